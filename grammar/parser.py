@@ -1,0 +1,92 @@
+"""Text to program, with a caret under what cannot be read."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import resources
+
+from lark import Lark, Token, Transformer, UnexpectedInput
+
+from grammar.program import (
+    ROOT,
+    Across,
+    Collective,
+    Form,
+    InsideGroup,
+    Master,
+    Parallel,
+    Program,
+    Step,
+)
+from hierarchies import InputError
+
+_WORDS = {
+    "COLLECTIVE": ", ".join(collective.value for collective in Collective),
+    "NAME": "the name of a level, or root",
+    "_INSIDE": "inside",
+    "_PARALLEL": "parallel",
+    "_MASTER": "master",
+    "_ACROSS": "across",
+    "_SEPARATOR": "';' or a new line",
+    "LPAR": "'('",
+    "RPAR": "')'",
+    "COMMA": "','",
+    "$END": "the end of the program",
+}
+
+
+def parse(text: str) -> Program:
+    """Read a program. ``parse(str(program)) == program``.
+
+    One step is ``collective slice form``; steps are separated by ``;`` or a new line; ``#``
+    starts a comment. Raises InputError with the line, a caret and what could have stood there.
+    """
+    try:
+        tree = _lark().parse(text)
+    except UnexpectedInput as error:
+        raise _pointed(text, error) from None
+    return _Reader().transform(tree)
+
+
+@cache
+def _lark() -> Lark:
+    source = resources.files("grammar").joinpath("program.lark").read_text(encoding="utf-8")
+    return Lark(source, parser="lalr")
+
+
+class _Reader(Transformer[Token, Program]):
+    def start(self, steps: list[Step]) -> Program:
+        return Program(tuple(steps))
+
+    def inside(self, parts: list[Token]) -> Step:
+        return _step(parts[0], parts[1], InsideGroup())
+
+    def parallel(self, parts: list[Token | None]) -> Step:
+        return _step(parts[0], parts[1], Parallel(str(parts[2] or ROOT)))
+
+    def master(self, parts: list[Token | None]) -> Step:
+        return _step(parts[0], parts[1], Master(str(parts[2] or ROOT)))
+
+    def across(self, parts: list[Token | None]) -> Step:
+        return _step(parts[0], parts[1] or ROOT, Across(tuple(str(part) for part in parts[2:])))
+
+
+def _step(collective: Token | None, slice_: Token | str | None, form: Form) -> Step:
+    return Step(Collective(str(collective)), str(slice_), form)
+
+
+def _pointed(text: str, error: UnexpectedInput) -> InputError:
+    lines = text.splitlines() or [""]
+    token = getattr(error, "token", None)
+    at_end = error.line < 1 or (token is not None and token.type == "$END")
+    line = len(lines) if at_end else min(error.line, len(lines))
+    column = len(lines[line - 1]) + 1 if at_end else error.column
+    wanted = getattr(error, "accepts", None) or getattr(error, "expected", None)
+    wanted = wanted or getattr(error, "allowed", None) or set()
+    words = [_WORDS[name] for name in _WORDS if name in wanted]
+    shown = lines[line - 1]
+    return InputError(
+        f"cannot be read from the caret on\n  {shown}\n  {' ' * (column - 1)}^\n",
+        where=f"program, line {line}, column {column}",
+        hint=f"here could stand: {'; '.join(words)}",
+    )

@@ -1,0 +1,15 @@
+"""WHERE: machines, the placement of parallelism axes on them, and what is to be reduced."""
+
+from hierarchies.errors import InputError as InputError
+from hierarchies.errors import nearest as nearest
+from hierarchies.hierarchy import Hierarchy as Hierarchy
+from hierarchies.hierarchy import Level as Level
+from hierarchies.placement import Axis as Axis
+from hierarchies.placement import Placement as Placement
+from hierarchies.placement import count_placements as count_placements
+from hierarchies.placement import placements as placements
+from hierarchies.reduction import Devices as Devices
+from hierarchies.reduction import Digit as Digit
+from hierarchies.reduction import Part as Part
+from hierarchies.reduction import Reduction as Reduction
+from hierarchies.reduction import Tree as Tree

@@ -1,0 +1,40 @@
+"""The one error a caller's mistake raises, so that every front end can tell it the same way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class InputError(ValueError):
+    """Something the caller gave cannot be used.
+
+    ``problem`` says what was given and what is wrong with it, ``where`` the place it was given
+    (a file and key, an option, a position in a text), ``hint`` what would be right. The text of
+    the error is the three of them in that order.
+    """
+
+    def __init__(self, problem: str, *, where: str = "", hint: str = "") -> None:
+        self.problem = problem
+        self.where = where
+        self.hint = hint
+        super().__init__(problem, where, hint)
+
+    def __str__(self) -> str:
+        place = f"{self.where}: " if self.where else ""
+        advice = f"; {self.hint}" if self.hint else ""
+        return f"{place}{self.problem}{advice}"
+
+    def at(self, where: str) -> InputError:
+        """The same mistake, with the place it was found in put before the place already known."""
+        inner = f"{where}, {self.where}" if self.where else where
+        return InputError(self.problem, where=inner, hint=self.hint)
+
+
+def nearest(given: str, known: Iterable[str]) -> str:
+    """A hint that offers the known names closest to ``given``, or all of them if none is close."""
+    names = list(known)
+    close = get_close_matches(given, names, n=3, cutoff=0.5)
+    if close:
+        return f"did you mean {' or '.join(close)}?"
+    return f"known are: {', '.join(names)}" if names else "there are none"

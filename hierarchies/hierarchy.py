@@ -1,0 +1,131 @@
+"""Named levels of a machine and the numbering of the devices at its leaves."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+from hierarchies.errors import InputError, nearest
+
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+_NUMBERED = re.compile(r"d[0-9]+")
+RESERVED = frozenset(
+    {"root", "inside", "parallel", "master", "across"}
+    | {"all-reduce", "reduce-scatter", "all-gather", "reduce", "broadcast", "all-to-all"}
+)
+
+
+def check_name(name: str, what: str) -> None:
+    """Refuse a name that a program could not spell.
+
+    Raises InputError for anything but a letter followed by letters, digits, ``_`` and ``-``; for
+    a word of the language; and for ``d0``, ``d1``, ... which always mean the digits of a tree.
+    """
+    if not NAME.fullmatch(name):
+        raise InputError(
+            f"{what} name {name!r} cannot be written in a program",
+            hint="a name is a letter followed by letters, digits, '_' or '-'",
+        )
+    if name in RESERVED or _NUMBERED.fullmatch(name):
+        raise InputError(
+            f"{what} name {name!r} is a word of the reduction language",
+            hint="choose another name",
+        )
+
+
+def check_distinct(names: tuple[str, ...], what: str) -> None:
+    """Refuse a name that is given twice. Raises InputError."""
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(
+                f"{what} name {name!r} is given {names.count(name)} times",
+                hint=f"every {what} needs a name of its own",
+            )
+
+
+@dataclass(frozen=True)
+class Level:
+    """One level: its name and how many children each unit of the level above has."""
+
+    name: str
+    cardinality: int
+
+    def __post_init__(self) -> None:
+        check_name(self.name, "level")
+        if self.cardinality < 1:
+            raise InputError(
+                f"level {self.name!r} has {self.cardinality} children", hint="at least 1 is needed"
+            )
+
+
+@dataclass(frozen=True)
+class Hierarchy:
+    """Levels, outermost first. A device is a tuple of digits, one a level.
+
+    Its id is the mixed-radix number of the digits:
+    ``device(digits(i)) == i`` for every ``0 <= i < devices``.
+    """
+
+    levels: tuple[Level, ...]
+
+    def __post_init__(self) -> None:
+        if not self.levels:
+            raise InputError("the hierarchy has no levels", hint="give at least one")
+        check_distinct(self.names, "level")
+
+    @classmethod
+    def of(cls, **cardinalities: int) -> Hierarchy:
+        """``Hierarchy.of(node=2, gpu=4)``: two levels, outermost first."""
+        return cls(tuple(Level(name, count) for name, count in cardinalities.items()))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(level.name for level in self.levels)
+
+    @property
+    def cardinalities(self) -> tuple[int, ...]:
+        return tuple(level.cardinality for level in self.levels)
+
+    @cached_property
+    def devices(self) -> int:
+        """How many leaves there are."""
+        return prod(self.cardinalities)
+
+    def devices_in_child(self, level: int) -> int:
+        """How many devices one child at ``level`` (0 = outermost) holds."""
+        return prod(self.cardinalities[level + 1 :])
+
+    def index(self, name: str) -> int:
+        """The position of a level, 0 = outermost. Raises InputError if there is none so named."""
+        if name not in self.names:
+            raise InputError(f"no level {name!r}", hint=nearest(name, self.names))
+        return self.names.index(name)
+
+    def digits(self, device: int) -> tuple[int, ...]:
+        """The digits of a device id, outermost first. Raises InputError beyond the last device."""
+        if not 0 <= device < self.devices:
+            raise InputError(f"no device {device}", hint=f"ids go from 0 to {self.devices - 1}")
+        digits = []
+        for cardinality in reversed(self.cardinalities):
+            device, digit = divmod(device, cardinality)
+            digits.append(digit)
+        return tuple(reversed(digits))
+
+    def device(self, digits: tuple[int, ...]) -> int:
+        """The id of the device with these digits. Raises InputError for digits out of range."""
+        if len(digits) != len(self.levels) or not all(
+            0 <= digit < cardinality
+            for digit, cardinality in zip(digits, self.cardinalities, strict=False)
+        ):
+            raise InputError(
+                f"no device with digits {digits}", hint=f"cardinalities are {self.cardinalities}"
+            )
+        number = 0
+        for digit, cardinality in zip(digits, self.cardinalities, strict=True):
+            number = number * cardinality + digit
+        return number
+
+    def __str__(self) -> str:
+        return " x ".join(f"{level.cardinality} {level.name}" for level in self.levels)

@@ -1,0 +1,175 @@
+"""How parallelism axes are laid on a hierarchy: P²'s parallelism matrices, all of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from math import prod
+
+from hierarchies.errors import InputError, nearest
+from hierarchies.hierarchy import Hierarchy, check_distinct, check_name
+
+Row = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A parallelism axis: a name and a size."""
+
+    name: str
+    size: int
+
+    def __post_init__(self) -> None:
+        check_name(self.name, "axis")
+        if self.size < 1:
+            raise InputError(f"axis {self.name!r} has size {self.size}", hint="at least 1 is needed")
+
+
+@dataclass(frozen=True)
+class Placement:
+    """A parallelism matrix: one row an axis, one column a level, positive integers.
+
+    ``prod(matrix[a]) == axes[a].size`` for every axis and
+    ``prod(row[l] for row in matrix) == cardinality of l`` for every level. Inside one level the
+    digit is split among the axes in axis order, the first axis slowest. (P², section 3.)
+    """
+
+    hierarchy: Hierarchy
+    axes: tuple[Axis, ...]
+    matrix: tuple[Row, ...]
+
+    def __post_init__(self) -> None:
+        check_axes(self.hierarchy, self.axes)
+        levels = self.hierarchy.levels
+        if len(self.matrix) != len(self.axes) or any(len(r) != len(levels) for r in self.matrix):
+            raise InputError(
+                f"placement {self} has the wrong shape",
+                hint=f"it needs {len(self.axes)} rows (axes) of {len(levels)} numbers (levels)",
+            )
+        if any(factor < 1 for row in self.matrix for factor in row):
+            raise InputError(f"placement {self} has a number below 1", hint="factors are positive")
+        for axis, row in zip(self.axes, self.matrix, strict=True):
+            if prod(row) != axis.size:
+                raise InputError(
+                    f"placement {self}: row {list(row)} multiplies to {prod(row)}",
+                    hint=f"axis {axis.name!r} has size {axis.size}",
+                )
+        for level, column in zip(levels, zip(*self.matrix, strict=True), strict=True):
+            if prod(column) != level.cardinality:
+                raise InputError(
+                    f"placement {self}: column {list(column)} multiplies to {prod(column)}",
+                    hint=f"level {level.name!r} has {level.cardinality} children",
+                )
+
+    def axis_index(self, name: str) -> int:
+        """The row of an axis. Raises InputError if there is none so named."""
+        names = [axis.name for axis in self.axes]
+        if name not in names:
+            raise InputError(f"no axis {name!r}", hint=nearest(name, names))
+        return names.index(name)
+
+    def __str__(self) -> str:
+        return "[" + ", ".join(str(list(row)) for row in self.matrix) + "]"
+
+
+def check_axes(hierarchy: Hierarchy, axes: Sequence[Axis]) -> None:
+    """Refuse axes that do not cover the machine exactly. Raises InputError."""
+    if not axes:
+        raise InputError("no axes are given", hint="give at least one, as in data=8")
+    check_distinct(tuple(axis.name for axis in axes), "axis")
+    size = prod(axis.size for axis in axes)
+    if size != hierarchy.devices:
+        product = " x ".join(f"{axis.name}={axis.size}" for axis in axes)
+        raise InputError(
+            f"the axes {product} multiply to {size} devices, "
+            f"but the system {hierarchy} has {hierarchy.devices}",
+            hint="their product must be the number of devices",
+        )
+
+
+def placements(hierarchy: Hierarchy, axes: Sequence[Axis]) -> Iterator[Placement]:
+    """Every placement once, in lexicographic order of the matrix. Raises InputError on bad axes."""
+    axes = tuple(axes)
+    check_axes(hierarchy, axes)
+    for matrix in _matrices(tuple(axis.size for axis in axes), hierarchy.cardinalities):
+        yield Placement(hierarchy, axes, matrix)
+
+
+def _matrices(sizes: tuple[int, ...], room: Row) -> Iterator[tuple[Row, ...]]:
+    """No branch is ever dead: what is left of rows and columns has equal sums prime by prime."""
+    if not sizes:
+        yield ()
+        return
+    for row in _rows(sizes[0], room):
+        left = tuple(r // factor for r, factor in zip(room, row, strict=True))
+        for rest in _matrices(sizes[1:], left):
+            yield (row, *rest)
+
+
+def _rows(size: int, room: Row) -> Iterator[Row]:
+    if not room:
+        if size == 1:
+            yield ()
+        return
+    for factor in _divisors(room[0]):
+        if size % factor == 0:
+            for rest in _rows(size // factor, room[1:]):
+                yield (factor, *rest)
+
+
+@cache
+def _divisors(number: int) -> tuple[int, ...]:
+    small = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]
+    return tuple(sorted({*small, *(number // d for d in small)}))
+
+
+def count_placements(hierarchy: Hierarchy, axes: Sequence[Axis]) -> int:
+    """How many placements there are, without enumerating them.
+
+    A matrix is chosen prime by prime, and the exponents of one prime form a contingency table
+    whose row and column sums are given; so the count is a product over the primes.
+    Raises InputError on bad axes.
+    """
+    check_axes(hierarchy, axes)
+    rows = [_exponents(axis.size) for axis in axes]
+    columns = [_exponents(cardinality) for cardinality in hierarchy.cardinalities]
+    return prod(
+        _tables(tuple(r[prime] for r in rows), tuple(c[prime] for c in columns))
+        for prime in _exponents(hierarchy.devices)
+    )
+
+
+def _exponents(number: int) -> Counter[int]:
+    found: Counter[int] = Counter()
+    prime = 2
+    while prime * prime <= number:
+        while number % prime == 0:
+            found[prime] += 1
+            number //= prime
+        prime += 1
+    if number > 1:
+        found[number] += 1
+    return found
+
+
+@cache
+def _tables(rows: tuple[int, ...], columns: tuple[int, ...]) -> int:
+    """How many tables of non-negative integers have these row and column sums."""
+    if not columns:
+        return int(not any(rows))
+    return sum(
+        _tables(tuple(sorted(r - x for r, x in zip(rows, column, strict=True))), columns[1:])
+        for column in _columns(rows, columns[0])
+    )
+
+
+def _columns(rows: tuple[int, ...], total: int) -> Iterator[tuple[int, ...]]:
+    if not rows:
+        if total == 0:
+            yield ()
+        return
+    for x in range(min(rows[0], total) + 1):
+        for rest in _columns(rows[1:], total - x):
+            yield (x, *rest)

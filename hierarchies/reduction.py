@@ -1,0 +1,193 @@
+"""A reduction request on a placement: its groups of devices and its synthesis tree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+import numpy as np
+import numpy.typing as npt
+
+from hierarchies.errors import InputError, nearest
+from hierarchies.hierarchy import check_distinct
+from hierarchies.placement import Placement
+
+Devices = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Digit:
+    """One digit of a synthesis tree: a name and a size of at least 2."""
+
+    name: str
+    size: int
+
+    def __post_init__(self) -> None:
+        if self.size < 2:
+            raise InputError(f"tree digit {self.name!r} has size {self.size}", hint="2 at least")
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The synthesis tree ("reduction axes hierarchy" in P²): digits, outermost first."""
+
+    digits: tuple[Digit, ...]
+
+    def __post_init__(self) -> None:
+        check_distinct(self.names, "tree digit")
+
+    @classmethod
+    def of(cls, *sizes: int) -> Tree:
+        """A tree whose digits are called ``d0``, ``d1``, ... Raises InputError for sizes below 2."""
+        return cls(tuple(Digit(f"d{i}", size) for i, size in enumerate(sizes)))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(digit.name for digit in self.digits)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(digit.size for digit in self.digits)
+
+    @property
+    def devices(self) -> int:
+        """How many devices one reduction group has."""
+        return prod(self.sizes)
+
+    def index(self, name: str) -> int:
+        """The position of a digit by its name, or by ``d0``, ``d1``, ... which always work too.
+
+        Raises InputError for a name that is not in the tree.
+        """
+        if name in self.names:
+            return self.names.index(name)
+        numbered = [f"d{i}" for i in range(len(self.digits))]
+        if name in numbered:
+            return numbered.index(name)
+        have = ", ".join(self.names) if self.digits else "none"
+        hint = f"this synthesis tree has: {have}"
+        raise InputError(f"no level {name!r}", hint=hint)
+
+
+@dataclass(frozen=True)
+class Part:
+    """The share of one axis in one level's digit: its size, and the tree digit it is (part of).
+
+    ``digit`` is None where the axis is not reduced over: the part then numbers replicas.
+    """
+
+    size: int
+    digit: int | None
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """Reduce over the axes ``over``, on a placement.
+
+    Devices that agree on every digit of the other axes form one reduction group; there are
+    ``replicas`` of them, and ``replicas * tree.devices`` is the number of devices. The synthesis
+    tree has the factors > 1 of the reduced axes' rows, outermost level first. With ``collapse``
+    (P²'s choice) the factors of several axes on one level make one digit named after the level;
+    without, each makes a digit of its own, named ``level.axis``.
+    Raises InputError for an axis that does not exist, for none, and for one named twice.
+    """
+
+    placement: Placement
+    over: tuple[str, ...]
+    collapse: bool = True
+
+    def __post_init__(self) -> None:
+        if not self.over:
+            raise InputError("no axis to reduce over", hint="name at least one")
+        check_distinct(self.over, "reduced axis")
+        names = [axis.name for axis in self.placement.axes]
+        for name in self.over:
+            if name not in names:
+                raise InputError(f"no axis {name!r} to reduce over", hint=nearest(name, names))
+
+    @cached_property
+    def _names(self) -> tuple[tuple[str | None, ...], ...]:
+        """For each level and axis the name of the tree digit its factor belongs to, if any."""
+        placement = self.placement
+
+        def name(level: int, axis: int) -> str | None:
+            label = placement.hierarchy.names[level]
+            if placement.axes[axis].name not in self.over or placement.matrix[axis][level] == 1:
+                return None
+            return label if self.collapse else f"{label}.{placement.axes[axis].name}"
+
+        axes, levels = range(len(placement.axes)), range(len(placement.hierarchy.levels))
+        return tuple(tuple(name(level, axis) for axis in axes) for level in levels)
+
+    @cached_property
+    def tree(self) -> Tree:
+        """The synthesis tree; without digits if every reduced axis has size 1."""
+        sizes: dict[str, int] = {}
+        for level, names in enumerate(self._names):
+            for axis, name in enumerate(names):
+                if name is not None:
+                    sizes[name] = sizes.get(name, 1) * self.placement.matrix[axis][level]
+        return Tree(tuple(Digit(name, size) for name, size in sizes.items()))
+
+    @cached_property
+    def parts(self) -> tuple[tuple[Part, ...], ...]:
+        """For each level, outermost first, the parts > 1 its digit is made of, slowest first.
+
+        The product of the sizes of a level's parts is the level's cardinality.
+        """
+        order = {name: position for position, name in enumerate(self.tree.names)}
+        return tuple(
+            tuple(
+                Part(row[level], None if name is None else order[name])
+                for row, name in zip(self.placement.matrix, names, strict=True)
+                if row[level] > 1
+            )
+            for level, names in enumerate(self._names)
+        )
+
+    @property
+    def replicas(self) -> int:
+        """How many reduction groups there are."""
+        return self.placement.hierarchy.devices // self.tree.devices
+
+    def grid(self) -> Devices:
+        """Device ids by replica and member, shape (replicas, tree.devices).
+
+        A member's number is the mixed-radix number of its tree digits; replicas are numbered by
+        the remaining parts, outermost level first, within a level in axis order.
+        """
+        flat = [part for level in self.parts for part in level]
+        ids = np.arange(self.placement.hierarchy.devices).reshape([p.size for p in flat] or [1])
+        if not flat:
+            return ids.reshape(1, 1)
+        ranked = sorted(
+            range(len(flat)),
+            key=lambda i: (-1, i) if (digit := flat[i].digit) is None else (digit, i),
+        )
+        return ids.transpose(ranked).reshape(self.replicas, self.tree.devices)
+
+    def locate(self, device: int) -> tuple[int, int]:
+        """Replica and member number of a device: the inverse of ``grid``. Raises InputError."""
+        digits = self.placement.hierarchy.digits(device)
+        replica = 0
+        members = [0] * len(self.tree.digits)
+        for digit, parts in zip(digits, self.parts, strict=True):
+            for part, value in zip(parts, _split(digit, [p.size for p in parts]), strict=True):
+                if part.digit is None:
+                    replica = replica * part.size + value
+                else:
+                    members[part.digit] = members[part.digit] * part.size + value
+        member = 0
+        for value, size in zip(members, self.tree.sizes, strict=True):
+            member = member * size + value
+        return replica, member
+
+
+def _split(number: int, sizes: Sequence[int]) -> list[int]:
+    values = []
+    for size in reversed(sizes):
+        number, value = divmod(number, size)
+        values.append(value)
+    return values[::-1]

@@ -1,0 +1,234 @@
+"""Cheapest paths to a goal in a graph that is discovered as it is walked.
+
+The search knows no programs: vertices are hashable, moves are labelled, prices are whole numbers
+that come from the caller, one for each label. ``explore`` walks the graph once; its result can be
+priced many times, and each pricing yields the paths to the goal cheapest first. Prices are whole
+numbers so that sums do not depend on their order and ties are exact.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+V = TypeVar("V", bound=Hashable)
+L = TypeVar("L", bound=Hashable)
+Integers = npt.NDArray[np.int64]
+BEYOND = 1 << 61
+"""A price no path reaches; labels and sums of prices stay below it."""
+
+
+@dataclass(frozen=True)
+class Puzzle(Generic[V, L]):
+    """A start, labelled moves and a goal; ``at_least`` bounds from below how many moves remain.
+
+    A path ends at the first goal it reaches.
+    """
+
+    start: V
+    moves: Callable[[V], Iterable[tuple[L, V]]]
+    is_goal: Callable[[V], bool]
+    at_least: Callable[[V], int]
+
+
+@dataclass(frozen=True)
+class Explored(Generic[V, L]):
+    """Every path of at most ``max_moves`` moves from the start to a goal, as a graph.
+
+    Vertex 0 is the start. Edges are sorted by their source: ``sources``, ``targets`` and
+    ``labels`` have one entry an edge, the labels as positions in ``alphabet``. ``complete`` is
+    False if the walk was stopped: then paths may be missing.
+    """
+
+    vertices: tuple[V, ...]
+    alphabet: tuple[L, ...]
+    sources: Integers
+    targets: Integers
+    labels: Integers
+    goals: Integers
+    max_moves: int
+    complete: bool
+
+    def count(self) -> list[int]:
+        """How many paths there are of 0, 1, ..., ``max_moves`` moves."""
+        reaching = [0] * len(self.vertices)
+        for goal in self.goals:
+            reaching[goal] = 1
+        counts = [reaching[0]]
+        edges = list(zip(self.sources.tolist(), self.targets.tolist(), strict=True))
+        for _ in range(self.max_moves):
+            before, reaching = reaching, [0] * len(self.vertices)
+            for source, target in edges:
+                reaching[source] += before[target]
+            counts.append(reaching[0])
+        return counts
+
+    @cached_property
+    def _firsts(self) -> Integers:
+        """Where each vertex's edges begin; one more entry for the end."""
+        return np.searchsorted(self.sources, np.arange(len(self.vertices) + 1))
+
+    def distances(self) -> dict[V, int]:
+        """For every vertex on a path to a goal, the least number of moves to the nearest goal."""
+        ones = np.ones(len(self.alphabet), dtype=np.int64)
+        tables = self._remaining(ones)
+        least = np.min(tables, axis=0)
+        return {v: int(n) for v, n in zip(self.vertices, least, strict=True) if n < BEYOND}
+
+    def _remaining(self, prices: Integers) -> list[Integers]:
+        """For 0, 1, ... moves: the least price from each vertex to a goal in exactly so many."""
+        table = np.full(len(self.vertices), BEYOND, dtype=np.int64)
+        table[self.goals] = 0
+        tables = [table]
+        weights = prices[self.labels]
+        owners = np.unique(self.sources)
+        for _ in range(self.max_moves):
+            reached = np.minimum(weights + tables[-1][self.targets], BEYOND)
+            table = np.full(len(self.vertices), BEYOND, dtype=np.int64)
+            if len(owners):
+                table[owners] = np.minimum.reduceat(reached, self._firsts[owners])
+            tables.append(table)
+        return tables
+
+    def cheapest(self, prices: Sequence[int], ranks: Sequence[int]) -> Iterator[Path]:
+        """Every path, in the order of price, then number of moves, then the ranks of its labels.
+
+        ``prices`` and ``ranks`` have one entry for each label of the alphabet; prices are not
+        negative and sum to less than ``BEYOND`` on any path. The estimate that guides the walk is
+        exact, so that k paths cost about k times their length.
+        """
+        array = np.asarray(prices, dtype=np.int64)
+        return _Ranking(self, array, tuple(ranks), self._remaining(array)).paths()
+
+    def least(self, prices: Sequence[int]) -> int:
+        """The price of the cheapest path, ``BEYOND`` if there is none."""
+        tables = self._remaining(np.asarray(prices, dtype=np.int64))
+        return min(int(table[0]) for table in tables)
+
+
+@dataclass(frozen=True)
+class Path:
+    """A path to a goal: its price and its edges' labels, as positions in the alphabet."""
+
+    price: int
+    labels: tuple[int, ...]
+
+
+_Partial = tuple[int, int, tuple[int, ...], int, int, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class _Ranking(Generic[V, L]):
+    """Best-first search with the exact price that remains.
+
+    A partial path is (price of its best completion, number of moves of the completions it stands
+    for, ranks so far, price so far, vertex, labels so far), so that the heap's own order is the
+    order of the answers.
+    """
+
+    graph: Explored[V, L]
+    prices: Integers
+    ranks: tuple[int, ...]
+    remaining: list[Integers]
+
+    def paths(self) -> Iterator[Path]:
+        heap: list[_Partial] = [
+            (int(table[0]), moves, (), 0, 0, ())
+            for moves, table in enumerate(self.remaining)
+            if table[0] < BEYOND
+        ]
+        heapq.heapify(heap)
+        while heap:
+            _, moves, ranks, spent, vertex, labels = heapq.heappop(heap)
+            left = moves - len(labels)
+            if left == 0:
+                yield Path(spent, labels)
+                continue
+            for label, target in self._edges(vertex):
+                rest = int(self.remaining[left - 1][target])
+                if rest < BEYOND:
+                    now = spent + int(self.prices[label])
+                    after = (*ranks, self.ranks[label])
+                    entry = (now + rest, moves, after, now, target, (*labels, label))
+                    heapq.heappush(heap, entry)
+
+    def _edges(self, vertex: int) -> Iterator[tuple[int, int]]:
+        graph = self.graph
+        span = slice(graph._firsts[vertex], graph._firsts[vertex + 1])
+        return zip(graph.labels[span].tolist(), graph.targets[span].tolist(), strict=True)
+
+
+def explore(
+    puzzle: Puzzle[V, L], max_moves: int, *, go_on: Callable[[int], bool] = lambda expanded: True
+) -> Explored[V, L]:
+    """Walk everything that can lie on a path of at most ``max_moves`` moves to a goal.
+
+    ``go_on`` is told before each expansion how many vertices have been expanded, and stops the
+    walk by answering False; the result is then not ``complete``.
+    """
+    numbers: dict[V, int] = {puzzle.start: 0}
+    edges: list[tuple[int, L, int]] = []
+    goals = {0} if puzzle.is_goal(puzzle.start) else set()
+    frontier = [] if goals else [puzzle.start]
+    expanded, complete = 0, True
+    for left in reversed(range(max_moves)):
+        fresh: list[V] = []
+        for vertex in frontier:
+            if not go_on(expanded):
+                complete = False
+                break
+            expanded += 1
+            for label, target in puzzle.moves(vertex):
+                if target not in numbers:
+                    numbers[target] = len(numbers)
+                    if puzzle.is_goal(target):
+                        goals.add(numbers[target])
+                    elif puzzle.at_least(target) <= left:
+                        fresh.append(target)
+                edges.append((numbers[vertex], label, numbers[target]))
+        frontier = fresh if complete else []
+    return _assembled(tuple(numbers), edges, goals, max_moves, complete)
+
+
+def _assembled(
+    vertices: tuple[V, ...],
+    edges: list[tuple[int, L, int]],
+    goals: set[int],
+    max_moves: int,
+    complete: bool,
+) -> Explored[V, L]:
+    """Keep the vertices and edges from which a goal can be reached."""
+    into: dict[int, list[int]] = {}
+    for source, _, target in edges:
+        into.setdefault(target, []).append(source)
+    alive, stack = set(goals), list(goals)
+    while stack:
+        for source in into.get(stack.pop(), ()):
+            if source not in alive:
+                alive.add(source)
+                stack.append(source)
+    kept = sorted(alive | {0})
+    renumbered = {old: new for new, old in enumerate(kept)}
+    alphabet: dict[L, int] = {}
+    rows = sorted(
+        (renumbered[source], renumbered[target], alphabet.setdefault(label, len(alphabet)))
+        for source, label, target in edges
+        if source in alive and target in alive
+    )
+    columns = np.array(rows, dtype=np.int64).reshape(-1, 3)
+    return Explored(
+        tuple(vertices[old] for old in kept),
+        tuple(alphabet),
+        sources=columns[:, 0],
+        targets=columns[:, 1],
+        labels=columns[:, 2],
+        goals=np.array(sorted(renumbered[goal] for goal in goals), dtype=np.int64),
+        max_moves=max_moves,
+        complete=complete,
+    )
