@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from hierarchies.errors import InputError, nearest
-from hierarchies.hierarchy import check_distinct
-from hierarchies.placement import Placement
+from hierarchies.hierarchy import Hierarchy, Level, check_distinct
+from hierarchies.placement import Axis, Placement
 
 Devices = npt.NDArray[np.int64]
 
@@ -106,6 +106,14 @@ class Reduction:
         for name in self.over:
             if name not in names:
                 raise InputError(f"no axis {name!r} to reduce over", hint=nearest(name, names))
+
+    @classmethod
+    def plain(cls, *sizes: int) -> Reduction:
+        """One reduction group that fills a machine: a level, and a tree digit, for each size."""
+        levels = tuple(Level(f"level{i}", size) for i, size in enumerate(sizes or (1,)))
+        hierarchy = Hierarchy(levels)
+        axis = Axis("all", hierarchy.devices)
+        return cls(Placement(hierarchy, (axis,), (hierarchy.cardinalities,)), ("all",))
 
     @cached_property
     def _names(self) -> tuple[tuple[str | None, ...], ...]:

@@ -1,0 +1,185 @@
+"""Reads a system from its TOML description: the catalogue's, or the user's own."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from hierarchies.errors import InputError, nearest
+from hierarchies.hierarchy import Hierarchy, Level
+from hierarchies.system import Domain, Link, System
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+_COUNT = re.compile(r"(?P<name>.+):(?P<count>-?[0-9]+)")
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class _Device(_Strict):
+    name: str
+    memory_GB_per_s: Positive  # noqa: N815 - the unit as it is written
+    source: str = Field(min_length=1)
+    unconfirmed: list[str] = []
+
+
+class _Level(_Strict):
+    name: str
+    count: int | None = Field(default=None, ge=1)
+    domain: str
+    bandwidth_GB_per_s: Positive  # noqa: N815
+    latency_us: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    ports: int = Field(default=1, ge=1)
+    through: list[str] | None = None
+    source: str | dict[str, str]
+    unconfirmed: list[str] = []
+
+
+class _Description(_Strict):
+    name: str
+    title: str = ""
+    default_count: int = Field(default=1, ge=1)
+    device: _Device
+    level: list[_Level] = Field(min_length=1)
+
+
+def catalogue() -> tuple[str, ...]:
+    """The names of the known machines, sorted."""
+    files = (entry.name for entry in _folder().iterdir())
+    return tuple(sorted(name[: -len(".toml")] for name in files if name.endswith(".toml")))
+
+
+def load(spec: str) -> System:
+    """A known machine by its name, or the one a TOML file describes.
+
+    ``name:N`` and ``path.toml:N`` set how many children the outermost level has. Raises
+    InputError for a machine or file that does not exist, and for whatever is wrong in the file.
+    """
+    match = _COUNT.fullmatch(spec)
+    name, count = (match["name"], int(match["count"])) if match else (spec, None)
+    if count is not None and count < 1:
+        raise InputError(f"system {spec!r} has {count} children", hint="give 1 or more after ':'")
+    return read(_text(name), where=_where(name), count=count)
+
+
+def _where(name: str) -> str:
+    return name if _is_path(name) else f"{name}.toml"
+
+
+def _is_path(name: str) -> bool:
+    return name.endswith(".toml") or "/" in name or "\\" in name
+
+
+def _folder() -> Traversable:
+    return resources.files("hierarchies").joinpath("catalogue")
+
+
+def _text(name: str) -> str:
+    if not _is_path(name):
+        if name not in catalogue():
+            hint = nearest(name, catalogue())
+            raise InputError(f"no system {name!r} in the catalogue", hint=hint)
+        return _folder().joinpath(f"{name}.toml").read_text(encoding="utf-8")
+    try:
+        return Path(name).read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"cannot read the file: {error.strerror}", where=name) from None
+    except UnicodeDecodeError:
+        raise InputError("the file is not text in UTF-8", where=name) from None
+
+
+def read(text: str, *, where: str = "description", count: int | None = None) -> System:
+    """The system that a TOML text describes. Raises InputError, naming the place and the key."""
+    try:
+        raw = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"not a TOML file: {error}", where=where) from None
+    try:
+        return _system(_Description.model_validate(raw), count)
+    except ValidationError as error:
+        raise _told(error, raw, where) from None
+    except InputError as error:
+        raise error.at(where) from None
+
+
+def _system(description: _Description, count: int | None) -> System:
+    levels, links = [], []
+    for position, level in enumerate(description.level):
+        innermost = position == len(description.level) - 1
+        try:
+            levels.append(Level(level.name, _cardinality(description, position, count)))
+            links.append(_link(level, innermost))
+        except InputError as error:
+            raise error.at(f"level {level.name!r}") from None
+    return System(
+        description.name,
+        description.title,
+        Hierarchy(tuple(levels)),
+        tuple(links),
+        description.device.memory_GB_per_s * 1e9,
+        description.device.source,
+        tuple(description.device.unconfirmed),
+    )
+
+
+def _cardinality(description: _Description, position: int, count: int | None) -> int:
+    given = description.level[position].count
+    if position == 0:
+        return count or given or description.default_count
+    if given is None:
+        raise InputError("no count", hint="say how many children each unit above has: count = 8")
+    return given
+
+
+def _link(level: _Level, innermost: bool) -> Link:
+    if level.through is None and not innermost:
+        raise InputError(
+            "no 'through'",
+            hint="through = [] if its ports hang on the devices beside the inner links, "
+            "else the inner levels its traffic crosses too",
+        )
+    try:
+        domain = Domain(level.domain)
+    except ValueError:
+        known = [known.value for known in Domain]
+        raise InputError(f"no domain {level.domain!r}", hint=nearest(level.domain, known)) from None
+    numbers = ("bandwidth_GB_per_s", "latency_us", "ports", "count")
+    source = level.source
+    return Link(
+        domain,
+        level.bandwidth_GB_per_s * 1e9,
+        level.latency_us * 1e-6,
+        level.ports,
+        tuple(level.through or ()),
+        {number: source for number in numbers} if isinstance(source, str) else dict(source),
+        tuple(level.unconfirmed),
+    )
+
+
+def _told(error: ValidationError, raw: dict[str, Any], where: str) -> InputError:
+    """The first thing pydantic found, in our words: an unknown key before a missing one."""
+    found = sorted(error.errors(), key=lambda e: e["type"] != "extra_forbidden")[0]
+    *path, key = found["loc"]
+    place = where
+    if path and path[0] == "level" and len(path) > 1:
+        entry = raw["level"][path[1]]
+        name = entry.get("name", path[1]) if isinstance(entry, dict) else path[1]
+        place = f"{where}, level {name!r}"
+    elif path:
+        place = f"{where}, {path[0]}"
+    if found["type"] == "extra_forbidden":
+        model = {"level": _Level, "device": _Device}.get(str(path[0]) if path else "", _Description)
+        known = list(model.model_fields)
+        with_unit = [name for name in known if name.startswith(f"{key}_")]
+        hint = f"a unit is missing: {with_unit[0]}" if with_unit else nearest(str(key), known)
+        return InputError(f"unknown key {key!r}", where=place, hint=hint)
+    if found["type"] == "missing":
+        return InputError(f"no {key!r}", where=place, hint=f"add {key} = ...")
+    return InputError(f"{key} = {found['input']!r}", where=place, hint=found["msg"].lower())

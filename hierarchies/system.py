@@ -1,0 +1,164 @@
+"""A machine: a hierarchy, and the links that join the children at each of its levels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from math import isfinite
+
+from hierarchies.errors import InputError
+from hierarchies.hierarchy import Hierarchy, Level
+
+
+class Domain(Enum):
+    """How the children of one parent are joined.
+
+    * switch: every child's ports lead into a crossbar that never blocks;
+    * ring: the children stand in a circle, the bandwidth is of one link between neighbours;
+    * mesh: a link of its own between every two children;
+    * bus: one medium for all of them, the bandwidth is its total;
+    * torus: as ring, but every device has a link of its own to its two neighbours in this
+      dimension; nested torus levels make tori of two and three dimensions.
+    """
+
+    SWITCH = "switch"
+    RING = "ring"
+    MESH = "mesh"
+    BUS = "bus"
+    TORUS = "torus"
+
+
+@dataclass(frozen=True)
+class Link:
+    """What joins the children of one level.
+
+    ``bandwidth_bytes_per_second`` is of one port (of one link in a ring, mesh or torus, of the
+    whole medium on a bus), per direction. One child has ``ports`` ports (NICs, rails, uplinks),
+    shared by equal, contiguous blocks of its devices; with more ports than devices every device
+    has several. Traffic of this level also crosses the links of the inner levels ``through``;
+    without any, the ports hang on the devices beside the inner links, as NICs do on PCIe.
+    ``sources`` says for each number where it comes from; ``unconfirmed`` names those that no
+    primary source confirms.
+    """
+
+    domain: Domain
+    bandwidth_bytes_per_second: float
+    latency_seconds: float
+    ports: int = 1
+    through: tuple[str, ...] = ()
+    sources: Mapping[str, str] | None = None
+    unconfirmed: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        _check_positive(self.bandwidth_bytes_per_second, "bandwidth")
+        if not (isfinite(self.latency_seconds) and self.latency_seconds >= 0):
+            raise InputError(
+                f"latency is {self.latency_seconds} s", hint="a finite number, 0 or more"
+            )
+        if self.ports < 1:
+            raise InputError(f"ports is {self.ports}", hint="at least 1 is needed")
+
+
+@dataclass(frozen=True)
+class System:
+    """A hierarchy with one link a level, outermost first, and its devices' memory bandwidth."""
+
+    name: str
+    title: str
+    hierarchy: Hierarchy
+    links: tuple[Link, ...]
+    memory_bytes_per_second: float
+    memory_source: str = ""
+    unconfirmed: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        _check_positive(self.memory_bytes_per_second, "memory bandwidth")
+        if len(self.links) != len(self.hierarchy.levels):
+            raise InputError(
+                f"{len(self.links)} links for {len(self.hierarchy.levels)} levels",
+                hint="every level needs one",
+            )
+        for level in range(len(self.links)):
+            try:
+                self._check_ports(level)
+                self._check_through(level)
+            except InputError as error:
+                raise error.at(f"level {self.hierarchy.names[level]!r}") from None
+
+    @property
+    def devices(self) -> int:
+        return self.hierarchy.devices
+
+    def through(self, level: int) -> tuple[int, ...]:
+        """The inner levels, by position, whose links the traffic of a level crosses too."""
+        return tuple(self.hierarchy.index(name) for name in self.links[level].through)
+
+    def block(self, level: int) -> int:
+        """How many neighbouring devices of one child share one of its ports at a level."""
+        return max(1, self.hierarchy.devices_in_child(level) // self.links[level].ports)
+
+    def port_bytes_per_second(self, level: int) -> float:
+        """The bandwidth, per direction, that one such block of devices has at a level."""
+        link = self.links[level]
+        several = max(1, link.ports // self.hierarchy.devices_in_child(level))
+        return link.bandwidth_bytes_per_second * several
+
+    def resized(self, outermost: int) -> System:
+        """The same machine with another number of children at its outermost level."""
+        first, *rest = self.hierarchy.levels
+        levels = (Level(first.name, outermost), *rest)
+        return replace(self, hierarchy=Hierarchy(levels))
+
+    def _check_ports(self, level: int) -> None:
+        link = self.links[level]
+        inside = self.hierarchy.devices_in_child(level)
+        if inside % link.ports and link.ports % inside:
+            raise InputError(
+                f"{link.ports} ports cannot be shared evenly by the {inside} devices of one child",
+                hint="one number must divide the other",
+            )
+        if link.domain is Domain.TORUS and link.ports != inside:
+            raise InputError(
+                f"a torus level with {link.ports} ports",
+                hint=f"each device has a link of its own: ports = {inside}",
+            )
+        if link.domain not in (Domain.SWITCH, Domain.TORUS) and link.ports != 1:
+            raise InputError(
+                f"a {link.domain.value} with {link.ports} ports",
+                hint="only switch and torus levels have several; state the bandwidth of one link",
+            )
+        self._check_blocks(level)
+
+    def _check_blocks(self, level: int) -> None:
+        """A block of devices that share a port must be whole children of some level."""
+        block = self.block(level)
+        for inner in reversed(self.hierarchy.cardinalities[level + 1 :]):
+            if block % inner == 0:
+                block //= inner
+            elif inner % block == 0:
+                return
+            else:
+                raise InputError(
+                    f"a port would serve {self.block(level)} devices, across the borders of "
+                    f"inner levels {self.hierarchy.cardinalities[level + 1 :]}",
+                    hint="a port serves whole children of one level",
+                )
+
+    def _check_through(self, level: int) -> None:
+        for inner in self.through(level):
+            name = self.hierarchy.names[inner]
+            if inner <= level:
+                raise InputError(
+                    f"traffic cannot pass through level {name!r}", hint="name inner levels only"
+                )
+            if self.links[inner].domain not in (Domain.SWITCH, Domain.BUS):
+                raise InputError(
+                    f"traffic cannot pass through the {self.links[inner].domain.value} {name!r}",
+                    hint="only through a switch or a bus",
+                )
+
+
+def _check_positive(number: float, what: str) -> None:
+    if not (isfinite(number) and number > 0):
+        raise InputError(f"{what} is {number}", hint="a finite number above 0")

@@ -1,0 +1,155 @@
+"""In which order the pieces of a payload lie in memory, and the local shuffles that mend it.
+
+A reduce-scatter wants its members' pieces one after the other, and an all-gather leaves them so.
+Whenever that is not the order the next step, or the caller, expects, the buffer is transposed in
+place by every device that holds it. Orders are tuples of tree digits, slowest first; digits that
+were never scattered vary fastest and are not named.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from grammar import Collective, Groups, Instruction
+from synth.semantics import State
+from synth.truth import Space
+
+Digits = tuple[int, ...]
+Buffers = tuple[Digits, ...]
+"""The kinds of buffers some devices hold, each by the sorted digits it is scattered over."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The order in which digits lay in the payload at first, and in which they lie now."""
+
+    first: Digits = ()
+    now: Digits = ()
+
+
+@dataclass(frozen=True)
+class Shuffle:
+    """A local transpose of the buffers scattered over ``scattered``: one order into another.
+
+    Both orders name the same digits; only devices whose ``zero`` digits are all 0 take part.
+    """
+
+    scattered: Digits
+    before: Digits
+    after: Digits
+    zero: Digits = ()
+
+
+@dataclass(frozen=True)
+class Move:
+    """A step with all that its price depends on: history has been folded in.
+
+    ``buffers`` are the largest buffers of those who take part, before or after the step.
+    """
+
+    instruction: Instruction
+    buffers: Buffers
+    before: tuple[Shuffle, ...] = ()
+    after: tuple[Shuffle, ...] = ()
+
+
+def kinds(space: Space, state: State) -> tuple[Digits | None, ...]:
+    """For every skeleton device the digits its buffer is scattered over; None if it has none.
+
+    Bit i of a skeleton device's number says whether its digit i is not 0.
+    """
+    depth = space.depth
+    rows = space.drop(state, 2 * depth)
+    holders = space.drop(rows, depth)
+    free = [space.drop(rows & space.flip(rows, depth + digit), depth) for digit in range(depth)]
+    return tuple(
+        tuple(digit for digit in range(depth) if not free[digit] >> device & 1)
+        if holders >> device & 1
+        else None
+        for device in range(1 << depth)
+    )
+
+
+class Bookkeeper:
+    """Follows buffers and layout through the steps of a program."""
+
+    def __init__(self, space: Space) -> None:
+        self._space = space
+        self._kinds: dict[State, tuple[Digits | None, ...]] = {}
+
+    def advance(
+        self, layout: Layout, instruction: Instruction, before: State, after: State
+    ) -> tuple[Move, Layout]:
+        """One step from a state to the next: what it moves and shuffles, and the layout then."""
+        groups = instruction.groups
+        held, bystanders = self._held(before, groups.zero)
+        got, _ = self._held(after, groups.zero)
+        shuffles: tuple[Shuffle, ...] = ()
+        repairs: tuple[Shuffle, ...] = ()
+        if instruction.collective is Collective.REDUCE_SCATTER:
+            layout = _touched(layout, groups.free)
+            shuffles = _to_front(layout, groups, held)
+        if instruction.collective is Collective.ALL_GATHER:
+            layout, repairs = _gathered(layout, groups, got, bool(bystanders))
+        if after == self._space.full:
+            repairs += _restored(layout)
+            layout = Layout()
+        return Move(instruction, _largest(held + got), shuffles, repairs), layout
+
+    def _held(self, state: State, zero: Digits) -> tuple[Buffers, Buffers]:
+        """The kinds of buffers of those who take part, and of the bystanders."""
+        if state not in self._kinds:
+            self._kinds[state] = kinds(self._space, state)
+        low = sum(1 << digit for digit in zero)
+        sides: tuple[set[Digits], set[Digits]] = (set(), set())
+        for device, kind in enumerate(self._kinds[state]):
+            if kind is not None:
+                sides[bool(device & low)].add(kind)
+        return tuple(sorted(sides[False])), tuple(sorted(sides[True]))
+
+
+def _touched(layout: Layout, digits: Digits) -> Layout:
+    """Digits scattered for the first time lay behind all that were scattered before."""
+    fresh = tuple(digit for digit in digits if digit not in layout.first)
+    return Layout(layout.first + fresh, layout.now + fresh)
+
+
+def _to_front(layout: Layout, groups: Groups, held: Buffers) -> tuple[Shuffle, ...]:
+    """Bring the digits about to be scattered to the front of every buffer."""
+    shuffles = []
+    for scattered in held:
+        order = tuple(digit for digit in layout.now if digit not in scattered)
+        wanted = groups.free + tuple(digit for digit in order if digit not in groups.free)
+        if order != wanted:
+            shuffles.append(Shuffle(scattered, order, wanted, groups.zero))
+    return tuple(shuffles)
+
+
+def _gathered(
+    layout: Layout, groups: Groups, got: Buffers, bystanders: bool
+) -> tuple[Layout, tuple[Shuffle, ...]]:
+    """An all-gather puts its digits in front.
+
+    Everyone then has the new order; unless devices that took no part hold data in the old one,
+    to which those who took part then return at once.
+    """
+    rest = tuple(digit for digit in layout.now if digit not in groups.free)
+    if not bystanders:
+        return Layout(layout.first, groups.free + rest), ()
+    shuffles = []
+    for scattered in got:
+        order = tuple(digit for digit in groups.free + rest if digit not in scattered)
+        wanted = tuple(digit for digit in layout.now if digit not in scattered)
+        if order != wanted:
+            shuffles.append(Shuffle(scattered, order, wanted, groups.zero))
+    return layout, tuple(shuffles)
+
+
+def _restored(layout: Layout) -> tuple[Shuffle, ...]:
+    return (Shuffle((), layout.now, layout.first),) if layout.now != layout.first else ()
+
+
+def _largest(kinds: Buffers) -> Buffers:
+    """Only the kinds that no other kind exceeds at every size."""
+    sets = {frozenset(kind): kind for kind in kinds}
+    return tuple(sorted(k for s, k in sets.items() if not any(other < s for other in sets)))

@@ -1,0 +1,173 @@
+"""From steps on the synthesis tree to a schedule for the real devices of every replica."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from grammar import Collective, Groups
+from hierarchies import Devices, InputError, Reduction, Tree
+from synth.layout import Bookkeeper, Layout, Move, Shuffle, kinds
+from synth.semantics import Derivation, State
+from synth.truth import Space, space
+
+
+@dataclass(frozen=True, eq=False)
+class Exchange:
+    """One collective over groups of devices.
+
+    ``groups`` has shape (number of groups, members): device ids in member order, the first
+    member being the root of a rooted collective. ``size_bytes`` is the larger of a member's
+    buffers before and after.
+    """
+
+    collective: Collective
+    groups: Devices
+    size_bytes: int
+
+
+@dataclass(frozen=True, eq=False)
+class Transpose:
+    """A local transpose of the buffers of ``devices``.
+
+    The buffer, seen as an array of ``shape`` and one more dimension for the rest, gets its
+    dimensions in the order ``axes``; the rest stays last.
+    """
+
+    devices: Devices
+    shape: tuple[int, ...]
+    axes: tuple[int, ...]
+    size_bytes: int
+
+
+Phase = Exchange | Transpose
+
+
+@dataclass(frozen=True, eq=False)
+class Schedule:
+    """What every device does, phase by phase.
+
+    The payload of ``payload_bytes`` is padded so that it can be cut into ``pieces`` equal ones.
+    """
+
+    devices: int
+    payload_bytes: int
+    pieces: int
+    phases: tuple[Phase, ...]
+
+    @property
+    def padded_bytes(self) -> int:
+        return padded(self.payload_bytes, self.pieces)
+
+
+def padded(length: int, pieces: int) -> int:
+    """The least multiple of ``pieces`` that is not below ``length``."""
+    return -(-length // pieces) * pieces
+
+
+def moves(derivation: Derivation) -> tuple[Move, ...]:
+    """The steps of a derived program with the buffers they move and the shuffles they need."""
+    return _moves(derivation)[0]
+
+
+def _moves(derivation: Derivation) -> tuple[tuple[Move, ...], tuple[int, ...]]:
+    """The moves, and the digits the payload is ever scattered over."""
+    bookkeeper = Bookkeeper(space(len(derivation.tree.digits)))
+    layout = Layout()
+    found = []
+    scattered: set[int] = set()
+    states = derivation.states
+    for i, step in enumerate(derivation.instructions):
+        move, layout = bookkeeper.advance(layout, step, states[i], states[i + 1])
+        scattered.update(layout.first)
+        found.append(move)
+    return tuple(found), tuple(sorted(scattered))
+
+
+def lower(derivation: Derivation, reduction: Reduction, payload_bytes: int) -> Schedule:
+    """The schedule of a derived program on the devices of a reduction, every replica included.
+
+    Raises InputError if the program was derived on another tree than the reduction's, or for a
+    payload below one byte.
+    """
+    if derivation.tree != reduction.tree:
+        raise InputError(
+            f"the program was derived on the tree {derivation.tree.sizes}",
+            hint=f"the reduction's tree is {reduction.tree.sizes}",
+        )
+    check_payload(payload_bytes)
+    steps, scattered = _moves(derivation)
+    pieces = prod(reduction.tree.sizes[digit] for digit in scattered)
+    builder = _Builder(reduction, padded(payload_bytes, pieces))
+    phases: list[Phase] = []
+    for i, move in enumerate(steps):
+        before, after = derivation.states[i], derivation.states[i + 1]
+        phases += [builder.transpose(shuffle, before) for shuffle in move.before]
+        phases.append(builder.exchange(move))
+        phases += [builder.transpose(shuffle, after) for shuffle in move.after]
+    devices = reduction.placement.hierarchy.devices
+    return Schedule(devices, payload_bytes, pieces, tuple(phases))
+
+
+def check_payload(payload_bytes: int) -> None:
+    """Refuse a payload that is not at least one byte. Raises InputError."""
+    if payload_bytes < 1:
+        raise InputError(f"the payload is {payload_bytes} bytes", hint="at least 1 is needed")
+
+
+def buffer_fraction(scattered: tuple[int, ...], tree: Tree) -> int:
+    """The number of equal parts of the payload, one of which a buffer scattered so holds."""
+    return prod(tree.sizes[digit] for digit in scattered)
+
+
+class _Builder:
+    """Names the real devices of phases, by the grid of replicas and tree digits."""
+
+    def __init__(self, reduction: Reduction, payload_bytes: int) -> None:
+        self._tree = reduction.tree
+        self._space: Space = space(len(self._tree.digits))
+        self._grid = reduction.grid().reshape(-1, *self._tree.sizes)
+        self._payload_bytes = payload_bytes
+
+    def exchange(self, move: Move) -> Exchange:
+        groups = move.instruction.groups
+        largest = max(self._size(kind) for kind in move.buffers)
+        return Exchange(move.instruction.collective, self._groups(groups), largest)
+
+    def transpose(self, shuffle: Shuffle, state: State) -> Transpose:
+        return Transpose(
+            self._holders(shuffle, state),
+            tuple(self._tree.sizes[digit] for digit in shuffle.before),
+            tuple(shuffle.before.index(digit) for digit in shuffle.after),
+            self._size(shuffle.scattered),
+        )
+
+    def _size(self, scattered: tuple[int, ...]) -> int:
+        return self._payload_bytes // buffer_fraction(scattered, self._tree)
+
+    def _groups(self, groups: Groups) -> Devices:
+        """Groups by replica, then by the digits that stay fixed; members by their free digits."""
+        index = [slice(None)] * self._grid.ndim
+        for digit in groups.zero:
+            index[1 + digit] = slice(0, 1)
+        part = self._grid[tuple(index)]
+        fixed = [axis for axis in range(part.ndim) if axis - 1 not in groups.free]
+        members = prod(self._tree.sizes[digit] for digit in groups.free)
+        order = fixed + [1 + digit for digit in groups.free]
+        return np.ascontiguousarray(part.transpose(order).reshape(-1, members))
+
+    def _holders(self, shuffle: Shuffle, state: State) -> Devices:
+        """The devices that take part and whose buffer is scattered just so."""
+        held = kinds(self._space, state)
+        low = sum(1 << digit for digit in shuffle.zero)
+        chosen = np.array(
+            [kind == shuffle.scattered and not d & low for d, kind in enumerate(held)], dtype=bool
+        )
+        skeleton = np.zeros(self._tree.sizes, dtype=np.int64)
+        for digit, size in enumerate(self._tree.sizes):
+            shape = [1] * len(self._tree.sizes)
+            shape[digit] = size
+            skeleton = skeleton + ((np.arange(size) > 0).astype(np.int64) << digit).reshape(shape)
+        return self._grid[:, chosen[skeleton]].reshape(-1)

@@ -1,0 +1,77 @@
+"""All valid programs of a tree's depth: counted, listed, and as a graph to be priced.
+
+The programs depend on the number of digits only, so one graph serves every tree of that depth,
+every placement that gives it and every size of machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from grammar import Instruction, admitted
+from hierarchies import InputError
+from synth.layout import Bookkeeper, Layout, Move
+from synth.search import Explored, Puzzle, explore
+from synth.semantics import Rulebook, State
+
+Vertex = tuple[State, Layout]
+GoOn = Callable[[int], bool]
+
+
+@dataclass(frozen=True)
+class Language:
+    """What is searched: programs of at most ``max_steps`` steps, with or without ``across``.
+
+    Raises InputError for fewer than one step.
+    """
+
+    max_steps: int = 5
+    across: bool = False
+
+    def __post_init__(self) -> None:
+        if self.max_steps < 1:
+            raise InputError(f"max-steps is {self.max_steps}", hint="at least 1 is needed")
+
+
+def always(expanded: int) -> bool:
+    """Do not stop."""
+    return True
+
+
+def explore_states(
+    depth: int, language: Language, go_on: GoOn = always
+) -> Explored[State, Instruction]:
+    """Every valid program on a tree of ``depth`` digits, as paths from state to state."""
+    rules = Rulebook(depth, admitted(depth, across=language.across))
+    puzzle = Puzzle(rules.start, rules.moves, lambda state: state == rules.goal, rules.at_least)
+    return explore(puzzle, language.max_steps, go_on=go_on)
+
+
+def explore_moves(depth: int, language: Language, go_on: GoOn = always) -> Explored[Vertex, Move]:
+    """The same programs as paths over (state, layout), labelled with all that a price needs."""
+    states = explore_states(depth, language, go_on)
+    rules = Rulebook(depth, ())
+    bookkeeper = Bookkeeper(rules.space)
+    steps: dict[State, list[tuple[Instruction, State]]] = {}
+    for source, label, target in zip(states.sources, states.labels, states.targets, strict=True):
+        taken = (states.alphabet[label], states.vertices[target])
+        steps.setdefault(states.vertices[source], []).append(taken)
+    distance = states.distances()
+
+    def moves(vertex: Vertex) -> list[tuple[Move, Vertex]]:
+        state, layout = vertex
+        found = []
+        for instruction, after in steps.get(state, ()):
+            move, then = bookkeeper.advance(layout, instruction, state, after)
+            found.append((move, (after, then)))
+        return found
+
+    puzzle = Puzzle(
+        (rules.start, Layout()),
+        moves,
+        lambda vertex: vertex[0] == rules.goal,
+        lambda vertex: distance[vertex[0]],
+    )
+    found = explore(puzzle, language.max_steps)
+    return replace(found, complete=states.complete)

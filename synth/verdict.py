@@ -1,0 +1,107 @@
+"""The three answers of a proof, shared by every way of asking z3 and by whoever tells them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+DigitValues = tuple[int, ...]
+
+
+class Violation(Enum):
+    """What goes wrong: the precondition that does not hold, or the goal that is missed.
+
+    The value is the sentence that says so; the first three are unsound (the numbers would be
+    wrong), the next three irregular (a runtime has no call for it).
+    """
+
+    UNEQUAL_ROWS = "{device} holds {chunk} but {other} of the same group does not"
+    ADDED_TWICE = (
+        "{device} and {other} of the same group both hold the contribution of {contributor} "
+        "to {chunk}, which would be added twice"
+    )
+    HELD_TWICE = "{device} and {other} of the same group both hold {chunk}"
+    NOT_CLOSED = (
+        "{device} holds {chunk} but not every chunk that differs from it in the group's digits only"
+    )
+    UNLIKE_PIECES = (
+        "{device} holds {chunk} but {other} of the same group holds no chunk that differs from it "
+        "in the group's digits only"
+    )
+    UNEVEN = "the chunks that the group of {device} holds cannot be shared out equally"
+    GOAL_MISSED = "{device} lacks the contribution of {contributor} to {chunk}"
+
+
+@dataclass(frozen=True)
+class Proved:
+    """The program is right: for these sizes of the digits, or for all sizes if there are none."""
+
+    sizes: DigitValues | None = None
+
+
+@dataclass(frozen=True)
+class Refuted:
+    """The program is wrong, and here is where: the counterexample.
+
+    ``step`` numbers, from 0, the step that may not be taken; without one the goal is missed.
+    ``instruction`` is that step as written. ``sizes``, ``device``, ``other``, ``chunk`` and
+    ``contributor`` have one value per digit of ``names``; a program of explicit groups has one
+    digit without a name, the device id. ``other`` is the second member of the group if it takes
+    two to go wrong.
+    """
+
+    violation: Violation
+    step: int | None
+    instruction: str
+    names: tuple[str, ...]
+    sizes: DigitValues
+    device: DigitValues
+    other: DigitValues | None = None
+    chunk: DigitValues | None = None
+    contributor: DigitValues | None = None
+
+    @property
+    def reason(self) -> str:
+        """One sentence in the field's terms, digits by name, steps counted from 1."""
+        said = self.violation.value.format(
+            device=self._label("device", self.device),
+            other=self._label("device", self.other),
+            chunk=self._label("chunk", self.chunk),
+            contributor=self._label("device", self.contributor),
+        )
+        place = "at the end" if self.step is None else f"step {self.step + 1}, {self.instruction}"
+        return f"{place}: {said} (sizes: {self._sizes()})"
+
+    def _label(self, kind: str, values: DigitValues | None) -> str:
+        if values is None:
+            return f"no {kind}"
+        if not any(self.names):
+            return f"{kind} {', '.join(map(str, values)) or 0}"
+        pairs = zip(self.names, values, strict=True)
+        return f"{kind} ({', '.join(f'{name} {value}' for name, value in pairs)})"
+
+    def _sizes(self) -> str:
+        if not any(self.names):
+            return f"{', '.join(map(str, self.sizes)) or 1} devices"
+        pairs = zip(self.names, self.sizes, strict=True)
+        return ", ".join(f"{name} {size}" for name, size in pairs)
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """Neither a proof nor a counterexample was found, because of ``reason``."""
+
+    reason: str
+
+
+Verdict = Proved | Refuted | Unknown
+
+
+def milliseconds(timeout_seconds: float, questions: int) -> int | None:
+    """The share of the time, in whole milliseconds, that each of several questions may take.
+
+    Shares add up to at most the whole, so that nobody has to read a clock. None if a share is
+    less than a millisecond: z3 cannot be held to that.
+    """
+    share = int(1000 * timeout_seconds / questions)
+    return min(share, 2**31) if share >= 1 else None
