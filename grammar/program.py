@@ -82,3 +82,7 @@ class Program:
 
     def __str__(self) -> str:
         return "; ".join(str(step) for step in self.steps)
+
+
+ALL_AT_ONCE = Program((Step(Collective.ALL_REDUCE, ROOT, InsideGroup()),))
+"""The plain one-step all-reduce, the same on every tree that has a digit."""

@@ -6,6 +6,7 @@ from hierarchies.hierarchy import Hierarchy as Hierarchy
 from hierarchies.hierarchy import Level as Level
 from hierarchies.placement import Axis as Axis
 from hierarchies.placement import Placement as Placement
+from hierarchies.placement import check_axes as check_axes
 from hierarchies.placement import count_placements as count_placements
 from hierarchies.placement import placements as placements
 from hierarchies.reduction import Devices as Devices

@@ -152,6 +152,13 @@ class System:
                 raise InputError(
                     f"traffic cannot pass through level {name!r}", hint="name inner levels only"
                 )
+            missing = set(self.through(inner)) - set(self.through(level))
+            if missing:
+                beyond = ", ".join(repr(self.hierarchy.names[i]) for i in sorted(missing))
+                raise InputError(
+                    f"traffic passes through level {name!r} but not through {beyond}",
+                    hint=f"what passes through {name!r} passes through those too: name them",
+                )
             if self.links[inner].domain not in (Domain.SWITCH, Domain.BUS):
                 raise InputError(
                     f"traffic cannot pass through the {self.links[inner].domain.value} {name!r}",

@@ -96,20 +96,19 @@ class Explored(Generic[V, L]):
             tables.append(table)
         return tables
 
-    def cheapest(self, prices: Sequence[int], ranks: Sequence[int]) -> Iterator[Path]:
+    def cheapest(
+        self, prices: Sequence[int], ranks: Sequence[int], limit: int | None = None
+    ) -> Iterator[Path]:
         """Every path, in the order of price, then number of moves, then the ranks of its labels.
 
         ``prices`` and ``ranks`` have one entry for each label of the alphabet; prices are not
-        negative and sum to less than ``BEYOND`` on any path. The estimate that guides the walk is
-        exact, so that k paths cost about k times their length.
+        negative and sum to less than ``BEYOND`` on any path. Paths that cost more than ``limit``
+        are left out. The estimate that guides the walk is exact, so that k paths cost about k
+        times their length.
         """
         array = np.asarray(prices, dtype=np.int64)
-        return _Ranking(self, array, tuple(ranks), self._remaining(array)).paths()
-
-    def least(self, prices: Sequence[int]) -> int:
-        """The price of the cheapest path, ``BEYOND`` if there is none."""
-        tables = self._remaining(np.asarray(prices, dtype=np.int64))
-        return min(int(table[0]) for table in tables)
+        ranking = _Ranking(self, array, tuple(ranks), self._remaining(array))
+        return ranking.paths(BEYOND - 1 if limit is None else limit)
 
 
 @dataclass(frozen=True)
@@ -137,11 +136,11 @@ class _Ranking(Generic[V, L]):
     ranks: tuple[int, ...]
     remaining: list[Integers]
 
-    def paths(self) -> Iterator[Path]:
+    def paths(self, limit: int) -> Iterator[Path]:
         heap: list[_Partial] = [
             (int(table[0]), moves, (), 0, 0, ())
             for moves, table in enumerate(self.remaining)
-            if table[0] < BEYOND
+            if table[0] <= limit
         ]
         heapq.heapify(heap)
         while heap:
@@ -151,9 +150,9 @@ class _Ranking(Generic[V, L]):
                 yield Path(spent, labels)
                 continue
             for label, target in self._edges(vertex):
+                now = spent + int(self.prices[label])
                 rest = int(self.remaining[left - 1][target])
-                if rest < BEYOND:
-                    now = spent + int(self.prices[label])
+                if now + rest <= limit:
                     after = (*ranks, self.ranks[label])
                     entry = (now + rest, moves, after, now, target, (*labels, label))
                     heapq.heappush(heap, entry)

@@ -1,0 +1,285 @@
+"""How a runtime carries out one collective: ring, tree, halving/doubling, direct exchange.
+
+One row per algorithm and collective says what crosses each level and how many messages wait for
+each other. Quantities are for a buffer of one byte per device and a group with ``members[l]``
+members among the children of a parent at level l, outermost first; "outside" and "inside" of a
+level are the products of the numbers before and after it. Whatever a child must pass on is spread
+evenly over its members, as a runtime with several channels does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from math import ceil, log2, prod
+
+import numpy as np
+
+from grammar import Collective
+from hierarchies.fabric import Weights
+
+Members = tuple[int, ...]
+
+
+class Algorithm(Enum):
+    """The algorithms, by the names the field gives them."""
+
+    RING = "ring"
+    TREE = "tree"
+    HALVING_DOUBLING = "halving-doubling"
+    DIRECT = "direct"
+
+
+class Choice(Enum):
+    """Which algorithm a step may use: rings; trees where there are any, else rings; the fastest."""
+
+    RING = "ring"
+    TREE = "tree"
+    AUTO = "auto"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One algorithm for one collective.
+
+    ``crossing(members, level)``: bytes one participant sends across the level (and receives), at
+    the busiest child. ``demand(m)``: who sends how much to whom among m children of one parent,
+    in units of what the busiest sends. ``waits(members, level)``: how many messages across the
+    level wait for each other. ``memory(k)``: bytes read or written in a device's memory.
+    """
+
+    fits: Callable[[Members], bool]
+    crossing: Callable[[Members, int], float]
+    demand: Callable[[int], Weights]
+    waits: Callable[[Members, int], float]
+    memory: Callable[[int], float]
+
+
+def _always(members: Members) -> bool:
+    return True
+
+
+def _powers_of_two(members: Members) -> bool:
+    return all(m & (m - 1) == 0 for m in members)
+
+
+def _one_level(members: Members) -> bool:
+    return sum(m > 1 for m in members) == 1
+
+
+def _inside(members: Members, level: int) -> int:
+    return prod(members[level + 1 :])
+
+
+def _outside(members: Members, level: int) -> int:
+    return prod(members[:level])
+
+
+def _part(members: Members) -> float:
+    """What a member does not own itself."""
+    k = prod(members)
+    return (k - 1) / k
+
+
+def _cycle_edges(members: Members, level: int) -> float:
+    """Of a ring in member order, edges whose ends first differ at this level, per member child.
+
+    The outermost level that varies also closes the ring; every device takes its turn at each
+    border, so inner levels have m - 1 edges shared by m children.
+    """
+    m = members[level]
+    if m == 1:
+        return 0.0
+    return 1.0 if _outside(members, level) == 1 else (m - 1) / m
+
+
+def _ring(rounds: int) -> tuple[Callable[[Members, int], float], Callable[[Members, int], float]]:
+    """A ring's crossing and waits: every member passes on all pieces but one, ``rounds`` times."""
+
+    def crossing(members: Members, level: int) -> float:
+        return rounds * _part(members) * _cycle_edges(members, level) / _inside(members, level)
+
+    def waits(members: Members, level: int) -> float:
+        """All edges of the ring but one of the innermost level, which is the cheapest."""
+        m = members[level]
+        if m == 1:
+            return 0.0
+        edges = _outside(members, level) * (m if _outside(members, level) == 1 else m - 1)
+        last = _inside(members, level) == 1
+        return rounds * (edges - last)
+
+    return crossing, waits
+
+
+def _chain_crossing(members: Members, level: int) -> float:
+    return 1 / _inside(members, level) if members[level] > 1 else 0.0
+
+
+def _chain_waits(members: Members, level: int) -> float:
+    return float(_outside(members, level) * (members[level] - 1))
+
+
+def tree_peak(m: int) -> float:
+    """What the busiest of m children sends in an all-reduce by a double binary tree.
+
+    Each tree carries half; a child that is inner in one tree is a leaf in the other.
+    """
+    return {1: 0.0, 2: 1.0, 3: 1.5}.get(m, 2.0)
+
+
+def _tree_crossing(members: Members, level: int) -> float:
+    return tree_peak(members[level]) / _inside(members, level)
+
+
+def _tree_waits(rounds: int) -> Callable[[Members, int], float]:
+    return lambda members, level: float(rounds * ceil(log2(members[level])))
+
+
+def _split_crossing(rounds: int) -> Callable[[Members, int], float]:
+    """Halving outermost digits first, or direct exchange: pieces end in the order of members."""
+
+    def crossing(members: Members, level: int) -> float:
+        m = members[level]
+        return rounds * (m - 1) / m / _outside(members, level)
+
+    return crossing
+
+
+def _halvings(rounds: int) -> Callable[[Members, int], float]:
+    return lambda members, level: rounds * log2(members[level])
+
+
+def _at_once(rounds: int) -> Callable[[Members, int], float]:
+    return lambda members, level: float(rounds * (members[level] > 1))
+
+
+def cycle(m: int) -> Weights:
+    """Half to the next member, half to the one before: both directions of a ring carry data."""
+    demand = np.zeros((m, m))
+    for i in range(m):
+        demand[i, (i + 1) % m] += 0.5
+        demand[i, (i - 1) % m] += 0.5
+    return demand
+
+
+def _towards_first(m: int) -> Weights:
+    demand = np.zeros((m, m))
+    for i in range(1, m):
+        demand[i, i - 1] = 1
+    return demand
+
+
+def _from_first(m: int) -> Weights:
+    return _towards_first(m).T
+
+
+def pairs(m: int) -> Weights:
+    """An equal share to everyone else."""
+    return (np.ones((m, m)) - np.eye(m)) / (m - 1)
+
+
+def _halving(m: int) -> Weights:
+    demand = np.zeros((m, m))
+    for i in range(m):
+        for bit in range(m.bit_length() - 1):
+            demand[i, i ^ (1 << bit)] = (1 << bit) / (m - 1)
+    return demand
+
+
+def parents(m: int) -> tuple[dict[int, int], dict[int, int]]:
+    """The two trees of a double binary tree over 0..m-1: child to parent.
+
+    In the first a number hangs below the one with its lowest set bit moved up by one place, or
+    cleared if that one does not exist; the second is its mirror image, or for odd m the first
+    with all numbers moved by one, so that inner nodes of one are leaves of the other.
+    (Sanders, Speck, Träff: Two-tree algorithms, 2009; as NCCL builds it.)
+    """
+    first = {}
+    for number in range(1, m):
+        low = number & -number
+        above = (number ^ low) | (low << 1)
+        first[number] = above if above < m else number ^ low
+    if m % 2 == 0:
+        return first, {m - 1 - c: m - 1 - p for c, p in first.items()}
+    return first, {(c + 1) % m: (p + 1) % m for c, p in first.items()}
+
+
+def _tree(up: float, down: float) -> Callable[[int], Weights]:
+    def demand(m: int) -> Weights:
+        sent = np.zeros((m, m))
+        for tree in parents(m):
+            for child, parent in tree.items():
+                sent[child, parent] += up / 2
+                sent[parent, child] += down / 2
+        peak: float = max(sent.sum(axis=0).max(), sent.sum(axis=1).max())
+        return sent / peak
+
+    return demand
+
+
+def _memory(per_byte: int, whole: bool) -> Callable[[int], float]:
+    """Bytes sent are read and bytes received written once; an addition reads one operand more."""
+    return lambda k: per_byte * (1.0 if whole else (k - 1) / k)
+
+
+_AR, _RS, _AG = Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.ALL_GATHER
+_ROUNDS = {_AR: 2, _RS: 1, _AG: 1}
+_TOUCHED = {_AR: 5, _RS: 3, _AG: 2, Collective.REDUCE: 3, Collective.BROADCAST: 2}
+
+
+def _splitting() -> dict[tuple[Collective, Algorithm], Recipe]:
+    """Rings, halving/doubling and direct exchange, for the collectives that pass pieces."""
+    rows = {}
+    for collective, rounds in _ROUNDS.items():
+        memory = _memory(_TOUCHED[collective], whole=False)
+        split = _split_crossing(rounds)
+        rows[collective, Algorithm.RING] = Recipe(
+            _always, _ring(rounds)[0], cycle, _ring(rounds)[1], memory
+        )
+        rows[collective, Algorithm.HALVING_DOUBLING] = Recipe(
+            _powers_of_two, split, _halving, _halvings(rounds), memory
+        )
+        rows[collective, Algorithm.DIRECT] = Recipe(
+            _one_level, split, pairs, _at_once(rounds), memory
+        )
+    return rows
+
+
+def _rooted() -> dict[tuple[Collective, Algorithm], Recipe]:
+    """Chains and trees for reduce and broadcast; "ring" is their pipelined chain."""
+    rows = {}
+    for collective, chain, up in (
+        (Collective.REDUCE, _towards_first, 1.0),
+        (Collective.BROADCAST, _from_first, 0.0),
+    ):
+        memory = _memory(_TOUCHED[collective], whole=True)
+        rows[collective, Algorithm.RING] = Recipe(
+            _always, _chain_crossing, chain, _chain_waits, memory
+        )
+        rows[collective, Algorithm.TREE] = Recipe(
+            _always, _chain_crossing, _tree(up, 1 - up), _tree_waits(1), memory
+        )
+    return rows
+
+
+RECIPES: Mapping[tuple[Collective, Algorithm], Recipe] = {
+    **_splitting(),
+    (_AR, Algorithm.TREE): Recipe(
+        _always, _tree_crossing, _tree(1, 1), _tree_waits(2), _memory(5, whole=True)
+    ),
+    **_rooted(),
+}
+
+
+def offered(collective: Collective, members: Members, choice: Choice) -> Sequence[Algorithm]:
+    """The algorithms a step may use, in the order in which ties between them are settled."""
+    fitting = [
+        algorithm
+        for algorithm in Algorithm
+        if (collective, algorithm) in RECIPES and RECIPES[collective, algorithm].fits(members)
+    ]
+    if choice is Choice.AUTO:
+        return fitting
+    wanted = Algorithm(choice.value)
+    return [wanted] if wanted in fitting else [Algorithm.RING]

@@ -1,0 +1,325 @@
+"""The whole path as one function: from a system and a request to ranked, proved programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from grammar import ALL_AT_ONCE, Instruction, Program, spell
+from hierarchies import (
+    Axis,
+    InputError,
+    Placement,
+    Reduction,
+    System,
+    Tree,
+    check_axes,
+    count_placements,
+    placements,
+)
+from synth.algorithms import Choice
+from synth.bound import Bound, all_reduce_bound
+from synth.layout import Move
+from synth.lowering import check_payload, lower, moves
+from synth.programs import Language, Vertex, explore_moves
+from synth.proof import Proved, Refuted, Unknown, prove
+from synth.replay import Failure, compare
+from synth.search import Explored
+from synth.semantics import Derivation, Refusal, derive
+from synth.simulator import TICKS_PER_SECOND, Simulator, StepPrice
+
+Verdict = Proved | Refuted | Unknown
+
+
+@dataclass(frozen=True)
+class Request:
+    """An all-reduce of ``payload_bytes`` on each device over the axes ``over``.
+
+    ``placement`` fixes the matrix instead of trying all; ``per_placement`` asks for the ``k`` best
+    programs of every placement instead of the ``k`` best of all. Raises InputError for numbers
+    that mean nothing.
+    """
+
+    axes: tuple[Axis, ...]
+    over: tuple[str, ...]
+    payload_bytes: int = 2**30
+    k: int = 10
+    language: Language = field(default_factory=Language)
+    choice: Choice = Choice.AUTO
+    collapse: bool = True
+    placement: tuple[tuple[int, ...], ...] | None = None
+    per_placement: bool = False
+
+    def __post_init__(self) -> None:
+        check_payload(self.payload_bytes)
+        if self.k < 1:
+            raise InputError(f"k is {self.k}", hint="ask for at least 1 answer")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A placement and a program on it, derived; what it costs and how it got its place."""
+
+    reduction: Reduction
+    derivation: Derivation
+    ticks: int
+
+    @property
+    def program(self) -> Program:
+        return self.derivation.program
+
+    @property
+    def seconds(self) -> float:
+        return self.ticks / TICKS_PER_SECOND
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A ranked candidate with all that is said of it.
+
+    ``baseline_seconds`` is the one-step all-reduce on the same placement under the same choice of
+    algorithms, ``defaults`` the same by ring and by tree; ``bound`` what no schedule can beat;
+    ``limited_by`` the resource that the program waits for longest.
+    """
+
+    rank: int
+    candidate: Candidate
+    baseline_seconds: float
+    defaults: dict[str, float]
+    bound: Bound
+    limited_by: str
+    prices: tuple[StepPrice, ...]
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class Report:
+    """Answers, best first; what was looked at; whether that was all.
+
+    ``complete`` is False if the search was stopped: then something better may be missing.
+    ``best_default_seconds`` is the best baseline over all placements looked at.
+    """
+
+    system: System
+    request: Request
+    answers: tuple[Answer, ...]
+    best_default_seconds: float
+    placements: int
+    programs: int
+    complete: bool
+
+
+class Watcher:
+    """Told how far the work is, and asked whether to go on. By default it does nothing."""
+
+    def go_on(self) -> bool:
+        """Answer False to stop with what there is."""
+        return True
+
+    def placed(self, done: int, of: int) -> None:
+        """So many placements have been priced, of so many."""
+
+
+def answers(system: System, request: Request, watcher: Watcher | None = None) -> Report:
+    """Rank every valid program on every placement, exactly, and prove the best ones.
+
+    Ties: fewer steps, then spelling, then the order of placements. Every answer is derived again
+    from its text, replayed with every factor 2 and once 3, and put to z3 before it is returned.
+    Raises InputError for axes or placements that do not fit the system.
+    """
+    survey = _Survey(system, request, watcher or Watcher())
+    ranked = survey.run()
+    told = tuple(survey.answer(rank, candidate) for rank, candidate in ranked)
+    return Report(
+        system,
+        request,
+        told,
+        survey.best_default_ticks / TICKS_PER_SECOND,
+        survey.placements,
+        survey.programs,
+        survey.complete,
+    )
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A path of the search with the key that ranks it."""
+
+    key: tuple[int, int, tuple[str, ...], int]
+    reduction: Reduction
+    steps: tuple[Instruction, ...]
+
+
+class _Survey:
+    """Prices the programs of one placement after the other and keeps the best."""
+
+    def __init__(self, system: System, request: Request, watcher: Watcher) -> None:
+        check_axes(system.hierarchy, request.axes)
+        self._system = system
+        self._request = request
+        self._watcher = watcher
+        self._simulator = Simulator(system, request.choice)
+        self._fixed = [Simulator(system, choice) for choice in (Choice.RING, Choice.TREE)]
+        self._graphs: dict[int, Explored[Vertex, Move]] = {}
+        self._verdicts: dict[tuple[Instruction, ...], Verdict] = {}
+        self.placements = 0
+        self.programs = 0
+        self.complete = True
+        self.best_default_ticks = 0
+
+    def run(self) -> list[tuple[int, Candidate]]:
+        """The ranked candidates."""
+        best: list[_Found] = []
+        total = self._count()
+        for position, placement in enumerate(self._placements()):
+            if self.placements and not self._watcher.go_on():
+                self.complete = False
+                break
+            reduction = Reduction(placement, self._request.over, self._request.collapse)
+            limit = None if self._request.per_placement else self._limit(best)
+            found = list(self._best_of(reduction, position, limit))
+            best = best + found if self._request.per_placement else self._top([*best, *found])
+            self._note_default(reduction)
+            self.placements += 1
+            self._watcher.placed(self.placements, total)
+        return self._ranked(best)
+
+    def _ranked(self, best: list[_Found]) -> list[tuple[int, Candidate]]:
+        ranked, rank, last = [], 0, -1
+        for found in best:
+            position = found.key[-1]
+            rank = 1 if self._request.per_placement and position != last else rank + 1
+            last = position
+            ranked.append((rank, self._candidate(found)))
+        return ranked
+
+    def _placements(self) -> Iterable[Placement]:
+        request, hierarchy = self._request, self._system.hierarchy
+        if request.placement is not None:
+            return [Placement(hierarchy, request.axes, request.placement)]
+        return placements(hierarchy, request.axes)
+
+    def _count(self) -> int:
+        if self._request.placement is not None:
+            return 1
+        return count_placements(self._system.hierarchy, self._request.axes)
+
+    def _limit(self, best: list[_Found]) -> int | None:
+        """The price that another answer may not exceed."""
+        return best[-1].key[0] if len(best) == self._request.k else None
+
+    def _top(self, found: list[_Found]) -> list[_Found]:
+        return sorted(found, key=lambda f: f.key)[: self._request.k]
+
+    def _best_of(self, reduction: Reduction, position: int, limit: int | None) -> Iterator[_Found]:
+        """The best programs of one placement, at most k, none dearer than the limit."""
+        graph = self._graph(len(reduction.tree.digits))
+        self.programs += sum(graph.count())
+        prices = self._simulator.prices(graph.alphabet, reduction, self._request.payload_bytes)
+        spelled = _spellings(graph, reduction.tree)
+        order = {text: rank for rank, text in enumerate(sorted(set(spelled)))}
+        paths = graph.cheapest(prices, [order[text] for text in spelled], limit)
+        for _, path in zip(range(self._request.k), paths, strict=False):
+            texts = tuple(spelled[label] for label in path.labels)
+            steps = tuple(graph.alphabet[label].instruction for label in path.labels)
+            key = (path.price, len(path.labels), texts, position)
+            yield _Found(key, reduction, steps)
+
+    def _graph(self, depth: int) -> Explored[Vertex, Move]:
+        if depth not in self._graphs:
+            graph = explore_moves(
+                depth, self._request.language, lambda expanded: self._watcher.go_on()
+            )
+            self.complete = self.complete and graph.complete
+            self._graphs[depth] = graph
+        return self._graphs[depth]
+
+    def _note_default(self, reduction: Reduction) -> None:
+        ticks = self._default_ticks(self._simulator, reduction)
+        if self.placements == 0 or ticks < self.best_default_ticks:
+            self.best_default_ticks = ticks
+
+    def _default_ticks(self, simulator: Simulator, reduction: Reduction) -> int:
+        plain = moves(one_step(reduction.tree))
+        return sum(simulator.prices(plain, reduction, self._request.payload_bytes))
+
+    def _candidate(self, found: _Found) -> Candidate:
+        tree = found.reduction.tree
+        program = Program(tuple(spell(step, tree) for step in found.steps))
+        return Candidate(found.reduction, derived(program, tree), found.key[0])
+
+    def answer(self, rank: int, candidate: Candidate) -> Answer:
+        """All that is said of a candidate; proof and replays are made once per program."""
+        reduction, derivation = candidate.reduction, candidate.derivation
+        payload = self._request.payload_bytes
+        steps = derivation.instructions
+        if steps not in self._verdicts:
+            rehearse(derivation)
+            self._verdicts[steps] = prove(derivation.program, derivation.tree)
+        prices = tuple(priced(self._simulator, derivation, reduction, payload))
+        ring, tree = (self._default_ticks(fixed, reduction) for fixed in self._fixed)
+        return Answer(
+            rank,
+            candidate,
+            self._default_ticks(self._simulator, reduction) / TICKS_PER_SECOND,
+            {"ring": ring / TICKS_PER_SECOND, "tree": tree / TICKS_PER_SECOND},
+            all_reduce_bound(self._system, reduction, payload),
+            limiting(prices),
+            prices,
+            self._verdicts[steps],
+        )
+
+
+def _spellings(graph: Explored[Vertex, Move], tree: Tree) -> list[str]:
+    """The canonical spelling of every move's step on a tree."""
+    texts: dict[Instruction, str] = {}
+    for move in graph.alphabet:
+        if move.instruction not in texts:
+            texts[move.instruction] = str(spell(move.instruction, tree))
+    return [texts[move.instruction] for move in graph.alphabet]
+
+
+def derived(program: Program, tree: Tree) -> Derivation:
+    """The derivation of a program that is known to be valid."""
+    derivation = derive(program, tree)
+    assert not isinstance(derivation, Refusal), f"{program}: {derivation}"
+    return derivation
+
+
+def one_step(tree: Tree) -> Derivation:
+    """The plain all-reduce over a whole tree; no step at all where there is nothing to reduce."""
+    return derived(ALL_AT_ONCE if tree.digits else Program(()), tree)
+
+
+def rehearse(derivation: Derivation) -> None:
+    """Replay a program on small machines of its shape: every factor 2, and once 3.
+
+    Raises AssertionError if the arrays disagree with the rules: then the house is broken.
+    """
+    depth = len(derivation.tree.digits)
+    shapes = {(2,) * depth, (3,) + (2,) * (depth - 1) if depth else ()}
+    for shape in sorted(shapes):
+        reduction = Reduction.plain(*shape)
+        steps = (spell(step, reduction.tree) for step in derivation.instructions)
+        small = derived(Program(tuple(steps)), reduction.tree)
+        schedule = lower(small, reduction, payload_bytes=1)
+        failure = compare(schedule, reduction, elements=schedule.pieces + 1)
+        assert not isinstance(failure, Failure), f"{derivation.program}: {failure}"
+
+
+def priced(
+    simulator: Simulator, derivation: Derivation, reduction: Reduction, payload_bytes: float
+) -> Iterator[StepPrice]:
+    """The phases of a derived program with their prices and reasons."""
+    for move in moves(derivation):
+        yield from simulator.move(move, reduction, payload_bytes)
+
+
+def limiting(prices: Iterable[StepPrice]) -> str:
+    """The resource a program waits for longest: a level's name, ``memory`` or ``latency``."""
+    waits: dict[str, float] = {}
+    for price in prices:
+        busy = price.seconds - price.latency_seconds
+        waits["latency"] = waits.get("latency", 0.0) + price.latency_seconds
+        waits[price.busiest] = waits.get(price.busiest, 0.0) + busy
+    return max(waits, key=lambda name: waits[name]) if waits else ""

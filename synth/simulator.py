@@ -1,0 +1,211 @@
+"""Seconds of a step on a system: latency, the busiest link, and the device's own memory.
+
+Every algorithm puts its bytes on the links of each level; all replicas of a group run at once and
+share links; the link that takes longest sets the bandwidth term. Steps wait for each other.
+Devices of a hierarchy look alike, so one port stands for all and a price costs the same for 16 and
+100,000 devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import ceil, prod
+
+from grammar import Collective, Groups, Instruction
+from hierarchies import Domain, InputError, Reduction, System
+from hierarchies.fabric import Cast, busiest_block, cast, load, members
+from synth.algorithms import RECIPES, Algorithm, Choice, Recipe, offered, pairs
+from synth.layout import Buffers, Move, Shuffle
+from synth.lowering import buffer_fraction
+from synth.search import BEYOND
+
+MEMORY = "memory"
+LATENCY = "latency"
+TICKS_PER_SECOND = 10**12
+"""Prices are compared in whole picoseconds: closer ones are ties."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """The price of one algorithm as a line in the size of the buffer.
+
+    ``loads``: for each resource (level names, and ``memory``) the seconds it is busy for one byte
+    of buffer; ``bytes_per_port`` the bytes its busiest port or link carries then.
+    """
+
+    algorithm: Algorithm
+    latency_seconds: float
+    loads: tuple[tuple[str, float], ...]
+    bytes_per_port: tuple[tuple[str, float], ...]
+    seconds_per_byte: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "seconds_per_byte", max(load for _, load in self.loads))
+
+    def seconds(self, size_bytes: float) -> float:
+        return self.latency_seconds + size_bytes * self.seconds_per_byte
+
+
+@dataclass(frozen=True)
+class StepPrice:
+    """What one phase costs and why.
+
+    ``what`` is the collective's name, or ``transpose``; ``busiest`` the resource that is busy
+    longest (a level's name, or ``memory``).
+    ``bytes_per_port`` gives for each level what its busiest port or link carries, per direction.
+    """
+
+    what: str
+    algorithm: Algorithm | None
+    size_bytes: float
+    seconds: float
+    latency_seconds: float
+    busiest: str
+    bytes_per_port: tuple[tuple[str, float], ...]
+
+    @property
+    def limited_by(self) -> str:
+        """The busiest resource, or ``latency`` where waiting for messages takes longer."""
+        return LATENCY if self.latency_seconds > self.seconds / 2 else self.busiest
+
+    @property
+    def ticks(self) -> int:
+        return _ticks(self.seconds)
+
+
+class Simulator:
+    """Prices the steps of programs on one system, with one choice of algorithms."""
+
+    def __init__(self, system: System, choice: Choice = Choice.AUTO) -> None:
+        self.system = system
+        self.choice = choice
+        self._lines: dict[tuple[Collective, Cast], tuple[Line, ...]] = {}
+        self._latencies = tuple(link.latency_seconds for link in system.links)
+
+    def move(self, move: Move, reduction: Reduction, payload_bytes: float) -> list[StepPrice]:
+        """The phases of one step with their prices: shuffles before, the collective, shuffles."""
+        size = self._size(move, reduction, payload_bytes)
+        step = self.exchange(move.instruction.collective, move.instruction.groups, reduction, size)
+        return [
+            *(self._shuffle(shuffle, reduction, payload_bytes) for shuffle in move.before),
+            step,
+            *(self._shuffle(shuffle, reduction, payload_bytes) for shuffle in move.after),
+        ]
+
+    def prices(
+        self, alphabet: Sequence[Move], reduction: Reduction, payload_bytes: float
+    ) -> list[int]:
+        """The price of each move in whole picoseconds, rounded up phase by phase.
+
+        The same figures as ``move`` gives, without the reasons. Raises InputError for a price
+        that is too large to be compared exactly.
+        """
+        lines: dict[Instruction, tuple[Line, ...]] = {}
+        sizes: dict[Buffers, float] = {}
+        found = []
+        for move in alphabet:
+            what = move.instruction
+            if what not in lines:
+                roles = cast(reduction, what.groups.free, what.groups.zero)
+                lines[what] = self.lines(what.collective, roles)
+            if move.buffers not in sizes:
+                sizes[move.buffers] = self._size(move, reduction, payload_bytes)
+            size = sizes[move.buffers]
+            price = _ticks(min(line.seconds(size) for line in lines[what]))
+            for shuffle in (*move.before, *move.after):
+                price += _ticks(self._shuffle(shuffle, reduction, payload_bytes).seconds)
+            found.append(price)
+        return found
+
+    def _size(self, move: Move, reduction: Reduction, payload_bytes: float) -> float:
+        """The largest buffer of those who take part in a step."""
+        tree = reduction.tree
+        return payload_bytes / min(buffer_fraction(kind, tree) for kind in move.buffers)
+
+    def exchange(
+        self, collective: Collective, groups: Groups, reduction: Reduction, size_bytes: float
+    ) -> StepPrice:
+        """One collective over the groups of all replicas, by the fastest algorithm offered."""
+        lines = self.lines(collective, cast(reduction, groups.free, groups.zero))
+        line = min(lines, key=lambda line: line.seconds(size_bytes))
+        busiest, _ = max(line.loads, key=lambda item: item[1])
+        return StepPrice(
+            collective.value,
+            line.algorithm,
+            size_bytes,
+            line.seconds(size_bytes),
+            line.latency_seconds,
+            busiest,
+            tuple((name, share * size_bytes) for name, share in line.bytes_per_port),
+        )
+
+    def lines(self, collective: Collective, roles: Cast) -> tuple[Line, ...]:
+        """What each algorithm offered costs, as lines in the size of the buffer."""
+        key = (collective, roles)
+        if key not in self._lines:
+            counts = tuple(members(slots) for slots in roles)
+            self._lines[key] = tuple(
+                self._line(collective, algorithm, roles)
+                for algorithm in offered(collective, counts, self.choice)
+            )
+        return self._lines[key]
+
+    def _shuffle(self, shuffle: Shuffle, reduction: Reduction, payload_bytes: float) -> StepPrice:
+        size = payload_bytes / buffer_fraction(shuffle.scattered, reduction.tree)
+        seconds = 2 * size / self.system.memory_bytes_per_second
+        return StepPrice("transpose", None, size, seconds, 0.0, MEMORY, ())
+
+    def _line(self, collective: Collective, algorithm: Algorithm, roles: Cast) -> Line:
+        recipe = RECIPES[collective, algorithm]
+        counts = tuple(members(slots) for slots in roles)
+        names = self.system.hierarchy.names
+        loads, carried = [], []
+        latency = 0.0
+        for level, name in enumerate(names):
+            share, seconds, hops = self._level(level, algorithm, recipe, roles)
+            if share:
+                loads.append((name, seconds))
+                carried.append((name, share))
+            if counts[level] > 1:
+                latency += recipe.waits(counts, level) * hops * self._latencies[level]
+        touched = recipe.memory(prod(counts)) / self.system.memory_bytes_per_second
+        return Line(algorithm, latency, (*loads, (MEMORY, touched)), tuple(carried))
+
+    def _level(
+        self, level: int, algorithm: Algorithm, recipe: Recipe, roles: Cast
+    ) -> tuple[float, float, int]:
+        """Per byte of buffer: bytes on a level's busiest link, its seconds; and the hops."""
+        system, slots = self.system, roles[level]
+        link = system.links[level]
+        counts = tuple(members(s) for s in roles)
+        crossing = recipe.crossing(counts, level) if counts[level] > 1 else 0.0
+        outer = sum(
+            recipe.crossing(counts, j)
+            for j in range(level)
+            if counts[j] > 1 and level in system.through(j)
+        )
+        if link.domain is Domain.SWITCH:
+            sharing = busiest_block(roles[level + 1 :], system.block(level))
+            share = sharing * (crossing + outer)
+            return share, share / system.port_bytes_per_second(level), 1
+        whole = system.hierarchy.devices_in_child(level)
+        sharing = 1 if link.domain is Domain.TORUS else busiest_block(roles[level + 1 :], whole)
+        peak, hops = 0.0, 1
+        if crossing:
+            ring_on_mesh = link.domain is Domain.MESH and algorithm is Algorithm.RING
+            demand = (pairs if ring_on_mesh else recipe.demand)(counts[level])
+            routed = load(link.domain, slots, demand)
+            peak, hops = routed.peak, routed.hops
+        share = sharing * crossing * peak
+        if outer:
+            share += 2 * outer * sharing * busiest_block((slots,), prod(s.size for s in slots))
+        return share, share / link.bandwidth_bytes_per_second, hops
+
+
+def _ticks(seconds: float) -> int:
+    if seconds * TICKS_PER_SECOND >= BEYOND >> 4:
+        raise InputError(
+            f"one step would take {seconds:.3g} s", hint="give a smaller payload or faster links"
+        )
+    return ceil(seconds * TICKS_PER_SECOND)
