@@ -56,7 +56,8 @@ def _bound(system: System, reduction: Reduction, moved_bytes: float) -> Bound:
 def _arcs(system: System, level: int) -> Iterator[int]:
     """How many neighbouring children make a part."""
     children = system.hierarchy.cardinalities[level]
-    yield 1
+    if children > 1:
+        yield 1
     if system.links[level].domain in (Domain.RING, Domain.TORUS, Domain.MESH):
         yield from (arc for arc in range(2, children // 2 + 1) if children % arc == 0)
 
@@ -74,13 +75,22 @@ def _capacity(system: System, level: int, arc: int) -> float:
     """Bytes a second that can leave all parts together.
 
     A message leaves by a link of the level itself or of an outer one; outer links that are
-    reached through inner ones among these add nothing, nor do those of an only child.
+    reached through inner ones among these add nothing, nor do those that nothing crosses.
     """
     total = _own(system, level, arc)
     for outer in range(level):
-        if system.hierarchy.cardinalities[outer] > 1 and not any(outer < inner <= level for inner in system.through(outer)):
+        counted = any(outer < inner <= level for inner in system.through(outer))
+        if _crossed(system, outer) and not counted:
             total += _own(system, outer, 1)
     return total
+
+
+def _crossed(system: System, level: int) -> bool:
+    """Whether there are messages that cross a level's links: its own, or those of outer levels."""
+    cardinalities = system.hierarchy.cardinalities
+    return cardinalities[level] > 1 or any(
+        cardinalities[outer] > 1 and level in system.through(outer) for outer in range(level)
+    )
 
 
 def _own(system: System, level: int, arc: int) -> float:

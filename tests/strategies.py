@@ -1,0 +1,112 @@
+"""Hypothesis strategies for the whole house: small machines, placements, trees and programs."""
+
+from __future__ import annotations
+
+from math import prod
+
+from hypothesis import strategies as st
+
+from grammar import Program, admitted, spell
+from hierarchies import (
+    Axis,
+    Domain,
+    Hierarchy,
+    Level,
+    Link,
+    Placement,
+    Reduction,
+    System,
+    Tree,
+    placements,
+)
+
+LEVEL_NAMES = ("pod", "rack", "node", "gpu")
+AXIS_NAMES = ("data", "model", "pipe")
+
+
+@st.composite
+def hierarchies(draw: st.DrawFn, most_devices: int = 48, most_levels: int = 4) -> Hierarchy:
+    """Hierarchies of one to four levels; levels of one child among them."""
+    count = draw(st.integers(1, most_levels))
+    room = most_devices
+    levels = []
+    for name in LEVEL_NAMES[-count:]:
+        size = draw(st.integers(1, min(room, 8)))
+        room //= size
+        levels.append(Level(name, size))
+    return Hierarchy(tuple(levels))
+
+
+@st.composite
+def placed(draw: st.DrawFn, hierarchy: Hierarchy | None = None) -> Placement:
+    """A placement of one to three axes, size 1 among them, on a small hierarchy."""
+    hierarchy = hierarchy or draw(hierarchies())
+    sizes = [1] * draw(st.integers(1, 3))
+    for factor in _prime_factors(hierarchy.devices):
+        sizes[draw(st.integers(0, len(sizes) - 1))] *= factor
+    axes = tuple(Axis(name, size) for name, size in zip(AXIS_NAMES, sizes, strict=False))
+    return draw(st.sampled_from(list(placements(hierarchy, axes))))
+
+
+@st.composite
+def reductions(draw: st.DrawFn, hierarchy: Hierarchy | None = None) -> Reduction:
+    """A reduction over some of a placement's axes, collapsed or not."""
+    placement = draw(placed(hierarchy))
+    names = [axis.name for axis in placement.axes]
+    over = draw(st.lists(st.sampled_from(names), min_size=1, unique=True))
+    return Reduction(placement, tuple(over), draw(st.booleans()))
+
+
+@st.composite
+def trees(draw: st.DrawFn, most_digits: int = 3, largest: int = 3) -> Tree:
+    """Trees of at least one digit."""
+    return Tree.of(*draw(st.lists(st.integers(2, largest), min_size=1, max_size=most_digits)))
+
+
+@st.composite
+def programs(draw: st.DrawFn, tree: Tree, most_steps: int = 4, across: bool = True) -> Program:
+    """Any program a tree admits, sensible or not."""
+    known = admitted(len(tree.digits), across=across)
+    steps = draw(st.lists(st.sampled_from(known), max_size=most_steps))
+    return Program(tuple(spell(step, tree) for step in steps))
+
+
+@st.composite
+def systems(draw: st.DrawFn, most_devices: int = 32, plain: bool = False) -> System:
+    """Small systems; all kinds of domains unless ``plain`` asks for switches only."""
+    hierarchy = draw(hierarchies(most_devices))
+    count = len(hierarchy.levels)
+    kinds = [Domain.SWITCH] if plain else list(Domain)
+    domains = [draw(st.sampled_from(kinds)) for _ in range(count)]
+    through: list[tuple[str, ...]] = [()] * count
+    for level in range(count - 2, -1, -1):
+        inner = level + 1
+        if domains[inner] in (Domain.SWITCH, Domain.BUS) and draw(st.booleans()):
+            through[level] = (hierarchy.names[inner], *through[inner])
+    links = []
+    for level, domain in enumerate(domains):
+        inside = hierarchy.cardinalities[level + 1 :]
+        ports = {Domain.TORUS: prod(inside)}.get(domain, 1)
+        if domain is Domain.SWITCH and draw(st.booleans()):
+            ports = prod(inside[: draw(st.integers(0, len(inside)))])
+        links.append(
+            Link(
+                domain,
+                draw(st.floats(1e9, 1e12)),
+                draw(st.floats(0, 1e-4)),
+                ports,
+                through[level],
+            )
+        )
+    memory = draw(st.floats(1e10, 1e13))
+    return System("drawn", "", hierarchy, tuple(links), memory)
+
+
+def _prime_factors(number: int) -> list[int]:
+    factors, prime = [], 2
+    while number > 1:
+        while number % prime == 0:
+            factors.append(prime)
+            number //= prime
+        prime += 1
+    return factors
