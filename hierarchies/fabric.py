@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 
-import networkx as nx
 import numpy as np
 import numpy.typing as npt
 
@@ -106,6 +105,8 @@ def _routes(domain: Domain, children: int) -> tuple[Weights, npt.NDArray[np.int6
     Messages take the shortest paths, in equal shares where there are several.
     Shapes (children, children, links) and (children, children).
     """
+    import networkx as nx  # a fifth of a second that systems of switches need not wait for
+
     graph = nx.complete_graph(children) if domain is Domain.MESH else nx.cycle_graph(children)
     links = {edge: number for number, edge in enumerate(graph.to_directed().edges)}
     shares = np.zeros((children, children, max(1, len(links))))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from grammar import ALL_AT_ONCE, Instruction, Program, spell
@@ -15,6 +15,8 @@ from hierarchies import (
     Tree,
     check_axes,
     count_placements,
+    load,
+    nearest,
     placements,
 )
 from synth.algorithms import Choice
@@ -22,13 +24,11 @@ from synth.bound import Bound, all_reduce_bound
 from synth.layout import Move
 from synth.lowering import check_payload, lower, moves
 from synth.programs import Language, Vertex, explore_moves
-from synth.proof import Proved, Refuted, Unknown, prove
-from synth.replay import Failure, compare
+from synth.proof import Verdict, prove
+from synth.replay import compare
 from synth.search import Explored
-from synth.semantics import Derivation, Refusal, derive
+from synth.semantics import Derivation, Refusal, derive, retold
 from synth.simulator import TICKS_PER_SECOND, Simulator, StepPrice
-
-Verdict = Proved | Refuted | Unknown
 
 
 @dataclass(frozen=True)
@@ -300,11 +300,9 @@ def rehearse(derivation: Derivation) -> None:
     shapes = {(2,) * depth, (3,) + (2,) * (depth - 1) if depth else ()}
     for shape in sorted(shapes):
         reduction = Reduction.plain(*shape)
-        steps = (spell(step, reduction.tree) for step in derivation.instructions)
-        small = derived(Program(tuple(steps)), reduction.tree)
-        schedule = lower(small, reduction, payload_bytes=1)
+        schedule = lower(retold(derivation, reduction.tree), reduction, payload_bytes=1)
         failure = compare(schedule, reduction, elements=schedule.pieces + 1)
-        assert not isinstance(failure, Failure), f"{derivation.program}: {failure}"
+        assert failure is None, f"{derivation.program}: {failure}"
 
 
 def priced(
@@ -323,3 +321,33 @@ def limiting(prices: Iterable[StepPrice]) -> str:
         waits["latency"] = waits.get("latency", 0.0) + price.latency_seconds
         waits[price.busiest] = waits.get(price.busiest, 0.0) + busy
     return max(waits, key=lambda name: waits[name]) if waits else ""
+
+
+def top(
+    system: str | System,
+    *,
+    axes: Mapping[str, int],
+    reduce: Sequence[str],
+    payload_bytes: int = 2**30,
+    k: int = 10,
+    max_steps: int = 5,
+    algorithm: str = "auto",
+) -> Report:
+    """The k best placements and programs for an all-reduce, proved: the whole job in one call.
+
+    ``system`` is a catalogue name (``dgx-h100:4``), the path of a TOML file, or a System;
+    ``axes`` maps names to sizes; ``payload_bytes`` is the whole tensor on each device.
+    Raises InputError for anything that does not fit together.
+    """
+    known = [choice.value for choice in Choice]
+    if algorithm not in known:
+        raise InputError(f"no algorithm {algorithm!r}", hint=nearest(algorithm, known))
+    request = Request(
+        axes=tuple(Axis(name, size) for name, size in axes.items()),
+        over=tuple(reduce),
+        payload_bytes=payload_bytes,
+        k=k,
+        language=Language(max_steps),
+        choice=Choice(algorithm),
+    )
+    return answers(load(system) if isinstance(system, str) else system, request)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from grammar import Collective, Groups, Instruction, Program, instructions
+from grammar import Collective, Groups, Instruction, Program, instructions, spell
 from hierarchies import Tree
 from synth.truth import Space, space, start
 
@@ -272,3 +272,11 @@ def derive(
     if states[-1] != space(len(tree.digits)).full:
         return Refusal(None, Kind.SOUND, "not every device ends with every contribution")
     return Derivation(program, tree, meant, tuple(states))
+
+
+def retold(derivation: Derivation, tree: Tree) -> Derivation:
+    """The same program, derived again on another tree with as many digits."""
+    steps = tuple(spell(step, tree) for step in derivation.instructions)
+    again = derive(Program(steps), tree)
+    assert isinstance(again, Derivation), f"{derivation.program} on {tree.sizes}: {again}"
+    return again

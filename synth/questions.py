@@ -1,0 +1,201 @@
+"""What may be asked, as JSON or by flags: one model per verb, checked before any work is done."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from hierarchies import Axis, InputError, Placement, Reduction, System, Tree
+from hierarchies import count_placements, load, placements
+from synth.algorithms import Choice
+from synth.plan import Request
+from synth.programs import Language
+
+_SIZE = re.compile(r"(?P<number>[0-9]+(\.[0-9]+)?) *(?P<unit>[A-Za-z]*)")
+_UNITS = {"": 1, "B": 1} | {
+    f"{prefix}{suffix}": (1000 if suffix == "B" else 1024) ** power
+    for power, prefix in enumerate("KMGT", start=1)
+    for suffix in ("", "iB", "B")
+}
+
+
+def size_in_bytes(text: str | int) -> int:
+    """``1GiB``, ``64M``, ``1.5MB``, ``4096``: a size in bytes.
+
+    KiB, MiB, GiB, TiB and the bare letters K, M, G, T (as in nccl-tests) are powers of 1024; KB,
+    MB, GB, TB powers of 1000. Raises InputError for anything else, and for less than a byte.
+    """
+    match = _SIZE.fullmatch(str(text).strip())
+    if not match or match["unit"] not in _UNITS:
+        hint = "a number of at least 1 and a unit, as in 4096, 64MiB or 1GB"
+        raise InputError(f"the size {str(text)!r} cannot be read", hint=hint)
+    size = float(match["number"]) * _UNITS[match["unit"]]
+    if size < 1 or size != int(size):
+        raise InputError(f"the size {str(text)!r} is {size:g} bytes", hint="a whole number above 0")
+    return int(size)
+
+
+def _size(value: object) -> object:
+    return size_in_bytes(value) if isinstance(value, (str, int)) else value
+
+
+Bytes = Annotated[int, BeforeValidator(_size)]
+Matrix = list[list[int]]
+
+
+class Question(BaseModel):
+    """What all questions have in common: nothing is guessed, unknown keys are refused."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class SystemsQuestion(Question):
+    """The catalogue, or one system (a name, ``name:N``, or the path of a TOML file) in full."""
+
+    system: str | None = None
+
+
+class PlaceQuestion(Question):
+    """All placements of the axes on a system."""
+
+    system: str
+    axes: dict[str, int]
+
+
+class CountQuestion(Question):
+    """How many valid programs a tree of so many digits has."""
+
+    digits: int = Field(ge=0)
+    max_steps: int = 5
+    across: bool = False
+
+
+class TopQuestion(Question):
+    """The best placements and programs for an all-reduce over some axes."""
+
+    system: str
+    axes: dict[str, int]
+    reduce: list[str]
+    bytes: Bytes = 2**30
+    k: int = 10
+    max_steps: int = 5
+    algorithm: Choice = Field(default=Choice.AUTO, strict=False)
+    placement: Matrix | None = None
+    per_placement: bool = False
+    across: bool = False
+    collapse: bool = True
+
+    def request(self) -> Request:
+        """The question as the planner's request. Raises InputError for what makes no sense."""
+        return Request(
+            axes=axes_of(self.axes),
+            over=tuple(self.reduce),
+            payload_bytes=self.bytes,
+            k=self.k,
+            language=Language(self.max_steps, self.across),
+            choice=self.algorithm,
+            collapse=self.collapse,
+            placement=_matrix(self.placement) if self.placement is not None else None,
+            per_placement=self.per_placement,
+        )
+
+
+class PlacedQuestion(Question):
+    """A program on one placement of the axes of a system."""
+
+    program: str
+    system: str
+    axes: dict[str, int]
+    reduce: list[str]
+    placement: Matrix | None = None
+    collapse: bool = True
+
+    def reduction(self, system: System) -> Reduction:
+        """The reduction the program is for.
+
+        Raises InputError where the placement is left out and there are several.
+        """
+        axes = axes_of(self.axes)
+        if self.placement is not None:
+            placement = Placement(system.hierarchy, axes, _matrix(self.placement))
+        else:
+            count = count_placements(system.hierarchy, axes)
+            if count > 1:
+                raise InputError(
+                    f"the axes have {count} placements on {system.hierarchy}",
+                    hint="choose one with --placement; 'collsynth place' lists them",
+                )
+            placement = next(placements(system.hierarchy, axes))
+        return Reduction(placement, tuple(self.reduce), self.collapse)
+
+
+class LowerQuestion(PlacedQuestion):
+    """The schedule of a program for the real devices."""
+
+    bytes: Bytes = 2**30
+
+
+class TimeQuestion(LowerQuestion):
+    """The price of a program, phase by phase."""
+
+    algorithm: Choice = Field(default=Choice.AUTO, strict=False)
+
+
+class CheckQuestion(Question):
+    """Whether a program is an all-reduce, on a tree of sizes or on a placed reduction."""
+
+    program: str
+    tree: list[int] | None = None
+    system: str | None = None
+    axes: dict[str, int] | None = None
+    reduce: list[str] | None = None
+    placement: Matrix | None = None
+    collapse: bool = True
+    replay: bool = False
+
+    def reduction(self) -> Reduction | Tree:
+        """The tree, or the reduction whose tree the program is over.
+
+        Raises InputError if neither or both are given.
+        """
+        placed = (self.system, self.axes, self.reduce)
+        if (self.tree is None) == (None in placed):
+            raise InputError(
+                "give the tree the program is over, or where it runs",
+                hint="either --tree 2,8 or a SYSTEM with --axes and --reduce",
+            )
+        if self.tree is not None:
+            return Tree.of(*self.tree)
+        question = PlacedQuestion(
+            program=self.program,
+            system=self.system or "",
+            axes=self.axes or {},
+            reduce=self.reduce or [],
+            placement=self.placement,
+            collapse=self.collapse,
+        )
+        return question.reduction(load(question.system))
+
+
+def axes_of(axes: dict[str, int]) -> tuple[Axis, ...]:
+    """Axes by name and size, in their order. Raises InputError for names and sizes of no use."""
+    return tuple(Axis(name, size) for name, size in axes.items())
+
+
+def _matrix(matrix: Matrix) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(row) for row in matrix)
+
+
+Q = TypeVar("Q", bound=Question)
+
+
+def asked(model: type[Q], given: object) -> Q:
+    """A question from JSON-like data. Raises InputError, naming the key that cannot be used."""
+    try:
+        return model.model_validate(given)
+    except ValidationError as error:
+        found = error.errors()[0]
+        place = ".".join(str(part) for part in found["loc"])
+        raise InputError(f"{place}: {found['msg']}", where="question") from None

@@ -1,0 +1,227 @@
+"""The answers as people read them: rich tables made from the same JSON that machines get."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+Json = dict[str, Any]
+_PIPE_WIDTH = 200
+_MARKS = {"proved": "proved", "refuted": "REFUTED", "unknown": "unknown"}
+
+
+def console() -> Console:
+    """Standard output; wide where it is not a terminal, so that nothing is cut."""
+    out = Console(highlight=False, markup=False)
+    return out if out.is_terminal else Console(width=_PIPE_WIDTH, highlight=False, markup=False)
+
+
+def duration(seconds: float) -> str:
+    """Seconds with the unit a person would use, four digits."""
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= scale:
+            return f"{seconds / scale:.4g} {unit}"
+    return f"{seconds / 1e-6:.4g} us" if seconds else "0 s"
+
+
+def volume(size_bytes: float) -> str:
+    """Bytes with a binary unit."""
+    for power, unit in ((4, "TiB"), (3, "GiB"), (2, "MiB"), (1, "KiB")):
+        if size_bytes >= 1024**power:
+            return f"{size_bytes / 1024**power:.4g} {unit}"
+    return f"{size_bytes:.4g} B"
+
+
+def _table(*columns: str, right: str = "") -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        justify = "right" if column in right.split(",") else "left"
+        table.add_column(column, justify=justify, overflow="fold", no_wrap=column != "program")
+    return table
+
+
+def _levels(system: Json) -> str:
+    return " x ".join(f"{level['count']} {level['name']}" for level in system["levels"])
+
+
+def _systems(body: Json) -> RenderableType:
+    if "system" in body:
+        return _system(body["system"])
+    table = _table("name", "default", "description")
+    for system in body["systems"]:
+        table.add_row(system["name"], _levels(system), system["title"])
+    return table
+
+
+def _system(system: Json) -> RenderableType:
+    table = _table("level", "count", "domain", "GB/s a port", "ports", "latency", "through", "note")
+    for level in system["levels"]:
+        table.add_row(
+            level["name"],
+            str(level["count"]),
+            level["domain"],
+            f"{level['bandwidth_GB_per_s']:g}",
+            str(level["ports"]),
+            f"{level['latency_us']:g} us",
+            ", ".join(level["through"]) or "-",
+            f"unconfirmed: {', '.join(level['unconfirmed'])}" if level["unconfirmed"] else "",
+        )
+    device = system["device"]
+    doubt = " (unconfirmed)" if device["unconfirmed"] else ""
+    sources = sorted(
+        {source for level in system["levels"] for source in level["sources"].values()}
+        | {device["source"]}
+    )
+    return Group(
+        Text(f"{system['name']}: {system['title']}"),
+        Text(f"{system['devices']} devices, {_levels(system)}"),
+        Text(""),
+        table,
+        Text(""),
+        Text(f"device memory: {device['memory_GB_per_s']:g} GB/s{doubt}"),
+        Text("sources:"),
+        *(Text(f"  {source}", overflow="fold") for source in sources if source),
+    )
+
+
+def _place(body: Json) -> RenderableType:
+    system = body["system"]
+    head = f"{body['count']} placements of {_axes(body['axes'])} on {_levels(system)}"
+    names = ", ".join(level["name"] for level in system["levels"])
+    lines = [f"rows: {', '.join(body['axes'])}; columns: {names}"]
+    return Text("\n".join([head, *lines, *(str(m) for m in body["placements"])]))
+
+
+def _axes(axes: Mapping[str, int]) -> str:
+    return ", ".join(f"{name}={size}" for name, size in axes.items())
+
+
+def _count(body: Json) -> RenderableType:
+    table = _table("steps", "programs", right="steps,programs")
+    for steps, programs in enumerate(body["by_length"], start=1):
+        table.add_row(str(steps), str(programs))
+    total = f"{sum(body['by_length'])} valid programs, {body['instructions']} instructions"
+    return Group(table, Text(total), *_partial(body))
+
+
+def _top(body: Json) -> RenderableType:
+    columns = ("#", "placement", "program", "time", "speed-up", "bound", "limited by", "proof")
+    table = _table(*columns, right="#,time,speed-up,bound")
+    for answer in body["answers"]:
+        share = answer["bound_seconds"] / answer["seconds"] if answer["seconds"] else 1.0
+        table.add_row(
+            str(answer["rank"]),
+            str(answer["placement"]),
+            answer["program"].replace("; ", ";\n") or "(nothing to do)",
+            duration(answer["seconds"]),
+            f"{answer['speedup']:.2f}x",
+            f"{share:.0%}",
+            answer["limited_by"] or "-",
+            _MARKS[answer["proof"]],
+        )
+    considered = body["considered"]
+    first = f"all-reduce of {volume(body['bytes'])} over {', '.join(body['reduce'])}"
+    axes = _axes(body["answers"][0]["axes"]) if body["answers"] else ""
+    return Group(
+        Text(f"{first}, {axes} on {body['system']['name']}, {_levels(body['system'])}"),
+        Text(""),
+        table,
+        Text(""),
+        Text(
+            f"{considered['placements']} placements, {considered['programs']} programs ranked; "
+            f"best one-step all-reduce: {duration(body['best_default_seconds'])}"
+        ),
+        Text(
+            "speed-up: over the one-step all-reduce on the same placement; "
+            "bound: share of the time that no schedule can avoid"
+        ),
+        *_partial(body),
+    )
+
+
+def _partial(body: Json) -> Iterator[RenderableType]:
+    if not body["complete"]:
+        yield Text("PARTIAL: the budget ended the search; something better may be missing")
+
+
+def _check(body: Json) -> RenderableType:
+    lines = [f"program: {body['program']}"]
+    steps = body["program"].split("; ") if body["program"] else []
+    for step, held in zip(["start", *steps], body["states"], strict=False):
+        lines += [f"  {step}", *(f"      {holding}" for holding in held)]
+    refused = body["refused"]
+    if refused:
+        at = "at the end" if refused["step"] is None else f"step {refused['step'] + 1}"
+        lines.append(f"rules: {refused['kind']}, {at}: {refused['reason']}")
+    else:
+        lines.append("rules: valid")
+    scope = " for every size of this tree" if body["proof"] == "proved" else ""
+    lines.append(f"z3: {_MARKS[body['proof']]}{scope}")
+    if body["counterexample"]:
+        lines.append(f"  {body['counterexample']['reason']}")
+    if body.get("proof_reason"):
+        lines.append(f"  {body['proof_reason']}")
+    if body["replay"]:
+        replay = body["replay"]
+        said = "equal to the plain sum" if replay["equal"] else f"WRONG: {replay['reason']}"
+        where = f"{replay['elements']} elements on {replay['devices']} devices"
+        lines.append(f"replay of {where}: {said}")
+    return Text("\n".join(lines))
+
+
+def _lower(body: Json) -> RenderableType:
+    table = _table("step", "collective", "groups", "members", "bytes", "first group")
+    for number, step in enumerate(body["steps"], start=1):
+        groups = step["groups"]
+        first = str(groups[0][:8])[:-1] + (", ...]" if len(groups[0]) > 8 else "]") if groups else ""
+        table.add_row(
+            str(number),
+            step["collective"],
+            str(len(groups)) if groups else "-",
+            str(len(groups[0])) if groups else "-",
+            volume(step["bytes"]),
+            first,
+        )
+    return Group(Text(f"{body['devices']} devices; --json lists every group"), table)
+
+
+def _time(body: Json) -> RenderableType:
+    columns = ("step", "algorithm", "bytes", "time", "latency", "limited by", "busiest port carries")
+    table = _table(*columns, right="bytes,time,latency")
+    for step in body["steps"]:
+        carried = (f"{volume(size)} on {name}" for name, size in step["bytes_per_port"].items())
+        table.add_row(
+            step["collective"],
+            step["algorithm"] or "-",
+            volume(step["bytes"]),
+            duration(step["seconds"]),
+            duration(step["latency_seconds"]),
+            step["limited_by"],
+            ", ".join(carried),
+        )
+    defaults = ", ".join(f"{name} {duration(s)}" for name, s in body["defaults"].items())
+    return Group(
+        Text(f"{body['program'] or '(nothing to do)'}  on {body['system']}"),
+        Text(""),
+        table,
+        Text(""),
+        Text(
+            f"total {duration(body['seconds'])}; bound {duration(body['bound_seconds'])}"
+            f" ({body['bound_by'] or 'nothing to do'}); one-step all-reduce: {defaults}"
+        ),
+    )
+
+
+TABLES: Mapping[str, Callable[[Json], RenderableType]] = {
+    "systems": _systems,
+    "place": _place,
+    "count": _count,
+    "top": _top,
+    "check": _check,
+    "lower": _lower,
+    "time": _time,
+}

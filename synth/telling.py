@@ -1,0 +1,78 @@
+"""Says in words what a state is: who holds which part of the payload, summed over whom."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hierarchies import Tree
+from synth.layout import Digits, kinds
+from synth.semantics import Derivation, State
+from synth.truth import Space, space
+
+
+@dataclass(frozen=True)
+class Holding:
+    """What some devices hold: chunks scattered over some digits, summed over some digits.
+
+    ``zero`` are the digits that are 0 on these devices, ``other`` those that are not; digits named
+    in neither do not matter. ``scattered`` is None if they hold nothing.
+    """
+
+    zero: tuple[str, ...]
+    other: tuple[str, ...]
+    scattered: tuple[str, ...] | None
+    summed: tuple[str, ...]
+
+    def __str__(self) -> str:
+        conditions = [f"{name} = 0" for name in self.zero] + [f"{name} > 0" for name in self.other]
+        who = f"devices with {', '.join(conditions)}" if conditions else "every device"
+        if self.scattered is None:
+            return f"{who}: nothing"
+        what = f"its {' x '.join(self.scattered)} share" if self.scattered else "the whole payload"
+        how = f"summed over {' x '.join(self.summed)}" if self.summed else "its own contribution"
+        return f"{who}: {what}, {how}"
+
+
+def holdings(derivation: Derivation) -> tuple[tuple[Holding, ...], ...]:
+    """What is held before the first step and after each step, by the kinds of devices."""
+    tables = space(len(derivation.tree.digits))
+    return tuple(_holdings(tables, state, derivation.tree) for state in derivation.states)
+
+
+def _holdings(tables: Space, state: State, tree: Tree) -> tuple[Holding, ...]:
+    """Skeleton devices that hold alike are told together, if zero digits can tell them apart."""
+    depth = tables.depth
+    scattered = kinds(tables, state)
+    summed = _summed(tables, state)
+    alike = list(zip(scattered, summed, strict=True))
+    told = [digit for digit in range(depth) if _matters(alike, digit)]
+    found = []
+    for device in range(1 << depth):
+        if any(device >> digit & 1 for digit in range(depth) if digit not in told):
+            continue
+        kind = scattered[device]
+        found.append(
+            Holding(
+                tuple(tree.names[digit] for digit in told if not device >> digit & 1),
+                tuple(tree.names[digit] for digit in told if device >> digit & 1),
+                None if kind is None else tuple(tree.names[digit] for digit in kind),
+                tuple(tree.names[digit] for digit in summed[device]),
+            )
+        )
+    return tuple(found)
+
+
+def _matters(alike: list[tuple[Digits | None, Digits]], digit: int) -> bool:
+    return any(alike[device] != alike[device ^ (1 << digit)] for device in range(len(alike)))
+
+
+def _summed(tables: Space, state: State) -> list[Digits]:
+    """For every skeleton device the digits over which its values are sums."""
+    depth = tables.depth
+    both = [
+        tables.drop(state & tables.flip(state, 2 * depth + digit), depth) for digit in range(depth)
+    ]
+    return [
+        tuple(digit for digit in range(depth) if both[digit] >> device & 1)
+        for device in range(1 << depth)
+    ]

@@ -1,0 +1,346 @@
+"""The verbs: a question in, a JSON answer out. Every front end is a skin over this table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+from grammar import admitted, canonical, parse
+from hierarchies import InputError, Reduction, System, catalogue, count_placements, load, placements
+from hierarchies import Tree
+from synth.algorithms import Choice
+from synth.bound import all_reduce_bound
+from synth.lowering import Exchange, Phase, lower
+from synth.plan import Answer, Report, Watcher, answers, limiting, one_step, priced
+from synth.programs import Language, explore_states
+from synth.proof import Proved, Refuted, Unknown, prove
+from synth.questions import (
+    CheckQuestion,
+    CountQuestion,
+    LowerQuestion,
+    PlacedQuestion,
+    PlaceQuestion,
+    Question,
+    SystemsQuestion,
+    TimeQuestion,
+    TopQuestion,
+    axes_of,
+)
+from synth.replay import compare
+from synth.semantics import Derivation, Refusal, derive, retold
+from synth.simulator import Simulator, StepPrice
+from synth.telling import holdings
+
+SCHEMA_VERSION = 1
+Json = dict[str, Any]
+
+
+class Outcome(IntEnum):
+    """How a question ended; the numbers are the command line's exit codes."""
+
+    OK = 0
+    NO = 1
+    PARTIAL = 4
+
+
+@dataclass(frozen=True)
+class Reply:
+    """The JSON answer, and how the question ended."""
+
+    body: Json
+    outcome: Outcome = Outcome.OK
+
+
+def systems(question: SystemsQuestion, watcher: Watcher) -> Reply:
+    """The catalogue, or one system with all its numbers and their sources."""
+    if question.system is not None:
+        return _reply({"system": _described(load(question.system))})
+    listed = [_summary(load(name)) for name in catalogue()]
+    return _reply({"systems": listed})
+
+
+def place(question: PlaceQuestion, watcher: Watcher) -> Reply:
+    """Every placement of the axes, in order, and how many there are."""
+    system = load(question.system)
+    axes = axes_of(question.axes)
+    found = [[list(row) for row in p.matrix] for p in placements(system.hierarchy, axes)]
+    return _reply(
+        {
+            "system": _summary(system),
+            "axes": question.axes,
+            "count": count_placements(system.hierarchy, axes),
+            "placements": found,
+        }
+    )
+
+
+def count(question: CountQuestion, watcher: Watcher) -> Reply:
+    """How many instructions a tree admits, and how many valid programs there are by length."""
+    language = Language(question.max_steps, question.across)
+    graph = explore_states(question.digits, language, lambda expanded: watcher.go_on())
+    body = {
+        "digits": question.digits,
+        "by_length": graph.count()[1:],
+        "instructions": len(admitted(question.digits, across=question.across)),
+        "complete": graph.complete,
+    }
+    return _reply(body, Outcome.OK if graph.complete else Outcome.PARTIAL)
+
+
+def top(question: TopQuestion, watcher: Watcher) -> Reply:
+    """The ranked, proved programs."""
+    report = answers(load(question.system), question.request(), watcher)
+    return _reply(_reported(report), Outcome.OK if report.complete else Outcome.PARTIAL)
+
+
+def check(question: CheckQuestion, watcher: Watcher) -> Reply:
+    """Whether a program is an all-reduce: derivation and proof, or what goes wrong and where."""
+    where = question.reduction()
+    tree = where if isinstance(where, Tree) else where.tree
+    program = canonical(parse(question.program), tree)
+    derivation = derive(program, tree)
+    verdict = prove(program, tree)
+    valid = isinstance(derivation, Derivation) and isinstance(verdict, Proved)
+    body: Json = {
+        "program": str(program),
+        "tree": {"names": list(tree.names), "sizes": list(tree.sizes)},
+        "valid": valid,
+        "states": [],
+        "refused": None,
+        **_proof(verdict),
+        "replay": None,
+    }
+    match derivation:
+        case Refusal(step, kind, reason):
+            body["refused"] = {"step": step, "kind": kind.value, "reason": reason}
+        case Derivation():
+            body["states"] = [[str(h) for h in held] for held in holdings(derivation)]
+            if question.replay:
+                body["replay"] = _replayed(derivation, where)
+    failed = not valid or (body["replay"] or {"equal": True})["equal"] is not True
+    return _reply(body, Outcome.NO if failed else Outcome.OK)
+
+
+def lowered(question: LowerQuestion, watcher: Watcher) -> Reply:
+    """The schedule: per step the groups of real devices in order, and the bytes."""
+    system = load(question.system)
+    reduction = question.reduction(system)
+    schedule = lower(_derived(question, reduction), reduction, question.bytes)
+    return _reply(
+        {
+            "system": system.name,
+            "devices": schedule.devices,
+            "payload_bytes": schedule.payload_bytes,
+            "padded_bytes": schedule.padded_bytes,
+            "steps": [_phase(phase) for phase in schedule.phases],
+        }
+    )
+
+
+def time(question: TimeQuestion, watcher: Watcher) -> Reply:
+    """What each phase of a program costs and why."""
+    system = load(question.system)
+    reduction = question.reduction(system)
+    derivation = _derived(question, reduction)
+    simulators = {choice: Simulator(system, choice) for choice in Choice}
+
+    def seconds(choice: Choice, what: Derivation) -> float:
+        return sum(p.seconds for p in priced(simulators[choice], what, reduction, question.bytes))
+
+    plain = one_step(reduction.tree)
+    prices = list(priced(simulators[question.algorithm], derivation, reduction, question.bytes))
+    bound = all_reduce_bound(system, reduction, question.bytes)
+    return _reply(
+        {
+            "system": system.name,
+            "program": str(derivation.program),
+            "bytes": question.bytes,
+            "steps": [_step_price(price) for price in prices],
+            "seconds": sum(price.seconds for price in prices),
+            "baseline_seconds": seconds(question.algorithm, plain),
+            "defaults": {c.value: seconds(c, plain) for c in (Choice.RING, Choice.TREE)},
+            "bound_seconds": bound.seconds,
+            "bound_by": bound.level,
+            "limited_by": limiting(prices),
+        }
+    )
+
+
+@dataclass(frozen=True)
+class Verb:
+    """One verb: the model of its question, and what answers it."""
+
+    question: type[Question]
+    answer: Callable[[Any, Watcher], Reply]
+
+
+VERBS: Mapping[str, Verb] = {
+    "systems": Verb(SystemsQuestion, systems),
+    "place": Verb(PlaceQuestion, place),
+    "count": Verb(CountQuestion, count),
+    "top": Verb(TopQuestion, top),
+    "check": Verb(CheckQuestion, check),
+    "lower": Verb(LowerQuestion, lowered),
+    "time": Verb(TimeQuestion, time),
+}
+
+
+def _reply(body: Json, outcome: Outcome = Outcome.OK) -> Reply:
+    return Reply({"schema_version": SCHEMA_VERSION, **body}, outcome)
+
+
+def _derived(question: PlacedQuestion, reduction: Reduction) -> Derivation:
+    program = canonical(parse(question.program), reduction.tree)
+    derivation = derive(program, reduction.tree)
+    if isinstance(derivation, Refusal):
+        place = "at the end" if derivation.step is None else f"step {derivation.step + 1}"
+        raise InputError(
+            f"the program is {derivation.kind.value}: {derivation.reason}",
+            where=f"program, {place}",
+            hint="'collsynth check' tells more",
+        )
+    return derivation
+
+
+def _replayed(derivation: Derivation, where: Reduction | Tree) -> Json:
+    """Execute a program at real size on payloads that are no multiple of the group."""
+    tree = derivation.tree
+    if isinstance(where, Tree):
+        where = Reduction.plain(*tree.sizes)
+        derivation = retold(derivation, where.tree)
+    schedule = lower(derivation, where, payload_bytes=1)
+    elements = schedule.pieces + 1
+    failure = compare(schedule, where, elements)
+    return {
+        "devices": schedule.devices,
+        "elements": elements,
+        "equal": failure is None,
+        "reason": failure.reason if failure else None,
+    }
+
+
+def _summary(system: System) -> Json:
+    return {
+        "name": system.name,
+        "title": system.title,
+        "devices": system.devices,
+        "levels": [
+            {"name": level.name, "count": level.cardinality} for level in system.hierarchy.levels
+        ],
+    }
+
+
+def _described(system: System) -> Json:
+    levels = []
+    for level, link in zip(system.hierarchy.levels, system.links, strict=True):
+        levels.append(
+            {
+                "name": level.name,
+                "count": level.cardinality,
+                "domain": link.domain.value,
+                "bandwidth_GB_per_s": link.bandwidth_bytes_per_second / 1e9,
+                "latency_us": link.latency_seconds * 1e6,
+                "ports": link.ports,
+                "through": list(link.through),
+                "sources": dict(link.sources or {}),
+                "unconfirmed": list(link.unconfirmed),
+            }
+        )
+    return {
+        **_summary(system),
+        "levels": levels,
+        "device": {
+            "memory_GB_per_s": system.memory_bytes_per_second / 1e9,
+            "source": system.memory_source,
+            "unconfirmed": list(system.unconfirmed),
+        },
+    }
+
+
+def _reported(report: Report) -> Json:
+    request = report.request
+    return {
+        "system": _summary(report.system),
+        "reduce": list(request.over),
+        "bytes": request.payload_bytes,
+        "answers": [_answer(answer) for answer in report.answers],
+        "best_default_seconds": report.best_default_seconds,
+        "considered": {"placements": report.placements, "programs": report.programs},
+        "complete": report.complete,
+    }
+
+
+def _answer(answer: Answer) -> Json:
+    placement = answer.candidate.reduction.placement
+    seconds = answer.candidate.seconds
+    return {
+        "rank": answer.rank,
+        "axes": {axis.name: axis.size for axis in placement.axes},
+        "placement": [list(row) for row in placement.matrix],
+        "program": str(answer.candidate.program),
+        "seconds": seconds,
+        "baseline_seconds": answer.baseline_seconds,
+        "speedup": answer.baseline_seconds / seconds if seconds else 1.0,
+        "defaults": answer.defaults,
+        "bound_seconds": answer.bound.seconds,
+        "limited_by": answer.limited_by,
+        "steps": [_step_price(price) for price in answer.prices],
+        **_proof(answer.verdict),
+    }
+
+
+def _step_price(price: StepPrice) -> Json:
+    return {
+        "collective": price.what,
+        "algorithm": price.algorithm.value if price.algorithm else None,
+        "bytes": price.size_bytes,
+        "seconds": price.seconds,
+        "latency_seconds": price.latency_seconds,
+        "limited_by": price.limited_by,
+        "bytes_per_port": dict(price.bytes_per_port),
+    }
+
+
+def _proof(verdict: Proved | Refuted | Unknown) -> Json:
+    match verdict:
+        case Proved():
+            return {"proof": "proved", "counterexample": None}
+        case Refuted():
+            return {
+                "proof": "refuted",
+                "counterexample": {
+                    "step": verdict.step,
+                    "violation": verdict.violation.value,
+                    "sizes": list(verdict.sizes),
+                    "device": list(verdict.device),
+                    "other": _digits(verdict.other),
+                    "chunk": _digits(verdict.chunk),
+                    "contributor": _digits(verdict.contributor),
+                    "reason": verdict.reason,
+                },
+            }
+        case Unknown():
+            return {"proof": "unknown", "counterexample": None, "proof_reason": verdict.reason}
+
+
+def _digits(values: tuple[int, ...] | None) -> list[int] | None:
+    return None if values is None else list(values)
+
+
+def _phase(phase: Phase) -> Json:
+    if isinstance(phase, Exchange):
+        return {
+            "collective": phase.collective.value,
+            "groups": phase.groups.tolist(),
+            "bytes": phase.size_bytes,
+        }
+    return {
+        "collective": "transpose",
+        "groups": [],
+        "bytes": phase.size_bytes,
+        "devices": phase.devices.tolist(),
+        "shape": list(phase.shape),
+        "axes": list(phase.axes),
+    }
