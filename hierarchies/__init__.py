@@ -1,5 +1,8 @@
 """WHERE: machines, the placement of parallelism axes on them, and what is to be reduced."""
 
+from hierarchies.description import catalogue as catalogue
+from hierarchies.description import load as load
+from hierarchies.description import read as read
 from hierarchies.errors import InputError as InputError
 from hierarchies.errors import nearest as nearest
 from hierarchies.hierarchy import Hierarchy as Hierarchy
@@ -14,9 +17,6 @@ from hierarchies.reduction import Digit as Digit
 from hierarchies.reduction import Part as Part
 from hierarchies.reduction import Reduction as Reduction
 from hierarchies.reduction import Tree as Tree
-from hierarchies.description import catalogue as catalogue
-from hierarchies.description import load as load
-from hierarchies.description import read as read
 from hierarchies.system import Domain as Domain
 from hierarchies.system import Link as Link
 from hierarchies.system import System as System

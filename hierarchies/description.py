@@ -158,7 +158,7 @@ def _link(level: _Level, innermost: bool) -> Link:
         level.latency_us * 1e-6,
         level.ports,
         tuple(level.through or ()),
-        {number: source for number in numbers} if isinstance(source, str) else dict(source),
+        dict.fromkeys(numbers, source) if isinstance(source, str) else dict(source),
         tuple(level.unconfirmed),
     )
 
@@ -175,7 +175,8 @@ def _told(error: ValidationError, raw: dict[str, Any], where: str) -> InputError
     elif path:
         place = f"{where}, {path[0]}"
     if found["type"] == "extra_forbidden":
-        model = {"level": _Level, "device": _Device}.get(str(path[0]) if path else "", _Description)
+        models: dict[str, type[_Strict]] = {"level": _Level, "device": _Device}
+        model = models.get(str(path[0]) if path else "", _Description)
         known = list(model.model_fields)
         with_unit = [name for name in known if name.startswith(f"{key}_")]
         hint = f"a unit is missing: {with_unit[0]}" if with_unit else nearest(str(key), known)

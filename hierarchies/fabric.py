@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -118,7 +119,7 @@ def _routes(domain: Domain, children: int) -> tuple[Weights, npt.NDArray[np.int6
             paths = list(nx.all_shortest_paths(graph, source, target))
             hops[source, target] = len(paths[0]) - 1
             for path in paths:
-                for edge in zip(path, path[1:], strict=False):
+                for edge in pairwise(path):
                     shares[source, target, links[edge]] += 1 / len(paths)
     return shares, hops
 

@@ -24,7 +24,9 @@ class Axis:
     def __post_init__(self) -> None:
         check_name(self.name, "axis")
         if self.size < 1:
-            raise InputError(f"axis {self.name!r} has size {self.size}", hint="at least 1 is needed")
+            raise InputError(
+                f"axis {self.name!r} has size {self.size}", hint="at least 1 is needed"
+            )
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ class Tree:
 
     @classmethod
     def of(cls, *sizes: int) -> Tree:
-        """A tree whose digits are called ``d0``, ``d1``, ... Raises InputError for sizes below 2."""
+        """A tree whose digits are ``d0``, ``d1``, ... Raises InputError for a size below 2."""
         return cls(tuple(Digit(f"d{i}", size) for i, size in enumerate(sizes)))
 
     @property

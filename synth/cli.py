@@ -6,7 +6,7 @@ import json
 import logging
 import sys
 import time as clock
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -38,10 +38,15 @@ class _Watcher(Watcher):
     def __init__(self, budget_seconds: float | None, progress: Progress) -> None:
         self._end = None if budget_seconds is None else clock.monotonic() + budget_seconds
         self._progress = progress
-        self._task = progress.add_task("placements", total=None, visible=False)
+        self._search = progress.add_task("states explored", total=None, visible=False)
+        self._task = progress.add_task("placements priced", total=None, visible=False)
 
     def go_on(self) -> bool:
         return self._end is None or clock.monotonic() < self._end
+
+    def explored(self, states: int) -> None:
+        if states % 1000 == 0:
+            self._progress.update(self._search, completed=states, visible=states > 0)
 
     def placed(self, done: int, of: int) -> None:
         self._progress.update(self._task, completed=done, total=of, visible=of > 1)
@@ -66,10 +71,11 @@ def _ask(verb: str, given: dict[str, Any], as_json: bool, budget: float | None =
         if budget is not None and not budget > 0:
             raise InputError(f"the budget is {budget} s", hint="give seconds above 0")
         question = asked(VERBS[verb].question, given)
+        log.info("asked: %s", question.model_dump_json(exclude_none=True))
         shown = Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal)
         with shown:
             reply = VERBS[verb].answer(question, _Watcher(budget, shown))
-    log.info("%s took %.3f s", verb, clock.perf_counter() - begun)
+    log.info("%s answered in %.3f s", verb, clock.perf_counter() - begun)
     if as_json:
         typer.echo(json.dumps(reply.body, allow_nan=False))
     else:
@@ -140,6 +146,14 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+def _log(wanted: bool) -> None:
+    if wanted:
+        logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(name)s: %(message)s")
+
+
+Verbose = Annotated[
+    bool, typer.Option("--verbose", "-v", callback=_log, help="Log to standard error.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 SystemName = Annotated[
     str, typer.Argument(metavar="SYSTEM", help="A catalogue name, name:N, or a TOML file.")
@@ -168,7 +182,9 @@ def _main(
         bool,
         typer.Option("--version", callback=_print_version, is_eager=True, help="Print and exit."),
     ] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log to standard error.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Log to standard error.")
+    ] = False,
 ) -> None:
     """Results go to standard output, progress and log to standard error."""
     logging.basicConfig(
@@ -182,13 +198,14 @@ def _main(
 def systems(
     name: Annotated[str | None, typer.Argument(help="Show this one in full.")] = None,
     as_json: Json = False,
+    verbose: Verbose = False,
 ) -> None:
     """List the known machines, or show one with its links and their sources."""
     _ask("systems", {"system": name}, as_json)
 
 
 @app.command()
-def place(system: SystemName, axes: Axes, as_json: Json = False) -> None:
+def place(system: SystemName, axes: Axes, as_json: Json = False, verbose: Verbose = False) -> None:
     """List every placement of parallelism axes on a system."""
     with _told():
         given = {"system": system, "axes": _axes(axes)}
@@ -202,6 +219,7 @@ def count(
     across: Across = False,
     budget: Budget = None,
     as_json: Json = False,
+    verbose: Verbose = False,
 ) -> None:
     """Count the valid programs of a synthesis tree by their length."""
     given = {"digits": digits, "max_steps": max_steps, "across": across}
@@ -225,6 +243,7 @@ def top(
     no_collapse: NoCollapse = False,
     budget: Budget = None,
     as_json: Json = False,
+    verbose: Verbose = False,
 ) -> None:
     """Rank placements and programs for an all-reduce, proved, fastest first."""
     with _told():
@@ -257,6 +276,7 @@ def check(
     no_collapse: NoCollapse = False,
     replay: Annotated[bool, typer.Option("--replay", help="Execute it on arrays too.")] = False,
     as_json: Json = False,
+    verbose: Verbose = False,
 ) -> None:
     """Derive and prove a program, or say which step fails, with a counterexample."""
     with _told():
@@ -283,6 +303,7 @@ def lower(
     size: Size = "1GiB",
     no_collapse: NoCollapse = False,
     as_json: Json = False,
+    verbose: Verbose = False,
 ) -> None:
     """Print the schedule: for each step the groups of real devices, and the bytes."""
     with _told():
@@ -301,6 +322,7 @@ def time(
     algorithm: Algorithm = "auto",
     no_collapse: NoCollapse = False,
     as_json: Json = False,
+    verbose: Verbose = False,
 ) -> None:
     """Price a program step by step, with the reason of each price."""
     with _told():
@@ -324,14 +346,3 @@ def _placed(
 def main() -> None:
     """The ``collsynth`` command."""
     app(prog_name="collsynth")
-
-
-COMMANDS: dict[str, Callable[..., None]] = {
-    "systems": systems,
-    "place": place,
-    "count": count,
-    "top": top,
-    "check": check,
-    "lower": lower,
-    "time": time,
-}

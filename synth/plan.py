@@ -116,6 +116,14 @@ class Watcher:
         """Answer False to stop with what there is."""
         return True
 
+    def explored(self, states: int) -> None:
+        """The search for programs has looked into so many states of the tree at hand."""
+
+    def searching(self, states: int) -> bool:
+        """Told while programs are searched: pass it on, and say whether to go on."""
+        self.explored(states)
+        return self.go_on()
+
     def placed(self, done: int, of: int) -> None:
         """So many placements have been priced, of so many."""
 
@@ -227,9 +235,7 @@ class _Survey:
 
     def _graph(self, depth: int) -> Explored[Vertex, Move]:
         if depth not in self._graphs:
-            graph = explore_moves(
-                depth, self._request.language, lambda expanded: self._watcher.go_on()
-            )
+            graph = explore_moves(depth, self._request.language, self._watcher.searching)
             self.complete = self.complete and graph.complete
             self._graphs[depth] = graph
         return self._graphs[depth]

@@ -7,8 +7,17 @@ from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from hierarchies import Axis, InputError, Placement, Reduction, System, Tree
-from hierarchies import count_placements, load, placements
+from hierarchies import (
+    Axis,
+    InputError,
+    Placement,
+    Reduction,
+    System,
+    Tree,
+    count_placements,
+    load,
+    placements,
+)
 from synth.algorithms import Choice
 from synth.plan import Request
 from synth.programs import Language
@@ -198,4 +207,8 @@ def asked(model: type[Q], given: object) -> Q:
     except ValidationError as error:
         found = error.errors()[0]
         place = ".".join(str(part) for part in found["loc"])
-        raise InputError(f"{place}: {found['msg']}", where="question") from None
+        own = found.get("ctx", {}).get("error")
+        if isinstance(own, InputError):
+            raise own.at(place) from None
+        said = found["msg"][0].lower() + found["msg"][1:]
+        raise InputError(f"{found['input']!r} cannot be used", where=place, hint=said) from None

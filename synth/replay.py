@@ -146,7 +146,7 @@ def multiplicities(program: Program, tree: Tree) -> Array | Failure:
 def _count(collective: Collective, members: Array, counts: Array, own: Array) -> str:
     """Carry out one collective in one group; the reason why it cannot be, or nothing."""
     held = counts[members]
-    rows = held.any(axis=2)
+    rows = np.asarray(held.any(axis=2))
     total = held.sum(axis=0)
     adds = (Collective.ALL_REDUCE, Collective.REDUCE, Collective.REDUCE_SCATTER)
     if collective in adds and (rows != rows[0]).any():

@@ -112,7 +112,7 @@ class Demand:
 
 @dataclass(frozen=True)
 class Rule:
-    """One collective's row of the table: what it demands, and what those who take part then hold."""
+    """A collective's row of the table: what it demands, and what its participants then hold."""
 
     demands: tuple[Demand, ...]
     effect: Callable[[Moment], State]
@@ -126,15 +126,11 @@ _SOMETHING = Demand(
 _SAME_ROWS = Demand(
     Kind.SOUND, "members of a group hold different sets of chunks", Moment.same_rows
 )
-_ONCE = Demand(
-    Kind.SOUND, "a contribution would be added twice", lambda m: m.together()[1]
-)
+_ONCE = Demand(Kind.SOUND, "a contribution would be added twice", lambda m: m.together()[1])
 _CLOSED = Demand(
     Kind.REGULAR, "the chunks held cannot be split evenly among the members", Moment.rows_closed
 )
-_ROWS_APART = Demand(
-    Kind.SOUND, "two members of a group hold the same chunk", Moment.rows_apart
-)
+_ROWS_APART = Demand(Kind.SOUND, "two members of a group hold the same chunk", Moment.rows_apart)
 _ALIKE = Demand(
     Kind.REGULAR, "the members' chunks do not fit together to equal pieces", Moment.rows_alike
 )

@@ -36,11 +36,20 @@ def volume(size_bytes: float) -> str:
     return f"{size_bytes:.4g} B"
 
 
+def many(count: int, what: str) -> str:
+    """``1 placement``, ``3 placements``."""
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
 def _table(*columns: str, right: str = "") -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
-        justify = "right" if column in right.split(",") else "left"
-        table.add_column(column, justify=justify, overflow="fold", no_wrap=column != "program")
+        table.add_column(
+            column,
+            justify="right" if column in right.split(",") else "left",
+            overflow="fold",
+            no_wrap=column != "program",
+        )
     return table
 
 
@@ -90,7 +99,7 @@ def _system(system: Json) -> RenderableType:
 
 def _place(body: Json) -> RenderableType:
     system = body["system"]
-    head = f"{body['count']} placements of {_axes(body['axes'])} on {_levels(system)}"
+    head = f"{many(body['count'], 'placement')} of {_axes(body['axes'])} on {_levels(system)}"
     names = ", ".join(level["name"] for level in system["levels"])
     lines = [f"rows: {', '.join(body['axes'])}; columns: {names}"]
     return Text("\n".join([head, *lines, *(str(m) for m in body["placements"])]))
@@ -104,7 +113,8 @@ def _count(body: Json) -> RenderableType:
     table = _table("steps", "programs", right="steps,programs")
     for steps, programs in enumerate(body["by_length"], start=1):
         table.add_row(str(steps), str(programs))
-    total = f"{sum(body['by_length'])} valid programs, {body['instructions']} instructions"
+    programs = many(sum(body["by_length"]), "valid program")
+    total = f"{programs}, {many(body['instructions'], 'instruction')}"
     return Group(table, Text(total), *_partial(body))
 
 
@@ -132,7 +142,8 @@ def _top(body: Json) -> RenderableType:
         table,
         Text(""),
         Text(
-            f"{considered['placements']} placements, {considered['programs']} programs ranked; "
+            f"{many(considered['placements'], 'placement')}, "
+            f"{many(considered['programs'], 'program')} ranked; "
             f"best one-step all-reduce: {duration(body['best_default_seconds'])}"
         ),
         Text(
@@ -177,7 +188,9 @@ def _lower(body: Json) -> RenderableType:
     table = _table("step", "collective", "groups", "members", "bytes", "first group")
     for number, step in enumerate(body["steps"], start=1):
         groups = step["groups"]
-        first = str(groups[0][:8])[:-1] + (", ...]" if len(groups[0]) > 8 else "]") if groups else ""
+        first = (
+            str(groups[0][:8])[:-1] + (", ...]" if len(groups[0]) > 8 else "]") if groups else ""
+        )
         table.add_row(
             str(number),
             step["collective"],
@@ -190,7 +203,15 @@ def _lower(body: Json) -> RenderableType:
 
 
 def _time(body: Json) -> RenderableType:
-    columns = ("step", "algorithm", "bytes", "time", "latency", "limited by", "busiest port carries")
+    columns = (
+        "step",
+        "algorithm",
+        "bytes",
+        "time",
+        "latency",
+        "limited by",
+        "busiest port carries",
+    )
     table = _table(*columns, right="bytes,time,latency")
     for step in body["steps"]:
         carried = (f"{volume(size)} on {name}" for name, size in step["bytes_per_port"].items())

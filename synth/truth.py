@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 
+from hierarchies import InputError
+
 
 @dataclass(frozen=True)
 class Space:
@@ -75,9 +77,17 @@ class Space:
         return table
 
 
+MOST_DIGITS = 8
+"""A table has 8^L bits: 2 MiB for 8 digits, a gigabyte for 11."""
+
+
 @cache
 def space(depth: int) -> Space:
-    """The truth tables for trees of ``depth`` digits."""
+    """The truth tables for trees of ``depth`` digits. Raises InputError for more than 8."""
+    if depth > MOST_DIGITS:
+        raise InputError(
+            f"a synthesis tree of {depth} digits", hint=f"at most {MOST_DIGITS} can be searched"
+        )
     bits = 1 << (3 * depth)
     zero = tuple(_zero(variable, bits) for variable in range(3 * depth))
     full = (1 << bits) - 1

@@ -9,27 +9,32 @@ DigitValues = tuple[int, ...]
 
 
 class Violation(Enum):
-    """What goes wrong: the precondition that does not hold, or the goal that is missed.
+    """What goes wrong: the precondition that does not hold, or the goal that is missed."""
 
-    The value is the sentence that says so; the first three are unsound (the numbers would be
-    wrong), the next three irregular (a runtime has no call for it).
-    """
+    # Unsound: the numbers would be wrong.
+    UNEQUAL_ROWS = "unequal rows"
+    ADDED_TWICE = "added twice"
+    HELD_TWICE = "held twice"
+    # Irregular: a runtime has no call for it.
+    NOT_CLOSED = "rows not closed"
+    UNLIKE_PIECES = "unlike pieces"
+    UNEVEN = "uneven pieces"
+    # Every step may be taken, and the end is not what was asked for.
+    GOAL_MISSED = "goal missed"
 
-    UNEQUAL_ROWS = "{device} holds {chunk} but {other} of the same group does not"
-    ADDED_TWICE = (
-        "{device} and {other} of the same group both hold the contribution of {contributor} "
-        "to {chunk}, which would be added twice"
-    )
-    HELD_TWICE = "{device} and {other} of the same group both hold {chunk}"
-    NOT_CLOSED = (
-        "{device} holds {chunk} but not every chunk that differs from it in the group's digits only"
-    )
-    UNLIKE_PIECES = (
-        "{device} holds {chunk} but {other} of the same group holds no chunk that differs from it "
-        "in the group's digits only"
-    )
-    UNEVEN = "the chunks that the group of {device} holds cannot be shared out equally"
-    GOAL_MISSED = "{device} lacks the contribution of {contributor} to {chunk}"
+
+_SENTENCES = {
+    Violation.UNEQUAL_ROWS: "{device} holds {chunk} but {other} of the same group does not",
+    Violation.ADDED_TWICE: "{device} and {other} of the same group both hold the contribution of "
+    "{contributor} to {chunk}, which would be added twice",
+    Violation.HELD_TWICE: "{device} and {other} of the same group both hold {chunk}",
+    Violation.NOT_CLOSED: "{device} holds {chunk} but not every chunk that differs from it in the "
+    "group's digits only",
+    Violation.UNLIKE_PIECES: "{device} holds {chunk} but {other} of the same group holds no chunk "
+    "that differs from it in the group's digits only",
+    Violation.UNEVEN: "the chunks that the group of {device} holds cannot be shared out equally",
+    Violation.GOAL_MISSED: "{device} lacks the contribution of {contributor} to {chunk}",
+}
 
 
 @dataclass(frozen=True)
@@ -63,7 +68,7 @@ class Refuted:
     @property
     def reason(self) -> str:
         """One sentence in the field's terms, digits by name, steps counted from 1."""
-        said = self.violation.value.format(
+        said = _SENTENCES[self.violation].format(
             device=self._label("device", self.device),
             other=self._label("device", self.other),
             chunk=self._label("chunk", self.chunk),
@@ -103,5 +108,5 @@ def milliseconds(timeout_seconds: float, questions: int) -> int | None:
     Shares add up to at most the whole, so that nobody has to read a clock. None if a share is
     less than a millisecond: z3 cannot be held to that.
     """
-    share = int(1000 * timeout_seconds / questions)
-    return min(share, 2**31) if share >= 1 else None
+    share = min(1000 * timeout_seconds / questions, 2**31 - 1)
+    return int(share) if share >= 1 else None

@@ -8,8 +8,16 @@ from enum import IntEnum
 from typing import Any
 
 from grammar import admitted, canonical, parse
-from hierarchies import InputError, Reduction, System, catalogue, count_placements, load, placements
-from hierarchies import Tree
+from hierarchies import (
+    InputError,
+    Reduction,
+    System,
+    Tree,
+    catalogue,
+    count_placements,
+    load,
+    placements,
+)
 from synth.algorithms import Choice
 from synth.bound import all_reduce_bound
 from synth.lowering import Exchange, Phase, lower
@@ -34,6 +42,7 @@ from synth.simulator import Simulator, StepPrice
 from synth.telling import holdings
 
 SCHEMA_VERSION = 1
+MOST_REPLAYED = 2**26
 Json = dict[str, Any]
 
 
@@ -79,7 +88,7 @@ def place(question: PlaceQuestion, watcher: Watcher) -> Reply:
 def count(question: CountQuestion, watcher: Watcher) -> Reply:
     """How many instructions a tree admits, and how many valid programs there are by length."""
     language = Language(question.max_steps, question.across)
-    graph = explore_states(question.digits, language, lambda expanded: watcher.go_on())
+    graph = explore_states(question.digits, language, watcher.searching)
     body = {
         "digits": question.digits,
         "by_length": graph.count()[1:],
@@ -212,6 +221,12 @@ def _replayed(derivation: Derivation, where: Reduction | Tree) -> Json:
         derivation = retold(derivation, where.tree)
     schedule = lower(derivation, where, payload_bytes=1)
     elements = schedule.pieces + 1
+    if schedule.devices * elements > MOST_REPLAYED:
+        raise InputError(
+            f"a replay of {elements} elements on {schedule.devices} devices does not fit in memory",
+            where="--replay",
+            hint=f"at most {MOST_REPLAYED} in all; the proof holds for every size",
+        )
     failure = compare(schedule, where, elements)
     return {
         "devices": schedule.devices,

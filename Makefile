@@ -1,0 +1,59 @@
+# The commands of the house. Everything is installed into .venv, nothing outside this folder.
+PYTHON ?= python3
+BIN := .venv/bin
+.DEFAULT_GOAL := help
+.PHONY: help demo test quick slow check wheel bench results coverage clean
+
+help:  ## list the commands
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+.venv/made:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "collsynth needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version). Try make PYTHON=python3.12"; exit 1; }
+	$(PYTHON) -m venv .venv
+	@touch $@
+
+.venv/core: .venv/made pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+.venv/dev: .venv/made pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,results]'
+	@touch $@ .venv/core
+
+demo: .venv/core  ## install, and run the main job on a real machine of the catalogue
+	$(BIN)/collsynth top p2-a100:4 --axes data=16,model=4 --reduce data,model --bytes 1GiB -k 10
+
+test: quick slow  ## run all tests, the quick ones first
+
+quick: .venv/dev  ## run the quick tests
+	$(BIN)/python -m pytest -n auto -m "not slow"
+
+slow: .venv/dev  ## run the tests that take minutes
+	$(BIN)/python -m pytest -n auto -m slow
+
+check: .venv/dev wheel  ## format, lint, types, import directions, and an installed wheel
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+wheel: .venv/dev  ## build wheel and sdist, and try the wheel far from the checkout
+	rm -rf dist build/wheel && mkdir -p build/wheel
+	$(BIN)/python -m build --outdir dist . > build/wheel/log || { cat build/wheel/log; exit 1; }
+	$(PYTHON) -m venv build/wheel/venv
+	build/wheel/venv/bin/python -m pip install --quiet --disable-pip-version-check dist/*.whl
+	cd build/wheel && venv/bin/collsynth top dgx-h100:2 --axes data=16 --reduce data -k 1
+	cd build/wheel && venv/bin/collsynth check "all-reduce root inside" --tree 2,8
+
+bench: .venv/dev  ## measure what the project promises, into results/
+	$(BIN)/python results/bench.py
+
+results: .venv/dev  ## put the paper's claims to the simulator, into results/
+	$(BIN)/python results/reproduce.py
+
+coverage: .venv/dev  ## which lines the quick tests reach
+	$(BIN)/coverage run -m pytest -m "not slow" && $(BIN)/coverage report
+
+clean:  ## remove what the commands above made
+	rm -rf .venv build dist .coverage .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .benchmarks
