@@ -76,7 +76,7 @@ def _step(collective: Token | None, slice_: Token | str | None, form: Form) -> S
 
 
 def _pointed(text: str, error: UnexpectedInput) -> InputError:
-    lines = text.splitlines() or [""]
+    lines = text.split("\n")
     token = getattr(error, "token", None)
     at_end = error.line < 1 or (token is not None and token.type == "$END")
     line = len(lines) if at_end else min(error.line, len(lines))
@@ -84,9 +84,10 @@ def _pointed(text: str, error: UnexpectedInput) -> InputError:
     wanted = getattr(error, "accepts", None) or getattr(error, "expected", None)
     wanted = wanted or getattr(error, "allowed", None) or set()
     words = [_WORDS[name] for name in _WORDS if name in wanted]
-    shown = lines[line - 1]
+    shown = lines[line - 1].rstrip("\r")
+    margin = "".join("\t" if letter == "\t" else " " for letter in shown[: column - 1])
     return InputError(
-        f"cannot be read from the caret on\n  {shown}\n  {' ' * (column - 1)}^\n",
+        f"cannot be read from the caret on\n  {shown}\n  {margin}^\n",
         where=f"program, line {line}, column {column}",
         hint=f"here could stand: {'; '.join(words)}",
     )

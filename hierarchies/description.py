@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Iterable, Sequence
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -16,6 +17,8 @@ from hierarchies.hierarchy import Hierarchy, Level
 from hierarchies.system import Domain, Link, System
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Source = Annotated[str, Field(min_length=1)]
+_NUMBERS = ("count", "bandwidth_GB_per_s", "latency_us", "ports")
 _COUNT = re.compile(r"(?P<name>.+):(?P<count>-?[0-9]+)")
 
 
@@ -26,7 +29,7 @@ class _Strict(BaseModel):
 class _Device(_Strict):
     name: str
     memory_GB_per_s: Positive  # noqa: N815 - the unit as it is written
-    source: str = Field(min_length=1)
+    source: Source
     unconfirmed: list[str] = []
 
 
@@ -38,8 +41,26 @@ class _Level(_Strict):
     latency_us: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     ports: int = Field(default=1, ge=1)
     through: list[str] | None = None
-    source: str | dict[str, str]
+    source: Source | dict[str, Source]
     unconfirmed: list[str] = []
+
+    def sources(self) -> dict[str, str]:
+        """For each number given here where it comes from. Raises InputError if one is missing."""
+        given = [name for name in _NUMBERS if name in self.model_fields_set]
+        if isinstance(self.source, str):
+            return dict.fromkeys(given, self.source)
+        missing = [name for name in given if name not in self.source]
+        if missing:
+            raise InputError(f"no source for {missing[0]}", hint="say where the number is from")
+        _check_numbers(self.source, given, "source")
+        return dict(self.source)
+
+
+def _check_numbers(names: Iterable[str], numbers: Sequence[str], where: str) -> None:
+    for name in names:
+        if name not in numbers:
+            hint = f"numbers given here are: {', '.join(numbers)}"
+            raise InputError(f"{name!r} is no number given here", where=where, hint=hint)
 
 
 class _Description(_Strict):
@@ -118,6 +139,7 @@ def _system(description: _Description, count: int | None) -> System:
             links.append(_link(level, innermost))
         except InputError as error:
             raise error.at(f"level {level.name!r}") from None
+    _check_numbers(description.device.unconfirmed, ["memory_GB_per_s"], "device, unconfirmed")
     return System(
         description.name,
         description.title,
@@ -150,15 +172,15 @@ def _link(level: _Level, innermost: bool) -> Link:
     except ValueError:
         known = [known.value for known in Domain]
         raise InputError(f"no domain {level.domain!r}", hint=nearest(level.domain, known)) from None
-    numbers = ("bandwidth_GB_per_s", "latency_us", "ports", "count")
-    source = level.source
+    sources = level.sources()
+    _check_numbers(level.unconfirmed, list(sources), "unconfirmed")
     return Link(
         domain,
         level.bandwidth_GB_per_s * 1e9,
         level.latency_us * 1e-6,
         level.ports,
         tuple(level.through or ()),
-        dict.fromkeys(numbers, source) if isinstance(source, str) else dict(source),
+        sources,
         tuple(level.unconfirmed),
     )
 
@@ -166,17 +188,17 @@ def _link(level: _Level, innermost: bool) -> Link:
 def _told(error: ValidationError, raw: dict[str, Any], where: str) -> InputError:
     """The first thing pydantic found, in our words: an unknown key before a missing one."""
     found = sorted(error.errors(), key=lambda e: e["type"] != "extra_forbidden")[0]
-    *path, key = found["loc"]
-    place = where
-    if path and path[0] == "level" and len(path) > 1:
-        entry = raw["level"][path[1]]
-        name = entry.get("name", path[1]) if isinstance(entry, dict) else path[1]
-        place = f"{where}, level {name!r}"
-    elif path:
-        place = f"{where}, {path[0]}"
+    room, *inner = found["loc"]
+    place, key = where, room
+    if room == "level" and len(inner) > 1:
+        entry = raw["level"][inner[0]]
+        name = entry.get("name", inner[0]) if isinstance(entry, dict) else inner[0]
+        place, key = f"{where}, level {name!r}", inner[1]
+    elif room == "device" and inner:
+        place, key = f"{where}, device", inner[0]
     if found["type"] == "extra_forbidden":
         models: dict[str, type[_Strict]] = {"level": _Level, "device": _Device}
-        model = models.get(str(path[0]) if path else "", _Description)
+        model = models.get(str(room) if key is not room else "", _Description)
         known = list(model.model_fields)
         with_unit = [name for name in known if name.startswith(f"{key}_")]
         hint = f"a unit is missing: {with_unit[0]}" if with_unit else nearest(str(key), known)

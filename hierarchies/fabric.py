@@ -158,7 +158,7 @@ def load(domain: Domain, slots: tuple[Slot, ...], demand: Weights) -> Load:
 def groups_of_children(slots: tuple[Slot, ...]) -> npt.NDArray[np.int64]:
     """The children of each group of one parent, shape (groups, members)."""
     numbers = np.arange(int(np.prod([slot.size for slot in slots], dtype=np.int64)))
-    grid = numbers.reshape([slot.size for slot in slots] or [1])
+    grid = numbers.reshape([slot.size for slot in slots])
     for axis, slot in enumerate(slots):
         if slot.role is Role.ZERO:
             grid = grid.take([0], axis=axis)

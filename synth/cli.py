@@ -182,16 +182,8 @@ def _main(
         bool,
         typer.Option("--version", callback=_print_version, is_eager=True, help="Print and exit."),
     ] = False,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Log to standard error.")
-    ] = False,
 ) -> None:
     """Results go to standard output, progress and log to standard error."""
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=logging.INFO if verbose else logging.WARNING,
-        format="%(name)s: %(message)s",
-    )
 
 
 @app.command()

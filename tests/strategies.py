@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+from functools import cache
 from math import prod
 
+import oracle
 from hypothesis import strategies as st
 
-from grammar import Program, admitted, spell
+from grammar import (
+    ROOT,
+    Across,
+    Collective,
+    Groups,
+    InsideGroup,
+    Instruction,
+    Master,
+    Parallel,
+    Program,
+    Step,
+    admitted,
+    spell,
+)
 from hierarchies import (
     Axis,
     Domain,
@@ -19,6 +34,8 @@ from hierarchies import (
     Tree,
     placements,
 )
+from hierarchies.hierarchy import RESERVED
+from synth.programs import Language, explore_states
 
 LEVEL_NAMES = ("pod", "rack", "node", "gpu")
 AXIS_NAMES = ("data", "model", "pipe")
@@ -110,3 +127,48 @@ def _prime_factors(number: int) -> list[int]:
             number //= prime
         prime += 1
     return factors
+
+
+@st.composite
+def written(draw: st.DrawFn) -> Program:
+    """Programs as text may say them: any names, whether or not some tree has them."""
+    plain = st.from_regex(r"[A-Za-z][A-Za-z0-9_-]{0,9}(\.[A-Za-z][a-z0-9_-]?)?", fullmatch=True)
+    names = plain.filter(lambda name: name not in RESERVED - {ROOT})
+    forms = st.one_of(
+        st.just(InsideGroup()),
+        st.builds(Parallel, names),
+        st.builds(Master, names),
+        st.builds(Across, st.lists(names, min_size=1, max_size=3).map(tuple)),
+    )
+    steps = st.builds(Step, st.sampled_from(Collective), names, forms)
+    return Program(tuple(draw(st.lists(steps, max_size=4))))
+
+
+@cache
+def all_valid(depth: int, language: Language | None = None) -> tuple[tuple[Instruction, ...], ...]:
+    """Every valid program on a tree of so many digits, the shortest first."""
+    graph = explore_states(depth, language or Language(5))
+    labels = range(len(graph.alphabet))
+    paths = graph.cheapest([0] * len(labels), labels)
+    return tuple(tuple(graph.alphabet[label] for label in path.labels) for path in paths)
+
+
+def spelled(steps: tuple[Instruction, ...], tree: Tree) -> Program:
+    """The instructions as a program on a tree."""
+    return Program(tuple(spell(step, tree) for step in steps))
+
+
+@st.composite
+def valid_programs(draw: st.DrawFn, tree: Tree) -> Program:
+    """Valid programs of at most 5 steps on a tree of at most 4 digits."""
+    return spelled(draw(st.sampled_from(all_valid(len(tree.digits)))), tree)
+
+
+def word(meant: Instruction) -> oracle.Word:
+    """An instruction in the oracle's own terms."""
+    return oracle.Word(meant.collective.value, meant.groups.free, meant.groups.zero)
+
+
+def unword(said: oracle.Word) -> Instruction:
+    """The inverse of ``word``."""
+    return Instruction(Collective(said.collective), Groups(said.free, said.zero))

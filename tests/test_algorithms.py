@@ -1,0 +1,254 @@
+from __future__ import annotations
+
+from itertools import product
+from math import ceil, log2, prod
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grammar import Collective
+from price_oracle import in_order_trees, two_trees
+from synth.algorithms import (
+    RECIPES,
+    Algorithm,
+    Choice,
+    Recipe,
+    cycle,
+    offered,
+    pairs,
+    parents,
+    tree_peak,
+)
+
+AR, RS, AG = Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.ALL_GATHER
+ROOTED = (Collective.REDUCE, Collective.BROADCAST)
+ROWS = pytest.mark.parametrize(
+    ("collective", "algorithm", "recipe"),
+    [(*key, recipe) for key, recipe in RECIPES.items()],
+    ids=lambda part: getattr(part, "value", ""),
+)
+MEMBERS = st.lists(st.integers(1, 9), min_size=1, max_size=4).map(tuple).filter(
+    lambda members: prod(members) > 1
+)
+
+
+def fits(recipe: Recipe, members: tuple[int, ...]) -> bool:
+    return prod(members) > 1 and recipe.fits(members)
+
+
+def depth(tree: dict[int, int], node: int) -> int:
+    return 1 + depth(tree, tree[node]) if node in tree else 0
+
+
+@ROWS
+@pytest.mark.parametrize("m", range(2, 65))
+def test_demand_counts_the_busiest_as_one(
+    collective: Collective, algorithm: Algorithm, recipe: Recipe, m: int
+) -> None:
+    if not fits(recipe, (m,)):
+        return
+    demand = recipe.demand(m)
+    assert demand.shape == (m, m)
+    assert (demand >= 0).all()
+    assert not demand.diagonal().any()
+    assert max(demand.sum(axis=0).max(), demand.sum(axis=1).max()) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("m", range(2, 65))
+def test_a_double_binary_tree_reaches_everyone_twice(m: int) -> None:
+    first, second = parents(m)
+    for tree in (first, second):
+        assert len(tree) == m - 1
+        [root] = set(range(m)) - set(tree)
+        assert all(parent in range(m) for parent in tree.values())
+        below = [list(tree.values()).count(node) for node in range(m)]
+        assert max(below) <= 2
+        assert max(depth(tree, node) for node in range(m)) <= ceil(log2(m))
+        assert below[root] == 1
+    assert [first, second] == two_trees(m)
+
+
+@pytest.mark.parametrize("m", range(4, 65))
+def test_who_has_two_children_in_one_tree_has_none_in_the_other(m: int) -> None:
+    """For even m no device is inner in both; for odd m the first is, with one child in each."""
+    below = [[list(tree.values()).count(node) for node in range(m)] for tree in parents(m)]
+    both = {node for node in range(m) if below[0][node] and below[1][node]}
+    assert both == (set() if m % 2 == 0 else {0})
+    assert all(below[0][node] == below[1][node] == 1 for node in both)
+
+
+@pytest.mark.parametrize("m", range(1, 65))
+def test_tree_peak_is_what_the_busiest_node_of_two_explicit_trees_sends_or_gets(m: int) -> None:
+    sent = np.zeros((m, m))
+    for tree in two_trees(m):
+        for child, parent in tree.items():
+            sent[child, parent] += 0.5
+            sent[parent, child] += 0.5
+    assert tree_peak(m) == max(sent.sum(axis=0).max(), sent.sum(axis=1).max())
+
+
+@pytest.mark.parametrize("m", range(2, 65))
+def test_rooted_trees_as_priced_exist(m: int) -> None:
+    """Two trees over all but the first, both hung below it: a buffer for the busiest, and as
+    many waits as priced. (Sanders, Speck, Träff 2009)
+    """
+    trees = in_order_trees(m - 1)
+    load = np.zeros((m, m))
+    for tree in trees:
+        [root] = set(range(m - 1)) - set(tree)
+        load[1 + root, 0] += 0.5
+        for child, parent in tree.items():
+            load[1 + child, 1 + parent] += 0.5
+        deepest = 1 + max(depth(tree, node) for node in range(m - 1))
+        for collective in ROOTED:
+            assert deepest <= RECIPES[collective, Algorithm.TREE].waits((m,), 0)
+    busiest = max(load.sum(axis=0).max(), load.sum(axis=1).max())
+    for collective in ROOTED:
+        assert busiest <= RECIPES[collective, Algorithm.TREE].crossing((m,), 0)
+
+
+@pytest.mark.parametrize("algorithm", [Algorithm.RING, Algorithm.TREE])
+@pytest.mark.parametrize("m", [2, 3, 4, 5, 8, 13, 16])
+def test_a_whole_buffer_reaches_the_first_in_a_reduce_and_it_need_not_send(
+    algorithm: Algorithm, m: int
+) -> None:
+    """The demand of the pair of trees of an all-reduce, whose roots differ, is not a reduce."""
+    recipe = RECIPES[Collective.REDUCE, algorithm]
+    moved = recipe.crossing((m,), 0) * recipe.demand(m)
+    assert moved[:, 0].sum() == pytest.approx(1)
+    assert moved[0].sum() == 0
+
+
+@pytest.mark.parametrize("algorithm", [Algorithm.RING, Algorithm.TREE])
+@pytest.mark.parametrize("m", [2, 3, 4, 5, 8, 13, 16])
+def test_a_broadcast_gives_everyone_but_the_first_one_buffer(
+    algorithm: Algorithm, m: int
+) -> None:
+    recipe = RECIPES[Collective.BROADCAST, algorithm]
+    moved = recipe.crossing((m,), 0) * recipe.demand(m)
+    assert moved.sum(axis=0).tolist() == pytest.approx([0.0] + [1.0] * (m - 1))
+
+
+@ROWS
+@given(MEMBERS)
+def test_every_cut_between_children_is_crossed_enough(
+    collective: Collective, algorithm: Algorithm, recipe: Recipe, members: tuple[int, ...]
+) -> None:
+    """A child holds ``inside`` members of k: what must leave or enter it, spread over them."""
+    if not fits(recipe, members):
+        return
+    k = prod(members)
+    for level, m in enumerate(members):
+        if m == 1:
+            continue
+        parts = prod(members[: level + 1])
+        inside = prod(members[level + 1 :])
+        outer = sum(recipe.crossing(members, j) for j in range(level) if members[j] > 1)
+        leaves = inside * (recipe.crossing(members, level) + outer)
+        least = {AR: 2 * (parts - 1) / parts, RS: 1 - inside / k, AG: 1 - inside / k}
+        assert leaves >= least.get(collective, (parts - 1) / parts) * (1 - 1e-12)
+
+
+@ROWS
+@given(MEMBERS)
+def test_what_splits_sends_no_more_in_sum_than_its_outermost_level_asks(
+    collective: Collective, algorithm: Algorithm, recipe: Recipe, members: tuple[int, ...]
+) -> None:
+    """By pieces a member sends rounds x (k - 1)/k of the buffer, over all levels together."""
+    if not fits(recipe, members) or collective in ROOTED or algorithm is Algorithm.TREE:
+        return
+    k, rounds = prod(members), 2 if collective is AR else 1
+    total = sum(recipe.crossing(members, level) for level in range(len(members)))
+    assert total == pytest.approx(rounds * (k - 1) / k)
+
+
+@ROWS
+@given(MEMBERS, st.data())
+def test_levels_without_choice_change_nothing(
+    collective: Collective,
+    algorithm: Algorithm,
+    recipe: Recipe,
+    members: tuple[int, ...],
+    data: st.DataObject,
+) -> None:
+    if not fits(recipe, members):
+        return
+    place = data.draw(st.integers(0, len(members)))
+    longer = (*members[:place], 1, *members[place:])
+    assert recipe.fits(longer)
+    for level in range(len(members)):
+        moved = level + (level >= place)
+        if members[level] > 1:
+            assert recipe.crossing(longer, moved) == recipe.crossing(members, level)
+            assert recipe.waits(longer, moved) == recipe.waits(members, level)
+
+
+@given(MEMBERS)
+def test_a_ring_passes_every_piece_along_all_edges_but_one(members: tuple[int, ...]) -> None:
+    for collective, rounds in ((AR, 2), (RS, 1), (AG, 1)):
+        waits = RECIPES[collective, Algorithm.RING].waits
+        steps = sum(waits(members, level) for level in range(len(members)))
+        assert steps == rounds * (prod(members) - 1)
+
+
+@given(MEMBERS)
+def test_halves_of_an_all_reduce(members: tuple[int, ...]) -> None:
+    for algorithm in (Algorithm.RING, Algorithm.HALVING_DOUBLING, Algorithm.DIRECT):
+        whole, half, other = (RECIPES[c, algorithm] for c in (AR, RS, AG))
+        if not fits(whole, members):
+            continue
+        for level, m in enumerate(members):
+            if m == 1:
+                continue
+            for quantity in ("crossing", "waits"):
+                first, second = (getattr(r, quantity)(members, level) for r in (half, other))
+                assert getattr(whole, quantity)(members, level) == first + second
+            assert (whole.demand(m) == half.demand(m)).all()
+            assert (whole.demand(m) == other.demand(m)).all()
+        k = prod(members)
+        assert whole.memory(k) == pytest.approx(half.memory(k) + other.memory(k))
+
+
+@pytest.mark.parametrize("m", range(2, 20))
+def test_cycle_and_pairs(m: int) -> None:
+    ring, everyone = cycle(m), pairs(m)
+    for i, j in product(range(m), repeat=2):
+        assert (ring[i, j] > 0) == ((i - j) % m in (1, m - 1))
+        assert (everyone[i, j] > 0) == (i != j)
+    assert ring.sum(axis=0).tolist() == pytest.approx([1.0] * m)
+    assert everyone.sum(axis=0).tolist() == pytest.approx([1.0] * m)
+
+
+@pytest.mark.parametrize("collective", Collective)
+def test_every_collective_has_a_ring_for_every_group(collective: Collective) -> None:
+    recipe = RECIPES[collective, Algorithm.RING]
+    for members in product(range(1, 5), repeat=3):
+        assert recipe.fits(members)
+
+
+@given(st.sampled_from(Collective), MEMBERS)
+def test_what_is_offered(collective: Collective, members: tuple[int, ...]) -> None:
+    every = offered(collective, members, Choice.AUTO)
+    assert len(set(every)) == len(every)
+    assert every[0] is Algorithm.RING
+    assert all(RECIPES[collective, algorithm].fits(members) for algorithm in every)
+    assert offered(collective, members, Choice.RING) == [Algorithm.RING]
+    [tree] = offered(collective, members, Choice.TREE)
+    assert tree is (Algorithm.RING if collective in (RS, AG) else Algorithm.TREE)
+
+
+@pytest.mark.parametrize(
+    ("members", "algorithm", "is_offered"),
+    [
+        ((4, 8), Algorithm.HALVING_DOUBLING, True),
+        ((4, 6), Algorithm.HALVING_DOUBLING, False),
+        ((1, 6, 1), Algorithm.DIRECT, True),
+        ((2, 6), Algorithm.DIRECT, False),
+    ],
+)
+def test_where_halving_and_direct_exchange_fit(
+    members: tuple[int, ...], algorithm: Algorithm, is_offered: bool
+) -> None:
+    assert (algorithm in offered(AR, members, Choice.AUTO)) is is_offered

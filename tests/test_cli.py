@@ -1,0 +1,349 @@
+"""What people see: golden texts, exit codes, errors, streams; and that every verb is documented."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from synth.cli import app
+from synth.wire import VERBS
+
+ROOT = Path(__file__).parent.parent
+GOLDEN = Path(__file__).parent / "golden"
+NESTED = "reduce-scatter node inside; all-reduce node parallel(root); all-gather node inside"
+P2 = ("p2-a100:2", "--axes", "data=32", "--reduce", "data")
+OURS = """
+name = "ours"
+[device]
+name = "accelerator"
+memory_GB_per_s = 1000
+source = "measured by us"
+[[level]]
+name = "node"
+count = 2
+domain = "switch"
+bandwidth_GB_per_s = 12.5
+latency_us = 10
+through = []
+source = "measured by us"
+[[level]]
+name = "gpu"
+count = 4
+domain = "ring"
+bandwidth_GB_per_s = 50
+latency_us = 2
+source = "measured by us"
+"""
+
+
+def run(*words: str, stdin: str | None = None) -> Result:
+    return CliRunner().invoke(app, list(words), input=stdin)
+
+
+def answered(*words: str) -> Any:
+    result = run(*words, "--json")
+    assert result.exit_code == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+GOLDEN_COMMANDS = {
+    "systems": ["systems"],
+    "system": ["systems", "l40s-pcie"],
+    "place": ["place", "dgx-h100:4", "--axes", "data=8,model=4"],
+    "count": ["count", "--digits", "3"],
+    "top": ["top", "p2-a100:4", "--axes", "data=16,model=4", "--reduce", "data", "-k", "4"],
+    "top-per-placement": [
+        *("top", "p2-v100:2", "--axes", "data=4,model=4", "--reduce", "data"),
+        *("-k", "2", "--per-placement", "--algorithm", "ring"),
+    ],
+    "top-nothing-to-do": ["top", "dgx-h100:1", "--axes", "data=1,model=8", "--reduce", "data"],
+    "check": ["check", NESTED, *P2, "--replay"],
+    "check-master": [
+        *("check", "reduce node inside; all-reduce node master; broadcast node inside", *P2),
+    ],
+    "check-refuted": [
+        "check",
+        "all-reduce d1 parallel(d0); all-reduce root inside",
+        "--tree",
+        "2,8",
+    ],
+    "check-irregular": ["check", "reduce root inside; all-gather root inside", "--tree", "4"],
+    "lower": [
+        *("lower", "reduce-scatter node inside; reduce-scatter node parallel"),
+        *("dgx-h100:2", "--axes", "data=16", "--reduce", "data"),
+    ],
+    "time": ["time", NESTED, *P2],
+}
+GOLDEN_COMMANDS["lower"][1] += "; all-gather node inside; all-gather node parallel"
+
+
+@pytest.mark.parametrize("name", GOLDEN_COMMANDS)
+def test_golden_text(name: str, update_golden: bool) -> None:
+    result = run(*GOLDEN_COMMANDS[name])
+    lines = [line.rstrip() for line in result.stdout.splitlines()]
+    text = "\n".join([*lines, f"exit code {result.exit_code}", ""])
+    golden = GOLDEN / f"{name}.txt"
+    if update_golden:
+        golden.write_text(text, encoding="utf-8")
+    assert text == golden.read_text(encoding="utf-8")
+
+
+BAD = {
+    "unknown system": (
+        ["top", "dgx-h10", "--axes", "a=8", "--reduce", "a"],
+        "did you mean dgx-h100",
+    ),
+    "axes that do not multiply": (
+        ["top", "dgx-h100:4", "--axes", "data=3,model=4", "--reduce", "data"],
+        "multiply to 12 devices, but the system 4 node x 8 gpu has 32",
+    ),
+    "unknown reduce axis": (
+        ["top", "dgx-h100:4", "--axes", "data=32", "--reduce", "date"],
+        "no axis 'date' to reduce over; did you mean data?",
+    ),
+    "nothing to reduce over": (
+        ["top", "dgx-h100:4", "--axes", "data=32", "--reduce", ""],
+        "name at least one",
+    ),
+    "axis twice": (
+        ["place", "dgx-h100:4", "--axes", "data=8,data=4"],
+        "--axes: axis 'data' is given twice",
+    ),
+    "axis without size": (["place", "dgx-h100", "--axes", "data"], "--axes: 'data' is not an axis"),
+    "axis of size 0": (["place", "dgx-h100", "--axes", "data=0"], "axis 'data' has size 0"),
+    "negative axis": (["place", "dgx-h100", "--axes", "data=-8"], "axis 'data' has size -8"),
+    "bytes 0": (["time", NESTED, *P2, "--bytes", "0"], "bytes: the size '0' is 0 bytes"),
+    "bytes nan": (["time", NESTED, *P2, "--bytes", "nan"], "bytes: the size 'nan' cannot be read"),
+    "bytes beyond measure": (["top", *P2, "--bytes", "99999999999TiB"], "smaller payload"),
+    "max steps 0": (["top", *P2, "--max-steps", "0"], "max-steps is 0; at least 1"),
+    "k 0": (["top", *P2, "-k", "0"], "k is 0; ask for at least 1"),
+    "budget 0": (["top", *P2, "--budget", "0"], "the budget is 0.0 s"),
+    "unknown algorithm": (["top", *P2, "--algorithm", "rings"], "algorithm: 'rings'"),
+    "placement of wrong shape": (["top", *P2, "--placement", "[[32]]"], "1 rows (axes) of 2"),
+    "placement that does not multiply": (
+        ["top", *P2, "--placement", "[[2, 8]]"],
+        "row [2, 8] multiplies to 16; axis 'data' has size 32",
+    ),
+    "placement that is not JSON": (
+        ["top", *P2, "--placement", "[[2, 16"],
+        "--placement: '[[2, 16'",
+    ),
+    "placement left open": (
+        ["lower", "all-reduce root inside", "p2-a100:2", "--axes", "a=8,b=4", "--reduce", "a"],
+        "2 placements on 2 node x 16 gpu; choose one with --placement",
+    ),
+    "level that is not there": (
+        ["check", "all-reduce pod inside", *P2],
+        "no level 'pod'; this synthesis tree has: node, gpu",
+    ),
+    "slice with nothing inside": (["check", "all-reduce gpu inside", *P2], "nothing lies inside"),
+    "ancestor below": (
+        ["check", "all-reduce node parallel(gpu)", *P2],
+        "'gpu' is not an ancestor of slice 'node'",
+    ),
+    "text that is no program": (["check", "all-reduce node sideways", *P2], "line 1, column 17"),
+    "wrong program to price": (["time", "reduce root inside", *P2], "program, at the end"),
+    "tree of ones": (["check", "all-reduce root inside", "--tree", "2,1"], "'d1' has size 1"),
+    "tree that is none": (["check", "all-reduce root inside", "--tree", "x"], "--tree: 'x'"),
+    "tree and system": (["check", NESTED, *P2, "--tree", "2"], "either --tree 2,8 or a SYSTEM"),
+    "neither tree nor system": (["check", NESTED], "either --tree 2,8 or a SYSTEM"),
+    "too many digits": (["count", "--digits", "9"], "a synthesis tree of 9 digits; at most 8"),
+    "negative digits": (["count", "--digits", "-1"], "digits: -1"),
+    "no such file": (["systems", "nowhere.toml"], "nowhere.toml: cannot read the file"),
+    "no children": (["systems", "dgx-h100:0"], "'dgx-h100:0' has 0 children"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_one_clear_error(case: str) -> None:
+    words, expected = BAD[case]
+    result = run(*words)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith("collsynth: ")
+    assert expected in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("words", [["top"], ["nonsense"], ["top", "--nonsense"], ["count"]])
+def test_wrong_usage_exits_with_2(words: list[str]) -> None:
+    result = run(*words)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert "Usage" in result.stderr
+
+
+def test_a_system_of_the_users_own(tmp_path: Path) -> None:
+    path = tmp_path / "ours.toml"
+    path.write_text(OURS, encoding="utf-8")
+    answer = answered("top", str(path), "--axes", "data=8", "--reduce", "data", "-k", "1")
+    assert answer["system"]["name"] == "ours"
+    assert answer["answers"][0]["proof"] == "proved"
+    resized = answered("systems", f"{path}:3")
+    assert resized["system"]["devices"] == 12
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (
+            "bandwidth_GB_per_s = 12.5->bandwidth = 12.5",
+            "unknown key 'bandwidth'; a unit is missing",
+        ),
+        ("latency_us = 10->", "no 'latency_us'"),
+        ("bandwidth_GB_per_s = 12.5->bandwidth_GB_per_s = 0", "bandwidth_GB_per_s = 0"),
+        ("bandwidth_GB_per_s = 12.5->bandwidth_GB_per_s = -1", "bandwidth_GB_per_s = -1"),
+        ("bandwidth_GB_per_s = 12.5->bandwidth_GB_per_s = nan", "bandwidth_GB_per_s = nan"),
+        ("bandwidth_GB_per_s = 12.5->bandwidth_GB_per_s = inf", "bandwidth_GB_per_s = inf"),
+        ("name = 'gpu'->name = 'node'", "level name 'node' is given 2 times"),
+        ("name = 'gpu'->name = 'inside'", "is a word of the reduction language"),
+        ("domain = 'ring'->domain = 'rung'", "no domain 'rung'; did you mean ring"),
+        ("source = 'measured by us'->", "no 'source'"),
+        ("count = 2->count = 0", "count = 0"),
+        ("through = []->", "no 'through'"),
+        ("through = []->through = ['disk']", "no level 'disk'"),
+        ("[device]->[device", "not a TOML file"),
+    ],
+)
+def test_a_description_with_a_mistake(tmp_path: Path, wrong: str, told: str) -> None:
+    before, after = wrong.replace("'", '"').split("->")
+    assert before in OURS
+    path = tmp_path / "ours.toml"
+    path.write_text(OURS.replace(before, after), encoding="utf-8")
+    result = run("systems", str(path))
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"collsynth: {path}")
+    assert told in result.stderr
+
+
+def test_legal_oddities_are_answered() -> None:
+    ones = answered("top", "dgx-h100:1", "--axes", "data=8,model=1", "--reduce", "model")
+    assert [a["program"] for a in ones["answers"]] == [""]
+    many = answered("top", "dgx-h100:1", "--axes", "data=8", "--reduce", "data", "-k", "99")
+    assert len(many["answers"]) == 3
+    assert many["complete"]
+
+
+def test_a_program_from_a_file_and_from_standard_input(tmp_path: Path) -> None:
+    path = tmp_path / "program.txt"
+    path.write_text("# hierarchical\n" + NESTED.replace("; ", "\n"), encoding="utf-8")
+    from_file = run("check", str(path), *P2)
+    from_stdin = run("check", "-", *P2, stdin=NESTED)
+    assert from_file.exit_code == from_stdin.exit_code == 0
+    assert from_file.stdout == from_stdin.stdout
+
+
+def test_no_is_exit_code_1_and_is_answered_on_standard_output() -> None:
+    result = run(
+        "check", "all-reduce d1 parallel(d0); all-reduce root inside", "--tree", "2,8", "--json"
+    )
+    answer = json.loads(result.stdout)
+    assert result.exit_code == 1
+    assert answer["proof"] == "refuted"
+    assert answer["refused"]["step"] == answer["counterexample"]["step"] == 1
+    assert answer["valid"] is False
+
+
+def test_a_budget_ends_in_a_partial_answer_that_says_so() -> None:
+    words = ["top", "superpod-h100-oversubscribed:4", "--axes", "a=8,b=8,c=8", "--reduce", "a,b,c"]
+    result = run(*words, "--budget", "0.000001", "--json")
+    answer = json.loads(result.stdout)
+    assert result.exit_code == 4
+    assert answer["complete"] is False
+    assert "PARTIAL" in run(*words, "--budget", "0.000001").stdout
+
+
+def test_the_log_goes_to_standard_error() -> None:
+    quiet, loud = _process("count", "--digits", "1"), _process("count", "--digits", "1", "-v")
+    assert quiet.stderr == ""
+    assert "answered in" in loud.stderr
+    assert quiet.stdout == loud.stdout
+
+
+def _process(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", "from synth.cli import main; main()", *words],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env=os.environ | environment,
+        check=False,
+    )
+
+
+def test_output_is_the_same_whatever_the_hash_seed() -> None:
+    words = ("top", "dgx1-v100:2", "--axes", "a=4,b=2,c=2", "--reduce", "a,c", "--json")
+    first, second = (_process(*words, PYTHONHASHSEED=seed) for seed in ("1", "2"))
+    assert first.stdout == second.stdout
+    assert json.loads(first.stdout)["answers"]
+
+
+def test_no_colour_reaches_a_pipe() -> None:
+    assert "\x1b" not in _process("count", "--digits", "2", FORCE_COLOR="", NO_COLOR="1").stdout
+
+
+@pytest.mark.skipif(os.name == "nt", reason="interrupts are sent otherwise on Windows")
+def test_an_interrupt_ends_with_130_and_no_traceback() -> None:
+    code = "from synth.cli import main; print('ready', flush=True); main()"
+    words = ["count", "--digits", "6", "--max-steps", "9"]
+    with subprocess.Popen(
+        [sys.executable, "-c", code, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(1)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in errors
+
+
+def test_the_version_is_the_packages_own() -> None:
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    declared = re.search(r'^version = "(.+)"', text, re.MULTILINE)
+    assert declared is not None
+    assert run("--version").stdout == f"collsynth {declared[1]}\n"
+
+
+def test_every_verb_is_a_command_with_help_and_is_documented() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    schema = (ROOT / "docs" / "json.md").read_text(encoding="utf-8")
+    for verb in VERBS:
+        shown = run(verb, "--help")
+        assert shown.exit_code == 0
+        assert "--json" in shown.stdout
+        assert f"collsynth {verb}" in readme
+        assert f"\n## {verb}\n" in schema
+
+
+def _keys(body: object) -> set[str]:
+    if isinstance(body, dict):
+        free = {"axes", "sources", "bytes_per_port"}
+        inner = (_keys(value) for key, value in body.items() if key not in free)
+        return set(body).union(*inner)
+    if isinstance(body, list):
+        return set().union(*(_keys(item) for item in body))
+    return set()
+
+
+@pytest.mark.parametrize("name", GOLDEN_COMMANDS)
+def test_every_key_of_the_json_is_documented(name: str) -> None:
+    body = json.loads(run(*GOLDEN_COMMANDS[name], "--json").stdout)
+    schema = (ROOT / "docs" / "json.md").read_text(encoding="utf-8")
+    undocumented = {key for key in _keys(body) if f"`{key}`" not in schema}
+    assert not undocumented - {"first", "ring", "tree"}
+    assert body["schema_version"] == 1

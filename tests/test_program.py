@@ -1,0 +1,53 @@
+"""Programs as they are printed: one spelling of each, which the parser reads back."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from strategies import written
+
+from grammar import (
+    ALL_AT_ONCE,
+    Across,
+    Collective,
+    InsideGroup,
+    Master,
+    Parallel,
+    Program,
+    Step,
+    parse,
+)
+
+
+@given(written())
+def test_what_is_printed_is_read_back(program: Program) -> None:
+    assert parse(str(program)) == program
+
+
+@given(written())
+def test_what_is_read_back_is_printed_alike(program: Program) -> None:
+    assert str(parse(str(program))) == str(program)
+
+
+def test_the_spelling() -> None:
+    program = Program(
+        (
+            Step(Collective.REDUCE_SCATTER, "node", InsideGroup()),
+            Step(Collective.ALL_REDUCE, "node", Parallel()),
+            Step(Collective.REDUCE, "gpu", Master("node")),
+            Step(Collective.BROADCAST, "root", Across(("node", "gpu"))),
+            Step(Collective.ALL_GATHER, "node", InsideGroup()),
+        )
+    )
+    assert str(program) == (
+        "reduce-scatter node inside; all-reduce node parallel(root); reduce gpu master(node); "
+        "broadcast root across(node, gpu); all-gather node inside"
+    )
+
+
+def test_no_steps_are_a_program_too() -> None:
+    assert str(Program(())) == ""
+    assert parse("") == Program(())
+
+
+def test_the_plain_all_reduce() -> None:
+    assert str(ALL_AT_ONCE) == "all-reduce root inside"
