@@ -8,8 +8,17 @@ The Python face is as small as the command line's main verb::
     print(report.answers[0].candidate.program)
 """
 
-from synth.plan import Answer as Answer
-from synth.plan import Report as Report
-from synth.plan import Request as Request
-from synth.plan import answers as answers
-from synth.plan import top as top
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from synth.plan import Answer, Report, Request, answers, top
+
+__all__ = ["Answer", "Report", "Request", "answers", "top"]
+
+
+def __getattr__(name: str) -> Any:
+    """The face is loaded when it is first used, so that ``collsynth --help`` need not wait."""
+    if name in __all__:
+        return getattr(import_module("synth.plan"), name)
+    raise AttributeError(f"module 'synth' has no attribute {name!r}")

@@ -1,0 +1,154 @@
+"""One verb asked from a terminal: flags to a question, progress, the answer as table or JSON."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time as clock
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from hierarchies import InputError
+from synth.plan import Watcher
+from synth.questions import asked
+from synth.tables import TABLES, console
+from synth.wire import VERBS
+
+USAGE = 2
+log = logging.getLogger("collsynth")
+
+
+def ask(verb: str, flags: Mapping[str, Any], *, as_json: bool, budget_seconds: float | None) -> int:
+    """Put a question, print the answer, and say how it ended: the exit code.
+
+    A caller's mistake becomes one line on standard error and exit code 2.
+    """
+    begun = clock.perf_counter()
+    try:
+        given = {name: _READERS.get(name, _as_it_is)(value) for name, value in flags.items()}
+        question = asked(VERBS[verb].question, given)
+        log.info("asked: %s", question.model_dump_json(exclude_none=True))
+        with _watching(budget_seconds) as watcher:
+            reply = VERBS[verb].answer(question, watcher)
+    except InputError as error:
+        typer.echo(f"collsynth: {error}", err=True)
+        return USAGE
+    log.info("%s answered in %.3f s", verb, clock.perf_counter() - begun)
+    if as_json:
+        typer.echo(json.dumps(reply.body, allow_nan=False))
+    else:
+        console().print(TABLES[verb](reply.body))
+    return int(reply.outcome)
+
+
+class _Screen(Watcher):
+    """Shows progress, and keeps the time budget."""
+
+    def __init__(self, budget_seconds: float | None, progress: Progress) -> None:
+        self._end = None if budget_seconds is None else clock.monotonic() + budget_seconds
+        self._progress = progress
+        self._search = progress.add_task("states explored", total=None, visible=False)
+        self._task = progress.add_task("placements priced", total=None, visible=False)
+
+    def go_on(self) -> bool:
+        return self._end is None or clock.monotonic() < self._end
+
+    def explored(self, states: int) -> None:
+        if states % 1000 == 0:
+            self._progress.update(self._search, completed=states, visible=states > 0)
+
+    def placed(self, done: int, of: int) -> None:
+        self._progress.update(self._task, completed=done, total=of, visible=of > 1)
+
+
+@contextmanager
+def _watching(budget_seconds: float | None) -> Iterator[_Screen]:
+    """Progress on standard error where that is a terminal. Raises InputError for no budget."""
+    if budget_seconds is not None and not budget_seconds > 0:
+        raise InputError(f"the budget is {budget_seconds} s", hint="give seconds above 0")
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    screen = Console(stderr=True)
+    hidden = not screen.is_terminal
+    with Progress(*columns, console=screen, transient=True, disable=hidden) as progress:
+        yield _Screen(budget_seconds, progress)
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _axes(text: str | None) -> dict[str, int] | None:
+    """``data=8,model=4`` to names and sizes."""
+    if text is None:
+        return None
+    axes: dict[str, int] = {}
+    for item in text.split(","):
+        name, _, size = (part.strip() for part in item.partition("="))
+        if not _is_number(size):
+            hint = "write names and sizes, as in data=8,model=4"
+            raise InputError(f"{item!r} is not an axis", where="--axes", hint=hint)
+        if name in axes:
+            hint = "every axis needs a name of its own"
+            raise InputError(f"axis {name!r} is given twice", where="--axes", hint=hint)
+        axes[name] = int(size)
+    return axes
+
+
+def _names(text: str | None) -> list[str] | None:
+    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _sizes(text: str | None) -> list[int] | None:
+    """``2,8`` to sizes."""
+    if text is None:
+        return None
+    items = [item.strip() for item in text.split(",")]
+    if not all(_is_number(item) for item in items):
+        raise InputError(f"{text!r} is not a tree", where="--tree", hint="write sizes, as in 2,8")
+    return [int(item) for item in items]
+
+
+def _is_number(text: str) -> bool:
+    digits = text.removeprefix("-")
+    return digits.isascii() and digits.isdigit()
+
+
+def _matrix(text: str | None) -> Any:
+    if text is None:
+        return None
+    try:
+        return json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as error:
+        hint = "write rows of numbers, as in [[1, 8], [4, 1]]"
+        raise InputError(f"{text!r}: {error}", where="--placement", hint=hint) from None
+
+
+def _program(text: str) -> str:
+    """Standard input for ``-``, a file's text if there is such a file, else the text itself."""
+    try:
+        if text == "-":
+            return sys.stdin.read()
+        path = Path(text)
+        if path.is_file():
+            return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise InputError("the program is not text in UTF-8", where=text) from None
+    except (OSError, ValueError):
+        return text
+    return text
+
+
+_READERS: Mapping[str, Callable[[Any], Any]] = {
+    "axes": _axes,
+    "reduce": _names,
+    "tree": _sizes,
+    "placement": _matrix,
+    "program": _program,
+}
