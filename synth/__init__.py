@@ -12,13 +12,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from synth.plan import Answer, Report, Request, answers, top
+    from synth.plan import answers, top
+    from synth.request import Answer, Report, Request
 
+_ROOMS = {
+    "Answer": "synth.request",
+    "Report": "synth.request",
+    "Request": "synth.request",
+    "answers": "synth.plan",
+    "top": "synth.plan",
+}
 __all__ = ["Answer", "Report", "Request", "answers", "top"]
 
 
 def __getattr__(name: str) -> Any:
     """The face is loaded when it is first used, so that ``collsynth --help`` need not wait."""
-    if name in __all__:
-        return getattr(import_module("synth.plan"), name)
+    if name in _ROOMS:
+        return getattr(import_module(_ROOMS[name]), name)
     raise AttributeError(f"module 'synth' has no attribute {name!r}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from grammar import ALL_AT_ONCE, Instruction, Program, spell
 from hierarchies import (
@@ -20,112 +20,16 @@ from hierarchies import (
     placements,
 )
 from synth.algorithms import Choice
-from synth.bound import Bound, all_reduce_bound
+from synth.bound import all_reduce_bound
 from synth.layout import Move
-from synth.lowering import check_payload, lower, moves
+from synth.lowering import lower, moves
 from synth.programs import Language, Vertex, explore_moves
 from synth.proof import Verdict, prove
 from synth.replay import compare
+from synth.request import Answer, Candidate, Report, Request, Watcher
 from synth.search import Explored
 from synth.semantics import Derivation, Refusal, derive, retold
 from synth.simulator import TICKS_PER_SECOND, Simulator, StepPrice
-
-
-@dataclass(frozen=True)
-class Request:
-    """An all-reduce of ``payload_bytes`` on each device over the axes ``over``.
-
-    ``placement`` fixes the matrix instead of trying all; ``per_placement`` asks for the ``k`` best
-    programs of every placement instead of the ``k`` best of all. Raises InputError for numbers
-    that mean nothing.
-    """
-
-    axes: tuple[Axis, ...]
-    over: tuple[str, ...]
-    payload_bytes: int = 2**30
-    k: int = 10
-    language: Language = field(default_factory=Language)
-    choice: Choice = Choice.AUTO
-    collapse: bool = True
-    placement: tuple[tuple[int, ...], ...] | None = None
-    per_placement: bool = False
-
-    def __post_init__(self) -> None:
-        check_payload(self.payload_bytes)
-        if self.k < 1:
-            raise InputError(f"k is {self.k}", hint="ask for at least 1 answer")
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A placement and a program on it, derived; what it costs and how it got its place."""
-
-    reduction: Reduction
-    derivation: Derivation
-    ticks: int
-
-    @property
-    def program(self) -> Program:
-        return self.derivation.program
-
-    @property
-    def seconds(self) -> float:
-        return self.ticks / TICKS_PER_SECOND
-
-
-@dataclass(frozen=True)
-class Answer:
-    """A ranked candidate with all that is said of it.
-
-    ``baseline_seconds`` is the one-step all-reduce on the same placement under the same choice of
-    algorithms, ``defaults`` the same by ring and by tree; ``bound`` what no schedule can beat;
-    ``limited_by`` the resource that the program waits for longest.
-    """
-
-    rank: int
-    candidate: Candidate
-    baseline_seconds: float
-    defaults: dict[str, float]
-    bound: Bound
-    limited_by: str
-    prices: tuple[StepPrice, ...]
-    verdict: Verdict
-
-
-@dataclass(frozen=True)
-class Report:
-    """Answers, best first; what was looked at; whether that was all.
-
-    ``complete`` is False if the search was stopped: then something better may be missing.
-    ``best_default_seconds`` is the best baseline over all placements looked at.
-    """
-
-    system: System
-    request: Request
-    answers: tuple[Answer, ...]
-    best_default_seconds: float
-    placements: int
-    programs: int
-    complete: bool
-
-
-class Watcher:
-    """Told how far the work is, and asked whether to go on. By default it does nothing."""
-
-    def go_on(self) -> bool:
-        """Answer False to stop with what there is."""
-        return True
-
-    def explored(self, states: int) -> None:
-        """The search for programs has looked into so many states of the tree at hand."""
-
-    def searching(self, states: int) -> bool:
-        """Told while programs are searched: pass it on, and say whether to go on."""
-        self.explored(states)
-        return self.go_on()
-
-    def placed(self, done: int, of: int) -> None:
-        """So many placements have been priced, of so many."""
 
 
 def answers(system: System, request: Request, watcher: Watcher | None = None) -> Report:

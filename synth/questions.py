@@ -19,8 +19,8 @@ from hierarchies import (
     placements,
 )
 from synth.algorithms import Choice
-from synth.plan import Request
 from synth.programs import Language
+from synth.request import Request
 
 _SIZE = re.compile(r"(?P<number>[0-9]+(\.[0-9]+)?) *(?P<unit>[A-Za-z]*)")
 _UNITS = {"": 1, "B": 1} | {

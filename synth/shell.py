@@ -16,8 +16,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from hierarchies import InputError
-from synth.plan import Watcher
 from synth.questions import asked
+from synth.request import Watcher
 from synth.tables import TABLES, console
 from synth.wire import VERBS
 

@@ -11,7 +11,6 @@ from grammar import admitted, canonical, parse
 from hierarchies import (
     InputError,
     Reduction,
-    System,
     Tree,
     catalogue,
     count_placements,
@@ -19,11 +18,20 @@ from hierarchies import (
     placements,
 )
 from synth.algorithms import Choice
+from synth.bodies import (
+    Json,
+    machine_in_full_json,
+    machine_json,
+    phase_json,
+    proof_json,
+    ranking_json,
+    step_json,
+)
 from synth.bound import all_reduce_bound
-from synth.lowering import Exchange, Phase, lower
-from synth.plan import Answer, Report, Watcher, answers, limiting, one_step, priced
+from synth.lowering import lower
+from synth.plan import answers, limiting, one_step, priced
 from synth.programs import Language, explore_states
-from synth.proof import Proved, Refuted, Unknown, prove
+from synth.proof import Proved, prove
 from synth.questions import (
     CheckQuestion,
     CountQuestion,
@@ -37,13 +45,13 @@ from synth.questions import (
     axes_of,
 )
 from synth.replay import compare
+from synth.request import Watcher
 from synth.semantics import Derivation, Refusal, derive, retold
-from synth.simulator import Simulator, StepPrice
+from synth.simulator import Simulator
 from synth.telling import holdings
 
 SCHEMA_VERSION = 1
 MOST_REPLAYED = 2**26
-Json = dict[str, Any]
 
 
 class Outcome(IntEnum):
@@ -65,8 +73,8 @@ class Reply:
 def systems(question: SystemsQuestion, watcher: Watcher) -> Reply:
     """The catalogue, or one system with all its numbers and their sources."""
     if question.system is not None:
-        return _reply({"system": _described(load(question.system))})
-    listed = [_summary(load(name)) for name in catalogue()]
+        return _reply({"system": machine_in_full_json(load(question.system))})
+    listed = [machine_json(load(name)) for name in catalogue()]
     return _reply({"systems": listed})
 
 
@@ -77,7 +85,7 @@ def place(question: PlaceQuestion, watcher: Watcher) -> Reply:
     found = [[list(row) for row in p.matrix] for p in placements(system.hierarchy, axes)]
     return _reply(
         {
-            "system": _summary(system),
+            "system": machine_json(system),
             "axes": question.axes,
             "count": count_placements(system.hierarchy, axes),
             "placements": found,
@@ -101,7 +109,7 @@ def count(question: CountQuestion, watcher: Watcher) -> Reply:
 def top(question: TopQuestion, watcher: Watcher) -> Reply:
     """The ranked, proved programs."""
     report = answers(load(question.system), question.request(), watcher)
-    return _reply(_reported(report), Outcome.OK if report.complete else Outcome.PARTIAL)
+    return _reply(ranking_json(report), Outcome.OK if report.complete else Outcome.PARTIAL)
 
 
 def check(question: CheckQuestion, watcher: Watcher) -> Reply:
@@ -118,7 +126,7 @@ def check(question: CheckQuestion, watcher: Watcher) -> Reply:
         "valid": valid,
         "states": [],
         "refused": None,
-        **_proof(verdict),
+        **proof_json(verdict),
         "replay": None,
     }
     match derivation:
@@ -143,7 +151,7 @@ def lowered(question: LowerQuestion, watcher: Watcher) -> Reply:
             "devices": schedule.devices,
             "payload_bytes": schedule.payload_bytes,
             "padded_bytes": schedule.padded_bytes,
-            "steps": [_phase(phase) for phase in schedule.phases],
+            "steps": [phase_json(phase) for phase in schedule.phases],
         }
     )
 
@@ -166,7 +174,7 @@ def time(question: TimeQuestion, watcher: Watcher) -> Reply:
             "system": system.name,
             "program": str(derivation.program),
             "bytes": question.bytes,
-            "steps": [_step_price(price) for price in prices],
+            "steps": [step_json(price) for price in prices],
             "seconds": sum(price.seconds for price in prices),
             "baseline_seconds": seconds(question.algorithm, plain),
             "defaults": {c.value: seconds(c, plain) for c in (Choice.RING, Choice.TREE)},
@@ -233,129 +241,4 @@ def _replayed(derivation: Derivation, where: Reduction | Tree) -> Json:
         "elements": elements,
         "equal": failure is None,
         "reason": failure.reason if failure else None,
-    }
-
-
-def _summary(system: System) -> Json:
-    return {
-        "name": system.name,
-        "title": system.title,
-        "devices": system.devices,
-        "levels": [
-            {"name": level.name, "count": level.cardinality} for level in system.hierarchy.levels
-        ],
-    }
-
-
-def _described(system: System) -> Json:
-    levels = []
-    for level, link in zip(system.hierarchy.levels, system.links, strict=True):
-        levels.append(
-            {
-                "name": level.name,
-                "count": level.cardinality,
-                "domain": link.domain.value,
-                "bandwidth_GB_per_s": link.bandwidth_bytes_per_second / 1e9,
-                "latency_us": link.latency_seconds * 1e6,
-                "ports": link.ports,
-                "through": list(link.through),
-                "sources": dict(link.sources or {}),
-                "unconfirmed": list(link.unconfirmed),
-            }
-        )
-    return {
-        **_summary(system),
-        "levels": levels,
-        "device": {
-            "memory_GB_per_s": system.memory_bytes_per_second / 1e9,
-            "source": system.memory_source,
-            "unconfirmed": list(system.unconfirmed),
-        },
-    }
-
-
-def _reported(report: Report) -> Json:
-    request = report.request
-    return {
-        "system": _summary(report.system),
-        "reduce": list(request.over),
-        "bytes": request.payload_bytes,
-        "answers": [_answer(answer) for answer in report.answers],
-        "best_default_seconds": report.best_default_seconds,
-        "considered": {"placements": report.placements, "programs": report.programs},
-        "complete": report.complete,
-    }
-
-
-def _answer(answer: Answer) -> Json:
-    placement = answer.candidate.reduction.placement
-    seconds = answer.candidate.seconds
-    return {
-        "rank": answer.rank,
-        "axes": {axis.name: axis.size for axis in placement.axes},
-        "placement": [list(row) for row in placement.matrix],
-        "program": str(answer.candidate.program),
-        "seconds": seconds,
-        "baseline_seconds": answer.baseline_seconds,
-        "speedup": answer.baseline_seconds / seconds if seconds else 1.0,
-        "defaults": answer.defaults,
-        "bound_seconds": answer.bound.seconds,
-        "limited_by": answer.limited_by,
-        "steps": [_step_price(price) for price in answer.prices],
-        **_proof(answer.verdict),
-    }
-
-
-def _step_price(price: StepPrice) -> Json:
-    return {
-        "collective": price.what,
-        "algorithm": price.algorithm.value if price.algorithm else None,
-        "bytes": price.size_bytes,
-        "seconds": price.seconds,
-        "latency_seconds": price.latency_seconds,
-        "limited_by": price.limited_by,
-        "bytes_per_port": dict(price.bytes_per_port),
-    }
-
-
-def _proof(verdict: Proved | Refuted | Unknown) -> Json:
-    match verdict:
-        case Proved():
-            return {"proof": "proved", "counterexample": None}
-        case Refuted():
-            return {
-                "proof": "refuted",
-                "counterexample": {
-                    "step": verdict.step,
-                    "violation": verdict.violation.value,
-                    "sizes": list(verdict.sizes),
-                    "device": list(verdict.device),
-                    "other": _digits(verdict.other),
-                    "chunk": _digits(verdict.chunk),
-                    "contributor": _digits(verdict.contributor),
-                    "reason": verdict.reason,
-                },
-            }
-        case Unknown():
-            return {"proof": "unknown", "counterexample": None, "proof_reason": verdict.reason}
-
-
-def _digits(values: tuple[int, ...] | None) -> list[int] | None:
-    return None if values is None else list(values)
-
-
-def _phase(phase: Phase) -> Json:
-    if isinstance(phase, Exchange):
-        return {
-            "collective": phase.collective.value,
-            "groups": phase.groups.tolist(),
-            "bytes": phase.size_bytes,
-        }
-    return {
-        "collective": "transpose",
-        "groups": [],
-        "bytes": phase.size_bytes,
-        "devices": phase.devices.tolist(),
-        "shape": list(phase.shape),
-        "axes": list(phase.axes),
     }

@@ -1,0 +1,144 @@
+"""The parts of answers as JSON; docs/json.md describes them key by key."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hierarchies import System
+from synth.lowering import Exchange, Phase
+from synth.proof import Proved, Refuted, Unknown, Verdict
+from synth.request import Answer, Report
+from synth.simulator import StepPrice
+
+Json = dict[str, Any]
+
+
+def machine_json(system: System) -> Json:
+    """A machine in a few words: name, title, devices, levels."""
+    return {
+        "name": system.name,
+        "title": system.title,
+        "devices": system.devices,
+        "levels": [
+            {"name": level.name, "count": level.cardinality} for level in system.hierarchy.levels
+        ],
+    }
+
+
+def machine_in_full_json(system: System) -> Json:
+    """A machine with every number of its links, and who says so."""
+    levels = []
+    for level, link in zip(system.hierarchy.levels, system.links, strict=True):
+        levels.append(
+            {
+                "name": level.name,
+                "count": level.cardinality,
+                "domain": link.domain.value,
+                "bandwidth_GB_per_s": link.bandwidth_bytes_per_second / 1e9,
+                "latency_us": link.latency_seconds * 1e6,
+                "ports": link.ports,
+                "through": list(link.through),
+                "sources": dict(link.sources or {}),
+                "unconfirmed": list(link.unconfirmed),
+            }
+        )
+    return {
+        **machine_json(system),
+        "levels": levels,
+        "device": {
+            "memory_GB_per_s": system.memory_bytes_per_second / 1e9,
+            "source": system.memory_source,
+            "unconfirmed": list(system.unconfirmed),
+        },
+    }
+
+
+def ranking_json(report: Report) -> Json:
+    """A report: the answers in order, and what they were chosen from."""
+    request = report.request
+    return {
+        "system": machine_json(report.system),
+        "reduce": list(request.over),
+        "bytes": request.payload_bytes,
+        "answers": [_answer(answer) for answer in report.answers],
+        "best_default_seconds": report.best_default_seconds,
+        "considered": {"placements": report.placements, "programs": report.programs},
+        "complete": report.complete,
+    }
+
+
+def _answer(answer: Answer) -> Json:
+    placement = answer.candidate.reduction.placement
+    seconds = answer.candidate.seconds
+    return {
+        "rank": answer.rank,
+        "axes": {axis.name: axis.size for axis in placement.axes},
+        "placement": [list(row) for row in placement.matrix],
+        "program": str(answer.candidate.program),
+        "seconds": seconds,
+        "baseline_seconds": answer.baseline_seconds,
+        "speedup": answer.baseline_seconds / seconds if seconds else 1.0,
+        "defaults": answer.defaults,
+        "bound_seconds": answer.bound.seconds,
+        "limited_by": answer.limited_by,
+        "steps": [step_json(price) for price in answer.prices],
+        **proof_json(answer.verdict),
+    }
+
+
+def step_json(price: StepPrice) -> Json:
+    """What one phase costs and why."""
+    return {
+        "collective": price.what,
+        "algorithm": price.algorithm.value if price.algorithm else None,
+        "bytes": price.size_bytes,
+        "seconds": price.seconds,
+        "latency_seconds": price.latency_seconds,
+        "limited_by": price.limited_by,
+        "bytes_per_port": dict(price.bytes_per_port),
+    }
+
+
+def proof_json(verdict: Verdict) -> Json:
+    """z3's verdict, with the counterexample or the reason it does not know."""
+    match verdict:
+        case Proved():
+            return {"proof": "proved", "counterexample": None}
+        case Refuted():
+            return {
+                "proof": "refuted",
+                "counterexample": {
+                    "step": verdict.step,
+                    "violation": verdict.violation.value,
+                    "sizes": list(verdict.sizes),
+                    "device": list(verdict.device),
+                    "other": _digits(verdict.other),
+                    "chunk": _digits(verdict.chunk),
+                    "contributor": _digits(verdict.contributor),
+                    "reason": verdict.reason,
+                },
+            }
+        case Unknown():
+            return {"proof": "unknown", "counterexample": None, "proof_reason": verdict.reason}
+
+
+def _digits(values: tuple[int, ...] | None) -> list[int] | None:
+    return None if values is None else list(values)
+
+
+def phase_json(phase: Phase) -> Json:
+    """One phase of a schedule, naming its devices."""
+    if isinstance(phase, Exchange):
+        return {
+            "collective": phase.collective.value,
+            "groups": phase.groups.tolist(),
+            "bytes": phase.size_bytes,
+        }
+    return {
+        "collective": "transpose",
+        "groups": [],
+        "bytes": phase.size_bytes,
+        "devices": phase.devices.tolist(),
+        "shape": list(phase.shape),
+        "axes": list(phase.axes),
+    }
