@@ -64,6 +64,7 @@ def missing_program(
         return Unknown(f"{timeout_seconds} s is too little to ask z3")
     skeleton = _Skeleton(depth)
     solver = z3.SolverFor("QF_BV", ctx=skeleton.context)
+    solver.set("ctrl_c", False)  # an interrupt is the caller's, not an "unknown"
     solver.set("timeout", share)
     picked = _programs(skeleton, solver, choices, length)
     for steps in seen:

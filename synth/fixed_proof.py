@@ -249,6 +249,7 @@ class _Machine:
     def _ask(self, wrongs: Sequence[Any]) -> Any:
         """A model in which something is wrong, None if there is none, or Unknown."""
         solver = z3.SolverFor("QF_BV", ctx=self._context)
+        solver.set("ctrl_c", False)  # an interrupt is the caller's, not an "unknown"
         solver.set("timeout", self._timeout_ms)
         solver.add(z3.ULE(self._chunk, self._payload.chunks - 1), self._any(wrongs))
         verdict = solver.check()

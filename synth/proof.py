@@ -238,6 +238,7 @@ def _ask(cluster: _Cluster, wrong: Formula, timeout_ms: int) -> _Found | Unknown
 def _solve(cluster: _Cluster, formula: Formula, timeout_ms: int) -> _Found | Unknown | None:
     # A solver for each question: after a push z3 would change to a strategy that hangs on some.
     solver = z3.Solver(ctx=cluster.context)
+    solver.set("ctrl_c", False)  # an interrupt is the caller's, not an "unknown"
     solver.set("timeout", timeout_ms)
     solver.add(formula)
     verdict = solver.check()

@@ -8,7 +8,7 @@ Devices of a hierarchy look alike, so one port stands for all and a price costs 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import ceil, prod
 
@@ -201,6 +201,11 @@ class Simulator:
         if outer:
             share += 2 * outer * sharing * busiest_block((slots,), prod(s.size for s in slots))
         return share, share / link.bandwidth_bytes_per_second, hops
+
+
+def total_seconds(prices: Iterable[StepPrice]) -> float:
+    """The price of phases that wait for each other: their sum, in whole picoseconds."""
+    return sum(price.ticks for price in prices) / TICKS_PER_SECOND
 
 
 def _ticks(seconds: float) -> int:

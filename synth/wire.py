@@ -47,7 +47,7 @@ from synth.questions import (
 from synth.replay import compare
 from synth.request import Watcher
 from synth.semantics import Derivation, Refusal, derive, retold
-from synth.simulator import Simulator
+from synth.simulator import Simulator, total_seconds
 from synth.telling import holdings
 
 SCHEMA_VERSION = 1
@@ -164,7 +164,7 @@ def time(question: TimeQuestion, watcher: Watcher) -> Reply:
     simulators = {choice: Simulator(system, choice) for choice in Choice}
 
     def seconds(choice: Choice, what: Derivation) -> float:
-        return sum(p.seconds for p in priced(simulators[choice], what, reduction, question.bytes))
+        return total_seconds(priced(simulators[choice], what, reduction, question.bytes))
 
     plain = one_step(reduction.tree)
     prices = list(priced(simulators[question.algorithm], derivation, reduction, question.bytes))
@@ -175,7 +175,7 @@ def time(question: TimeQuestion, watcher: Watcher) -> Reply:
             "program": str(derivation.program),
             "bytes": question.bytes,
             "steps": [step_json(price) for price in prices],
-            "seconds": sum(price.seconds for price in prices),
+            "seconds": total_seconds(prices),
             "baseline_seconds": seconds(question.algorithm, plain),
             "defaults": {c.value: seconds(c, plain) for c in (Choice.RING, Choice.TREE)},
             "bound_seconds": bound.seconds,
