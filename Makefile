@@ -22,7 +22,7 @@ help:  ## list the commands
 	@touch $@ .venv/core
 
 demo: .venv/core  ## install, and run the main job on a real machine of the catalogue
-	$(BIN)/collsynth top p2-a100:4 --axes data=16,model=4 --reduce data,model --bytes 1GiB -k 10
+	$(BIN)/collsynth top p2-a100:4 --axes data=16,model=4 --reduce data --bytes 1GiB -k 10
 
 test: quick slow  ## run all tests, the quick ones first
 

@@ -125,7 +125,7 @@ def _top(body: Json) -> RenderableType:
         share = answer["bound_seconds"] / answer["seconds"] if answer["seconds"] else 1.0
         table.add_row(
             str(answer["rank"]),
-            str(answer["placement"]),
+            str(answer["placement"]).replace("], ", "],\n "),
             answer["program"].replace("; ", ";\n") or "(nothing to do)",
             duration(answer["seconds"]),
             f"{answer['speedup']:.2f}x",
@@ -147,7 +147,7 @@ def _top(body: Json) -> RenderableType:
             f"best one-step all-reduce: {duration(body['best_default_seconds'])}"
         ),
         Text(
-            "speed-up: over the one-step all-reduce on the same placement; "
+            "speed-up: over the one-step all-reduce on the same placement\n"
             "bound: share of the time that no schedule can avoid"
         ),
         *_partial(body),
