@@ -56,6 +56,9 @@ class Tree:
         """How many devices one reduction group has."""
         return prod(self.sizes)
 
+    def __str__(self) -> str:
+        return " x ".join(f"{digit.size} {digit.name}" for digit in self.digits) or "of no digits"
+
     def index(self, name: str) -> int:
         """The position of a digit by its name, or by ``d0``, ``d1``, ... which always work too.
 

@@ -132,8 +132,9 @@ def _tree_crossing(members: Members, level: int) -> float:
     return tree_peak(members[level]) / _inside(members, level)
 
 
-def _tree_waits(rounds: int) -> Callable[[Members, int], float]:
-    return lambda members, level: float(rounds * ceil(log2(members[level])))
+def _tree_waits(members: Members, level: int) -> float:
+    """Up to the root and down again."""
+    return 2.0 * ceil(log2(members[level]))
 
 
 def _split_crossing(rounds: int) -> Callable[[Members, int], float]:
@@ -205,17 +206,33 @@ def parents(m: int) -> tuple[dict[int, int], dict[int, int]]:
     return first, {(c + 1) % m: (p + 1) % m for c, p in first.items()}
 
 
-def _tree(up: float, down: float) -> Callable[[int], Weights]:
-    def demand(m: int) -> Weights:
-        sent = np.zeros((m, m))
-        for tree in parents(m):
-            for child, parent in tree.items():
-                sent[child, parent] += up / 2
-                sent[parent, child] += down / 2
-        peak: float = max(sent.sum(axis=0).max(), sent.sum(axis=1).max())
-        return sent / peak
+def _two_trees(m: int) -> Weights:
+    """Half the payload up and down each tree."""
+    sent = np.zeros((m, m))
+    for tree in parents(m):
+        for child, parent in tree.items():
+            sent[child, parent] += 0.5
+            sent[parent, child] += 0.5
+    return sent / tree_peak(m)
 
-    return demand
+
+def _trees_to_first(m: int) -> Weights:
+    """Half the payload up each of two trees of all but the first, whose roots send to it."""
+    sent = np.zeros((m, m))
+    for tree in parents(m - 1):
+        for child in range(m - 1):
+            sent[child + 1, tree[child] + 1 if child in tree else 0] += 0.5
+    return sent
+
+
+def _trees_from_first(m: int) -> Weights:
+    return _trees_to_first(m).T
+
+
+def _rooted_tree_waits(members: Members, level: int) -> float:
+    """One message between the root and the trees of the others, then down or up those."""
+    m = members[level]
+    return 1.0 + ceil(log2(m - 1)) if m > 1 else 0.0
 
 
 def _memory(per_byte: int, whole: bool) -> Callable[[int], float]:
@@ -249,16 +266,16 @@ def _splitting() -> dict[tuple[Collective, Algorithm], Recipe]:
 def _rooted() -> dict[tuple[Collective, Algorithm], Recipe]:
     """Chains and trees for reduce and broadcast; "ring" is their pipelined chain."""
     rows = {}
-    for collective, chain, up in (
-        (Collective.REDUCE, _towards_first, 1.0),
-        (Collective.BROADCAST, _from_first, 0.0),
+    for collective, chain, trees in (
+        (Collective.REDUCE, _towards_first, _trees_to_first),
+        (Collective.BROADCAST, _from_first, _trees_from_first),
     ):
         memory = _memory(_TOUCHED[collective], whole=True)
         rows[collective, Algorithm.RING] = Recipe(
             _always, _chain_crossing, chain, _chain_waits, memory
         )
         rows[collective, Algorithm.TREE] = Recipe(
-            _always, _chain_crossing, _tree(up, 1 - up), _tree_waits(1), memory
+            _always, _chain_crossing, trees, _rooted_tree_waits, memory
         )
     return rows
 
@@ -266,7 +283,7 @@ def _rooted() -> dict[tuple[Collective, Algorithm], Recipe]:
 RECIPES: Mapping[tuple[Collective, Algorithm], Recipe] = {
     **_splitting(),
     (_AR, Algorithm.TREE): Recipe(
-        _always, _tree_crossing, _tree(1, 1), _tree_waits(2), _memory(5, whole=True)
+        _always, _tree_crossing, _two_trees, _tree_waits, _memory(5, whole=True)
     ),
     **_rooted(),
 }

@@ -90,11 +90,20 @@ class Bookkeeper:
             layout = _touched(layout, groups.free)
             shuffles = _to_front(layout, groups, held)
         if instruction.collective is Collective.ALL_GATHER:
-            layout, repairs = _gathered(layout, groups, got, bool(bystanders))
+            layout, repairs = _gathered(layout, groups, got, bystanders)
         if after == self._space.full:
             repairs += _restored(layout)
+        if after == self._space.full or self._as_at_first(layout, after):
             layout = Layout()
         return Move(instruction, _largest(held + got), shuffles, repairs), layout
+
+    def _as_at_first(self, layout: Layout, state: State) -> bool:
+        """Whoever holds anything holds the whole payload in order, every chunk of it alike.
+
+        It may then be cut along other digits than before, as if it had never been.
+        """
+        chunks = self._space.rows(self._space.devices)
+        return layout.now == layout.first and self._space.same(state, chunks)
 
     def _held(self, state: State, zero: Digits) -> tuple[Buffers, Buffers]:
         """The kinds of buffers of those who take part, and of the bystanders."""
@@ -118,31 +127,35 @@ def _to_front(layout: Layout, groups: Groups, held: Buffers) -> tuple[Shuffle, .
     """Bring the digits about to be scattered to the front of every buffer."""
     shuffles = []
     for scattered in held:
-        order = tuple(digit for digit in layout.now if digit not in scattered)
-        wanted = groups.free + tuple(digit for digit in order if digit not in groups.free)
+        order = _order(layout.now, scattered)
+        wanted = groups.free + _order(order, groups.free)
         if order != wanted:
             shuffles.append(Shuffle(scattered, order, wanted, groups.zero))
     return tuple(shuffles)
 
 
 def _gathered(
-    layout: Layout, groups: Groups, got: Buffers, bystanders: bool
+    layout: Layout, groups: Groups, got: Buffers, bystanders: Buffers
 ) -> tuple[Layout, tuple[Shuffle, ...]]:
     """An all-gather puts its digits in front.
 
-    Everyone then has the new order; unless devices that took no part hold data in the old one,
-    to which those who took part then return at once.
+    Everyone then has the new order; unless devices that took no part hold data for which the old
+    one is another, to which those who took part then return at once.
     """
-    rest = tuple(digit for digit in layout.now if digit not in groups.free)
-    if not bystanders:
-        return Layout(layout.first, groups.free + rest), ()
-    shuffles = []
-    for scattered in got:
-        order = tuple(digit for digit in groups.free + rest if digit not in scattered)
-        wanted = tuple(digit for digit in layout.now if digit not in scattered)
-        if order != wanted:
-            shuffles.append(Shuffle(scattered, order, wanted, groups.zero))
+    new = groups.free + _order(layout.now, groups.free)
+    if all(_order(new, kind) == _order(layout.now, kind) for kind in bystanders):
+        return Layout(layout.first, new), ()
+    shuffles = (
+        Shuffle(kind, _order(new, kind), _order(layout.now, kind), groups.zero)
+        for kind in got
+        if _order(new, kind) != _order(layout.now, kind)
+    )
     return layout, tuple(shuffles)
+
+
+def _order(digits: Digits, scattered: Digits) -> Digits:
+    """The order in which digits lie in a buffer that is scattered over some of them."""
+    return tuple(digit for digit in digits if digit not in scattered)
 
 
 def _restored(layout: Layout) -> tuple[Shuffle, ...]:

@@ -94,8 +94,8 @@ def lower(derivation: Derivation, reduction: Reduction, payload_bytes: int) -> S
     """
     if derivation.tree != reduction.tree:
         raise InputError(
-            f"the program was derived on the tree {derivation.tree.sizes}",
-            hint=f"the reduction's tree is {reduction.tree.sizes}",
+            f"the program was derived on the tree {derivation.tree}",
+            hint=f"the reduction's tree is {reduction.tree}",
         )
     check_payload(payload_bytes)
     steps, scattered = _moves(derivation)

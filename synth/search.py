@@ -168,8 +168,8 @@ def explore(
 ) -> Explored[V, L]:
     """Walk everything that can lie on a path of at most ``max_moves`` moves to a goal.
 
-    ``go_on`` is told before each expansion how many vertices have been expanded, and stops the
-    walk by answering False; the result is then not ``complete``.
+    ``go_on`` is told before each expansion but the start's how many vertices have been expanded,
+    and stops the walk by answering False; the result is then not ``complete``.
     """
     numbers: dict[V, int] = {puzzle.start: 0}
     edges: list[tuple[int, L, int]] = []
@@ -179,7 +179,7 @@ def explore(
     for left in reversed(range(max_moves)):
         fresh: list[V] = []
         for vertex in frontier:
-            if not go_on(expanded):
+            if expanded and not go_on(expanded):
                 complete = False
                 break
             expanded += 1
