@@ -64,7 +64,7 @@ def _check_numbers(names: Iterable[str], numbers: Sequence[str], where: str) -> 
 
 
 class _Description(_Strict):
-    name: str
+    name: str = Field(min_length=1)
     title: str = ""
     default_count: int = Field(default=1, ge=1)
     device: _Device

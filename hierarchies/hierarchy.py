@@ -28,11 +28,16 @@ def check_name(name: str, what: str) -> None:
             f"{what} name {name!r} cannot be written in a program",
             hint="a name is a letter followed by letters, digits, '_' or '-'",
         )
-    if name in RESERVED or _NUMBERED.fullmatch(name):
+    if name in RESERVED or is_numbered(name):
         raise InputError(
             f"{what} name {name!r} is a word of the reduction language",
             hint="choose another name",
         )
+
+
+def is_numbered(name: str) -> bool:
+    """Whether a name is one of ``d0``, ``d1``, ..., which always mean the digits of a tree."""
+    return bool(_NUMBERED.fullmatch(name))
 
 
 def check_distinct(names: tuple[str, ...], what: str) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hierarchies.errors import InputError, nearest
-from hierarchies.hierarchy import Hierarchy, Level, check_distinct
+from hierarchies.hierarchy import Hierarchy, Level, check_distinct, is_numbered
 from hierarchies.placement import Axis, Placement
 
 Devices = npt.NDArray[np.int64]
@@ -37,6 +37,12 @@ class Tree:
 
     def __post_init__(self) -> None:
         check_distinct(self.names, "tree digit")
+        for position, name in enumerate(self.names):
+            if name == "root" or (is_numbered(name) and name != f"d{position}"):
+                raise InputError(
+                    f"tree digit {position} is called {name!r}",
+                    hint=f"root and d0, d1, ... have a meaning of their own; d{position} would do",
+                )
 
     @classmethod
     def of(cls, *sizes: int) -> Tree:

@@ -8,7 +8,7 @@ from enum import Enum
 from math import isfinite
 
 from hierarchies.errors import InputError
-from hierarchies.hierarchy import Hierarchy, Level
+from hierarchies.hierarchy import Hierarchy, Level, check_distinct
 
 
 class Domain(Enum):
@@ -146,6 +146,7 @@ class System:
                 )
 
     def _check_through(self, level: int) -> None:
+        check_distinct(self.links[level].through, "inner level passed through")
         for inner in self.through(level):
             name = self.hierarchy.names[inner]
             if inner <= level:

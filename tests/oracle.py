@@ -36,7 +36,7 @@ def labels(sizes: Label) -> list[Label]:
 
 def words(depth: int, across: bool = False) -> list[Word]:
     """Every instruction once: every form at every slice, five collectives each."""
-    groups = []
+    groups: list[tuple[Label, Label]] = []
     for e in range(-1, depth):
         groups.append((_span(e + 1, depth - 1), ()))  # inside
         for a in range(-1, e):

@@ -225,5 +225,5 @@ def test_what_is_wrong_in_a_description_is_named(case: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "level = []", "level = [1]", "level = 1"])
 def test_a_level_that_is_no_table_is_refused(text: str) -> None:
-    with pytest.raises(InputError, match="^description"):
+    with pytest.raises(InputError, match=r"^description"):
         read(text)

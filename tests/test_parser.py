@@ -28,7 +28,8 @@ def test_a_line_of_the_corpus_is_printed_as_it_stands(line: str) -> None:
 
 @pytest.mark.parametrize("line", CORPUS)
 @pytest.mark.parametrize(
-    "separator", ["\n", "\r\n", ";", " ;; ", ";\n", " # why\n", "\n\n# a line of its own; really\n\t"]
+    "separator",
+    ["\n", "\r\n", ";", " ;; ", ";\n", " # why\n", "\n\n# a line of its own; really\n\t"],
 )
 def test_layout_and_comments_do_not_matter(line: str, separator: str) -> None:
     text = separator.join(line.split("; "))
@@ -111,16 +112,22 @@ def test_only_a_line_feed_ends_a_line(odd: str) -> None:
 
 @given(st.lists(st.sampled_from(SCRAPS), max_size=12).map("".join))
 def test_any_text_is_a_program_or_pointed_at(text: str) -> None:
-    try:
-        program = parse(text)
-    except InputError as error:
-        [line, column] = [int(word.strip(",").split()[-1]) for word in error.where.split(",")[1:]]
+    read = attempted(text)
+    if isinstance(read, Program):
+        assert parse(str(read)) == read
+    else:
+        line, column = [int(part.split()[-1]) for part in read.where.split(",")[1:]]
         told = text.split("\n")[line - 1].rstrip("\r")
         assert 1 <= column <= len(told) + 1
-        assert f"\n  {told}\n  " in error.problem
-        assert error.hint.removeprefix("here could stand: ")
-    else:
-        assert parse(str(program)) == program
+        assert f"\n  {told}\n  " in read.problem
+        assert read.hint.removeprefix("here could stand: ")
+
+
+def attempted(text: str) -> Program | InputError:
+    try:
+        return parse(text)
+    except InputError as error:
+        return error
 
 
 def test_the_caret_stands_under_the_mistake_when_tabs_are_shown() -> None:

@@ -6,10 +6,10 @@ from math import prod
 
 import pytest
 from hypothesis import given
+from strategies import reductions
 
 from hierarchies import Axis, Digit, Hierarchy, InputError, Placement, Reduction, Tree
 from synth.programs import Language, explore_states
-from strategies import reductions
 
 MACHINE = Hierarchy.of(node=2, gpu=8)
 DATA, MODEL, PIPE = Axis("data", 2), Axis("model", 4), Axis("pipe", 2)
@@ -76,8 +76,11 @@ def test_replicas_are_numbered_by_the_other_axes(reduction: Reduction) -> None:
 @given(reductions())
 def test_the_tree_has_the_factors_above_one(reduction: Reduction) -> None:
     placement = reduction.placement
-    rows = [row for a, row in zip(placement.axes, placement.matrix, strict=True)
-            if a.name in reduction.over]
+    rows = [
+        row
+        for a, row in zip(placement.axes, placement.matrix, strict=True)
+        if a.name in reduction.over
+    ]
     columns = list(zip(*rows, strict=True))
     if reduction.collapse:
         wanted = [size for size in map(prod, columns) if size > 1]
@@ -171,3 +174,8 @@ def test_a_digit_has_two_values_at_least() -> None:
         Tree.of(2, 1)
     with pytest.raises(InputError, match="given 2 times"):
         Tree((Digit("gpu", 2), Digit("gpu", 2)))
+
+
+def test_a_tree_is_told_by_sizes_and_names() -> None:
+    assert str(Reduction(EXAMPLE, ("model",)).tree) == "2 node x 2 gpu"
+    assert str(Tree(())) == "of no digits"

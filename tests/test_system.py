@@ -9,9 +9,9 @@ from math import inf, isclose, nan
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from strategies import systems
 
 from hierarchies import Domain, Hierarchy, InputError, Link, System
-from strategies import systems
 
 INNER = Link(Domain.SWITCH, 450e9, 3e-6)
 NIC = Link(Domain.SWITCH, 50e9, 14e-6, ports=8)
@@ -82,7 +82,7 @@ def test_only_switch_and_torus_have_several_ports(domain: Domain) -> None:
 def test_a_torus_has_a_port_per_device() -> None:
     torus = Link(Domain.TORUS, 45e9, 1e-6)
     assert machine(replace(torus, ports=8), torus).block(0) == 1
-    with pytest.raises(InputError, match="a torus level with 4 ports; .* ports = 8"):
+    with pytest.raises(InputError, match=r"a torus level with 4 ports; .* ports = 8"):
         machine(replace(torus, ports=4), torus)
 
 

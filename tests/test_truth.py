@@ -62,7 +62,9 @@ def test_some_asks_for_any_value(case: tuple[Space, int, int, tuple[int, ...]]) 
 def test_same_is_not_to_depend(case: tuple[Space, int, int, tuple[int, ...]]) -> None:
     tables, count, table, chosen = case
     there = {without(row, chosen) for row in true_in(table, count)}
-    depends = any((without(r, chosen) in there) != (r in true_in(table, count)) for r in rows(count))
+    depends = any(
+        (without(r, chosen) in there) != (r in true_in(table, count)) for r in rows(count)
+    )
     assert tables.same(table, chosen) == (not depends)
 
 
@@ -98,7 +100,9 @@ def test_the_named_tables(depth: int) -> None:
     assert true_in(tables.full, variables) == everywhere
     assert tables.full.bit_length() == 8**depth
     for variable in range(variables):
-        assert true_in(tables.zero[variable], variables) == {r for r in everywhere if not r[variable]}
+        assert true_in(tables.zero[variable], variables) == {
+            r for r in everywhere if not r[variable]
+        }
     for digit in range(depth):
         own = {row for row in everywhere if row[digit] == row[depth + digit]}
         assert true_in(tables.own_row[digit], variables) == own

@@ -1,0 +1,167 @@
+"""Which digits a buffer is scattered over, and where memory has to be shuffled."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from math import prod
+
+import oracle
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import all_valid, spelled, trees, valid_programs, word
+
+from grammar import Program, parse
+from hierarchies import Tree
+from synth.layout import Move, Shuffle, kinds
+from synth.lowering import moves
+from synth.programs import Language
+from synth.semantics import Derivation, derive
+from synth.truth import space
+
+TREE = Tree.of(2, 4)
+
+
+def derived(program: Program, tree: Tree) -> Derivation:
+    found = derive(program, tree)
+    assert isinstance(found, Derivation)
+    return found
+
+
+def shuffles(text: str) -> list[tuple[int, Shuffle]]:
+    """The shuffles of a program on two digits, each with the number of its step, from 1."""
+    told: list[tuple[int, Shuffle]] = []
+    for number, move in enumerate(moves(derived(parse(text), TREE)), 1):
+        told += [(number, shuffle) for shuffle in move.before + move.after]
+    return told
+
+
+@given(trees(), st.data())
+def test_a_buffer_holds_the_rows_that_its_digits_leave(tree: Tree, data: st.DataObject) -> None:
+    """Devices of the real tree are as their fellows on the skeleton: 0 or not."""
+    derivation = derived(data.draw(valid_programs(tree)), tree)
+    state = oracle.start(tree.sizes)
+    depth = len(tree.digits)
+    for number, table in enumerate(derivation.states):
+        if number:
+            state = oracle.after(state, word(derivation.instructions[number - 1]), tree.sizes)
+        found = kinds(space(depth), table)
+        assert len(found) == 2**depth
+        for device, rows in state.items():
+            kind = found[sum((value > 0) << digit for digit, value in enumerate(device))]
+            if kind is None:
+                assert not rows
+            else:
+                assert len(rows) * prod(tree.sizes[digit] for digit in kind) == tree.devices
+
+
+@given(trees(), st.data())
+def test_a_move_has_the_largest_buffers_of_who_takes_part(tree: Tree, data: st.DataObject) -> None:
+    derivation = derived(data.draw(valid_programs(tree)), tree)
+    depth = len(tree.digits)
+    for move, states in zip(moves(derivation), pairwise(derivation.states), strict=True):
+        zero = move.instruction.groups.zero
+        held = {
+            kind
+            for state in states
+            for device, kind in enumerate(kinds(space(depth), state))
+            if kind is not None and not any(device >> digit & 1 for digit in zero)
+        }
+        assert set(move.buffers) <= held
+        assert all(any(set(large) <= set(kind) for large in move.buffers) for kind in held)
+        assert not any(set(a) < set(b) for a in move.buffers for b in move.buffers)
+
+
+@given(trees(), st.data())
+def test_a_shuffle_really_reorders_what_is_there(tree: Tree, data: st.DataObject) -> None:
+    derivation = derived(data.draw(valid_programs(tree)), tree)
+    for move in moves(derivation):
+        for shuffle in move.before + move.after:
+            assert shuffle.before != shuffle.after
+            assert sorted(shuffle.before) == sorted(set(shuffle.after))
+            assert not set(shuffle.before) & set(shuffle.scattered)
+            assert shuffle.zero == move.instruction.groups.zero or not shuffle.scattered
+
+
+def test_moves_do_not_depend_on_sizes() -> None:
+    for steps in all_valid(3, Language(3)):
+        small, large = Tree.of(2, 2, 2), Tree.of(3, 7, 10**4)
+        found = moves(derived(spelled(steps, small), small))
+        assert moves(derived(spelled(steps, large), large)) == found
+        assert tuple(move.instruction for move in found) == steps
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "all-reduce root inside",
+        "reduce node inside; all-reduce node master; broadcast node inside",
+        "reduce-scatter root inside; all-gather root inside",
+        "reduce-scatter node inside; all-reduce node parallel; all-gather node inside",
+        (
+            "reduce-scatter node parallel; reduce-scatter node inside; all-gather node inside; "
+            "all-gather node parallel"
+        ),
+        "reduce-scatter node parallel; reduce-scatter node inside; all-gather root inside",
+        "reduce-scatter root inside; all-gather node inside; all-gather node parallel",
+    ],
+)
+def test_what_is_gathered_as_it_was_scattered_stays_in_order(text: str) -> None:
+    assert shuffles(text.replace("node", "d0")) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "step", "before", "after"),
+    [
+        (
+            (
+                "reduce-scatter d0 inside; reduce-scatter d0 parallel; all-gather d0 inside; "
+                "all-gather d0 parallel"
+            ),
+            4,
+            (0, 1),
+            (1, 0),
+        ),
+        (
+            "reduce-scatter root inside; all-gather d0 parallel; all-gather d0 inside",
+            3,
+            (1, 0),
+            (0, 1),
+        ),
+        (
+            "reduce-scatter d0 inside; reduce-scatter d0 parallel; all-gather root inside",
+            3,
+            (0, 1),
+            (1, 0),
+        ),
+    ],
+)
+def test_an_out_of_order_gather_is_mended_at_the_end(
+    text: str, step: int, before: tuple[int, ...], after: tuple[int, ...]
+) -> None:
+    assert shuffles(text) == [(step, Shuffle((), before, after))]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # The payload is whole and in order again before it is cut along other digits.
+        (
+            "reduce-scatter d0 parallel; all-gather d0 parallel; "
+            "reduce-scatter d0 inside; all-gather d0 inside"
+        ),
+        # The masters gather what is in order; the others hold only their part of it.
+        (
+            "reduce-scatter root inside; all-gather d0 inside; all-gather d0 master; "
+            "broadcast root inside"
+        ),
+    ],
+)
+def test_memory_that_is_in_order_is_not_shuffled(text: str) -> None:
+    assert shuffles(text) == []
+
+
+def test_the_buffers_of_a_move() -> None:
+    program = parse("reduce-scatter d0 inside; all-reduce d0 parallel; all-gather d0 inside")
+    found: list[Move] = list(moves(derived(program, TREE)))
+    assert [move.buffers for move in found] == [((),), ((1,),), ((),)]
