@@ -10,13 +10,14 @@ evenly over its members, as a runtime with several channels does.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from math import ceil, log2, prod
 
 import numpy as np
 
 from grammar import Collective
+from hierarchies import Domain
 from hierarchies.fabric import Weights
 
 Members = tuple[int, ...]
@@ -287,6 +288,37 @@ RECIPES: Mapping[tuple[Collective, Algorithm], Recipe] = {
     ),
     **_rooted(),
 }
+
+
+def _chained(collective: Collective) -> Recipe:
+    """A tree that is a chain at one level: up it and down again, each member being an end once."""
+    if collective is not _AR:
+        chain = RECIPES[collective, Algorithm.RING]
+        return replace(chain, waits=lambda members, level: float(members[level] - 1))
+    return Recipe(
+        _always,
+        lambda members, level: 2 * (members[level] - 1) / members[level] / _inside(members, level),
+        cycle,
+        lambda members, level: 2.0 * (members[level] - 1),
+        _memory(5, whole=True),
+    )
+
+
+def recipe_at(
+    collective: Collective, algorithm: Algorithm, domain: Domain, innermost: bool
+) -> Recipe:
+    """The row for one level: what an algorithm does there depends on how children are joined.
+
+    Trees are double binary where a switch joins the children of an outer level, and chains among
+    the innermost devices, as NCCL builds them inside a node, and wherever links form no switch. In
+    a mesh, rings and chains take turns with all links.
+    """
+    recipe = RECIPES[collective, algorithm]
+    if algorithm is Algorithm.TREE and (innermost or domain is not Domain.SWITCH):
+        recipe = _chained(collective)
+    if domain is Domain.MESH and algorithm in (Algorithm.RING, Algorithm.TREE):
+        recipe = replace(recipe, demand=pairs)
+    return recipe
 
 
 def offered(collective: Collective, members: Members, choice: Choice) -> Sequence[Algorithm]:

@@ -15,7 +15,7 @@ from math import ceil, prod
 from grammar import Collective, Groups, Instruction
 from hierarchies import Domain, InputError, Reduction, System
 from hierarchies.fabric import Cast, busiest_block, cast, load, members
-from synth.algorithms import RECIPES, Algorithm, Choice, Recipe, offered, pairs
+from synth.algorithms import RECIPES, Algorithm, Choice, Recipe, offered, recipe_at
 from synth.layout import Buffers, Move, Shuffle
 from synth.lowering import buffer_fraction
 from synth.search import BEYOND
@@ -157,47 +157,50 @@ class Simulator:
         return StepPrice("transpose", None, size, seconds, 0.0, MEMORY, ())
 
     def _line(self, collective: Collective, algorithm: Algorithm, roles: Cast) -> Line:
-        recipe = RECIPES[collective, algorithm]
         counts = tuple(members(slots) for slots in roles)
-        names = self.system.hierarchy.names
+        rows = self._rows(collective, algorithm)
+        crossing = [
+            row.crossing(counts, level) if counts[level] > 1 else 0.0
+            for level, row in enumerate(rows)
+        ]
         loads, carried = [], []
         latency = 0.0
-        for level, name in enumerate(names):
-            share, seconds, hops = self._level(level, algorithm, recipe, roles)
+        for level, name in enumerate(self.system.hierarchy.names):
+            share, seconds, hops = self._level(level, rows[level], roles, crossing)
             if share:
                 loads.append((name, seconds))
                 carried.append((name, share))
             if counts[level] > 1:
-                latency += recipe.waits(counts, level) * hops * self._latencies[level]
-        touched = recipe.memory(prod(counts)) / self.system.memory_bytes_per_second
+                latency += rows[level].waits(counts, level) * hops * self._latencies[level]
+        memory = RECIPES[collective, algorithm].memory(prod(counts))
+        touched = memory / self.system.memory_bytes_per_second
         return Line(algorithm, latency, (*loads, (MEMORY, touched)), tuple(carried))
 
+    def _rows(self, collective: Collective, algorithm: Algorithm) -> list[Recipe]:
+        """What the algorithm does at each level."""
+        links = self.system.links
+        last = len(links) - 1
+        return [
+            recipe_at(collective, algorithm, link.domain, innermost=0 < level == last)
+            for level, link in enumerate(links)
+        ]
+
     def _level(
-        self, level: int, algorithm: Algorithm, recipe: Recipe, roles: Cast
+        self, level: int, row: Recipe, roles: Cast, crossing: list[float]
     ) -> tuple[float, float, int]:
         """Per byte of buffer: bytes on a level's busiest link, its seconds; and the hops."""
-        system, slots = self.system, roles[level]
+        system, slots, inside = self.system, roles[level], roles[level + 1 :]
         link = system.links[level]
-        counts = tuple(members(s) for s in roles)
-        crossing = recipe.crossing(counts, level) if counts[level] > 1 else 0.0
-        outer = sum(
-            recipe.crossing(counts, j)
-            for j in range(level)
-            if counts[j] > 1 and level in system.through(j)
-        )
+        outer = sum(crossing[j] for j in range(level) if level in system.through(j))
         if link.domain is Domain.SWITCH:
-            sharing = busiest_block(roles[level + 1 :], system.block(level))
-            share = sharing * (crossing + outer)
+            share = busiest_block(inside, system.block(level)) * (crossing[level] + outer)
             return share, share / system.port_bytes_per_second(level), 1
         whole = system.hierarchy.devices_in_child(level)
-        sharing = 1 if link.domain is Domain.TORUS else busiest_block(roles[level + 1 :], whole)
-        peak, hops = 0.0, 1
-        if crossing:
-            ring_on_mesh = link.domain is Domain.MESH and algorithm is Algorithm.RING
-            demand = (pairs if ring_on_mesh else recipe.demand)(counts[level])
-            routed = load(link.domain, slots, demand)
-            peak, hops = routed.peak, routed.hops
-        share = sharing * crossing * peak
+        sharing = 1 if link.domain is Domain.TORUS else busiest_block(inside, whole)
+        share, hops = 0.0, 1
+        if crossing[level]:
+            routed = load(link.domain, slots, row.demand(members(slots)))
+            share, hops = sharing * crossing[level] * routed.peak, routed.hops
         if outer:
             share += 2 * outer * sharing * busiest_block((slots,), prod(s.size for s in slots))
         return share, share / link.bandwidth_bytes_per_second, hops

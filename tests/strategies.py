@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import cache
 from math import prod
 
-import oracle
 from hypothesis import strategies as st
 
+import oracle
 from grammar import (
     ROOT,
     Across,

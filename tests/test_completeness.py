@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import oracle
 import pytest
 
+import oracle
 from grammar import Collective, Groups, Instruction, Program, parse, spell
 from hierarchies import InputError, Tree
 from synth.completeness import Complete, Missing, missing_program

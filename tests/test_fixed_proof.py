@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import programs
 
 from grammar import Collective, Program, parse
 from hierarchies import Digit, InputError, Tree
+from strategies import programs
 from synth.fixed_proof import GroupStep, prove_at, prove_groups
 from synth.proof import Proved, Refuted, Unknown, Violation, prove
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from itertools import product
 
-import oracle
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import programs, trees, word
 
+import oracle
 from grammar import (
     ALL_AT_ONCE,
     ROOT,
@@ -30,6 +29,7 @@ from grammar import (
     spell,
 )
 from hierarchies import Digit, InputError, Tree
+from strategies import programs, trees, word
 
 TREE = Tree((Digit("rack", 2), Digit("node", 3), Digit("gpu", 4)))
 

@@ -8,9 +8,9 @@ from math import prod
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import hierarchies
 
 from hierarchies import Hierarchy, InputError, Level, nearest
+from strategies import hierarchies
 
 
 @given(hierarchies())

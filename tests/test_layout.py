@@ -5,14 +5,14 @@ from __future__ import annotations
 from itertools import pairwise
 from math import prod
 
-import oracle
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import all_valid, spelled, trees, valid_programs, word
 
+import oracle
 from grammar import Program, parse
 from hierarchies import Tree
+from strategies import all_valid, spelled, trees, valid_programs, word
 from synth.layout import Move, Shuffle, kinds
 from synth.lowering import moves
 from synth.programs import Language

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from math import prod
 
-import oracle
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from strategies import reductions, valid_programs, word
 
+import oracle
 from grammar import Program, parse
 from hierarchies import Axis, Hierarchy, InputError, Placement, Reduction, Tree
+from strategies import reductions, valid_programs, word
 from synth.layout import Shuffle
 from synth.lowering import (
     Exchange,

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import written
 
 from grammar import Across, Collective, InsideGroup, Master, Parallel, Program, Step, parse
 from hierarchies import InputError
+from strategies import written
 
 CORPUS = (Path(__file__).parent / "programs.txt").read_text(encoding="utf-8").splitlines()
 SCRAPS = (

@@ -9,9 +9,9 @@ from math import prod
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import hierarchies, placed
 
 from hierarchies import Axis, Hierarchy, InputError, Placement, count_placements, placements
+from strategies import hierarchies, placed
 
 Matrix = tuple[tuple[int, ...], ...]
 MACHINE = Hierarchy.of(node=2, gpu=4)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from hypothesis import given
-from strategies import written
 
 from grammar import (
     ALL_AT_ONCE,
@@ -16,6 +15,7 @@ from grammar import (
     Step,
     parse,
 )
+from strategies import written
 
 
 @given(written())

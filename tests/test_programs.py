@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import oracle
 import pytest
-from strategies import all_valid, spelled, word
 
+import oracle
 from grammar import Instruction, admitted
 from hierarchies import InputError, Tree
+from strategies import all_valid, spelled, word
 from synth.layout import Move
 from synth.lowering import moves
 from synth.programs import Language, explore_moves, explore_states

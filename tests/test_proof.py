@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from itertools import product
 
-import oracle
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import programs, trees
 
+import oracle
 from grammar import Collective, Groups, Instruction, Program, instructions, parse, spell
 from hierarchies import Digit, InputError, Tree
+from strategies import programs, trees
 from synth.proof import Proved, Refuted, Unknown, Violation, prove
 
 VALID = (

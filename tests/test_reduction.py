@@ -6,9 +6,9 @@ from math import prod
 
 import pytest
 from hypothesis import given
-from strategies import reductions
 
 from hierarchies import Axis, Digit, Hierarchy, InputError, Placement, Reduction, Tree
+from strategies import reductions
 from synth.programs import Language, explore_states
 
 MACHINE = Hierarchy.of(node=2, gpu=8)
@@ -179,3 +179,13 @@ def test_a_digit_has_two_values_at_least() -> None:
 def test_a_tree_is_told_by_sizes_and_names() -> None:
     assert str(Reduction(EXAMPLE, ("model",)).tree) == "2 node x 2 gpu"
     assert str(Tree(())) == "of no digits"
+
+
+@pytest.mark.parametrize("names", [("root",), ("d1", "d0"), ("node", "d0"), ("d2",)])
+def test_digits_may_not_take_the_names_of_others(names: tuple[str, ...]) -> None:
+    with pytest.raises(InputError, match="have a meaning of their own"):
+        Tree(tuple(Digit(name, 2) for name in names))
+
+
+def test_a_digit_may_be_called_what_it_is() -> None:
+    assert Tree((Digit("d0", 2), Digit("d1", 3))) == Tree.of(2, 3)

@@ -6,10 +6,13 @@ from dataclasses import replace
 from itertools import product
 
 import numpy as np
-import oracle
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+
+import oracle
+from grammar import Collective, Instruction, Program, instructions, parse
+from hierarchies import InputError, Reduction, Tree
 from strategies import (
     all_valid,
     programs,
@@ -20,9 +23,6 @@ from strategies import (
     valid_programs,
     word,
 )
-
-from grammar import Collective, Instruction, Program, instructions, parse
-from hierarchies import InputError, Reduction, Tree
 from synth.lowering import Schedule, Transpose, lower
 from synth.programs import Language
 from synth.replay import Failure, compare, multiplicities, plain_sum, replay

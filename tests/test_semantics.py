@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection
 from itertools import product
 
-import oracle
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import all_valid, programs, spelled, trees, unword, valid_programs, word
 
+import oracle
 from grammar import Program, admitted, instructions, parse
 from hierarchies import Digit, InputError, Tree
+from strategies import all_valid, programs, spelled, trees, unword, valid_programs, word
 from synth.semantics import Demand, Derivation, Kind, Refusal, Rulebook, derive
 
 ALL = oracle.EVERYTHING

@@ -9,9 +9,9 @@ from math import inf, isclose, nan
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import systems
 
 from hierarchies import Domain, Hierarchy, InputError, Link, System
+from strategies import systems
 
 INNER = Link(Domain.SWITCH, 450e9, 3e-6)
 NIC = Link(Domain.SWITCH, 50e9, 14e-6, ports=8)

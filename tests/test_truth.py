@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from itertools import product
 
-import oracle
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import oracle
 from synth.truth import Space, space, start
 
 Row = tuple[int, ...]

@@ -1,0 +1,184 @@
+"""What ``bench.py`` measures, each in a process of its own: ``python results/measures.py NAME``.
+
+Prints the figures as one JSON object. Times are of the work named, without imports.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice
+from random import Random
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+from grammar import Instruction, Program, spell
+from hierarchies import Axis, Reduction, Tree, load, placements
+from synth.layout import Move
+from synth.lowering import Exchange, lower
+from synth.plan import answers
+from synth.programs import Language, Vertex, explore_moves, explore_states
+from synth.proof import Proved, prove
+from synth.request import Report, Request
+from synth.search import Explored
+from synth.semantics import State
+from synth.simulator import Simulator
+
+Figures = dict[str, float]
+Graph = Explored[Vertex, Move]
+SEED = 2110_10548
+PAYLOAD_BYTES = 2**30
+
+
+def seconds(work: Callable[[], Any]) -> tuple[float, Any]:
+    begun = perf_counter()
+    result = work()
+    return perf_counter() - begun, result
+
+
+def programs(digits: str) -> Figures:
+    """All valid programs to 5 steps, searched and counted."""
+    taken, count = seconds(lambda: sum(explore_states(int(digits), Language()).count()))
+    return {"seconds": taken, "programs": count}
+
+
+def top(system: str, sizes: str, over: str) -> Figures:
+    """The ten best of all placements and programs, exactly, proved."""
+    taken, report = seconds(lambda: asked(system, sizes, over))
+    assert report.complete
+    return {"seconds": taken, "placements": report.placements, "programs": report.programs}
+
+
+def asked(system: str, sizes: str, over: str) -> Report:
+    """``sizes`` as in ``8,4`` for axes a0, a1, ...; ``over`` as in ``a0,a1``."""
+    axes = tuple(Axis(f"a{i}", int(size)) for i, size in enumerate(sizes.split(",")))
+    return answers(load(system), Request(axes, tuple(over.split(",")), PAYLOAD_BYTES))
+
+
+def scale(over: str) -> Figures:
+    """The same question on 64 and on 65,536 devices, by turns.
+
+    Both have as many placements and programs, and the same programs to prove among the best.
+    """
+    small, large = [], []
+    for _ in range(9):
+        taken, few = seconds(lambda: asked("dgx-h100:8", "8,8", over))
+        small.append(taken)
+        taken, many = seconds(lambda: asked("dgx-h100:8192", "8192,8", over))
+        large.append(taken)
+        assert _asked_for(few) == _asked_for(many), "the two are not comparable"
+    ratio = median(b / a for a, b in zip(small, large, strict=True))
+    return {"ratio": ratio, "seconds_64": median(small), "seconds_65536": median(large)}
+
+
+def _asked_for(report: Report) -> tuple[int, int, frozenset[str]]:
+    """What the work of an answer depends on."""
+    proved = frozenset(str(answer.candidate.program) for answer in report.answers)
+    return report.placements, report.programs, proved
+
+
+def pricing(over: str) -> Figures:
+    """As ``scale``, but only what ranks: no search of programs, no replays, no proofs."""
+    graphs = {depth: explore_moves(depth, Language()) for depth in (1, 2)}
+    small, large = [], []
+    for _ in range(15):
+        small.append(seconds(lambda: _ranked("dgx-h100:8", "8,8", over, graphs))[0])
+        large.append(seconds(lambda: _ranked("dgx-h100:8192", "8192,8", over, graphs))[0])
+    ratio = median(b / a for a, b in zip(small, large, strict=True))
+    return {"ratio": ratio, "seconds_64": median(small), "seconds_65536": median(large)}
+
+
+def _ranked(name: str, sizes: str, over: str, graphs: dict[int, Graph]) -> list[int]:
+    system = load(name)
+    simulator = Simulator(system)
+    axes = tuple(Axis(f"a{i}", int(size)) for i, size in enumerate(sizes.split(",")))
+    found = []
+    for placement in placements(system.hierarchy, axes):
+        reduction = Reduction(placement, tuple(over.split(",")))
+        graph = graphs[len(reduction.tree.digits)]
+        prices = simulator.prices(graph.alphabet, reduction, PAYLOAD_BYTES)
+        paths = graph.cheapest(prices, range(len(prices)))
+        found += [path.price for path in islice(paths, 10)]
+    return sorted(found)[:10]
+
+
+def lowering() -> Figures:
+    """Schedules that name each of 65,536 devices: microseconds per device and step."""
+    report = asked("dgx-h100:8192", "8192,8", "a0,a1")
+    found = []
+    for answer in report.answers:
+        derivation, reduction = answer.candidate.derivation, answer.candidate.reduction
+        taken, schedule = seconds(partial(lower, derivation, reduction, PAYLOAD_BYTES))
+        named = max(phase.groups.size for phase in schedule.phases if isinstance(phase, Exchange))
+        assert named == schedule.devices, f"{derivation.program} names {named} devices"
+        found.append(taken / schedule.devices / len(derivation.instructions) * 1e6)
+    return {"slowest_us": max(found), "median_us": median(found), "schedules": len(found)}
+
+
+def proofs(digits: str, sample: str) -> Figures:
+    """Proofs of programs drawn at random, all valid ones being equally likely."""
+    depth = int(digits)
+    graph = explore_states(depth, Language())
+    tree = Tree.of(*[2] * depth)
+    found = []
+    for steps in _drawn(graph, int(sample)):
+        program = Program(tuple(spell(step, tree) for step in steps))
+        taken, verdict = seconds(partial(prove, program, tree))
+        assert isinstance(verdict, Proved), f"{program}: {verdict}"
+        found.append(taken)
+    return {"slowest": max(found), "median": median(found), "proofs": len(found)}
+
+
+def _drawn(graph: Explored[State, Instruction], sample: int) -> Iterator[tuple[Instruction, ...]]:
+    """Random paths to a goal, each equally likely; always the same ones."""
+    random = Random(SEED)
+    tables = _completions(graph)
+    lengths = [table[0] for table in tables]
+    following = _following(graph)
+    for left in random.choices(range(len(tables)), lengths, k=sample):
+        vertex, steps = 0, []
+        for rest in reversed(range(left)):
+            edges = following[vertex]
+            weights = [tables[rest][target] for _, target in edges]
+            [(label, vertex)] = random.choices(edges, weights)
+            steps.append(graph.alphabet[label])
+        yield tuple(steps)
+
+
+def _following(graph: Explored[State, Instruction]) -> dict[int, list[tuple[int, int]]]:
+    following: dict[int, list[tuple[int, int]]] = {}
+    edges = zip(graph.sources.tolist(), graph.labels.tolist(), graph.targets.tolist(), strict=True)
+    for source, label, target in edges:
+        following.setdefault(source, []).append((label, target))
+    return following
+
+
+def _completions(graph: Explored[State, Instruction]) -> list[list[int]]:
+    """For 0, 1, ... moves: from how many paths each vertex reaches a goal in exactly so many."""
+    table = [0] * len(graph.vertices)
+    for goal in graph.goals.tolist():
+        table[goal] = 1
+    tables = [table]
+    following = _following(graph)
+    for _ in range(graph.max_moves):
+        vertices = range(len(graph.vertices))
+        table = [sum(tables[-1][to] for _, to in following.get(v, ())) for v in vertices]
+        tables.append(table)
+    return tables
+
+
+MEASURES: dict[str, Callable[..., Figures]] = {
+    "programs": programs,
+    "top": top,
+    "scale": scale,
+    "pricing": pricing,
+    "lowering": lowering,
+    "proofs": proofs,
+}
+
+
+if __name__ == "__main__":
+    print(json.dumps(MEASURES[sys.argv[1]](*sys.argv[2:])))
