@@ -304,17 +304,15 @@ def _chained(collective: Collective) -> Recipe:
     )
 
 
-def recipe_at(
-    collective: Collective, algorithm: Algorithm, domain: Domain, innermost: bool
-) -> Recipe:
+def recipe_at(collective: Collective, algorithm: Algorithm, domain: Domain) -> Recipe:
     """The row for one level: what an algorithm does there depends on how children are joined.
 
-    Trees are double binary where a switch joins the children of an outer level, and chains among
-    the innermost devices, as NCCL builds them inside a node, and wherever links form no switch. In
-    a mesh, rings and chains take turns with all links.
+    Trees are double binary where a switch joins the children, and chains along the links
+    everywhere else, where the edges of a tree would pile up on them. In a mesh, rings and chains
+    take turns with all links.
     """
     recipe = RECIPES[collective, algorithm]
-    if algorithm is Algorithm.TREE and (innermost or domain is not Domain.SWITCH):
+    if algorithm is Algorithm.TREE and domain is not Domain.SWITCH:
         recipe = _chained(collective)
     if domain is Domain.MESH and algorithm in (Algorithm.RING, Algorithm.TREE):
         recipe = replace(recipe, demand=pairs)

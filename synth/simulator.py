@@ -178,12 +178,7 @@ class Simulator:
 
     def _rows(self, collective: Collective, algorithm: Algorithm) -> list[Recipe]:
         """What the algorithm does at each level."""
-        links = self.system.links
-        last = len(links) - 1
-        return [
-            recipe_at(collective, algorithm, link.domain, innermost=0 < level == last)
-            for level, link in enumerate(links)
-        ]
+        return [recipe_at(collective, algorithm, link.domain) for link in self.system.links]
 
     def _level(
         self, level: int, row: Recipe, roles: Cast, crossing: list[float]

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 
 settings.register_profile("house", deadline=None, derandomize=True)
+settings.register_profile(
+    "hurry", parent=settings.get_profile("house"), phases=[Phase.explicit, Phase.generate]
+)
 settings.load_profile("house")
 
 

@@ -11,10 +11,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
-from itertools import chain, combinations, permutations, product
-from math import prod
+from itertools import chain, combinations, count, pairwise, permutations, product
+from math import factorial, prod
+from typing import Any
 
 import networkx as nx
+import numpy as np
+import numpy.typing as npt
 
 from grammar import Collective, Groups
 from hierarchies import Domain, Reduction, System
@@ -23,6 +26,7 @@ Wire = tuple[object, ...]
 """One directed link, port or medium: its level and what tells it from the others."""
 Message = tuple[int, int, Fraction]
 Group = tuple[int, ...]
+Numbers = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -43,9 +47,7 @@ class Machine:
         return prod(self.cards[level + 1 :])
 
     def digits(self, device: int) -> tuple[int, ...]:
-        return tuple(
-            device // self.inside(level) % size for level, size in enumerate(self.cards)
-        )
+        return tuple(device // self.inside(level) % size for level, size in enumerate(self.cards))
 
     def capacity(self, wire: Wire) -> float:
         """Bytes a second."""
@@ -65,18 +67,24 @@ class Machine:
         child, place = divmod(device, self.inside(level))
         return (level, way, child, place // sharing)
 
-    def routes(self, source: int, target: int) -> list[tuple[Fraction, tuple[Wire, ...]]]:
-        """The paths of a message, with the share of it that each carries."""
+    def routes(
+        self, source: int, target: int, detours: bool = False
+    ) -> list[tuple[Fraction, tuple[Wire, ...]]]:
+        """The paths of a message, with the share of it that each carries.
+
+        With ``detours`` also the long way round a ring or torus; the shares then mean nothing.
+        """
         differ = [a != b for a, b in zip(self.digits(source), self.digits(target), strict=True)]
         level = differ.index(True)
         names = self.system.hierarchy.names
         through = sorted((names.index(n) for n in self.system.links[level].through), reverse=True)
         out = tuple(self.port(inner, source, "up") for inner in through)
         back = tuple(self.port(inner, target, "down") for inner in reversed(through))
-        return [(share, out + way + back) for share, way in self._ways(level, source, target)]
+        ways = self._ways(level, source, target, detours)
+        return [(share, out + way + back) for share, way in ways]
 
     def _ways(
-        self, level: int, source: int, target: int
+        self, level: int, source: int, target: int, detours: bool
     ) -> list[tuple[Fraction, tuple[Wire, ...]]]:
         n = self.cards[level]
         a, b = self.digits(source)[level], self.digits(target)[level]
@@ -96,9 +104,9 @@ class Machine:
         ahead, behind = (b - a) % n, (a - b) % n
         ways = []
         for length, sign in ((ahead, 1), (behind, -1)):
-            if length == min(ahead, behind):
+            if detours or length == min(ahead, behind):
                 stops = [(a + sign * i) % n for i in range(length + 1)]
-                ways.append(tuple((*domain, x, y) for x, y in zip(stops, stops[1:], strict=False)))
+                ways.append(tuple((*domain, x, y) for x, y in pairwise(stops)))
         ways = list(dict.fromkeys(ways))  # two neighbours have one link, not two
         return [(Fraction(1, len(ways)), way) for way in ways]
 
@@ -137,17 +145,24 @@ class Machine:
         assert len(table) == prod(self.counts(group))
         return table
 
+    def turns(self, group: Group) -> int:
+        """How many rings ``ring`` lays: its work."""
+        return prod(
+            factorial(m) if link.domain is Domain.MESH else m
+            for m, link in zip(self.counts(group), self.system.links, strict=True)
+        )
+
     def ring(self, group: Group, rounds: int) -> Iterator[Message]:
         """Rings in member order, both ways round, every digit of every level having its turn.
 
         In a mesh, where every two children have a link, rings in all orders instead.
         """
-        table, counts, k = self.coordinates(group), self.counts(group), len(group)
+        table, k = self.coordinates(group), len(group)
         turns = [
             list(permutations(range(m)))
             if link.domain is Domain.MESH
             else [tuple((i + first) % m for i in range(m)) for first in range(m)]
-            for m, link in zip(counts, self.system.links, strict=True)
+            for m, link in zip(self.counts(group), self.system.links, strict=True)
         ]
         share = Fraction(rounds * (k - 1), k) / (2 * prod(map(len, turns)))
         for orders in product(*turns):
@@ -186,13 +201,31 @@ class Machine:
                         there = table[(*where[:level], b, *where[level + 1 :])]
                         yield device, there, amount / prod(counts[level + 1 :])
 
-    def tree(self, group: Group) -> Iterator[Message]:
-        """A double binary tree at each level, half the buffer up and down each."""
+    def orders(self, level: int, children: tuple[int, ...]) -> list[tuple[int, ...]]:
+        """In which orders a chain may pass some children: any in a mesh, else only the given."""
+        mesh = self.system.links[level].domain is Domain.MESH
+        return list(permutations(children)) if mesh else [children]
 
-        def edges(_: int, m: int) -> list[Message]:
-            upwards = [edge for tree in two_trees(m) for edge in tree.items()]
-            both = [*upwards, *((parent, child) for child, parent in upwards)]
-            return [(a, b, Fraction(1, 2)) for a, b in both]
+    def branches(self, level: int) -> bool:
+        """Whether a tree branches at a level: in a switch; elsewhere it is a chain."""
+        return self.system.links[level].domain is Domain.SWITCH
+
+    def tree(self, group: Group) -> Iterator[Message]:
+        """A double binary tree at each level that branches, half the buffer up and down each.
+
+        Else chains, up and down again, every child being the end of one of them.
+        """
+
+        def edges(level: int, m: int) -> list[Message]:
+            if self.branches(level):
+                upwards = [edge for tree in two_trees(m) for edge in tree.items()]
+                share = Fraction(1, 2)
+            else:
+                turned = [tuple((i + first) % m for i in range(m)) for first in range(m)]
+                orders = [order for turn in turned for order in self.orders(level, turn)]
+                upwards = [edge for order in orders for edge in pairwise(order)]
+                share = Fraction(1, len(orders))
+            return [edge for a, b in upwards for edge in ((a, b, share), (b, a, share))]
 
         return self.level_by_level(group, edges)
 
@@ -201,31 +234,30 @@ class Machine:
 
         In a mesh chains in all orders that begin, or end, with the first.
         """
+        return self.level_by_level(group, lambda level, m: self._chained(level, m, to_first))
 
-        def edges(level: int, m: int) -> list[Message]:
-            others = tuple(range(1, m))
-            mesh = self.system.links[level].domain is Domain.MESH
-            orders = list(permutations(others)) if mesh else [others]
-            steps = [pair for order in orders for pair in zip((0, *order), order, strict=False)]
-            share = Fraction(1, len(orders))
-            return [(b, a, share) if to_first else (a, b, share) for a, b in steps]
-
-        return self.level_by_level(group, edges)
+    def _chained(self, level: int, m: int, to_first: bool) -> list[Message]:
+        orders = self.orders(level, tuple(range(1, m)))
+        steps = [pair for order in orders for pair in pairwise((0, *order))]
+        share = Fraction(1, len(orders))
+        return [(b, a, share) if to_first else (a, b, share) for a, b in steps]
 
     def rooted_trees(self, group: Group, to_first: bool) -> Iterator[Message]:
-        """Two trees over all children but the first, which both hang below the first.
+        """Two trees over all children but the first, which both hang below the first; else chains.
 
         (Sanders, Speck, Träff: Two-tree algorithms, 2009: one tree is the other mirrored or moved
         by one, so that inner nodes of one are leaves of the other.)
         """
 
-        def edges(_: int, m: int) -> list[Message]:
+        def edges(level: int, m: int) -> list[Message]:
+            if not self.branches(level):
+                return self._chained(level, m, to_first)
             steps = []
             for tree in in_order_trees(m - 1):
                 steps += [(1 + child, 1 + parent) for child, parent in tree.items()]
-                [root] = set(range(m - 1)) - set(tree) or {-1}
-                steps += [(1 + root, 0)] if m > 1 else []
-            return [(a, b, Fraction(1, 2)) if to_first else (b, a, Fraction(1, 2)) for a, b in steps]
+                steps += [(1 + root, 0) for root in set(range(m - 1)) - set(tree)]
+            share = Fraction(1, 2)
+            return [(a, b, share) if to_first else (b, a, share) for a, b in steps]
 
         return self.level_by_level(group, edges)
 
@@ -341,19 +373,96 @@ def must_leave(collective: Collective, group: Group, part: frozenset[int]) -> fl
 
 def least_seconds(system: System, collective: Collective, groups: list[Group]) -> float:
     """Per byte of buffer: what no way of carrying out a collective can beat, over all cuts and,
-    where nothing in the network reduces or multicasts, all partitions of the devices.
+    where nothing in the network reduces or multicasts, partitions of the devices: all of them for
+    up to five devices, else those into equal parts.
     """
-    leaving = Machine(system).leaving()
     best = 0.0
-    for part, capacity in leaving.items():
+    for part, capacity in Machine(system).leaving().items():
         need = sum(must_leave(collective, group, part) for group in groups)
         best = max(best, need / capacity)
-    for parts in partitions(tuple(Machine(system).devices)):
-        if len(parts) > 1:
-            touched = sum(sum(bool(part & set(g)) for part in parts) - 1 for g in groups)
-            capacity = sum(leaving[part] for part in parts)
-            best = max(best, _PER_PART[collective] * touched / capacity)
+    for parts, capacity in _together(system).items():
+        touched = sum(sum(bool(part & set(g)) for part in parts) - 1 for g in groups)
+        best = max(best, _PER_PART[collective] * touched / capacity)
     return best
+
+
+@cache
+def _together(system: System) -> dict[frozenset[frozenset[int]], float]:
+    """For each partition the bytes a second that can go from parts to other parts, in sum.
+
+    Not the sum of what can leave each: parts may share a port or a bus. A linear program over all
+    paths of all messages between parts.
+    """
+    machine = Machine(system)
+    found = {}
+    for parts in partitions(tuple(machine.devices)):
+        alike = len(machine.devices) <= 5 or len({len(part) for part in parts}) == 1
+        if len(parts) > 1 and alike:
+            home = {device: part for part in parts for device in part}
+            ways = {
+                way
+                for source, target in permutations(machine.devices, 2)
+                if home[source] is not home[target]
+                for _, way in machine.routes(source, target, detours=True)
+            }
+            found[frozenset(parts)] = _packed(machine, ways)
+    return found
+
+
+def _packed(machine: Machine, ways: set[tuple[Wire, ...]]) -> float:
+    """The most that can go over some paths together: a linear program.
+
+    In floats if those end at an optimum that its dual confirms, else in fractions.
+    """
+    wires = sorted({wire for way in ways for wire in way}, key=repr)
+    capacities = np.array([machine.capacity(wire) for wire in wires])
+    scale = capacities.max()
+    uses = np.zeros((len(wires), len(ways)))
+    for column, way in enumerate(sorted(ways, key=repr)):
+        for wire in way:
+            uses[wires.index(wire), column] += 1
+    most, shares, prices = _simplex(uses, capacities / scale)
+    confirmed = (
+        np.isclose(most, prices @ (capacities / scale), rtol=1e-9)
+        and (prices @ uses >= 1 - 1e-9).all()
+        and (uses @ shares <= capacities / scale * (1 + 1e-9)).all()
+        and min(prices.min(), shares.min()) >= -1e-12
+    )
+    if not confirmed:
+        exactly = np.vectorize(Fraction, otypes=[object])
+        most, _, _ = _simplex(exactly(uses), exactly(capacities / scale))
+    return float(most) * float(scale)
+
+
+def _simplex(uses: Numbers, room: Numbers) -> tuple[float, Numbers, Numbers]:
+    """The most in sum of what respects ``uses @ shares <= room``, its shares, the dual's prices.
+
+    Bland's rule, which ends if the numbers are exact; floats stop after many rounds.
+    """
+    exact = uses.dtype == object
+    little, rows, columns = (0 if exact else 1e-9), *uses.shape
+    table = np.zeros((rows + 1, columns + rows + 1), dtype=uses.dtype)
+    table[:-1, :columns], table[:-1, -1] = uses, room
+    table[:-1, columns:-1] = np.eye(rows, dtype=int)
+    table[-1, :columns] = -1
+    basis = np.arange(columns, columns + rows)
+    for turn in count():
+        entering = np.flatnonzero(table[-1, :-1] < -little)
+        candidates = np.flatnonzero(table[:-1, entering[0]] > little) if entering.size else []
+        if not len(candidates) or (turn > 300 and not exact):
+            break
+        column = entering[0]
+        ratios = table[candidates, -1] / table[candidates, column]
+        tied = candidates[ratios <= ratios.min() + (0 if exact else 1e-12 * abs(ratios.min()))]
+        row = tied[np.argmin(basis[tied])]
+        table[row] = table[row] / table[row, column]
+        for other in np.flatnonzero(table[:, column]):
+            if other != row:
+                table[other] = table[other] - table[other, column] * table[row]
+        basis[row] = column
+    shares = np.zeros(columns + rows, dtype=uses.dtype)
+    shares[basis] = table[:-1, -1]
+    return table[-1, -1], shares[:columns], table[-1, columns:-1]
 
 
 def groups_of(reduction: Reduction, groups: Groups) -> list[Group]:

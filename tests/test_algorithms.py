@@ -29,8 +29,10 @@ ROWS = pytest.mark.parametrize(
     [(*key, recipe) for key, recipe in RECIPES.items()],
     ids=lambda part: getattr(part, "value", ""),
 )
-MEMBERS = st.lists(st.integers(1, 9), min_size=1, max_size=4).map(tuple).filter(
-    lambda members: prod(members) > 1
+MEMBERS = (
+    st.lists(st.integers(1, 9), min_size=1, max_size=4)
+    .map(tuple)
+    .filter(lambda members: prod(members) > 1)
 )
 
 
@@ -123,9 +125,7 @@ def test_a_whole_buffer_reaches_the_first_in_a_reduce_and_it_need_not_send(
 
 @pytest.mark.parametrize("algorithm", [Algorithm.RING, Algorithm.TREE])
 @pytest.mark.parametrize("m", [2, 3, 4, 5, 8, 13, 16])
-def test_a_broadcast_gives_everyone_but_the_first_one_buffer(
-    algorithm: Algorithm, m: int
-) -> None:
+def test_a_broadcast_gives_everyone_but_the_first_one_buffer(algorithm: Algorithm, m: int) -> None:
     recipe = RECIPES[Collective.BROADCAST, algorithm]
     moved = recipe.crossing((m,), 0) * recipe.demand(m)
     assert moved.sum(axis=0).tolist() == pytest.approx([0.0] + [1.0] * (m - 1))

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from itertools import permutations, product
+from itertools import pairwise, permutations, product
 from math import prod
 
 import numpy as np
@@ -50,7 +50,7 @@ def test_slots_multiply_to_the_cardinality_and_neighbours_differ(
     reduction, levels, _ = case
     for slots, size in zip(levels, reduction.placement.hierarchy.cardinalities, strict=True):
         assert prod(slot.size for slot in slots) == size
-        assert all(a.role is not b.role for a, b in zip(slots, slots[1:], strict=False))
+        assert all(a.role is not b.role for a, b in pairwise(slots))
 
 
 @given(instructed())
@@ -107,8 +107,7 @@ def test_groups_of_children_are_those_of_the_instruction(
         if not slots:
             continue
         expected = {
-            tuple(sorted({hierarchy.digits(device)[level] for device in group}))
-            for group in groups
+            tuple(sorted({hierarchy.digits(device)[level] for device in group})) for group in groups
         }
         found = groups_of_children(slots)
         assert {tuple(row) for row in found.tolist()} == expected
@@ -143,9 +142,7 @@ def test_a_ring_of_four_splits_a_message_to_the_opposite() -> None:
     assert hops[0].tolist() == [0, 1, 2, 1]
 
 
-@given(
-    st.sampled_from([Domain.RING, Domain.MESH, Domain.BUS, Domain.TORUS]), SLOTS, st.data()
-)
+@given(st.sampled_from([Domain.RING, Domain.MESH, Domain.BUS, Domain.TORUS]), SLOTS, st.data())
 def test_load_is_that_of_the_messages_one_by_one(
     domain: Domain, slots: tuple[Slot, ...], data: st.DataObject
 ) -> None:

@@ -1,0 +1,275 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import Phase, assume, given, settings
+from hypothesis import strategies as st
+
+from grammar import Collective
+from hierarchies import (
+    Axis,
+    Domain,
+    Hierarchy,
+    Level,
+    Link,
+    Placement,
+    Reduction,
+    System,
+    catalogue,
+    load,
+    placements,
+)
+from price_oracle import Group, least_seconds
+from strategies import reductions, systems
+from synth.algorithms import Choice
+from synth.bound import all_gather_bound, all_reduce_bound
+from synth.lowering import moves
+from synth.plan import one_step
+from synth.programs import Language, explore_moves
+from synth.simulator import TICKS_PER_SECOND, Simulator
+
+GB = 1e9
+
+
+@st.composite
+def cases(draw: st.DrawFn, most_devices: int, plain: bool = False) -> tuple[System, Reduction]:
+    system = draw(systems(most_devices, plain=plain))
+    if draw(st.integers(0, 4)) == 0:
+        several = [
+            replace(link, ports=2 * system.hierarchy.devices_in_child(level))
+            if link.domain is Domain.SWITCH
+            else link
+            for level, link in enumerate(system.links)
+        ]
+        system = replace(system, links=tuple(several))
+    return system, draw(reductions(system.hierarchy))
+
+
+def whole(system: System) -> Reduction:
+    """One group of all devices."""
+    [placement] = placements(system.hierarchy, (Axis("data", system.devices),))
+    return Reduction(placement, ("data",))
+
+
+def groups(reduction: Reduction) -> list[Group]:
+    return [tuple(group) for group in reduction.grid().tolist()]
+
+
+# A bound is a bound: against all cuts and partitions of an explicit machine.
+
+
+@given(cases(6))
+@settings(max_examples=150, deadline=None)
+def test_not_above_what_cuts_and_partitions_of_links_allow(case: tuple[System, Reduction]) -> None:
+    """On all domains, all replicas at once."""
+    system, reduction = case
+    exact = least_seconds(system, Collective.ALL_REDUCE, groups(reduction))
+    assert all_reduce_bound(system, reduction, 1.0).seconds <= exact * (1 + 1e-6)
+
+
+@given(cases(6))
+@settings(max_examples=150, deadline=None)
+def test_the_bound_of_an_all_gather_is_not_above_them_either(
+    case: tuple[System, Reduction],
+) -> None:
+    system, reduction = case
+    exact = least_seconds(system, Collective.ALL_GATHER, groups(reduction))
+    assert all_gather_bound(system, reduction, 1.0).seconds <= exact * (1 + 1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sizes", [(8,), (2, 4), (4, 2), (2, 2, 2)])
+@given(st.data())
+@settings(max_examples=5, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+def test_one_group_on_switches_of_eight_devices(
+    sizes: tuple[int, ...], data: st.DataObject
+) -> None:
+    drawn = data.draw(systems(plain=True).filter(lambda s: len(s.links) == len(sizes)))
+    levels = tuple(Level(n, size) for n, size in zip(drawn.hierarchy.names, sizes, strict=True))
+    links = tuple(replace(link, ports=1) for link in drawn.links)
+    system = replace(drawn, hierarchy=Hierarchy(levels), links=links)
+    reduction = whole(system)
+    exact = least_seconds(system, Collective.ALL_REDUCE, groups(reduction))
+    assert all_reduce_bound(system, reduction, 1.0).seconds <= exact * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("domain", Domain)
+@pytest.mark.parametrize("children", [2, 3, 4, 5, 6])
+def test_exact_where_children_are_alike(domain: Domain, children: int) -> None:
+    """One level, one group: no partition asks for more than single devices or aligned arcs do.
+
+    A ring or torus of a prime number of devices has no aligned arcs; nor are they needed there.
+    """
+    system = one_level(domain, children)
+    reduction = whole(system)
+    exact = least_seconds(system, Collective.ALL_REDUCE, groups(reduction))
+    assert all_reduce_bound(system, reduction, 1.0).seconds == pytest.approx(exact)
+
+
+# No program beats it.
+
+
+@given(cases(32), st.sampled_from(Choice))
+@settings(deadline=None)
+def test_no_program_is_below_the_bound(case: tuple[System, Reduction], choice: Choice) -> None:
+    """The cheapest of all programs of up to four steps, on all kinds of domains."""
+    system, reduction = case
+    free = tuple(replace(link, latency_seconds=0.0) for link in system.links)
+    system = replace(system, links=free, memory_bytes_per_second=1e30)
+    depth = len(reduction.tree.digits)
+    assume(0 < depth <= 3)
+    assert_never_below(system, reduction, choice, Language(4 if depth < 3 else 3, across=True))
+
+
+def assert_never_below(
+    system: System, reduction: Reduction, choice: Choice, language: Language
+) -> None:
+    graph = explore_moves(len(reduction.tree.digits), language)
+    prices = Simulator(system, choice).prices(graph.alphabet, reduction, GB)
+    best = next(graph.cheapest(prices, prices))
+    bound = all_reduce_bound(system, reduction, GB)
+    assert best.price >= bound.seconds * TICKS_PER_SECOND * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("name", catalogue())
+def test_no_program_is_below_the_bound_on_known_machines(name: str) -> None:
+    system = load(name)
+    half = system.devices // 2
+    axes = (Axis("data", half), Axis("model", 2))
+    for placement in placements(system.hierarchy, axes):
+        for over in (("data",), ("model",), ("data", "model")):
+            reduction = Reduction(placement, over)
+            assert_never_below(system, reduction, Choice.AUTO, Language(3))
+
+
+# What section 5 of the language definition says.
+
+
+def nodes_of(gpus: int, nodes: int, inside: float, across: float, ports: int) -> System:
+    hierarchy = Hierarchy((Level("node", nodes), Level("gpu", gpus)))
+    links = (
+        Link(Domain.SWITCH, across * GB, 0, ports=ports),
+        Link(Domain.SWITCH, inside * GB, 0),
+    )
+    return System("nodes", "", hierarchy, links, 1e30)
+
+
+def one_level(domain: Domain, children: int) -> System:
+    hierarchy = Hierarchy((Level("gpu", children),))
+    return System("one", "", hierarchy, (Link(domain, 1.0, 0),), 1e30)
+
+
+def test_the_gpus_own_cut_and_the_nodes() -> None:
+    """B = 1 GB over 4 nodes of 8: 3.875 ms by the GPU's two ports, 3.75 by the node's alone."""
+    system = nodes_of(8, 4, inside=450, across=50, ports=8)
+    bound = all_reduce_bound(system, whole(system), GB)
+    assert bound.level == "gpu"
+    assert bound.seconds == pytest.approx(2 * 31 / 32 / 500)
+    assert bound.seconds == pytest.approx(3.875e-3)
+    faster = nodes_of(8, 4, inside=1e6, across=50, ports=8)
+    bound = all_reduce_bound(faster, whole(faster), GB)
+    assert bound.level == "node"
+    assert bound.seconds == pytest.approx(3.75e-3)
+
+
+@pytest.mark.parametrize(
+    ("system", "expected"),
+    [
+        (nodes_of(8, 2, 300, 25, 8), 346.67),
+        (nodes_of(16, 4, 270, 12.5, 1), 16.67),
+        (nodes_of(8, 8, 450, 50, 8), 457.14),
+    ],
+)
+def test_all_gather_bandwidths_of_forestcoll(system: System, expected: float) -> None:
+    bound = all_gather_bound(system, whole(system), GB)
+    assert 1 / bound.seconds == pytest.approx(expected, abs=0.005)
+
+
+def test_the_all_gather_bandwidth_of_a_dgx1() -> None:
+    """One node of the catalogue: 171.43 GB/s, six NVLinks of 25 GB/s at each GPU."""
+    system = load("dgx1-v100:1")
+    bound = all_gather_bound(system, whole(system), GB)
+    assert 1 / bound.seconds == pytest.approx(171.43, abs=0.005)
+    assert bound.level == "gpu"
+
+
+def test_a_line_of_four_is_not_bound_by_twice_the_all_gather() -> None:
+    """Section 5: twice the all-gather bound holds for alike parts only; a bus is one part."""
+    system = one_level(Domain.BUS, 4)
+    assert all_reduce_bound(system, whole(system), 1.0).seconds == pytest.approx(6)
+
+
+# Laws.
+
+
+@given(cases(24), st.floats(1, 1e12), st.floats(1, 100))
+def test_a_line_through_the_origin(
+    case: tuple[System, Reduction], payload: float, factor: float
+) -> None:
+    one, more = (all_reduce_bound(*case, p).seconds for p in (payload, factor * payload))
+    assert more == pytest.approx(factor * one)
+    assert all_gather_bound(*case, payload).seconds == pytest.approx(one / 2)
+
+
+@given(cases(24), st.data(), st.floats(1, 100))
+def test_slower_links_never_lower_it(
+    case: tuple[System, Reduction], data: st.DataObject, factor: float
+) -> None:
+    system, reduction = case
+    level = data.draw(st.integers(0, len(system.links) - 1))
+    link = system.links[level]
+    slower = replace(link, bandwidth_bytes_per_second=link.bandwidth_bytes_per_second / factor)
+    worse = replace(system, links=(*system.links[:level], slower, *system.links[level + 1 :]))
+    assert all_reduce_bound(system, reduction, 1.0).seconds <= (
+        all_reduce_bound(worse, reduction, 1.0).seconds * (1 + 1e-12)
+    )
+
+
+@given(cases(24))
+def test_it_names_a_level_or_nothing(case: tuple[System, Reduction]) -> None:
+    system, reduction = case
+    bound = all_reduce_bound(system, reduction, 1.0)
+    if reduction.tree.digits:
+        assert bound.level in system.hierarchy.names
+        assert bound.seconds > 0
+    else:
+        assert (bound.level, bound.seconds) == ("", 0.0)
+
+
+@given(cases(24), st.data())
+def test_a_level_of_one_child_changes_nothing(
+    case: tuple[System, Reduction], data: st.DataObject
+) -> None:
+    system, reduction = case
+    place = data.draw(st.integers(0, len(system.links)))
+    domain = data.draw(st.sampled_from([Domain.SWITCH, Domain.RING, Domain.MESH, Domain.BUS]))
+    levels = system.hierarchy.levels
+    taller = Hierarchy((*levels[:place], Level("idle", 1), *levels[place:]))
+    idle = Link(domain, data.draw(st.floats(1e6, 1e12)), 1.0)
+    links = (*system.links[:place], idle, *system.links[place:])
+    rows = tuple((*row[:place], 1, *row[place:]) for row in reduction.placement.matrix)
+    placement = Placement(taller, reduction.placement.axes, rows)
+    before = all_reduce_bound(system, reduction, 1.0)
+    after = all_reduce_bound(
+        replace(system, hierarchy=taller, links=links), replace(reduction, placement=placement), 1.0
+    )
+    assert after.seconds == pytest.approx(before.seconds)
+
+
+def test_more_nodes_ask_for_more() -> None:
+    found = [
+        all_reduce_bound(system, whole(system), GB).seconds
+        for system in (load(f"dgx-h100:{nodes}") for nodes in (2, 4, 8, 64))
+    ]
+    assert all(a < b for a, b in pairwise(found))
+
+
+@given(cases(24))
+def test_the_plain_all_reduce_is_not_below_it(case: tuple[System, Reduction]) -> None:
+    system, reduction = case
+    assume(reduction.tree.digits)
+    simulator = Simulator(system)
+    ticks = sum(simulator.prices(moves(one_step(reduction.tree)), reduction, GB))
+    assert ticks >= all_reduce_bound(system, reduction, GB).seconds * TICKS_PER_SECOND * (1 - 1e-9)

@@ -1,0 +1,548 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from grammar import Collective, Instruction, Program, admitted, parse, spell
+from hierarchies import (
+    Axis,
+    Domain,
+    Hierarchy,
+    InputError,
+    Level,
+    Link,
+    Placement,
+    Reduction,
+    System,
+    load,
+    placements,
+)
+from strategies import systems
+from synth.algorithms import Choice
+from synth.bound import all_reduce_bound
+from synth.lowering import moves
+from synth.plan import (
+    Answer,
+    Report,
+    Request,
+    Watcher,
+    answers,
+    derived,
+    limiting,
+    one_step,
+    priced,
+    rehearse,
+)
+from synth.programs import Language
+from synth.proof import Proved
+from synth.semantics import Refusal, derive
+from synth.simulator import TICKS_PER_SECOND, Simulator
+
+GB = 10**9
+Texts = tuple[str, ...]
+Key = tuple[int, int, Texts, int]
+
+
+# Every valid program, found by trying all: no graph, no search.
+
+
+@cache
+def skeletons(depth: int, max_steps: int, across: bool) -> tuple[tuple[Instruction, ...], ...]:
+    """Every program that reaches the goal at its last step and not before."""
+    if depth == 0:
+        return ((),)
+    tree = Reduction.plain(*[2] * depth).tree
+    known = admitted(depth, across=across)
+    found = []
+    alive: list[tuple[Instruction, ...]] = [()]
+    for _ in range(max_steps):
+        grown = []
+        for start in alive:
+            for step in known:
+                steps = (*start, step)
+                program = Program(tuple(spell(s, tree) for s in steps))
+                outcome = derive(program, tree)
+                if not isinstance(outcome, Refusal):
+                    found.append(steps)
+                elif outcome.step is None:
+                    grown.append(steps)
+        alive = grown
+    return tuple(found)
+
+
+def brute_force(system: System, request: Request) -> list[list[Key]]:
+    """For each placement the ranking keys of all programs, each priced step by step."""
+    found = []
+    every = (
+        placements(system.hierarchy, request.axes)
+        if request.placement is None
+        else [Placement(system.hierarchy, request.axes, request.placement)]
+    )
+    for position, placement in enumerate(every):
+        reduction = Reduction(placement, request.over, request.collapse)
+        tree, language = reduction.tree, request.language
+        simulator = Simulator(system, request.choice)
+        keys = []
+        for steps in skeletons(len(tree.digits), language.max_steps, language.across):
+            texts = tuple(str(spell(step, tree)) for step in steps)
+            derivation = derived(Program(tuple(spell(step, tree) for step in steps)), tree)
+            ticks = sum(
+                price.ticks
+                for move in moves(derivation)
+                for price in simulator.move(move, reduction, request.payload_bytes)
+            )
+            keys.append((ticks, len(steps), texts, position))
+        found.append(sorted(keys))
+    return found
+
+
+def key(answer: Answer, system: System, request: Request) -> Key:
+    """The ranking key of an answer, from what is told."""
+    placement = answer.candidate.reduction.placement
+    position = 0
+    if request.placement is None:
+        position = list(placements(system.hierarchy, request.axes)).index(placement)
+    texts = tuple(str(step) for step in answer.candidate.program.steps)
+    return sum(price.ticks for price in answer.prices), len(texts), texts, position
+
+
+def expected(system: System, request: Request) -> list[tuple[int, Key]]:
+    """The ranks and keys of the answers by brute force."""
+    every = brute_force(system, request)
+    if request.per_placement:
+        return [(r, k) for keys in every for r, k in enumerate(keys[: request.k], start=1)]
+    flat = sorted(k for keys in every for k in keys)
+    return list(enumerate(flat[: request.k], start=1))
+
+
+def told(report: Report) -> list[tuple[int, Key]]:
+    return [(a.rank, key(a, report.system, report.request)) for a in report.answers]
+
+
+def check(report: Report) -> None:
+    """What holds of every report."""
+    system, request = report.system, report.request
+    for answer in report.answers:
+        candidate = answer.candidate
+        reduction = candidate.reduction
+        assert candidate.ticks == sum(price.ticks for price in answer.prices)
+        assert candidate.seconds == candidate.ticks / TICKS_PER_SECOND
+        assert isinstance(answer.verdict, Proved)
+        assert derive(candidate.program, reduction.tree) == candidate.derivation
+        assert answer.bound == all_reduce_bound(system, reduction, request.payload_bytes)
+        assert candidate.ticks >= answer.bound.seconds * TICKS_PER_SECOND * (1 - 1e-9)
+        assert answer.baseline_seconds <= min(answer.defaults.values()) or (
+            request.choice is not Choice.AUTO
+        )
+        names = {*system.hierarchy.names, "memory", "latency"}
+        if candidate.program.steps:
+            assert answer.limited_by in names
+        assert answer.limited_by == limiting(answer.prices)
+        assert all(price.limited_by in names for price in answer.prices)
+
+
+def baseline_ticks(system: System, placement: Placement, request: Request, choice: Choice) -> int:
+    reduction = Reduction(placement, request.over, request.collapse)
+    derivation = one_step(reduction.tree)
+    simulator = Simulator(system, choice)
+    return sum(p.ticks for p in priced(simulator, derivation, reduction, request.payload_bytes))
+
+
+# Systems and requests.
+
+
+def machine(*sizes: int, through: bool = False) -> System:
+    """Levels of switches, the outer the slower."""
+    names = ("rack", "node", "gpu")[-len(sizes) :]
+    levels = tuple(Level(name, size) for name, size in zip(names, sizes, strict=True))
+    links = tuple(
+        Link(
+            Domain.SWITCH,
+            bandwidth,
+            latency,
+            through=(names[i + 1 :] if through else ()),
+        )
+        for i, (bandwidth, latency) in enumerate(
+            [(10e9, 2e-5), (25e9, 1e-5), (300e9, 2e-6)][-len(sizes) :]
+        )
+    )
+    return System("m", "", Hierarchy(levels), links, 1.5e12)
+
+
+def axes(**sizes: int) -> tuple[Axis, ...]:
+    return tuple(Axis(name, size) for name, size in sizes.items())
+
+
+TWO_BY_FOUR = machine(2, 4)
+TORUS = System(
+    "t",
+    "",
+    Hierarchy((Level("y", 2), Level("x", 4))),
+    (Link(Domain.TORUS, 40e9, 1e-6, ports=4), Link(Domain.TORUS, 40e9, 1e-6)),
+    1e12,
+)
+MIXED = replace(
+    machine(2, 2, 2),
+    links=(
+        Link(Domain.SWITCH, 10e9, 1e-5, through=("node",)),
+        Link(Domain.BUS, 20e9, 5e-6),
+        Link(Domain.MESH, 50e9, 1e-6),
+    ),
+)
+CASES: list[tuple[System, Request]] = [
+    (TWO_BY_FOUR, Request(axes(data=8), ("data",), k=7)),
+    (TWO_BY_FOUR, Request(axes(data=4, model=2), ("data",), 10**6, k=20)),
+    (TWO_BY_FOUR, Request(axes(data=2, model=2, pipe=2), ("data", "pipe"), 1, k=9)),
+    (
+        TWO_BY_FOUR,
+        Request(axes(data=4, model=2), ("data",), k=4, per_placement=True, choice=Choice.TREE),
+    ),
+    (TORUS, Request(axes(data=8), ("data",), k=5, choice=Choice.RING)),
+    (TORUS, Request(axes(data=4, model=2), ("data",), k=12, choice=Choice.TREE)),
+    (MIXED, Request(axes(data=8), ("data",), 10**7, k=15, language=Language(2))),
+    (
+        MIXED,
+        Request(axes(data=8), ("data",), 10**7, 8, Language(2, across=True), per_placement=True),
+    ),
+    (
+        MIXED,
+        Request(
+            axes(data=2, model=2, pipe=2),
+            ("data", "pipe"),
+            k=6,
+            language=Language(2),
+            collapse=False,
+        ),
+    ),
+    (
+        machine(3, 2, through=True),
+        Request(axes(data=2, model=3), ("data", "model"), k=30, collapse=False),
+    ),
+]
+
+
+@pytest.mark.parametrize(("system", "request_"), CASES)
+def test_answers_are_the_first_of_a_brute_force_ranking(system: System, request_: Request) -> None:
+    request = request_
+    if request.language.max_steps == 5:
+        request = replace(request, language=Language(3, request.language.across))
+    report = answers(system, request)
+    check(report)
+    assert report.complete
+    assert told(report) == expected(system, request)
+    every = brute_force(system, request)
+    assert report.placements == len(every)
+    assert report.programs == sum(map(len, every))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("system", "request_"),
+    [
+        (machine(2, 2, 2), Request(axes(data=8), ("data",), k=25, language=Language(3))),
+        (MIXED, Request(axes(data=4, model=2), ("data",), k=25, language=Language(4))),
+        (MIXED, Request(axes(data=8), ("data",), 10**5, 25, Language(3, across=True))),
+    ],
+)
+def test_larger_brute_force_rankings(system: System, request_: Request) -> None:
+    report = answers(system, request_)
+    check(report)
+    assert told(report) == expected(system, request_)
+
+
+@given(systems(12), st.data())
+@settings(max_examples=40, deadline=None)
+def test_answers_on_any_machine(system: System, data: st.DataObject) -> None:
+    devices = system.devices
+    size = data.draw(st.sampled_from([d for d in range(1, devices + 1) if devices % d == 0]))
+    request = Request(
+        axes(data=size, model=devices // size),
+        data.draw(st.sampled_from([("data",), ("model",), ("data", "model")])),
+        data.draw(st.integers(1, 10**10)),
+        k=data.draw(st.integers(1, 3)),
+        language=Language(2, data.draw(st.booleans())),
+        choice=data.draw(st.sampled_from(Choice)),
+        collapse=data.draw(st.booleans()),
+        per_placement=data.draw(st.booleans()),
+    )
+    depths = [
+        len(Reduction(p, request.over, request.collapse).tree.digits)
+        for p in placements(system.hierarchy, request.axes)
+    ]
+    assume(max(depths) <= 3 and len(depths) <= 6)
+    report = answers(system, request)
+    check(report)
+    assert report.complete
+    assert told(report) == expected(system, request)
+
+
+@pytest.mark.parametrize("choice", Choice)
+def test_the_best_default_is_the_cheapest_baseline(choice: Choice) -> None:
+    request = Request(axes(data=4, model=2), ("data",), choice=choice, k=3, per_placement=True)
+    report = answers(TWO_BY_FOUR, request)
+    every = [
+        baseline_ticks(TWO_BY_FOUR, placement, request, choice)
+        for placement in placements(TWO_BY_FOUR.hierarchy, request.axes)
+    ]
+    assert report.best_default_seconds == min(every) / TICKS_PER_SECOND
+    for answer in report.answers:
+        placement = answer.candidate.reduction.placement
+        mine = baseline_ticks(TWO_BY_FOUR, placement, request, choice)
+        assert answer.baseline_seconds == mine / TICKS_PER_SECOND
+        assert answer.defaults == {
+            fixed.value: baseline_ticks(TWO_BY_FOUR, placement, request, fixed) / TICKS_PER_SECOND
+            for fixed in (Choice.RING, Choice.TREE)
+        }
+    assert report.answers[0].candidate.seconds <= report.answers[0].baseline_seconds
+
+
+# How many answers there are.
+
+
+@pytest.mark.parametrize("per_placement", [False, True])
+def test_asking_for_more_than_there_is_gives_all(per_placement: bool) -> None:
+    """One digit: 3 programs; two digits: 93 (section 3 of the language definition)."""
+    system = machine(2, 2)
+    request = Request(axes(data=2, model=2), ("data",), k=1000, per_placement=per_placement)
+    report = answers(system, request)
+    check(report)
+    assert report.placements == 2
+    assert report.programs == len(report.answers) == 6
+    assert told(report) == expected(system, request)
+
+
+def test_all_programs_of_two_digits_leave_proved() -> None:
+    request = Request(axes(data=4), ("data",), k=1000)
+    report = answers(machine(2, 2), request)
+    check(report)
+    assert len(report.answers) == report.programs == 93
+    ranks = [answer.rank for answer in report.answers]
+    assert ranks == list(range(1, 94))
+    ticks = [answer.candidate.ticks for answer in report.answers]
+    assert all(a <= b for a, b in pairwise(ticks))
+
+
+@pytest.mark.parametrize(
+    ("system", "sizes", "over"),
+    [
+        (machine(1), {"data": 1}, ("data",)),
+        (machine(1, 1), {"data": 1, "model": 1}, ("data", "model")),
+        (TWO_BY_FOUR, {"data": 1, "model": 8}, ("data",)),
+    ],
+)
+def test_nothing_to_reduce_takes_no_step_and_no_time(
+    system: System, sizes: dict[str, int], over: tuple[str, ...]
+) -> None:
+    report = answers(system, Request(axes(**sizes), over))
+    assert report.complete
+    [answer] = report.answers
+    assert str(answer.candidate.program) == ""
+    assert (answer.candidate.ticks, answer.prices) == (0, ())
+    assert isinstance(answer.verdict, Proved)
+    assert (answer.bound.seconds, answer.baseline_seconds) == (0, 0)
+    assert report.best_default_seconds == 0
+
+
+def test_a_tree_of_one_digit_has_three_programs() -> None:
+    report = answers(machine(4), Request(axes(data=4), ("data",)))
+    check(report)
+    assert {str(a.candidate.program) for a in report.answers} == {
+        "all-reduce root inside",
+        "reduce-scatter root inside; all-gather root inside",
+        "reduce root inside; broadcast root inside",
+    }
+
+
+def test_a_fixed_placement_is_the_only_one_looked_at() -> None:
+    request = Request(axes(data=4, model=2), ("data",), k=4)
+    everywhere = answers(TWO_BY_FOUR, replace(request, per_placement=True))
+    for position, placement in enumerate(placements(TWO_BY_FOUR.hierarchy, request.axes)):
+        fixed = answers(TWO_BY_FOUR, replace(request, placement=placement.matrix))
+        assert fixed.placements == 1
+        mine = [k[:3] for _, k in told(everywhere) if k[3] == position]
+        assert [k[:3] for _, k in told(fixed)] == mine
+
+
+# Stopping.
+
+
+class Patience(Watcher):
+    """Stops when asked for the n-th time."""
+
+    def __init__(self, times: int) -> None:
+        self.left = times
+        self.told: list[tuple[int, int]] = []
+
+    def go_on(self) -> bool:
+        self.left -= 1
+        return self.left >= 0
+
+    def placed(self, done: int, of: int) -> None:
+        self.told.append((done, of))
+
+
+REQUEST = Request(axes(data=4, model=2), ("data",), 10**6, k=5, language=Language(3))
+
+
+@pytest.mark.parametrize("times", [1, 2, 3, 5, 8, 13, 40, 100])
+def test_whoever_is_stopped_says_so_and_answers_what_he_has(times: int) -> None:
+    report = answers(TWO_BY_FOUR, REQUEST, Patience(times))
+    check(report)
+    full = answers(TWO_BY_FOUR, REQUEST)
+    if report.complete:
+        assert report == full
+    every = {k for keys in brute_force(TWO_BY_FOUR, REQUEST) for k in keys}
+    found = told(report)
+    assert {k for _, k in found} <= every
+    assert [k for _, k in found] == sorted(k for _, k in found)
+    assert [rank for rank, _ in found] == list(range(1, len(found) + 1))
+
+
+def test_the_first_placement_is_always_priced() -> None:
+    report = answers(TWO_BY_FOUR, REQUEST, Patience(0))
+    assert not report.complete
+    assert report.placements == 1
+    check(report)
+
+
+def test_whoever_is_stopped_at_once_still_has_the_plain_all_reduce() -> None:
+    """House rule: a partial answer at a time limit; and that one needs no search."""
+    report = answers(TWO_BY_FOUR, REQUEST, Patience(0))
+    assert report.answers
+    check(report)
+
+
+def test_without_a_stop_it_is_complete_and_told_of_every_placement() -> None:
+    watcher = Patience(10**9)
+    report = answers(TWO_BY_FOUR, REQUEST, watcher)
+    assert report.complete
+    assert report == answers(TWO_BY_FOUR, REQUEST)
+    assert watcher.told == [(i, report.placements) for i in range(1, report.placements + 1)]
+
+
+# Determinism.
+
+
+SCRIPT = """
+from hierarchies import Axis, load
+from synth.plan import Request, answers
+from synth.programs import Language
+request = Request(
+    (Axis("data", 8), Axis("model", 2)), ("data",), k=20, language=Language(4, across=True)
+)
+for a in answers(load("dgx-a100:2"), request).answers:
+    c = a.candidate
+    print(a.rank, c.ticks, c.reduction.placement, c.program, a.prices, a.verdict, a.limited_by)
+"""
+
+
+def test_the_same_question_has_the_same_answer_whatever_the_hash_seed() -> None:
+    root = Path(__file__).resolve().parent.parent
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", SCRIPT],
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(root)},
+            cwd=root,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    [output] = outputs
+    assert len(output.splitlines()) == 20
+
+
+# Laws of the whole.
+
+
+@given(systems(12), st.integers(1, 10**9), st.integers(1, 1000))
+@settings(max_examples=20, deadline=None)
+def test_the_best_answer_takes_no_less_for_more_bytes(
+    system: System, payload: int, factor: int
+) -> None:
+    assume(len(system.hierarchy.levels) <= 3)
+    request = Request(axes(data=system.devices), ("data",), payload, k=1, language=Language(3))
+    small, large = (
+        answers(system, replace(request, payload_bytes=p)) for p in (payload, payload * factor)
+    )
+    assert small.answers[0].candidate.ticks <= large.answers[0].candidate.ticks
+
+
+@given(systems(12))
+@settings(max_examples=20, deadline=None)
+def test_a_larger_choice_never_has_a_worse_best(system: System) -> None:
+    assume(len(system.hierarchy.levels) <= 3)
+    request = Request(axes(data=system.devices), ("data",), GB, k=1, language=Language(2))
+
+    def best(changed: Request) -> int:
+        return answers(system, changed).answers[0].candidate.ticks
+
+    auto = best(request)
+    assert auto <= best(replace(request, choice=Choice.RING))
+    assert auto <= best(replace(request, choice=Choice.TREE))
+    assert best(replace(request, language=Language(3))) <= auto
+    assert best(replace(request, language=Language(2, across=True))) <= auto
+
+
+def test_three_steps_beat_one_on_the_a100_system_of_the_paper() -> None:
+    """The published result: all-reduce over nodes with one NIC each is best done in steps."""
+    for nodes in (2, 4):
+        system = load(f"p2-a100:{nodes}")
+        request = Request(
+            axes(data=system.devices), ("data",), k=1, choice=Choice.RING, language=Language(3)
+        )
+        [answer] = answers(system, request).answers
+        assert answer.candidate.program == parse(
+            "reduce-scatter node inside; all-reduce node parallel(root); all-gather node inside"
+        )
+        assert answer.baseline_seconds > 1.2 * answer.candidate.seconds
+        assert answer.limited_by == "node"
+
+
+# Refusals, and the small functions.
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Request(axes(data=8), ("data",), 0), "payload is 0 bytes"),
+        (lambda: Request(axes(data=8), ("data",), k=0), "k is 0"),
+        (lambda: answers(TWO_BY_FOUR, Request(axes(data=4), ("data",))), "multiply to 4"),
+        (lambda: answers(TWO_BY_FOUR, Request(axes(data=8), ("dat",))), "no axis 'dat'"),
+        (lambda: answers(TWO_BY_FOUR, Request(axes(data=8), ())), "no axis to reduce"),
+        (
+            lambda: answers(TWO_BY_FOUR, Request(axes(data=8), ("data",), placement=((4, 2),))),
+            "column",
+        ),
+        (
+            lambda: answers(TWO_BY_FOUR, Request(axes(data=8), ("data",), 10**40)),
+            "one step would take",
+        ),
+    ],
+)
+def test_what_means_nothing_is_refused(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        make()
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2, 3])
+def test_the_plain_program(depth: int) -> None:
+    derivation = one_step(Reduction.plain(*[3] * depth).tree)
+    assert len(derivation.instructions) == min(depth, 1)
+    assert all(s.collective is Collective.ALL_REDUCE for s in derivation.instructions)
+    rehearse(derivation)
+
+
+def test_nothing_limits_nothing() -> None:
+    assert limiting(()) == ""

@@ -1,0 +1,651 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from itertools import chain
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from grammar import Collective, Instruction, Program, admitted, parse, spell
+from hierarchies import (
+    Axis,
+    Domain,
+    Hierarchy,
+    InputError,
+    Level,
+    Link,
+    Placement,
+    Reduction,
+    System,
+    load,
+    placements,
+)
+from hierarchies.fabric import cast
+from price_oracle import Group, Machine, Message, groups_of, least_seconds
+from strategies import placed, reductions, systems
+from synth.algorithms import Algorithm, Choice
+from synth.layout import Move
+from synth.lowering import Exchange, lower, moves
+from synth.plan import derived, one_step
+from synth.programs import Language, Vertex, explore_moves
+from synth.search import Explored
+from synth.semantics import Derivation
+from synth.simulator import LATENCY, MEMORY, Line, Simulator, StepPrice
+
+GB = 1e9
+ROUNDS = {Collective.ALL_REDUCE: 2, Collective.REDUCE_SCATTER: 1, Collective.ALL_GATHER: 1}
+ROOTED = (Collective.REDUCE, Collective.BROADCAST)
+
+
+@cache
+def explored(depth: int) -> Explored[Vertex, Move]:
+    return explore_moves(depth, Language(3, across=True))
+
+
+@cache
+def written(depth: int) -> tuple[tuple[Instruction, ...], ...]:
+    """Every program of up to three steps, as instructions."""
+    graph = explored(depth)
+    same = [0] * len(graph.alphabet)
+    return tuple(
+        tuple(graph.alphabet[label].instruction for label in path.labels)
+        for path in graph.cheapest(same, same)
+    )
+
+
+@st.composite
+def machines(draw: st.DrawFn, most_devices: int = 12, plain: bool = False) -> System:
+    """As ``systems``, now and then with more ports than devices."""
+    system = draw(systems(most_devices, plain=plain))
+    if draw(st.integers(0, 4)) == 0:
+        several = [
+            replace(link, ports=2 * system.hierarchy.devices_in_child(level))
+            if link.domain is Domain.SWITCH
+            else link
+            for level, link in enumerate(system.links)
+        ]
+        system = replace(system, links=tuple(several))
+    return system
+
+
+@st.composite
+def asked(
+    draw: st.DrawFn, most_devices: int = 12, plain: bool = False
+) -> tuple[System, Reduction, Instruction]:
+    """A system, a reduction on it, and an instruction its tree admits."""
+    system = draw(machines(most_devices, plain))
+    reduction = draw(reductions(system.hierarchy))
+    assume(0 < len(reduction.tree.digits) <= 4)
+    known = admitted(len(reduction.tree.digits), across=True)
+    return system, reduction, draw(st.sampled_from(known))
+
+
+@st.composite
+def programmed(draw: st.DrawFn, most_devices: int = 12) -> tuple[System, Reduction, Derivation]:
+    """A system, a reduction on it, and a valid program of up to three steps."""
+    system = draw(machines(most_devices))
+    reduction = draw(reductions(system.hierarchy))
+    assume(0 < len(reduction.tree.digits) <= 3)
+    return (
+        system,
+        reduction,
+        derivation_of(draw(st.sampled_from(written(len(reduction.tree.digits)))), reduction),
+    )
+
+
+def derivation_of(steps: tuple[Instruction, ...], reduction: Reduction) -> Derivation:
+    tree = reduction.tree
+    return derived(Program(tuple(spell(step, tree) for step in steps)), tree)
+
+
+def lines_of(system: System, reduction: Reduction, what: Instruction) -> tuple[Line, ...]:
+    roles = cast(reduction, what.groups.free, what.groups.zero)
+    return Simulator(system).lines(what.collective, roles)
+
+
+def phases(
+    system: System,
+    reduction: Reduction,
+    derivation: Derivation,
+    payload_bytes: float = GB,
+    choice: Choice = Choice.AUTO,
+) -> list[StepPrice]:
+    simulator = Simulator(system, choice)
+    return [
+        price
+        for move in moves(derivation)
+        for price in simulator.move(move, reduction, payload_bytes)
+    ]
+
+
+def seconds(
+    system: System, reduction: Reduction, derivation: Derivation, payload_bytes: float = GB
+) -> float:
+    return sum(price.seconds for price in phases(system, reduction, derivation, payload_bytes))
+
+
+def messages(
+    machine: Machine, algorithm: Algorithm, collective: Collective, group: Group
+) -> Iterator[Message]:
+    to_first = collective is Collective.REDUCE
+    match algorithm:
+        case Algorithm.RING if collective in ROOTED:
+            return machine.chain(group, to_first)
+        case Algorithm.RING:
+            return machine.ring(group, ROUNDS[collective])
+        case Algorithm.HALVING_DOUBLING:
+            return machine.halving(group, ROUNDS[collective])
+        case Algorithm.DIRECT:
+            return machine.direct(group, ROUNDS[collective])
+        case Algorithm.TREE if collective in ROOTED:
+            return machine.rooted_trees(group, to_first)
+        case Algorithm.TREE:
+            return machine.tree(group)
+
+
+def busy(
+    system: System, line: Line, collective: Collective, groups: list[Group]
+) -> dict[str, float]:
+    """The explicit model's seconds a byte, for each level."""
+    machine = Machine(system)
+    return machine.busy(
+        chain.from_iterable(messages(machine, line.algorithm, collective, g) for g in groups)
+    )
+
+
+def loads(line: Line) -> dict[str, float]:
+    """The simulator's seconds a byte, for each level."""
+    found = dict(line.loads)
+    del found[MEMORY]
+    return found
+
+
+# The busiest link, against every message put on every link.
+
+
+@given(asked())
+@settings(max_examples=250, deadline=None)
+def test_levels_are_as_busy_as_their_busiest_link(
+    case: tuple[System, Reduction, Instruction],
+) -> None:
+    """On every domain, level by level, where an algorithm splits the buffer or is a tree."""
+    system, reduction, what = case
+    assume(what.collective not in ROOTED)
+    groups = groups_of(reduction, what.groups)
+    assume(Machine(system).turns(groups[0]) <= 200)
+    for line in lines_of(system, reduction, what):
+        expected = busy(system, line, what.collective, groups)
+        assert loads(line) == pytest.approx(expected, rel=1e-9), line.algorithm
+
+
+@given(asked())
+@settings(max_examples=150, deadline=None)
+def test_chains_are_as_busy_as_their_busiest_link(
+    case: tuple[System, Reduction, Instruction],
+) -> None:
+    """But on a bus that outer traffic passes through: it is counted as if every device sent and
+    got a share, which the ends of a chain do not; at most twice the truth.
+    """
+    system, reduction, what = case
+    what = replace(what, collective=Collective.REDUCE)
+    groups = groups_of(reduction, what.groups)
+    line = lines_of(system, reduction, what)[0]
+    expected = busy(system, line, what.collective, groups)
+    found = loads(line)
+    assert set(found) == set(expected)
+    for name, value in expected.items():
+        level = system.hierarchy.index(name)
+        passed = any(level in system.through(outer) for outer in range(level))
+        slack = 2 if system.links[level].domain is Domain.BUS and passed else 1
+        assert value * (1 - 1e-9) <= found[name] <= slack * value * (1 + 1e-9)
+
+
+@given(asked(plain=True), st.sampled_from(ROOTED))
+@settings(deadline=None)
+def test_rooted_trees_on_switches_are_as_busy_as_two_explicit_trees(
+    case: tuple[System, Reduction, Instruction], collective: Collective
+) -> None:
+    system, reduction, what = case
+    groups = groups_of(reduction, what.groups)
+    for line in lines_of(system, reduction, replace(what, collective=collective)):
+        expected = busy(system, line, collective, groups)
+        assert loads(line) == pytest.approx(expected, rel=1e-9), line.algorithm
+
+
+@given(asked(6))
+@settings(max_examples=150, deadline=None)
+def test_no_step_is_faster_than_its_cuts_allow(case: tuple[System, Reduction, Instruction]) -> None:
+    """Whatever the algorithm: over all cuts and partitions of the explicit machine."""
+    system, reduction, what = case
+    groups = groups_of(reduction, what.groups)
+    for collective in Collective:
+        least = least_seconds(system, collective, groups)
+        for line in lines_of(system, reduction, replace(what, collective=collective)):
+            slowest = max(loads(line).values())
+            assert slowest >= least * (1 - 1e-6), (collective, line.algorithm)
+
+
+@given(programmed())
+@settings(max_examples=150, deadline=None)
+def test_lowered_programs_cost_what_their_groups_put_on_the_links(
+    case: tuple[System, Reduction, Derivation],
+) -> None:
+    """From the device ids of ``lower`` alone: groups, sizes, busiest links, and all phases."""
+    system, reduction, derivation = case
+    payload = 64 * reduction.tree.devices
+    schedule = lower(derivation, reduction, payload)
+    assert schedule.padded_bytes == payload
+    prices = phases(system, reduction, derivation, payload)
+    steps = iter(derivation.instructions)
+    for phase, price in zip(schedule.phases, prices, strict=True):
+        assert price.size_bytes == phase.size_bytes
+        if not isinstance(phase, Exchange):
+            assert price.what == "transpose"
+            assert price.seconds == 2 * phase.size_bytes / system.memory_bytes_per_second
+            continue
+        step = next(steps)
+        assert price.what == phase.collective.value
+        groups = [tuple(group) for group in phase.groups.tolist()]
+        assert sorted(groups) == sorted(groups_of(reduction, step.groups))
+        line = next(
+            line for line in lines_of(system, reduction, step) if line.algorithm is price.algorithm
+        )
+        slowest = max((price.seconds - price.latency_seconds) / price.size_bytes, 0)
+        if phase.collective not in ROOTED and Machine(system).turns(groups[0]) <= 200:
+            expected = max(*busy(system, line, phase.collective, groups).values(), memory(line))
+            assert slowest == pytest.approx(expected, rel=1e-6, abs=price.seconds * 1e-9)
+
+
+def memory(line: Line) -> float:
+    return dict(line.loads)[MEMORY]
+
+
+# Latency: messages that wait for each other.
+
+
+@given(asked(plain=True))
+@settings(deadline=None)
+def test_a_ring_waits_for_its_slowest_piece(case: tuple[System, Reduction, Instruction]) -> None:
+    """A piece crosses all edges of the ring but one. (Where inner latencies are not above outer
+    ones; the simulator takes the omitted edge to be of the innermost level.)
+    """
+    system, reduction, what = case
+    assume(what.collective in ROUNDS)
+    ordered = sorted((link.latency_seconds for link in system.links), reverse=True)
+    links = [replace(x, latency_seconds=t) for x, t in zip(system.links, ordered, strict=True)]
+    system = replace(system, links=tuple(links))
+    machine = Machine(system)
+    group = groups_of(reduction, what.groups)[0]
+    hops = []
+    for here, there in zip(group, group[1:] + group[:1], strict=True):
+        pair = zip(machine.digits(here), machine.digits(there), strict=True)
+        hops.append(ordered[[a != b for a, b in pair].index(True)])
+    line = lines_of(system, reduction, what)[0]
+    assert line.algorithm is Algorithm.RING
+    expected = ROUNDS[what.collective] * (sum(hops) - min(hops))
+    assert line.latency_seconds == pytest.approx(expected, rel=1e-9, abs=1e-18)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "expected"),
+    [
+        (Algorithm.RING, 2 * (4 * 10 + 4 * 7 * 1 - 1)),
+        (Algorithm.TREE, 2 * (2 * 10 + 3 * 1)),
+        (Algorithm.HALVING_DOUBLING, 2 * (2 * 10 + 3 * 1)),
+    ],
+)
+def test_latency_of_an_all_reduce_over_four_nodes_of_eight(
+    algorithm: Algorithm, expected: float
+) -> None:
+    system = rails(4, latencies=(10.0, 1.0))
+    reduction = whole(system)
+    lines = lines_of(system, reduction, at_once(reduction))
+    [line] = [line for line in lines if line.algorithm is algorithm]
+    assert line.latency_seconds == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("children", "hops"), [(2, 1), (3, 1), (4, 2), (5, 2), (8, 4)])
+def test_a_direct_exchange_in_a_ring_waits_for_its_longest_way(children: int, hops: int) -> None:
+    system = one_level(Domain.RING, children, latency=1.0)
+    reduction = whole(system)
+    lines = lines_of(system, reduction, at_once(reduction))
+    [line] = [line for line in lines if line.algorithm is Algorithm.DIRECT]
+    assert line.latency_seconds == 2 * hops
+
+
+# Laws.
+
+
+@given(programmed(), st.floats(1, 1e12), st.floats(1, 1e12))
+@settings(deadline=None)
+def test_more_bytes_never_take_less(
+    case: tuple[System, Reduction, Derivation], one: float, other: float
+) -> None:
+    few, many = sorted((one, other))
+    for small, large in zip(phases(*case, few), phases(*case, many), strict=True):
+        assert small.seconds <= large.seconds
+        assert small.ticks <= large.ticks
+
+
+@given(programmed(), st.data(), st.floats(1, 100))
+@settings(deadline=None)
+def test_worse_links_never_take_less(
+    case: tuple[System, Reduction, Derivation], data: st.DataObject, factor: float
+) -> None:
+    system, reduction, derivation = case
+    level = data.draw(st.integers(0, len(system.links) - 1))
+    link = system.links[level]
+    latency = link.latency_seconds * factor + data.draw(st.floats(0, 1e-4))
+    slower = replace(link, bandwidth_bytes_per_second=link.bandwidth_bytes_per_second / factor)
+    later = replace(link, latency_seconds=latency)
+    for worse in (slower, later):
+        links = (*system.links[:level], worse, *system.links[level + 1 :])
+        before = phases(system, reduction, derivation)
+        after = phases(replace(system, links=links), reduction, derivation)
+        for a, b in zip(before, after, strict=True):
+            assert a.seconds <= b.seconds
+
+
+@given(programmed(), st.floats(1, 100))
+@settings(deadline=None)
+def test_slower_memory_never_takes_less(
+    case: tuple[System, Reduction, Derivation], factor: float
+) -> None:
+    system, reduction, derivation = case
+    slower = replace(system, memory_bytes_per_second=system.memory_bytes_per_second / factor)
+    assert seconds(system, reduction, derivation) <= seconds(slower, reduction, derivation)
+
+
+@given(programmed(), st.data())
+@settings(deadline=None)
+def test_more_ports_never_take_more(
+    case: tuple[System, Reduction, Derivation], data: st.DataObject
+) -> None:
+    system, reduction, derivation = case
+    level = data.draw(st.integers(0, len(system.links) - 1))
+    link = system.links[level]
+    more = replace(link, ports=link.ports * data.draw(st.sampled_from([2, 3, 4])))
+    try:
+        larger = replace(system, links=(*system.links[:level], more, *system.links[level + 1 :]))
+    except InputError:
+        return
+    before, after = (phases(s, reduction, derivation) for s in (system, larger))
+    for a, b in zip(before, after, strict=True):
+        assert b.seconds <= a.seconds * (1 + 1e-12)
+
+
+@given(programmed())
+@settings(deadline=None)
+def test_the_fastest_algorithm_beats_a_fixed_one(
+    case: tuple[System, Reduction, Derivation],
+) -> None:
+    auto, ring, tree = (phases(*case, choice=choice) for choice in (Choice.AUTO, *FIXED))
+    for best, *others in zip(auto, ring, tree, strict=True):
+        assert all(best.seconds <= other.seconds for other in others)
+    assert {p.algorithm for p in ring} <= {Algorithm.RING, None}
+    assert {p.algorithm for p in tree} <= {Algorithm.RING, Algorithm.TREE, None}
+
+
+FIXED = (Choice.RING, Choice.TREE)
+
+
+@given(programmed())
+@settings(deadline=None)
+def test_steps_wait_for_each_other(case: tuple[System, Reduction, Derivation]) -> None:
+    """A program's price is the sum of its steps', each priced by itself; both in whole ticks."""
+    system, reduction, derivation = case
+    steps = moves(derivation)
+    fresh = [Simulator(system).move(move, reduction, GB) for move in steps]
+    assert list(chain.from_iterable(fresh)) == phases(system, reduction, derivation)
+    found = Simulator(system).prices(steps, reduction, GB)
+    assert found == [sum(price.ticks for price in prices) for prices in fresh]
+
+
+@given(programmed())
+@settings(deadline=None)
+def test_a_step_says_what_limits_it(case: tuple[System, Reduction, Derivation]) -> None:
+    system, reduction, derivation = case
+    resources = {*system.hierarchy.names, MEMORY}
+    for price in phases(system, reduction, derivation):
+        assert price.busiest in resources
+        assert price.limited_by in resources | {LATENCY}
+        assert 0 <= price.latency_seconds <= price.seconds
+        assert {name for name, _ in price.bytes_per_port} <= set(system.hierarchy.names)
+        for name, carried in price.bytes_per_port:
+            level = system.hierarchy.index(name)
+            working = price.seconds - price.latency_seconds
+            capacity = system.links[level].bandwidth_bytes_per_second
+            if system.links[level].domain is Domain.SWITCH:
+                capacity = system.port_bytes_per_second(level)
+            assert carried <= working * capacity * (1 + 1e-6) + 1e-3
+
+
+def test_a_price_that_cannot_be_compared_exactly_is_refused() -> None:
+    system = one_level(Domain.SWITCH, 2, bandwidth=1.0)
+    reduction = whole(system)
+    derivation = one_step(reduction.tree)
+    assert phases(system, reduction, derivation, 1e5)[0].ticks == pytest.approx(1e17)
+    with pytest.raises(InputError, match="one step would take 1e\\+06 s"):
+        Simulator(system).prices(moves(derivation), reduction, 1e6)
+
+
+# Relabelling what is symmetric.
+
+
+@st.composite
+def relabelled(draw: st.DrawFn) -> tuple[System, Reduction, Reduction]:
+    """The same reduction with two neighbouring axes that are not reduced exchanged."""
+    system = draw(machines(24))
+    placement = draw(placed(system.hierarchy).filter(lambda p: len(p.axes) == 3))
+    over = draw(st.sampled_from([0, 2]))
+    order = [1, 0, 2] if over == 2 else [0, 2, 1]
+    collapse = draw(st.booleans())
+    return (
+        system,
+        Reduction(placement, (placement.axes[over].name,), collapse),
+        Reduction(permuted(placement, order), (placement.axes[over].name,), collapse),
+    )
+
+
+def permuted(placement: Placement, order: list[int]) -> Placement:
+    return Placement(
+        placement.hierarchy,
+        tuple(placement.axes[i] for i in order),
+        tuple(placement.matrix[i] for i in order),
+    )
+
+
+def same_prices(system: System, one: Reduction, other: System, two: Reduction) -> None:
+    """Every step of programs of up to three costs the same, to the rounding of floats."""
+    assert one.tree.sizes == two.tree.sizes
+    graph = explored(min(3, len(one.tree.digits)))
+    if len(one.tree.digits) > 3:
+        return
+    for choice in Choice:
+        first = Simulator(system, choice).prices(graph.alphabet, one, GB)
+        second = Simulator(other, choice).prices(graph.alphabet, two, GB)
+        assert first == pytest.approx(second, rel=1e-9, abs=len(graph.alphabet)), choice
+
+
+@given(relabelled())
+@settings(deadline=None)
+def test_neighbouring_axes_that_are_not_reduced_may_change_places(
+    case: tuple[System, Reduction, Reduction],
+) -> None:
+    system, one, other = case
+    same_prices(system, one, system, other)
+
+
+@given(machines(24), st.data())
+@settings(deadline=None)
+def test_an_axis_that_is_not_reduced_may_be_parted(system: System, data: st.DataObject) -> None:
+    placement = data.draw(placed(system.hierarchy))
+    assume(len(placement.axes) > 1)
+    axis = placement.axes[0]
+    cut = [data.draw(st.sampled_from(divisors(f))) for f in placement.matrix[0]]
+    left = tuple(f // c for f, c in zip(placement.matrix[0], cut, strict=True))
+    size = 1
+    for factor in cut:
+        size *= factor
+    parted = Placement(
+        placement.hierarchy,
+        (Axis("slow", axis.size // size), Axis("fast", size), *placement.axes[1:]),
+        (left, tuple(cut), *placement.matrix[1:]),
+    )
+    over = tuple(axis.name for axis in placement.axes[1:])
+    same_prices(system, Reduction(placement, over), system, Reduction(parted, over))
+
+
+def divisors(number: int) -> list[int]:
+    return [d for d in range(1, number + 1) if number % d == 0]
+
+
+@given(reductions(), st.data())
+@settings(deadline=None)
+def test_on_symmetric_domains_the_order_of_axes_does_not_matter(
+    reduction: Reduction, data: st.DataObject
+) -> None:
+    """Switches with one port a child, meshes and buses do not tell children apart."""
+    hierarchy = reduction.placement.hierarchy
+    kinds = st.sampled_from([Domain.SWITCH, Domain.MESH, Domain.BUS])
+    links = tuple(
+        Link(data.draw(kinds), data.draw(st.floats(1e9, 1e12)), 0) for _ in hierarchy.names
+    )
+    system = System("s", "", hierarchy, links, 1e12)
+    order = data.draw(st.permutations(range(len(reduction.placement.axes))))
+    other = Reduction(permuted(reduction.placement, order), reduction.over, True)
+    same_prices(system, replace(reduction, collapse=True), system, other)
+
+
+@given(machines(24), st.data())
+@settings(deadline=None)
+def test_a_level_of_one_child_changes_nothing(system: System, data: st.DataObject) -> None:
+    reduction = data.draw(reductions(system.hierarchy))
+    place = data.draw(st.integers(0, len(system.links)))
+    hierarchy = system.hierarchy
+    domain = data.draw(st.sampled_from([Domain.SWITCH, Domain.RING, Domain.MESH, Domain.BUS]))
+    idle = Link(domain, data.draw(st.floats(1e6, 1e12)), 1.0)
+    taller = Hierarchy((*hierarchy.levels[:place], Level("idle", 1), *hierarchy.levels[place:]))
+    links = (*system.links[:place], idle, *system.links[place:])
+    rows = tuple((*row[:place], 1, *row[place:]) for row in reduction.placement.matrix)
+    placement = Placement(taller, reduction.placement.axes, rows)
+    same_prices(
+        system,
+        reduction,
+        replace(system, hierarchy=taller, links=links),
+        replace(reduction, placement=placement),
+    )
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_nor_does_it_to_trees(place: int) -> None:
+    """Eight devices on a switch are the same eight as the only node, or with a level below."""
+    flat = one_level(Domain.SWITCH, 8, bandwidth=GB, latency=1.0)
+    idle = (Level("idle", 1), Link(Domain.SWITCH, GB, 1.0))
+    levels, links = [flat.hierarchy.levels[0]], [flat.links[0]]
+    levels.insert(place, idle[0])
+    links.insert(place, idle[1])
+    taller = System("taller", "", Hierarchy(tuple(levels)), tuple(links), 1e30)
+    same_prices(flat, whole(flat), taller, whole(taller))
+
+
+# Figures.
+
+
+def one_level(
+    domain: Domain, children: int, bandwidth: float = 1.0, latency: float = 0.0
+) -> System:
+    hierarchy = Hierarchy((Level("gpu", children),))
+    return System("one", "", hierarchy, (Link(domain, bandwidth, latency),), 1e30)
+
+
+def rails(nodes: int, latencies: tuple[float, float] = (0.0, 0.0)) -> System:
+    """Nodes of 8 GPUs on an NVSwitch, and beside it a NIC for each GPU."""
+    hierarchy = Hierarchy((Level("node", nodes), Level("gpu", 8)))
+    links = (
+        Link(Domain.SWITCH, 50 * GB, latencies[0], ports=8),
+        Link(Domain.SWITCH, 450 * GB, latencies[1]),
+    )
+    return System("rails", "", hierarchy, links, 1e30)
+
+
+def whole(system: System) -> Reduction:
+    """One group of all devices."""
+    axes = (Axis("data", system.devices),)
+    [placement] = placements(system.hierarchy, axes)
+    return Reduction(placement, ("data",))
+
+
+def at_once(reduction: Reduction) -> Instruction:
+    """The plain all-reduce."""
+    return one_step(reduction.tree).instructions[0]
+
+
+HIERARCHICAL = "reduce-scatter node inside; all-reduce root across(node); all-gather node inside"
+THREE_STEPS = "reduce-scatter node inside; all-reduce node parallel(root); all-gather node inside"
+
+
+def program_seconds(system: System, text: str, choice: Choice = Choice.AUTO) -> float:
+    reduction = whole(system)
+    derivation = derived(parse(text), reduction.tree)
+    return sum(p.seconds for p in phases(system, reduction, derivation, GB, choice))
+
+
+def test_the_example_of_the_language_definition() -> None:
+    """B = 1 GB over 4 nodes of 8 GPUs, one NIC per GPU; bandwidth terms only (section 5)."""
+    system = rails(4)
+    flat = program_seconds(system, "all-reduce root inside", Choice.RING)
+    assert flat == pytest.approx(2 * 31 / 32 / 8 / 50)
+    assert 1e3 * flat == pytest.approx(4.84, abs=0.005)
+    for text in (HIERARCHICAL, THREE_STEPS):
+        barriers = program_seconds(system, text, Choice.RING)
+        assert barriers == pytest.approx(2 * 7 / 8 / 450 + 2 * 3 / 4 / 8 / 50)
+        assert 1e3 * barriers == pytest.approx(7.64, abs=0.005)
+
+
+@pytest.mark.parametrize(("nodes", "ratio"), [(2, 1.94), (4, 1.31)])
+def test_what_the_a100_system_of_the_paper_saves(nodes: int, ratio: float) -> None:
+    """Bytes over each node's one NIC: flat ring 2 (k - 1)/k, in three steps 2 (m - 1)/m."""
+    system = load(f"p2-a100:{nodes}")
+    k = system.devices
+    reduction = whole(system)
+    carried = []
+    for text in ("all-reduce root inside", THREE_STEPS):
+        derivation = derived(parse(text), reduction.tree)
+        prices = phases(system, reduction, derivation, GB, Choice.RING)
+        carried.append(sum(dict(p.bytes_per_port).get("node", 0) for p in prices) / GB)
+    assert carried == pytest.approx([2 * (k - 1) / k, 2 * (nodes - 1) / nodes])
+    assert carried[0] / carried[1] == pytest.approx(ratio, abs=0.005)
+
+
+@pytest.mark.parametrize(
+    ("domain", "expected"),
+    [
+        (Domain.SWITCH, 2 * 3 / 4),
+        (Domain.RING, 2 * 3 / 4 / 2),
+        (Domain.TORUS, 2 * 3 / 4 / 2),
+        (Domain.MESH, 2 * 3 / 4 / 3),
+        (Domain.BUS, 2 * 3),
+    ],
+)
+def test_a_ring_all_reduce_on_four_children(domain: Domain, expected: float) -> None:
+    system = one_level(domain, 4)
+    reduction = whole(system)
+    line = lines_of(system, reduction, at_once(reduction))[0]
+    assert line.seconds_per_byte == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("ports", "sharing"), [(1, 8), (2, 4), (4, 2), (8, 1), (16, 0.5)])
+def test_devices_share_the_ports_of_their_node(ports: int, sharing: float) -> None:
+    """Two nodes of 8: every device's partner is in the other node, all send at once."""
+    system = rails(2)
+    node = replace(system.links[0], ports=ports)
+    system = replace(system, links=(node, system.links[1]))
+    axes = (Axis("data", 2), Axis("model", 8))
+    placement = Placement(system.hierarchy, axes, ((2, 1), (1, 8)))
+    reduction = Reduction(placement, ("data",))
+    line = lines_of(system, reduction, at_once(reduction))[0]
+    assert loads(line) == pytest.approx({"node": sharing / 50 / GB})
