@@ -47,7 +47,8 @@ class Recipe:
     ``crossing(members, level)``: bytes one participant sends across the level (and receives), at
     the busiest child. ``demand(m)``: who sends how much to whom among m children of one parent,
     in units of what the busiest sends. ``waits(members, level)``: how many messages across the
-    level wait for each other. ``memory(k)``: bytes read or written in a device's memory.
+    level wait for each other, of which ``spared`` are not waited for, the cheapest ones.
+    ``memory(k)``: bytes read or written in a device's memory.
     """
 
     fits: Callable[[Members], bool]
@@ -55,6 +56,7 @@ class Recipe:
     demand: Callable[[int], Weights]
     waits: Callable[[Members, int], float]
     memory: Callable[[int], float]
+    spared: int = 0
 
 
 def _always(members: Members) -> bool:
@@ -102,13 +104,13 @@ def _ring(rounds: int) -> tuple[Callable[[Members, int], float], Callable[[Membe
         return rounds * _part(members) * _cycle_edges(members, level) / _inside(members, level)
 
     def waits(members: Members, level: int) -> float:
-        """All edges of the ring but one of the innermost level, which is the cheapest."""
+        """All edges of the ring; of these a piece is spared one."""
         m = members[level]
         if m == 1:
             return 0.0
-        edges = _outside(members, level) * (m if _outside(members, level) == 1 else m - 1)
-        last = _inside(members, level) == 1
-        return rounds * (edges - last)
+        return float(
+            rounds * _outside(members, level) * (m if _outside(members, level) == 1 else m - 1)
+        )
 
     return crossing, waits
 
@@ -124,7 +126,7 @@ def _chain_waits(members: Members, level: int) -> float:
 def tree_peak(m: int) -> float:
     """What the busiest of m children sends in an all-reduce by a double binary tree.
 
-    Each tree carries half; a child that is inner in one tree is a leaf in the other.
+    Each tree carries half; a child with two children in one tree is a leaf in the other.
     """
     return {1: 0.0, 2: 1.0, 3: 1.5}.get(m, 2.0)
 
@@ -194,7 +196,8 @@ def parents(m: int) -> tuple[dict[int, int], dict[int, int]]:
 
     In the first a number hangs below the one with its lowest set bit moved up by one place, or
     cleared if that one does not exist; the second is its mirror image, or for odd m the first
-    with all numbers moved by one, so that inner nodes of one are leaves of the other.
+    with all numbers moved by one. Inner nodes of one are leaves of the other, but for the first
+    number where m is odd, which has one child in each.
     (Sanders, Speck, Träff: Two-tree algorithms, 2009; as NCCL builds it.)
     """
     first = {}
@@ -253,7 +256,7 @@ def _splitting() -> dict[tuple[Collective, Algorithm], Recipe]:
         memory = _memory(_TOUCHED[collective], whole=False)
         split = _split_crossing(rounds)
         rows[collective, Algorithm.RING] = Recipe(
-            _always, _ring(rounds)[0], cycle, _ring(rounds)[1], memory
+            _always, _ring(rounds)[0], cycle, _ring(rounds)[1], memory, spared=rounds
         )
         rows[collective, Algorithm.HALVING_DOUBLING] = Recipe(
             _powers_of_two, split, _halving, _halvings(rounds), memory

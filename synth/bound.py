@@ -56,7 +56,7 @@ def _bound(system: System, reduction: Reduction, moved_bytes: float) -> Bound:
 def _arcs(system: System, level: int) -> Iterator[int]:
     """How many neighbouring children make a part."""
     children = system.hierarchy.cardinalities[level]
-    if children > 1:
+    if _crossed(system, level):
         yield 1
     if system.links[level].domain in (Domain.RING, Domain.TORUS, Domain.MESH):
         yield from (arc for arc in range(2, children // 2 + 1) if children % arc == 0)

@@ -163,7 +163,7 @@ class Simulator:
             row.crossing(counts, level) if counts[level] > 1 else 0.0
             for level, row in enumerate(rows)
         ]
-        loads, carried = [], []
+        loads, carried, hop_seconds = [], [], []
         latency = 0.0
         for level, name in enumerate(self.system.hierarchy.names):
             share, seconds, hops = self._level(level, rows[level], roles, crossing)
@@ -171,7 +171,9 @@ class Simulator:
                 loads.append((name, seconds))
                 carried.append((name, share))
             if counts[level] > 1:
-                latency += rows[level].waits(counts, level) * hops * self._latencies[level]
+                hop_seconds.append(hops * self._latencies[level])
+                latency += rows[level].waits(counts, level) * hop_seconds[-1]
+        latency -= RECIPES[collective, algorithm].spared * min(hop_seconds)
         memory = RECIPES[collective, algorithm].memory(prod(counts))
         touched = memory / self.system.memory_bytes_per_second
         return Line(algorithm, latency, (*loads, (MEMORY, touched)), tuple(carried))

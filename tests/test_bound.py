@@ -108,6 +108,20 @@ def test_exact_where_children_are_alike(domain: Domain, children: int) -> None:
     assert all_reduce_bound(system, reduction, 1.0).seconds == pytest.approx(exact)
 
 
+@pytest.mark.parametrize("sizes", [(2, 2), (3, 2), (2, 1, 2)])
+def test_exact_where_inner_ports_carry_all_traffic(sizes: tuple[int, ...]) -> None:
+    """An outer link reached through inner ones adds nothing to what can leave a device."""
+    names = ("rack", "node", "gpu")[-len(sizes) :]
+    levels = tuple(Level(name, size) for name, size in zip(names, sizes, strict=True))
+    links = tuple(
+        Link(Domain.SWITCH, 10.0 ** (3 - i), 0, through=names[i + 1 :]) for i in range(len(sizes))
+    )
+    system = System("through", "", Hierarchy(levels), links, 1e30)
+    reduction = whole(system)
+    exact = least_seconds(system, Collective.ALL_REDUCE, groups(reduction))
+    assert all_reduce_bound(system, reduction, 1.0).seconds == pytest.approx(exact)
+
+
 # No program beats it.
 
 

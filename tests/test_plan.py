@@ -245,6 +245,20 @@ def test_answers_are_the_first_of_a_brute_force_ranking(system: System, request_
     assert report.programs == sum(map(len, every))
 
 
+def test_ties_between_placements_are_settled_by_spelling_then_by_placement() -> None:
+    """Every step takes one picosecond: a later placement enters at the price of the last."""
+    system = machine(2, 2, 2)
+    links = tuple(
+        replace(link, bandwidth_bytes_per_second=1e30, latency_seconds=0.0) for link in system.links
+    )
+    system = replace(system, links=links, memory_bytes_per_second=1e30)
+    for k in range(1, 10):
+        request = Request(axes(data=2, model=4), ("data",), 1, k)
+        report = answers(system, request)
+        assert told(report) == expected(system, request)
+        assert [k[3] for _, k in told(report)] == [0, 1, 2, 0, 1, 2, 0, 1, 2][:k]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("system", "request_"),
