@@ -47,7 +47,8 @@ class Recipe:
     ``crossing(members, level)``: bytes one participant sends across the level (and receives), at
     the busiest child. ``demand(m)``: who sends how much to whom among m children of one parent,
     in units of what the busiest sends. ``waits(members, level)``: how many messages across the
-    level wait for each other, of which ``spared`` are not waited for, the cheapest ones.
+    level wait for each other, of which ``spared`` are not waited for, the cheapest ones;
+    ``at_once``: messages across different levels do not wait for each other.
     ``memory(k)``: bytes read or written in a device's memory.
     """
 
@@ -57,6 +58,7 @@ class Recipe:
     waits: Callable[[Members, int], float]
     memory: Callable[[int], float]
     spared: int = 0
+    at_once: bool = False
 
 
 def _always(members: Members) -> bool:
@@ -65,10 +67,6 @@ def _always(members: Members) -> bool:
 
 def _powers_of_two(members: Members) -> bool:
     return all(m & (m - 1) == 0 for m in members)
-
-
-def _one_level(members: Members) -> bool:
-    return sum(m > 1 for m in members) == 1
 
 
 def _inside(members: Members, level: int) -> int:
@@ -262,7 +260,7 @@ def _splitting() -> dict[tuple[Collective, Algorithm], Recipe]:
             _powers_of_two, split, _halving, _halvings(rounds), memory
         )
         rows[collective, Algorithm.DIRECT] = Recipe(
-            _one_level, split, pairs, _at_once(rounds), memory
+            _always, split, pairs, _at_once(rounds), memory, at_once=True
         )
     return rows
 
@@ -322,12 +320,22 @@ def recipe_at(collective: Collective, algorithm: Algorithm, domain: Domain) -> R
     return recipe
 
 
-def offered(collective: Collective, members: Members, choice: Choice) -> Sequence[Algorithm]:
-    """The algorithms a step may use, in the order in which ties between them are settled."""
+def offered(
+    collective: Collective, members: Members, domains: Sequence[Domain], choice: Choice
+) -> Sequence[Algorithm]:
+    """The algorithms a step may use, in the order in which ties between them are settled.
+
+    Direct exchange is not offered over several dimensions of a torus: its messages would turn
+    corners that ``crossing`` does not see.
+    """
+    spans = [domain for domain, m in zip(domains, members, strict=True) if m > 1]
+    corners = len(spans) > 1 and Domain.TORUS in spans
     fitting = [
         algorithm
         for algorithm in Algorithm
-        if (collective, algorithm) in RECIPES and RECIPES[collective, algorithm].fits(members)
+        if (collective, algorithm) in RECIPES
+        and RECIPES[collective, algorithm].fits(members)
+        and not (algorithm is Algorithm.DIRECT and corners)
     ]
     if choice is Choice.AUTO:
         return fitting

@@ -5,8 +5,10 @@ it is done, where nothing in the network reduces or multicasts, 2 (M - 1) payloa
 leave parts in an all-reduce: M - 1 must come together and M - 1 go back out. So the time is at
 least their sum over all groups, divided by what can leave all parts together. The parts tried are
 the children of every level, and where those stand in a ring, torus or mesh also the aligned arcs of
-several of them. On a tree with alike parts this is twice ForestColl's exact optimum for an
-all-gather (arXiv 2402.06787), and the bound for an all-gather or reduce-scatter is its half.
+several of them. Nor is anything done before one message has come through.
+
+On a tree with alike parts this is twice ForestColl's exact optimum for an all-gather (arXiv
+2402.06787), and the bound for an all-gather or reduce-scatter is its half.
 """
 
 from __future__ import annotations
@@ -23,7 +25,10 @@ from hierarchies.fabric import Cast, cast, groups_of_children, members
 
 @dataclass(frozen=True)
 class Bound:
-    """A lower bound and the level whose links impose it ("" where there is nothing to do)."""
+    """A lower bound and the level whose links impose it.
+
+    The level is ``latency`` where the bound is one message, and "" where there is nothing to do.
+    """
 
     seconds: float
     level: str
@@ -42,7 +47,7 @@ def all_gather_bound(system: System, reduction: Reduction, payload_bytes: float)
 def _bound(system: System, reduction: Reduction, moved_bytes: float) -> Bound:
     tree = reduction.tree
     roles = cast(reduction, tuple(range(len(tree.digits))), ())
-    best = Bound(0.0, "")
+    best = _one_message(system, roles)
     for level, name in enumerate(system.hierarchy.names):
         for arc in _arcs(system, level):
             parts = _touched_parts(roles, level, arc)
@@ -51,6 +56,19 @@ def _bound(system: System, reduction: Reduction, moved_bytes: float) -> Bound:
             if seconds > best.seconds:
                 best = Bound(seconds, name)
     return best
+
+
+def _one_message(system: System, roles: Cast) -> Bound:
+    """Members in different children of the outermost level they span must hear of each other.
+
+    The message crosses that level's links, or those of a level outside of it.
+    """
+    spanned = [level for level, slots in enumerate(roles) if members(slots) > 1]
+    if not spanned:
+        return Bound(0.0, "")
+    cardinalities = system.hierarchy.cardinalities
+    crossed = [level for level in range(spanned[0] + 1) if cardinalities[level] > 1]
+    return Bound(min(system.links[level].latency_seconds for level in crossed), "latency")
 
 
 def _arcs(system: System, level: int) -> Iterator[int]:

@@ -81,7 +81,7 @@ class Simulator:
         self.system = system
         self.choice = choice
         self._lines: dict[tuple[Collective, Cast], tuple[Line, ...]] = {}
-        self._latencies = tuple(link.latency_seconds for link in system.links)
+        self._domains = tuple(link.domain for link in system.links)
 
     def move(self, move: Move, reduction: Reduction, payload_bytes: float) -> list[StepPrice]:
         """The phases of one step with their prices: shuffles before, the collective, shuffles."""
@@ -147,7 +147,7 @@ class Simulator:
             counts = tuple(members(slots) for slots in roles)
             self._lines[key] = tuple(
                 self._line(collective, algorithm, roles)
-                for algorithm in offered(collective, counts, self.choice)
+                for algorithm in offered(collective, counts, self._domains, self.choice)
             )
         return self._lines[key]
 
@@ -163,24 +163,23 @@ class Simulator:
             row.crossing(counts, level) if counts[level] > 1 else 0.0
             for level, row in enumerate(rows)
         ]
-        loads, carried, hop_seconds = [], [], []
-        latency = 0.0
+        loads, carried, waits, messages = [], [], [], []
         for level, name in enumerate(self.system.hierarchy.names):
             share, seconds, hops = self._level(level, rows[level], roles, crossing)
             if share:
                 loads.append((name, seconds))
                 carried.append((name, share))
             if counts[level] > 1:
-                hop_seconds.append(hops * self._latencies[level])
-                latency += rows[level].waits(counts, level) * hop_seconds[-1]
-        latency -= RECIPES[collective, algorithm].spared * min(hop_seconds)
-        memory = RECIPES[collective, algorithm].memory(prod(counts))
-        touched = memory / self.system.memory_bytes_per_second
+                messages.append(hops * self.system.links[level].latency_seconds)
+                waits.append(rows[level].waits(counts, level) * messages[-1])
+        recipe = RECIPES[collective, algorithm]
+        latency = max(waits) if recipe.at_once else sum(waits) - recipe.spared * min(messages)
+        touched = recipe.memory(prod(counts)) / self.system.memory_bytes_per_second
         return Line(algorithm, latency, (*loads, (MEMORY, touched)), tuple(carried))
 
     def _rows(self, collective: Collective, algorithm: Algorithm) -> list[Recipe]:
         """What the algorithm does at each level."""
-        return [recipe_at(collective, algorithm, link.domain) for link in self.system.links]
+        return [recipe_at(collective, algorithm, domain) for domain in self._domains]
 
     def _level(
         self, level: int, row: Recipe, roles: Cast, crossing: list[float]

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grammar import Collective
+from hierarchies import Domain
 from price_oracle import in_order_trees, two_trees
 from synth.algorithms import (
     RECIPES,
@@ -230,12 +231,13 @@ def test_every_collective_has_a_ring_for_every_group(collective: Collective) -> 
 
 @given(st.sampled_from(Collective), MEMBERS)
 def test_what_is_offered(collective: Collective, members: tuple[int, ...]) -> None:
-    every = offered(collective, members, Choice.AUTO)
+    domains = [Domain.SWITCH] * len(members)
+    every = offered(collective, members, domains, Choice.AUTO)
     assert len(set(every)) == len(every)
     assert every[0] is Algorithm.RING
     assert all(RECIPES[collective, algorithm].fits(members) for algorithm in every)
-    assert offered(collective, members, Choice.RING) == [Algorithm.RING]
-    [tree] = offered(collective, members, Choice.TREE)
+    assert offered(collective, members, domains, Choice.RING) == [Algorithm.RING]
+    [tree] = offered(collective, members, domains, Choice.TREE)
     assert tree is (Algorithm.RING if collective in (RS, AG) else Algorithm.TREE)
 
 
@@ -245,10 +247,20 @@ def test_what_is_offered(collective: Collective, members: tuple[int, ...]) -> No
         ((4, 8), Algorithm.HALVING_DOUBLING, True),
         ((4, 6), Algorithm.HALVING_DOUBLING, False),
         ((1, 6, 1), Algorithm.DIRECT, True),
-        ((2, 6), Algorithm.DIRECT, False),
+        ((2, 6), Algorithm.DIRECT, True),
     ],
 )
 def test_where_halving_and_direct_exchange_fit(
     members: tuple[int, ...], algorithm: Algorithm, is_offered: bool
 ) -> None:
-    assert (algorithm in offered(AR, members, Choice.AUTO)) is is_offered
+    domains = [Domain.SWITCH] * len(members)
+    assert (algorithm in offered(AR, members, domains, Choice.AUTO)) is is_offered
+
+
+def test_direct_exchange_turns_no_corners_in_a_torus() -> None:
+    def direct(*members: int) -> bool:
+        return Algorithm.DIRECT in offered(AR, members, [Domain.TORUS] * 2, Choice.AUTO)
+
+    assert direct(1, 4)
+    assert direct(4, 1)
+    assert not direct(4, 4)

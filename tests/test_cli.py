@@ -295,21 +295,29 @@ def test_no_colour_reaches_a_pipe() -> None:
 @pytest.mark.skipif(os.name == "nt", reason="interrupts are sent otherwise on Windows")
 def test_an_interrupt_ends_with_130_and_no_traceback() -> None:
     code = "from synth.cli import main; print('ready', flush=True); main()"
-    words = ["count", "--digits", "6", "--max-steps", "9"]
-    with subprocess.Popen(
-        [sys.executable, "-c", code, *words],
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, "count", "--digits", "6", "--max-steps", "9"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         cwd=ROOT,
-    ) as process:
+        preexec_fn=_heed_interrupts,
+    )
+    try:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         time.sleep(1)
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=60)
+    finally:
+        process.kill()
     assert process.returncode == 130
     assert "Traceback" not in errors
+
+
+def _heed_interrupts() -> None:
+    """A test run in the background ignores interrupts, and would hand that down."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def test_the_version_is_the_packages_own() -> None:
