@@ -87,7 +87,7 @@ def _pointed(text: str, error: UnexpectedInput) -> InputError:
     shown = lines[line - 1].rstrip("\r")
     margin = "".join("\t" if letter == "\t" else " " for letter in shown[: column - 1])
     return InputError(
-        f"cannot be read from the caret on\n  {shown}\n  {margin}^\n",
+        f"cannot be read from the caret on\n  {shown}\n  {margin}^",
         where=f"program, line {line}, column {column}",
         hint=f"here could stand: {'; '.join(words)}",
     )

@@ -20,6 +20,7 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Source = Annotated[str, Field(min_length=1)]
 _NUMBERS = ("count", "bandwidth_GB_per_s", "latency_us", "ports")
 _COUNT = re.compile(r"(?P<name>.+):(?P<count>-?[0-9]+)")
+_GIGABITS = re.compile(r"Gb|[Gg]bps|[Gg]bit")
 
 
 class _Strict(BaseModel):
@@ -86,7 +87,7 @@ def load(spec: str) -> System:
     match = _COUNT.fullmatch(spec)
     name, count = (match["name"], int(match["count"])) if match else (spec, None)
     if count is not None and count < 1:
-        raise InputError(f"system {spec!r} has {count} children", hint="give 1 or more after ':'")
+        raise InputError(f"the system {spec!r} would be empty", hint="give 1 or more after ':'")
     return read(_text(name), where=_where(name), count=count)
 
 
@@ -95,7 +96,7 @@ def _where(name: str) -> str:
 
 
 def _is_path(name: str) -> bool:
-    return name.endswith(".toml") or "/" in name or "\\" in name
+    return name.endswith(".toml") or "/" in name or "\\" in name or Path(name).is_file()
 
 
 def _folder() -> Traversable:
@@ -103,9 +104,13 @@ def _folder() -> Traversable:
 
 
 def _text(name: str) -> str:
-    if not _is_path(name):
+    if name in catalogue() or not _is_path(name):
+        known, colon, rest = name.partition(":")
+        if colon and known in catalogue():
+            hint = f"after ':' stands how many children the outermost level has: {known}:4"
+            raise InputError(f"{rest!r} in {name!r} is no number", hint=hint)
         if name not in catalogue():
-            hint = nearest(name, catalogue())
+            hint = f"{nearest(name, catalogue())} A file is named with its .toml or a path"
             raise InputError(f"no system {name!r} in the catalogue", hint=hint)
         return _folder().joinpath(f"{name}.toml").read_text(encoding="utf-8")
     try:
@@ -202,6 +207,8 @@ def _told(error: ValidationError, raw: dict[str, Any], where: str) -> InputError
         known = list(model.model_fields)
         with_unit = [name for name in known if name.startswith(f"{key}_")]
         hint = f"a unit is missing: {with_unit[0]}" if with_unit else nearest(str(key), known)
+        if _GIGABITS.search(str(key)):
+            hint = "GB are 10^9 bytes: divide gigabits by 8 and write bandwidth_GB_per_s"
         return InputError(f"unknown key {key!r}", where=place, hint=hint)
     if found["type"] == "missing":
         return InputError(f"no {key!r}", where=place, hint=f"add {key} = ...")

@@ -22,7 +22,8 @@ class InputError(ValueError):
 
     def __str__(self) -> str:
         place = f"{self.where}: " if self.where else ""
-        advice = f"; {self.hint}" if self.hint else ""
+        joint = "\n" if "\n" in self.problem else "; "
+        advice = f"{joint}{self.hint}" if self.hint else ""
         return f"{place}{self.problem}{advice}"
 
     def at(self, where: str) -> InputError:
@@ -34,7 +35,7 @@ class InputError(ValueError):
 def nearest(given: str, known: Iterable[str]) -> str:
     """A hint that offers the known names closest to ``given``, or all of them if none is close."""
     names = list(known)
-    close = get_close_matches(given, names, n=3, cutoff=0.5)
+    close = get_close_matches(given.lower(), names, n=3, cutoff=0.5)
     if close:
         return f"did you mean {' or '.join(close)}?"
     return f"known are: {', '.join(names)}" if names else "there are none"

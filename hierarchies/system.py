@@ -79,12 +79,12 @@ class System:
                 f"{len(self.links)} links for {len(self.hierarchy.levels)} levels",
                 hint="every level needs one",
             )
-        for level in range(len(self.links)):
-            try:
-                self._check_ports(level)
-                self._check_through(level)
-            except InputError as error:
-                raise error.at(f"level {self.hierarchy.names[level]!r}") from None
+        for check in (self._check_ports, self._check_through, self._check_chain):
+            for level, name in enumerate(self.hierarchy.names):
+                try:
+                    check(level)
+                except InputError as error:
+                    raise error.at(f"level {name!r}") from None
 
     @property
     def devices(self) -> int:
@@ -153,17 +153,21 @@ class System:
                 raise InputError(
                     f"traffic cannot pass through level {name!r}", hint="name inner levels only"
                 )
+            if self.links[inner].domain not in (Domain.SWITCH, Domain.BUS):
+                raise InputError(
+                    f"traffic cannot pass through the {self.links[inner].domain.value} {name!r}",
+                    hint="only through a switch or a bus",
+                )
+
+    def _check_chain(self, level: int) -> None:
+        for inner in self.through(level):
+            name = self.hierarchy.names[inner]
             missing = set(self.through(inner)) - set(self.through(level))
             if missing:
                 beyond = ", ".join(repr(self.hierarchy.names[i]) for i in sorted(missing))
                 raise InputError(
                     f"traffic passes through level {name!r} but not through {beyond}",
                     hint=f"what passes through {name!r} passes through those too: name them",
-                )
-            if self.links[inner].domain not in (Domain.SWITCH, Domain.BUS):
-                raise InputError(
-                    f"traffic cannot pass through the {self.links[inner].domain.value} {name!r}",
-                    hint="only through a switch or a bus",
                 )
 
 

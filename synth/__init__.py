@@ -25,6 +25,10 @@ _ROOMS = {
 __all__ = ["Answer", "Report", "Request", "answers", "top"]
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
 def __getattr__(name: str) -> Any:
     """The face is loaded when it is first used, so that ``collsynth --help`` need not wait."""
     if name in _ROOMS:

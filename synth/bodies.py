@@ -62,7 +62,11 @@ def ranking_json(report: Report) -> Json:
         "bytes": request.payload_bytes,
         "answers": [_answer(answer) for answer in report.answers],
         "best_default_seconds": report.best_default_seconds,
-        "considered": {"placements": report.placements, "programs": report.programs},
+        "considered": {
+            "placements": report.placements,
+            "of_placements": report.of_placements,
+            "programs": report.programs,
+        },
         "complete": report.complete,
     }
 

@@ -53,7 +53,10 @@ Reduce = Annotated[str, typer.Option(help="Axes to reduce over, separated by com
 Size = Annotated[str, typer.Option("--bytes", help="The whole tensor on each device, e.g. 64MiB.")]
 Steps = Annotated[int, typer.Option(help="The longest programs to look at.")]
 Matrix = Annotated[str | None, typer.Option(help="One placement, as in '[[1, 8], [4, 1]]'.")]
-Algorithm = Annotated[str, typer.Option(help="ring, tree or auto (the fastest for each step).")]
+Algorithm = Annotated[
+    str,
+    typer.Option(help="ring, tree, or auto: the fastest of ring, tree, halving/doubling, direct."),
+]
 NoCollapse = Annotated[
     bool, typer.Option("--no-collapse", help="One tree digit for each axis on a level.")
 ]

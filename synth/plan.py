@@ -48,6 +48,7 @@ def answers(system: System, request: Request, watcher: Watcher | None = None) ->
         told,
         survey.best_default_ticks / TICKS_PER_SECOND,
         survey.placements,
+        survey.of_placements,
         survey.programs,
         survey.complete,
     )
@@ -75,6 +76,7 @@ class _Survey:
         self._graphs: dict[int, Explored[Vertex, Move]] = {}
         self._verdicts: dict[tuple[Instruction, ...], Verdict] = {}
         self.placements = 0
+        self.of_placements = self._count()
         self.programs = 0
         self.complete = True
         self.best_default_ticks = 0
@@ -82,7 +84,6 @@ class _Survey:
     def run(self) -> list[tuple[int, Candidate]]:
         """The ranked candidates."""
         best: list[_Found] = []
-        total = self._count()
         for position, placement in enumerate(self._placements()):
             if self.placements and not self._watcher.go_on():
                 self.complete = False
@@ -93,7 +94,7 @@ class _Survey:
             best = best + found if self._request.per_placement else self._top([*best, *found])
             self._note_default(reduction)
             self.placements += 1
-            self._watcher.placed(self.placements, total)
+            self._watcher.placed(self.placements, self.of_placements)
         return self._ranked(best)
 
     def _ranked(self, best: list[_Found]) -> list[tuple[int, Candidate]]:
@@ -237,7 +238,7 @@ def top(
     system: str | System,
     *,
     axes: Mapping[str, int],
-    reduce: Sequence[str],
+    reduce: str | Sequence[str],
     payload_bytes: int = 2**30,
     k: int = 10,
     max_steps: int = 5,
@@ -246,7 +247,8 @@ def top(
     """The k best placements and programs for an all-reduce, proved: the whole job in one call.
 
     ``system`` is a catalogue name (``dgx-h100:4``), the path of a TOML file, or a System;
-    ``axes`` maps names to sizes; ``payload_bytes`` is the whole tensor on each device.
+    ``axes`` maps names to sizes; ``reduce`` names one or several of them; ``payload_bytes`` is the
+    whole tensor on each device.
     Raises InputError for anything that does not fit together.
     """
     known = [choice.value for choice in Choice]
@@ -254,7 +256,7 @@ def top(
         raise InputError(f"no algorithm {algorithm!r}", hint=nearest(algorithm, known))
     request = Request(
         axes=tuple(Axis(name, size) for name, size in axes.items()),
-        over=tuple(reduce),
+        over=(reduce,) if isinstance(reduce, str) else tuple(reduce),
         payload_bytes=payload_bytes,
         k=k,
         language=Language(max_steps),

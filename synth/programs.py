@@ -73,5 +73,5 @@ def explore_moves(depth: int, language: Language, go_on: GoOn = always) -> Explo
         lambda vertex: vertex[0] == rules.goal,
         lambda vertex: distance[vertex[0]],
     )
-    found = explore(puzzle, language.max_steps)
-    return replace(found, complete=states.complete)
+    found = explore(puzzle, language.max_steps, go_on=go_on)
+    return replace(found, complete=states.complete and found.complete)

@@ -169,8 +169,8 @@ class CheckQuestion(Question):
 
         Raises InputError if neither or both are given.
         """
-        placed = (self.system, self.axes, self.reduce)
-        if (self.tree is None) == (None in placed):
+        placed = [part is not None for part in (self.system, self.axes, self.reduce)]
+        if any(placed) if self.tree is not None else not all(placed):
             raise InputError(
                 "give the tree the program is over, or where it runs",
                 hint="either --tree 2,8 or a SYSTEM with --axes and --reduce",

@@ -89,6 +89,7 @@ class Report:
     answers: tuple[Answer, ...]
     best_default_seconds: float
     placements: int
+    of_placements: int
     programs: int
     complete: bool
 

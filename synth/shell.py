@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
 import time as clock
 from collections.abc import Callable, Iterator, Mapping
@@ -22,6 +23,7 @@ from synth.tables import TABLES, console
 from synth.wire import VERBS
 
 USAGE = 2
+_FILE_NAME = re.compile(r"[^\s;#]*[./\\][^\s;#]*")
 log = logging.getLogger("collsynth")
 
 
@@ -142,6 +144,10 @@ def _program(text: str) -> str:
         raise InputError("the program is not text in UTF-8", where=text) from None
     except (OSError, ValueError):
         return text
+    if _FILE_NAME.fullmatch(text):
+        raise InputError(
+            f"there is no file {text!r}", hint="give a program, a file, or - for stdin"
+        )
     return text
 
 

@@ -41,14 +41,15 @@ def many(count: int, what: str) -> str:
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
-def _table(*columns: str, right: str = "") -> Table:
+def _table(*columns: str, right: str = "", wraps: str = "") -> Table:
+    """A table whose column ``wraps`` gives way on a narrow screen, and no other."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         table.add_column(
             column,
             justify="right" if column in right.split(",") else "left",
             overflow="fold",
-            no_wrap=column != "program",
+            no_wrap=column != wraps,
         )
     return table
 
@@ -60,14 +61,17 @@ def _levels(system: Json) -> str:
 def _systems(body: Json) -> RenderableType:
     if "system" in body:
         return _system(body["system"])
-    table = _table("name", "default", "description")
+    table = _table("name", "default", "description", wraps="description")
     for system in body["systems"]:
         table.add_row(system["name"], _levels(system), system["title"])
     return table
 
 
 def _system(system: Json) -> RenderableType:
-    table = _table("level", "count", "domain", "GB/s a port", "ports", "latency", "through", "note")
+    table = _table(
+        *("level", "count", "domain", "GB/s a port", "ports", "latency", "through", "note"),
+        wraps="note",
+    )
     for level in system["levels"]:
         table.add_row(
             level["name"],
@@ -76,7 +80,7 @@ def _system(system: Json) -> RenderableType:
             f"{level['bandwidth_GB_per_s']:g}",
             str(level["ports"]),
             f"{level['latency_us']:g} us",
-            ", ".join(level["through"]) or "-",
+            ",\n".join(level["through"]) or "-",
             f"unconfirmed: {', '.join(level['unconfirmed'])}" if level["unconfirmed"] else "",
         )
     device = system["device"]
@@ -120,7 +124,7 @@ def _count(body: Json) -> RenderableType:
 
 def _top(body: Json) -> RenderableType:
     columns = ("#", "placement", "program", "time", "speed-up", "bound", "limited by", "proof")
-    table = _table(*columns, right="#,time,speed-up,bound")
+    table = _table(*columns, right="#,time,speed-up,bound", wraps="program")
     for answer in body["answers"]:
         share = answer["bound_seconds"] / answer["seconds"] if answer["seconds"] else 1.0
         table.add_row(
@@ -134,24 +138,33 @@ def _top(body: Json) -> RenderableType:
             _MARKS[answer["proof"]],
         )
     considered = body["considered"]
+    names = list(body["answers"][0]["axes"]) if body["answers"] else []
+    others = [name for name in names if name not in body["reduce"]]
+    levels = ", ".join(level["name"] for level in body["system"]["levels"])
     first = f"all-reduce of {volume(body['bytes'])} over {', '.join(body['reduce'])}"
     axes = _axes(body["answers"][0]["axes"]) if body["answers"] else ""
     return Group(
         Text(f"{first}, {axes} on {body['system']['name']}, {_levels(body['system'])}"),
+        Text(f"placement: rows {', '.join(names)}; columns {levels}"),
         Text(""),
         table,
         Text(""),
         Text(
-            f"{many(considered['placements'], 'placement')}, "
-            f"{many(considered['programs'], 'program')} ranked; "
+            f"{_of(considered)}, {many(considered['programs'], 'program')} ranked; "
             f"best one-step all-reduce: {duration(body['best_default_seconds'])}"
         ),
         Text(
             "speed-up: over the one-step all-reduce on the same placement\n"
             "bound: share of the time that no schedule can avoid"
         ),
+        *([Text(f"not priced: what the axis {' or '.join(others)} sends")] if others else []),
         *_partial(body),
     )
+
+
+def _of(considered: Json) -> str:
+    done, there_are = considered["placements"], considered["of_placements"]
+    return many(done, "placement") if done == there_are else f"{done} of {there_are} placements"
 
 
 def _partial(body: Json) -> Iterator[RenderableType]:
@@ -161,6 +174,8 @@ def _partial(body: Json) -> Iterator[RenderableType]:
 
 def _check(body: Json) -> RenderableType:
     lines = [f"program: {body['program']}"]
+    if body["given"] != body["program"]:
+        lines.append(f"  (the same groups as {body['given']})")
     steps = body["program"].split("; ") if body["program"] else []
     for step, held in zip(["start", *steps], body["states"], strict=False):
         lines += [f"  {step}", *(f"      {holding}" for holding in held)]
@@ -173,7 +188,7 @@ def _check(body: Json) -> RenderableType:
     scope = " for every size of this tree" if body["proof"] == "proved" else ""
     lines.append(f"z3: {_MARKS[body['proof']]}{scope}")
     if body["counterexample"]:
-        lines.append(f"  {body['counterexample']['reason']}")
+        lines += ["  a smallest counterexample:", f"  {body['counterexample']['reason']}"]
     if body.get("proof_reason"):
         lines.append(f"  {body['proof_reason']}")
     if body["replay"]:
@@ -185,7 +200,9 @@ def _check(body: Json) -> RenderableType:
 
 
 def _lower(body: Json) -> RenderableType:
-    table = _table("step", "collective", "groups", "members", "bytes", "first group")
+    table = _table(
+        *("step", "collective", "groups", "members", "bytes", "first group"), wraps="first group"
+    )
     for number, step in enumerate(body["steps"], start=1):
         groups = step["groups"]
         first = (
@@ -217,22 +234,25 @@ def _time(body: Json) -> RenderableType:
         carried = (f"{volume(size)} on {name}" for name, size in step["bytes_per_port"].items())
         table.add_row(
             step["collective"],
-            step["algorithm"] or "-",
+            (step["algorithm"] or "-").replace("-d", "-\nd"),
             volume(step["bytes"]),
             duration(step["seconds"]),
             duration(step["latency_seconds"]),
             step["limited_by"],
-            ", ".join(carried),
+            "\n".join(carried),
         )
-    defaults = ", ".join(f"{name} {duration(s)}" for name, s in body["defaults"].items())
+    defaults = ", ".join(f"by {name} {duration(s)}" for name, s in body["defaults"].items())
+    speedup = body["baseline_seconds"] / body["seconds"] if body["seconds"] else 1.0
     return Group(
         Text(f"{body['program'] or '(nothing to do)'}  on {body['system']}"),
         Text(""),
         table,
         Text(""),
         Text(
-            f"total {duration(body['seconds'])}; bound {duration(body['bound_seconds'])}"
-            f" ({body['bound_by'] or 'nothing to do'}); one-step all-reduce: {defaults}"
+            f"total {duration(body['seconds'])}; bound {duration(body['bound_seconds'])} "
+            f"({body['bound_by'] or 'nothing to do'})\n"
+            f"one-step all-reduce: {duration(body['baseline_seconds'])} "
+            f"({speedup:.2f}x); {defaults}"
         ),
     )
 

@@ -116,11 +116,13 @@ def check(question: CheckQuestion, watcher: Watcher) -> Reply:
     """Whether a program is an all-reduce: derivation and proof, or what goes wrong and where."""
     where = question.reduction()
     tree = where if isinstance(where, Tree) else where.tree
-    program = canonical(parse(question.program), tree)
+    given = parse(question.program)
+    program = canonical(given, tree)
     derivation = derive(program, tree)
     verdict = prove(program, tree)
     valid = isinstance(derivation, Derivation) and isinstance(verdict, Proved)
     body: Json = {
+        "given": str(given),
         "program": str(program),
         "tree": {"names": list(tree.names), "sizes": list(tree.sizes)},
         "valid": valid,

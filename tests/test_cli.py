@@ -160,7 +160,11 @@ BAD = {
     "too many digits": (["count", "--digits", "9"], "a synthesis tree of 9 digits; at most 8"),
     "negative digits": (["count", "--digits", "-1"], "digits: -1"),
     "no such file": (["systems", "nowhere.toml"], "nowhere.toml: cannot read the file"),
-    "no children": (["systems", "dgx-h100:0"], "'dgx-h100:0' has 0 children"),
+    "no children": (["systems", "dgx-h100:0"], "'dgx-h100:0' would be empty"),
+    "a count that is no number": (["systems", "tpu-v5e-slice:4x4"], "'4x4' in"),
+    "a name in capitals": (["systems", "DGX-H100:2"], "did you mean dgx-h100"),
+    "a system beside a tree": (["check", NESTED, "dgx-h100", "--tree", "2,8"], "either --tree"),
+    "a program's file that is not there": (["check", "steps.txt", *P2], "no file 'steps.txt'"),
 }
 
 
@@ -201,6 +205,7 @@ def test_a_system_of_the_users_own(tmp_path: Path) -> None:
             "unknown key 'bandwidth'; a unit is missing",
         ),
         ("latency_us = 10->", "no 'latency_us'"),
+        ("bandwidth_GB_per_s = 12.5->bandwidth_Gb_per_s = 100", "divide gigabits by 8"),
         ("bandwidth_GB_per_s = 12.5->bandwidth_GB_per_s = 0", "bandwidth_GB_per_s = 0"),
         ("bandwidth_GB_per_s = 12.5->bandwidth_GB_per_s = -1", "bandwidth_GB_per_s = -1"),
         ("bandwidth_GB_per_s = 12.5->bandwidth_GB_per_s = nan", "bandwidth_GB_per_s = nan"),
