@@ -52,8 +52,13 @@ def instruction(step: Step, tree: Tree) -> Instruction:
 
 
 def instructions(program: Program, tree: Tree) -> tuple[Instruction, ...]:
-    """What each step of a program means on a tree. Raises InputError, naming the step."""
-    return tuple(instruction(step, tree) for step in program.steps)
+    """What each step of a program means on a tree. Raises InputError, naming the step.
+
+    On a tree without digits, where there is nothing to do, a step over everything does nothing.
+    """
+    idle = [s for s in program.steps if isinstance(s.form, InsideGroup) and s.slice == ROOT]
+    steps = program.steps if tree.digits else [s for s in program.steps if s not in idle]
+    return tuple(instruction(step, tree) for step in steps)
 
 
 def _groups(step: Step, tree: Tree) -> Groups:

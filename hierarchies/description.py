@@ -10,16 +10,16 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from hierarchies.errors import InputError, nearest
 from hierarchies.hierarchy import Hierarchy, Level
 from hierarchies.system import Domain, Link, System
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Source = Annotated[str, Field(min_length=1)]
+Source = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 _NUMBERS = ("count", "bandwidth_GB_per_s", "latency_us", "ports")
-_COUNT = re.compile(r"(?P<name>.+):(?P<count>-?[0-9]+)")
+_COUNT = re.compile(r"(?P<name>.+):(?P<count>-?[0-9]{1,18})")
 _GIGABITS = re.compile(r"Gb|[Gg]bps|[Gg]bit")
 
 
@@ -96,7 +96,10 @@ def _where(name: str) -> str:
 
 
 def _is_path(name: str) -> bool:
-    return name.endswith(".toml") or "/" in name or "\\" in name or Path(name).is_file()
+    try:
+        return name.endswith(".toml") or "/" in name or "\\" in name or Path(name).is_file()
+    except (OSError, ValueError):
+        return False
 
 
 def _folder() -> Traversable:
@@ -114,7 +117,7 @@ def _text(name: str) -> str:
             raise InputError(f"no system {name!r} in the catalogue", hint=hint)
         return _folder().joinpath(f"{name}.toml").read_text(encoding="utf-8")
     try:
-        return Path(name).read_text(encoding="utf-8")
+        return Path(name).read_text(encoding="utf-8-sig")
     except OSError as error:
         raise InputError(f"cannot read the file: {error.strerror}", where=name) from None
     except UnicodeDecodeError:
@@ -125,7 +128,7 @@ def read(text: str, *, where: str = "description", count: int | None = None) -> 
     """The system that a TOML text describes. Raises InputError, naming the place and the key."""
     try:
         raw = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:
         raise InputError(f"not a TOML file: {error}", where=where) from None
     try:
         return _system(_Description.model_validate(raw), count)

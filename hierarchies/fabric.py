@@ -6,14 +6,15 @@ grows with the number of devices, only with the number of children of one level.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from functools import cache
-from itertools import pairwise
+from math import prod
 
 import numpy as np
 import numpy.typing as npt
 
+from hierarchies.errors import InputError
 from hierarchies.reduction import Reduction
 from hierarchies.system import Domain
 
@@ -99,31 +100,6 @@ def busiest_block(levels: Cast, block: int) -> int:
     return count
 
 
-@cache
-def _routes(domain: Domain, children: int) -> tuple[Weights, npt.NDArray[np.int64]]:
-    """For every two children the share of a message on each directed link, and its hops.
-
-    Messages take the shortest paths, in equal shares where there are several.
-    Shapes (children, children, links) and (children, children).
-    """
-    import networkx as nx  # a fifth of a second that systems of switches need not wait for
-
-    graph = nx.complete_graph(children) if domain is Domain.MESH else nx.cycle_graph(children)
-    links = {edge: number for number, edge in enumerate(graph.to_directed().edges)}
-    shares = np.zeros((children, children, max(1, len(links))))
-    hops = np.zeros((children, children), dtype=np.int64)
-    for source in graph:
-        for target in graph:
-            if source == target:
-                continue
-            paths = list(nx.all_shortest_paths(graph, source, target))
-            hops[source, target] = len(paths[0]) - 1
-            for path in paths:
-                for edge in pairwise(path):
-                    shares[source, target, links[edge]] += 1 / len(paths)
-    return shares, hops
-
-
 @dataclass(frozen=True)
 class Load:
     """What messages among children cost a domain.
@@ -136,23 +112,59 @@ class Load:
     hops: int
 
 
-def load(domain: Domain, slots: tuple[Slot, ...], demand: Weights) -> Load:
+MOST_CHILDREN = 1024
+"""Messages between all children of a domain that is no switch are routed one by one."""
+
+
+def load(domain: Domain, slots: tuple[Slot, ...], demand: Callable[[int], Weights]) -> Load:
     """Route the messages of all groups of one domain.
 
-    ``demand[i, j]`` is what the i-th member child of every group sends to the j-th, in units of
-    what the busiest child sends. For any domain but a switch.
+    ``demand(m)[i, j]`` is what the i-th of m member children of every group sends to the j-th, in
+    units of what the busiest child sends. For any domain but a switch. Raises InputError for more
+    children than can be routed.
     """
-    alive = playing(slots)
+    children = prod(slot.size for slot in slots)
+    if children > MOST_CHILDREN:
+        raise InputError(
+            f"a {domain.value} of {children} children",
+            hint=f"at most {MOST_CHILDREN} can be priced",
+        )
+    sent = demand(members(slots))
     groups = groups_of_children(slots)
-    if domain is Domain.BUS:
-        return Load(float(demand.sum()) * len(groups), 1)
-    shares, hops = _routes(domain, len(alive))
-    total = np.zeros(shares.shape[2])
-    longest = 1
-    for children in groups:
-        total += np.einsum("ij,ijl->l", demand, shares[np.ix_(children, children)])
-        longest = max(longest, int((hops[np.ix_(children, children)] * (demand > 0)).max()))
-    return Load(float(total.max()), longest)
+    match domain:
+        case Domain.BUS:
+            return Load(float(sent.sum()) * len(groups), 1)
+        case Domain.MESH:
+            return Load(float(sent.max()), 1)
+        case _:
+            return _around(children, groups, sent)
+
+
+def _around(children: int, groups: npt.NDArray[np.int64], sent: Weights) -> Load:
+    """Messages in a circle go the shorter way, half and half where both are as short."""
+    here, there = np.nonzero(sent)
+    source, target = groups[:, here].ravel(), groups[:, there].ravel()
+    weight = np.tile(sent[here, there], len(groups))
+    ahead = (target - source) % children
+    forth = np.where(2 * ahead < children, weight, np.where(2 * ahead == children, weight / 2, 0))
+    peak = max(
+        _busiest(children, source, ahead, forth),
+        _busiest(children, target, children - ahead, weight - forth),
+    )
+    # Between two children there is one link, which both ways around share.
+    both = 2 if children == 2 else 1
+    return Load(both * peak, int(np.minimum(ahead, children - ahead).max(initial=1)))
+
+
+def _busiest(
+    children: int, first: npt.NDArray[np.int64], length: npt.NDArray[np.int64], weight: Weights
+) -> float:
+    """The most that a link of a circle carries one way, of messages by first child and length."""
+    change = np.zeros(2 * children + 1)
+    np.add.at(change, first, weight)
+    np.add.at(change, first + length, -weight)
+    once = np.cumsum(change[:-1])
+    return float((once[:children] + once[children:]).max())
 
 
 def groups_of_children(slots: tuple[Slot, ...]) -> npt.NDArray[np.int64]:

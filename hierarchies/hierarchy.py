@@ -10,6 +10,7 @@ from math import prod
 from hierarchies.errors import InputError, nearest
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+MOST_CHILDREN = 10**9
 _NUMBERED = re.compile(r"d[0-9]+")
 RESERVED = frozenset(
     {"root", "inside", "parallel", "master", "across"}
@@ -59,9 +60,10 @@ class Level:
 
     def __post_init__(self) -> None:
         check_name(self.name, "level")
-        if self.cardinality < 1:
+        if not 1 <= self.cardinality <= MOST_CHILDREN:
             raise InputError(
-                f"level {self.name!r} has {self.cardinality} children", hint="at least 1 is needed"
+                f"level {self.name!r} has {self.cardinality} children",
+                hint=f"from 1 to {MOST_CHILDREN}",
             )
 
 

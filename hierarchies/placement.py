@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from math import prod
+from math import isqrt, prod
 
 from hierarchies.errors import InputError, nearest
 from hierarchies.hierarchy import Hierarchy, check_distinct, check_name
@@ -123,7 +123,7 @@ def _rows(size: int, room: Row) -> Iterator[Row]:
 
 @cache
 def _divisors(number: int) -> tuple[int, ...]:
-    small = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]
+    small = [d for d in range(1, isqrt(number) + 1) if number % d == 0]
     return tuple(sorted({*small, *(number // d for d in small)}))
 
 
@@ -135,12 +135,21 @@ def count_placements(hierarchy: Hierarchy, axes: Sequence[Axis]) -> int:
     Raises InputError on bad axes.
     """
     check_axes(hierarchy, axes)
-    rows = [_exponents(axis.size) for axis in axes]
     columns = [_exponents(cardinality) for cardinality in hierarchy.cardinalities]
+    primes = sorted(set().union(*columns))
+    rows = [{prime: _times(axis.size, prime) for prime in primes} for axis in axes]
     return prod(
-        _tables(tuple(r[prime] for r in rows), tuple(c[prime] for c in columns))
-        for prime in _exponents(hierarchy.devices)
+        _tables(tuple(r[prime] for r in rows), tuple(c[prime] for c in columns)) for prime in primes
     )
+
+
+def _times(number: int, prime: int) -> int:
+    """How often a prime divides a number."""
+    times = 0
+    while number % prime == 0:
+        number //= prime
+        times += 1
+    return times
 
 
 def _exponents(number: int) -> Counter[int]:

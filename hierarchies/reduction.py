@@ -14,6 +14,7 @@ from hierarchies.errors import InputError, nearest
 from hierarchies.hierarchy import Hierarchy, Level, check_distinct, is_numbered
 from hierarchies.placement import Axis, Placement
 
+MOST_NAMED = 2**24
 Devices = npt.NDArray[np.int64]
 
 
@@ -173,10 +174,16 @@ class Reduction:
         """Device ids by replica and member, shape (replicas, tree.devices).
 
         A member's number is the mixed-radix number of its tree digits; replicas are numbered by
-        the remaining parts, outermost level first, within a level in axis order.
+        the remaining parts, outermost level first, within a level in axis order. Raises
+        InputError for more devices than memory can name.
         """
+        devices = self.placement.hierarchy.devices
+        if devices > MOST_NAMED:
+            raise InputError(
+                f"{devices} devices are too many to name one by one", hint=f"at most {MOST_NAMED}"
+            )
         flat = [part for level in self.parts for part in level]
-        ids = np.arange(self.placement.hierarchy.devices).reshape([p.size for p in flat] or [1])
+        ids = np.arange(devices).reshape([p.size for p in flat] or [1])
         if not flat:
             return ids.reshape(1, 1)
         ranked = sorted(

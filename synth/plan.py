@@ -24,7 +24,7 @@ from synth.bound import all_reduce_bound
 from synth.layout import Move
 from synth.lowering import lower, moves
 from synth.programs import Language, Vertex, explore_moves
-from synth.proof import Verdict, prove
+from synth.proof import Unknown, Verdict, prove
 from synth.replay import compare
 from synth.request import Answer, Candidate, Report, Request, Watcher
 from synth.search import Explored
@@ -165,8 +165,7 @@ class _Survey:
         payload = self._request.payload_bytes
         steps = derivation.instructions
         if steps not in self._verdicts:
-            rehearse(derivation)
-            self._verdicts[steps] = prove(derivation.program, derivation.tree)
+            self._verdicts[steps] = self._judged(derivation)
         prices = tuple(priced(self._simulator, derivation, reduction, payload))
         ring, tree = (self._default_ticks(fixed, reduction) for fixed in self._fixed)
         return Answer(
@@ -179,6 +178,14 @@ class _Survey:
             prices,
             self._verdicts[steps],
         )
+
+    def _judged(self, derivation: Derivation) -> Verdict:
+        """Replays and proof, as long as the watcher lets us; the first answer is always judged."""
+        if self._verdicts and not self._watcher.go_on():
+            self.complete = False
+            return Unknown("the budget ended before z3 was asked")
+        rehearse(derivation)
+        return prove(derivation.program, derivation.tree)
 
 
 def _spellings(graph: Explored[Vertex, Move], tree: Tree) -> list[str]:
@@ -193,7 +200,8 @@ def _spellings(graph: Explored[Vertex, Move], tree: Tree) -> list[str]:
 def derived(program: Program, tree: Tree) -> Derivation:
     """The derivation of a program that is known to be valid."""
     derivation = derive(program, tree)
-    assert not isinstance(derivation, Refusal), f"{program}: {derivation}"
+    if isinstance(derivation, Refusal):
+        raise AssertionError(f"{program}: {derivation}")
     return derivation
 
 
@@ -213,7 +221,8 @@ def rehearse(derivation: Derivation) -> None:
         reduction = Reduction.plain(*shape)
         schedule = lower(retold(derivation, reduction.tree), reduction, payload_bytes=1)
         failure = compare(schedule, reduction, elements=schedule.pieces + 1)
-        assert failure is None, f"{derivation.program}: {failure}"
+        if failure:
+            raise AssertionError(f"{derivation.program}: {failure}")
 
 
 def priced(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -22,7 +23,7 @@ from synth.algorithms import Choice
 from synth.programs import Language
 from synth.request import Request
 
-_SIZE = re.compile(r"(?P<number>[0-9]+(\.[0-9]+)?) *(?P<unit>[A-Za-z]*)")
+_SIZE = re.compile(r"(?P<number>[0-9]{1,18}(\.[0-9]{1,18})?) *(?P<unit>[A-Za-z]*)")
 _UNITS = {"": 1, "B": 1} | {
     f"{prefix}{suffix}": (1000 if suffix == "B" else 1024) ** power
     for power, prefix in enumerate("KMGT", start=1)
@@ -40,9 +41,10 @@ def size_in_bytes(text: str | int) -> int:
     if not match or match["unit"] not in _UNITS:
         hint = "a number of at least 1 and a unit, as in 4096, 64MiB or 1GB"
         raise InputError(f"the size {str(text)!r} cannot be read", hint=hint)
-    size = float(match["number"]) * _UNITS[match["unit"]]
-    if size < 1 or size != int(size):
-        raise InputError(f"the size {str(text)!r} is {size:g} bytes", hint="a whole number above 0")
+    size = Fraction(match["number"]) * _UNITS[match["unit"]]
+    if size < 1 or size.denominator != 1:
+        told = f"the size {str(text)!r} is {float(size):g} bytes"
+        raise InputError(told, hint="a whole number above 0")
     return int(size)
 
 
@@ -170,7 +172,8 @@ class CheckQuestion(Question):
         Raises InputError if neither or both are given.
         """
         placed = [part is not None for part in (self.system, self.axes, self.reduce)]
-        if any(placed) if self.tree is not None else not all(placed):
+        clash = any(placed) or self.placement is not None
+        if clash if self.tree is not None else not all(placed):
             raise InputError(
                 "give the tree the program is over, or where it runs",
                 hint="either --tree 2,8 or a SYSTEM with --axes and --reduce",

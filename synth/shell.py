@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
+import signal
 import sys
 import time as clock
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import typer
@@ -20,9 +23,11 @@ from hierarchies import InputError
 from synth.questions import asked
 from synth.request import Watcher
 from synth.tables import TABLES, console
-from synth.wire import VERBS
+from synth.wire import VERBS, NotAnAllReduceError, Outcome
 
 USAGE = 2
+INTERRUPTED = 130
+_WHOLE = re.compile(r"-?[0-9]{1,18}")
 _FILE_NAME = re.compile(r"[^\s;#]*[./\\][^\s;#]*")
 log = logging.getLogger("collsynth")
 
@@ -36,12 +41,13 @@ def ask(verb: str, flags: Mapping[str, Any], *, as_json: bool, budget_seconds: f
     try:
         given = {name: _READERS.get(name, _as_it_is)(value) for name, value in flags.items()}
         question = asked(VERBS[verb].question, given)
-        log.info("asked: %s", question.model_dump_json(exclude_none=True))
+        if log.isEnabledFor(logging.INFO):
+            log.info("asked: %s", question.model_dump_json(exclude_none=True))
         with _watching(budget_seconds) as watcher:
             reply = VERBS[verb].answer(question, watcher)
     except InputError as error:
         typer.echo(f"collsynth: {error}", err=True)
-        return USAGE
+        return int(Outcome.NO) if isinstance(error, NotAnAllReduceError) else USAGE
     log.info("%s answered in %.3f s", verb, clock.perf_counter() - begun)
     if as_json:
         typer.echo(json.dumps(reply.body, allow_nan=False))
@@ -50,16 +56,45 @@ def ask(verb: str, flags: Mapping[str, Any], *, as_json: bool, budget_seconds: f
     return int(reply.outcome)
 
 
+class _Interrupt:
+    """Ctrl-C is noted, and heeded where the work asks whether to go on; a second one ends it now.
+
+    Raised wherever it hits, it could come up inside z3, which loses it.
+    """
+
+    def __init__(self) -> None:
+        self.pending = False
+
+    def __enter__(self) -> _Interrupt:
+        self._before = signal.signal(signal.SIGINT, self._note)
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        signal.signal(signal.SIGINT, self._before)
+        if self.pending and raised[0] is None:
+            raise KeyboardInterrupt
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self.pending:
+            os._exit(INTERRUPTED)
+        self.pending = True
+
+
 class _Screen(Watcher):
     """Shows progress, and keeps the time budget."""
 
-    def __init__(self, budget_seconds: float | None, progress: Progress) -> None:
+    def __init__(
+        self, budget_seconds: float | None, progress: Progress, interrupt: _Interrupt
+    ) -> None:
+        self._interrupt = interrupt
         self._end = None if budget_seconds is None else clock.monotonic() + budget_seconds
         self._progress = progress
         self._search = progress.add_task("states explored", total=None, visible=False)
         self._task = progress.add_task("placements priced", total=None, visible=False)
 
     def go_on(self) -> bool:
+        if self._interrupt.pending:
+            raise KeyboardInterrupt
         return self._end is None or clock.monotonic() < self._end
 
     def explored(self, states: int) -> None:
@@ -78,8 +113,11 @@ def _watching(budget_seconds: float | None) -> Iterator[_Screen]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     screen = Console(stderr=True)
     hidden = not screen.is_terminal
-    with Progress(*columns, console=screen, transient=True, disable=hidden) as progress:
-        yield _Screen(budget_seconds, progress)
+    with (
+        _Interrupt() as interrupt,
+        Progress(*columns, console=screen, transient=True, disable=hidden) as progress,
+    ):
+        yield _Screen(budget_seconds, progress, interrupt)
 
 
 def _as_it_is(value: Any) -> Any:
@@ -118,8 +156,7 @@ def _sizes(text: str | None) -> list[int] | None:
 
 
 def _is_number(text: str) -> bool:
-    digits = text.removeprefix("-")
-    return digits.isascii() and digits.isdigit()
+    return bool(_WHOLE.fullmatch(text))
 
 
 def _matrix(text: str | None) -> Any:
@@ -127,19 +164,19 @@ def _matrix(text: str | None) -> Any:
         return None
     try:
         return json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError):
         hint = "write rows of numbers, as in [[1, 8], [4, 1]]"
-        raise InputError(f"{text!r}: {error}", where="--placement", hint=hint) from None
+        raise InputError(f"{text[:80]!r} is no matrix", where="--placement", hint=hint) from None
 
 
 def _program(text: str) -> str:
     """Standard input for ``-``, a file's text if there is such a file, else the text itself."""
     try:
         if text == "-":
-            return sys.stdin.read()
+            return sys.stdin.buffer.read().decode("utf-8-sig")
         path = Path(text)
         if path.is_file():
-            return path.read_text(encoding="utf-8")
+            return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         raise InputError("the program is not text in UTF-8", where=text) from None
     except (OSError, ValueError):

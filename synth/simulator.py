@@ -195,7 +195,7 @@ class Simulator:
         sharing = 1 if link.domain is Domain.TORUS else busiest_block(inside, whole)
         share, hops = 0.0, 1
         if crossing[level]:
-            routed = load(link.domain, slots, row.demand(members(slots)))
+            routed = load(link.domain, slots, row.demand)
             share, hops = sharing * crossing[level] * routed.peak, routed.hops
         if outer:
             share += 2 * outer * sharing * busiest_block((slots,), prod(s.size for s in slots))

@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
-from grammar import admitted, canonical, parse
+import numpy as np
+
+from grammar import Program, admitted, canonical, parse
 from hierarchies import (
+    Digit,
     InputError,
     Reduction,
     Tree,
@@ -31,7 +34,7 @@ from synth.bound import all_reduce_bound
 from synth.lowering import lower
 from synth.plan import answers, limiting, one_step, priced
 from synth.programs import Language, explore_states
-from synth.proof import Proved, prove
+from synth.proof import Proved, Refuted, prove
 from synth.questions import (
     CheckQuestion,
     CountQuestion,
@@ -44,7 +47,7 @@ from synth.questions import (
     TopQuestion,
     axes_of,
 )
-from synth.replay import compare
+from synth.replay import Failure, compare, multiplicities
 from synth.request import Watcher
 from synth.semantics import Derivation, Refusal, derive, retold
 from synth.simulator import Simulator, total_seconds
@@ -60,6 +63,10 @@ class Outcome(IntEnum):
     OK = 0
     NO = 1
     PARTIAL = 4
+
+
+class NotAnAllReduceError(InputError):
+    """The program could be read, and the answer to whether it is an all-reduce is no."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +116,10 @@ def count(question: CountQuestion, watcher: Watcher) -> Reply:
 def top(question: TopQuestion, watcher: Watcher) -> Reply:
     """The ranked, proved programs."""
     report = answers(load(question.system), question.request(), watcher)
-    return _reply(ranking_json(report), Outcome.OK if report.complete else Outcome.PARTIAL)
+    outcome = Outcome.OK if report.complete else Outcome.PARTIAL
+    if any(isinstance(answer.verdict, Refuted) for answer in report.answers):
+        outcome = Outcome.NO
+    return _reply(ranking_json(report), outcome)
 
 
 def check(question: CheckQuestion, watcher: Watcher) -> Reply:
@@ -134,6 +144,9 @@ def check(question: CheckQuestion, watcher: Watcher) -> Reply:
     match derivation:
         case Refusal(step, kind, reason):
             body["refused"] = {"step": step, "kind": kind.value, "reason": reason}
+            if question.replay:
+                sizes = verdict.sizes if isinstance(verdict, Refuted) else tree.sizes
+                body["replay"] = _counted(program, tree, sizes)
         case Derivation():
             body["states"] = [[str(h) for h in held] for held in holdings(derivation)]
             if question.replay:
@@ -215,7 +228,7 @@ def _derived(question: PlacedQuestion, reduction: Reduction) -> Derivation:
     derivation = derive(program, reduction.tree)
     if isinstance(derivation, Refusal):
         place = "at the end" if derivation.step is None else f"step {derivation.step + 1}"
-        raise InputError(
+        raise NotAnAllReduceError(
             f"the program is {derivation.kind.value}: {derivation.reason}",
             where=f"program, {place}",
             hint="'collsynth check' tells more",
@@ -243,4 +256,29 @@ def _replayed(derivation: Derivation, where: Reduction | Tree) -> Json:
         "elements": elements,
         "equal": failure is None,
         "reason": failure.reason if failure else None,
+    }
+
+
+def _counted(program: Program, tree: Tree, sizes: tuple[int, ...]) -> Json:
+    """Execute an unverified program at the sizes of the counterexample, counting contributions."""
+    small = Tree(tuple(Digit(name, size) for name, size in zip(tree.names, sizes, strict=True)))
+    if small.devices**3 > MOST_REPLAYED:
+        raise InputError(
+            f"{small.devices} devices are too many to count contributions on",
+            where="--replay",
+            hint=f"their cube may be at most {MOST_REPLAYED}",
+        )
+    counts = multiplicities(program, small)
+    reason = None
+    if isinstance(counts, Failure):
+        reason = f"step {(counts.phase or 0) + 1}: {counts.reason}"
+    elif (counts != 1).any():
+        device, chunk, contributor = np.argwhere(counts != 1)[0].tolist()
+        times = int(counts[device, chunk, contributor])
+        reason = f"device {device} has added device {contributor}'s chunk {chunk} {times} times"
+    return {
+        "devices": small.devices,
+        "elements": small.devices,
+        "equal": not reason,
+        "reason": reason,
     }

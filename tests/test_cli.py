@@ -152,7 +152,6 @@ BAD = {
         "'gpu' is not an ancestor of slice 'node'",
     ),
     "text that is no program": (["check", "all-reduce node sideways", *P2], "line 1, column 17"),
-    "wrong program to price": (["time", "reduce root inside", *P2], "program, at the end"),
     "tree of ones": (["check", "all-reduce root inside", "--tree", "2,1"], "'d1' has size 1"),
     "tree that is none": (["check", "all-reduce root inside", "--tree", "x"], "--tree: 'x'"),
     "tree and system": (["check", NESTED, *P2, "--tree", "2"], "either --tree 2,8 or a SYSTEM"),
@@ -257,6 +256,63 @@ def test_no_is_exit_code_1_and_is_answered_on_standard_output() -> None:
     assert answer["proof"] == "refuted"
     assert answer["refused"]["step"] == answer["counterexample"]["step"] == 1
     assert answer["valid"] is False
+
+
+@pytest.mark.parametrize("verb", ["time", "lower"])
+def test_a_program_that_is_no_all_reduce_is_answered_with_no(verb: str) -> None:
+    result = run(verb, "reduce root inside", *P2)
+    assert result.exit_code == 1
+    assert "program, at the end: the program is unsound" in result.stderr
+
+
+def test_a_replay_confirms_a_counterexample() -> None:
+    words = ["check", "all-reduce d0 inside; all-reduce d0 inside", "--tree", "2,8", "--replay"]
+    result = run(*words, "--json")
+    replay = json.loads(result.stdout)["replay"]
+    assert result.exit_code == 1
+    assert replay["equal"] is False
+    assert "2 times" in replay["reason"]
+
+
+def test_where_there_is_nothing_to_do_an_all_reduce_does_nothing() -> None:
+    where = ("p2-a100:2", "--axes", "data=32,model=1", "--reduce", "model")
+    placed = ("--placement", "[[2, 16], [1, 1]]")
+    assert answered("check", "all-reduce root inside", *where, *placed)["valid"]
+    assert answered("lower", "all-reduce root inside", *where, *placed)["steps"] == []
+    assert answered("time", "all-reduce root inside", *where, *placed)["seconds"] == 0
+
+
+NINES = "9" * 5000
+BILLION = ("p2-a100:100000000", "--axes", "a=1600000000", "--reduce", "a")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["check", "all-reduce root inside", "--tree", NINES],
+        ["place", "dgx-h100", "--axes", f"data={NINES}"],
+        ["place", "p2-a100:1000000000000000003", "--axes", "data=16000000000000000048"],
+        ["top", *P2, "--placement", f"[[{NINES}]]"],
+        ["top", *P2, "--placement", "[" * 100_000],
+        ["top", *P2, "--bytes", NINES],
+        ["systems", f"dgx-h100:{NINES}"],
+        ["lower", "all-reduce root inside", *BILLION],
+        ["check", "all-reduce root inside", "--tree", "100000,100000", "--replay"],
+        ["top", "tpu-v4-pod-slice:4096", "--axes", "data=65536", "--reduce", "data"],
+    ],
+    ids=lambda words: " ".join(words)[:30],
+)
+def test_numbers_beyond_all_measure_are_refused(words: list[str]) -> None:
+    result = run(*words)
+    assert result.exit_code == 2
+    assert result.stderr.startswith("collsynth: ")
+
+
+def test_text_that_is_not_utf_8_is_refused_and_a_byte_order_mark_is_not() -> None:
+    words = ["check", "-", "--tree", "2"]
+    assert CliRunner().invoke(app, words, input=b"\xff\xfe").exit_code == 2
+    marked = b"\xef\xbb\xbfall-reduce root inside"
+    assert CliRunner().invoke(app, words, input=marked).exit_code == 0
 
 
 def test_a_budget_ends_in_a_partial_answer_that_says_so() -> None:

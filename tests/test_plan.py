@@ -137,7 +137,7 @@ def check(report: Report) -> None:
         reduction = candidate.reduction
         assert candidate.ticks == sum(price.ticks for price in answer.prices)
         assert candidate.seconds == candidate.ticks / TICKS_PER_SECOND
-        assert isinstance(answer.verdict, Proved)
+        assert isinstance(answer.verdict, Proved) or not report.complete
         assert derive(candidate.program, reduction.tree) == candidate.derivation
         assert answer.bound == all_reduce_bound(system, reduction, request.payload_bytes)
         assert candidate.ticks >= answer.bound.seconds * TICKS_PER_SECOND * (1 - 1e-9)
@@ -432,7 +432,7 @@ def test_the_first_placement_is_always_priced() -> None:
 def test_whoever_is_stopped_at_once_still_has_the_plain_all_reduce() -> None:
     """House rule: a partial answer at a time limit; and that one needs no search."""
     report = answers(TWO_BY_FOUR, REQUEST, Patience(0))
-    assert report.answers
+    assert isinstance(report.answers[0].verdict, Proved)
     check(report)
 
 

@@ -135,8 +135,7 @@ def test_a_budget_stops_the_walk_and_is_told(budget: int) -> None:
     assert not states.complete
     assert not priced.complete
     assert labels_of(states) <= set(all_valid(3))
-    assert states.count() == priced.count()
-    assert sum(states.count()) < 1635
+    assert 1 <= sum(priced.count()) <= sum(states.count()) < 1635
 
 
 def labels_of(graph: Explored[State, Instruction]) -> set[tuple[Instruction, ...]]:
