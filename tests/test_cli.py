@@ -353,11 +353,19 @@ def test_no_colour_reaches_a_pipe() -> None:
     assert "\x1b" not in _process("count", "--digits", "2", FORCE_COLOR="", NO_COLOR="1").stdout
 
 
+SEARCHING = ("count", "--digits", "6", "--max-steps", "9")
+PROVING = (
+    *("top", "superpod-h100-oversubscribed", "--axes", "a=256"),
+    *("--reduce", "a", "-k", "5000"),
+)
+
+
 @pytest.mark.skipif(os.name == "nt", reason="interrupts are sent otherwise on Windows")
-def test_an_interrupt_ends_with_130_and_no_traceback() -> None:
+@pytest.mark.parametrize("words", [SEARCHING, PROVING, PROVING], ids=["search", "proof", "again"])
+def test_an_interrupt_ends_with_130_and_no_traceback(words: tuple[str, ...]) -> None:
     code = "from synth.cli import main; print('ready', flush=True); main()"
     process = subprocess.Popen(
-        [sys.executable, "-c", code, "count", "--digits", "6", "--max-steps", "9"],
+        [sys.executable, "-c", code, *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -367,7 +375,7 @@ def test_an_interrupt_ends_with_130_and_no_traceback() -> None:
     try:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
-        time.sleep(1)
+        time.sleep(1 if words == SEARCHING else 3)
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=60)
     finally:
