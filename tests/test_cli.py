@@ -361,7 +361,7 @@ PROVING = (
 
 
 @pytest.mark.skipif(os.name == "nt", reason="interrupts are sent otherwise on Windows")
-@pytest.mark.parametrize("words", [SEARCHING, PROVING, PROVING], ids=["search", "proof", "again"])
+@pytest.mark.parametrize("words", [SEARCHING, PROVING], ids=["search", "proof"])
 def test_an_interrupt_ends_with_130_and_no_traceback(words: tuple[str, ...]) -> None:
     code = "from synth.cli import main; print('ready', flush=True); main()"
     process = subprocess.Popen(
