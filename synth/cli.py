@@ -72,6 +72,7 @@ def _main(
         bool,
         typer.Option("--version", callback=_print_version, is_eager=True, help="Print and exit."),
     ] = False,
+    verbose: Verbose = False,
 ) -> None:
     """Results go to standard output, progress and log to standard error."""
 

@@ -41,11 +41,14 @@ def answers(system: System, request: Request, watcher: Watcher | None = None) ->
     """
     survey = _Survey(system, request, watcher or Watcher())
     ranked = survey.run()
-    told = tuple(survey.answer(rank, candidate) for rank, candidate in ranked)
+    told = []
+    for rank, candidate in ranked:
+        told.append(survey.answer(rank, candidate))
+        survey.watcher.judged(len(told), len(ranked))
     return Report(
         system,
         request,
-        told,
+        tuple(told),
         survey.best_default_ticks / TICKS_PER_SECOND,
         survey.placements,
         survey.of_placements,
@@ -70,7 +73,7 @@ class _Survey:
         check_axes(system.hierarchy, request.axes)
         self._system = system
         self._request = request
-        self._watcher = watcher
+        self.watcher = watcher
         self._simulator = Simulator(system, request.choice)
         self._fixed = [Simulator(system, choice) for choice in (Choice.RING, Choice.TREE)]
         self._graphs: dict[int, Explored[Vertex, Move]] = {}
@@ -85,7 +88,7 @@ class _Survey:
         """The ranked candidates."""
         best: list[_Found] = []
         for position, placement in enumerate(self._placements()):
-            if self.placements and not self._watcher.go_on():
+            if self.placements and not self.watcher.go_on():
                 self.complete = False
                 break
             reduction = Reduction(placement, self._request.over, self._request.collapse)
@@ -94,7 +97,7 @@ class _Survey:
             best = best + found if self._request.per_placement else self._top([*best, *found])
             self._note_default(reduction)
             self.placements += 1
-            self._watcher.placed(self.placements, self.of_placements)
+            self.watcher.placed(self.placements, self.of_placements)
         return self._ranked(best)
 
     def _ranked(self, best: list[_Found]) -> list[tuple[int, Candidate]]:
@@ -140,7 +143,7 @@ class _Survey:
 
     def _graph(self, depth: int) -> Explored[Vertex, Move]:
         if depth not in self._graphs:
-            graph = explore_moves(depth, self._request.language, self._watcher.searching)
+            graph = explore_moves(depth, self._request.language, self.watcher.searching)
             self.complete = self.complete and graph.complete
             self._graphs[depth] = graph
         return self._graphs[depth]
@@ -181,7 +184,7 @@ class _Survey:
 
     def _judged(self, derivation: Derivation) -> Verdict:
         """Replays and proof, as long as the watcher lets us; the first answer is always judged."""
-        if self._verdicts and not self._watcher.go_on():
+        if self._verdicts and not self.watcher.go_on():
             self.complete = False
             return Unknown("the budget ended before z3 was asked")
         rehearse(derivation)

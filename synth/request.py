@@ -111,3 +111,6 @@ class Watcher:
 
     def placed(self, done: int, of: int) -> None:
         """So many placements have been priced, of so many."""
+
+    def judged(self, done: int, of: int) -> None:
+        """So many answers have been replayed and proved, of so many."""

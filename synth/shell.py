@@ -91,6 +91,7 @@ class _Screen(Watcher):
         self._progress = progress
         self._search = progress.add_task("states explored", total=None, visible=False)
         self._task = progress.add_task("placements priced", total=None, visible=False)
+        self._answers = progress.add_task("answers proved", total=None, visible=False)
 
     def go_on(self) -> bool:
         if self._interrupt.pending:
@@ -103,6 +104,9 @@ class _Screen(Watcher):
 
     def placed(self, done: int, of: int) -> None:
         self._progress.update(self._task, completed=done, total=of, visible=of > 1)
+
+    def judged(self, done: int, of: int) -> None:
+        self._progress.update(self._answers, completed=done, total=of, visible=of > 1)
 
 
 @contextmanager
