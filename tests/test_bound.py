@@ -26,8 +26,9 @@ from strategies import reductions, systems
 from synth.algorithms import Choice
 from synth.bound import all_gather_bound, all_reduce_bound
 from synth.lowering import moves
-from synth.plan import one_step
+from synth.plan import answers, one_step
 from synth.programs import Language, explore_moves
+from synth.request import Request
 from synth.simulator import TICKS_PER_SECOND, Simulator
 
 GB = 1e9
@@ -95,7 +96,7 @@ def test_one_group_on_switches_of_eight_devices(
     drawn = data.draw(systems(plain=True).filter(lambda s: len(s.links) == len(sizes)))
     levels = tuple(Level(n, size) for n, size in zip(drawn.hierarchy.names, sizes, strict=True))
     links = tuple(replace(link, ports=1) for link in drawn.links)
-    system = replace(drawn, hierarchy=Hierarchy(levels), links=links)
+    system = without_latency(replace(drawn, hierarchy=Hierarchy(levels), links=links))
     reduction = whole(system)
     exact = least_seconds(system, Collective.ALL_REDUCE, groups(reduction))
     assert all_reduce_bound(system, reduction, 1.0).seconds <= exact * (1 + 1e-6)
@@ -293,3 +294,14 @@ def test_the_plain_all_reduce_is_not_below_it(case: tuple[System, Reduction]) ->
     simulator = Simulator(system)
     ticks = sum(simulator.prices(moves(one_step(reduction.tree)), reduction, GB))
     assert ticks >= all_reduce_bound(system, reduction, GB).seconds * TICKS_PER_SECOND * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("name", ["dgx-h100:4", "superpod-h100-oversubscribed", "tpu-v4-pod-slice"])
+def test_no_schedule_is_done_before_one_message_has_come_through(name: str) -> None:
+    system = load(name)
+    first = all_reduce_bound(system, whole(system), 1)
+    assert (first.seconds, first.level) == (system.links[0].latency_seconds, "latency")
+    for choice in Choice:
+        request = Request((Axis("data", system.devices),), ("data",), 1, 1, choice=choice)
+        [answer] = answers(system, request).answers
+        assert answer.candidate.seconds >= first.seconds
