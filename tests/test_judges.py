@@ -1,0 +1,84 @@
+"""Rules, replay and z3 give one verdict on every program, though each reaches it its own way.
+
+Whoever refuses a step refuses whatever follows it; so programs are walked as a tree, and only what
+all three find sound is continued. Each node is one program, put whole to each judge.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+
+from grammar import Instruction, Program, admitted, spell
+from hierarchies import Tree
+from synth.proof import Proved, Refuted, Unknown, prove
+from synth.replay import Failure, multiplicities
+from synth.semantics import Derivation, Kind, derive
+
+ONE, TWO, THREE = Tree.of(2), Tree.of(2, 2), Tree.of(2, 2, 2)
+
+
+class Word(NamedTuple):
+    """A judge's verdict: whether every step is sound, and whether the goal is reached."""
+
+    sound: bool
+    reached: bool
+
+
+def rules(program: Program, tree: Tree) -> Word:
+    told = derive(program, tree, kinds=frozenset({Kind.SOUND}))
+    if isinstance(told, Derivation):
+        return Word(sound=True, reached=True)
+    assert told.step in (None, len(program.steps) - 1)
+    return Word(sound=told.step is None, reached=False)
+
+
+def replay(program: Program, tree: Tree) -> Word:
+    """Of a program whose steps but the last are sound."""
+    counts = multiplicities(program, tree)
+    if isinstance(counts, Failure):
+        assert counts.phase == len(program.steps) - 1
+        return Word(sound=False, reached=False)
+    sound = bool(counts.max() <= 1)
+    return Word(sound, sound and bool(counts.min() == 1))
+
+
+def z3(program: Program, tree: Tree) -> Word:
+    match prove(program, tree):
+        case Proved():
+            return Word(sound=True, reached=True)
+        case Refuted(step=step):
+            assert step in (None, len(program.steps) - 1)
+            return Word(sound=step is None, reached=False)
+        case Unknown(reason):
+            raise AssertionError(f"{program}: {reason}")
+
+
+def agree(steps: tuple[Instruction, ...], tree: Tree, longest: int) -> int:
+    """How many programs that begin so were judged, all alike."""
+    program = Program(tuple(spell(step, tree) for step in steps))
+    word = rules(program, tree)
+    assert replay(program, tree) == word, program
+    assert z3(program, tree) == word, program
+    if not word.sound or len(steps) == longest:
+        return 1
+    longer = admitted(len(tree.digits))
+    return 1 + sum(agree((*steps, step), tree, longest) for step in longer)
+
+
+@pytest.mark.parametrize(("tree", "longest"), [(ONE, 3), (TWO, 2)], ids=["1 digit", "2 digits"])
+def test_the_judges_agree_on_short_programs(tree: Tree, longest: int) -> None:
+    assert agree((), tree, longest) > len(admitted(len(tree.digits)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", admitted(2), ids=lambda i: str(spell(i, TWO)))
+def test_the_judges_agree_on_two_digits_to_three_steps(first: Instruction) -> None:
+    assert agree((first,), TWO, 3) >= 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", admitted(3), ids=lambda i: str(spell(i, THREE)))
+def test_the_judges_agree_on_three_digits_to_three_steps(first: Instruction) -> None:
+    assert agree((first,), THREE, 3) >= 1
