@@ -18,11 +18,12 @@ from typing import Any
 from grammar import Instruction, Program, spell
 from hierarchies import Axis, Reduction, Tree, load, placements
 from synth.layout import Move
-from synth.lowering import Exchange, lower
+from synth.lowering import lower
 from synth.plan import answers
 from synth.programs import Language, Vertex, explore_moves, explore_states
 from synth.proof import Proved, prove
 from synth.request import Report, Request
+from synth.schedule import Exchange
 from synth.search import Explored
 from synth.semantics import State
 from synth.simulator import Simulator

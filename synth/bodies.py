@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from hierarchies import System
-from synth.lowering import Exchange, Phase
 from synth.proof import Proved, Refuted, Unknown, Verdict
 from synth.request import Answer, Report
+from synth.schedule import Exchange, Phase
 from synth.simulator import StepPrice
 
 Json = dict[str, Any]

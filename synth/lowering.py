@@ -2,69 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 
-from grammar import Collective, Groups
+from grammar import Groups
 from hierarchies import Devices, InputError, Reduction, Tree
 from synth.layout import Bookkeeper, Layout, Move, Shuffle, kinds
+from synth.schedule import Exchange, Phase, Schedule, Transpose, padded
 from synth.semantics import Derivation, State
 from synth.truth import Space, space
-
-
-@dataclass(frozen=True, eq=False)
-class Exchange:
-    """One collective over groups of devices.
-
-    ``groups`` has shape (number of groups, members): device ids in member order, the first
-    member being the root of a rooted collective. ``size_bytes`` is the larger of a member's
-    buffers before and after.
-    """
-
-    collective: Collective
-    groups: Devices
-    size_bytes: int
-
-
-@dataclass(frozen=True, eq=False)
-class Transpose:
-    """A local transpose of the buffers of ``devices``.
-
-    The buffer, seen as an array of ``shape`` and one more dimension for the rest, gets its
-    dimensions in the order ``axes``; the rest stays last.
-    """
-
-    devices: Devices
-    shape: tuple[int, ...]
-    axes: tuple[int, ...]
-    size_bytes: int
-
-
-Phase = Exchange | Transpose
-
-
-@dataclass(frozen=True, eq=False)
-class Schedule:
-    """What every device does, phase by phase.
-
-    The payload of ``payload_bytes`` is padded so that it can be cut into ``pieces`` equal ones.
-    """
-
-    devices: int
-    payload_bytes: int
-    pieces: int
-    phases: tuple[Phase, ...]
-
-    @property
-    def padded_bytes(self) -> int:
-        return padded(self.payload_bytes, self.pieces)
-
-
-def padded(length: int, pieces: int) -> int:
-    """The least multiple of ``pieces`` that is not below ``length``."""
-    return -(-length // pieces) * pieces
 
 
 def moves(derivation: Derivation) -> tuple[Move, ...]:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from grammar import Collective, Program, instructions
 from hierarchies import Reduction, Tree
-from synth.lowering import Exchange, Schedule, Transpose, padded
+from synth.schedule import Exchange, Schedule, Transpose, padded
 
 Array = npt.NDArray[Any]
 Buffers = dict[int, Array]

@@ -13,16 +13,8 @@ from grammar import Program, parse
 from hierarchies import Axis, Hierarchy, InputError, Placement, Reduction, Tree
 from strategies import reductions, valid_programs, word
 from synth.layout import Shuffle
-from synth.lowering import (
-    Exchange,
-    Phase,
-    Schedule,
-    Transpose,
-    buffer_fraction,
-    lower,
-    moves,
-    padded,
-)
+from synth.lowering import buffer_fraction, lower, moves
+from synth.schedule import Exchange, Phase, Schedule, Transpose, padded
 from synth.semantics import Derivation, derive
 
 SMALL_ENOUGH = settings(max_examples=60)

@@ -23,9 +23,10 @@ from strategies import (
     valid_programs,
     word,
 )
-from synth.lowering import Schedule, Transpose, lower
+from synth.lowering import lower
 from synth.programs import Language
 from synth.replay import Failure, compare, multiplicities, plain_sum, replay
+from synth.schedule import Schedule, Transpose
 from synth.semantics import Derivation, Kind, Refusal, derive
 
 SOUND = frozenset({Kind.SOUND})

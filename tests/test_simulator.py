@@ -28,9 +28,10 @@ from price_oracle import Group, Machine, Message, groups_of, least_seconds
 from strategies import placed, reductions, systems
 from synth.algorithms import Algorithm, Choice
 from synth.layout import Move
-from synth.lowering import Exchange, lower, moves
+from synth.lowering import lower, moves
 from synth.plan import derived, one_step
 from synth.programs import Language, Vertex, explore_moves
+from synth.schedule import Exchange
 from synth.search import Explored
 from synth.semantics import Derivation
 from synth.simulator import LATENCY, MEMORY, Line, Simulator, StepPrice
