@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from grammar import ALL_AT_ONCE, Instruction, Program, spell
 from hierarchies import (
@@ -154,7 +155,7 @@ class _Survey:
             self.best_default_ticks = ticks
 
     def _default_ticks(self, simulator: Simulator, reduction: Reduction) -> int:
-        plain = moves(one_step(reduction.tree))
+        plain = _plain_moves(len(reduction.tree.digits))
         return sum(simulator.prices(plain, reduction, self._request.payload_bytes))
 
     def _candidate(self, found: _Found) -> Candidate:
@@ -189,6 +190,12 @@ class _Survey:
             return Unknown("the budget ended before z3 was asked")
         rehearse(derivation)
         return prove(derivation.program, derivation.tree)
+
+
+@cache
+def _plain_moves(depth: int) -> tuple[Move, ...]:
+    """The one-step all-reduce as a move: the same on every tree of a depth."""
+    return moves(one_step(Tree.of(*(2,) * depth)))
 
 
 def _spellings(graph: Explored[Vertex, Move], tree: Tree) -> list[str]:

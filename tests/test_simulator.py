@@ -454,7 +454,7 @@ def permuted(placement: Placement, order: list[int]) -> Placement:
     )
 
 
-def same_prices(system: System, one: Reduction, other: System, two: Reduction) -> None:
+def check_same_prices(system: System, one: Reduction, other: System, two: Reduction) -> None:
     """Every step of programs of up to three costs the same, to the rounding of floats."""
     assert one.tree.sizes == two.tree.sizes
     graph = explored(min(3, len(one.tree.digits)))
@@ -472,7 +472,7 @@ def test_neighbouring_axes_that_are_not_reduced_may_change_places(
     case: tuple[System, Reduction, Reduction],
 ) -> None:
     system, one, other = case
-    same_prices(system, one, system, other)
+    check_same_prices(system, one, system, other)
 
 
 @given(machines(24), st.data())
@@ -492,7 +492,7 @@ def test_an_axis_that_is_not_reduced_may_be_parted(system: System, data: st.Data
         (left, tuple(cut), *placement.matrix[1:]),
     )
     over = tuple(axis.name for axis in placement.axes[1:])
-    same_prices(system, Reduction(placement, over), system, Reduction(parted, over))
+    check_same_prices(system, Reduction(placement, over), system, Reduction(parted, over))
 
 
 def divisors(number: int) -> list[int]:
@@ -513,7 +513,7 @@ def test_on_symmetric_domains_the_order_of_axes_does_not_matter(
     system = System("s", "", hierarchy, links, 1e12)
     order = data.draw(st.permutations(range(len(reduction.placement.axes))))
     other = Reduction(permuted(reduction.placement, order), reduction.over, True)
-    same_prices(system, replace(reduction, collapse=True), system, other)
+    check_same_prices(system, replace(reduction, collapse=True), system, other)
 
 
 @given(machines(24), st.data())
@@ -528,7 +528,7 @@ def test_a_level_of_one_child_changes_nothing(system: System, data: st.DataObjec
     links = (*system.links[:place], idle, *system.links[place:])
     rows = tuple((*row[:place], 1, *row[place:]) for row in reduction.placement.matrix)
     placement = Placement(taller, reduction.placement.axes, rows)
-    same_prices(
+    check_same_prices(
         system,
         reduction,
         replace(system, hierarchy=taller, links=links),
@@ -545,7 +545,7 @@ def test_nor_does_it_to_trees(place: int) -> None:
     levels.insert(place, idle[0])
     links.insert(place, idle[1])
     taller = System("taller", "", Hierarchy(tuple(levels)), tuple(links), 1e30)
-    same_prices(flat, whole(flat), taller, whole(taller))
+    check_same_prices(flat, whole(flat), taller, whole(taller))
 
 
 # Figures.
