@@ -112,7 +112,7 @@ class Simulator:
             if move.buffers not in sizes:
                 sizes[move.buffers] = self._size(move, reduction, payload_bytes)
             size = sizes[move.buffers]
-            price = _ticks(min(line.seconds(size) for line in lines[what]))
+            price = _ticks(_fastest(lines[what], size).seconds(size))
             for shuffle in (*move.before, *move.after):
                 price += _ticks(self._shuffle(shuffle, reduction, payload_bytes).seconds)
             found.append(price)
@@ -128,7 +128,7 @@ class Simulator:
     ) -> StepPrice:
         """One collective over the groups of all replicas, by the fastest algorithm offered."""
         lines = self.lines(collective, cast(reduction, groups.free, groups.zero))
-        line = min(lines, key=lambda line: line.seconds(size_bytes))
+        line = _fastest(lines, size_bytes)
         busiest, _ = max(line.loads, key=lambda item: item[1])
         return StepPrice(
             collective.value,
@@ -200,6 +200,11 @@ class Simulator:
         if outer:
             share += 2 * outer * sharing * busiest_block((slots,), prod(s.size for s in slots))
         return share, share / link.bandwidth_bytes_per_second, hops
+
+
+def _fastest(lines: Sequence[Line], size_bytes: float) -> Line:
+    """The algorithm a step of this size runs by; the first offered of those that tie."""
+    return min(lines, key=lambda line: line.seconds(size_bytes))
 
 
 def total_seconds(prices: Iterable[StepPrice]) -> float:
