@@ -54,8 +54,7 @@ def lower(derivation: Derivation, reduction: Reduction, payload_bytes: int) -> S
         phases += [builder.transpose(shuffle, before) for shuffle in move.before]
         phases.append(builder.exchange(move))
         phases += [builder.transpose(shuffle, after) for shuffle in move.after]
-    devices = reduction.placement.hierarchy.devices
-    return Schedule(devices, payload_bytes, pieces, tuple(phases))
+    return Schedule(derivation.program, reduction, payload_bytes, pieces, tuple(phases))
 
 
 def check_payload(payload_bytes: int) -> None:

@@ -96,7 +96,7 @@ def plain_sum(reduction: Reduction, payloads: Array) -> Array:
     return result
 
 
-def compare(schedule: Schedule, reduction: Reduction, elements: int) -> Failure | None:
+def compare(schedule: Schedule, elements: int) -> Failure | None:
     """Run a schedule on whole numbers all different from each other, and compare with the sum.
 
     None means that every element on every device is equal to the plain sum.
@@ -105,7 +105,7 @@ def compare(schedule: Schedule, reduction: Reduction, elements: int) -> Failure 
     result = replay(schedule, payloads)
     if isinstance(result, Failure):
         return result
-    wrong = np.argwhere(result != plain_sum(reduction, payloads))
+    wrong = np.argwhere(result != plain_sum(schedule.reduction, payloads))
     if len(wrong):
         device, element = wrong[0].tolist()
         return Failure(None, f"device {device}, element {element} differs from the plain sum")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from grammar import Collective
-from hierarchies import Devices
+from grammar import Collective, Program
+from hierarchies import Devices, Reduction
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,15 +41,20 @@ Phase = Exchange | Transpose
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """What every device does, phase by phase.
+    """What every device does, phase by phase, to carry out a program for a reduction.
 
     The payload of ``payload_bytes`` is padded so that it can be cut into ``pieces`` equal ones.
     """
 
-    devices: int
+    program: Program
+    reduction: Reduction
     payload_bytes: int
     pieces: int
     phases: tuple[Phase, ...]
+
+    @property
+    def devices(self) -> int:
+        return self.reduction.placement.hierarchy.devices
 
     @property
     def padded_bytes(self) -> int:

@@ -250,7 +250,7 @@ def _replayed(derivation: Derivation, where: Reduction | Tree) -> Json:
             where="--replay",
             hint=f"at most {MOST_REPLAYED} in all; the proof holds for every size",
         )
-    failure = compare(schedule, where, elements)
+    failure = compare(schedule, elements)
     return {
         "devices": schedule.devices,
         "elements": elements,
