@@ -20,6 +20,7 @@ from grammar import (
     Program,
     Step,
     admitted,
+    parse,
     spell,
 )
 from hierarchies import (
@@ -35,7 +36,13 @@ from hierarchies import (
     placements,
 )
 from hierarchies.hierarchy import RESERVED
+from synth.emit import Source
+from synth.lowering import lower
+from synth.plan import priced
 from synth.programs import Language, explore_states
+from synth.proof import Proved
+from synth.semantics import Derivation, derive
+from synth.simulator import Simulator
 
 LEVEL_NAMES = ("pod", "rack", "node", "gpu")
 AXIS_NAMES = ("data", "model", "pipe")
@@ -172,3 +179,23 @@ def word(meant: Instruction) -> oracle.Word:
 def unword(said: oracle.Word) -> Instruction:
     """The inverse of ``word``."""
     return Instruction(Collective(said.collective), Groups(said.free, said.zero))
+
+
+def source(program: Program | str, reduction: Reduction, payload_bytes: int = 2**20) -> Source:
+    """What emitters get for a valid program, on a machine of plain switches."""
+    text = parse(program) if isinstance(program, str) else program
+    derivation = derive(text, reduction.tree)
+    assert isinstance(derivation, Derivation), derivation
+    system = switches(reduction.placement.hierarchy)
+    schedule = lower(derivation, reduction, payload_bytes)
+    prices = tuple(priced(Simulator(system), derivation, reduction, payload_bytes))
+    return Source(schedule, system, prices, Proved())
+
+
+def switches(hierarchy: Hierarchy) -> System:
+    """A machine of crossbars, ten times faster at every level further in."""
+    links = tuple(
+        Link(Domain.SWITCH, 1e9 * 10**level, 1e-5 / (level + 1))
+        for level in range(len(hierarchy.levels))
+    )
+    return System("switches", "Crossbars", hierarchy, links, 1e12)

@@ -1,0 +1,77 @@
+"""What each device holds before and after every phase of a schedule, and whether it is read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from grammar import Collective
+from hierarchies import Devices
+from synth.schedule import Exchange, Phase, Schedule, Transpose
+
+
+@dataclass(frozen=True, eq=False)
+class Buffers:
+    """Rows are moments: before the first phase, and after each one. Columns are devices.
+
+    ``parts[moment, device]``: the device's buffer is the payload divided by so much; 0 if it holds
+    nothing. ``needed[moment, device]``: what it holds is read by a later phase, or is the result.
+    """
+
+    parts: Devices
+    needed: npt.NDArray[np.bool_]
+
+
+def buffers(schedule: Schedule) -> Buffers:
+    """Follow the sizes of all buffers forwards through a schedule, and their use backwards."""
+    parts = [np.ones(schedule.devices, dtype=np.int64)]
+    for phase in schedule.phases:
+        parts.append(_after(phase, parts[-1]))
+    needed = [np.ones(schedule.devices, dtype=bool)]
+    for phase, held in zip(reversed(schedule.phases), reversed(parts[:-1]), strict=True):
+        needed.append(_before(phase, needed[-1]) & (held > 0))
+    return Buffers(np.stack(parts), np.stack(needed[::-1]))
+
+
+def _after(phase: Phase, parts: Devices) -> Devices:
+    if isinstance(phase, Transpose):
+        return parts
+    groups, members = phase.groups, phase.groups.shape[1]
+    now = parts.copy()
+    match phase.collective:
+        case Collective.REDUCE_SCATTER:
+            now[groups] *= members
+        case Collective.ALL_GATHER:
+            now[groups] //= members
+        case Collective.REDUCE:
+            now[groups[:, 1:]] = 0
+        case Collective.BROADCAST:
+            now[groups] = parts[groups[:, :1]]
+        case Collective.ALL_REDUCE:
+            pass
+    return now
+
+
+def _before(phase: Phase, needed: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Whose buffer is needed before a phase, if those in ``needed`` need theirs after it."""
+    if isinstance(phase, Transpose):
+        return needed
+    groups = phase.groups
+    now = needed.copy()
+    if phase.collective is Collective.BROADCAST:
+        now[groups] = False
+        now[groups[:, 0]] = needed[groups].any(axis=1)
+    elif phase.collective is Collective.REDUCE:
+        now[groups] = needed[groups[:, :1]]
+    else:
+        now[groups] = needed[groups].any(axis=1, keepdims=True)
+    return now
+
+
+def taking_part(exchange: Exchange, devices: int) -> npt.NDArray[np.bool_]:
+    """Which devices are members of a group."""
+    found = np.zeros(devices, dtype=bool)
+    found[exchange.groups] = True
+    return found

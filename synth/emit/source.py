@@ -1,0 +1,63 @@
+"""What every emitter is given: a schedule, what it costs where, and what the caller asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hierarchies import InputError, System
+from synth.emit.mesh import Mesh, RankOrder, mesh
+from synth.proof import Proved, Unknown
+from synth.schedule import Exchange, Schedule
+from synth.simulator import StepPrice
+
+Files = dict[str, str | bytes]
+"""What a target consists of: the content of each file by its name."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a caller may say about the form of what is emitted.
+
+    * ``rank_order``: how the job's processes are numbered;
+    * ``hosts``: names of the machines, in the order of the hierarchy (else host0, host1, ...);
+    * ``host_level``: the level whose units are hosts (else the one called node or host);
+    * ``channels``: how many channels NCCL uses, for its tuner.
+    """
+
+    rank_order: RankOrder = RankOrder.MACHINE
+    hosts: tuple[str, ...] = ()
+    host_level: str | None = None
+    channels: int | None = None
+
+
+@dataclass(frozen=True)
+class Source:
+    """A schedule on a system, with the price of each phase and what z3 said of its program."""
+
+    schedule: Schedule
+    system: System
+    prices: tuple[StepPrice, ...]
+    verdict: Proved | Unknown
+    options: Options = field(default_factory=Options)
+
+    @property
+    def mesh(self) -> Mesh:
+        return mesh(self.schedule.reduction.placement, self.options.rank_order)
+
+    @property
+    def seconds(self) -> float:
+        """What the simulator says the whole schedule takes."""
+        return sum(price.seconds for price in self.prices)
+
+
+class CannotExpressError(InputError):
+    """A target has no way to say a step. ``step`` counts the exchanges of the schedule from 1."""
+
+
+def cannot(source: Source, phase: int, why: str) -> CannotExpressError:
+    """The error for a phase, by its position in the schedule, that a target cannot express."""
+    phases = source.schedule.phases[: phase + 1]
+    step = sum(isinstance(p, Exchange) for p in phases)
+    last = phases[-1]
+    name = last.collective.value if isinstance(last, Exchange) else "transpose"
+    return CannotExpressError(f"{name}: {why}", where=f"step {step}")

@@ -1,0 +1,54 @@
+"""The table of targets: one row for each runtime or tool a schedule can be handed to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from hierarchies import InputError, nearest
+from synth.emit.source import CannotExpressError, Files, Source
+
+
+@dataclass(frozen=True)
+class Target:
+    """One row: what it is for, and the pure function that writes its files.
+
+    ``runs`` is true where what is written carries out the program.
+    """
+
+    summary: str
+    write: Callable[[Source], Files]
+    runs: bool = False
+
+
+TARGETS: Mapping[str, Target] = {}
+
+
+def emit(target: str, source: Source) -> Files:
+    """The files of a target for a schedule.
+
+    Raises InputError for a target that does not exist, and CannotExpressError, which names the
+    step, the reason and the targets that can, for a program the target has no words for.
+    """
+    if target not in TARGETS:
+        raise InputError(f"no target {target!r}", where="--target", hint=nearest(target, TARGETS))
+    try:
+        return TARGETS[target].write(source)
+    except CannotExpressError as error:
+        able = ", ".join(able_to_run(source)) or "none"
+        raise CannotExpressError(
+            f"{target} cannot express {error.problem}", where=error.where, hint=f"these can: {able}"
+        ) from None
+
+
+def able_to_run(source: Source) -> tuple[str, ...]:
+    """The targets that can carry out a schedule."""
+    return tuple(name for name, target in TARGETS.items() if target.runs and _can(target, source))
+
+
+def _can(target: Target, source: Source) -> bool:
+    try:
+        target.write(source)
+    except CannotExpressError:
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""THERE: schedules carried out by processes of this machine, from the very files handed out."""
