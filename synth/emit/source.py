@@ -21,13 +21,15 @@ class Options:
     * ``rank_order``: how the job's processes are numbered;
     * ``hosts``: names of the machines, in the order of the hierarchy (else host0, host1, ...);
     * ``host_level``: the level whose units are hosts (else the one called node or host);
-    * ``channels``: how many channels NCCL uses, for its tuner.
+    * ``channels``: how many channels NCCL uses, for its tuner;
+    * ``made_by``: who signs the files.
     """
 
     rank_order: RankOrder = RankOrder.MACHINE
     hosts: tuple[str, ...] = ()
     host_level: str | None = None
     channels: int | None = None
+    made_by: str = "collsynth"
 
 
 @dataclass(frozen=True)

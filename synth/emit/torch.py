@@ -1,0 +1,31 @@
+"""PyTorch: one self-contained file with process groups, hooks, a check and a clock."""
+
+from __future__ import annotations
+
+from synth.emit.source import Files, Source
+from synth.emit.text import rendered
+
+_DELEGATED = (
+    "allgather",
+    "allgather_into_tensor_coalesced",
+    "allreduce_coalesced",
+    "alltoall",
+    "alltoall_base",
+    "barrier",
+    "broadcast",
+    "gather",
+    "recv",
+    "reduce",
+    "reduce_scatter",
+    "reduce_scatter_tensor_coalesced",
+    "scatter",
+    "send",
+    "_allgather_base",
+    "_reduce_scatter_base",
+)
+"""What a process group can be asked for beside the all-reduce."""
+
+
+def write(source: Source) -> Files:
+    """``collsynth_torch.py``. Every program can be expressed. Raises InputError for odd groups."""
+    return {"collsynth_torch.py": rendered("torch.py.jinja", source, delegated=_DELEGATED)}
