@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from typing import Any
 
 from hierarchies import System
+from synth.emit import Files, Source
 from synth.proof import Proved, Refuted, Unknown, Verdict
 from synth.request import Answer, Report
-from synth.schedule import Exchange, Phase
 from synth.simulator import StepPrice
 
 Json = dict[str, Any]
@@ -57,9 +58,11 @@ def ranking_json(report: Report) -> Json:
     """A report: the answers in order, and what they were chosen from."""
     request = report.request
     return {
-        "system": machine_json(report.system),
+        "system": machine_in_full_json(report.system),
         "reduce": list(request.over),
         "bytes": request.payload_bytes,
+        "algorithm": request.choice.value,
+        "collapse": request.collapse,
         "answers": [_answer(answer) for answer in report.answers],
         "best_default_seconds": report.best_default_seconds,
         "considered": {
@@ -130,19 +133,19 @@ def _digits(values: tuple[int, ...] | None) -> list[int] | None:
     return None if values is None else list(values)
 
 
-def phase_json(phase: Phase) -> Json:
-    """One phase of a schedule, naming its devices."""
-    if isinstance(phase, Exchange):
-        return {
-            "collective": phase.collective.value,
-            "groups": phase.groups.tolist(),
-            "bytes": phase.size_bytes,
-        }
+def emitted_json(source: Source, target: str, files: Files) -> Json:
+    """What was emitted: each file as text, or in base64 if it is no text."""
     return {
-        "collective": "transpose",
-        "groups": [],
-        "bytes": phase.size_bytes,
-        "devices": phase.devices.tolist(),
-        "shape": list(phase.shape),
-        "axes": list(phase.axes),
+        "target": target,
+        "system": source.system.name,
+        "program": str(source.schedule.program),
+        "proof": proof_json(source.verdict)["proof"],
+        "seconds": source.seconds,
+        "files": [_file(name, content) for name, content in files.items()],
     }
+
+
+def _file(name: str, content: str | bytes) -> Json:
+    if isinstance(content, str):
+        return {"name": name, "text": content}
+    return {"name": name, "base64": b64encode(content).decode()}

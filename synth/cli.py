@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+_TARGETS = "torch, jax, jax-flat, mpi, mscclpp, json, trace, rankfile, ... (see the README)."
 app = typer.Typer(
     help="Synthesize, prove and rank hierarchical collectives for a cluster.",
     no_args_is_help=True,
@@ -17,12 +18,14 @@ app = typer.Typer(
 )
 
 
-def _ask(verb: str, as_json: bool, budget: float | None = None, **flags: Any) -> None:
+def _ask(
+    verb: str, as_json: bool, budget: float | None = None, output: str | None = None, **flags: Any
+) -> None:
     """Put a question, print the answer, and exit as it ended."""
     # Not at the top of the file: it loads numpy, z3 and pydantic, and --help must not wait for it.
     from synth.shell import ask
 
-    code = ask(verb, flags, as_json=as_json, budget_seconds=budget)
+    code = ask(verb, flags, as_json=as_json, budget_seconds=budget, output=output)
     if code:
         raise typer.Exit(code)
 
@@ -226,6 +229,105 @@ def time(
         algorithm=algorithm,
         collapse=not no_collapse,
     )
+
+
+From = Annotated[
+    str | None,
+    typer.Option("--from", metavar="ANSWER", help="What 'top --json' printed: a file, or -."),
+]
+Rank = Annotated[int, typer.Option(help="Which answer of --from.")]
+OptionalProgram = Annotated[
+    str | None, typer.Argument(metavar="[PROGRAM]", help="A program, a file, or -, unless --from.")
+]
+OptionalSystem = Annotated[
+    str | None, typer.Argument(metavar="[SYSTEM]", help="Where it runs, unless --from.")
+]
+OptionalAxes = Annotated[str | None, typer.Option("--axes", help="Names and sizes: data=8.")]
+OptionalReduce = Annotated[str | None, typer.Option("--reduce", help="Axes to reduce over.")]
+OptionalAlgorithm = Annotated[
+    str | None, typer.Option("--algorithm", help="What is predicted: auto, ring or tree.")
+]
+
+
+@app.command()
+def emit(
+    target: Annotated[str, typer.Option(help=_TARGETS)],
+    program: OptionalProgram = None,
+    system: OptionalSystem = None,
+    answer: From = None,
+    rank: Rank = 1,
+    axes: OptionalAxes = None,
+    reduce: OptionalReduce = None,
+    placement: Matrix = None,
+    size: Annotated[
+        str | None, typer.Option("--bytes", help="The whole tensor on each device, e.g. 64MiB.")
+    ] = None,
+    no_collapse: NoCollapse = False,
+    algorithm: OptionalAlgorithm = None,
+    rank_order: Annotated[
+        str, typer.Option(help="How the job's ranks are numbered: machine or axes.")
+    ] = "machine",
+    hosts: Annotated[str | None, typer.Option(help="Names of the hosts, in order: a,b,c.")] = None,
+    host_level: Annotated[
+        str | None, typer.Option(help="The level whose units are hosts, if not node or host.")
+    ] = None,
+    channels: Annotated[int | None, typer.Option(help="NCCL's channels, for its tuner.")] = None,
+    output: Annotated[
+        str | None, typer.Option("-o", "--output", help="A file or folder instead of the screen.")
+    ] = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Write a program, or an answer of top, for a runtime or tool."""
+    flags: dict[str, Any] = {
+        "program": program,
+        "system": system,
+        "from": answer,
+        "rank": rank,
+        "axes": axes,
+    }
+    flags |= {"reduce": reduce, "placement": placement, "bytes": size, "algorithm": algorithm}
+    flags |= {"target": target, "rank_order": rank_order, "host_level": host_level}
+    if hosts is not None:
+        flags["hosts"] = hosts
+    _ask("emit", as_json, output=output, collapse=not no_collapse, channels=channels, **flags)
+
+
+@app.command()
+def run(
+    program: OptionalProgram = None,
+    system: OptionalSystem = None,
+    backend: Annotated[str, typer.Option(help="numpy, jax, gloo or mpi.")] = "numpy",
+    check: Annotated[
+        bool, typer.Option("--check", help="Compare with the plain all-reduce.")
+    ] = False,
+    answer: From = None,
+    rank: Rank = 1,
+    axes: OptionalAxes = None,
+    reduce: OptionalReduce = None,
+    placement: Matrix = None,
+    size: Annotated[
+        str, typer.Option("--bytes", help="The whole tensor on each device, e.g. 1MiB.")
+    ] = "1MiB",
+    dtype: Annotated[str, typer.Option(help="What the tensor is made of.")] = "float32",
+    repeat: Annotated[int, typer.Option(help="How often it is timed.")] = 5,
+    timeout: Annotated[float, typer.Option(help="Seconds after which all are ended.")] = 120.0,
+    no_collapse: NoCollapse = False,
+    algorithm: OptionalAlgorithm = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Execute a program here, check it, and print measured beside predicted time."""
+    flags: dict[str, Any] = {
+        "program": program,
+        "system": system,
+        "from": answer,
+        "rank": rank,
+        "axes": axes,
+    }
+    flags |= {"reduce": reduce, "placement": placement, "bytes": size, "algorithm": algorithm}
+    flags |= {"backend": backend, "check": check, "dtype": dtype, "repeat": repeat}
+    _ask("run", as_json, collapse=not no_collapse, timeout_seconds=timeout, **flags)
 
 
 def main() -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from fractions import Fraction
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
@@ -20,7 +21,9 @@ from hierarchies import (
     placements,
 )
 from synth.algorithms import Choice
+from synth.emit import RankOrder
 from synth.programs import Language
+from synth.remembered import Remembered, remembered
 from synth.request import Request
 
 _SIZE = re.compile(r"(?P<number>[0-9]{1,18}(\.[0-9]{1,18})?) *(?P<unit>[A-Za-z]*)")
@@ -152,6 +155,86 @@ class TimeQuestion(LowerQuestion):
     """The price of a program, phase by phase."""
 
     algorithm: Choice = Field(default=Choice.AUTO, strict=False)
+
+
+class HandOutQuestion(Question):
+    """A program on one placement, or an answer that ``top`` gave before (the key ``from``).
+
+    ``rank`` chooses among the answers, and ``placement`` too where several have that rank.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True, populate_by_name=True)
+
+    program: str | None = None
+    system: str | None = None
+    axes: dict[str, int] | None = None
+    reduce: list[str] | None = None
+    placement: Matrix | None = None
+    collapse: bool = True
+    answer: dict[str, Any] | None = Field(default=None, alias="from")
+    rank: int = 1
+    bytes: Bytes | None = None
+    algorithm: Choice | None = Field(default=None, strict=False)
+
+    def chosen(self) -> Remembered:
+        """What is to be handed out.
+
+        Raises InputError if neither or both are given, and for what does not fit together.
+        """
+        parts = (self.program, self.system, self.axes, self.reduce)
+        if self.answer is not None:
+            if any(part is not None for part in parts):
+                raise InputError(
+                    "a program and an answer are given",
+                    hint="either PROGRAM SYSTEM --axes --reduce, or --from",
+                )
+            found = remembered(self.answer, self.rank, self.placement)
+        elif self.program is None or self.system is None:
+            raise InputError(
+                "nothing to hand out is given",
+                hint="either PROGRAM SYSTEM --axes --reduce, or --from with an answer of 'top'",
+            )
+        else:
+            found = self._placed(self.program, self.system)
+        return replace(
+            found,
+            payload_bytes=self.bytes or found.payload_bytes,
+            algorithm=self.algorithm or found.algorithm,
+        )
+
+    def _placed(self, program: str, name: str) -> Remembered:
+        system = load(name)
+        question = PlacedQuestion(
+            program=program,
+            system=name,
+            axes=self.axes or {},
+            reduce=self.reduce or [],
+            placement=self.placement,
+            collapse=self.collapse,
+        )
+        reduction = question.reduction(system)
+        return Remembered(system, reduction, program, 2**30, Choice.AUTO)
+
+
+class EmitQuestion(HandOutQuestion):
+    """A program in the words of a runtime or tool."""
+
+    target: str
+    rank_order: RankOrder = Field(default=RankOrder.MACHINE, strict=False)
+    hosts: list[str] = []
+    host_level: str | None = None
+    channels: int | None = Field(default=None, ge=1)
+
+
+class RunQuestion(HandOutQuestion):
+    """A program executed by processes of this machine."""
+
+    bytes: Bytes | None = 2**20
+    backend: str = "numpy"
+    dtype: str = "float32"
+    repeat: int = Field(default=5, ge=1, le=1000)
+    check: bool = False
+    timeout_seconds: float = Field(default=120.0, gt=0, strict=False)
 
 
 class CheckQuestion(Question):

@@ -20,10 +20,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from hierarchies import InputError
+from synth.delivery import deliver
+from synth.handout import NotAnAllReduceError
 from synth.questions import asked
 from synth.request import Watcher
 from synth.tables import TABLES, console
-from synth.wire import VERBS, NotAnAllReduceError, Outcome
+from synth.wire import VERBS, Outcome
 
 USAGE = 2
 INTERRUPTED = 130
@@ -32,10 +34,18 @@ _FILE_NAME = re.compile(r"[^\s;#]*[./\\][^\s;#]*")
 log = logging.getLogger("collsynth")
 
 
-def ask(verb: str, flags: Mapping[str, Any], *, as_json: bool, budget_seconds: float | None) -> int:
+def ask(
+    verb: str,
+    flags: Mapping[str, Any],
+    *,
+    as_json: bool,
+    budget_seconds: float | None,
+    output: str | None = None,
+) -> int:
     """Put a question, print the answer, and say how it ended: the exit code.
 
-    A caller's mistake becomes one line on standard error and exit code 2.
+    Files that are the answer go to ``output``. A caller's mistake becomes one line on standard
+    error and exit code 2.
     """
     begun = clock.perf_counter()
     try:
@@ -45,6 +55,9 @@ def ask(verb: str, flags: Mapping[str, Any], *, as_json: bool, budget_seconds: f
             log.info("asked: %s", question.model_dump_json(exclude_none=True))
         with _watching(budget_seconds) as watcher:
             reply = VERBS[verb].answer(question, watcher)
+        if output is not None or (verb == "emit" and not as_json):
+            deliver(reply.body["files"], output)
+            return int(reply.outcome)
     except InputError as error:
         typer.echo(f"collsynth: {error}", err=True)
         return int(Outcome.NO) if isinstance(error, NotAnAllReduceError) else USAGE
@@ -173,8 +186,27 @@ def _matrix(text: str | None) -> Any:
         raise InputError(f"{text[:80]!r} is no matrix", where="--placement", hint=hint) from None
 
 
-def _program(text: str) -> str:
+def _answer(text: str | None) -> Any:
+    """What ``top --json`` printed: in a file, or on standard input for ``-``."""
+    if text is None:
+        return None
+    try:
+        raw = sys.stdin.buffer.read() if text == "-" else Path(text).read_bytes()
+        found = json.loads(raw)
+    except OSError as error:
+        raise InputError(f"cannot read {text!r}: {error.strerror}", where="--from") from None
+    except (ValueError, RecursionError):
+        hint = "give what 'collsynth top --json' printed"
+        raise InputError(f"{text!r} holds no JSON", where="--from", hint=hint) from None
+    if not isinstance(found, dict):
+        raise InputError(f"{text!r} holds no answer", where="--from", hint="JSON of 'top --json'")
+    return found
+
+
+def _program(text: str | None) -> str | None:
     """Standard input for ``-``, a file's text if there is such a file, else the text itself."""
+    if text is None:
+        return None
     try:
         if text == "-":
             return sys.stdin.buffer.read().decode("utf-8-sig")
@@ -198,4 +230,6 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "tree": _sizes,
     "placement": _matrix,
     "program": _program,
+    "from": _answer,
+    "hosts": _names,
 }

@@ -257,6 +257,28 @@ def _time(body: Json) -> RenderableType:
     )
 
 
+def _run(body: Json) -> RenderableType:
+    table = _table("", "measured here", f"predicted for {body['system']}", right="measured here")
+    for name, key in (("program", "seconds"), ("plain all-reduce", "plain_seconds")):
+        measured, predicted = body[f"measured_{key}"], body[f"predicted_{key}"]
+        table.add_row(name, duration(measured), duration(predicted))
+    padding = body["padded_bytes"] - body["bytes"]
+    size = volume(body["bytes"]) + (f" (padded by {padding} B)" if padding else "")
+    lines: list[RenderableType] = [
+        Text(body["program"] or "(nothing to do)"),
+        Text(f"on {body['devices']} devices by {body['backend']}: {size} of {body['dtype']}"),
+        Text(""),
+        table,
+    ]
+    if check := body["check"]:
+        same = "equal to the plain all-reduce" if check["equal"] else "WRONG"
+        if body["dtype"].startswith(("float", "bfloat")):
+            same += f" (largest error {check['error']:.2g} of what rounding allows)"
+        bits = "the same bits" if check["bitwise_equal"] else "DIFFERENT bits"
+        lines += [Text(""), Text(f"check: {same}; {bits} on all devices of a group")]
+    return Group(*lines)
+
+
 TABLES: Mapping[str, Callable[[Json], RenderableType]] = {
     "systems": _systems,
     "place": _place,
@@ -265,4 +287,5 @@ TABLES: Mapping[str, Callable[[Json], RenderableType]] = {
     "check": _check,
     "lower": _lower,
     "time": _time,
+    "run": _run,
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -23,14 +24,17 @@ from hierarchies import (
 from synth.algorithms import Choice
 from synth.bodies import (
     Json,
+    emitted_json,
     machine_in_full_json,
     machine_json,
-    phase_json,
     proof_json,
     ranking_json,
     step_json,
 )
 from synth.bound import all_reduce_bound
+from synth.emit import Options, emit
+from synth.emit.document import document
+from synth.handout import derived_from_text, hand_out
 from synth.lowering import lower
 from synth.plan import answers, limiting, one_step, priced
 from synth.programs import Language, explore_states
@@ -38,10 +42,11 @@ from synth.proof import Proved, Refuted, prove
 from synth.questions import (
     CheckQuestion,
     CountQuestion,
+    EmitQuestion,
     LowerQuestion,
-    PlacedQuestion,
     PlaceQuestion,
     Question,
+    RunQuestion,
     SystemsQuestion,
     TimeQuestion,
     TopQuestion,
@@ -49,6 +54,8 @@ from synth.questions import (
 )
 from synth.replay import Failure, compare, multiplicities
 from synth.request import Watcher
+from synth.run import Trial, run
+from synth.schedule import padded
 from synth.semantics import Derivation, Refusal, derive, retold
 from synth.simulator import Simulator, total_seconds
 from synth.telling import holdings
@@ -63,10 +70,6 @@ class Outcome(IntEnum):
     OK = 0
     NO = 1
     PARTIAL = 4
-
-
-class NotAnAllReduceError(InputError):
-    """The program could be read, and the answer to whether it is an all-reduce is no."""
 
 
 @dataclass(frozen=True)
@@ -159,23 +162,15 @@ def lowered(question: LowerQuestion, watcher: Watcher) -> Reply:
     """The schedule: per step the groups of real devices in order, and the bytes."""
     system = load(question.system)
     reduction = question.reduction(system)
-    schedule = lower(_derived(question, reduction), reduction, question.bytes)
-    return _reply(
-        {
-            "system": system.name,
-            "devices": schedule.devices,
-            "payload_bytes": schedule.payload_bytes,
-            "padded_bytes": schedule.padded_bytes,
-            "steps": [phase_json(phase) for phase in schedule.phases],
-        }
-    )
+    schedule = lower(derived_from_text(question.program, reduction), reduction, question.bytes)
+    return _reply(document(schedule, system.name))
 
 
 def time(question: TimeQuestion, watcher: Watcher) -> Reply:
     """What each phase of a program costs and why."""
     system = load(question.system)
     reduction = question.reduction(system)
-    derivation = _derived(question, reduction)
+    derivation = derived_from_text(question.program, reduction)
     simulators = {choice: Simulator(system, choice) for choice in Choice}
 
     def seconds(choice: Choice, what: Derivation) -> float:
@@ -200,6 +195,50 @@ def time(question: TimeQuestion, watcher: Watcher) -> Reply:
     )
 
 
+def emitted(question: EmitQuestion, watcher: Watcher) -> Reply:
+    """A program in the words of a runtime or tool, as files."""
+    options = Options(
+        rank_order=question.rank_order,
+        hosts=tuple(question.hosts),
+        host_level=question.host_level,
+        channels=question.channels,
+        made_by=f"collsynth {version('collsynth')}",
+    )
+    given = hand_out(question.chosen(), options)
+    return _reply(emitted_json(given.source, question.target, emit(question.target, given.source)))
+
+
+def executed(question: RunQuestion, watcher: Watcher) -> Reply:
+    """What was seen when a program ran here, beside what was predicted for its system."""
+    given = hand_out(question.chosen(), Options())
+    schedule = given.source.schedule
+    trial = Trial(
+        schedule.payload_bytes,
+        question.dtype,
+        question.repeat,
+        question.check,
+        question.timeout_seconds,
+    )
+    seen = run(question.backend, given.source, trial, watcher.go_on)
+    checked = {key: seen[key] for key in ("equal", "error", "bitwise_equal")}
+    wrong = question.check and not (seen["equal"] and seen["bitwise_equal"])
+    body = {
+        "system": given.source.system.name,
+        "program": str(schedule.program),
+        "backend": question.backend,
+        "devices": schedule.devices,
+        "bytes": seen["bytes"],
+        "padded_bytes": padded(seen["bytes"], schedule.pieces),
+        "dtype": question.dtype,
+        "check": checked if question.check else None,
+        "measured_seconds": seen["seconds"],
+        "measured_plain_seconds": seen["plain_seconds"],
+        "predicted_seconds": given.source.seconds,
+        "predicted_plain_seconds": given.plain_seconds,
+    }
+    return _reply(body, Outcome.NO if wrong else Outcome.OK)
+
+
 @dataclass(frozen=True)
 class Verb:
     """One verb: the model of its question, and what answers it."""
@@ -216,24 +255,13 @@ VERBS: Mapping[str, Verb] = {
     "check": Verb(CheckQuestion, check),
     "lower": Verb(LowerQuestion, lowered),
     "time": Verb(TimeQuestion, time),
+    "emit": Verb(EmitQuestion, emitted),
+    "run": Verb(RunQuestion, executed),
 }
 
 
 def _reply(body: Json, outcome: Outcome = Outcome.OK) -> Reply:
     return Reply({"schema_version": SCHEMA_VERSION, **body}, outcome)
-
-
-def _derived(question: PlacedQuestion, reduction: Reduction) -> Derivation:
-    program = canonical(parse(question.program), reduction.tree)
-    derivation = derive(program, reduction.tree)
-    if isinstance(derivation, Refusal):
-        place = "at the end" if derivation.step is None else f"step {derivation.step + 1}"
-        raise NotAnAllReduceError(
-            f"the program is {derivation.kind.value}: {derivation.reason}",
-            where=f"program, {place}",
-            hint="'collsynth check' tells more",
-        )
-    return derivation
 
 
 def _replayed(derivation: Derivation, where: Reduction | Tree) -> Json:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from hierarchies import InputError, nearest
+from synth.emit import document, launchers, mpi, timeline, torch
 from synth.emit.source import CannotExpressError, Files, Source
 
 
@@ -21,7 +22,17 @@ class Target:
     runs: bool = False
 
 
-TARGETS: Mapping[str, Target] = {}
+TARGETS: Mapping[str, Target] = {
+    "torch": Target("one PyTorch file: process groups, DDP, FSDP2", torch.write, runs=True),
+    "mpi": Target("one mpi4py file", mpi.write, runs=True),
+    "json": Target("the schedule as JSON, by a published schema", document.write),
+    "trace": Target("a Chrome/Perfetto timeline of the simulated run", timeline.write),
+    "rankfile": Target("Open MPI: which device each rank gets", launchers.rankfile),
+    "slurm": Target("Slurm: hosts for --distribution=arbitrary", launchers.slurm),
+    "torchrun": Target("torchrun: a RANK for each process", launchers.torchrun),
+    "jax-devices": Target("JAX: the order of the devices", launchers.jax_devices),
+    "kubernetes": Target("Kubernetes: the ranks of each pod", launchers.kubernetes),
+}
 
 
 def emit(target: str, source: Source) -> Files:

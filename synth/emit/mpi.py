@@ -1,0 +1,11 @@
+"""MPI: one self-contained mpi4py file; every collective of the language exists there."""
+
+from __future__ import annotations
+
+from synth.emit.source import Files, Source
+from synth.emit.text import rendered
+
+
+def write(source: Source) -> Files:
+    """``collsynth_mpi.py``. Every program can be expressed. Raises InputError for odd groups."""
+    return {"collsynth_mpi.py": rendered("mpi.py.jinja", source)}

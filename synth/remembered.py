@@ -1,0 +1,137 @@
+"""Answers read back: the JSON that ``top`` printed holds all it takes to hand one out later."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from hierarchies import (
+    Axis,
+    Domain,
+    Hierarchy,
+    InputError,
+    Level,
+    Link,
+    Placement,
+    Reduction,
+    System,
+)
+from synth.algorithms import Choice
+
+Matrix = list[list[int]]
+
+
+class _Part(BaseModel):
+    """Part of an answer: keys that are not needed here are not looked at."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
+class _Level(_Part):
+    name: str
+    count: int
+    domain: Domain
+    bandwidth_GB_per_s: float  # noqa: N815 - the unit as it is written
+    latency_us: float
+    ports: int
+    through: list[str]
+    sources: dict[str, str] = {}
+    unconfirmed: list[str] = []
+
+    def link(self) -> Link:
+        return Link(
+            self.domain,
+            self.bandwidth_GB_per_s * 1e9,
+            self.latency_us * 1e-6,
+            self.ports,
+            tuple(self.through),
+            self.sources,
+            tuple(self.unconfirmed),
+        )
+
+
+class _Device(_Part):
+    memory_GB_per_s: float  # noqa: N815
+    source: str = ""
+    unconfirmed: list[str] = []
+
+
+class _System(_Part):
+    name: str
+    title: str = ""
+    levels: list[_Level]
+    device: _Device
+
+    def system(self) -> System:
+        return System(
+            self.name,
+            self.title,
+            Hierarchy(tuple(Level(level.name, level.count) for level in self.levels)),
+            tuple(level.link() for level in self.levels),
+            self.device.memory_GB_per_s * 1e9,
+            self.device.source,
+            tuple(self.device.unconfirmed),
+        )
+
+
+class _Answer(_Part):
+    rank: int
+    axes: dict[str, int]
+    placement: Matrix
+    program: str
+
+
+class _Ranking(_Part):
+    system: _System
+    reduce: list[str]
+    bytes: int = Field(ge=1)
+    algorithm: Choice = Choice.AUTO
+    collapse: bool = True
+    answers: list[_Answer]
+
+
+@dataclass(frozen=True)
+class Remembered:
+    """One answer: where it runs, what it is, and for which payload it was ranked."""
+
+    system: System
+    reduction: Reduction
+    program: str
+    payload_bytes: int
+    algorithm: Choice
+
+
+def remembered(ranking: Mapping[str, Any], rank: int, placement: Matrix | None) -> Remembered:
+    """The answer of a rank (on a placement, where several have that rank).
+
+    Raises InputError for JSON that is no ranking, and for a rank it does not have.
+    """
+    try:
+        read = _Ranking.model_validate(ranking)
+    except ValidationError as error:
+        found = error.errors()[0]
+        where = ".".join(("from", *(str(part) for part in found["loc"])))
+        hint = "give what 'collsynth top --json' printed"
+        raise InputError(found["msg"].lower(), where=where, hint=hint) from None
+    answer = _chosen(read.answers, rank, placement)
+    system = read.system.system()
+    axes = tuple(Axis(name, size) for name, size in answer.axes.items())
+    matrix = tuple(tuple(row) for row in answer.placement)
+    placed = Placement(system.hierarchy, axes, matrix)
+    reduction = Reduction(placed, tuple(read.reduce), read.collapse)
+    return Remembered(system, reduction, answer.program, read.bytes, read.algorithm)
+
+
+def _chosen(answers: list[_Answer], rank: int, placement: Matrix | None) -> _Answer:
+    here = [a for a in answers if placement is None or a.placement == placement]
+    found = [answer for answer in here if answer.rank == rank]
+    if not found:
+        have = ", ".join(str(answer.rank) for answer in here) or "none"
+        raise InputError(f"no answer has rank {rank}", where="rank", hint=f"ranks are: {have}")
+    if len(found) > 1:
+        hint = f"choose a placement: {', '.join(str(answer.placement) for answer in found)}"
+        raise InputError(f"{len(found)} answers have rank {rank}", where="rank", hint=hint)
+    return found[0]

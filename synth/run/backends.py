@@ -1,0 +1,183 @@
+"""The table of backends: how an emitted file is carried out by processes of this machine."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from hierarchies import InputError, nearest
+from synth.emit import Source, emit
+from synth.run.arrays import on_arrays
+from synth.run.errors import RunError
+from synth.run.processes import Command, supervise
+
+MOST_BYTES = 2**31
+"""What all devices together may hold at once; a run keeps about four copies of its payload."""
+_INTEGERS = ("int32", "int64")
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What to execute: a payload of so many bytes of a dtype, how often, checked or not."""
+
+    payload_bytes: int
+    dtype: str = "float32"
+    repeat: int = 5
+    check: bool = False
+    timeout_seconds: float = 120.0
+
+
+@dataclass(frozen=True)
+class Backend:
+    """One row: the target whose file is run, what it needs, and the commands that run it.
+
+    ``needs`` are modules of the extra; ``commands`` takes the number of devices, the file and the
+    flags for it. Without commands the schedule is replayed on arrays in this process.
+    """
+
+    summary: str
+    dtypes: tuple[str, ...]
+    most_devices: int
+    target: str = ""
+    extra: str = ""
+    needs: tuple[str, ...] = ()
+    commands: Callable[[int, Path, Sequence[str]], list[Command]] | None = None
+
+
+def _gloo(devices: int, file: Path, flags: Sequence[str]) -> list[Command]:
+    store = (file.parent / "rendezvous").as_uri()
+    words = (sys.executable, str(file), *flags, "--backend", "gloo", "--init-method", store)
+    shared = {"WORLD_SIZE": str(devices), "OMP_NUM_THREADS": "1"}
+    return [
+        Command(f"rank {rank}", words, {**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)})
+        for rank in range(devices)
+    ]
+
+
+def _mpi(devices: int, file: Path, flags: Sequence[str]) -> list[Command]:
+    words = (mpiexec() or "mpiexec", "-n", str(devices), sys.executable, "-m", "mpi4py")
+    return [Command("mpiexec", (*words, str(file), *flags), {"OMP_NUM_THREADS": "1"})]
+
+
+def _jax(devices: int, file: Path, flags: Sequence[str]) -> list[Command]:
+    fake = f"--xla_force_host_platform_device_count={devices}"
+    environment = {"XLA_FLAGS": fake, "JAX_PLATFORMS": "cpu"}
+    return [Command("the JAX process", (sys.executable, str(file), *flags), environment)]
+
+
+def mpiexec() -> str | None:
+    """The mpiexec of this environment, else of the path."""
+    beside = Path(sys.executable).parent / "mpiexec"
+    return str(beside) if beside.is_file() else shutil.which("mpiexec")
+
+
+BACKENDS: Mapping[str, Backend] = {
+    "numpy": Backend(
+        "arrays in one process",
+        ("float32", "float64", "float16", "int8", "int16", *_INTEGERS),
+        2**16,
+    ),
+    "jax": Backend(
+        "one process with a fake CPU device for each device",
+        ("float32", "float64", "float16", "bfloat16", "int8", "int16", *_INTEGERS),
+        512,
+        "jax",
+        "jax",
+        ("jax",),
+        _jax,
+    ),
+    "gloo": Backend(
+        "a PyTorch process for each device",
+        ("float32", "float64", "float16", "bfloat16", "int8", *_INTEGERS),
+        64,
+        "torch",
+        "torch",
+        ("torch",),
+        _gloo,
+    ),
+    "mpi": Backend(
+        "an MPI process for each device",
+        ("float32", "float64", "int8", "int16", *_INTEGERS),
+        64,
+        "mpi",
+        "mpi",
+        ("mpi4py",),
+        _mpi,
+    ),
+}
+
+
+def run(
+    backend: str, source: Source, trial: Trial, go_on: Callable[[], bool] = lambda: True
+) -> dict[str, Any]:
+    """Execute a schedule, and say what was seen.
+
+    Keys: ``bytes`` (as run), ``seconds`` and ``plain_seconds`` (medians; the plain all-reduce by
+    the same backend), and, if checked, ``equal``, ``error`` (in units of what rounding allows) and
+    ``bitwise_equal``. Raises InputError for a backend, dtype or size that cannot be, for a backend
+    that is not installed, and CannotExpressError; RunError if a process fails or time runs out.
+    """
+    if backend not in BACKENDS:
+        raise InputError(
+            f"no backend {backend!r}", where="--backend", hint=nearest(backend, BACKENDS)
+        )
+    row = BACKENDS[backend]
+    _check(backend, row, source, trial)
+    if row.commands is None:
+        return on_arrays(source.schedule, trial.dtype, trial.payload_bytes, trial.repeat)
+    flags = ["--bytes", str(trial.payload_bytes), "--dtype", trial.dtype]
+    flags += ["--repeat", str(trial.repeat), *(["--check"] if trial.check else [])]
+    [(name, text)] = emit(row.target, source).items()
+    with tempfile.TemporaryDirectory(prefix="collsynth-") as place:
+        file = Path(place) / name
+        file.write_text(str(text), encoding="utf-8")
+        commands = row.commands(source.schedule.devices, file, flags)
+        return _report(supervise(commands, file.parent, trial.timeout_seconds, go_on))
+
+
+def _check(name: str, row: Backend, source: Source, trial: Trial) -> None:
+    if missing := [module for module in row.needs if find_spec(module) is None]:
+        raise InputError(
+            f"backend {name!r} needs {', '.join(missing)}, which is not installed",
+            where="--backend",
+            hint=f"pip install 'collsynth[{row.extra}]'",
+        )
+    if name == "mpi" and mpiexec() is None:
+        raise InputError(
+            "backend 'mpi' needs mpiexec, which is not on the path",
+            where="--backend",
+            hint="pip install 'collsynth[mpi]' brings MPICH's",
+        )
+    if trial.dtype not in row.dtypes:
+        raise InputError(
+            f"backend {name!r} cannot reduce {trial.dtype!r}",
+            where="--dtype",
+            hint=f"it takes {', '.join(row.dtypes)}",
+        )
+    devices = source.schedule.devices
+    if devices > row.most_devices:
+        raise InputError(
+            f"{devices} devices are too many for backend {name!r} on one machine",
+            hint=f"at most {row.most_devices}; --backend numpy takes more",
+        )
+    if devices * trial.payload_bytes > MOST_BYTES:
+        raise InputError(
+            f"{devices} devices with {trial.payload_bytes} bytes each do not fit on this machine",
+            where="--bytes",
+            hint=f"at most {MOST_BYTES // devices}",
+        )
+
+
+def _report(printed: str) -> dict[str, Any]:
+    for line in reversed(printed.splitlines()):
+        if line.startswith("{"):
+            found: dict[str, Any] = json.loads(line)
+            return found
+    raise RunError("the processes ended without a report")

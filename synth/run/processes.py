@@ -1,0 +1,120 @@
+"""Processes of this machine, watched: the first that fails ends all, and none outlives us."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from synth.run.errors import RunError
+
+_POLL_SECONDS = 0.02
+_GRACE_SECONDS = 3.0
+_LAST_LINES = 4
+
+
+@dataclass(frozen=True)
+class Command:
+    """One process: what to call it in messages, its words, and what to add to its environment."""
+
+    name: str
+    words: Sequence[str]
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+def supervise(
+    commands: Sequence[Command],
+    folder: Path,
+    timeout_seconds: float,
+    go_on: Callable[[], bool] = lambda: True,
+) -> str:
+    """Run commands side by side to their end; what the first one wrote to standard output.
+
+    ``folder`` is where they run and leave their output. When one fails, when the time is over or
+    when ``go_on`` says no or raises, all are ended, with all the processes they have started.
+    Raises RunError, naming the process and its last words.
+    """
+    running: list[subprocess.Popen[bytes]] = []
+    end = time.monotonic() + timeout_seconds
+    try:
+        for number, command in enumerate(commands):
+            running.append(_start(command, folder, number))
+        while (alive := [p for p in running if p.poll() is None]) and not _failed(running):
+            if time.monotonic() > end:
+                raise RunError(
+                    f"{len(alive)} of {len(commands)} processes were not done "
+                    f"after {timeout_seconds:g} s",
+                    hint="give more time with --timeout, or a smaller --bytes",
+                )
+            if not go_on():
+                raise RunError("stopped before the end", hint="the budget is used up")
+            time.sleep(_POLL_SECONDS)
+    finally:
+        _end(running)
+    if failed := _failed(running):
+        raise _told(commands[failed[0]], running[failed[0]].returncode, folder, failed[0])
+    return _output(folder, 0, "out").read_text(encoding="utf-8", errors="replace")
+
+
+def _start(command: Command, folder: Path, number: int) -> subprocess.Popen[bytes]:
+    """A process in a session of its own, so that it can be ended with all it starts.
+
+    Where Linux's setpriv exists, it is also ended should we be killed ourselves.
+    """
+    guard = shutil.which("setpriv")
+    words = [guard, "--pdeathsig", "TERM", *command.words] if guard else list(command.words)
+    with (
+        _output(folder, number, "out").open("wb") as out,
+        _output(folder, number, "err").open("wb") as err,
+    ):
+        return subprocess.Popen(
+            words,
+            cwd=folder,
+            env={**os.environ, **command.environment},
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            start_new_session=True,
+        )
+
+
+def _output(folder: Path, number: int, kind: str) -> Path:
+    return folder / f"process{number}.{kind}"
+
+
+def _failed(running: Sequence[subprocess.Popen[bytes]]) -> list[int]:
+    return [number for number, process in enumerate(running) if process.poll() not in (None, 0)]
+
+
+def _end(running: Sequence[subprocess.Popen[bytes]]) -> None:
+    """Ask all that still run to end, then make them."""
+    for how in (signal.SIGTERM, signal.SIGKILL):
+        for process in running:
+            if process.poll() is None:
+                _signal(process, how)
+        end = time.monotonic() + _GRACE_SECONDS
+        while any(process.poll() is None for process in running) and time.monotonic() < end:
+            time.sleep(_POLL_SECONDS)
+    for process in running:  # whatever a dead process has left behind in its session
+        _signal(process, signal.SIGKILL)
+        process.wait()
+
+
+def _signal(process: subprocess.Popen[bytes], how: signal.Signals) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, how)
+
+
+def _told(command: Command, code: int, folder: Path, number: int) -> RunError:
+    said = _output(folder, number, "err").read_text(encoding="utf-8", errors="replace")
+    said = said or _output(folder, number, "out").read_text(encoding="utf-8", errors="replace")
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+    words = "; it said: " + " | ".join(lines[-_LAST_LINES:]) if lines else ""
+    return RunError(f"{command.name} {how}, so all were ended{words}")

@@ -1,0 +1,173 @@
+"""The schedule document: valid by its schema, read back as it was, refused where it is wrong."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hierarchies import Axis, Hierarchy, InputError, Placement, Reduction
+from strategies import reductions, source, valid_programs
+from synth.emit import Source
+from synth.emit.document import document, printed, read, schema, write
+from synth.replay import compare
+from synth.schedule import Exchange, Transpose
+
+DOCS = Path(__file__).parent.parent / "docs"
+NESTED = "reduce-scatter node inside; all-reduce node parallel(root); all-gather node inside"
+
+
+@st.composite
+def sources(draw: st.DrawFn) -> Source:
+    reduction = draw(reductions().filter(lambda made: len(made.tree.digits) <= 3))
+    return source(draw(valid_programs(reduction.tree)), reduction, draw(st.integers(1, 5000)))
+
+
+def nested() -> Source:
+    """Two nodes of two devices, a payload that needs padding."""
+    return source(NESTED, small(), 1001)
+
+
+def small() -> Reduction:
+    placement = Placement(Hierarchy.of(node=2, gpu=2), (Axis("data", 4),), ((2, 2),))
+    return Reduction(placement, ("data",))
+
+
+def text(given: Source) -> str:
+    content = write(given)["schedule.json"]
+    assert isinstance(content, str)
+    return content
+
+
+def test_the_schema_in_docs_is_the_models(update_golden: bool) -> None:
+    made = json.dumps(schema(), indent=2) + "\n"
+    golden = DOCS / "schedule.schema.json"
+    if update_golden:
+        golden.write_text(made, encoding="utf-8")
+    assert made == golden.read_text(encoding="utf-8")
+
+
+def test_the_schema_is_one_and_describes_every_key() -> None:
+    made = schema()
+    jsonschema.Draft202012Validator.check_schema(made)
+    for part in [made, *made["$defs"].values()]:
+        assert part["additionalProperties"] is False
+        for key, value in part["properties"].items():
+            assert value.get("description"), key
+
+
+@settings(max_examples=60)
+@given(sources())
+def test_every_document_is_valid_by_the_schema(given: Source) -> None:
+    validator = jsonschema.Draft202012Validator(schema())
+    validator.validate(json.loads(text(given)))
+    validator.validate({"schema_version": 1, **document(given.schedule)})
+
+
+@settings(max_examples=60)
+@given(sources())
+def test_a_document_is_read_back_as_it_was(given: Source) -> None:
+    found = read(text(given))
+    assert document(found) == document(given.schedule)
+    assert found.program == given.schedule.program
+    assert found.reduction == given.schedule.reduction
+    for one, other in zip(found.phases, given.schedule.phases, strict=True):
+        if isinstance(one, Exchange):
+            assert isinstance(other, Exchange)
+            assert np.array_equal(one.groups, other.groups)
+        else:
+            assert isinstance(other, Transpose)
+            assert np.array_equal(one.devices, other.devices)
+    assert compare(found, 7) is None
+
+
+def test_an_answer_of_the_command_line_is_read_too() -> None:
+    given = nested().schedule
+    answer = json.dumps({"schema_version": 1, **document(given, "dgx-h100")})
+    assert document(read(answer)) == document(given)
+
+
+def test_a_step_that_sums_what_it_should_not_is_for_the_replay_to_find() -> None:
+    body = document(nested().schedule)
+    body["steps"][1]["groups"] = [[0, 3], [1, 2]]
+    assert compare(read(printed(body)), 8) is not None
+
+
+Spoil = Callable[[Any], object]
+SPOILS: list[tuple[str, Spoil]] = [
+    ("version", lambda d: d.update(version=2)),
+    ("format", lambda d: d.update(format="other")),
+    ("surprise", lambda d: d.update(surprise=1)),
+    ("devices", lambda d: d.update(devices=8)),
+    ("padded_bytes", lambda d: d.update(padded_bytes=1001)),
+    (
+        "levels, axes, placement, reduce",
+        lambda d: (
+            d["placement"][0].reverse()
+            or d.update(levels=[{"name": "node", "count": 4}, {"name": "gpu", "count": 1}])
+        ),
+    ),
+    ("levels, axes, placement, reduce", lambda d: d.update(reduce=["model"])),
+    ("program", lambda d: d.update(program="all-reduce")),
+    ("program", lambda d: d.update(program="all-reduce pod parallel(root)")),
+    ("reduction_groups", lambda d: d.update(reduction_groups=[[0, 1], [2, 3]])),
+    ("steps.0.groups", lambda d: d["steps"][0].update(groups=[[0, 1], [1, 2]])),
+    ("steps.0.groups", lambda d: d["steps"][0].update(groups=[[0, 1], [2, 4]])),
+    ("steps.0.groups", lambda d: d["steps"][0].update(groups=[[0, 1], [2]])),
+    ("steps.0.reduce-scatter.groups", lambda d: d["steps"][0].update(groups=[])),
+    ("steps.0.reduce-scatter.groups.1.0", lambda d: d["steps"][0]["groups"][1].__setitem__(0, -1)),
+    ("steps.0.reduce-scatter.bytes", lambda d: d["steps"][0].update(bytes=501.0)),
+    ("steps.0.bytes", lambda d: d["steps"][0].update(bytes=500)),
+    ("steps.0", lambda d: d["steps"][0].update(collective="all-to-all")),
+    ("steps.0.bytes", lambda d: d["steps"].pop(0)),
+    ("steps.1", lambda d: d["steps"][0].update(groups=[[0, 1]])),
+    ("steps.3", lambda d: d["steps"].append(copy.deepcopy(d["steps"][2]))),
+    ("steps.3", lambda d: d["steps"].append(transpose(axes=[0, 0]))),
+    ("steps.3", lambda d: d["steps"].append(transpose(shape=[5, 2]))),
+    ("steps.3.devices", lambda d: d["steps"].append(transpose(devices=[0, 1, 2, 2]))),
+    ("steps.3.bytes", lambda d: d["steps"].append(transpose(bytes=501))),
+    ("steps.0", lambda d: d["steps"].insert(0, {**d["steps"][1], "collective": "all-gather"})),
+]
+
+
+def transpose(**changed: Any) -> Any:
+    usual = {"devices": [0, 1, 2, 3], "shape": [2, 1], "axes": [1, 0], "bytes": 1002}
+    return {"collective": "transpose", "groups": [], **usual, **changed}
+
+
+@pytest.mark.parametrize(("place", "spoil"), SPOILS)
+def test_a_document_that_contradicts_itself_is_refused_by_place(place: str, spoil: Spoil) -> None:
+    body = document(nested().schedule)
+    spoil(body)
+    with pytest.raises(InputError) as refused:
+        read(json.dumps(body))
+    assert re.match(rf"{re.escape(place)}\b", refused.value.where), refused.value
+
+
+def test_the_usual_transpose_is_read() -> None:
+    body = document(nested().schedule)
+    body["steps"].append(transpose())
+    assert compare(read(json.dumps(body)), 8) is None
+
+
+def test_what_is_no_json_is_refused() -> None:
+    with pytest.raises(InputError, match="Invalid JSON"):
+        read("{")
+
+
+def test_the_page_shows_what_is_written(update_golden: bool) -> None:
+    page = DOCS / "schedule.md"
+    before, _, after = re.split(r"(?<=```json\n)(.*?)(?=```)", page.read_text("utf-8"), flags=re.S)
+    made = before + text(nested()) + after
+    if update_golden:
+        page.write_text(made, encoding="utf-8")
+    assert page.read_text("utf-8") == made

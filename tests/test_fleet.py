@@ -1,0 +1,140 @@
+"""Emitted programs executed by real runtimes: each equals the plain sum, whatever the rules say.
+
+What must come out is computed here, from the reduction's grid, and not by the emitted file.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+from grammar import Instruction
+from hierarchies import Axis, Hierarchy, Level, Placement, Reduction
+from strategies import all_valid, source, spelled
+from synth.emit import Options, RankOrder, Source, emit
+from synth.run.backends import mpiexec
+from synth.run.processes import Command, supervise
+
+FLEET = Path(__file__).parent / "fleet"
+TORCH = pytest.mark.skipif(find_spec("torch") is None, reason="needs the extra torch")
+MPI = pytest.mark.skipif(
+    find_spec("mpi4py") is None or mpiexec() is None, reason="needs the extra mpi"
+)
+RUNTIMES = pytest.mark.parametrize(
+    "target", [pytest.param("torch", marks=TORCH), pytest.param("mpi", marks=MPI)]
+)
+MINUTES = 900.0
+
+
+def crew(target: str, folder: Path, sources: Sequence[Source]) -> None:
+    """Run emitted files one after the other in one job of as many processes as devices."""
+    jobs = []
+    for number, given in enumerate(sources):
+        [text] = emit(target, given).values()
+        file = f"emitted{number}.py"
+        (folder / file).write_text(str(text))
+        schedule = given.schedule
+        groups = given.mesh.ranks(schedule.reduction.grid()).tolist()
+        jobs.append(
+            {
+                "file": file,
+                "program": str(schedule.program),
+                "world": schedule.devices,
+                "groups": groups,
+                "elements": [1, schedule.pieces, schedule.pieces + 1, 3 * schedule.pieces - 1],
+            }
+        )
+    (folder / "jobs.json").write_text(json.dumps(jobs))
+    world = sources[0].schedule.devices
+    script = str(FLEET / f"{target}_fleet.py")
+    python = sys.executable
+    commands = {
+        "torch": [
+            Command(f"rank {rank}", (python, script, str(folder), str(rank)), ONE_THREAD)
+            for rank in range(world)
+        ],
+        "mpi": [
+            Command(
+                "mpiexec",
+                (str(mpiexec()), "-n", str(world), python, "-m", "mpi4py", script, str(folder)),
+                ONE_THREAD,
+            )
+        ],
+    }[target]
+    said = supervise(commands, folder, MINUTES)
+    assert json.loads(said.splitlines()[-1]) == {"done": len(jobs)}
+
+
+ONE_THREAD = {"OMP_NUM_THREADS": "1"}
+Programs = Sequence[tuple[Instruction, ...]]
+
+
+def sources(programs: Programs, reduction: Reduction) -> list[Source]:
+    return [source(spelled(steps, reduction.tree), reduction) for steps in programs]
+
+
+def sampled(depth: int, count: int) -> Programs:
+    return random.Random(depth).sample(all_valid(depth), count)
+
+
+def placed(order: RankOrder) -> list[Source]:
+    """Two axes on two levels, reduced over one: replicas, and ranks in both orders."""
+    hierarchy = Hierarchy((Level("node", 2), Level("gpu", 4)))
+    axes = (Axis("data", 4), Axis("model", 2))
+    reduction = Reduction(Placement(hierarchy, axes, ((2, 2), (1, 2))), ("data",))
+    found = sources(sampled(2, 8), reduction)
+    options = Options(rank_order=order)
+    return [Source(s.schedule, s.system, s.prices, s.verdict, options) for s in found]
+
+
+def uncollapsed() -> list[Source]:
+    """Two axes on one level, each a digit of its own, their members not in ascending order."""
+    hierarchy = Hierarchy((Level("node", 2), Level("gpu", 4)))
+    axes = (Axis("data", 4), Axis("model", 2))
+    reductions = [
+        Reduction(Placement(hierarchy, axes, matrix), ("data", "model"), collapse)
+        for matrix in (((2, 2), (1, 2)), ((1, 4), (2, 1)))
+        for collapse in (True, False)
+    ]
+    options = Options(rank_order=RankOrder.AXES)
+    return [
+        Source(s.schedule, s.system, s.prices, s.verdict, options)
+        for reduction in reductions
+        for s in sources(sampled(len(reduction.tree.digits), 4), reduction)
+    ]
+
+
+@RUNTIMES
+def test_a_few_programs_run(target: str, tmp_path: Path) -> None:
+    crew(target, tmp_path, sources(sampled(2, 6), Reduction.plain(2, 2)))
+
+
+@pytest.mark.slow
+@RUNTIMES
+@pytest.mark.parametrize("sizes", [(2, 2), (2, 4)])
+def test_every_program_of_two_digits_runs(
+    target: str, sizes: tuple[int, int], tmp_path: Path
+) -> None:
+    crew(target, tmp_path, sources(all_valid(2), Reduction.plain(*sizes)))
+
+
+@pytest.mark.slow
+@RUNTIMES
+@pytest.mark.parametrize(("sizes", "count"), [((2, 2, 2), 60), ((2, 3, 2), 12), ((2, 2, 2, 2), 12)])
+def test_programs_of_three_and_four_digits_run(
+    target: str, sizes: tuple[int, ...], count: int, tmp_path: Path
+) -> None:
+    crew(target, tmp_path, sources(sampled(len(sizes), count), Reduction.plain(*sizes)))
+
+
+@pytest.mark.slow
+@RUNTIMES
+def test_replicas_and_both_rank_orders_run(target: str, tmp_path: Path) -> None:
+    crew(target, tmp_path, list(chain(*(placed(order) for order in RankOrder), uncollapsed())))

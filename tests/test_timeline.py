@@ -1,0 +1,183 @@
+"""The trace is one that viewers read, and tells what the simulator said."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hierarchies import Axis, Hierarchy, InputError, Level, Placement, Reduction
+from strategies import reductions, source, valid_programs
+from synth.emit import Source
+from synth.emit.timeline import write
+from synth.schedule import Exchange
+
+REQUIRED = {
+    "X": {"name", "cat", "pid", "tid", "ts", "dur", "args"},
+    "C": {"name", "pid", "ts", "args"},
+    "M": {"name", "pid", "args"},
+}
+
+
+@st.composite
+def sources(draw: st.DrawFn) -> Source:
+    reduction = draw(reductions().filter(lambda made: len(made.tree.digits) <= 3))
+    return source(draw(valid_programs(reduction.tree)), reduction)
+
+
+def traced(given: Source) -> Any:
+    return json.loads(write(given)["trace.json"])
+
+
+def rows(trace: Any) -> dict[tuple[int, int], list[Any]]:
+    """The slices of each track, in the order of the file."""
+    found = defaultdict(list)
+    for event in trace["traceEvents"]:
+        if event["ph"] == "X":
+            found[event["pid"], event["tid"]].append(event)
+    return found
+
+
+def nested() -> Source:
+    hierarchy = Hierarchy((Level("node", 2), Level("gpu", 4)))
+    placement = Placement(hierarchy, (Axis("data", 4), Axis("model", 2)), ((2, 2), (1, 2)))
+    return source(
+        "reduce-scatter node inside; all-reduce node parallel(root); all-gather node inside",
+        Reduction(placement, ("data",)),
+    )
+
+
+@settings(max_examples=60)
+@given(sources())
+def test_every_event_has_the_keys_of_its_type(given: Source) -> None:
+    trace = traced(given)
+    assert set(trace) == {"traceEvents", "displayTimeUnit", "otherData"}
+    assert trace["displayTimeUnit"] == "ns"
+    for event in trace["traceEvents"]:
+        kind = event["ph"]
+        thread = kind == "M" and event["name"].startswith("thread_")
+        assert set(event) == REQUIRED[kind] | {"ph"} | ({"tid"} if thread else set())
+        assert isinstance(event["args"], dict)
+        if kind != "M":
+            assert event["ts"] >= 0
+        if kind == "C":
+            assert all(isinstance(value, float) for value in event["args"].values())
+
+
+@settings(max_examples=60)
+@given(sources())
+def test_slices_of_one_track_follow_each_other(given: Source) -> None:
+    trace = traced(given)
+    for row in rows(trace).values():
+        assert all(event["dur"] > 0 for event in row)
+        assert all(a["ts"] + a["dur"] <= b["ts"] for a, b in pairwise(row))
+    counters = defaultdict(list)
+    for event in trace["traceEvents"]:
+        if event["ph"] == "C":
+            counters[event["pid"]].append(event)
+    assert len(counters) == len(given.system.hierarchy.levels)
+    for found in counters.values():
+        assert all(a["ts"] < b["ts"] for a, b in pairwise(found))
+        assert found[-1]["args"] == {"bytes/s": 0.0}
+
+
+@settings(max_examples=60)
+@given(sources())
+def test_every_track_is_named_once_and_no_number_means_two_things(given: Source) -> None:
+    events = traced(given)["traceEvents"]
+    processes = [e["pid"] for e in events if e["name"] == "process_name"]
+    threads = [(e["pid"], e["tid"]) for e in events if e["name"] == "thread_name"]
+    assert {e["pid"] for e in events} == set(processes)
+    assert {(e["pid"], e["tid"]) for e in events if e["ph"] == "X"} <= set(threads)
+    numbers = [*processes, *(tid for _, tid in threads)]
+    assert len(set(numbers)) == len(numbers)
+    assert min(numbers) > 0
+
+
+@settings(max_examples=60)
+@given(sources())
+def test_each_device_shows_the_phases_it_takes_part_in(given: Source) -> None:
+    trace = traced(given)
+    for device in range(given.schedule.devices):
+        taken = []
+        for step, phase in enumerate(given.schedule.phases, 1):
+            members = phase.groups if isinstance(phase, Exchange) else phase.devices
+            if device in members:
+                taken.append((step, given.prices[step - 1].what))
+        shown = [
+            (e["args"]["step"], e["name"])
+            for e in trace["traceEvents"]
+            if e["ph"] == "X" and e["tid"] == device + 1 and e["cat"] != "link"
+        ]
+        assert shown == taken
+
+
+@settings(max_examples=60)
+@given(sources())
+def test_the_durations_add_up_to_the_simulators_seconds(given: Source) -> None:
+    trace = traced(given)
+    steps = {}
+    for event in trace["traceEvents"]:
+        if event["ph"] == "X" and event["cat"] != "link":
+            steps[event["args"]["step"]] = event["dur"]
+    assert sum(steps.values()) == pytest.approx(given.seconds * 1e6)
+    ends = [e["ts"] + e["dur"] for e in trace["traceEvents"] if e["ph"] == "X"]
+    assert max(ends, default=0.0) == pytest.approx(given.seconds * 1e6)
+    assert trace["otherData"]["seconds"] == given.seconds
+
+
+@settings(max_examples=60)
+@given(sources())
+def test_a_level_is_shown_busy_as_priced(given: Source) -> None:
+    for row in rows(traced(given)).values():
+        for event in row:
+            if event["cat"] == "link":
+                price = given.prices[event["args"]["step"] - 1]
+                assert event["args"]["bytes"] in dict(price.bytes_per_port).values()
+                assert 0 < event["args"]["busy_share"] <= 1 + 1e-9
+                busy = event["args"]["busy_share"] * event["dur"]
+                assert busy == pytest.approx(event["args"]["busy_seconds"] * 1e6)
+
+
+def test_hosts_devices_and_levels_have_their_names() -> None:
+    events = traced(nested())["traceEvents"]
+    named = [e["args"]["name"] for e in events if e["name"] == "process_name"]
+    assert named == ["level node", "level gpu", "host0", "host1"]
+    threads = [e["args"]["name"] for e in events if e["name"] == "thread_name"]
+    assert threads[:4] == [
+        "busiest port",
+        "busiest port",
+        "device 0 (data 0, model 0)",
+        "device 1 (data 0, model 1)",
+    ]
+    assert len(threads) == 10
+
+
+def test_a_slice_says_what_its_step_is() -> None:
+    given = nested()
+    first = next(e for e in traced(given)["traceEvents"] if e.get("cat") == "collective")
+    price = given.prices[0]
+    assert price.algorithm is not None
+    assert first["args"] == {
+        "step": 1,
+        "bytes": 2**20,
+        "algorithm": price.algorithm.value,
+        "limited_by": price.limited_by,
+        "latency_us": price.latency_seconds * 1e6,
+        "members": 2,
+        "group": [0, 2],
+    }
+
+
+def test_long_groups_are_cut_and_too_many_devices_refused() -> None:
+    long = source("all-reduce root inside", Reduction.plain(32))
+    first = next(e for e in traced(long)["traceEvents"] if e["ph"] == "X")
+    assert first["args"]["members"] == 32
+    assert first["args"]["group"] == [*range(16), "..."]
+    with pytest.raises(InputError, match="at most 4096"):
+        write(source("all-reduce root inside", Reduction.plain(2, 4096)))
