@@ -42,7 +42,8 @@ def _words(source: Source) -> dict[str, Any]:
     reduction = schedule.reduction
     placement = reduction.placement
     axes = [(axis.name, mesh.of_axis(number)) for number, axis in enumerate(placement.axes)]
-    reduced = tuple(part for name, parts in axes if name in reduction.over for part in parts)
+    summed = {part for name, parts in axes if name in reduction.over for part in parts}
+    reduced = tuple(axis.name for axis in mesh.axes if axis.name in summed)
     steps = _steps(source, buffers(schedule))
     return {
         "made_by": source.options.made_by,

@@ -41,11 +41,14 @@ def supervise(
     Raises RunError, naming the process and its last words.
     """
     running: list[subprocess.Popen[bytes]] = []
+    failed: list[int] = []
     end = time.monotonic() + timeout_seconds
     try:
         for number, command in enumerate(commands):
             running.append(_start(command, folder, number))
-        while (alive := [p for p in running if p.poll() is None]) and not _failed(running):
+        while alive := [process for process in running if process.poll() is None]:
+            if failed := _failed(running):
+                break
             if time.monotonic() > end:
                 raise RunError(
                     f"{len(alive)} of {len(commands)} processes were not done "
@@ -57,7 +60,7 @@ def supervise(
             time.sleep(_POLL_SECONDS)
     finally:
         _end(running)
-    if failed := _failed(running):
+    if failed := failed or _failed(running):
         raise _told(commands[failed[0]], running[failed[0]].returncode, folder, failed[0])
     return _output(folder, 0, "out").read_text(encoding="utf-8", errors="replace")
 

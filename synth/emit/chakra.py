@@ -1,0 +1,317 @@
+"""Chakra execution traces, and the machine as ASTRA-sim's inputs: a second opinion on prices.
+
+A trace a device (``trace.<device>.et``): GlobalMetadata, then Nodes, each message after its length,
+chained by ``data_deps``. Ranks are devices, whatever the options' rank order: ASTRA-sim reads a
+rank as a place in the network, its innermost dimension fastest, and so are devices numbered.
+
+Facts, all from stored public sources:
+
+* messages and field numbers: mlcommons/chakra schema/protobuf/et_def.proto @ 6dc63e14;
+* attributes read (is_cpu_op, comm_type, comm_size, pg_name, involved_dim, num_ops, tensor_size),
+  all-reduce, all-gather, reduce-scatter and all-to-all only (a broadcast is replayed, not priced),
+  groups by whole numbers from 1: astra-sim/astra-sim astra-sim/workload/Workload.cc @ 0383c203;
+* a group runs one ring in its order, the whole machine and ``involved_dim`` the algorithms of
+  system.json per dimension: astra-sim/system/CommunicatorGroup.cc @ 0b0a1de0, Sys.cc @ 013fe678;
+* an all-gather's size is what a member has before: native_collectives/.../Ring.cc @ 7c775188;
+* GB are 2**30 bytes, dimensions have at least 2 NPUs, a switch has 2 hops, a message pays for the
+  innermost dimension in which its ends differ: astra-sim/astra-network-analytical
+  common/NetworkFunction.cc @ 0f6d65e7, NetworkParser.cc, Switch.cc, MultiDimTopology.cc @ 047ef653;
+* memory in units of 10**9 bytes, operations in units of 10**12: Sys.cc @ 013fe678.
+
+What ASTRA-sim must be told per device: a child's ports carry the traffic of all its devices, so a
+device has ``bandwidth * ports / devices of the child`` (a block of devices shares a port evenly);
+one link of a ring or mesh of children is shared by all the devices of a child; a bus by all the
+devices of the parent. That is exact where all devices take part, and all do: programs in which
+some rest need a reduce or a broadcast, which are refused. A switch's latency is split over its two
+hops. A switch (or bus) that axes share is told as a dimension for each if groups over several
+levels cannot be told otherwise: to a message they cost the same. Transposes are compute nodes that
+read and write the buffer, one operation a byte, priced by the roofline at memory bandwidth. What
+ASTRA-sim sees otherwise than our simulator is in run.txt.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from math import ceil, prod
+
+import numpy as np
+
+from grammar import Collective
+from hierarchies import Devices, Domain, InputError, System
+from synth.emit.buffers import buffers
+from synth.emit.mesh import mesh
+from synth.emit.protobuf import chunk, delimited, integer, packed
+from synth.emit.source import CannotExpressError, Files, Source, cannot
+from synth.schedule import Exchange, Transpose
+
+PREFIX = "trace"
+VERSION = "0.0.4"
+_COMPUTE, _COLLECTIVE = 4, 7
+_TYPES = {Collective.ALL_REDUCE: 0, Collective.ALL_GATHER: 2, Collective.REDUCE_SCATTER: 7}
+_TOPOLOGIES = {
+    Domain.SWITCH: "Switch",
+    Domain.RING: "Ring",
+    Domain.TORUS: "Ring",
+    Domain.MESH: "FullyConnected",
+    Domain.BUS: "Switch",
+}
+_MOST_GROUPS = (2**31 - 1) // 1_000_000
+"""ASTRA-sim numbers the messages of a group from a million times its name, in 32 bits."""
+
+
+def write(source: Source) -> Files:
+    """The traces of all devices and the inputs that ASTRA-sim needs beside them.
+
+    Raises CannotExpressError for a reduce or a broadcast, for an all-reduce of fewer bytes than
+    members and for a machine of one device; InputError for more groups than ASTRA-sim can name.
+    """
+    dimensions = _dimensions(source)
+    if not dimensions:
+        raise CannotExpressError("a machine of one device", where="system")
+    traces = _Traces(source, dimensions)
+    for number, phase in enumerate(source.schedule.phases):
+        if isinstance(phase, Exchange):
+            traces.exchange(number, phase)
+        else:
+            traces.transpose(number, phase)
+    if len(traces.names) > _MOST_GROUPS:
+        raise InputError(
+            f"{len(traces.names)} groups", where="chakra", hint=f"at most {_MOST_GROUPS} have names"
+        )
+    groups = {str(name): list(group) for group, name in traces.names.items()}
+    return {
+        **{f"{PREFIX}.{device}.et": trace for device, trace in enumerate(traces.files())},
+        "comm_groups.json": json.dumps(groups) + "\n",
+        "network.yml": json.dumps(_network(source.system, dimensions), indent=2) + "\n",
+        "system.json": json.dumps(_system(source.system, dimensions), indent=2) + "\n",
+        "remote_memory.json": '{"memory-type": "NO_MEMORY_EXPANSION"}\n',
+        "run.txt": _run(source, dimensions, traces.notes),
+    }
+
+
+@dataclass(frozen=True)
+class Dimension:
+    """A dimension of ASTRA-sim's network: a level, or the part of it that one axis has."""
+
+    level: int
+    size: int
+
+
+Dimensions = tuple[Dimension, ...]
+"""Innermost first, as devices are numbered: the innermost is the fastest. None is of one child."""
+
+
+def _dimensions(source: Source) -> Dimensions:
+    """The levels; those of switches by axes, if groups over several levels fill them in part."""
+    system, schedule = source.system, source.schedule
+    counts = enumerate(system.hierarchy.cardinalities)
+    whole = tuple(Dimension(level, size) for level, size in counts if size > 1)[::-1]
+    exchanges = [phase for phase in schedule.phases if isinstance(phase, Exchange)]
+    if not any(_route(phase.groups, system, whole).note for phase in exchanges):
+        return whole
+    found: list[Dimension] = []
+    axes = mesh(schedule.reduction.placement).axes
+    for dimension in whole:
+        domain = system.links[dimension.level].domain
+        parts = [axis.size for axis in axes if axis.level == dimension.level][::-1]
+        sizes = parts if _TOPOLOGIES[domain] == "Switch" else [dimension.size]
+        found += [Dimension(dimension.level, size) for size in sizes]
+    return tuple(found)
+
+
+class _Traces:
+    """The nodes of every device, written phase by phase, each after the one before."""
+
+    def __init__(self, source: Source, dimensions: Dimensions) -> None:
+        devices = source.schedule.devices
+        self._source = source
+        self._dimensions = dimensions
+        self._sizes = source.schedule.padded_bytes // np.maximum(buffers(source.schedule).parts, 1)
+        self._written: list[list[bytes]] = [[delimited(chunk(1, VERSION))] for _ in range(devices)]
+        self._before = [0] * devices
+        self.names: dict[tuple[int, ...], int] = {}
+        self.notes: list[str] = []
+
+    def files(self) -> list[bytes]:
+        return [b"".join(nodes) for nodes in self._written]
+
+    def exchange(self, number: int, phase: Exchange) -> None:
+        """One collective node on every member of a group."""
+        if phase.collective not in _TYPES:
+            why = "ASTRA-sim prices all-reduce, reduce-scatter and all-gather only"
+            raise cannot(self._source, number, why)
+        sizes = self._sizes[number][phase.groups[:, 0]]
+        members = phase.groups.shape[1]
+        if phase.collective is Collective.ALL_REDUCE and sizes.min() < members:
+            raise cannot(self._source, number, f"ASTRA-sim cuts no byte for {members} members")
+        route = _route(phase.groups, self._source.system, self._dimensions)
+        if route.note:
+            step = sum(isinstance(p, Exchange) for p in self._source.schedule.phases[: number + 1])
+            self.notes.append(f"Step {step}, {phase.collective.value}: {route.note}")
+        start = _node(number + 1, phase.collective.value, _COLLECTIVE)
+        head = _attribute("is_cpu_op", 27, 0) + _attribute("comm_type", 9, _TYPES[phase.collective])
+        if route.dimensions:
+            head += _flags("involved_dim", route.dimensions)
+        for group, size in zip(phase.groups.tolist(), sizes.tolist(), strict=True):
+            attributes = head + _attribute("comm_size", 9, size)
+            if not route.dimensions:
+                name = self.names.setdefault(tuple(group), len(self.names) + 1)
+                attributes += _attribute("pg_name", 29, str(name))
+            self._append(group, number + 1, start, attributes)
+
+    def transpose(self, number: int, phase: Transpose) -> None:
+        """A compute node that reads and writes the buffer once."""
+        touched = 2 * phase.size_bytes
+        attributes = (
+            _attribute("is_cpu_op", 27, 0)
+            + _attribute("num_ops", 9, touched)
+            + _attribute("tensor_size", 13, touched)
+        )
+        start = _node(number + 1, "transpose", _COMPUTE)
+        self._append(phase.devices.tolist(), number + 1, start, attributes)
+
+    def _append(self, devices: list[int], name: int, start: bytes, attributes: bytes) -> None:
+        """The same node for several devices, but for the node each waits for."""
+        made: dict[int, bytes] = {}
+        for device in devices:
+            before = self._before[device]
+            if before not in made:
+                waits = packed(5, [before] if before else [])
+                made[before] = delimited(start + waits + attributes)
+            self._written[device].append(made[before])
+            self._before[device] = name
+
+
+def _node(name: int, what: str, kind: int) -> bytes:
+    """The fields before a node's dependencies; names count phases from 1."""
+    return integer(1, name) + chunk(2, f"{name} {what}") + integer(3, kind)
+
+
+def _attribute(name: str, field: int, value: int | str) -> bytes:
+    """An attribute by the field of its type: 9 int64, 13 uint64, 27 bool, 29 string."""
+    said = chunk(field, value) if isinstance(value, str) else integer(field, value)
+    return chunk(10, chunk(1, name) + said)
+
+
+def _flags(name: str, values: tuple[bool, ...]) -> bytes:
+    return chunk(10, chunk(1, name) + chunk(28, packed(1, (int(value) for value in values))))
+
+
+@dataclass(frozen=True)
+class _Route:
+    """How ASTRA-sim is told who takes part: by dimensions, or (none given) by a named group."""
+
+    dimensions: tuple[bool, ...] = ()
+    note: str = ""
+
+
+def _route(groups: Devices, system: System, dimensions: Dimensions) -> _Route:
+    """A named group is one ring, right within a level; whole dimensions are told as such."""
+    places = np.unravel_index(groups, [dimension.size for dimension in reversed(dimensions)])
+    varies = [bool((place != place[:, :1]).any()) for place in places][::-1]
+    crossed = [each for each, does in zip(dimensions, varies, strict=True) if does]
+    levels = sorted({dimension.level for dimension in crossed})
+    members = groups.shape[1]
+    fully = any(system.links[level].domain is Domain.MESH for level in levels)
+    if members == system.devices or (len(levels) == 1 and not fully):
+        return _Route()
+    whole = members == prod(dimension.size for dimension in crossed)
+    if whole and groups.size == system.devices:
+        return _Route(tuple(varies))
+    names = ", ".join(system.hierarchy.names[level] for level in levels)
+    if len(levels) == 1:
+        return _Route(note=f"one ring in part of the mesh {names} uses one link of each device.")
+    return _Route(
+        note=f"groups fill no whole levels of {names}; each message of their ring pays for the "
+        "innermost level in which its ends differ, which is too little."
+    )
+
+
+def _network(
+    system: System, dimensions: Dimensions
+) -> dict[str, list[str] | list[int] | list[float]]:
+    """JSON is YAML as well: older analytical backends read the one, newer ones the other."""
+    levels = [dimension.level for dimension in dimensions]
+    return {
+        "topology": [_TOPOLOGIES[system.links[level].domain] for level in levels],
+        "npus_count": [dimension.size for dimension in dimensions],
+        "bandwidth": [device_bytes_per_second(system, level) / 2**30 for level in levels],
+        "latency": [round(_hop_seconds(system, level) * 1e9, 6) for level in levels],
+    }
+
+
+def device_bytes_per_second(system: System, level: int) -> float:
+    """What each device can send at a level while all others do."""
+    each = system.port_bytes_per_second(level) / system.block(level)
+    if system.links[level].domain is Domain.BUS:
+        return each / system.hierarchy.cardinalities[level]
+    return each
+
+
+def _hop_seconds(system: System, level: int) -> float:
+    link = system.links[level]
+    hops = 2 if _TOPOLOGIES[link.domain] == "Switch" else 1
+    return link.latency_seconds / hops
+
+
+def _system(system: System, dimensions: Dimensions) -> dict[str, object]:
+    """One chunk at a time and no overlap, as our simulator has it; other numbers are usual ones."""
+    domains = [system.links[dimension.level].domain for dimension in dimensions]
+    ways = ["direct" if domain is Domain.MESH else "ring" for domain in domains]
+    memory = system.memory_bytes_per_second / 1e9
+    return {
+        "scheduling-policy": "LIFO",
+        "endpoint-delay": 10,
+        "active-chunks-per-dimension": 1,
+        "preferred-dataset-splits": 1,
+        "all-reduce-implementation": ways,
+        "all-gather-implementation": ways,
+        "reduce-scatter-implementation": ways,
+        "all-to-all-implementation": ways,
+        "collective-optimization": "localBWAware",
+        "local-mem-bw": memory,
+        "peak-perf": ceil(memory),
+        "roofline-enabled": 1,
+        "boost-mode": 0,
+    }
+
+
+_COMMAND = f"""\
+AstraSim_Analytical_Congestion_Unaware \\
+  --workload-configuration={PREFIX} \\
+  --comm-group-configuration=comm_groups.json \\
+  --system-configuration=system.json \\
+  --network-configuration=network.yml \\
+  --remote-memory-configuration=remote_memory.json
+"""
+
+
+def _run(source: Source, dimensions: Dimensions, notes: list[str]) -> str:
+    """The command, and what its answer does not show."""
+    system = source.system
+    links = [system.links[dimension.level] for dimension in dimensions]
+    domains = {link.domain for link in links}
+    told = [
+        "network.yml lists the innermost level first, per device, in units of 2**30 bytes.",
+        "Adding up waits for memory, which we take to overlap; endpoint-delay is ASTRA-sim's own.",
+        "Transposes are compute nodes; peak-perf only keeps them limited by memory.",
+        *notes,
+    ]
+    if domains & {Domain.RING, Domain.TORUS}:
+        told.append("Rings go one way around: expect half of the bandwidth we count on.")
+    if Domain.BUS in domains:
+        told.append("A bus is told as a switch that gives every device an equal share of it.")
+    if any(link.through for link in links):
+        told.append("Traffic that also passes through inner links does not burden them here.")
+    return "\n".join(
+        [
+            f"{source.options.made_by}: {source.schedule.program}",
+            f"on {system.name}, {source.schedule.payload_bytes} bytes on each device",
+            f"collsynth's simulator says {source.seconds * 1e9:.0f} ns.",
+            "",
+            _COMMAND,
+            *told,
+            "",
+        ]
+    )

@@ -1,0 +1,46 @@
+"""The few shapes of the protobuf wire format that a trace needs, written without its runtime.
+
+Facts: https://protobuf.dev/programming-guides/encoding. A field is its number and wire type (0 a
+varint, 2 a length and bytes) as one varint, then the value. Fields are written even if zero: in a
+oneof that is what tells zero from nothing. Lists of numbers are packed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+_VARINT, _LENGTH = 0, 2
+
+
+def varint(number: int) -> bytes:
+    """A number from 0 to 2**64 - 1, seven bits a byte, the lowest first."""
+    if not 0 <= number < 1 << 64:
+        raise AssertionError(f"{number} is no unsigned 64-bit number")
+    found = bytearray()
+    while number > 0x7F:
+        found.append(number & 0x7F | 0x80)
+        number >>= 7
+    found.append(number)
+    return bytes(found)
+
+
+def integer(field: int, number: int) -> bytes:
+    """A field that holds a number (or a bool, or an enum), none of them negative."""
+    return varint(field << 3 | _VARINT) + varint(number)
+
+
+def chunk(field: int, content: bytes | str) -> bytes:
+    """A field that holds a string, bytes, or another message."""
+    raw = content.encode() if isinstance(content, str) else content
+    return varint(field << 3 | _LENGTH) + delimited(raw)
+
+
+def packed(field: int, numbers: Iterable[int]) -> bytes:
+    """A field that holds a list of numbers; nothing if there are none."""
+    content = b"".join(varint(number) for number in numbers)
+    return chunk(field, content) if content else b""
+
+
+def delimited(message: bytes) -> bytes:
+    """A message with its length before it, as messages follow each other in a file."""
+    return varint(len(message)) + message

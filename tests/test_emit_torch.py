@@ -1,0 +1,102 @@
+"""The PyTorch file in use: DDP, FSDP2, meshes, groups on 512 ranks, and as text."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from hierarchies import Axis, Hierarchy, Level, Placement, Reduction
+from strategies import source
+from synth.emit import emit
+from synth.run.processes import Command, supervise
+from synth.schedule import Exchange
+
+FLEET = Path(__file__).parent / "fleet"
+NESTED = "reduce-scatter node inside; all-reduce node parallel(root); all-gather node inside"
+ROOTED = "reduce node inside; all-reduce node master(root); broadcast node inside"
+SHUFFLED = "reduce-scatter node inside; reduce-scatter node parallel(root); all-gather root inside"
+NEEDS_TORCH = pytest.mark.skipif(find_spec("torch") is None, reason="needs the extra torch")
+
+
+def beside_model(nodes: int, gpus: int) -> Reduction:
+    """Data over nodes and half of the devices of each, model=2 over the other half."""
+    hierarchy = Hierarchy((Level("node", nodes), Level("gpu", gpus)))
+    axes = (Axis("data", nodes * gpus // 2), Axis("model", 2))
+    return Reduction(Placement(hierarchy, axes, ((nodes, gpus // 2), (1, 2))), ("data",))
+
+
+def written(folder: Path, program: str, reduction: Reduction) -> Path:
+    [(name, text)] = emit("torch", source(program, reduction)).items()
+    (folder / name).write_text(str(text))
+    return folder / name
+
+
+@NEEDS_TORCH
+@pytest.mark.slow
+@pytest.mark.parametrize("program", [NESTED, ROOTED, SHUFFLED])
+def test_training_with_the_program_is_training(program: str, tmp_path: Path) -> None:
+    written(tmp_path, program, beside_model(2, 4))
+    words = (sys.executable, str(FLEET / "torch_uses.py"), str(tmp_path))
+    one = {"OMP_NUM_THREADS": "1"}
+    ranks = [Command(f"rank {rank}", (*words, str(rank)), one) for rank in range(8)]
+    assert len(supervise(ranks, tmp_path, 300).split()) == 5
+
+
+@NEEDS_TORCH
+@pytest.mark.parametrize("program", [NESTED, ROOTED])
+def test_the_groups_of_512_ranks_are_the_schedule_s(program: str, tmp_path: Path) -> None:
+    reduction = beside_model(64, 8)
+    written(tmp_path, program, reduction)
+    ranks = [0, 1, 2, 9, 77, 511]
+    words = [sys.executable, str(FLEET / "torch_fake.py"), str(tmp_path), *map(str, ranks)]
+    seen = json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
+    phases = source(program, reduction).schedule.phases
+    for rank in ranks:
+        wanted = [
+            [phase.collective.value, group]
+            for phase in phases
+            if isinstance(phase, Exchange)
+            for group in phase.groups.tolist()
+            if rank in group
+        ]
+        assert seen[str(rank)] == wanted
+
+
+@NEEDS_TORCH
+def test_a_job_of_another_size_is_refused(tmp_path: Path) -> None:
+    file = written(tmp_path, NESTED, beside_model(2, 4))
+    environment = {"RANK": "0", "WORLD_SIZE": "1"}
+    words = [sys.executable, str(file), "--init-method", (tmp_path / "store").as_uri()]
+    ended = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    assert ended.returncode != 0
+    assert "this program is for 8 ranks; the job has 1" in ended.stderr
+
+
+@pytest.mark.parametrize("target", ["torch", "mpi"])
+@pytest.mark.parametrize("program", [NESTED, ROOTED, SHUFFLED, "all-reduce root inside"])
+def test_emitted_files_pass_ruff(target: str, program: str, tmp_path: Path) -> None:
+    [(name, text)] = emit(target, source(program, beside_model(2, 4))).items()
+    (tmp_path / name).write_text(str(text))
+    python = (sys.executable, "-m", "ruff")
+    for words in (("check",), ("format", "--check", "--line-length=100")):
+        command = [*python, *words, "--isolated", name]
+        subprocess.run(command, check=True, cwd=tmp_path, capture_output=True)
+    assert "import synth" not in str(text)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["torch", "mpi"])
+def test_emitted_files_pass_mypy(target: str, tmp_path: Path) -> None:
+    if find_spec({"torch": "torch", "mpi": "mpi4py"}[target]) is None:
+        pytest.skip(f"needs the extra {target}")
+    for number, program in enumerate((NESTED, ROOTED, SHUFFLED)):
+        [text] = emit(target, source(program, beside_model(2, 4))).values()
+        (tmp_path / f"emitted{number}.py").write_text(str(text))
+    words = [sys.executable, "-m", "mypy", "--strict", "."]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout

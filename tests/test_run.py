@@ -1,0 +1,214 @@
+"""Running programs here: what is reported, what is refused, and that no process outlives a run."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from shutil import which
+
+import numpy as np
+import pytest
+
+from hierarchies import InputError, Reduction
+from strategies import source
+from synth.run import BACKENDS, RunError, Trial, run
+from synth.run.backends import mpiexec
+from synth.run.processes import Command, supervise
+
+NESTED = "reduce-scatter d0 inside; all-reduce d0 parallel(root); all-gather d0 inside"
+LINUX = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into Linux's /proc")
+
+
+def installed(backend: str) -> bool:
+    needs = all(find_spec(module) for module in BACKENDS[backend].needs)
+    return needs and (backend != "mpi" or mpiexec() is not None)
+
+
+def skip_without(backend: str) -> None:
+    if not installed(backend):
+        pytest.skip(f"needs the extra {BACKENDS[backend].extra}")
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("dtype", ["float32", "int64"])
+def test_a_run_is_equal_to_the_plain_all_reduce(backend: str, dtype: str) -> None:
+    skip_without(backend)
+    seen = run(backend, source(NESTED, Reduction.plain(2, 2)), Trial(8004, dtype, 1, check=True))
+    assert seen["bytes"] == 8004 // np.dtype(dtype).itemsize * np.dtype(dtype).itemsize
+    assert seen["equal"]
+    assert seen["bitwise_equal"]
+    assert 0 <= seen["error"] <= 1
+    assert min(seen["seconds"], seen["plain_seconds"]) > 0
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_payload_smaller_than_the_group_is_padded(backend: str) -> None:
+    skip_without(backend)
+    seen = run(backend, source(NESTED, Reduction.plain(2, 2)), Trial(1, "float32", 1, check=True))
+    assert (seen["bytes"], seen["equal"]) == (4, True)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_dtype_that_cannot_be_reduced_is_refused(backend: str) -> None:
+    skip_without(backend)
+    with pytest.raises(InputError, match=r"cannot reduce 'complex64'; it takes float32"):
+        run(backend, source(NESTED, Reduction.plain(2, 2)), Trial(64, "complex64"))
+
+
+def test_a_backend_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(InputError, match=r"no backend 'glo'; did you mean gloo"):
+        run("glo", source(NESTED, Reduction.plain(2, 2)), Trial(64))
+
+
+@pytest.mark.parametrize(("backend", "extra"), [("gloo", "torch"), ("jax", "jax"), ("mpi", "mpi")])
+def test_a_backend_that_is_not_installed_names_its_extra(
+    backend: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("synth.run.backends.find_spec", lambda name: None)
+    with pytest.raises(InputError, match=rf"not installed; pip install 'collsynth\[{extra}\]'"):
+        run(backend, source(NESTED, Reduction.plain(2, 2)), Trial(64))
+
+
+def test_too_many_devices_and_too_many_bytes_are_refused() -> None:
+    skip_without("mpi")
+    with pytest.raises(InputError, match="128 devices are too many for backend 'mpi'"):
+        run("mpi", source("all-reduce root inside", Reduction.plain(128)), Trial(64))
+    with pytest.raises(InputError, match="do not fit on this machine; at most 536870912"):
+        run("numpy", source(NESTED, Reduction.plain(2, 2)), Trial(2**30))
+
+
+FOREVER = (
+    "import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', {inner!r}]); {then}"
+)
+INNER = "import time; time.sleep({seconds})"
+
+
+def sleepers(seconds: float) -> list[int]:
+    """The processes whose command line says to sleep just so long."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                words = (entry / "cmdline").read_bytes().decode(errors="replace")
+                state = (entry / "stat").read_text().rsplit(")", 1)[1].split()[0]
+            except OSError:
+                continue
+            if f"sleep({seconds})" in words and state != "Z":
+                found.append(int(entry.name))
+    return found
+
+
+def fleet(seconds: float, last: str) -> list[Command]:
+    """Processes that start another and sleep, all but the last one, which does something else."""
+    inner = INNER.format(seconds=seconds)
+    words = (sys.executable, "-c", FOREVER.format(inner=inner, then=inner.partition("; ")[2]))
+    sleeping = [Command(f"rank {rank}", words) for rank in range(3)]
+    return [*sleeping, Command("rank 3", (sys.executable, "-c", last))]
+
+
+def wait_until(done: Callable[[], bool]) -> bool:
+    end = time.monotonic() + 10
+    while not done() and time.monotonic() < end:
+        time.sleep(0.05)
+    return done()
+
+
+@LINUX
+@pytest.mark.parametrize(
+    ("last", "said"),
+    [
+        ("import sys; sys.exit('out of luck')", "rank 3 ended with code 1.*out of luck"),
+        ("import os, time; time.sleep(1); os.kill(os.getpid(), 9)", "rank 3 was ended by SIGKILL"),
+    ],
+)
+def test_a_rank_that_dies_ends_the_others(last: str, said: str, tmp_path: Path) -> None:
+    seconds = 1000.5 + os.getpid() / 1e7
+    begun = time.monotonic()
+    with pytest.raises(RunError, match=said):
+        supervise(fleet(seconds, last), tmp_path, timeout_seconds=100)
+    assert time.monotonic() - begun < 60
+    assert wait_until(lambda: not sleepers(seconds))
+
+
+@LINUX
+def test_the_time_limit_and_a_stop_end_all(tmp_path: Path) -> None:
+    seconds = 2000.5 + os.getpid() / 1e7
+    with pytest.raises(RunError, match="3 of 4 processes were not done after 1 s"):
+        supervise(fleet(seconds, "pass"), tmp_path, timeout_seconds=1)
+    with pytest.raises(RunError, match="stopped before the end"):
+        supervise(fleet(seconds, "pass"), tmp_path, 100, go_on=lambda: False)
+
+    def interrupted() -> bool:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        supervise(fleet(seconds, "pass"), tmp_path, 100, go_on=interrupted)
+    assert wait_until(lambda: not sleepers(seconds))
+
+
+@LINUX
+@pytest.mark.skipif(which("setpriv") is None, reason="needs util-linux's setpriv")
+def test_processes_do_not_outlive_a_supervisor_that_is_killed(tmp_path: Path) -> None:
+    seconds = 3000.5 + os.getpid() / 1e7
+    inner = INNER.format(seconds=seconds)
+    text = (
+        "import sys; from pathlib import Path\n"
+        "from synth.run.processes import Command, supervise\n"
+        f"words = (sys.executable, '-c', {inner!r})\n"
+        f"supervise([Command('a', words), Command('b', words)], Path({str(tmp_path)!r}), 100)\n"
+    )
+    supervisor = subprocess.Popen([sys.executable, "-c", text], cwd=Path(__file__).parent.parent)
+    assert wait_until(lambda: len(sleepers(seconds)) == 3)  # it counts itself
+    supervisor.send_signal(signal.SIGKILL)
+    supervisor.wait()
+    assert wait_until(lambda: not sleepers(seconds))
+
+
+@LINUX
+@pytest.mark.parametrize("backend", ["gloo", "mpi"])
+def test_a_rank_killed_during_a_run_ends_it(backend: str) -> None:
+    """A real rank is killed from outside while all of them are at work."""
+    skip_without(backend)
+    killed: list[int] = []
+
+    def kill_one() -> bool:
+        ranks = [
+            int(entry.name)
+            for entry in Path("/proc").iterdir()
+            if entry.name.isdigit() and _is_rank(entry, os.getpid())
+        ]
+        if len(ranks) >= 2 and not killed:
+            killed.append(ranks[-1])
+            os.kill(ranks[-1], signal.SIGKILL)
+        return True
+
+    begun = time.monotonic()
+    trial = Trial(2**22, "float32", 1000, check=True, timeout_seconds=100)
+    with pytest.raises(RunError):
+        run(backend, source(NESTED, Reduction.plain(2, 2)), trial, kill_one)
+    assert killed
+    assert time.monotonic() - begun < 60
+
+
+def _is_rank(entry: Path, ancestor: int) -> bool:
+    """Whether a process runs an emitted file for this test."""
+    try:
+        words = (entry / "cmdline").read_bytes().split(b"\0")
+        if not words[0].endswith(b"python") or not any(b"collsynth_" in w for w in words[1:]):
+            return False
+        parent = entry
+        while int(parent.name) > 1:
+            status = (parent / "status").read_text()
+            number = int(status.split("PPid:")[1].split()[0])
+            if number == ancestor:
+                return True
+            parent = Path("/proc") / str(number)
+    except (OSError, IndexError):
+        return False
+    return False
