@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from hierarchies import InputError, nearest
-from synth.emit import chakra, document, launchers, mpi, nccl_tuner, timeline, torch
+from synth.emit import chakra, document, launchers, mpi, mscclpp, nccl_tuner, timeline, torch
 from synth.emit.source import CannotExpressError, Files, Source
 
 
@@ -25,6 +25,7 @@ class Target:
 TARGETS: Mapping[str, Target] = {
     "torch": Target("one PyTorch file: process groups, DDP, FSDP2", torch.write, runs=True),
     "mpi": Target("one mpi4py file", mpi.write, runs=True),
+    "mscclpp": Target("a proved MSCCL++ execution plan", mscclpp.write, runs=True),
     "chakra": Target("Chakra traces and ASTRA-sim inputs", chakra.write),
     "nccl-tuner": Target("NCCL tuner: algorithms for the leaves", nccl_tuner.write),
     "json": Target("the schedule as JSON, by a published schema", document.write),

@@ -1,0 +1,283 @@
+"""Runs an MSCCL++ execution plan symbolically: a judge that knows only the JSON.
+
+A value is the set of ranks whose contribution to a chunk it contains. All threadblocks run at once;
+nothing is assumed of their order but what the plan enforces. A *segment* is a stretch of a
+threadblock's operations between two ``nop``; its threads do not wait for each other inside it. Each
+put of a port channel is a segment too, as a proxy does it later. The past of a segment is a bit set
+of segments, and two accesses to one chunk, one of them a write, must have one in the other's past.
+
+The plan is launched twice, with new input that the rank's user writes as soon as its own kernel has
+ended. So what is still under way then, a peer's late write or a proxy's late read, is a race too.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from synth.emit.mscclpp_reading import (
+    Block,
+    Channel,
+    Json,
+    WrongError,
+    blocks_of,
+    check_owners,
+    check_sizes,
+    paired,
+    position,
+    require,
+)
+
+LAUNCHES = 2
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a plan is not an all-reduce of the groups; ``race``: only for want of an order."""
+
+    reason: str
+    race: bool = False
+
+
+@dataclass
+class _Cell:
+    """One chunk of memory: which ranks' contributions to which chunk, who wrote it, who read it."""
+
+    chunk: int = -1
+    ranks: int = 0
+    writer: int = 0
+    readers: int = 0
+
+
+def prove(plan: Json, groups: Iterable[Sequence[int]]) -> Failure | None:
+    """None if the plan leaves on every rank the sum over its group (of ranks), and no race.
+
+    Checked besides: keys, positions and sizes, the limits of the format, that channels come in
+    pairs, that no threadblock waits for ever, and that no signal is left over.
+    """
+    try:
+        check_sizes(plan)
+        machine = _Machine(plan)
+        for _ in range(LAUNCHES):
+            machine.launch()
+            machine.compare(groups)
+    except WrongError as wrong:
+        return Failure(wrong.reason, wrong.race)
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        return Failure(f"not a plan: {type(error).__name__}: {error}")
+    return None
+
+
+def _in_order(earlier: int, past: int, reason: str) -> None:
+    """Segments that must all be past."""
+    if earlier & ~past:
+        raise WrongError(reason, race=True)
+
+
+def _read(cells: list[_Cell], segment: int, past: int) -> None:
+    """Note that a segment reads; whoever wrote must be past."""
+    earlier = 0
+    for cell in cells:
+        require(cell.chunk >= 0, "reads what nobody wrote")
+        earlier |= cell.writer
+        cell.readers |= segment
+    _in_order(earlier, past, "reads while another writes")
+
+
+def _write(cells: list[_Cell], segment: int, past: int) -> None:
+    """Note that a segment writes; whoever wrote and read must be past."""
+    earlier = 0
+    for cell in cells:
+        earlier |= cell.writer | cell.readers
+        cell.writer, cell.readers = segment, 0
+    _in_order(earlier, past, "writes while another reads or writes")
+
+
+def _move(came: list[_Cell], goes: list[_Cell], segment: int, past: int) -> None:
+    require(len(came) == len(goes), "sizes differ")
+    _read(came, segment, past)
+    _write(goes, segment, past)
+    for here, there in zip(came, goes, strict=True):
+        there.chunk, there.ranks = here.chunk, here.ranks
+
+
+def _sum(cells: Sequence[_Cell]) -> tuple[int, int]:
+    """The chunk that all cells hold, and the ranks in it: none may be there twice."""
+    chunk, ranks = cells[0].chunk, 0
+    for cell in cells:
+        if cell.chunk != chunk:
+            raise WrongError(f"adds chunk {cell.chunk} to chunk {chunk}")
+        if ranks & cell.ranks:
+            raise WrongError(f"adds a rank twice to chunk {chunk}")
+        ranks |= cell.ranks
+    return chunk, ranks
+
+
+class _Machine:
+    """All ranks' memory, channels and threadblocks."""
+
+    def __init__(self, plan: Json) -> None:
+        gpus = plan["gpus"]
+        self.ranks = len(gpus)
+        self.chunks = int(gpus[0]["input_chunks"])
+        self.memory = [
+            {
+                "i": [_Cell() for _ in range(self.chunks)],
+                "s": [_Cell() for _ in range(gpu["scratch_chunks"])],
+            }
+            for gpu in gpus
+        ]
+        self.peers = paired(gpus)
+        self.signals: dict[Channel, deque[int]] = {channel: deque() for channel in self.peers}
+        self.proxies: dict[Channel, int] = dict.fromkeys(self.peers, 0)
+        self.users = [0] * self.ranks
+        self.blocks = [block for gpu in gpus for block in blocks_of(gpu)]
+        self._next = 0
+        check_owners(self.blocks)
+
+    def _segment(self) -> int:
+        self._next += 1
+        return 1 << self._next
+
+    def launch(self) -> None:
+        """Users write new input, all threadblocks run to their end, users look at the result."""
+        for rank in range(self.ranks):
+            user = self._segment()
+            _write(self.memory[rank]["i"], user, self.users[rank])
+            for chunk, cell in enumerate(self.memory[rank]["i"]):
+                cell.chunk, cell.ranks = chunk, 1 << rank
+            self.users[rank] |= user
+        for block in self.blocks:
+            block.at, block.past, block.coming = 0, self.users[block.rank], 0
+            block.segment = self._segment()
+        self._run()
+        for block in self.blocks:
+            self._settle(block)
+            self.users[block.rank] |= block.past
+        left = [channel for channel, signals in self.signals.items() if signals]
+        require(not left, f"signals are left over on channel {left[:1]}")
+
+    def _run(self) -> None:
+        """Every threadblock in turn goes as far as it can, until all are done or none moves."""
+        waiting = self.blocks
+        while waiting:
+            moved = [self._advance(block) for block in waiting]
+            waiting = [block for block in waiting if block.at < len(block.ops)]
+            if waiting and not any(moved):
+                names = ", ".join(f"{b.rank}.{b.number} at {b.at}" for b in waiting[:4])
+                raise WrongError(f"threadblocks wait for ever: {names}")
+
+    def _advance(self, block: Block) -> bool:
+        start = block.at
+        while block.at < len(block.ops):
+            op = block.ops[block.at]
+            if op["name"] == "wait" and not all(self.signals[c] for c in _used(op, block)):
+                break
+            try:
+                _OPERATIONS.get(op["name"], _unknown)(self, block, op)
+            except WrongError as wrong:
+                where = f"rank {block.rank}, threadblock {block.number}, operation {block.at}"
+                raise WrongError(f"{where}: {op['name']}: {wrong.reason}", wrong.race) from None
+            block.at += 1
+        return block.at > start
+
+    def _settle(self, block: Block) -> None:
+        """All threads of a block have met: what any of them did or saw is past."""
+        block.past |= block.segment | block.coming
+        block.coming = 0
+        for channel, bit in block.puts:
+            self.proxies[channel] |= bit
+        block.puts.clear()
+
+    def nop(self, block: Block, op: Json) -> None:
+        self._settle(block)
+        block.segment = self._segment()
+
+    def put(self, block: Block, op: Json) -> None:
+        sources, targets, kind = op["src_buff"], op["dst_buff"], op["channel_type"]
+        channels = _used(op, block) if kind == "port" else [None] * len(targets)
+        require(len(sources) == len(targets) == len(channels), "lists of different lengths")
+        for source, target, channel in zip(sources, targets, channels, strict=True):
+            allowed = "s" if kind == "port" else sources[0]["type"]
+            require(source["type"] == allowed, f"from buffer {source['type']}")
+            rank, buffer = block.buffers[kind][position(target["buffer_id"])]
+            segment, past = block.segment, block.past
+            if channel is not None:
+                require(self.peers[channel][1] == rank, "a channel to another rank")
+                segment, past = self._segment(), past | self.proxies[channel]
+                block.puts.append((channel, segment | past))
+            came = self._slice(block.rank, source["type"], source)
+            goes = self._slice(rank, buffer, target)
+            _move(came, goes, segment, past)
+
+    def copy(self, block: Block, op: Json) -> None:
+        (source,), (target,) = op["src_buff"], op["dst_buff"]
+        came = self._slice(block.rank, source["type"], source)
+        goes = self._slice(block.rank, target["type"], target)
+        _move(came, goes, block.segment, block.past)
+
+    def signal(self, block: Block, op: Json) -> None:
+        for channel in _used(op, block):
+            self.signals[self.peers[channel]].append(block.past | self.proxies[channel])
+
+    def wait(self, block: Block, op: Json) -> None:
+        for channel in _used(op, block):
+            block.coming |= self.signals[channel].popleft()
+
+    def reduce(self, block: Block, op: Json) -> None:
+        require(op.get("reduce_op", "sum") == "sum", "not the sum")
+        (target,) = op["dst_buff"]
+        goes = self._slice(block.rank, target["type"], target)
+        sources = [self._slice(block.rank, told["type"], told) for told in op["src_buff"]]
+        require(all(len(came) == len(goes) for came in sources), "sizes differ")
+        pairs = [pair for came in sources for pair in zip(came, goes, strict=True)]
+        others = [cell for cell, out in pairs if cell is not out]
+        shifted = {id(cell) for cell in others} & {id(out) for out in goes}
+        require(not shifted, "onto what it reads for another place")
+        sums = [_sum(cells) for cells in zip(*sources, strict=True)]
+        _read(others, block.segment, block.past)
+        _write(goes, block.segment, block.past)
+        for there, (chunk, ranks) in zip(goes, sums, strict=True):
+            there.chunk, there.ranks = chunk, ranks
+
+    def _slice(self, rank: int, kind: str, told: Json) -> list[_Cell]:
+        """The cells an operation names; o is the same memory as i, in place."""
+        cells = self.memory[rank]["i" if kind == "o" else kind]
+        first, size = told["index"], told["size"]
+        if first < 0 or size <= 0 or first + size > len(cells):
+            raise WrongError(f"{kind}[{first}:{first + size}] of rank {rank} is not there")
+        return cells[first : first + size]
+
+    def compare(self, groups: Iterable[Sequence[int]]) -> None:
+        """The users look: every chunk holds one contribution of each member, and is at rest."""
+        seen = 0
+        for group in groups:
+            wanted = sum(1 << rank for rank in group)
+            for rank in group:
+                seen += 1
+                for chunk, cell in enumerate(self.memory[rank]["i"]):
+                    if (cell.chunk, cell.ranks) != (chunk, wanted):
+                        raise WrongError(f"rank {rank}, chunk {chunk}: not the sum over its group")
+                    _in_order(cell.writer, self.users[rank], "the result is written too late")
+        require(seen == self.ranks, f"{seen} ranks in groups, the plan has {self.ranks}")
+
+
+_OPERATIONS = {
+    "nop": _Machine.nop,
+    "put": _Machine.put,
+    "copy": _Machine.copy,
+    "signal": _Machine.signal,
+    "wait": _Machine.wait,
+    "re": _Machine.reduce,
+}
+
+
+def _unknown(machine: _Machine, block: Block, op: Json) -> None:
+    raise WrongError("an operation that is not known here")
+
+
+def _used(op: Json, block: Block) -> list[Channel]:
+    """The channels of an operation."""
+    known = block.channels[op["channel_type"]]
+    return [known[position(at)] for at in op["channel_ids"]]

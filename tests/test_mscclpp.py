@@ -1,0 +1,391 @@
+"""MSCCL++ plans: every program that fits is proved, and the proof fails where it must."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hierarchies import Axis, Hierarchy, Level, Placement, Reduction, placements
+from strategies import all_valid, source, spelled
+from synth.emit import targets
+from synth.emit.mscclpp import write
+from synth.emit.mscclpp_blocks import Block, Excess, Window
+from synth.emit.mscclpp_moves import Round, Send
+from synth.emit.mscclpp_proof import Failure, prove
+from synth.emit.source import CannotExpressError, Options, RankOrder, Source
+from synth.emit.targets import Target, emit
+
+Plan = dict[str, Any]
+
+CLASSIC = "reduce-scatter node inside; all-reduce node parallel(root); all-gather node inside"
+ROOTED = "reduce node inside; all-reduce node master(root); broadcast node inside"
+OVERTAKEN = "reduce numa inside; all-reduce numa master(root); broadcast node inside"
+NAMES = {1: ("node",), 2: ("node", "gpu"), 3: ("node", "numa", "gpu")}
+NAMES[4] = ("pod", "node", "numa", "gpu")
+
+
+def machine(*sizes: int, names: tuple[str, ...] = ()) -> Reduction:
+    """One reduction group that fills a machine."""
+    levels = zip(names or NAMES[len(sizes)], sizes, strict=True)
+    hierarchy = Hierarchy(tuple(Level(name, size) for name, size in levels))
+    axis = Axis("all", hierarchy.devices)
+    return Reduction(Placement(hierarchy, (axis,), (hierarchy.cardinalities,)), ("all",))
+
+
+def plan_of(given: Source) -> Plan:
+    ((name, text),) = write(given).items()
+    plan: Plan = json.loads(text)
+    assert name == f"{plan['name']}.json"
+    return plan
+
+
+def groups(given: Source) -> list[list[int]]:
+    found: list[list[int]] = given.mesh.ranks(given.schedule.reduction.grid()).tolist()
+    return found
+
+
+def blocks(plan: Plan) -> Iterator[Plan]:
+    for gpu in plan["gpus"]:
+        yield from gpu["threadblocks"]
+
+
+def ops(plan: Plan) -> list[Plan]:
+    return [op for block in blocks(plan) for op in block["ops"]]
+
+
+# --- every program ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sizes", [(2, 2), (2, 4), (4, 4), (2, 3)])
+def test_every_valid_program_of_two_digits_is_expressed(sizes: tuple[int, ...]) -> None:
+    reduction = machine(*sizes)
+    for steps in all_valid(2):
+        given = source(spelled(steps, reduction.tree), reduction)
+        assert prove(plan_of(given), groups(given)) is None
+
+
+@pytest.mark.parametrize("names", [NAMES[3], ("pod", "node", "gpu"), ("a", "b", "c")])
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_programs_of_three_digits_are_expressed(data: st.DataObject, names: Any) -> None:
+    reduction = machine(2, 2, 2, names=names)
+    steps = data.draw(st.sampled_from(all_valid(3)))
+    given = source(spelled(steps, reduction.tree), reduction, data.draw(st.integers(1, 10**7)))
+    assert prove(plan_of(given), groups(given)) is None
+
+
+@settings(max_examples=25, deadline=None)
+@given(steps=st.sampled_from(all_valid(4)))
+def test_programs_of_four_digits_are_expressed(steps: Any) -> None:
+    reduction = machine(2, 2, 2, 2)
+    given = source(spelled(steps, reduction.tree), reduction)
+    assert prove(plan_of(given), groups(given)) is None
+
+
+@pytest.mark.parametrize("over", [("data",), ("model",), ("data", "model")])
+@pytest.mark.parametrize(
+    ("names", "order"),
+    [
+        (("node", "gpu"), RankOrder.MACHINE),
+        (("rack", "gpu"), RankOrder.MACHINE),
+        (("rack", "gpu"), RankOrder.AXES),
+    ],
+)
+def test_replicas_reduce_side_by_side(
+    over: tuple[str, ...], names: tuple[str, ...], order: RankOrder
+) -> None:
+    hierarchy = Hierarchy((Level(names[0], 2), Level(names[1], 4)))
+    for placement in placements(hierarchy, (Axis("data", 4), Axis("model", 2))):
+        reduction = Reduction(placement, over)
+        for steps in all_valid(len(reduction.tree.digits))[:10]:
+            given = source(spelled(steps, reduction.tree), reduction)
+            given = replace(given, options=Options(rank_order=order))
+            assert prove(plan_of(given), groups(given)) is None
+
+
+def test_a_reduction_of_nothing_is_a_plan_that_does_nothing() -> None:
+    hierarchy = Hierarchy((Level("node", 2),))
+    placement = Placement(hierarchy, (Axis("a", 1), Axis("b", 2)), ((1,), (2,)))
+    plan = plan_of(source("", Reduction(placement, ("a",)), 64))
+    assert [op["name"] for op in ops(plan)] == ["nop", "nop"]
+
+
+def waits(given: Source) -> int:
+    return sum(len(op["channel_ids"]) for op in ops(plan_of(given)) if op["name"] == "wait")
+
+
+def test_only_who_could_be_overtaken_is_asked() -> None:
+    """One signal a message; more where a broadcast reaches who still works on a step before."""
+    assert waits(source(CLASSIC, machine(2, 2), 64)) == 4 + 2 * 4 + 4
+    assert waits(source(OVERTAKEN, machine(2, 2, 2), 64)) > 4 + 2 * 4 + 6
+
+
+def test_a_large_payload_is_worked_on_by_several_threadblocks() -> None:
+    reduction = machine(2, 2)
+    small = plan_of(source(CLASSIC, reduction, 2**14))
+    large = plan_of(source(CLASSIC, reduction, 2**24))
+    assert len(small["gpus"][0]["threadblocks"]) == 1
+    assert len(large["gpus"][0]["threadblocks"]) == 8
+    assert large["gpus"][0]["input_chunks"] == 8 * small["gpus"][0]["input_chunks"]
+
+
+# --- the form --------------------------------------------------------------------------------
+
+
+def test_the_reader_finds_what_it_requires() -> None:
+    plan = plan_of(source(CLASSIC, machine(2, 4)))
+    assert {"name", "collective", "protocol", "inplace", "gpus"} <= set(plan)
+    for gpu in plan["gpus"]:
+        wanted = {"id", "input_chunks", "output_chunks", "scratch_chunks"}
+        assert wanted | {"threadblocks", "channels", "remote_buffers"} <= set(gpu)
+        for channel in gpu["channels"]:
+            assert set(channel) == {"channel_type", "connected_to"}
+        for buffer in gpu["remote_buffers"]:
+            assert set(buffer) == {"rank", "type", "access_channel_types"}
+    for block in blocks(plan):
+        assert set(block) == {"id", "ops", "channels", "remote_buffer_refs"}
+        for op in block["ops"]:
+            for local in op.get("src_buff", []):
+                assert set(local) == {"type", "index", "size"}
+            for out in op.get("dst_buff", []):
+                assert set(out) == {"buffer_id" if op["name"] == "put" else "type", "index", "size"}
+
+
+def test_the_text_is_always_the_same_and_has_a_line_for_each_gpu() -> None:
+    given = source(CLASSIC, machine(2, 4))
+    assert write(given) == write(given)
+    (text,) = write(given).values()
+    assert isinstance(text, str)
+    assert len(text.splitlines()) == 1 + 8 + 1
+
+
+def test_plans_have_different_names() -> None:
+    """The executor keeps what it has prepared for a plan under the plan's name."""
+    reduction = machine(2, 2)
+    names = {plan_of(source(spelled(s, reduction.tree), reduction))["name"] for s in all_valid(2)}
+    assert len(names) > 40
+
+
+def used(plan: Plan) -> set[tuple[str, int, int]]:
+    return {
+        (channel["channel_type"], gpu["id"], peer)
+        for gpu in plan["gpus"]
+        for channel in gpu["channels"]
+        for peer in channel["connected_to"]
+    }
+
+
+def test_ports_lead_to_other_hosts() -> None:
+    memory = {("memory", a, a ^ 1) for a in range(4)}
+    port = {("port", a, a ^ 2) for a in range(4)}
+    assert used(plan_of(source(CLASSIC, machine(2, 2)))) == memory | port
+
+
+def test_a_machine_without_nodes_is_one_host() -> None:
+    given = source(CLASSIC.replace("node", "rack"), machine(2, 2, names=("rack", "gpu")))
+    assert {kind for kind, _, _ in used(plan_of(given))} == {"memory"}
+    asked = replace(given, options=Options(host_level="gpu"))
+    assert {kind for kind, _, _ in used(plan_of(asked))} == {"port"}
+
+
+def test_proxies_read_scratch() -> None:
+    puts = [op for op in ops(plan_of(source(CLASSIC, machine(2, 2)))) if op["name"] == "put"]
+    read = {(op["channel_type"], ref["type"]) for op in puts for ref in op["src_buff"]}
+    assert read == {("memory", "i"), ("port", "s")}
+
+
+@pytest.mark.parametrize("payload", [1, 1000, 2**20, 3 * 2**25])
+def test_the_payload_is_a_message_the_plan_takes(payload: int) -> None:
+    plan = plan_of(source(CLASSIC, machine(2, 2), payload))
+    unit = 16 * plan["gpus"][0]["input_chunks"]
+    assert plan["min_message_size"] == unit
+    assert plan["min_message_size"] <= math.ceil(payload / unit) * unit <= plan["max_message_size"]
+    chunk = plan["max_message_size"] // plan["gpus"][0]["input_chunks"]
+    scratch = chunk * plan["gpus"][0]["scratch_chunks"]
+    assert scratch <= max(2**26, 2 * payload)
+
+
+# --- limits ----------------------------------------------------------------------------------
+
+
+def test_seventeen_members_fit_and_eighteen_do_not() -> None:
+    assert plan_of(source("all-reduce root inside", machine(17)))
+    with pytest.raises(CannotExpressError, match="17 port channels, the limit is 16") as caught:
+        write(source("all-reduce root inside", machine(18)))
+    assert caught.value.where == "step 1"
+
+
+def test_a_step_that_passes_a_limit_is_named_with_the_targets_that_can(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table = {"mscclpp": Target("", write, runs=True), "mpi": Target("", lambda _: {}, runs=True)}
+    monkeypatch.setattr(targets, "TARGETS", table)
+    with pytest.raises(CannotExpressError) as caught:
+        emit("mscclpp", source(CLASSIC, machine(18, 2)))
+    assert caught.value.where == "step 2"
+    assert "mscclpp cannot express all-reduce" in caught.value.problem
+    assert caught.value.hint == "these can: mpi"
+
+
+def test_a_threadblock_of_too_many_operations_is_told_with_its_phase() -> None:
+    scattered = Send(0, 1, tuple(range(0, 1200, 2)), None, None)
+    block = Block(0, [0, 0], Window(0, 1200))
+    excess = block.write([(Round(3, (scattered,)), [scattered], [])])
+    assert excess == Excess(3, "77 operations or more, the limit is 64")
+    assert not Block(0, [0, 0], Window(0, 600)).write([(Round(3, ()), [scattered], [])])
+
+
+def test_offsets_have_32_bits() -> None:
+    assert plan_of(source(CLASSIC, machine(2, 2), 2**30))
+    with pytest.raises(CannotExpressError, match="32 bits") as caught:
+        write(source(CLASSIC, machine(2, 2), 2**32))
+    assert caught.value.where == "payload"
+
+
+def test_hosts_are_blocks_of_ranks() -> None:
+    hierarchy = Hierarchy((Level("node", 2), Level("gpu", 2)))
+    placement = Placement(hierarchy, (Axis("a", 2), Axis("b", 2)), ((1, 2), (2, 1)))
+    given = source("all-reduce root inside", Reduction(placement, ("a",)))
+    with pytest.raises(CannotExpressError, match="host by host"):
+        write(replace(given, options=Options(rank_order=RankOrder.AXES)))
+
+
+# --- the proof fails where it must ------------------------------------------------------------
+
+
+CASES = {
+    "classic": (CLASSIC, (2, 2)),
+    "rooted": (ROOTED, (2, 3)),
+    "flat": ("all-reduce root inside", (1, 3)),
+    "asked": (OVERTAKEN, (2, 2, 2)),
+}
+
+
+@pytest.fixture(params=CASES)
+def sound(request: pytest.FixtureRequest) -> tuple[Plan, list[list[int]]]:
+    text, sizes = CASES[request.param]
+    reduction = machine(*sizes)
+    given = source(text, reduction, 64)
+    return plan_of(given), groups(given)
+
+
+Sound = tuple[Plan, list[list[int]]]
+
+
+def changed(plan: Plan) -> Iterator[tuple[Plan, list[Plan], int]]:
+    """For every operation a fresh copy of the plan, the threadblock's operations and its place."""
+    for gpu, told in enumerate(plan["gpus"]):
+        for number, block in enumerate(told["threadblocks"]):
+            for at in range(len(block["ops"])):
+                fresh = copy.deepcopy(plan)
+                yield fresh, fresh["gpus"][gpu]["threadblocks"][number]["ops"], at
+
+
+def test_no_operation_can_be_left_out(sound: Sound) -> None:
+    plan, members = sound
+    for mutant, some, at in changed(plan):
+        left = some.pop(at)
+        assert isinstance(prove(mutant, members), Failure), (at, left)
+
+
+def test_no_sum_and_no_synchronisation_can_be_done_twice(sound: Sound) -> None:
+    plan, members = sound
+    for mutant, some, at in changed(plan):
+        if some[at]["name"] in ("re", "signal", "wait"):
+            some.insert(at, copy.deepcopy(some[at]))
+            assert isinstance(prove(mutant, members), Failure), some[at]
+
+
+@pytest.mark.parametrize("by", [-1, 1])
+@pytest.mark.parametrize("side", ["src_buff", "dst_buff"])
+def test_no_index_can_be_another(sound: Sound, side: str, by: int) -> None:
+    plan, members = sound
+    for mutant, some, at in changed(plan):
+        if some[at]["name"] in ("put", "re", "copy"):
+            some[at][side][-1]["index"] += by
+            assert isinstance(prove(mutant, members), Failure), some[at]
+
+
+def test_no_size_can_be_another(sound: Sound) -> None:
+    plan, members = sound
+    for mutant, some, at in changed(plan):
+        if some[at]["name"] in ("put", "re", "copy"):
+            some[at]["src_buff"][0]["size"] += 1
+            assert isinstance(prove(mutant, members), Failure), some[at]
+
+
+def test_no_reference_can_be_another(sound: Sound) -> None:
+    plan, members = sound
+    for mutant, some, at in changed(plan):
+        for ref in some[at].get("dst_buff", []):
+            if "buffer_id" in ref:
+                ref["buffer_id"] += 1
+        some[at]["channel_ids"] = [i + 1 for i in some[at].get("channel_ids", [])]
+        if some[at]["channel_ids"]:
+            assert isinstance(prove(mutant, members), Failure), some[at]
+
+
+def test_no_two_neighbours_that_depend_can_change_places(sound: Sound) -> None:
+    plan, members = sound
+    for mutant, some, at in changed(plan):
+        pair = tuple(op["name"] for op in some[at : at + 2])
+        if pair in {("nop", "signal"), ("wait", "nop"), ("nop", "re"), ("copy", "nop")}:
+            some[at : at + 2] = some[at + 1], some[at]
+            assert isinstance(prove(mutant, members), Failure), (at, pair)
+
+
+def test_channels_need_another_end(sound: Sound) -> None:
+    plan, members = sound
+    for gpu in plan["gpus"]:
+        for channel in gpu["channels"]:
+            kept = channel["connected_to"].pop()
+            assert isinstance(prove(plan, members), Failure)
+            channel["connected_to"].append(kept)
+    assert prove(plan, members) is None
+
+
+def test_other_groups_are_not_what_the_plan_reduces(sound: Sound) -> None:
+    plan, members = sound
+    assert isinstance(prove(plan, [members[0][:-1], members[0][-1:]]), Failure)
+    assert isinstance(prove(plan, [members[0][:-1]]), Failure)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("inplace", False),
+        ("protocol", "LL"),
+        ("collective", "allgather"),
+        ("reuse_resources", True),
+        ("min_message_size", 8),
+        ("max_message_size", 2**33),
+    ],
+)
+def test_the_header_is_looked_at(sound: Sound, key: str, value: object) -> None:
+    plan, members = sound
+    assert isinstance(prove({**plan, key: value}, members), Failure)
+
+
+def test_limits_are_looked_at(sound: Sound) -> None:
+    plan, members = sound
+    mutant = copy.deepcopy(plan)
+    mutant["gpus"][0]["threadblocks"][0]["ops"][:0] = [{"name": "nop"}] * 64
+    failure = prove(mutant, members)
+    assert failure is not None
+    assert "operations" in failure.reason
+
+
+def test_an_operation_that_is_not_known_is_no_proof(sound: Sound) -> None:
+    plan, members = sound
+    plan["gpus"][0]["threadblocks"][0]["ops"][0] = {"name": "pwsf"}
+    failure = prove(plan, members)
+    assert failure is not None
+    assert "not known" in failure.reason
