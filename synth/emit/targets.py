@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from hierarchies import InputError, nearest
-from synth.emit import chakra, document, launchers, mpi, mscclpp, nccl_tuner, timeline, torch
+from synth.emit import chakra, document, jax, launchers, mpi, mscclpp, nccl_tuner, timeline, torch
 from synth.emit.source import CannotExpressError, Files, Source
 
 
@@ -24,6 +24,8 @@ class Target:
 
 TARGETS: Mapping[str, Target] = {
     "torch": Target("one PyTorch file: process groups, DDP, FSDP2", torch.write, runs=True),
+    "jax": Target("one JAX file: a factored mesh, groups by axis names", jax.write, runs=True),
+    "jax-flat": Target("one JAX file: groups of explicit ranks", jax.write_flat, runs=True),
     "mpi": Target("one mpi4py file", mpi.write, runs=True),
     "mscclpp": Target("a proved MSCCL++ execution plan", mscclpp.write, runs=True),
     "chakra": Target("Chakra traces and ASTRA-sim inputs", chakra.write),

@@ -1,0 +1,126 @@
+"""JAX: one self-contained file with an all-reduce for shard_map, a check and a clock.
+
+In JAX all devices run one program, so at any moment all buffers have one shape, and a collective
+over mesh axes has all devices taking part. What a schedule asks beyond that is said by explicit
+groups where there is a way, and refused by step where there is none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from grammar import Collective
+from synth.emit.buffers import Buffers, buffers, taking_part
+from synth.emit.source import CannotExpressError, Files, Source, cannot
+from synth.emit.text import rendered
+from synth.schedule import Exchange, Phase, Transpose
+
+_EMULATED = (Collective.REDUCE, Collective.BROADCAST)
+_UNEVEN = (Collective.ALL_REDUCE, *_EMULATED)
+"""What may be done by groups of unlike sizes; the others need the same everywhere."""
+
+
+@dataclass(frozen=True)
+class _Step:
+    """What a phase needs beyond its words.
+
+    * ``alone``: those who take no part get groups of one;
+    * ``everyone``: those who should take no part do, all the same;
+    * ``idle``: a transpose of buffers nobody needs, to be left out.
+    """
+
+    alone: bool = False
+    everyone: bool = False
+    idle: bool = False
+
+
+def write(source: Source) -> Files:
+    """``collsynth_jax.py``, its groups told by mesh axes where they can be, else one by one.
+
+    Raises CannotExpressError for programs during which devices need buffers of unlike sizes.
+    """
+    try:
+        return _written(source, explicit=False)
+    except CannotExpressError:
+        return write_flat(source)
+
+
+def write_flat(source: Source) -> Files:
+    """``collsynth_jax.py`` with explicit groups of ranks: for any mesh in the order of the ranks.
+
+    Raises CannotExpressError for programs during which devices need buffers of unlike sizes.
+    """
+    return _written(source, explicit=True)
+
+
+def _written(source: Source, explicit: bool) -> Files:
+    steps = _steps(source)
+    for number, step in enumerate(steps):
+        if step.alone and not explicit:
+            raise cannot(source, number, "only devices with some coordinates 0 take part")
+    pairs = list(zip(source.schedule.phases, steps, strict=True))
+    exchanges = [(phase, step) for phase, step in pairs if isinstance(phase, Exchange)]
+    text = rendered(
+        "jax.py.jinja",
+        source,
+        explicit=explicit,
+        how=steps,
+        reorders=any(isinstance(phase, Transpose) and not step.idle for phase, step in pairs),
+        emulated=[n for n, (e, _) in enumerate(exchanges, 1) if e.collective in _EMULATED],
+        crowded=[n for n, (_, step) in enumerate(exchanges, 1) if step.everyone],
+    )
+    return {"collsynth_jax.py": text}
+
+
+def _steps(source: Source) -> tuple[_Step, ...]:
+    held, parts, found = buffers(source.schedule), 1, []
+    for number, phase in enumerate(source.schedule.phases):
+        found.append(_step(source, held, number, phase))
+        parts = _parts_after(phase, parts)
+        _check_one_shape(source, held, number, parts)
+    return tuple(found)
+
+
+def _step(source: Source, held: Buffers, number: int, phase: Phase) -> _Step:
+    needed = held.needed[number + 1]
+    if isinstance(phase, Exchange):
+        idle = not taking_part(phase, source.schedule.devices).all()
+        uneven = phase.collective in _UNEVEN
+        return _Step(alone=idle and uneven, everyone=idle and not uneven)
+    moving = np.zeros_like(needed)
+    moving[phase.devices] = True
+    if not (moving & needed).any():
+        return _Step(idle=True)
+    if (needed & ~moving).any():
+        raise cannot(source, number, "only some of the devices whose buffers are needed take part")
+    return _Step()
+
+
+def _parts_after(phase: Phase, parts: int) -> int:
+    """By how much the payload is divided in the buffers of all devices, once they did a phase."""
+    match phase:
+        case Exchange(Collective.REDUCE_SCATTER, groups):
+            return parts * int(groups.shape[1])
+        case Exchange(Collective.ALL_GATHER, groups):
+            return parts // int(groups.shape[1])
+        case _:
+            return parts
+
+
+def _check_one_shape(source: Source, held: Buffers, number: int, parts: int) -> None:
+    """Refuse a phase after which some device needs a buffer of another size than all have."""
+    other = held.needed[number + 1] & (held.parts[number + 1] != parts)
+    if other.any():
+        wrong = int(held.parts[number + 1][other][0])
+        raise cannot(
+            source,
+            number,
+            f"some devices need {_share(wrong)} of the payload after it and others "
+            f"{_share(parts)}, but in JAX all buffers have one shape at a time",
+        )
+
+
+def _share(parts: int) -> str:
+    return "all" if parts == 1 else f"1/{parts}"
