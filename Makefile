@@ -1,6 +1,9 @@
 # The commands of the house. Everything is installed into .venv, nothing outside this folder.
 PYTHON ?= python3
 BIN := .venv/bin
+# What emitted programs run on. The package index's newest torch for Linux brings gigabytes of CUDA;
+# this release is what the tests were written with. make test RUNTIMES= does without, and skips.
+RUNTIMES ?= torch==2.13.0 jax mpi4py mpich
 .DEFAULT_GOAL := help
 .PHONY: help demo test quick slow check wheel bench results coverage clean
 
@@ -18,7 +21,7 @@ help:  ## list the commands
 	@touch $@
 
 .venv/dev: .venv/made pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,results]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,results]' $(RUNTIMES)
 	@touch $@ .venv/core
 
 demo: .venv/core  ## install, and run the main job on a real machine of the catalogue

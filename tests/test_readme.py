@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import subprocess
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -12,6 +16,7 @@ from typer.testing import CliRunner
 import synth
 from hierarchies import read
 from synth.cli import app
+from synth.run.processes import Command, supervise
 
 README = Path(__file__).parent.parent / "README.md"
 BLOCK = re.compile(r"```(\w*)\n(.*?)```", re.DOTALL)
@@ -43,7 +48,7 @@ def test_a_transcript_is_what_the_command_prints(block: str, update_golden: bool
 def test_the_python_example_finds_the_answer_of_the_transcript(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    [code] = blocks("python")
+    [code] = [block for block in blocks("python") if block.startswith("import synth")]
     exec(compile(code, "README.md", "exec"), {})
     report = synth.top("dgx-h100:4", axes={"data": 8, "model": 4}, reduce=["data"])
     best = report.answers[0].candidate
@@ -62,3 +67,41 @@ def test_the_make_targets_it_names_exist() -> None:
     makefile = (README.parent / "Makefile").read_text(encoding="utf-8")
     for target in re.findall(r"^make (\w+)", README.read_text(encoding="utf-8"), re.MULTILINE):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+
+
+def put_into_a_job(folder: Path, name: str, without: str = "") -> Path:
+    """The README's commands carried out in a folder, and one of its scripts written there."""
+    [commands] = [block for block in blocks("sh") if "answer.json" in block]
+    tools = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+    environment = {**os.environ, "PATH": tools}
+    subprocess.run(["bash", "-euc", commands], cwd=folder, env=environment, check=True)
+    [script] = [block for block in blocks("python") if block.startswith(f"# {name}")]
+    assert without in script
+    (folder / name).write_text(script.replace(without, ""), encoding="utf-8")
+    return folder / name
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("torch") is None, reason="needs the extra torch")
+def test_the_answer_pasted_into_ddp_trains_as_ddp_does(tmp_path: Path) -> None:
+    losses = []
+    for without in ("", "fast.install_ddp(model)\n"):
+        script = put_into_a_job(tmp_path, "train_ddp.py", without)
+        launch = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "16")
+        words = (sys.executable, *launch, str(script))
+        command = Command("torchrun", words, {"OMP_NUM_THREADS": "1"})
+        losses.append(float(supervise([command], tmp_path, 300)))
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+
+
+@pytest.mark.skipif(find_spec("jax") is None, reason="needs the extra jax")
+def test_the_answer_pasted_into_shard_map_trains(tmp_path: Path) -> None:
+    script = put_into_a_job(tmp_path, "train_shard_map.py")
+    fake = {"XLA_FLAGS": "--xla_force_host_platform_device_count=16", "JAX_PLATFORMS": "cpu"}
+    said = supervise([Command("jax", (sys.executable, str(script)), fake)], tmp_path, 300)
+    plain = script.read_text(encoding="utf-8").replace(
+        "fast.all_reduce(mine) / 16", 'jax.lax.pmean(mine, fast.AXES["data"])'
+    )
+    script.write_text(plain, encoding="utf-8")
+    wanted = supervise([Command("jax", (sys.executable, str(script)), fake)], tmp_path, 300)
+    assert float(said) == pytest.approx(float(wanted), rel=1e-5)

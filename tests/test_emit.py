@@ -1,0 +1,211 @@
+"""Handing out: every target, from a program or from an answer, to the screen or to files."""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64decode
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner, Result
+
+from hierarchies import Axis, InputError, System
+from strategies import systems
+from synth import cli
+from synth.algorithms import Choice
+from synth.bodies import ranking_json
+from synth.emit import TARGETS
+from synth.plan import answers
+from synth.remembered import remembered
+from synth.request import Request
+from synth.run import BACKENDS
+
+README = Path(__file__).parent.parent / "README.md"
+NESTED = "reduce-scatter node inside; all-reduce node parallel; all-gather node inside"
+ROOTED = "reduce node inside; all-reduce node master; broadcast node inside"
+WHERE = ("dgx-a100:2", "--axes", "data=8,model=2", "--reduce", "data", "--bytes", "1MiB")
+SPREAD = ("--placement", "[[2, 4], [1, 2]]")
+
+
+def run(*words: str, stdin: str | None = None) -> Result:
+    return CliRunner().invoke(cli.app, list(words), input=stdin)
+
+
+def emitted(*words: str) -> dict[str, bytes]:
+    result = run("emit", *words, "--json")
+    assert result.exit_code == 0, result.stderr
+    files = json.loads(result.stdout)["files"]
+    return {
+        file["name"]: file["text"].encode() if "text" in file else b64decode(file["base64"])
+        for file in files
+    }
+
+
+@pytest.fixture(scope="module")
+def answer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    result = run("top", *WHERE, "-k", "6", "--json")
+    file = tmp_path_factory.mktemp("answers") / "answer.json"
+    file.write_text(result.stdout)
+    return file
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_every_target_writes_files_and_is_documented(target: str, tmp_path: Path) -> None:
+    words = (NESTED, *WHERE, *SPREAD, "--target", target, "--channels", "16")
+    files = emitted(*words)
+    assert files
+    assert all(files.values())
+    result = run("emit", *words, "-o", str(tmp_path))
+    assert result.exit_code == 0, result.stderr
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == files
+    assert f"`{target}`" in README.read_text(encoding="utf-8")
+
+
+def test_the_help_names_every_target_and_backend() -> None:
+    assert cli.TARGETS.split(", ") == list(TARGETS)
+    assert cli.BACKENDS.split(", ") == list(BACKENDS)
+
+
+def test_one_file_goes_to_the_screen_or_where_it_is_told(tmp_path: Path) -> None:
+    words = (NESTED, *WHERE, *SPREAD, "--target", "torch")
+    [text] = emitted(*words).values()
+    shown = run("emit", *words)
+    assert shown.stdout.encode() == text
+    file = tmp_path / "fast.py"
+    assert run("emit", *words, "-o", str(file)).stderr == f"wrote 1 file to {file}\n"
+    assert file.read_bytes() == text
+
+
+def test_several_files_need_a_folder() -> None:
+    result = run("emit", NESTED, *WHERE, *SPREAD, "--target", "chakra")
+    assert result.exit_code == 2
+    assert re.search(r"consists of 2\d files: .*; name a folder for them with -o", result.stderr)
+
+
+def test_a_place_that_cannot_be_written_is_told() -> None:
+    words = (NESTED, *WHERE, *SPREAD, "--target", "torch", "-o", "/nowhere/at/all.py")
+    result = run("emit", *words)
+    assert result.exit_code == 2
+    assert (
+        result.stderr == "collsynth: /nowhere/at/all.py: cannot write: No such file or directory\n"
+    )
+
+
+@pytest.mark.parametrize("rank", [1, 2, 6])
+@pytest.mark.parametrize("target", ["torch", "json", "mscclpp"])
+def test_an_answer_is_emitted_as_its_program_would_be(answer: Path, rank: int, target: str) -> None:
+    ranking = json.loads(answer.read_text())
+    chosen = ranking["answers"][rank - 1]
+    by_answer = emitted("--from", str(answer), "--rank", str(rank), "--target", target)
+    words = (chosen["program"], *WHERE, "--placement", str(chosen["placement"]))
+    assert by_answer == emitted(*words, "--target", target)
+
+
+def test_an_answer_may_come_on_standard_input(answer: Path) -> None:
+    result = run("emit", "--from", "-", "--target", "json", stdin=answer.read_text())
+    assert (
+        json.loads(result.stdout)["program"]
+        == json.loads(answer.read_text())["answers"][0]["program"]
+    )
+
+
+@given(systems(most_devices=8), st.sampled_from(Choice), st.booleans())
+def test_a_system_is_remembered_whole(system: System, choice: Choice, collapse: bool) -> None:
+    """The answer alone is enough: names, links, ports and all come back out of the JSON."""
+    request = Request(
+        axes=(Axis("data", system.devices),), over=("data",), k=1, choice=choice, collapse=collapse
+    )
+    report = answers(system, request)
+    back = remembered(json.loads(json.dumps(ranking_json(report))), 1, None)
+    assert back.reduction == report.answers[0].candidate.reduction
+    assert back.algorithm is choice
+    assert back.payload_bytes == request.payload_bytes
+    assert back.system.hierarchy == system.hierarchy
+    for link, given_link in zip(back.system.links, system.links, strict=True):
+        assert (link.domain, link.ports, link.through) == (
+            given_link.domain,
+            given_link.ports,
+            given_link.through,
+        )
+        assert link.bandwidth_bytes_per_second == pytest.approx(
+            given_link.bandwidth_bytes_per_second, rel=1e-14
+        )
+        assert link.latency_seconds == pytest.approx(given_link.latency_seconds, rel=1e-14)
+
+
+BAD = {
+    "no-target": ((NESTED, *WHERE, *SPREAD, "--target", "tourch"), "did you mean torch"),
+    "nothing": (("--target", "torch"), "nothing to hand out is given"),
+    "no-rank": (("--from", "ANSWER", "--rank", "7", "--target", "torch"), "no answer has rank 7"),
+    "both": ((NESTED, "--from", "ANSWER", "--target", "torch"), "a program and an answer"),
+    "no-answer": (("--from", "nowhere.json", "--target", "torch"), "cannot read 'nowhere.json'"),
+    "not-json": (("--from", str(README), "--target", "torch"), "holds no JSON"),
+    "placement": ((NESTED, *WHERE, "--target", "torch"), "choose one with --placement"),
+    "axes": ((NESTED, WHERE[0], "--target", "torch"), "no axes are given"),
+    "hosts": (
+        (NESTED, *WHERE, *SPREAD, "--target", "rankfile", "--hosts", "a,b,c"),
+        "there are 2 hosts",
+    ),
+    "host-level": (
+        (NESTED, *WHERE, *SPREAD, "--target", "rankfile", "--host-level", "nod"),
+        "did you mean node",
+    ),
+    "channels": ((NESTED, *WHERE, *SPREAD, "--target", "nccl-tuner"), "pass --channels N"),
+    "order": (
+        (NESTED, *WHERE, *SPREAD, "--target", "torch", "--rank-order", "random"),
+        "'machine' or 'axes'",
+    ),
+    "rooted": (
+        (ROOTED, *WHERE, *SPREAD, "--target", "chakra"),
+        "step 1: chakra cannot express reduce",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_gets_one_clear_error(name: str, answer: Path) -> None:
+    words, said = BAD[name]
+    result = run("emit", *(str(answer) if word == "ANSWER" else word for word in words))
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert result.stdout == ""
+
+
+def test_a_step_without_words_names_the_targets_that_have_them() -> None:
+    result = run("emit", ROOTED, *WHERE, *SPREAD, "--target", "chakra")
+    assert result.stderr.endswith("these can: torch, jax, jax-flat, mpi, mscclpp\n")
+
+
+def test_a_wrong_program_is_not_handed_out(answer: Path, tmp_path: Path) -> None:
+    """Whoever changed the answer: it is derived and proved again."""
+    ranking = json.loads(answer.read_text())
+    ranking["answers"][0]["program"] = "reduce-scatter root inside"
+    forged = tmp_path / "forged.json"
+    forged.write_text(json.dumps(ranking))
+    result = run("emit", "--from", str(forged), "--target", "torch")
+    assert result.exit_code == 1
+    assert "the program is unsound" in result.stderr
+
+
+def test_several_answers_of_one_rank_need_a_placement(tmp_path: Path) -> None:
+    ranking = run("top", *WHERE, "-k", "1", "--per-placement", "--json").stdout
+    file = tmp_path / "answer.json"
+    file.write_text(ranking)
+    result = run("emit", "--from", str(file), "--target", "json")
+    assert "answers have rank 1; choose a placement" in result.stderr
+    chosen = run("emit", "--from", str(file), "--target", "json", *SPREAD)
+    assert json.loads(chosen.stdout)["placement"] == [[2, 4], [1, 2]]
+
+
+@pytest.mark.parametrize(
+    "damage", [{"system": 3}, {"answers": [{}]}, {"bytes": 0}, {"reduce": None}]
+)
+def test_a_damaged_answer_is_told_by_its_key(damage: dict[str, Any], answer: Path) -> None:
+    ranking = json.loads(answer.read_text()) | damage
+    with pytest.raises(InputError, match=f"from.{next(iter(damage))}"):
+        remembered(ranking, 1, None)
