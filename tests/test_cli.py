@@ -73,9 +73,11 @@ GOLDEN_COMMANDS = {
     ],
     "emit-torch": ["emit", NESTED, "--target", "torch", *P2],
     "emit-jax": ["emit", NESTED, "--target", "jax", *P2],
-    "emit-mpi": ["emit", "reduce node inside; all-reduce node master; broadcast node inside"]
-    + ["--target", "mpi", "p2-v100:2", "--axes", "model=2,data=8", "--reduce", "data"]
-    + ["--placement", "[[1, 2], [2, 4]]", "--rank-order", "axes"],
+    "emit-mpi": [
+        *("emit", "reduce node inside; all-reduce node master; broadcast node inside"),
+        *("--target", "mpi", "p2-v100:2", "--axes", "model=2,data=8", "--reduce", "data"),
+        *("--placement", "[[1, 2], [2, 4]]", "--rank-order", "axes"),
+    ],
     "check-refuted": [
         "check",
         "all-reduce d1 parallel(d0); all-reduce root inside",

@@ -13,6 +13,8 @@ import pytest
 from hierarchies import Axis, Hierarchy, Level, Placement, Reduction
 from strategies import source
 from synth.emit import emit
+from synth.run import RunError
+from synth.run.backends import mpiexec
 from synth.run.processes import Command, supervise
 from synth.schedule import Exchange
 
@@ -75,6 +77,15 @@ def test_a_job_of_another_size_is_refused(tmp_path: Path) -> None:
     ended = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
     assert ended.returncode != 0
     assert "this program is for 8 ranks; the job has 1" in ended.stderr
+
+
+@pytest.mark.skipif(find_spec("mpi4py") is None, reason="needs the extra mpi")
+def test_an_mpi_job_of_another_size_is_refused(tmp_path: Path) -> None:
+    [(name, text)] = emit("mpi", source(NESTED, beside_model(2, 4))).items()
+    (tmp_path / name).write_text(str(text))
+    words = (str(mpiexec()), "-n", "2", sys.executable, "-m", "mpi4py", name)
+    with pytest.raises(RunError, match="this program is for 8 ranks; the job has 2"):
+        supervise([Command("mpiexec", words)], tmp_path, 60)
 
 
 @pytest.mark.parametrize("target", ["torch", "mpi"])
