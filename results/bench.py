@@ -134,6 +134,14 @@ BENCHES = (
         3,
         (Promise("lowering, per device and step, slowest of 10", "slowest_us", "µs", 1.0),),
     ),
+    Bench(
+        (measure("emission"),),
+        3,
+        (
+            Promise("emission for 512 devices, slowest target, first call", "first_ms", "ms", 50.0),
+            Promise("emission for 512 devices, slowest target, later", "slowest_ms", "ms", 50.0),
+        ),
+    ),
     four_levels("8,8,4,2"),
     four_levels("32,4,4"),
     proofs(3, 0.1),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 from random import Random
@@ -17,6 +18,7 @@ from typing import Any
 
 from grammar import Instruction, Program, spell
 from hierarchies import Axis, Reduction, Tree, load, placements
+from synth.emit import TARGETS, CannotExpressError, Options, Source, emit
 from synth.layout import Move
 from synth.lowering import lower
 from synth.plan import answers
@@ -119,6 +121,29 @@ def lowering() -> Figures:
     return {"slowest_us": max(found), "median_us": median(found), "schedules": len(found)}
 
 
+def emission() -> Figures:
+    """Every target that can, for the ten best answers of 512 devices: the first call, and later.
+
+    The first call of a target loads what it needs. Milliseconds.
+    """
+    system = load("dgx-h100:64")
+    axes = (Axis("data", 128), Axis("model", 4))
+    request = Request(axes, ("data",), PAYLOAD_BYTES, placement=((64, 2), (1, 4)))
+    first: list[float] = []
+    later: list[float] = []
+    for answer in answers(system, request).answers:
+        derivation, reduction = answer.candidate.derivation, answer.candidate.reduction
+        schedule = lower(derivation, reduction, PAYLOAD_BYTES)
+        assert isinstance(answer.verdict, Proved)
+        options = Options(channels=16)
+        source = Source(schedule, system, answer.prices, answer.verdict, options)
+        for target in TARGETS:
+            with suppress(CannotExpressError):
+                taken, _ = seconds(partial(emit, target, source))
+                (later if answer.rank > 1 else first).append(taken * 1e3)
+    return {"first_ms": max(first), "slowest_ms": max(later), "files": len(first) + len(later)}
+
+
 def proofs(digits: str, sample: str) -> Figures:
     """Proofs of programs drawn at random, all valid ones being equally likely."""
     depth = int(digits)
@@ -177,6 +202,7 @@ MEASURES: dict[str, Callable[..., Figures]] = {
     "scale": scale,
     "pricing": pricing,
     "lowering": lowering,
+    "emission": emission,
     "proofs": proofs,
 }
 
