@@ -65,6 +65,9 @@ Algorithm = Annotated[
     str,
     typer.Option(help="ring, tree, or auto: the fastest of ring, tree, halving/doubling, direct."),
 ]
+Segments = Annotated[
+    str, typer.Option(help="Into how many the payload is cut, so that steps overlap; or auto.")
+]
 NoCollapse = Annotated[
     bool, typer.Option("--no-collapse", help="One tree digit for each axis on a level.")
 ]
@@ -129,6 +132,7 @@ def top(
     ] = False,
     across: Across = False,
     no_collapse: NoCollapse = False,
+    segments: Segments = "1",
     budget: Budget = None,
     as_json: Json = False,
     verbose: Verbose = False,
@@ -149,6 +153,7 @@ def top(
         per_placement=per_placement,
         across=across,
         collapse=not no_collapse,
+        segments=segments,
     )
 
 
@@ -218,6 +223,7 @@ def time(
     size: Size = "1GiB",
     algorithm: Algorithm = "auto",
     no_collapse: NoCollapse = False,
+    segments: Segments = "1",
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
@@ -233,6 +239,7 @@ def time(
         bytes=size,
         algorithm=algorithm,
         collapse=not no_collapse,
+        segments=segments,
     )
 
 

@@ -24,13 +24,15 @@ from synth.algorithms import Choice
 from synth.bound import all_reduce_bound
 from synth.layout import Move
 from synth.lowering import lower, moves
+from synth.overlap import makespan_seconds
+from synth.pipelines import cheapest, price_ticks
 from synth.programs import Language, Vertex, explore_moves
 from synth.proof import Unknown, Verdict, prove
 from synth.replay import compare
 from synth.request import Answer, Candidate, Report, Request, Watcher
 from synth.search import Explored
 from synth.semantics import Derivation, Refusal, derive, retold
-from synth.simulator import TICKS_PER_SECOND, Simulator, StepPrice
+from synth.simulator import LATENCY, TICKS_PER_SECOND, Simulator, StepPrice, total_seconds
 
 
 def answers(system: System, request: Request, watcher: Watcher | None = None) -> Report:
@@ -65,6 +67,7 @@ class _Found:
     key: tuple[int, int, tuple[str, ...], int]
     reduction: Reduction
     steps: tuple[Instruction, ...]
+    segments: int = 1
 
 
 class _Survey:
@@ -78,6 +81,7 @@ class _Survey:
         self._simulator = Simulator(system, request.choice)
         self._fixed = [Simulator(system, choice) for choice in (Choice.RING, Choice.TREE)]
         self._graphs: dict[int, Explored[Vertex, Move]] = {}
+        self._listed: dict[int, list[tuple[int, ...]]] = {}
         self._verdicts: dict[tuple[Instruction, ...], Verdict] = {}
         self.placements = 0
         self.of_placements = self._count()
@@ -132,6 +136,9 @@ class _Survey:
         """The best programs of one placement, at most k, none dearer than the limit."""
         graph = self._graph(len(reduction.tree.digits))
         self.programs += sum(graph.count())
+        if self._request.segments != (1,):
+            yield from self._overlapped(graph, reduction, position, limit)
+            return
         prices = self._simulator.prices(graph.alphabet, reduction, self._request.payload_bytes)
         spelled = _spellings(graph, reduction.tree)
         order = {text: rank for rank, text in enumerate(sorted(set(spelled)))}
@@ -141,6 +148,41 @@ class _Survey:
             steps = tuple(graph.alphabet[label].instruction for label in path.labels)
             key = (path.price, len(path.labels), texts, position)
             yield _Found(key, reduction, steps)
+
+    def _overlapped(
+        self,
+        graph: Explored[Vertex, Move],
+        reduction: Reduction,
+        position: int,
+        limit: int | None,
+    ) -> Iterator[_Found]:
+        """The same where the payload may be cut into segments."""
+        paths = self._paths(len(reduction.tree.digits))
+        moves = {
+            segments: [
+                tuple(price.work for price in self._simulator.move(move, reduction, size))
+                for move in graph.alphabet
+            ]
+            for segments in self._request.segments
+            for size in (self._request.payload_bytes / segments,)
+        }
+        spelled = _spellings(graph, reduction.tree)
+        found = []
+        for one in cheapest(paths, moves, self._request.k, limit):
+            labels = paths[one.path]
+            texts = tuple(spelled[label] for label in labels)
+            steps = tuple(graph.alphabet[label].instruction for label in labels)
+            key = (one.ticks, len(labels), texts, position)
+            found.append(_Found(key, reduction, steps, one.segments))
+        yield from self._top(found)
+
+    def _paths(self, depth: int) -> list[tuple[int, ...]]:
+        """Every valid program of a depth, as labels."""
+        if depth not in self._listed:
+            graph = self._graph(depth)
+            free = [0] * len(graph.alphabet)
+            self._listed[depth] = [path.labels for path in graph.cheapest(free, free)]
+        return self._listed[depth]
 
     def _graph(self, depth: int) -> Explored[Vertex, Move]:
         if depth not in self._graphs:
@@ -161,7 +203,7 @@ class _Survey:
     def _candidate(self, found: _Found) -> Candidate:
         tree = found.reduction.tree
         program = Program(tuple(spell(step, tree) for step in found.steps))
-        return Candidate(found.reduction, derived(program, tree), found.key[0])
+        return Candidate(found.reduction, derived(program, tree), found.key[0], found.segments)
 
     def answer(self, rank: int, candidate: Candidate) -> Answer:
         """All that is said of a candidate; proof and replays are made once per program."""
@@ -170,7 +212,9 @@ class _Survey:
         steps = derivation.instructions
         if steps not in self._verdicts:
             self._verdicts[steps] = self._judged(derivation)
-        prices = tuple(priced(self._simulator, derivation, reduction, payload))
+        whole = tuple(priced(self._simulator, derivation, reduction, payload))
+        share = payload / candidate.segments
+        prices = tuple(priced(self._simulator, derivation, reduction, share))
         ring, tree = (self._default_ticks(fixed, reduction) for fixed in self._fixed)
         return Answer(
             rank,
@@ -178,9 +222,10 @@ class _Survey:
             self._default_ticks(self._simulator, reduction) / TICKS_PER_SECOND,
             {"ring": ring / TICKS_PER_SECOND, "tree": tree / TICKS_PER_SECOND},
             all_reduce_bound(self._system, reduction, payload),
-            limiting(prices),
+            limiting(prices, candidate.segments),
             prices,
             self._verdicts[steps],
+            total_seconds(whole),
         )
 
     def _judged(self, derivation: Derivation) -> Verdict:
@@ -243,14 +288,46 @@ def priced(
         yield from simulator.move(move, reduction, payload_bytes)
 
 
-def limiting(prices: Iterable[StepPrice]) -> str:
-    """The resource a program waits for longest: a level's name, ``memory`` or ``latency``."""
+def in_segments(
+    simulator: Simulator,
+    derivation: Derivation,
+    reduction: Reduction,
+    payload_bytes: float,
+    counts: Iterable[int],
+) -> tuple[int, tuple[StepPrice, ...], float]:
+    """Of some numbers of segments the cheapest, the prices of one segment, and all in seconds."""
+    found = []
+    for count in counts:
+        prices = tuple(priced(simulator, derivation, reduction, payload_bytes / count))
+        found.append((price_ticks([price.work for price in prices], count), count, prices))
+    ticks, count, prices = min(found, key=lambda one: one[:2])
+    return count, prices, ticks / TICKS_PER_SECOND
+
+
+def limiting(prices: Iterable[StepPrice], segments: int = 1) -> str:
+    """The resource a program waits for longest: a level's name, ``memory`` or ``latency``.
+
+    ``prices`` are of one segment. Where segments overlap, it is the resource that is busiest in
+    all; ``latency`` if none is busy for half of the time.
+    """
+    if segments > 1:
+        return _busiest(tuple(prices), segments)
     waits: dict[str, float] = {}
     for price in prices:
         busy = price.seconds - price.latency_seconds
         waits["latency"] = waits.get("latency", 0.0) + price.latency_seconds
         waits[price.busiest] = waits.get(price.busiest, 0.0) + busy
     return max(waits, key=lambda name: waits[name]) if waits else ""
+
+
+def _busiest(prices: tuple[StepPrice, ...], segments: int) -> str:
+    busy: dict[str, float] = {}
+    for price in prices:
+        for name, seconds in price.busy_seconds:
+            busy[name] = busy.get(name, 0.0) + seconds * segments
+    whole = makespan_seconds([price.work for price in prices], segments)
+    most = max(busy, key=lambda name: busy[name])
+    return most if 2 * busy[most] >= whole else LATENCY
 
 
 def top(

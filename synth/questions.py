@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from fractions import Fraction
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
@@ -22,6 +22,7 @@ from hierarchies import (
 )
 from synth.algorithms import Choice
 from synth.emit import RankOrder
+from synth.pipelines import SEGMENTS
 from synth.programs import Language
 from synth.remembered import Remembered, remembered
 from synth.request import Request
@@ -57,6 +58,7 @@ def _size(value: object) -> object:
 
 Bytes = Annotated[int, BeforeValidator(_size)]
 Matrix = list[list[int]]
+Segments = Annotated[int, Field(ge=1, le=4096)] | Literal["auto"]
 
 
 class Question(BaseModel):
@@ -100,6 +102,7 @@ class TopQuestion(Question):
     per_placement: bool = False
     across: bool = False
     collapse: bool = True
+    segments: Segments = 1
 
     def request(self) -> Request:
         """The question as the planner's request. Raises InputError for what makes no sense."""
@@ -113,7 +116,13 @@ class TopQuestion(Question):
             collapse=self.collapse,
             placement=_matrix(self.placement) if self.placement is not None else None,
             per_placement=self.per_placement,
+            segments=segment_counts(self.segments),
         )
+
+
+def segment_counts(segments: int | str) -> tuple[int, ...]:
+    """The numbers of segments to choose from. One is always among them: it may be the best."""
+    return SEGMENTS if segments == "auto" else tuple(sorted({1, int(segments)}))
 
 
 class PlacedQuestion(Question):
@@ -155,6 +164,7 @@ class TimeQuestion(LowerQuestion):
     """The price of a program, phase by phase."""
 
     algorithm: Choice = Field(default=Choice.AUTO, strict=False)
+    segments: Segments = 1
 
 
 class HandOutQuestion(Question):

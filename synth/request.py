@@ -20,8 +20,9 @@ class Request:
     """An all-reduce of ``payload_bytes`` on each device over the axes ``over``.
 
     ``placement`` fixes the matrix instead of trying all; ``per_placement`` asks for the ``k`` best
-    programs of every placement instead of the ``k`` best of all. Raises InputError for numbers
-    that mean nothing.
+    programs of every placement instead of the ``k`` best of all. ``segments``: the numbers of
+    segments a payload may be cut into, so that steps overlap; with 1 alone they are barriers.
+    Raises InputError for numbers that mean nothing.
     """
 
     axes: tuple[Axis, ...]
@@ -33,20 +34,26 @@ class Request:
     collapse: bool = True
     placement: tuple[tuple[int, ...], ...] | None = None
     per_placement: bool = False
+    segments: tuple[int, ...] = (1,)
 
     def __post_init__(self) -> None:
         check_payload(self.payload_bytes)
         if self.k < 1:
             raise InputError(f"k is {self.k}", hint="ask for at least 1 answer")
+        if not self.segments or min(self.segments) < 1:
+            raise InputError(
+                f"segments are {list(self.segments)}", hint="at least 1 is needed, or auto"
+            )
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A placement and a program on it, derived; what it costs and how it got its place."""
+    """A placement and a program on it, derived; what it costs, in how many segments."""
 
     reduction: Reduction
     derivation: Derivation
     ticks: int
+    segments: int = 1
 
     @property
     def program(self) -> Program:
@@ -63,7 +70,8 @@ class Answer:
 
     ``baseline_seconds`` is the one-step all-reduce on the same placement under the same choice of
     algorithms, ``defaults`` the same by ring and by tree; ``bound`` what no schedule can beat;
-    ``limited_by`` the resource that the program waits for longest.
+    ``limited_by`` the resource that the program waits for longest. ``prices`` are of one segment;
+    ``barrier_seconds`` is the price of the same program in one.
     """
 
     rank: int
@@ -74,6 +82,7 @@ class Answer:
     limited_by: str
     prices: tuple[StepPrice, ...]
     verdict: Verdict
+    barrier_seconds: float
 
 
 @dataclass(frozen=True)

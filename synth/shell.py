@@ -172,6 +172,10 @@ def _sizes(text: str | None) -> list[int] | None:
     return [int(item) for item in items]
 
 
+def _segments(text: str) -> Any:
+    return int(text) if _is_number(text) else text
+
+
 def _is_number(text: str) -> bool:
     return bool(_WHOLE.fullmatch(text))
 
@@ -232,4 +236,5 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "program": _program,
     "from": _answer,
     "hosts": _names,
+    "segments": _segments,
 }

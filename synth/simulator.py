@@ -18,6 +18,7 @@ from hierarchies.fabric import Cast, busiest_block, cast, load, members
 from synth.algorithms import RECIPES, Algorithm, Choice, Recipe, offered, recipe_at
 from synth.layout import Buffers, Move, Shuffle
 from synth.lowering import buffer_fraction
+from synth.overlap import Work
 from synth.search import BEYOND
 
 MEMORY = "memory"
@@ -53,7 +54,8 @@ class StepPrice:
 
     ``what`` is the collective's name, or ``transpose``; ``busiest`` the resource that is busy
     longest (a level's name, or ``memory``).
-    ``bytes_per_port`` gives for each level what its busiest port or link carries, per direction.
+    ``bytes_per_port`` gives for each level what its busiest port or link carries, per direction;
+    ``busy_seconds`` for each resource how long it is busy.
     """
 
     what: str
@@ -63,6 +65,12 @@ class StepPrice:
     latency_seconds: float
     busiest: str
     bytes_per_port: tuple[tuple[str, float], ...]
+    busy_seconds: tuple[tuple[str, float], ...]
+
+    @property
+    def work(self) -> Work:
+        """What it asks of the machine, for the price of phases that overlap."""
+        return Work(self.latency_seconds, {name: busy for name, busy in self.busy_seconds if busy})
 
     @property
     def limited_by(self) -> str:
@@ -138,6 +146,7 @@ class Simulator:
             line.latency_seconds,
             busiest,
             tuple((name, share * size_bytes) for name, share in line.bytes_per_port),
+            tuple((name, size_bytes * load) for name, load in line.loads),
         )
 
     def lines(self, collective: Collective, roles: Cast) -> tuple[Line, ...]:
@@ -154,7 +163,7 @@ class Simulator:
     def _shuffle(self, shuffle: Shuffle, reduction: Reduction, payload_bytes: float) -> StepPrice:
         size = payload_bytes / buffer_fraction(shuffle.scattered, reduction.tree)
         seconds = 2 * size / self.system.memory_bytes_per_second
-        return StepPrice("transpose", None, size, seconds, 0.0, MEMORY, ())
+        return StepPrice("transpose", None, size, seconds, 0.0, MEMORY, (), ((MEMORY, seconds),))
 
     def _line(self, collective: Collective, algorithm: Algorithm, roles: Cast) -> Line:
         counts = tuple(members(slots) for slots in roles)

@@ -130,7 +130,7 @@ def _top(body: Json) -> RenderableType:
         table.add_row(
             str(answer["rank"]),
             str(answer["placement"]).replace("], ", "],\n "),
-            answer["program"].replace("; ", ";\n") or "(nothing to do)",
+            _in_segments(answer["program"].replace("; ", ";\n"), answer["segments"]),
             duration(answer["seconds"]),
             f"{answer['speedup']:.2f}x",
             f"{share:.0%}",
@@ -160,6 +160,12 @@ def _top(body: Json) -> RenderableType:
         *([Text(f"not priced: what the axis {' or '.join(others)} sends")] if others else []),
         *_partial(body),
     )
+
+
+def _in_segments(program: str, segments: int) -> str:
+    """A program, and into how many segments its payload is cut if they overlap."""
+    told = program or "(nothing to do)"
+    return told if segments == 1 else f"{told}\nin {segments} segments"
 
 
 def _of(considered: Json) -> str:
@@ -249,8 +255,8 @@ def _time(body: Json) -> RenderableType:
         table,
         Text(""),
         Text(
-            f"total {duration(body['seconds'])}; bound {duration(body['bound_seconds'])} "
-            f"({body['bound_by'] or 'nothing to do'})\n"
+            f"{_together(body)}total {duration(body['seconds'])}; "
+            f"bound {duration(body['bound_seconds'])} ({body['bound_by'] or 'nothing to do'})\n"
             f"one-step all-reduce: {duration(body['baseline_seconds'])} "
             f"({speedup:.2f}x); {defaults}"
         ),
@@ -277,6 +283,14 @@ def _run(body: Json) -> RenderableType:
         bits = "the same bits" if check["bitwise_equal"] else "DIFFERENT bits"
         lines += [Text(""), Text(f"check: {same}; {bits} on all devices of a group")]
     return Group(*lines)
+
+
+def _together(body: Json) -> str:
+    """How the steps of one segment, as listed, make the total."""
+    if body["segments"] == 1:
+        return ""
+    barrier = duration(body["barrier_seconds"])
+    return f"{body['segments']} segments that overlap (the steps are of one); in one: {barrier}\n"
 
 
 TABLES: Mapping[str, Callable[[Json], RenderableType]] = {

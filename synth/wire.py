@@ -36,7 +36,7 @@ from synth.emit import Options, emit
 from synth.emit.document import document
 from synth.handout import derived_from_text, hand_out
 from synth.lowering import lower
-from synth.plan import answers, limiting, one_step, priced
+from synth.plan import answers, in_segments, limiting, one_step, priced
 from synth.programs import Language, explore_states
 from synth.proof import Proved, Refuted, prove
 from synth.questions import (
@@ -51,6 +51,7 @@ from synth.questions import (
     TimeQuestion,
     TopQuestion,
     axes_of,
+    segment_counts,
 )
 from synth.replay import Failure, compare, multiplicities
 from synth.request import Watcher
@@ -177,20 +178,25 @@ def time(question: TimeQuestion, watcher: Watcher) -> Reply:
         return total_seconds(priced(simulators[choice], what, reduction, question.bytes))
 
     plain = one_step(reduction.tree)
-    prices = list(priced(simulators[question.algorithm], derivation, reduction, question.bytes))
+    counts = segment_counts(question.segments)
+    segments, prices, taken = in_segments(
+        simulators[question.algorithm], derivation, reduction, question.bytes, counts
+    )
     bound = all_reduce_bound(system, reduction, question.bytes)
     return _reply(
         {
             "system": system.name,
             "program": str(derivation.program),
             "bytes": question.bytes,
+            "segments": segments,
             "steps": [step_json(price) for price in prices],
-            "seconds": total_seconds(prices),
+            "seconds": taken,
+            "barrier_seconds": seconds(question.algorithm, derivation),
             "baseline_seconds": seconds(question.algorithm, plain),
             "defaults": {c.value: seconds(c, plain) for c in (Choice.RING, Choice.TREE)},
             "bound_seconds": bound.seconds,
             "bound_by": bound.level,
-            "limited_by": limiting(prices),
+            "limited_by": limiting(prices, segments),
         }
     )
 

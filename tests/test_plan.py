@@ -31,6 +31,7 @@ from strategies import systems
 from synth.algorithms import Choice
 from synth.bound import all_reduce_bound
 from synth.lowering import moves
+from synth.pipelines import SEGMENTS, price_ticks
 from synth.plan import (
     Answer,
     Report,
@@ -45,7 +46,7 @@ from synth.plan import (
 )
 from synth.programs import Language
 from synth.proof import Proved
-from synth.semantics import Refusal, derive
+from synth.semantics import Derivation, Refusal, derive
 from synth.simulator import TICKS_PER_SECOND, Simulator
 
 GB = 10**9
@@ -96,14 +97,26 @@ def brute_force(system: System, request: Request) -> list[list[Key]]:
         for steps in skeletons(len(tree.digits), language.max_steps, language.across):
             texts = tuple(str(spell(step, tree)) for step in steps)
             derivation = derived(Program(tuple(spell(step, tree) for step in steps)), tree)
-            ticks = sum(
-                price.ticks
-                for move in moves(derivation)
-                for price in simulator.move(move, reduction, request.payload_bytes)
+            ticks = min(
+                segmented_ticks(simulator, derivation, reduction, request.payload_bytes, segments)
+                for segments in request.segments
             )
             keys.append((ticks, len(steps), texts, position))
         found.append(sorted(keys))
     return found
+
+
+def segmented_ticks(
+    simulator: Simulator, derivation: Derivation, reduction: Reduction, payload: int, segments: int
+) -> int:
+    prices = [
+        price
+        for move in moves(derivation)
+        for price in simulator.move(move, reduction, payload / segments)
+    ]
+    if segments == 1:
+        return sum(price.ticks for price in prices)
+    return price_ticks([price.work for price in prices], segments)
 
 
 def key(answer: Answer, system: System, request: Request) -> Key:
@@ -113,7 +126,8 @@ def key(answer: Answer, system: System, request: Request) -> Key:
     if request.placement is None:
         position = list(placements(system.hierarchy, request.axes)).index(placement)
     texts = tuple(str(step) for step in answer.candidate.program.steps)
-    return sum(price.ticks for price in answer.prices), len(texts), texts, position
+    works = [price.work for price in answer.prices]
+    return price_ticks(works, answer.candidate.segments), len(texts), texts, position
 
 
 def expected(system: System, request: Request) -> list[tuple[int, Key]]:
@@ -135,7 +149,10 @@ def check(report: Report) -> None:
     for answer in report.answers:
         candidate = answer.candidate
         reduction = candidate.reduction
-        assert candidate.ticks == sum(price.ticks for price in answer.prices)
+        works = [price.work for price in answer.prices]
+        assert candidate.ticks == price_ticks(works, candidate.segments)
+        assert candidate.segments in request.segments
+        assert candidate.seconds <= answer.barrier_seconds or 1 not in request.segments
         assert candidate.seconds == candidate.ticks / TICKS_PER_SECOND
         assert isinstance(answer.verdict, Proved) or not report.complete
         assert derive(candidate.program, reduction.tree) == candidate.derivation
@@ -147,7 +164,7 @@ def check(report: Report) -> None:
         names = {*system.hierarchy.names, "memory", "latency"}
         if candidate.program.steps:
             assert answer.limited_by in names
-        assert answer.limited_by == limiting(answer.prices)
+        assert answer.limited_by == limiting(answer.prices, candidate.segments)
         assert all(price.limited_by in names for price in answer.prices)
 
 
@@ -208,6 +225,13 @@ CASES: list[tuple[System, Request]] = [
         Request(axes(data=4, model=2), ("data",), k=4, per_placement=True, choice=Choice.TREE),
     ),
     (TORUS, Request(axes(data=8), ("data",), k=5, choice=Choice.RING)),
+    (TWO_BY_FOUR, Request(axes(data=8), ("data",), k=7, segments=(1, 2, 5, 16))),
+    (TORUS, Request(axes(data=4, model=2), ("data",), 10**7, 6, Language(3), segments=(1, 8))),
+    (MIXED, Request(axes(data=8), ("data",), k=9, language=Language(3), segments=(4, 7))),
+    (
+        TWO_BY_FOUR,
+        Request(axes(data=4, model=2), ("data",), k=4, per_placement=True, segments=(1, 3)),
+    ),
     (TORUS, Request(axes(data=4, model=2), ("data",), k=12, choice=Choice.TREE)),
     (MIXED, Request(axes(data=8), ("data",), 10**7, k=15, language=Language(2))),
     (
@@ -450,6 +474,7 @@ def test_without_a_stop_it_is_complete_and_told_of_every_placement() -> None:
 SCRIPT = """
 from hierarchies import Axis, load
 from synth.plan import Request, answers
+from synth.pipelines import SEGMENTS, price_ticks
 from synth.programs import Language
 request = Request(
     (Axis("data", 8), Axis("model", 2)), ("data",), k=20, language=Language(4, across=True)
@@ -507,6 +532,32 @@ def test_a_larger_choice_never_has_a_worse_best(system: System) -> None:
     assert auto <= best(replace(request, choice=Choice.TREE))
     assert best(replace(request, language=Language(3))) <= auto
     assert best(replace(request, language=Language(2, across=True))) <= auto
+
+
+@given(systems(12), st.integers(1, 10**9))
+@settings(max_examples=20, deadline=None)
+def test_overlap_never_has_a_worse_best_and_never_beats_the_bound(
+    system: System, payload: int
+) -> None:
+    assume(len(system.hierarchy.levels) <= 3)
+    request = Request(axes(data=system.devices), ("data",), payload, k=3, language=Language(3))
+    barriers, overlap = (
+        answers(system, replace(request, segments=some)) for some in ((1,), SEGMENTS)
+    )
+    check(overlap)
+    [first, *_], [plain, *_] = overlap.answers, barriers.answers
+    assert first.candidate.ticks <= plain.candidate.ticks
+    assert first.candidate.seconds <= min(first.baseline_seconds, *first.defaults.values())
+
+
+def test_overlap_wins_on_machines_with_a_nic_for_each_device() -> None:
+    """Barriers lose to the flat ring there; the same steps overlapped come near the bound."""
+    request = Request(axes(data=32), ("data",), k=2, segments=SEGMENTS)
+    [first, second] = answers(load("dgx-h100:4"), request).answers
+    assert min(first.candidate.segments, second.candidate.segments) > 1
+    assert first.barrier_seconds > 1.7 * first.candidate.seconds
+    assert first.defaults["ring"] > 1.15 * first.candidate.seconds
+    assert first.bound.seconds > 0.9 * first.candidate.seconds
 
 
 def test_three_steps_beat_one_on_the_a100_system_of_the_paper() -> None:
