@@ -10,6 +10,9 @@ from math import isfinite
 from hierarchies.errors import InputError
 from hierarchies.hierarchy import Hierarchy, Level, check_distinct
 
+LONGEST_NAME = 100
+_QUOTING = frozenset("\"'`\\")
+
 
 class Domain(Enum):
     """How the children of one parent are joined.
@@ -62,7 +65,11 @@ class Link:
 
 @dataclass(frozen=True)
 class System:
-    """A hierarchy with one link a level, outermost first, and its devices' memory bandwidth."""
+    """A hierarchy with one link a level, outermost first, and its devices' memory bandwidth.
+
+    The name is written into comments and docstrings of emitted code, so it is one line in which
+    nothing can end them; the title is only ever shown.
+    """
 
     name: str
     title: str
@@ -73,6 +80,8 @@ class System:
     unconfirmed: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        _check_name(self.name)
+        _check_title(self.title)
         _check_positive(self.memory_bytes_per_second, "memory bandwidth")
         if len(self.links) != len(self.hierarchy.levels):
             raise InputError(
@@ -174,3 +183,27 @@ class System:
 def _check_positive(number: float, what: str) -> None:
     if not (isfinite(number) and number > 0):
         raise InputError(f"{what} is {number}", hint="a finite number above 0")
+
+
+def _check_name(name: str) -> None:
+    one_line = name.isprintable() and bool(name.strip())
+    if not one_line or len(name) > LONGEST_NAME or _QUOTING & set(name):
+        raise InputError(
+            f"a system cannot be called {_short(name)}",
+            where="name",
+            hint=f"one line of 1 to {LONGEST_NAME} printable characters without quotes (\" ' `) "
+            "and backslashes",
+        )
+
+
+def _check_title(title: str) -> None:
+    if not title.isprintable():
+        raise InputError(
+            f"a system cannot have the title {_short(title)}",
+            where="title",
+            hint="one line of printable characters",
+        )
+
+
+def _short(text: str) -> str:
+    return repr(text) if len(text) <= LONGEST_NAME else f"{text[:LONGEST_NAME]!r}..."

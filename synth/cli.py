@@ -261,6 +261,14 @@ OptionalAlgorithm = Annotated[
 ]
 
 
+Output = Annotated[
+    str | None,
+    typer.Option(
+        "-o", "--output", help="A file or folder instead of the screen; with --json, for the JSON."
+    ),
+]
+
+
 @app.command()
 def emit(
     target: Annotated[str, typer.Option(help=f"One of: {TARGETS}.")],
@@ -284,9 +292,7 @@ def emit(
         str | None, typer.Option(help="The level whose units are hosts, if not node or host.")
     ] = None,
     channels: Annotated[int | None, typer.Option(help="NCCL's channels, for its tuner.")] = None,
-    output: Annotated[
-        str | None, typer.Option("-o", "--output", help="A file or folder instead of the screen.")
-    ] = None,
+    output: Output = None,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:

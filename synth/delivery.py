@@ -1,44 +1,94 @@
-"""Emitted files on their way out: to standard output, to a file, or into a folder."""
+"""What was asked for on its way out: to standard output, to a file, or into a folder."""
 
 from __future__ import annotations
 
+import os
 import sys
 from base64 import b64decode
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import typer
 
 from hierarchies import InputError
 
+CLOSED_PIPE = 141
+"""How a program ends whose reader went away: what shells report for SIGPIPE."""
+
+
+@contextmanager
+def printing() -> Iterator[None]:
+    """Nothing but printing is done inside; all of it is on standard output in the end.
+
+    Raises InputError for what cannot be written. Ends the command quietly, with CLOSED_PIPE, if
+    nobody reads any more (``| head -1``); rich leaves by SystemExit then.
+    """
+    if sys.stdout is None:
+        raise InputError("cannot write: it is closed", where="standard output")
+    try:
+        yield
+        sys.stdout.flush()
+    except (BrokenPipeError, SystemExit):
+        _give_up()
+        raise typer.Exit(CLOSED_PIPE) from None
+    except OSError as error:
+        _give_up()
+        raise InputError(f"cannot write: {error.strerror}", where="standard output") from None
+
 
 def deliver(files: Sequence[dict[str, Any]], output: str | None) -> None:
     """Write files where the caller wants them; one alone may go to standard output.
 
-    Raises InputError for several files and no folder, and for what cannot be written.
+    Several are written all or not at all. Raises InputError for several files and no folder, and
+    for what cannot be written.
     """
     if output is None:
         if len(files) > 1:
-            names = ", ".join(file["name"] for file in files[:3])
-            raise InputError(
-                f"the target consists of {len(files)} files: {names}, ...",
-                hint="name a folder for them with -o",
-            )
-        sys.stdout.buffer.write(_content(files[0]))
-        sys.stdout.buffer.flush()
+            raise InputError(_several(files), hint="name a folder for them with -o")
+        with printing():
+            sys.stdout.buffer.write(_content(files[0]))
         return
+    if not output:
+        raise InputError("no name is given", where="-o", hint="name a file or a folder")
     place = Path(output)
     try:
         if len(files) > 1 or place.is_dir() or output.endswith(("/", "\\")):
-            place.mkdir(parents=True, exist_ok=True)
-            for file in files:
-                (place / file["name"]).write_bytes(_content(file))
+            _fill(place, files)
         else:
             place.write_bytes(_content(files[0]))
     except OSError as error:
         raise InputError(f"cannot write: {error.strerror}", where=output) from None
     typer.echo(f"wrote {len(files)} {'file' if len(files) == 1 else 'files'} to {output}", err=True)
+
+
+def _fill(folder: Path, files: Sequence[dict[str, Any]]) -> None:
+    """Write all files under other names first, so that a full disk leaves what was there."""
+    if folder.exists() and not folder.is_dir():
+        said = f"{_several(files)}, and this is a file" if len(files) > 1 else "this is a file"
+        raise InputError(said, where=str(folder), hint="name a folder with -o")
+    folder.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix=".collsynth-", dir=folder) as name:
+        drafts = Path(name)
+        for file in files:
+            (drafts / file["name"]).write_bytes(_content(file))
+        for file in files:
+            (drafts / file["name"]).replace(folder / file["name"])
+
+
+def _several(files: Sequence[dict[str, Any]]) -> str:
+    names = ", ".join(file["name"] for file in files[:3])
+    return f"the target consists of {len(files)} files: {names}{', ...' if len(files) > 3 else ''}"
+
+
+def _give_up() -> None:
+    """Let the rest go nowhere: the interpreter would try to write it once more at its end."""
+    with suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
 
 
 def _content(file: dict[str, Any]) -> bytes:

@@ -115,9 +115,13 @@ def remembered(ranking: Mapping[str, Any], rank: int, placement: Matrix | None) 
         found = error.errors()[0]
         where = ".".join(("from", *(str(part) for part in found["loc"])))
         hint = "give what 'collsynth top --json' printed"
-        raise InputError(found["msg"].lower(), where=where, hint=hint) from None
+        said = found["msg"].lower().partition(" or instance")[0]
+        raise InputError(said, where=where, hint=hint) from None
     answer = _chosen(read.answers, rank, placement)
-    system = read.system.system()
+    try:
+        system = read.system.system()
+    except InputError as error:
+        raise error.at("from.system") from None
     axes = tuple(Axis(name, size) for name, size in answer.axes.items())
     matrix = tuple(tuple(row) for row in answer.placement)
     placed = Placement(system.hierarchy, axes, matrix)

@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from hierarchies import InputError
-from synth.delivery import deliver
+from synth.delivery import deliver, printing
 from synth.handout import NotAnAllReduceError
 from synth.questions import asked
 from synth.request import Watcher
@@ -44,8 +44,9 @@ def ask(
 ) -> int:
     """Put a question, print the answer, and say how it ended: the exit code.
 
-    Files that are the answer go to ``output``. A caller's mistake becomes one line on standard
-    error and exit code 2.
+    Files that are the answer go to ``output``, or with ``as_json`` the JSON that holds them. A
+    caller's mistake, and what cannot be written, becomes one line on standard error and exit
+    code 2.
     """
     begun = clock.perf_counter()
     try:
@@ -55,17 +56,18 @@ def ask(
             log.info("asked: %s", question.model_dump_json(exclude_none=True))
         with _watching(budget_seconds) as watcher:
             reply = VERBS[verb].answer(question, watcher)
-        if output is not None or (verb == "emit" and not as_json):
+        log.info("%s answered in %.3f s", verb, clock.perf_counter() - begun)
+        if as_json:
+            text = json.dumps(reply.body, allow_nan=False) + "\n"
+            deliver([{"name": f"{verb}.json", "text": text}], output)
+        elif verb == "emit":
             deliver(reply.body["files"], output)
-            return int(reply.outcome)
+        else:
+            with printing():
+                console().print(TABLES[verb](reply.body))
     except InputError as error:
         typer.echo(f"collsynth: {error}", err=True)
         return int(Outcome.NO) if isinstance(error, NotAnAllReduceError) else USAGE
-    log.info("%s answered in %.3f s", verb, clock.perf_counter() - begun)
-    if as_json:
-        typer.echo(json.dumps(reply.body, allow_nan=False))
-    else:
-        console().print(TABLES[verb](reply.body))
     return int(reply.outcome)
 
 
@@ -79,11 +81,12 @@ class _Interrupt:
         self.pending = False
 
     def __enter__(self) -> _Interrupt:
-        self._before = signal.signal(signal.SIGINT, self._note)
+        self._before = {s: signal.signal(s, self._note) for s in (signal.SIGINT, signal.SIGTERM)}
         return self
 
     def __exit__(self, *raised: object) -> None:
-        signal.signal(signal.SIGINT, self._before)
+        for number, before in self._before.items():
+            signal.signal(number, before)
         if self.pending and raised[0] is None:
             raise KeyboardInterrupt
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from math import inf, isclose, nan
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hierarchies import Domain, Hierarchy, InputError, Link, System
+from hierarchies import Domain, Hierarchy, InputError, Link, System, load
 from strategies import systems
+from synth.bodies import machine_in_full_json
+from synth.remembered import remembered
 
+ROOT = Path(__file__).parent.parent
 INNER = Link(Domain.SWITCH, 450e9, 3e-6)
 NIC = Link(Domain.SWITCH, 50e9, 14e-6, ports=8)
 
@@ -124,3 +129,49 @@ def test_every_level_has_one_link_with_a_port() -> None:
         machine(NIC)
     with pytest.raises(InputError, match="ports is 0"):
         replace(NIC, ports=0)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "  ", "a\nb", "a\r", "a\0", "a\tb", "a\u2028b", "\ud800", "\u202e", "x" * 101]
+    + [f"a{quote}b" for quote in "\"'`\\"]
+    + ['x"""\nimport os\nprint(1)\n"""'],
+)
+def test_a_name_is_one_plain_line(name: str) -> None:
+    with pytest.raises(InputError, match=r"^name: a system cannot be called .*; one line") as told:
+        replace(machine(NIC, INNER), name=name)
+    assert str(told.value).isprintable()
+    assert len(str(told.value)) < 300
+
+
+@pytest.mark.parametrize("name", ["x", "x" * 100, "Our {machine} #2, a;b", "машина 1"])
+def test_a_name_may_be_any_plain_line(name: str) -> None:
+    assert replace(machine(NIC, INNER), name=name).name == name
+
+
+def test_a_title_is_one_line() -> None:
+    title = 'Bob\'s "big" machine'
+    assert replace(machine(NIC, INNER), title=title).title == title
+    for title in ("two\nlines", "\x1b[31mred", "\ud800"):
+        with pytest.raises(InputError, match=r"^title: a system cannot have the title"):
+            replace(machine(NIC, INNER), title=title)
+
+
+def test_a_name_that_is_refused_is_told_with_its_place(tmp_path: Path) -> None:
+    text = (ROOT / "hierarchies/catalogue/dgx-h100.toml").read_text(encoding="utf-8")
+    path = tmp_path / "mine.toml"
+    path.write_text(text.replace('"dgx-h100"', "'dgx \"h100\"'", 1), encoding="utf-8")
+    with pytest.raises(InputError) as told:
+        load(str(path))
+    assert told.value.where == f"{path}, name"
+    full = json.loads(json.dumps(machine_in_full_json(load("dgx-h100"))))
+    answer = {"rank": 1, "axes": {"data": 32}, "placement": [[4, 8]], "program": ""}
+    ranking = {
+        "system": full | {"title": "two\nlines"},
+        "reduce": ["data"],
+        "bytes": 1,
+        "answers": [answer],
+    }
+    with pytest.raises(InputError) as told:
+        remembered(ranking, 1, None)
+    assert told.value.where == "from.system, title"
