@@ -192,7 +192,11 @@ class HandOutQuestion(Question):
         Raises InputError if neither or both are given, and for what does not fit together.
         """
         parts = (self.program, self.system, self.axes, self.reduce)
+        if self.answer is None and self.rank != 1:
+            raise InputError(f"rank {self.rank} of no answers", hint="it chooses among --from's")
         if self.answer is not None:
+            if not self.collapse:
+                raise InputError("an answer remembers its digits", hint="leave out --no-collapse")
             if any(part is not None for part in parts):
                 raise InputError(
                     "a program and an answer are given",

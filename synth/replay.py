@@ -6,6 +6,7 @@ nobody has verified and counts how often each contribution was added to each chu
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, assert_never
 
@@ -14,7 +15,7 @@ import numpy.typing as npt
 
 from grammar import Collective, Program, instructions
 from hierarchies import Reduction, Tree
-from synth.schedule import Exchange, Schedule, Transpose, padded
+from synth.schedule import Exchange, Phase, Schedule, Transpose, padded
 
 Array = npt.NDArray[Any]
 Buffers = dict[int, Array]
@@ -28,15 +29,19 @@ class Failure:
     reason: str
 
 
-def replay(schedule: Schedule, payloads: Array) -> Array | Failure:
+def replay(
+    schedule: Schedule, payloads: Array, before: Callable[[Phase], None] = lambda phase: None
+) -> Array | Failure:
     """Run a schedule; the result has the shape of ``payloads``, (devices, elements).
 
-    Payloads of any length are padded with zeros to the schedule's pieces and cut again.
+    Payloads of any length are padded with zeros to the schedule's pieces and cut again. ``before``
+    is told each phase before it is run, and may raise to stop.
     """
     length = payloads.shape[1]
     extra = padded(length, schedule.pieces) - length
     buffers: Buffers = dict(enumerate(np.pad(payloads, ((0, 0), (0, extra)))))
     for number, phase in enumerate(schedule.phases):
+        before(phase)
         try:
             match phase:
                 case Exchange():
@@ -77,7 +82,8 @@ def _exchange(collective: Collective, group: list[int], buffers: Buffers) -> Non
 
 
 def _sum(group: list[int], buffers: Buffers) -> Array:
-    total: Array = np.stack([buffers[device] for device in group]).sum(axis=0)
+    stacked = np.stack([buffers[device] for device in group])
+    total: Array = stacked.sum(axis=0, dtype=stacked.dtype)
     return total
 
 
@@ -92,7 +98,7 @@ def plain_sum(reduction: Reduction, payloads: Array) -> Array:
     """What every schedule must give: the sum over each reduction group, on all its members."""
     result = np.empty_like(payloads)
     for group in reduction.grid():
-        result[group] = payloads[group].sum(axis=0)
+        result[group] = payloads[group].sum(axis=0, dtype=payloads.dtype)
     return result
 
 

@@ -279,7 +279,8 @@ def _run(body: Json) -> RenderableType:
     if check := body["check"]:
         same = "equal to the plain all-reduce" if check["equal"] else "WRONG"
         if body["dtype"].startswith(("float", "bfloat")):
-            same += f" (largest error {check['error']:.2g} of what rounding allows)"
+            error = "not a number" if check["error"] is None else f"{check['error']:.2g}"
+            same += f" (largest error {error} of what rounding allows)"
         bits = "the same bits" if check["bitwise_equal"] else "DIFFERENT bits"
         lines += [Text(""), Text(f"check: {same}; {bits} on all devices of a group")]
     return Group(*lines)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from importlib.metadata import version
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -55,7 +56,7 @@ from synth.questions import (
 )
 from synth.replay import Failure, compare, multiplicities
 from synth.request import Watcher
-from synth.run import Trial, run
+from synth.run import BACKENDS, Trial, run
 from synth.schedule import padded
 from synth.semantics import Derivation, Refusal, derive, retold
 from synth.simulator import Simulator, total_seconds
@@ -226,8 +227,11 @@ def executed(question: RunQuestion, watcher: Watcher) -> Reply:
         question.timeout_seconds,
     )
     seen = run(question.backend, given.source, trial, watcher.go_on)
-    checked = {key: seen[key] for key in ("equal", "error", "bitwise_equal")}
-    wrong = question.check and not (seen["equal"] and seen["bitwise_equal"])
+    checked = {key: seen.get(key) for key in ("equal", "error", "bitwise_equal")}
+    if checked["error"] is not None and not isfinite(checked["error"]):
+        checked["error"] = None
+    same = checked["bitwise_equal"] or not BACKENDS[question.backend].same_bits
+    wrong = question.check and not (checked["equal"] and same)
     body = {
         "system": given.source.system.name,
         "program": str(schedule.program),

@@ -159,6 +159,11 @@ BAD = {
         (NESTED, *WHERE, *SPREAD, "--target", "torch", "--rank-order", "random"),
         "'machine' or 'axes'",
     ),
+    "collapse": (
+        ("--from", "ANSWER", "--no-collapse", "--target", "torch"),
+        "leave out --no-collapse",
+    ),
+    "rank-of-nothing": ((NESTED, *WHERE, *SPREAD, "--rank", "2", "--target", "torch"), "rank 2"),
     "rooted": (
         (ROOTED, *WHERE, *SPREAD, "--target", "chakra"),
         "step 1: chakra cannot express reduce",

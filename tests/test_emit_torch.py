@@ -70,6 +70,18 @@ def test_the_groups_of_512_ranks_are_the_schedule_s(program: str, tmp_path: Path
 
 
 @NEEDS_TORCH
+@pytest.mark.slow
+def test_the_file_checks_itself_under_torchrun(tmp_path: Path) -> None:
+    scattered = "reduce-scatter root inside; all-gather root inside"
+    file = written(tmp_path, scattered, beside_model(2, 2))
+    launch = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "4")
+    words = (sys.executable, *launch, str(file), "--bytes", "4004", "--check", "--repeat", "1")
+    said = supervise([Command("torchrun", words, {"OMP_NUM_THREADS": "1"})], tmp_path, 120)
+    report = json.loads(said)
+    assert (report["world"], report["bytes"], report["equal"]) == (4, 4004, True)
+
+
+@NEEDS_TORCH
 def test_a_job_of_another_size_is_refused(tmp_path: Path) -> None:
     file = written(tmp_path, NESTED, beside_model(2, 4))
     environment = {"RANK": "0", "WORLD_SIZE": "1"}
@@ -89,9 +101,10 @@ def test_an_mpi_job_of_another_size_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["torch", "mpi"])
-@pytest.mark.parametrize("program", [NESTED, ROOTED, SHUFFLED, "all-reduce root inside"])
+@pytest.mark.parametrize("program", [NESTED, ROOTED, SHUFFLED, "all-reduce root inside", ""])
 def test_emitted_files_pass_ruff(target: str, program: str, tmp_path: Path) -> None:
-    [(name, text)] = emit(target, source(program, beside_model(2, 4))).items()
+    reduction = beside_model(2, 4) if program else beside_model(1, 2)
+    [(name, text)] = emit(target, source(program, reduction)).items()
     (tmp_path / name).write_text(str(text))
     python = (sys.executable, "-m", "ruff")
     for words in (("check",), ("format", "--check", "--line-length=100")):

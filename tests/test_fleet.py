@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 from itertools import chain
+from math import prod
 from pathlib import Path
 
 import pytest
@@ -111,9 +112,32 @@ def uncollapsed() -> list[Source]:
     ]
 
 
+def oddities() -> list[Source]:
+    """Four devices: nothing to reduce, hosts of one device, a level of one child, two axes."""
+    shapes = {
+        (("node", 4), ("gpu", 1)): [((4, 1),)],
+        (("node", 2), ("host", 1), ("gpu", 2)): [((2, 1, 2),), ((1, 1, 1), (2, 1, 2))],
+        (("node", 2), ("gpu", 2)): [((2, 1), (1, 2)), ((1, 2), (2, 1)), ((2, 2), (1, 1))],
+    }
+    found = []
+    for levels, matrices in shapes.items():
+        hierarchy = Hierarchy(tuple(Level(name, size) for name, size in levels))
+        for matrix in matrices:
+            axes = tuple(
+                Axis(n, prod(row)) for n, row in zip(("data", "model"), matrix, strict=False)
+            )
+            placement = Placement(hierarchy, axes, matrix)
+            for over in {("data",), tuple(axis.name for axis in axes)}:
+                reduction = Reduction(placement, over)
+                depth = len(reduction.tree.digits)
+                programs = sampled(depth, min(3, len(all_valid(depth))))
+                found += sources(programs, reduction)
+    return found
+
+
 @RUNTIMES
 def test_a_few_programs_run(target: str, tmp_path: Path) -> None:
-    crew(target, tmp_path, sources(sampled(2, 6), Reduction.plain(2, 2)))
+    crew(target, tmp_path, [*sources(sampled(2, 6), Reduction.plain(2, 2)), *oddities()])
 
 
 @pytest.mark.slow

@@ -85,22 +85,34 @@ def put_into_a_job(folder: Path, name: str, without: str = "") -> Path:
 @pytest.mark.skipif(find_spec("torch") is None, reason="needs the extra torch")
 def test_the_answer_pasted_into_ddp_trains_as_ddp_does(tmp_path: Path) -> None:
     losses = []
-    for without in ("", "fast.install_ddp(model)\n"):
-        script = put_into_a_job(tmp_path, "train_ddp.py", without)
+    for without in ("", "fast.install_ddp(model)\n", None):
+        script = put_into_a_job(tmp_path, "train_ddp.py", without or "")
+        if without is None:  # a broken program must be seen: it is what sums the gradients
+            emitted = tmp_path / "collsynth_torch.py"
+            text = emitted.read_text(encoding="utf-8")
+            assert "total = self._run(flat)" in text
+            emitted.write_text(text.replace("total = self._run(flat)", "total = flat"))
         launch = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "16")
         words = (sys.executable, *launch, str(script))
         command = Command("torchrun", words, {"OMP_NUM_THREADS": "1"})
         losses.append(float(supervise([command], tmp_path, 300)))
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+    assert losses[0] != pytest.approx(losses[2], rel=1e-3)
 
 
 @pytest.mark.skipif(find_spec("jax") is None, reason="needs the extra jax")
 def test_the_answer_pasted_into_shard_map_trains(tmp_path: Path) -> None:
     script = put_into_a_job(tmp_path, "train_shard_map.py")
+    with script.open("a", encoding="utf-8") as more:
+        more.write("lowered = gradient.lower(weights, batch).as_text()\n")
+        more.write("assert lowered.count('stablehlo.reduce_scatter') == 1, lowered\n")
+        more.write("assert lowered.count('stablehlo.all_reduce') == 1, lowered\n")
     fake = {"XLA_FLAGS": "--xla_force_host_platform_device_count=16", "JAX_PLATFORMS": "cpu"}
     said = supervise([Command("jax", (sys.executable, str(script)), fake)], tmp_path, 300)
-    plain = script.read_text(encoding="utf-8").replace(
-        "fast.all_reduce(mine) / 16", 'jax.lax.pmean(mine, fast.AXES["data"])'
+    plain = (
+        script.read_text(encoding="utf-8")
+        .partition("lowered =")[0]
+        .replace("fast.all_reduce(mine) / 16", 'jax.lax.pmean(mine, fast.AXES["data"])')
     )
     script.write_text(plain, encoding="utf-8")
     wanted = supervise([Command("jax", (sys.executable, str(script)), fake)], tmp_path, 300)

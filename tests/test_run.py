@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from shutil import which
@@ -81,6 +82,22 @@ def test_too_many_devices_and_too_many_bytes_are_refused() -> None:
         run("mpi", source("all-reduce root inside", Reduction.plain(128)), Trial(64))
     with pytest.raises(InputError, match="do not fit on this machine; at most 536870912"):
         run("numpy", source(NESTED, Reduction.plain(2, 2)), Trial(2**30))
+
+
+def test_a_replay_on_arrays_heeds_its_time_and_whoever_stops_it() -> None:
+    given, trial = source(NESTED, Reduction.plain(2, 2)), Trial(2**20, repeat=1000)
+    with pytest.raises(RunError, match=r"not done after 0\.1 s"):
+        run("numpy", given, replace(trial, timeout_seconds=0.1))
+    with pytest.raises(RunError, match="stopped before the end"):
+        run("numpy", given, trial, lambda: False)
+
+
+@pytest.mark.parametrize("dtype", BACKENDS["numpy"].dtypes)
+def test_arrays_of_every_dtype_are_compared(dtype: str) -> None:
+    given = source(NESTED, Reduction.plain(2, 3))
+    assert run("numpy", given, Trial(999, dtype, 1))["equal"]
+    broken = replace(given, schedule=replace(given.schedule, phases=given.schedule.phases[:0]))
+    assert not run("numpy", broken, Trial(999, dtype, 1))["equal"]
 
 
 FOREVER = (

@@ -7,5 +7,5 @@ from synth.emit.text import rendered
 
 
 def write(source: Source) -> Files:
-    """``collsynth_mpi.py``. Every program can be expressed. Raises InputError for odd groups."""
+    """``collsynth_mpi.py``. Raises CannotExpressError for groups no mesh has."""
     return {"collsynth_mpi.py": rendered("mpi.py.jinja", source)}

@@ -8,10 +8,9 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from grammar import Collective
-from hierarchies import InputError
 from synth.emit.buffers import Buffers, buffers
 from synth.emit.mesh import Mesh, RankOrder, among
-from synth.emit.source import Source
+from synth.emit.source import Source, cannot
 from synth.proof import Proved
 from synth.schedule import Exchange, Transpose
 
@@ -33,7 +32,7 @@ def _templates() -> Environment:
 
 
 def rendered(template: str, source: Source, **more: Any) -> str:
-    """A Python file for a source. Raises InputError for groups no mesh axes can tell."""
+    """A Python file for a source. Raises CannotExpressError for groups no mesh axes can tell."""
     return _templates().get_template(template).render(**_words(source), **more)
 
 
@@ -88,10 +87,7 @@ def _steps(source: Source, held: Buffers) -> list[dict[str, Any]]:
             continue
         read = among(phase.groups, mesh)
         if read is None:
-            raise InputError(
-                f"the groups of phase {number + 1} are no product of mesh axes",
-                hint="targets json and mscclpp take any groups",
-            )
+            raise cannot(source, number, "its groups are no product of mesh axes")
         over = mesh.named(read.over)
         at_zero = mesh.named(read.at_zero)
         found.append(

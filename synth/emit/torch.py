@@ -27,5 +27,5 @@ _DELEGATED = (
 
 
 def write(source: Source) -> Files:
-    """``collsynth_torch.py``. Every program can be expressed. Raises InputError for odd groups."""
+    """``collsynth_torch.py``. Raises CannotExpressError for groups no mesh has."""
     return {"collsynth_torch.py": rendered("torch.py.jinja", source, delegated=_DELEGATED)}

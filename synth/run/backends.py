@@ -40,6 +40,8 @@ class Backend:
 
     ``needs`` are modules of the extra; ``commands`` takes the number of devices, the file and the
     flags for it. Without commands the schedule is replayed on arrays in this process.
+    ``same_bits``: whether its all-reduce gives all members the same bits (MPI only advises it), so
+    that all devices of a reduction group must end with them.
     """
 
     summary: str
@@ -49,6 +51,7 @@ class Backend:
     extra: str = ""
     needs: tuple[str, ...] = ()
     commands: Callable[[int, Path, Sequence[str]], list[Command]] | None = None
+    same_bits: bool = True
 
 
 def _gloo(devices: int, file: Path, flags: Sequence[str]) -> list[Command]:
@@ -110,6 +113,7 @@ BACKENDS: Mapping[str, Backend] = {
         "mpi",
         ("mpi4py",),
         _mpi,
+        same_bits=False,
     ),
 }
 
@@ -131,7 +135,8 @@ def run(
     row = BACKENDS[backend]
     _check(backend, row, source, trial)
     if row.commands is None:
-        return on_arrays(source.schedule, trial.dtype, trial.payload_bytes, trial.repeat)
+        limits = (trial.timeout_seconds, go_on)
+        return on_arrays(source.schedule, trial.dtype, trial.payload_bytes, trial.repeat, *limits)
     flags = ["--bytes", str(trial.payload_bytes), "--dtype", trial.dtype]
     flags += ["--repeat", str(trial.repeat), *(["--check"] if trial.check else [])]
     [(name, text)] = emit(row.target, source).items()

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 from synth.run.errors import RunError
@@ -70,7 +71,7 @@ def _start(command: Command, folder: Path, number: int) -> subprocess.Popen[byte
 
     Where Linux's setpriv exists, it is also ended should we be killed ourselves.
     """
-    guard = shutil.which("setpriv")
+    guard = _guard()
     words = [guard, "--pdeathsig", "TERM", *command.words] if guard else list(command.words)
     with (
         _output(folder, number, "out").open("wb") as out,
@@ -85,6 +86,16 @@ def _start(command: Command, folder: Path, number: int) -> subprocess.Popen[byte
             stderr=err,
             start_new_session=True,
         )
+
+
+@cache
+def _guard() -> str | None:
+    """Linux's setpriv, if it is the one that can end a child when its parent dies."""
+    found = shutil.which("setpriv")
+    if found is None:
+        return None
+    told = subprocess.run([found, "--help"], capture_output=True, text=True, check=False)
+    return found if "--pdeathsig" in told.stdout else None
 
 
 def _output(folder: Path, number: int, kind: str) -> Path:

@@ -39,6 +39,19 @@ def assert_close(found: list[torch.Tensor], wanted: list[torch.Tensor]) -> None:
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
 
 
+def counted(fast) -> list[int]:
+    """From now on, the sizes of all tensors that go through the program."""
+    sizes: list[int] = []
+    run = fast.AllReduce._run
+
+    def noted(self, whole):
+        sizes.append(whole.numel())
+        return run(self, whole)
+
+    fast.AllReduce._run = noted
+    return sizes
+
+
 def ddp(fast, seed: int, install: bool, group=None) -> list[torch.Tensor]:
     plain = model()
     small = 1e-4  # MB: several buckets
@@ -51,16 +64,25 @@ def ddp(fast, seed: int, install: bool, group=None) -> list[torch.Tensor]:
 
 
 def parity_of_ddp(fast) -> None:
-    seed = dist.get_rank()
+    seed, sizes = dist.get_rank(), counted(fast)
     wanted = ddp(fast, seed, install=False)
+    assert not sizes
     assert_close(ddp(fast, seed, install=True), wanted)
+    assert len(sizes) > STEPS  # several buckets
+    sizes.clear()
     assert_close(ddp(fast, seed, install=False, group=fast.synthesized_group()), wanted)
+    assert len(sizes) > STEPS
 
 
 def the_wrong_group_is_refused(fast) -> None:
-    made = DistributedDataParallel(model())
-    with pytest.raises(RuntimeError, match="process_group=program"):
-        fast.install_ddp(made)
+    mesh = fast.device_mesh("cpu")
+    twins = dist.new_subgroups_by_enumeration([[0, 1, 4, 5], [2, 3, 6, 7]])[0]  # of the same size
+    for group in (None, twins):
+        made = DistributedDataParallel(model(), process_group=group)
+        with pytest.raises(RuntimeError, match="process_group=program"):
+            fast.install_ddp(made)
+    with pytest.raises(RuntimeError, match="shard over the other axes"):
+        fast.install_fsdp2(fully_shard(model(), mesh=mesh["data"]))
 
 
 def parity_of_fsdp2(fast) -> None:
@@ -77,7 +99,9 @@ def parity_of_fsdp2(fast) -> None:
         fully_shard(sharded[0], mesh=mesh["model"])
         fully_shard(sharded, mesh=mesh["model"])
         fast.install_fsdp2(sharded)
+        sizes = counted(fast)
         trained(sharded, sharded, dist.get_rank())
+        assert len(sizes) >= STEPS
         found = [parameter.full_tensor() for parameter in sharded.parameters()]
     assert_close(found, wanted)
 
