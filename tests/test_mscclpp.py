@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,12 +17,13 @@ from hypothesis import strategies as st
 from hierarchies import Axis, Hierarchy, Level, Placement, Reduction, placements
 from strategies import all_valid, source, spelled
 from synth.emit import targets
-from synth.emit.mscclpp import write
+from synth.emit.mscclpp import check, write
 from synth.emit.mscclpp_blocks import Block, Excess, Window
-from synth.emit.mscclpp_moves import Round, Send
+from synth.emit.mscclpp_moves import Round, Send, moves
+from synth.emit.mscclpp_peers import crowded
 from synth.emit.mscclpp_proof import Failure, prove
 from synth.emit.source import CannotExpressError, Options, RankOrder, Source
-from synth.emit.targets import Target, emit
+from synth.emit.targets import Target, able_to_run, emit
 
 Plan = dict[str, Any]
 
@@ -223,6 +225,83 @@ def test_seventeen_members_fit_and_eighteen_do_not() -> None:
     assert caught.value.where == "step 1"
 
 
+@pytest.mark.parametrize(
+    ("text", "sizes", "where", "why"),
+    [
+        (CLASSIC, (64, 8), "step 2", "all-reduce: even each of 4 threadblocks would need 63 port"),
+        (ROOTED, (64, 8), "step 2", "all-reduce: even each of 4 threadblocks would need 63 port"),
+        ("all-reduce root inside", (64, 8), "step 1", "all-reduce: even each of 4 .* 504 port"),
+        ("all-reduce root inside", (1, 18), "step 1", "each of 18 threadblocks .* 17 memory"),
+        (
+            "reduce root inside; broadcast root inside",
+            (18,),
+            "step 1",
+            "one threadblock .* 17 port",
+        ),
+    ],
+)
+def test_too_many_peers_are_told_before_any_message_is_written(
+    monkeypatch: pytest.MonkeyPatch, text: str, sizes: tuple[int, ...], where: str, why: str
+) -> None:
+    monkeypatch.delattr("synth.emit.mscclpp.moves")
+    given = source(text, machine(*sizes))
+    for refuses in (write, check):
+        with pytest.raises(CannotExpressError, match=f"{why} channels, the limit is 16") as caught:
+            refuses(given)
+        assert caught.value.where == where
+
+
+@pytest.mark.parametrize("sizes", [(2, 4), (18, 2), (2, 18)])
+def test_the_early_refusal_counts_the_peers_of_who_collects_or_spreads(
+    sizes: tuple[int, int],
+) -> None:
+    reduction = machine(*sizes)
+    hosts = [device // sizes[1] for device in range(reduction.tree.devices)]
+    for steps in all_valid(2)[::4]:
+        given = source(spelled(steps, reduction.tree), reduction, 64)
+        peers: dict[tuple[int, int, bool], set[int]] = {}
+        for number, round in enumerate(
+            moves(given.schedule, given.mesh, np.arange(len(hosts)), hosts).rounds
+        ):
+            for send in round.sends:
+                ends = send.source, send.target
+                owner, peer = ends if send.scratch is None else ends[::-1]
+                near = hosts[owner] == hosts[peer]
+                peers.setdefault((number, owner, near), set()).add(peer)
+        early = crowded(given.schedule, np.array(hosts))
+        assert (early is not None) == (max(map(len, peers.values())) > 16)
+
+
+@pytest.mark.parametrize(
+    ("text", "sizes", "payload"),
+    [
+        (CLASSIC, (2, 4), 64),
+        (OVERTAKEN, (2, 2, 2), 64),
+        (CLASSIC, (64, 8), 64),
+        (ROOTED, (2, 8), 2**30),
+        (CLASSIC, (16, 8), 64),
+    ],
+)
+def test_the_check_refuses_what_cannot_be_written(
+    text: str, sizes: tuple[int, ...], payload: int
+) -> None:
+    given = source(text, machine(*sizes), payload)
+    said = []
+    for asked in (write, check):
+        try:
+            asked(given)
+            said.append("")
+        except CannotExpressError as error:
+            said.append(str(error))
+    assert said[0] == said[1]
+    assert ("mscclpp" in able_to_run(given)) == (said[0] == "")
+
+
+def test_the_able_are_found_without_a_proof(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("synth.emit.mscclpp.prove")
+    assert "mscclpp" in able_to_run(source(CLASSIC, machine(2, 4)))
+
+
 def test_a_step_that_passes_a_limit_is_named_with_the_targets_that_can(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -356,6 +435,23 @@ def test_other_groups_are_not_what_the_plan_reduces(sound: Sound) -> None:
     plan, members = sound
     assert isinstance(prove(plan, [members[0][:-1], members[0][-1:]]), Failure)
     assert isinstance(prove(plan, [members[0][:-1]]), Failure)
+
+
+def test_every_group_is_looked_at() -> None:
+    """Groups that differ in ranks only are run once; one that differs otherwise is run too."""
+    hierarchy = Hierarchy((Level("node", 3), Level("gpu", 2)))
+    placement = Placement(hierarchy, (Axis("a", 3), Axis("b", 2)), ((3, 1), (1, 2)))
+    given = source("all-reduce root inside", Reduction(placement, ("b",)), 64)
+    plan = plan_of(given)
+    assert groups(given) == [[0, 1], [2, 3], [4, 5]]
+    assert prove(plan, groups(given)) is None
+    for mutant, some, at in changed(plan):
+        some.pop(at)
+        assert isinstance(prove(mutant, groups(given)), Failure)
+    assert isinstance(prove(plan, groups(given)[1:]), Failure)
+    assert isinstance(prove(plan, [[0, 1], [2, 3], [4, 5], [4, 5]]), Failure)
+    plan["gpus"][2]["remote_buffers"][0]["rank"] = 5
+    assert isinstance(prove(plan, groups(given)), Failure)
 
 
 @pytest.mark.parametrize(

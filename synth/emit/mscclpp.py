@@ -30,10 +30,15 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
+import numpy as np
+
+from hierarchies import Devices
 from synth.emit.launchers import places
 from synth.emit.mscclpp_blocks import MEMORY, PORT, Block, Excess, Op, Window
-from synth.emit.mscclpp_moves import Moves, Round, Send, moves
+from synth.emit.mscclpp_moves import Moves, Round, Send, chunks_of, moves
+from synth.emit.mscclpp_peers import crowded
 from synth.emit.mscclpp_proof import Failure, prove
 from synth.emit.source import CannotExpressError, Files, Source, cannot
 from synth.schedule import padded
@@ -47,6 +52,8 @@ THREADS = 1024
 BYTES_PER_COPY = 2**18
 MOST_COPIES = 8
 MOST_RANK_COPIES = 32
+
+_text = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
 Work = list[tuple[Round, list[Send], list[Send]]]
 
@@ -68,6 +75,18 @@ class Layout:
     asks: bool
 
 
+@dataclass(frozen=True)
+class Group:
+    """What a reduction group does, its ranks counted in ascending order: their rounds, and hosts.
+
+    All groups do the same, side by side, and lie on the machine in the same way.
+    """
+
+    moves: Moves
+    work: list[Work]
+    hosts: list[int]
+
+
 def write(source: Source) -> Files:
     """The plan, proved by symbolic execution, as one file.
 
@@ -78,34 +97,86 @@ def write(source: Source) -> Files:
     Raises CannotExpressError for a step that passes a limit of the format, for payloads beyond its
     offsets, and for ranks that are not numbered host by host.
     """
-    hosts = _hosts(source)
-    groups = source.mesh.ranks(source.schedule.reduction.grid()).tolist()
-    found = moves(source.schedule, source.mesh, hosts)
+    groups = _groups(source)
+    group = _group(source, groups)
     failure: Failure | None = None
     for asks in (False, True):
-        name, text = _plan(source, found, hosts, asks)
-        failure = prove(json.loads(text), groups)
+        layout, blocks = _blocks(source, group, asks)
+        plan, text = _plan(_head(source, group.moves, layout), _gpus(group, layout, blocks), groups)
+        failure = prove(plan, groups.tolist())
         if failure is None:
-            return {f"{name}.json": text}
+            return {f"{plan['name']}.json": text}
         if not failure.race:
             break
     raise AssertionError(f"the plan is wrong: {failure}")
 
 
-def _plan(source: Source, found: Moves, hosts: Sequence[int], asks: bool) -> tuple[str, str]:
-    """The name and the text of a plan. The name is its own: the executor tells plans by names."""
-    work = _work(found, len(hosts))
-    lanes = _lanes(source, found, work, hosts, asks)
-    layout = Layout(_copies(source, lanes) if found.rounds else 1, lanes, asks)
-    head = _head(source, found, layout)
-    gpus = [
-        json.dumps(_gpu(rank, found, work[rank], hosts, layout), separators=(",", ":"))
-        for rank in range(len(hosts))
-    ]
-    digest = hashlib.sha256("\n".join([json.dumps(head), *gpus]).encode()).hexdigest()[:12]
-    name = f"collsynth-allreduce-{digest}"
-    top = json.dumps({"name": name, **head}, separators=(",", ":"))
-    return name, top[:-1] + ',"gpus":[\n' + ",\n".join(gpus) + "\n]}\n"
+def check(source: Source) -> None:
+    """Raise what ``write`` raises, without writing or proving a plan that surely can be written.
+
+    Ranks that ask first need more than others, so a plan in which they do tells of both.
+    """
+    group = _group(source, _groups(source))
+    try:
+        layout, _ = _blocks(source, group, asks=True)
+        _head(source, group.moves, layout)
+    except CannotExpressError:
+        write(source)
+
+
+def _groups(source: Source) -> Devices:
+    """The ranks of every reduction group, ascending: shape (groups, members)."""
+    return np.sort(source.mesh.ranks(source.schedule.reduction.grid()), axis=1)
+
+
+def _group(source: Source, groups: Devices) -> Group:
+    """What every group does. Refuses first what needs no message to be written."""
+    schedule, mesh = source.schedule, source.mesh
+    hosts = _hosts(source)
+    excess = crowded(schedule, places(source)[:, 0])
+    if excess is not None:
+        raise _passed(source, excess, _numbers_of_lanes(source, chunks_of(schedule))[-1])
+    crossed = np.diff(np.array(hosts)[groups], axis=1) != 0
+    if (crossed != crossed[0]).any():
+        raise AssertionError("the reduction groups lie on the hosts in different ways")
+    own = [hosts[rank] for rank in groups[0]]
+    found = moves(schedule, mesh, groups[0], own)
+    _head(source, found, Layout(1, 1, asks=False))
+    return Group(found, _work(found, len(own)), own)
+
+
+def _plan(head: Op, gpus: list[Op], groups: Devices) -> tuple[Op, str]:
+    """A plan in which every group does what ``gpus`` say of one, and its text, a line for each GPU.
+
+    The name is the plan's own: the executor tells plans by names.
+    """
+    written = [_text(gpu["threadblocks"]) for gpu in gpus]
+    found: list[tuple[int, Op, str]] = []
+    for ranks in groups.tolist():
+        for gpu, blocks in zip(gpus, written, strict=True):
+            named = _named(gpu, ranks)
+            before, after = _text({**named, "threadblocks": None}).split("null")
+            found.append((named["id"], named, before + blocks + after))
+    _, named_gpus, lines = zip(*sorted(found, key=itemgetter(0)), strict=True)
+    digest = hashlib.sha256("\n".join([json.dumps(head), *lines]).encode()).hexdigest()[:12]
+    top: Op = {"name": f"collsynth-allreduce-{digest}", **head}
+    text = _text(top)[:-1] + ',"gpus":[\n' + ",\n".join(lines) + "\n]}\n"
+    return {**top, "gpus": list(named_gpus)}, text
+
+
+def _named(gpu: Op, ranks: Sequence[int]) -> Op:
+    """A GPU of a group whose members have these ranks. Its threadblocks name none."""
+    return {
+        **gpu,
+        "id": ranks[gpu["id"]],
+        "channels": [
+            {**channel, "connected_to": [ranks[peer] for peer in channel["connected_to"]]}
+            for channel in gpu["channels"]
+        ],
+        "remote_buffers": [
+            {**buffer, "rank": ranks[buffer["rank"]]} for buffer in gpu["remote_buffers"]
+        ],
+    }
 
 
 def _hosts(source: Source) -> list[int]:
@@ -131,27 +202,50 @@ def _work(found: Moves, ranks: int) -> list[Work]:
     return work
 
 
-def _lanes(source: Source, found: Moves, work: list[Work], hosts: Sequence[int], asks: bool) -> int:
-    """The fewest lanes with which every threadblock keeps to the limits."""
-    excess: Excess | None = None
-    tried = 1
-    most = min(found.chunks, MOST_BLOCKS, max(1, MOST_BLOCKS_OF_ALL // len(hosts)))
-    for lanes in range(1, most + 1):
-        if found.chunks % lanes:
-            continue
-        windows = _windows(found, Layout(1, lanes, asks))
-        attempts = (
-            Block(rank, hosts, window, asks).write(work[rank])
-            for window in windows
-            for rank in range(len(hosts))
-        )
-        excess, tried = next((a for a in attempts if a), None), lanes
+def _blocks(source: Source, group: Group, asks: bool) -> tuple[Layout, list[list[Block]]]:
+    """The layout with the fewest lanes that keep to the limits; its blocks, a row for each window.
+
+    Raises CannotExpressError for the phase that passes a limit however many lanes there are.
+    """
+    excess, lanes = None, 1
+    for lanes in _numbers_of_lanes(source, group.moves.chunks):
+        blocks, excess = _written(group, _windows(group.moves, Layout(1, lanes, asks)), asks)
         if excess is None:
-            return lanes
-    if excess is None:
-        raise AssertionError("no number of lanes was tried")
-    blocks = "one threadblock" if tried == 1 else f"even each of {tried} threadblocks"
-    raise cannot(source, excess.phase, f"{blocks} would need {excess.why}")
+            break
+    if excess is not None:
+        raise _passed(source, excess, lanes)
+    layout = Layout(_copies(source, lanes) if group.moves.rounds else 1, lanes, asks)
+    others, excess = _written(group, _windows(group.moves, layout)[lanes:], asks)
+    if excess is not None:
+        raise AssertionError("a block passes a limit that was checked before")
+    return layout, blocks + others
+
+
+def _written(
+    group: Group, windows: list[Window], asks: bool
+) -> tuple[list[list[Block]], Excess | None]:
+    """The blocks of every window, one for each rank; up to the first that passes a limit."""
+    rows: list[list[Block]] = []
+    for window in windows:
+        rows.append([])
+        for rank, work in enumerate(group.work):
+            block = Block(rank, group.hosts, window, asks)
+            excess = block.write(work)
+            if excess is not None:
+                return rows, excess
+            rows[-1].append(block)
+    return rows, None
+
+
+def _numbers_of_lanes(source: Source, chunks: int) -> list[int]:
+    """Into how many lanes the chunks may be cut, fewest first."""
+    most = min(chunks, MOST_BLOCKS, max(1, MOST_BLOCKS_OF_ALL // source.schedule.devices))
+    return [lanes for lanes in range(1, most + 1) if chunks % lanes == 0]
+
+
+def _passed(source: Source, excess: Excess, lanes: int) -> CannotExpressError:
+    blocks = "one threadblock" if lanes == 1 else f"even each of {lanes} threadblocks"
+    return cannot(source, excess.phase, f"{blocks} would need {excess.why}")
 
 
 def _copies(source: Source, lanes: int) -> int:
@@ -198,16 +292,16 @@ def _head(source: Source, found: Moves, layout: Layout) -> Op:
     }
 
 
-def _gpu(rank: int, found: Moves, work: Work, hosts: Sequence[int], layout: Layout) -> Op:
+def _gpus(group: Group, layout: Layout, blocks: list[list[Block]]) -> list[Op]:
+    ranks = range(len(group.hosts))
+    return [_gpu(rank, group.moves, [row[rank] for row in blocks], layout) for rank in ranks]
+
+
+def _gpu(rank: int, found: Moves, own: list[Block], layout: Layout) -> Op:
     """One GPU: its threadblocks, and the channels and remote buffers they name by position."""
     channels: dict[str, list[int]] = {MEMORY: [], PORT: []}
     buffers: dict[tuple[int, str, str], int] = {}
-    blocks = []
-    for number, window in enumerate(_windows(found, layout)):
-        block = Block(rank, hosts, window, layout.asks)
-        if block.write(work):
-            raise AssertionError("a block passes a limit that was checked before")
-        blocks.append(_block(number, block, channels, buffers))
+    blocks = [_block(number, block, channels, buffers) for number, block in enumerate(own)]
     return {
         "id": rank,
         "input_chunks": found.chunks * layout.copies,

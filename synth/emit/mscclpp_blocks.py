@@ -199,10 +199,15 @@ class Block:
             return f"{len(self.ops)} operations or more, the limit is {MOST_OPERATIONS}"
         for kind in (MEMORY, PORT):
             if len(self.channels[kind]) > MOST_CHANNELS:
-                return f"{len(self.channels[kind])} {kind} channels, the limit is {MOST_CHANNELS}"
+                return too_many_channels(len(self.channels[kind]), kind)
             if (count := len(self.buffers[kind])) > MOST_REMOTE_BUFFERS:
                 return f"{count} remote {kind} buffers, the limit is {MOST_REMOTE_BUFFERS}"
         return ""
+
+
+def too_many_channels(count: int, kind: str) -> str:
+    """What a block would need whose peers are too many."""
+    return f"{count} {kind} channels, the limit is {MOST_CHANNELS}"
 
 
 def _cut(send: Send, window: Window) -> Send:

@@ -54,26 +54,32 @@ class Round:
 
 @dataclass(frozen=True)
 class Moves:
-    """What all ranks send: numbers of chunks, of scratch chunks on each rank, and the rounds."""
+    """What the ranks of a group send: how many chunks, scratch chunks of each rank, the rounds."""
 
     chunks: int
     scratch: tuple[int, ...]
     rounds: tuple[Round, ...]
 
 
-def moves(schedule: Schedule, mesh: Mesh, hosts: Sequence[int]) -> Moves:
-    """The messages of a schedule between the ranks of a mesh; ``hosts[rank]`` is a rank's host.
+def moves(schedule: Schedule, mesh: Mesh, members: Devices, hosts: Sequence[int]) -> Moves:
+    """The messages of a schedule inside one reduction group.
 
+    ``members`` are its ranks, ascending; they are told by their positions there, ``hosts`` too.
     Every exchange is done directly, as the simulator's "direct": each member sends each other one
     its share. An all-reduce is a reduce-scatter and an all-gather.
     """
-    follower = _Follower(schedule, mesh, hosts)
+    follower = _Follower(schedule, mesh, members, hosts)
     for number, phase in enumerate(schedule.phases):
         if isinstance(phase, Transpose):
             follower.transpose(phase)
         else:
             follower.exchange(number, phase)
     return Moves(follower.chunks, tuple(follower.scratch), tuple(follower.rounds))
+
+
+def chunks_of(schedule: Schedule) -> int:
+    """Into how many chunks the payload is cut."""
+    return schedule.pieces * _finest(schedule)
 
 
 def _finest(schedule: Schedule) -> int:
@@ -92,7 +98,9 @@ def _finest(schedule: Schedule) -> int:
             case Collective.BROADCAST:
                 held[groups] = held[groups[:, :1]]
             case Collective.ALL_REDUCE:
-                finer = lcm(finer, *(members // gcd(members, int(k)) for k in held[groups[:, 0]]))
+                finer = lcm(
+                    finer, *(members // gcd(members, k) for k in set(held[groups[:, 0]].tolist()))
+                )
             case Collective.REDUCE:
                 pass
     return finer
@@ -101,26 +109,32 @@ def _finest(schedule: Schedule) -> int:
 class _Follower:
     """Which chunks each rank holds, in the order of its buffer, as the phases go by."""
 
-    def __init__(self, schedule: Schedule, mesh: Mesh, hosts: Sequence[int]) -> None:
-        self.chunks = schedule.pieces * _finest(schedule)
-        self.scratch = [0] * schedule.devices
+    def __init__(
+        self, schedule: Schedule, mesh: Mesh, members: Devices, hosts: Sequence[int]
+    ) -> None:
+        self.chunks = chunks_of(schedule)
+        self.scratch = [0] * len(members)
         self.rounds: list[Round] = []
-        self._mesh, self._hosts = mesh, hosts
-        self._needed = buffers(schedule).needed[:, mesh.devices].tolist()
+        self._hosts = hosts
+        self._place = np.full(schedule.devices, -1)
+        self._place[mesh.devices[members]] = np.arange(len(members))
+        self._needed = buffers(schedule).needed[:, mesh.devices[members]].tolist()
         self._held: dict[int, Devices] = {
-            rank: np.arange(self.chunks) for rank in range(schedule.devices)
+            rank: np.arange(self.chunks) for rank in range(len(members))
         }
 
     def transpose(self, phase: Transpose) -> None:
         axes = (*phase.axes, len(phase.shape))
-        for rank in self._mesh.ranks(phase.devices).tolist():
+        places = self._place[phase.devices]
+        for rank in places[places >= 0].tolist():
             view = self._held[rank].reshape(*phase.shape, -1)
             self._held[rank] = view.transpose(axes).reshape(-1)
 
     def exchange(self, number: int, phase: Exchange) -> None:
         """Note the messages of a phase, one or two rounds of them, and what is held after it."""
         rounds: list[list[Send]] = [[], []]
-        for group in self._mesh.ranks(phase.groups).tolist():
+        groups = self._place[phase.groups]
+        for group in groups[groups[:, 0] >= 0].tolist():
             needed = [rank for rank in group if self._needed[number + 1][rank]]
             self._collect(phase.collective, group, needed, rounds[0])
             self._spread(phase.collective, group, needed, rounds[1])

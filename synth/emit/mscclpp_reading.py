@@ -6,9 +6,9 @@ join the wrong things: the limits, positions, and that every channel has another
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 MOST_OPERATIONS = 64
 MOST_CHANNELS = 16
@@ -17,6 +17,7 @@ MOST_BUFFERS_PER_OPERATION = 10
 MOST_BYTES = 2**32 - 1
 CHANNEL_TYPES = ("memory", "port")
 
+T = TypeVar("T")
 Json = dict[str, Any]
 Channel = tuple[str, int, int]
 """The channel type, the rank it belongs to, its number among the rank's channels of the type."""
@@ -63,6 +64,12 @@ def position(at: int) -> int:
     return at
 
 
+def at_positions(items: list[T], some: list[int]) -> list[T]:
+    """What stands at some positions in a list."""
+    require(min(some, default=0) >= 0, f"positions {some}")
+    return [items[at] for at in some]
+
+
 def check_sizes(plan: Json) -> None:
     """The header: a plain all-reduce in place, of sizes that all offsets can say."""
     require(isinstance(plan["name"], str) and plan["name"] != "", "it has no name")
@@ -79,6 +86,22 @@ def check_sizes(plan: Json) -> None:
         require(0 < least <= most and least % unit == 0, f"gpu {rank}: sizes from {least}")
         require(max(most, most // chunks * scratch) <= MOST_BYTES, f"gpu {rank}: offsets overflow")
         require(chunks == plan["gpus"][0]["input_chunks"], f"gpu {rank}: another number of chunks")
+
+
+def named(gpu: Json) -> set[int]:
+    """The ranks a GPU names beside its own."""
+    peers = {peer for channel in gpu["channels"] for peer in channel["connected_to"]}
+    return peers | {buffer["rank"] for buffer in gpu["remote_buffers"]}
+
+
+def renamed(gpu: Json, place: Mapping[int, int]) -> Json:
+    """A GPU as it is, but for the ranks it names."""
+    channels = [
+        {**channel, "connected_to": [place[peer] for peer in channel["connected_to"]]}
+        for channel in gpu["channels"]
+    ]
+    buffers = [{**buffer, "rank": place[buffer["rank"]]} for buffer in gpu["remote_buffers"]]
+    return {**gpu, "id": place[gpu["id"]], "channels": channels, "remote_buffers": buffers}
 
 
 def _channels(gpu: Json, kind: str) -> list[int]:
@@ -120,10 +143,9 @@ def blocks_of(gpu: Json) -> Iterator[Block]:
             block.channels[kind].extend((kind, rank, at) for at in ref["channel_ids"])
         for ref in told["remote_buffer_refs"]:
             kind = ref["access_channel_type"]
-            for at in ref["remote_buffer_ids"]:
-                buffer = remote[position(at)]
-                reached = kind in buffer["access_channel_types"]
-                require(reached, f"{where}: no {kind} access to buffer {at}")
+            for buffer in at_positions(remote, ref["remote_buffer_ids"]):
+                if kind not in buffer["access_channel_types"]:
+                    raise WrongError(f"{where}: no {kind} access to {buffer}")
                 block.buffers[kind].append((buffer["rank"], buffer["type"]))
         _check_limits(block, where)
         yield block
@@ -136,13 +158,20 @@ def _check_limits(block: Block, where: str) -> None:
         require(len(block.channels[kind]) <= MOST_CHANNELS, f"{where}: too many channels")
         require(len(block.buffers[kind]) <= MOST_CHANNELS, f"{where}: too many remote buffers")
     for op in block.ops:
-        name = f"{where}: {op['name']}"
-        used = op.get("channel_ids", [])
-        require(len(used) <= MOST_CHANNELS_PER_OPERATION, f"{name} of too many channels")
-        for side in ("src_buff", "dst_buff"):
-            require(len(op.get(side, [])) <= MOST_BUFFERS_PER_OPERATION, f"{name}: {side} too long")
-        distinct = op["name"] == "put" or len(set(used)) == len(used)
-        require(distinct, f"{name} names a channel twice")
+        if why := _excess(op):
+            raise WrongError(f"{where}: {op['name']} {why}")
+
+
+def _excess(op: Json) -> str:
+    """Which limit an operation passes, if one."""
+    used = op.get("channel_ids", ())
+    if len(used) > MOST_CHANNELS_PER_OPERATION:
+        return "of too many channels"
+    for side in ("src_buff", "dst_buff"):
+        if len(op.get(side, ())) > MOST_BUFFERS_PER_OPERATION:
+            return f"with too long a {side}"
+    twice = op["name"] != "put" and len(set(used)) < len(used)
+    return "names a channel twice" if twice else ""
 
 
 def check_owners(blocks: list[Block]) -> None:

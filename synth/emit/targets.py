@@ -14,12 +14,14 @@ from synth.emit.source import CannotExpressError, Files, Source
 class Target:
     """One row: what it is for, and the pure function that writes its files.
 
-    ``runs`` is true where what is written carries out the program.
+    ``runs`` is true where what is written carries out the program. ``check`` raises what ``write``
+    would raise, sooner; None where writing is quick.
     """
 
     summary: str
     write: Callable[[Source], Files]
     runs: bool = False
+    check: Callable[[Source], None] | None = None
 
 
 TARGETS: Mapping[str, Target] = {
@@ -27,7 +29,7 @@ TARGETS: Mapping[str, Target] = {
     "jax": Target("one JAX file: a factored mesh, groups by axis names", jax.write, runs=True),
     "jax-flat": Target("one JAX file: groups of explicit ranks", jax.write_flat, runs=True),
     "mpi": Target("one mpi4py file", mpi.write, runs=True),
-    "mscclpp": Target("a proved MSCCL++ execution plan", mscclpp.write, runs=True),
+    "mscclpp": Target("a proved MSCCL++ execution plan", mscclpp.write, True, mscclpp.check),
     "chakra": Target("Chakra traces and ASTRA-sim inputs", chakra.write),
     "nccl-tuner": Target("NCCL tuner: algorithms for the leaves", nccl_tuner.write),
     "json": Target("the schedule as JSON, by a published schema", document.write),
@@ -51,7 +53,8 @@ def emit(target: str, source: Source) -> Files:
     try:
         return TARGETS[target].write(source)
     except CannotExpressError as error:
-        able = ", ".join(able_to_run(source)) or "none"
+        others = {name: row for name, row in TARGETS.items() if name != target}
+        able = ", ".join(_able(others, source)) or "none"
         raise CannotExpressError(
             f"{target} cannot express {error.problem}", where=error.where, hint=f"these can: {able}"
         ) from None
@@ -59,12 +62,16 @@ def emit(target: str, source: Source) -> Files:
 
 def able_to_run(source: Source) -> tuple[str, ...]:
     """The targets that can carry out a schedule."""
-    return tuple(name for name, target in TARGETS.items() if target.runs and _can(target, source))
+    return _able(TARGETS, source)
+
+
+def _able(targets: Mapping[str, Target], source: Source) -> tuple[str, ...]:
+    return tuple(name for name, target in targets.items() if target.runs and _can(target, source))
 
 
 def _can(target: Target, source: Source) -> bool:
     try:
-        target.write(source)
-    except CannotExpressError:
+        (target.check or target.write)(source)
+    except InputError:
         return False
     return True
