@@ -142,6 +142,7 @@ def emitted_json(source: Source, target: str, files: Files) -> Json:
         "system": source.system.name,
         "program": str(source.schedule.program),
         "proof": proof_json(source.verdict)["proof"],
+        "segments": source.schedule.segments,
         "seconds": source.seconds,
         "files": [_file(name, content) for name, content in files.items()],
     }

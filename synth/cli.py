@@ -261,6 +261,9 @@ OptionalAlgorithm = Annotated[
 ]
 
 
+OptionalSegments = Annotated[
+    int | None, typer.Option("--segments", help="Into how many the payload is cut, to overlap.")
+]
 Output = Annotated[
     str | None,
     typer.Option(
@@ -284,6 +287,7 @@ def emit(
     ] = None,
     no_collapse: NoCollapse = False,
     algorithm: OptionalAlgorithm = None,
+    segments: OptionalSegments = None,
     rank_order: Annotated[
         str, typer.Option(help="How the job's ranks are numbered: machine or axes.")
     ] = "machine",
@@ -305,6 +309,7 @@ def emit(
         "axes": axes,
     }
     flags |= {"reduce": reduce, "placement": placement, "bytes": size, "algorithm": algorithm}
+    flags |= {"segments": segments}
     flags |= {"target": target, "rank_order": rank_order, "host_level": host_level}
     if hosts is not None:
         flags["hosts"] = hosts
@@ -332,6 +337,7 @@ def run(
     timeout: Annotated[float, typer.Option(help="Seconds after which all are ended.")] = 120.0,
     no_collapse: NoCollapse = False,
     algorithm: OptionalAlgorithm = None,
+    segments: OptionalSegments = None,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
@@ -344,6 +350,7 @@ def run(
         "axes": axes,
     }
     flags |= {"reduce": reduce, "placement": placement, "bytes": size, "algorithm": algorithm}
+    flags |= {"segments": segments}
     flags |= {"backend": backend, "check": check, "dtype": dtype, "repeat": repeat}
     _ask("run", as_json, collapse=not no_collapse, timeout_seconds=timeout, **flags)
 

@@ -56,7 +56,7 @@ def hand_out(chosen: Remembered, options: Options) -> HandOut:
     if isinstance(verdict, Refuted):
         raise AssertionError(f"the rules and z3 disagree on {derivation.program}: {verdict}")
     simulator = Simulator(system, chosen.algorithm)
-    prices = tuple(priced(simulator, derivation, reduction, size))
+    prices = tuple(priced(simulator, derivation, reduction, size / chosen.segments))
     plain = total_seconds(priced(simulator, one_step(reduction.tree), reduction, size))
-    schedule = lower(derivation, reduction, size)
+    schedule = lower(derivation, reduction, size, chosen.segments)
     return HandOut(Source(schedule, system, prices, verdict, options), plain)

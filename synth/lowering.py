@@ -33,7 +33,9 @@ def _moves(derivation: Derivation) -> tuple[tuple[Move, ...], tuple[int, ...]]:
     return tuple(found), tuple(sorted(scattered))
 
 
-def lower(derivation: Derivation, reduction: Reduction, payload_bytes: int) -> Schedule:
+def lower(
+    derivation: Derivation, reduction: Reduction, payload_bytes: int, segments: int = 1
+) -> Schedule:
     """The schedule of a derived program on the devices of a reduction, every replica included.
 
     Raises InputError if the program was derived on another tree than the reduction's, or for a
@@ -47,14 +49,15 @@ def lower(derivation: Derivation, reduction: Reduction, payload_bytes: int) -> S
     check_payload(payload_bytes)
     steps, scattered = _moves(derivation)
     pieces = prod(reduction.tree.sizes[digit] for digit in scattered)
-    builder = _Builder(reduction, padded(payload_bytes, pieces))
+    builder = _Builder(reduction, padded(payload_bytes, pieces * segments) // segments)
     phases: list[Phase] = []
     for i, move in enumerate(steps):
         before, after = derivation.states[i], derivation.states[i + 1]
         phases += [builder.transpose(shuffle, before) for shuffle in move.before]
         phases.append(builder.exchange(move))
         phases += [builder.transpose(shuffle, after) for shuffle in move.after]
-    return Schedule(derivation.program, reduction, payload_bytes, pieces, tuple(phases))
+    program = derivation.program
+    return Schedule(program, reduction, payload_bytes, pieces, tuple(phases), segments)
 
 
 def check_payload(payload_bytes: int) -> None:

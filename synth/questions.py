@@ -185,6 +185,7 @@ class HandOutQuestion(Question):
     rank: int = 1
     bytes: Bytes | None = None
     algorithm: Choice | None = Field(default=None, strict=False)
+    segments: int | None = Field(default=None, ge=1, le=4096)
 
     def chosen(self) -> Remembered:
         """What is to be handed out.
@@ -214,6 +215,7 @@ class HandOutQuestion(Question):
             found,
             payload_bytes=self.bytes or found.payload_bytes,
             algorithm=self.algorithm or found.algorithm,
+            segments=self.segments or found.segments,
         )
 
     def _placed(self, program: str, name: str) -> Remembered:

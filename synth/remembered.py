@@ -82,6 +82,7 @@ class _Answer(_Part):
     axes: dict[str, int]
     placement: Matrix
     program: str
+    segments: int = Field(default=1, ge=1)
 
 
 class _Ranking(_Part):
@@ -102,6 +103,7 @@ class Remembered:
     program: str
     payload_bytes: int
     algorithm: Choice
+    segments: int = 1
 
 
 def remembered(ranking: Mapping[str, Any], rank: int, placement: Matrix | None) -> Remembered:
@@ -126,7 +128,9 @@ def remembered(ranking: Mapping[str, Any], rank: int, placement: Matrix | None) 
     matrix = tuple(tuple(row) for row in answer.placement)
     placed = Placement(system.hierarchy, axes, matrix)
     reduction = Reduction(placed, tuple(read.reduce), read.collapse)
-    return Remembered(system, reduction, answer.program, read.bytes, read.algorithm)
+    return Remembered(
+        system, reduction, answer.program, read.bytes, read.algorithm, answer.segments
+    )
 
 
 def _chosen(answers: list[_Answer], rank: int, placement: Matrix | None) -> _Answer:

@@ -34,12 +34,25 @@ def replay(
 ) -> Array | Failure:
     """Run a schedule; the result has the shape of ``payloads``, (devices, elements).
 
-    Payloads of any length are padded with zeros to the schedule's pieces and cut again. ``before``
-    is told each phase before it is run, and may raise to stop.
+    Payloads of any length are padded with zeros to the schedule's pieces and segments, and cut
+    again. ``before`` is told each phase before it is run, and may raise to stop.
     """
     length = payloads.shape[1]
-    extra = padded(length, schedule.pieces) - length
-    buffers: Buffers = dict(enumerate(np.pad(payloads, ((0, 0), (0, extra)))))
+    extra = padded(length, schedule.pieces * schedule.segments) - length
+    whole = np.pad(payloads, ((0, 0), (0, extra)))
+    found = []
+    for segment in np.split(whole, schedule.segments, axis=1):
+        done = _replay_segment(schedule, segment, before)
+        if isinstance(done, Failure):
+            return done
+        found.append(done)
+    return np.concatenate(found, axis=1)[:, :length]
+
+
+def _replay_segment(
+    schedule: Schedule, payloads: Array, before: Callable[[Phase], None]
+) -> Array | Failure:
+    buffers: Buffers = {device: row.copy() for device, row in enumerate(payloads)}
     for number, phase in enumerate(schedule.phases):
         before(phase)
         try:
@@ -54,9 +67,9 @@ def replay(
         except (ValueError, KeyError) as error:
             return Failure(number, f"{type(error).__name__}: {error}")
     sizes = {len(buffer) for buffer in buffers.values()}
-    if len(buffers) != len(payloads) or sizes != {length + extra}:
+    if len(buffers) != len(payloads) or sizes != {payloads.shape[1]}:
         return Failure(None, "not every device ends with the whole payload")
-    return np.stack([buffers[device][:length] for device in range(len(payloads))])
+    return np.stack([buffers[device] for device in range(len(payloads))])
 
 
 def _exchange(collective: Collective, group: list[int], buffers: Buffers) -> None:

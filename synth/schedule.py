@@ -43,7 +43,9 @@ Phase = Exchange | Transpose
 class Schedule:
     """What every device does, phase by phase, to carry out a program for a reduction.
 
-    The payload of ``payload_bytes`` is padded so that it can be cut into ``pieces`` equal ones.
+    The payload of ``payload_bytes`` is padded so that it can be cut into ``segments`` equal parts
+    of ``pieces`` equal ones. Every segment goes through all phases, whose sizes are of one segment;
+    phase j of a segment waits for phase j-1 of it and for phase j of the segment before.
     """
 
     program: Program
@@ -51,6 +53,7 @@ class Schedule:
     payload_bytes: int
     pieces: int
     phases: tuple[Phase, ...]
+    segments: int = 1
 
     @property
     def devices(self) -> int:
@@ -58,7 +61,11 @@ class Schedule:
 
     @property
     def padded_bytes(self) -> int:
-        return padded(self.payload_bytes, self.pieces)
+        return padded(self.payload_bytes, self.pieces * self.segments)
+
+    @property
+    def segment_bytes(self) -> int:
+        return self.padded_bytes // self.segments
 
 
 def padded(length: int, pieces: int) -> int:

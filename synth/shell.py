@@ -175,8 +175,8 @@ def _sizes(text: str | None) -> list[int] | None:
     return [int(item) for item in items]
 
 
-def _segments(text: str) -> Any:
-    return int(text) if _is_number(text) else text
+def _segments(given: str | int | None) -> Any:
+    return int(given) if isinstance(given, str) and _is_number(given) else given
 
 
 def _is_number(text: str) -> bool:

@@ -270,9 +270,10 @@ def _run(body: Json) -> RenderableType:
         table.add_row(name, duration(measured), duration(predicted))
     padding = body["padded_bytes"] - body["bytes"]
     size = volume(body["bytes"]) + (f" (padded by {padding} B)" if padding else "")
+    cut = f", in {body['segments']} segments" if body["segments"] > 1 else ""
     lines: list[RenderableType] = [
         Text(body["program"] or "(nothing to do)"),
-        Text(f"on {body['devices']} devices by {body['backend']}: {size} of {body['dtype']}"),
+        Text(f"on {body['devices']} devices by {body['backend']}: {size} of {body['dtype']}{cut}"),
         Text(""),
         table,
     ]

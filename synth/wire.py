@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from importlib.metadata import version
 from math import isfinite
@@ -33,7 +33,7 @@ from synth.bodies import (
     step_json,
 )
 from synth.bound import all_reduce_bound
-from synth.emit import Options, emit
+from synth.emit import TARGETS, Options, emit
 from synth.emit.document import document
 from synth.handout import derived_from_text, hand_out
 from synth.lowering import lower
@@ -211,7 +211,10 @@ def emitted(question: EmitQuestion, watcher: Watcher) -> Reply:
         channels=question.channels,
         made_by=f"collsynth {version('collsynth')}",
     )
-    given = hand_out(question.chosen(), options)
+    chosen = question.chosen()
+    if question.target in TARGETS and not TARGETS[question.target].overlaps:
+        chosen = replace(chosen, segments=1)
+    given = hand_out(chosen, options)
     return _reply(emitted_json(given.source, question.target, emit(question.target, given.source)))
 
 
@@ -238,7 +241,8 @@ def executed(question: RunQuestion, watcher: Watcher) -> Reply:
         "backend": question.backend,
         "devices": schedule.devices,
         "bytes": seen["bytes"],
-        "padded_bytes": padded(seen["bytes"], schedule.pieces),
+        "padded_bytes": padded(seen["bytes"], schedule.pieces * schedule.segments),
+        "segments": schedule.segments,
         "dtype": question.dtype,
         "check": checked if question.check else None,
         "measured_seconds": seen["seconds"],

@@ -181,14 +181,16 @@ def unword(said: oracle.Word) -> Instruction:
     return Instruction(Collective(said.collective), Groups(said.free, said.zero))
 
 
-def source(program: Program | str, reduction: Reduction, payload_bytes: int = 2**20) -> Source:
+def source(
+    program: Program | str, reduction: Reduction, payload_bytes: int = 2**20, segments: int = 1
+) -> Source:
     """What emitters get for a valid program, on a machine of plain switches."""
     text = parse(program) if isinstance(program, str) else program
     derivation = derive(text, reduction.tree)
     assert isinstance(derivation, Derivation), derivation
     system = switches(reduction.placement.hierarchy)
-    schedule = lower(derivation, reduction, payload_bytes)
-    prices = tuple(priced(Simulator(system), derivation, reduction, payload_bytes))
+    schedule = lower(derivation, reduction, payload_bytes, segments)
+    prices = tuple(priced(Simulator(system), derivation, reduction, payload_bytes / segments))
     return Source(schedule, system, prices, Proved())
 
 

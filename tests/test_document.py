@@ -29,7 +29,8 @@ NESTED = "reduce-scatter node inside; all-reduce node parallel(root); all-gather
 @st.composite
 def sources(draw: st.DrawFn) -> Source:
     reduction = draw(reductions().filter(lambda made: len(made.tree.digits) <= 3))
-    return source(draw(valid_programs(reduction.tree)), reduction, draw(st.integers(1, 5000)))
+    payload, segments = draw(st.integers(1, 5000)), draw(st.sampled_from([1, 1, 3, 8]))
+    return source(draw(valid_programs(reduction.tree)), reduction, payload, segments)
 
 
 def nested() -> Source:

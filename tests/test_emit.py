@@ -181,6 +181,23 @@ def test_bad_input_gets_one_clear_error(name: str, answer: Path) -> None:
     assert result.stdout == ""
 
 
+def test_segments_are_remembered_where_the_target_can_overlap(tmp_path: Path) -> None:
+    words = ("dgx-h100:4", "--axes", "data=32", "--reduce", "data", "--segments", "auto")
+    file = tmp_path / "answer.json"
+    file.write_text(run("top", *words, "-k", "1", "--json").stdout)
+    [answer] = json.loads(file.read_text())["answers"]
+    assert answer["segments"] > 1
+    for target, overlaps in (("torch", True), ("json", True), ("mscclpp", False), ("trace", False)):
+        told = json.loads(run("emit", "--from", str(file), "--target", target, "--json").stdout)
+        assert told["segments"] == (answer["segments"] if overlaps else 1)
+        wanted = answer["seconds"] if overlaps else answer["barrier_seconds"]
+        assert told["seconds"] == pytest.approx(wanted, rel=1e-9)
+    [text] = emitted("--from", str(file), "--target", "torch").values()
+    assert f"SEGMENTS = {answer['segments']} ".encode() in text
+    [whole] = emitted("--from", str(file), "--target", "torch", "--segments", "1").values()
+    assert b"SEGMENTS" not in whole
+
+
 def test_a_step_without_words_names_the_targets_that_have_them() -> None:
     result = run("emit", ROOTED, *WHERE, *SPREAD, "--target", "chakra")
     assert result.stderr.endswith("these can: torch, jax, jax-flat, mpi, mscclpp\n")

@@ -32,17 +32,19 @@ def beside_model(nodes: int, gpus: int) -> Reduction:
     return Reduction(Placement(hierarchy, axes, ((nodes, gpus // 2), (1, 2))), ("data",))
 
 
-def written(folder: Path, program: str, reduction: Reduction) -> Path:
-    [(name, text)] = emit("torch", source(program, reduction)).items()
+def written(folder: Path, program: str, reduction: Reduction, segments: int = 1) -> Path:
+    [(name, text)] = emit("torch", source(program, reduction, segments=segments)).items()
     (folder / name).write_text(str(text))
     return folder / name
 
 
 @NEEDS_TORCH
 @pytest.mark.slow
-@pytest.mark.parametrize("program", [NESTED, ROOTED, SHUFFLED])
-def test_training_with_the_program_is_training(program: str, tmp_path: Path) -> None:
-    written(tmp_path, program, beside_model(2, 4))
+@pytest.mark.parametrize(
+    ("program", "segments"), [(NESTED, 1), (ROOTED, 1), (SHUFFLED, 1), (NESTED, 4)]
+)
+def test_training_with_the_program_is_training(program: str, segments: int, tmp_path: Path) -> None:
+    written(tmp_path, program, beside_model(2, 4), segments)
     words = (sys.executable, str(FLEET / "torch_uses.py"), str(tmp_path))
     one = {"OMP_NUM_THREADS": "1"}
     ranks = [Command(f"rank {rank}", (*words, str(rank)), one) for rank in range(8)]
@@ -102,9 +104,10 @@ def test_an_mpi_job_of_another_size_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("target", ["torch", "mpi"])
 @pytest.mark.parametrize("program", [NESTED, ROOTED, SHUFFLED, "all-reduce root inside", ""])
-def test_emitted_files_pass_ruff(target: str, program: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("segments", [1, 8])
+def test_emitted_files_pass_ruff(target: str, program: str, segments: int, tmp_path: Path) -> None:
     reduction = beside_model(2, 4) if program else beside_model(1, 2)
-    [(name, text)] = emit(target, source(program, reduction)).items()
+    [(name, text)] = emit(target, source(program, reduction, segments=segments)).items()
     (tmp_path / name).write_text(str(text))
     python = (sys.executable, "-m", "ruff")
     for words in (("check",), ("format", "--check", "--line-length=100")):
@@ -119,8 +122,9 @@ def test_emitted_files_pass_mypy(target: str, tmp_path: Path) -> None:
     if find_spec({"torch": "torch", "mpi": "mpi4py"}[target]) is None:
         pytest.skip(f"needs the extra {target}")
     for number, program in enumerate((NESTED, ROOTED, SHUFFLED)):
-        [text] = emit(target, source(program, beside_model(2, 4))).values()
-        (tmp_path / f"emitted{number}.py").write_text(str(text))
+        for segments in (1, 8):
+            [text] = emit(target, source(program, beside_model(2, 4), segments=segments)).values()
+            (tmp_path / f"emitted{number}_{segments}.py").write_text(str(text))
     words = [sys.executable, "-m", "mypy", "--strict", "."]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout

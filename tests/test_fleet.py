@@ -49,7 +49,10 @@ def crew(target: str, folder: Path, sources: Sequence[Source]) -> None:
                 "program": str(schedule.program),
                 "world": schedule.devices,
                 "groups": groups,
-                "elements": [1, schedule.pieces, schedule.pieces + 1, 3 * schedule.pieces - 1],
+                "elements": [
+                    *(1, schedule.pieces, schedule.pieces + 1, 3 * schedule.pieces - 1),
+                    *([schedule.segments * schedule.pieces + 1] if schedule.segments > 1 else []),
+                ],
             }
         )
     (folder / "jobs.json").write_text(json.dumps(jobs))
@@ -77,8 +80,10 @@ ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 Programs = Sequence[tuple[Instruction, ...]]
 
 
-def sources(programs: Programs, reduction: Reduction) -> list[Source]:
-    return [source(spelled(steps, reduction.tree), reduction) for steps in programs]
+def sources(programs: Programs, reduction: Reduction, segments: int = 1) -> list[Source]:
+    return [
+        source(spelled(steps, reduction.tree), reduction, segments=segments) for steps in programs
+    ]
 
 
 def sampled(depth: int, count: int) -> Programs:
@@ -162,3 +167,20 @@ def test_programs_of_three_and_four_digits_run(
 @RUNTIMES
 def test_replicas_and_both_rank_orders_run(target: str, tmp_path: Path) -> None:
     crew(target, tmp_path, list(chain(*(placed(order) for order in RankOrder), uncollapsed())))
+
+
+@pytest.mark.slow
+@RUNTIMES
+def test_segments_run(target: str, tmp_path: Path) -> None:
+    """More segments than steps and fewer; ranks that take no part must keep step with the rest."""
+    plain = Reduction.plain(2, 2, 2)
+    two = Reduction.plain(2, 4)
+    found = [*sources(sampled(3, 20), plain, 7), *sources(all_valid(2)[::4], two, 3)]
+    rooted = [steps for steps in all_valid(3) if len(steps) == 5 and _idles(steps)]
+    found += sources(random.Random(5).sample(rooted, 10), plain, 12)
+    crew(target, tmp_path, found)
+
+
+def _idles(steps: tuple[Instruction, ...]) -> bool:
+    """Whether some devices take part only at the beginning and at the end."""
+    return sum(bool(step.groups.zero) for step in steps) >= 2

@@ -24,6 +24,7 @@ from strategies import (
     word,
 )
 from synth.lowering import lower
+from synth.plan import derived
 from synth.programs import Language
 from synth.replay import Failure, compare, multiplicities, plain_sum, replay
 from synth.schedule import Schedule, Transpose
@@ -94,6 +95,20 @@ def test_every_replica_of_a_placement_gets_its_own_sum(
     assume(len(reduction.tree.digits) <= 4)
     program = data.draw(valid_programs(reduction.tree))
     assert compare(scheduled(program, reduction, elements), elements) is None
+
+
+@given(reductions(), st.data(), st.integers(1, 60), st.integers(2, 7))
+def test_segments_give_the_same_sums(
+    reduction: Reduction, data: st.DataObject, elements: int, segments: int
+) -> None:
+    assume(len(reduction.tree.digits) <= 3)
+    program = data.draw(valid_programs(reduction.tree))
+    schedule = lower(derived(program, reduction.tree), reduction, elements, segments)
+    assert schedule.padded_bytes == schedule.segments * schedule.segment_bytes
+    assert schedule.padded_bytes - elements < schedule.pieces * segments
+    whole = lower(derived(program, reduction.tree), reduction, schedule.segment_bytes)
+    assert [p.size_bytes for p in schedule.phases] == [p.size_bytes for p in whole.phases]
+    assert compare(schedule, elements) is None
 
 
 @given(reductions(), st.integers(1, 9))

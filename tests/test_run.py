@@ -49,6 +49,14 @@ def test_a_run_is_equal_to_the_plain_all_reduce(backend: str, dtype: str) -> Non
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+def test_a_run_in_segments_is_equal_to_the_plain_all_reduce(backend: str) -> None:
+    skip_without(backend)
+    given = source(NESTED, Reduction.plain(2, 2), segments=5)
+    seen = run(backend, given, Trial(8004, "float32", 1, check=True))
+    assert (seen["bytes"], seen["equal"], seen["bitwise_equal"]) == (8004, True, True)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_a_payload_smaller_than_the_group_is_padded(backend: str) -> None:
     skip_without(backend)
     seen = run(backend, source(NESTED, Reduction.plain(2, 2)), Trial(1, "float32", 1, check=True))

@@ -107,9 +107,14 @@ class Document(Part):
     devices: Positive = Field(description="How many devices there are; ids count from 0.")
     payload_bytes: Positive = Field(description="What each device has to reduce.")
     padded_bytes: Positive = Field(
-        description="The payload with padding at its end: the next multiple of pieces."
+        description="The payload with padding at its end: the next multiple of pieces * segments."
     )
-    pieces: Positive = Field(description="Into how many equal parts the padded payload is cut.")
+    pieces: Positive = Field(description="Into how many equal parts each segment is cut.")
+    segments: Positive = Field(
+        description="Into how many equal segments the padded payload is cut. Each goes through all "
+        "steps; a step waits for the step before of its segment and for itself in the segment "
+        "before, so that segments overlap."
+    )
     reduction_groups: Annotated[list[Group], Field(min_length=1)] = Field(
         description="The devices whose payloads are added up: at the end each member of a group "
         "holds the sum of all its members' payloads."
@@ -145,6 +150,7 @@ def document(schedule: Schedule, system: str | None = None) -> Json:
         "payload_bytes": schedule.payload_bytes,
         "padded_bytes": schedule.padded_bytes,
         "pieces": schedule.pieces,
+        "segments": schedule.segments,
         "reduction_groups": reduction.grid().tolist(),
         "steps": [_step(phase) for phase in schedule.phases],
     }
@@ -204,6 +210,7 @@ def read(text: str) -> Schedule:
         found.payload_bytes,
         found.pieces,
         tuple(_phase(step, i, found.devices) for i, step in enumerate(found.steps)),
+        found.segments,
     )
     _same("padded_bytes", found.padded_bytes, schedule.padded_bytes)
     _same("reduction_groups", found.reduction_groups, reduction.grid().tolist())
@@ -269,7 +276,7 @@ def _check_sizes(schedule: Schedule) -> None:
         parts = _parts(held, i, phase)
         if not parts or any(schedule.pieces % part for part in parts):
             raise InputError("its devices hold nothing that fits it", where=place)
-        _same(f"{place}.bytes", phase.size_bytes, schedule.padded_bytes // min(parts))
+        _same(f"{place}.bytes", phase.size_bytes, schedule.segment_bytes // min(parts))
         if isinstance(phase, Transpose) and phase.size_bytes % prod(phase.shape):
             raise InputError(f"{phase.size_bytes} bytes have no such shape", where=place)
 

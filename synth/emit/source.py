@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from hierarchies import InputError, System
 from synth.emit.mesh import Mesh, RankOrder, mesh
+from synth.overlap import makespan_seconds
 from synth.proof import Proved, Unknown
 from synth.schedule import Exchange, Schedule
 from synth.simulator import StepPrice
@@ -34,7 +35,10 @@ class Options:
 
 @dataclass(frozen=True)
 class Source:
-    """A schedule on a system, with the price of each phase and what z3 said of its program."""
+    """A schedule on a system, with the price of each phase and what z3 said of its program.
+
+    Prices are of one segment.
+    """
 
     schedule: Schedule
     system: System
@@ -48,8 +52,8 @@ class Source:
 
     @property
     def seconds(self) -> float:
-        """What the simulator says the whole schedule takes."""
-        return sum(price.seconds for price in self.prices)
+        """What the simulator says the whole schedule takes, its segments overlapping."""
+        return makespan_seconds([price.work for price in self.prices], self.schedule.segments)
 
 
 class CannotExpressError(InputError):

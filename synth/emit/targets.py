@@ -14,25 +14,29 @@ from synth.emit.source import CannotExpressError, Files, Source
 class Target:
     """One row: what it is for, and the pure function that writes its files.
 
-    ``runs`` is true where what is written carries out the program. ``check`` raises what ``write``
+    ``runs`` is true where what is written carries out the program, ``overlaps`` where it can do so
+    in segments; others are given schedules of one. ``check`` raises what ``write``
     would raise, sooner; None where writing is quick.
     """
 
     summary: str
     write: Callable[[Source], Files]
     runs: bool = False
+    overlaps: bool = False
     check: Callable[[Source], None] | None = None
 
 
 TARGETS: Mapping[str, Target] = {
-    "torch": Target("one PyTorch file: process groups, DDP, FSDP2", torch.write, runs=True),
-    "jax": Target("one JAX file: a factored mesh, groups by axis names", jax.write, runs=True),
-    "jax-flat": Target("one JAX file: groups of explicit ranks", jax.write_flat, runs=True),
-    "mpi": Target("one mpi4py file", mpi.write, runs=True),
-    "mscclpp": Target("a proved MSCCL++ execution plan", mscclpp.write, True, mscclpp.check),
+    "torch": Target(
+        "one PyTorch file: process groups, DDP, FSDP2", torch.write, runs=True, overlaps=True
+    ),
+    "jax": Target("one JAX file: a factored mesh, groups by axis names", jax.write, True, True),
+    "jax-flat": Target("one JAX file: groups of explicit ranks", jax.write_flat, True, True),
+    "mpi": Target("one mpi4py file", mpi.write, runs=True, overlaps=True),
+    "mscclpp": Target("a proved MSCCL++ execution plan", mscclpp.write, True, check=mscclpp.check),
     "chakra": Target("Chakra traces and ASTRA-sim inputs", chakra.write),
     "nccl-tuner": Target("NCCL tuner: algorithms for the leaves", nccl_tuner.write),
-    "json": Target("the schedule as JSON, by a published schema", document.write),
+    "json": Target("the schedule as JSON, by a published schema", document.write, overlaps=True),
     "trace": Target("a Chrome/Perfetto timeline of the simulated run", timeline.write),
     "rankfile": Target("Open MPI: which device each rank gets", launchers.rankfile),
     "slurm": Target("Slurm: hosts for --distribution=arbitrary", launchers.slurm),

@@ -62,6 +62,7 @@ def _words(source: Source) -> dict[str, Any]:
         "axes": [(name, _strings(parts)) for name, parts in axes],
         "reduced": _strings(reduced),
         "pieces": schedule.pieces,
+        "segments": schedule.segments,
         "steps": steps,
         "ascending": all(_ascending(step["names"], mesh) for step in steps if "names" in step),
         "transposes": any(isinstance(phase, Transpose) for phase in schedule.phases),
