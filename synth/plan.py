@@ -24,7 +24,6 @@ from synth.algorithms import Choice
 from synth.bound import all_reduce_bound
 from synth.layout import Move
 from synth.lowering import lower, moves
-from synth.overlap import makespan_seconds
 from synth.pipelines import cheapest, price_ticks
 from synth.programs import Language, Vertex, explore_moves
 from synth.proof import Unknown, Verdict, prove
@@ -32,7 +31,13 @@ from synth.replay import compare
 from synth.request import Answer, Candidate, Report, Request, Watcher
 from synth.search import Explored
 from synth.semantics import Derivation, Refusal, derive, retold
-from synth.simulator import LATENCY, TICKS_PER_SECOND, Simulator, StepPrice, total_seconds
+from synth.simulator import (
+    TICKS_PER_SECOND,
+    Simulator,
+    StepPrice,
+    limiting,
+    total_seconds,
+)
 
 
 def answers(system: System, request: Request, watcher: Watcher | None = None) -> Report:
@@ -58,6 +63,10 @@ def answers(system: System, request: Request, watcher: Watcher | None = None) ->
         survey.programs,
         survey.complete,
     )
+
+
+_SLACK = 1e-9
+"""Bounds are lowered by this share, more than rounding can raise them."""
 
 
 @dataclass(frozen=True)
@@ -157,14 +166,14 @@ class _Survey:
         limit: int | None,
     ) -> Iterator[_Found]:
         """The same where the payload may be cut into segments."""
+        least = all_reduce_bound(self._system, reduction, self._request.payload_bytes).seconds
+        if limit is not None and least * (1 - _SLACK) * TICKS_PER_SECOND > limit:
+            return
         paths = self._paths(len(reduction.tree.digits))
+        payload = self._request.payload_bytes
         moves = {
-            segments: [
-                tuple(price.work for price in self._simulator.move(move, reduction, size))
-                for move in graph.alphabet
-            ]
+            segments: self._simulator.works(graph.alphabet, reduction, payload / segments)
             for segments in self._request.segments
-            for size in (self._request.payload_bytes / segments,)
         }
         spelled = _spellings(graph, reduction.tree)
         found = []
@@ -302,32 +311,6 @@ def in_segments(
         found.append((price_ticks([price.work for price in prices], count), count, prices))
     ticks, count, prices = min(found, key=lambda one: one[:2])
     return count, prices, ticks / TICKS_PER_SECOND
-
-
-def limiting(prices: Iterable[StepPrice], segments: int = 1) -> str:
-    """The resource a program waits for longest: a level's name, ``memory`` or ``latency``.
-
-    ``prices`` are of one segment. Where segments overlap, it is the resource that is busiest in
-    all; ``latency`` if none is busy for half of the time.
-    """
-    if segments > 1:
-        return _busiest(tuple(prices), segments)
-    waits: dict[str, float] = {}
-    for price in prices:
-        busy = price.seconds - price.latency_seconds
-        waits["latency"] = waits.get("latency", 0.0) + price.latency_seconds
-        waits[price.busiest] = waits.get(price.busiest, 0.0) + busy
-    return max(waits, key=lambda name: waits[name]) if waits else ""
-
-
-def _busiest(prices: tuple[StepPrice, ...], segments: int) -> str:
-    busy: dict[str, float] = {}
-    for price in prices:
-        for name, seconds in price.busy_seconds:
-            busy[name] = busy.get(name, 0.0) + seconds * segments
-    whole = makespan_seconds([price.work for price in prices], segments)
-    most = max(busy, key=lambda name: busy[name])
-    return most if 2 * busy[most] >= whole else LATENCY
 
 
 def top(

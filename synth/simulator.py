@@ -8,7 +8,7 @@ Devices of a hierarchy look alike, so one port stands for all and a price costs 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import ceil, prod
 
@@ -18,7 +18,7 @@ from hierarchies.fabric import Cast, busiest_block, cast, load, members
 from synth.algorithms import RECIPES, Algorithm, Choice, Recipe, offered, recipe_at
 from synth.layout import Buffers, Move, Shuffle
 from synth.lowering import buffer_fraction
-from synth.overlap import Work
+from synth.overlap import Work, makespan_seconds
 from synth.search import BEYOND
 
 MEMORY = "memory"
@@ -109,9 +109,36 @@ class Simulator:
         The same figures as ``move`` gives, without the reasons. Raises InputError for a price
         that is too large to be compared exactly.
         """
+        found = []
+        for move, line, size in self._sized(alphabet, reduction, payload_bytes):
+            price = _ticks(line.seconds(size))
+            for shuffle in (*move.before, *move.after):
+                price += _ticks(self._shuffle(shuffle, reduction, payload_bytes).seconds)
+            found.append(price)
+        return found
+
+    def works(
+        self, alphabet: Sequence[Move], reduction: Reduction, payload_bytes: float
+    ) -> list[tuple[Work, ...]]:
+        """The phases of each move as what they ask of the machine: as ``move``, without reasons."""
+        found = []
+        for move, line, size in self._sized(alphabet, reduction, payload_bytes):
+            step = Work(
+                line.latency_seconds, {name: size * load for name, load in line.loads if load}
+            )
+            before, after = (
+                [self._shuffle(shuffle, reduction, payload_bytes).work for shuffle in shuffles]
+                for shuffles in (move.before, move.after)
+            )
+            found.append((*before, step, *after))
+        return found
+
+    def _sized(
+        self, alphabet: Sequence[Move], reduction: Reduction, payload_bytes: float
+    ) -> Iterator[tuple[Move, Line, float]]:
+        """Each move with the algorithm it runs by and the size of its largest buffer."""
         lines: dict[Instruction, tuple[Line, ...]] = {}
         sizes: dict[Buffers, float] = {}
-        found = []
         for move in alphabet:
             what = move.instruction
             if what not in lines:
@@ -120,11 +147,7 @@ class Simulator:
             if move.buffers not in sizes:
                 sizes[move.buffers] = self._size(move, reduction, payload_bytes)
             size = sizes[move.buffers]
-            price = _ticks(_fastest(lines[what], size).seconds(size))
-            for shuffle in (*move.before, *move.after):
-                price += _ticks(self._shuffle(shuffle, reduction, payload_bytes).seconds)
-            found.append(price)
-        return found
+            yield move, _fastest(lines[what], size), size
 
     def _size(self, move: Move, reduction: Reduction, payload_bytes: float) -> float:
         """The largest buffer of those who take part in a step."""
@@ -219,6 +242,32 @@ def _fastest(lines: Sequence[Line], size_bytes: float) -> Line:
 def total_seconds(prices: Iterable[StepPrice]) -> float:
     """The price of phases that wait for each other: their sum, in whole picoseconds."""
     return sum(price.ticks for price in prices) / TICKS_PER_SECOND
+
+
+def limiting(prices: Iterable[StepPrice], segments: int = 1) -> str:
+    """The resource a program waits for longest: a level's name, ``memory`` or ``latency``.
+
+    ``prices`` are of one segment. Where segments overlap, it is the resource that is busiest in
+    all; ``latency`` if none is busy for half of the time.
+    """
+    if segments > 1:
+        return _busiest(tuple(prices), segments)
+    waits: dict[str, float] = {}
+    for price in prices:
+        busy = price.seconds - price.latency_seconds
+        waits["latency"] = waits.get("latency", 0.0) + price.latency_seconds
+        waits[price.busiest] = waits.get(price.busiest, 0.0) + busy
+    return max(waits, key=lambda name: waits[name]) if waits else ""
+
+
+def _busiest(prices: tuple[StepPrice, ...], segments: int) -> str:
+    busy: dict[str, float] = {}
+    for price in prices:
+        for name, seconds in price.busy_seconds:
+            busy[name] = busy.get(name, 0.0) + seconds * segments
+    whole = makespan_seconds([price.work for price in prices], segments)
+    most = max(busy, key=lambda name: busy[name])
+    return most if 2 * busy[most] >= whole else LATENCY
 
 
 def _ticks(seconds: float) -> int:

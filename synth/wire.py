@@ -37,7 +37,7 @@ from synth.emit import TARGETS, Options, emit
 from synth.emit.document import document
 from synth.handout import derived_from_text, hand_out
 from synth.lowering import lower
-from synth.plan import answers, in_segments, limiting, one_step, priced
+from synth.plan import answers, in_segments, one_step, priced
 from synth.programs import Language, explore_states
 from synth.proof import Proved, Refuted, prove
 from synth.questions import (
@@ -59,7 +59,7 @@ from synth.request import Watcher
 from synth.run import BACKENDS, Trial, run
 from synth.schedule import padded
 from synth.semantics import Derivation, Refusal, derive, retold
-from synth.simulator import Simulator, total_seconds
+from synth.simulator import Simulator, limiting, total_seconds
 from synth.telling import holdings
 
 SCHEMA_VERSION = 1

@@ -39,7 +39,6 @@ from synth.plan import (
     Watcher,
     answers,
     derived,
-    limiting,
     one_step,
     priced,
     rehearse,
@@ -47,7 +46,7 @@ from synth.plan import (
 from synth.programs import Language
 from synth.proof import Proved
 from synth.semantics import Derivation, Refusal, derive
-from synth.simulator import TICKS_PER_SECOND, Simulator
+from synth.simulator import TICKS_PER_SECOND, Simulator, limiting
 
 GB = 10**9
 Texts = tuple[str, ...]

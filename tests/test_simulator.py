@@ -398,6 +398,9 @@ def test_steps_wait_for_each_other(case: tuple[System, Reduction, Derivation]) -
     assert list(chain.from_iterable(fresh)) == phases(system, reduction, derivation)
     found = Simulator(system).prices(steps, reduction, GB)
     assert found == [sum(price.ticks for price in prices) for prices in fresh]
+    works = Simulator(system).works(steps, reduction, GB)
+    assert works == [tuple(price.work for price in prices) for prices in fresh]
+    assert all(price.work.alone_seconds == price.seconds for prices in fresh for price in prices)
 
 
 @given(programmed())
