@@ -187,7 +187,7 @@ def test_segments_are_remembered_where_the_target_can_overlap(tmp_path: Path) ->
     file.write_text(run("top", *words, "-k", "1", "--json").stdout)
     [answer] = json.loads(file.read_text())["answers"]
     assert answer["segments"] > 1
-    for target, overlaps in (("torch", True), ("json", True), ("mscclpp", False), ("trace", False)):
+    for target, overlaps in (("torch", True), ("json", True), ("mscclpp", False), ("trace", True)):
         told = json.loads(run("emit", "--from", str(file), "--target", target, "--json").stdout)
         assert told["segments"] == (answer["segments"] if overlaps else 1)
         wanted = answer["seconds"] if overlaps else answer["barrier_seconds"]

@@ -27,7 +27,8 @@ REQUIRED = {
 @st.composite
 def sources(draw: st.DrawFn) -> Source:
     reduction = draw(reductions().filter(lambda made: len(made.tree.digits) <= 3))
-    return source(draw(valid_programs(reduction.tree)), reduction)
+    segments = draw(st.sampled_from([1, 1, 2, 5]))
+    return source(draw(valid_programs(reduction.tree)), reduction, segments=segments)
 
 
 def traced(given: Source) -> Any:
@@ -103,16 +104,19 @@ def test_every_track_is_named_once_and_no_number_means_two_things(given: Source)
 @given(sources())
 def test_each_device_shows_the_phases_it_takes_part_in(given: Source) -> None:
     trace = traced(given)
+    segments = given.schedule.segments
+    lanes = len(given.prices) if segments > 1 else 1
     for device in range(given.schedule.devices):
         taken = []
         for step, phase in enumerate(given.schedule.phases, 1):
             members = phase.groups if isinstance(phase, Exchange) else phase.devices
             if device in members:
-                taken.append((step, given.prices[step - 1].what))
+                what = given.prices[step - 1].what
+                taken += [(step, what, segment + 1) for segment in range(segments)]
         shown = [
-            (e["args"]["step"], e["name"])
+            (e["args"]["step"], e["name"], e["args"]["segment"])
             for e in trace["traceEvents"]
-            if e["ph"] == "X" and e["tid"] == device + 1 and e["cat"] != "link"
+            if e["ph"] == "X" and (e["tid"] - 1) // lanes == device and e["cat"] != "link"
         ]
         assert shown == taken
 
@@ -125,7 +129,8 @@ def test_the_durations_add_up_to_the_simulators_seconds(given: Source) -> None:
     for event in trace["traceEvents"]:
         if event["ph"] == "X" and event["cat"] != "link":
             steps[event["args"]["step"]] = event["dur"]
-    assert sum(steps.values()) == pytest.approx(given.seconds * 1e6)
+    if given.schedule.segments == 1:
+        assert sum(steps.values()) == pytest.approx(given.seconds * 1e6)
     ends = [e["ts"] + e["dur"] for e in trace["traceEvents"] if e["ph"] == "X"]
     assert max(ends, default=0.0) == pytest.approx(given.seconds * 1e6)
     assert trace["otherData"]["seconds"] == given.seconds
@@ -171,6 +176,7 @@ def test_a_slice_says_what_its_step_is() -> None:
         "latency_us": price.latency_seconds * 1e6,
         "members": 2,
         "group": [0, 2],
+        "segment": 1,
     }
 
 
@@ -181,3 +187,17 @@ def test_long_groups_are_cut_and_too_many_devices_refused() -> None:
     assert first["args"]["group"] == [*range(16), "..."]
     with pytest.raises(InputError, match="at most 4096"):
         write(source("all-reduce root inside", Reduction.plain(2, 4096)))
+
+
+def test_segments_are_shown_side_by_side() -> None:
+    """Each device has a row for each step, and the second segment begins before the first ends."""
+    reduction = nested().schedule.reduction
+    given = source(str(nested().schedule.program), reduction, segments=4)
+    trace = traced(given)
+    names = [e["args"]["name"] for e in trace["traceEvents"] if e["name"] == "thread_name"]
+    assert "device 3 (data 1, model 1), step 2" in names
+    device = [e for e in trace["traceEvents"] if e["ph"] == "X" and e["tid"] in (1, 2, 3)]
+    assert len(device) == 12
+    ends = {e["args"]["segment"]: e["ts"] + e["dur"] for e in device if e["args"]["step"] == 3}
+    begins = {e["args"]["segment"]: e["ts"] for e in device if e["args"]["step"] == 1}
+    assert all(begins[segment + 1] < ends[segment] for segment in (1, 2, 3))

@@ -37,7 +37,9 @@ TARGETS: Mapping[str, Target] = {
     "chakra": Target("Chakra traces and ASTRA-sim inputs", chakra.write),
     "nccl-tuner": Target("NCCL tuner: algorithms for the leaves", nccl_tuner.write),
     "json": Target("the schedule as JSON, by a published schema", document.write, overlaps=True),
-    "trace": Target("a Chrome/Perfetto timeline of the simulated run", timeline.write),
+    "trace": Target(
+        "a Chrome/Perfetto timeline of the simulated run", timeline.write, overlaps=True
+    ),
     "rankfile": Target("Open MPI: which device each rank gets", launchers.rankfile),
     "slurm": Target("Slurm: hosts for --distribution=arbitrary", launchers.slurm),
     "torchrun": Target("torchrun: a RANK for each process", launchers.torchrun),
