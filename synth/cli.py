@@ -9,12 +9,33 @@ from typing import Annotated, Any
 
 import typer
 
-# Spelled out here so that --help need not load the tables; a test holds them together.
-TARGETS = (
-    "torch, jax, jax-flat, mpi, mscclpp, chakra, nccl-tuner, json, trace, "
-    "rankfile, slurm, torchrun, jax-devices, kubernetes"
+from synth.flags import (
+    BACKENDS,
+    TARGETS,
+    Across,
+    Algorithm,
+    Axes,
+    Budget,
+    From,
+    Json,
+    Matrix,
+    NoCollapse,
+    OptionalAlgorithm,
+    OptionalAxes,
+    OptionalProgram,
+    OptionalReduce,
+    OptionalSegments,
+    OptionalSystem,
+    Output,
+    ProgramText,
+    Rank,
+    Reduce,
+    Segments,
+    Size,
+    Steps,
+    SystemName,
 )
-BACKENDS = "numpy, jax, gloo, mpi"
+
 app = typer.Typer(
     help="Synthesize, prove and rank hierarchical collectives for a cluster.",
     no_args_is_help=True,
@@ -48,32 +69,6 @@ def _log(wanted: bool) -> None:
 
 Verbose = Annotated[
     bool, typer.Option("--verbose", "-v", callback=_log, help="Log to standard error.")
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-SystemName = Annotated[
-    str, typer.Argument(metavar="SYSTEM", help="A catalogue name, name:N, or a TOML file.")
-]
-ProgramText = Annotated[
-    str, typer.Argument(metavar="PROGRAM", help="A program, a file with one, or - for stdin.")
-]
-Axes = Annotated[str, typer.Option(help="Names and sizes, as in data=8,model=4.")]
-Reduce = Annotated[str, typer.Option(help="Axes to reduce over, separated by commas.")]
-Size = Annotated[str, typer.Option("--bytes", help="The whole tensor on each device, e.g. 64MiB.")]
-Steps = Annotated[int, typer.Option(help="The longest programs to look at.")]
-Matrix = Annotated[str | None, typer.Option(help="One placement, as in '[[1, 8], [4, 1]]'.")]
-Algorithm = Annotated[
-    str,
-    typer.Option(help="ring, tree, or auto: the fastest of ring, tree, halving/doubling, direct."),
-]
-Segments = Annotated[
-    str, typer.Option(help="Into how many the payload is cut, so that steps overlap; or auto.")
-]
-NoCollapse = Annotated[
-    bool, typer.Option("--no-collapse", help="One tree digit for each axis on a level.")
-]
-Across = Annotated[bool, typer.Option("--across", help="Also groups over any set of digits.")]
-Budget = Annotated[
-    float | None, typer.Option(help="Seconds after which to stop with what there is.")
 ]
 
 
@@ -243,35 +238,6 @@ def time(
     )
 
 
-From = Annotated[
-    str | None,
-    typer.Option("--from", metavar="ANSWER", help="What 'top --json' printed: a file, or -."),
-]
-Rank = Annotated[int, typer.Option(help="Which answer of --from.")]
-OptionalProgram = Annotated[
-    str | None, typer.Argument(metavar="[PROGRAM]", help="A program, a file, or -, unless --from.")
-]
-OptionalSystem = Annotated[
-    str | None, typer.Argument(metavar="[SYSTEM]", help="Where it runs, unless --from.")
-]
-OptionalAxes = Annotated[str | None, typer.Option("--axes", help="Names and sizes: data=8.")]
-OptionalReduce = Annotated[str | None, typer.Option("--reduce", help="Axes to reduce over.")]
-OptionalAlgorithm = Annotated[
-    str | None, typer.Option("--algorithm", help="What is predicted: auto, ring or tree.")
-]
-
-
-OptionalSegments = Annotated[
-    int | None, typer.Option("--segments", help="Into how many the payload is cut, to overlap.")
-]
-Output = Annotated[
-    str | None,
-    typer.Option(
-        "-o", "--output", help="A file or folder instead of the screen; with --json, for the JSON."
-    ),
-]
-
-
 @app.command()
 def emit(
     target: Annotated[str, typer.Option(help=f"One of: {TARGETS}.")],
@@ -301,19 +267,27 @@ def emit(
     verbose: Verbose = False,
 ) -> None:
     """Write a program, or an answer of top, for a runtime or tool."""
-    flags: dict[str, Any] = {
-        "program": program,
-        "system": system,
-        "from": answer,
-        "rank": rank,
-        "axes": axes,
-    }
-    flags |= {"reduce": reduce, "placement": placement, "bytes": size, "algorithm": algorithm}
-    flags |= {"segments": segments}
-    flags |= {"target": target, "rank_order": rank_order, "host_level": host_level}
-    if hosts is not None:
-        flags["hosts"] = hosts
-    _ask("emit", as_json, output=output, collapse=not no_collapse, channels=channels, **flags)
+    _ask(
+        "emit",
+        as_json,
+        output=output,
+        program=program,
+        system=system,
+        answer=answer,
+        rank=rank,
+        axes=axes,
+        reduce=reduce,
+        placement=placement,
+        bytes=size,
+        collapse=not no_collapse,
+        algorithm=algorithm,
+        segments=segments,
+        target=target,
+        rank_order=rank_order,
+        hosts=hosts,
+        host_level=host_level,
+        channels=channels,
+    )
 
 
 @app.command()
@@ -342,17 +316,26 @@ def run(
     verbose: Verbose = False,
 ) -> None:
     """Execute a program here, check it, and print measured beside predicted time."""
-    flags: dict[str, Any] = {
-        "program": program,
-        "system": system,
-        "from": answer,
-        "rank": rank,
-        "axes": axes,
-    }
-    flags |= {"reduce": reduce, "placement": placement, "bytes": size, "algorithm": algorithm}
-    flags |= {"segments": segments}
-    flags |= {"backend": backend, "check": check, "dtype": dtype, "repeat": repeat}
-    _ask("run", as_json, collapse=not no_collapse, timeout_seconds=timeout, **flags)
+    _ask(
+        "run",
+        as_json,
+        program=program,
+        system=system,
+        answer=answer,
+        rank=rank,
+        axes=axes,
+        reduce=reduce,
+        placement=placement,
+        bytes=size,
+        collapse=not no_collapse,
+        algorithm=algorithm,
+        segments=segments,
+        backend=backend,
+        check=check,
+        dtype=dtype,
+        repeat=repeat,
+        timeout_seconds=timeout,
+    )
 
 
 def main() -> None:

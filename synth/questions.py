@@ -237,7 +237,7 @@ class EmitQuestion(HandOutQuestion):
 
     target: str
     rank_order: RankOrder = Field(default=RankOrder.MACHINE, strict=False)
-    hosts: list[str] = []
+    hosts: list[str] | None = None
     host_level: str | None = None
     channels: int | None = Field(default=None, ge=1)
 

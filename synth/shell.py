@@ -237,7 +237,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "tree": _sizes,
     "placement": _matrix,
     "program": _program,
-    "from": _answer,
+    "answer": _answer,
     "hosts": _names,
     "segments": _segments,
 }

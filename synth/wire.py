@@ -206,7 +206,7 @@ def emitted(question: EmitQuestion, watcher: Watcher) -> Reply:
     """A program in the words of a runtime or tool, as files."""
     options = Options(
         rank_order=question.rank_order,
-        hosts=tuple(question.hosts),
+        hosts=tuple(question.hosts or ()),
         host_level=question.host_level,
         channels=question.channels,
         made_by=f"collsynth {version('collsynth')}",

@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 
 from hierarchies import Axis, InputError, System
 from strategies import systems
-from synth import cli
+from synth import cli, flags
 from synth.algorithms import Choice
 from synth.bodies import ranking_json
 from synth.emit import TARGETS
@@ -66,8 +66,8 @@ def test_every_target_writes_files_and_is_documented(target: str, tmp_path: Path
 
 
 def test_the_help_names_every_target_and_backend() -> None:
-    assert cli.TARGETS.split(", ") == list(TARGETS)
-    assert cli.BACKENDS.split(", ") == list(BACKENDS)
+    assert flags.TARGETS.split(", ") == list(TARGETS)
+    assert flags.BACKENDS.split(", ") == list(BACKENDS)
 
 
 def test_one_file_goes_to_the_screen_or_where_it_is_told(tmp_path: Path) -> None:

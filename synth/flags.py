@@ -1,0 +1,67 @@
+"""The flags of the command line that several verbs share, and what they say of themselves."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+# Spelled out here so that --help need not load the tables; a test holds them together.
+TARGETS = (
+    "torch, jax, jax-flat, mpi, mscclpp, chakra, nccl-tuner, json, trace, "
+    "rankfile, slurm, torchrun, jax-devices, kubernetes"
+)
+BACKENDS = "numpy, jax, gloo, mpi"
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+SystemName = Annotated[
+    str, typer.Argument(metavar="SYSTEM", help="A catalogue name, name:N, or a TOML file.")
+]
+ProgramText = Annotated[
+    str, typer.Argument(metavar="PROGRAM", help="A program, a file with one, or - for stdin.")
+]
+Axes = Annotated[str, typer.Option(help="Names and sizes, as in data=8,model=4.")]
+Reduce = Annotated[str, typer.Option(help="Axes to reduce over, separated by commas.")]
+Size = Annotated[str, typer.Option("--bytes", help="The whole tensor on each device, e.g. 64MiB.")]
+Steps = Annotated[int, typer.Option(help="The longest programs to look at.")]
+Matrix = Annotated[str | None, typer.Option(help="One placement, as in '[[1, 8], [4, 1]]'.")]
+Algorithm = Annotated[
+    str,
+    typer.Option(help="ring, tree, or auto: the fastest of ring, tree, halving/doubling, direct."),
+]
+Segments = Annotated[
+    str, typer.Option(help="Into how many the payload is cut, so that steps overlap; or auto.")
+]
+NoCollapse = Annotated[
+    bool, typer.Option("--no-collapse", help="One tree digit for each axis on a level.")
+]
+Across = Annotated[bool, typer.Option("--across", help="Also groups over any set of digits.")]
+Budget = Annotated[
+    float | None, typer.Option(help="Seconds after which to stop with what there is.")
+]
+From = Annotated[
+    str | None,
+    typer.Option("--from", metavar="ANSWER", help="What 'top --json' printed: a file, or -."),
+]
+Rank = Annotated[int, typer.Option(help="Which answer of --from.")]
+OptionalProgram = Annotated[
+    str | None, typer.Argument(metavar="[PROGRAM]", help="A program, a file, or -, unless --from.")
+]
+OptionalSystem = Annotated[
+    str | None, typer.Argument(metavar="[SYSTEM]", help="Where it runs, unless --from.")
+]
+OptionalAxes = Annotated[str | None, typer.Option("--axes", help="Names and sizes: data=8.")]
+OptionalReduce = Annotated[str | None, typer.Option("--reduce", help="Axes to reduce over.")]
+OptionalAlgorithm = Annotated[
+    str | None, typer.Option("--algorithm", help="What is predicted: auto, ring or tree.")
+]
+
+
+OptionalSegments = Annotated[
+    int | None, typer.Option("--segments", help="Into how many the payload is cut, to overlap.")
+]
+Output = Annotated[
+    str | None,
+    typer.Option(
+        "-o", "--output", help="A file or folder instead of the screen; with --json, for the JSON."
+    ),
+]
