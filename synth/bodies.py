@@ -7,6 +7,7 @@ from typing import Any
 
 from hierarchies import System
 from synth.emit import Files, Source
+from synth.explaining import why
 from synth.proof import Proved, Refuted, Unknown, Verdict
 from synth.request import Answer, Report
 from synth.simulator import StepPrice
@@ -54,8 +55,8 @@ def machine_in_full_json(system: System) -> Json:
     }
 
 
-def ranking_json(report: Report) -> Json:
-    """A report: the answers in order, and what they were chosen from."""
+def ranking_json(report: Report, *, explain: bool = False) -> Json:
+    """A report: the answers in order, and what they were chosen from; with reasons if asked."""
     request = report.request
     return {
         "system": machine_in_full_json(report.system),
@@ -63,7 +64,9 @@ def ranking_json(report: Report) -> Json:
         "bytes": request.payload_bytes,
         "algorithm": request.choice.value,
         "collapse": request.collapse,
-        "answers": [_answer(answer) for answer in report.answers],
+        "answers": [
+            _answer(answer) | ({"why": why(answer)} if explain else {}) for answer in report.answers
+        ],
         "best_default_seconds": report.best_default_seconds,
         "considered": {
             "placements": report.placements,

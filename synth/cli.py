@@ -128,6 +128,7 @@ def top(
     across: Across = False,
     no_collapse: NoCollapse = False,
     segments: Segments = "1",
+    explain: Annotated[bool, typer.Option("--explain", help="Say why, in words.")] = False,
     budget: Budget = None,
     as_json: Json = False,
     verbose: Verbose = False,
@@ -149,6 +150,7 @@ def top(
         across=across,
         collapse=not no_collapse,
         segments=segments,
+        explain=explain,
     )
 
 

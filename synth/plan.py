@@ -235,6 +235,7 @@ class _Survey:
             prices,
             self._verdicts[steps],
             total_seconds(whole),
+            tuple(priced(self._simulator, one_step(reduction.tree), reduction, payload)),
         )
 
     def _judged(self, derivation: Derivation) -> Verdict:

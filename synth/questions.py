@@ -103,6 +103,7 @@ class TopQuestion(Question):
     across: bool = False
     collapse: bool = True
     segments: Segments = 1
+    explain: bool = False
 
     def request(self) -> Request:
         """The question as the planner's request. Raises InputError for what makes no sense."""

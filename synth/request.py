@@ -71,7 +71,8 @@ class Answer:
     ``baseline_seconds`` is the one-step all-reduce on the same placement under the same choice of
     algorithms, ``defaults`` the same by ring and by tree; ``bound`` what no schedule can beat;
     ``limited_by`` the resource that the program waits for longest. ``prices`` are of one segment;
-    ``barrier_seconds`` is the price of the same program in one.
+    ``barrier_seconds`` is the price of the same program in one; ``baseline_prices`` are those of
+    the baseline.
     """
 
     rank: int
@@ -83,6 +84,7 @@ class Answer:
     prices: tuple[StepPrice, ...]
     verdict: Verdict
     barrier_seconds: float
+    baseline_prices: tuple[StepPrice, ...]
 
 
 @dataclass(frozen=True)

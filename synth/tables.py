@@ -9,6 +9,8 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from synth.units import duration, volume
+
 Json = dict[str, Any]
 _PIPE_WIDTH = 200
 _MARKS = {"proved": "proved", "refuted": "REFUTED", "unknown": "unknown"}
@@ -18,22 +20,6 @@ def console() -> Console:
     """Standard output; wide where it is not a terminal, so that nothing is cut."""
     out = Console(highlight=False, markup=False)
     return out if out.is_terminal else Console(width=_PIPE_WIDTH, highlight=False, markup=False)
-
-
-def duration(seconds: float) -> str:
-    """Seconds with the unit a person would use, four digits."""
-    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
-        if seconds >= scale:
-            return f"{seconds / scale:.4g} {unit}"
-    return f"{seconds / 1e-6:.4g} us" if seconds else "0 s"
-
-
-def volume(size_bytes: float) -> str:
-    """Bytes with a binary unit."""
-    for power, unit in ((4, "TiB"), (3, "GiB"), (2, "MiB"), (1, "KiB")):
-        if size_bytes >= 1024**power:
-            return f"{size_bytes / 1024**power:.4g} {unit}"
-    return f"{size_bytes:.4g} B"
 
 
 def many(count: int, what: str) -> str:
@@ -148,6 +134,7 @@ def _top(body: Json) -> RenderableType:
         Text(f"placement: rows {', '.join(names)}; columns {levels}"),
         Text(""),
         table,
+        *_reasons(body),
         Text(""),
         Text(
             f"{_of(considered)}, {many(considered['programs'], 'program')} ranked; "
@@ -160,6 +147,13 @@ def _top(body: Json) -> RenderableType:
         *([Text(f"not priced: what the axis {' or '.join(others)} sends")] if others else []),
         *_partial(body),
     )
+
+
+def _reasons(body: Json) -> Iterator[RenderableType]:
+    """Why each answer is where it is, if that was asked."""
+    for answer in body["answers"]:
+        if answer.get("why"):
+            yield Text(f"\n{answer['rank']}: " + ";\n   ".join(answer["why"]), overflow="fold")
 
 
 def _in_segments(program: str, segments: int) -> str:

@@ -62,6 +62,10 @@ GOLDEN_COMMANDS = {
     "place": ["place", "dgx-h100:4", "--axes", "data=8,model=4"],
     "count": ["count", "--digits", "3"],
     "top": ["top", "p2-a100:4", "--axes", "data=16,model=4", "--reduce", "data", "-k", "4"],
+    "top-explained": [
+        *("top", "dgx-h100:4", "--axes", "data=32", "--reduce", "data", "-k", "3"),
+        *("--segments", "auto", "--explain"),
+    ],
     "top-per-placement": [
         *("top", "p2-v100:2", "--axes", "data=4,model=4", "--reduce", "data"),
         *("-k", "2", "--per-placement", "--algorithm", "ring"),

@@ -1,0 +1,77 @@
+"""Why an answer beats the plain one-step all-reduce, or does not: in words, from its prices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from synth.request import Answer
+from synth.simulator import MEMORY, StepPrice
+from synth.units import duration, volume
+
+_ALIKE = 1e-3
+"""Times that differ by less than this share are told as the same."""
+
+
+def why(answer: Answer) -> list[str]:
+    """Sentences: what the default waits for, what the answer waits for, and what to do.
+
+    The default is the one-step all-reduce on the same placement. An answer without steps needs no
+    words.
+    """
+    if not answer.prices:
+        return ["there is nothing to do: a reduction group is one device"]
+    seconds = answer.candidate.seconds
+    plain = _told("the one-step all-reduce", answer.baseline_prices, 1, answer.baseline_seconds)
+    if not _differs(answer):
+        return [plain, "this is the one-step all-reduce: keep the default"]
+    segments = answer.candidate.segments
+    lines = [plain, _told("this program", answer.prices, segments, seconds)]
+    if segments > 1:
+        lines.append(
+            f"its steps overlap in {segments} segments; one after the other they would take "
+            f"{duration(answer.barrier_seconds)}"
+        )
+    elif len(answer.prices) > 1:
+        lines.append("its steps wait for each other: while one level works the others idle")
+    return [*lines, _verdict(answer.baseline_seconds, seconds)]
+
+
+def _differs(answer: Answer) -> bool:
+    """Whether an answer is anything else than the default."""
+    ours, plain = (
+        [(price.what, price.algorithm, price.size_bytes) for price in prices]
+        for prices in (answer.prices, answer.baseline_prices)
+    )
+    return ours != plain
+
+
+def _told(who: str, prices: Sequence[StepPrice], segments: int, seconds: float) -> str:
+    """How long something takes, how long each level is busy then, and with how many bytes."""
+    busy = _sums(price.busy_seconds for price in prices)
+    carried = _sums(price.bytes_per_port for price in prices)
+    parts = [
+        f"{name} is busy {segments * time / seconds:.0%}"
+        + ("" if name == MEMORY else f" ({volume(segments * carried[name])} a port)")
+        for name, time in sorted(busy.items(), key=lambda item: -item[1])
+        if name == MEMORY or name in carried
+    ]
+    waits = segments * sum(price.latency_seconds for price in prices)
+    if segments == 1 and waits > seconds / 100:
+        parts.append(f"messages are waited for {waits / seconds:.0%}")
+    return f"{who} takes {duration(seconds)}, of which {', '.join(parts)}"
+
+
+def _sums(rows: Iterable[Iterable[tuple[str, float]]]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for row in rows:
+        for name, value in row:
+            found[name] = found.get(name, 0.0) + value
+    return found
+
+
+def _verdict(plain: float, ours: float) -> str:
+    if plain > ours * (1 + _ALIKE):
+        return f"it is {plain / ours:.2f} times as fast as the one-step all-reduce"
+    if ours > plain * (1 + _ALIKE):
+        return f"it takes {ours / plain:.2f} times as long: keep the default"
+    return "it takes as long: keep the default"

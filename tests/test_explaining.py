@@ -1,0 +1,62 @@
+"""Reasons in words: every figure in them is a price, and the advice follows the times."""
+
+from __future__ import annotations
+
+import re
+
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from hierarchies import Axis, System, load
+from strategies import systems
+from synth.explaining import why
+from synth.pipelines import SEGMENTS
+from synth.plan import answers
+from synth.programs import Language
+from synth.request import Answer, Request
+
+
+def ranked(system: System, payload: int, segments: tuple[int, ...]) -> tuple[Answer, ...]:
+    axes = (Axis("data", system.devices),)
+    request = Request(axes, ("data",), payload, 6, Language(3), segments=segments)
+    return answers(system, request).answers
+
+
+@given(systems(12), st.integers(1, 10**9), st.sampled_from([(1,), SEGMENTS]))
+@settings(max_examples=25, deadline=None)
+def test_the_advice_follows_the_times(
+    system: System, payload: int, segments: tuple[int, ...]
+) -> None:
+    assume(len(system.hierarchy.levels) <= 3)
+    for answer in ranked(system, payload, segments):
+        words = why(answer)
+        faster = answer.baseline_seconds > answer.candidate.seconds * 1.001
+        assert ("times as fast" in words[-1]) == faster
+        assert ("keep the default" in words[-1]) == (not faster and bool(answer.prices))
+        assert all(int(share) <= 100 for share in re.findall(r"(\d+)%", " ".join(words)))
+        overlap = any("overlap in" in line for line in words)
+        assert overlap == (answer.candidate.segments > 1)
+
+
+def test_the_reasons_on_a_machine_with_a_nic_for_each_device() -> None:
+    first, *_, last = ranked(load("dgx-h100:4"), 2**30, SEGMENTS)
+    plain, ours, overlap, verdict = why(first)
+    assert plain.startswith("the one-step all-reduce takes 5.445 ms, of which node is busy 99%")
+    assert "gpu is busy" in ours
+    assert "(1.75 GiB a port)" in ours  # 7/8 of the payload inwards, and as much outwards
+    assert overlap.startswith("its steps overlap in")
+    assert verdict.endswith("times as fast as the one-step all-reduce")
+    assert "keep the default" in why(last)[-1]
+
+
+def test_the_default_is_told_to_be_the_default() -> None:
+    found = {str(a.candidate.program): why(a) for a in ranked(load("dgx-h100:4"), 2**30, (1,))}
+    words = found["all-reduce root inside"]
+    assert words[-1] == "this is the one-step all-reduce: keep the default"
+    assert len(words) == 2
+
+
+def test_nothing_to_do_is_said() -> None:
+    request = Request((Axis("data", 1), Axis("model", 8)), ("data",), k=1)
+    [answer] = answers(load("dgx-h100:1"), request).answers
+    assert why(answer) == ["there is nothing to do: a reduction group is one device"]
