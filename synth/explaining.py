@@ -26,13 +26,13 @@ def why(answer: Answer) -> list[str]:
         return [plain, "this is the one-step all-reduce: keep the default"]
     segments = answer.candidate.segments
     lines = [plain, _told("this program", answer.prices, segments, seconds)]
-    if segments > 1:
+    if segments > 1 and len(answer.prices) > 1:
         lines.append(
             f"its steps overlap in {segments} segments; one after the other they would take "
             f"{duration(answer.barrier_seconds)}"
         )
     elif len(answer.prices) > 1:
-        lines.append("its steps wait for each other: while one level works the others idle")
+        lines.append("its steps wait for each other: links that a step does not use stand idle")
     return [*lines, _verdict(answer.baseline_seconds, seconds)]
 
 
@@ -58,6 +58,8 @@ def _told(who: str, prices: Sequence[StepPrice], segments: int, seconds: float) 
     waits = segments * sum(price.latency_seconds for price in prices)
     if segments == 1 and waits > seconds / 100:
         parts.append(f"messages are waited for {waits / seconds:.0%}")
+    if segments > 1 and waits > seconds / 2:
+        parts.append("messages are waited for in most of the time")
     return f"{who} takes {duration(seconds)}, of which {', '.join(parts)}"
 
 

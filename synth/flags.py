@@ -29,7 +29,10 @@ Algorithm = Annotated[
     typer.Option(help="ring, tree, or auto: the fastest of ring, tree, halving/doubling, direct."),
 ]
 Segments = Annotated[
-    str, typer.Option(help="Into how many the payload is cut, so that steps overlap; or auto.")
+    str,
+    typer.Option(
+        help="N: in one or in N segments, whose steps overlap; auto: the best of several."
+    ),
 ]
 NoCollapse = Annotated[
     bool, typer.Option("--no-collapse", help="One tree digit for each axis on a level.")

@@ -82,7 +82,7 @@ class _Answer(_Part):
     axes: dict[str, int]
     placement: Matrix
     program: str
-    segments: int = Field(default=1, ge=1)
+    segments: int = Field(default=1, ge=1, le=4096)
 
 
 class _Ranking(_Part):

@@ -250,8 +250,9 @@ def limiting(prices: Iterable[StepPrice], segments: int = 1) -> str:
     ``prices`` are of one segment. Where segments overlap, it is the resource that is busiest in
     all; ``latency`` if none is busy for half of the time.
     """
-    if segments > 1:
-        return _busiest(tuple(prices), segments)
+    prices = tuple(prices)
+    if segments > 1 and prices:
+        return _busiest(prices, segments)
     waits: dict[str, float] = {}
     for price in prices:
         busy = price.seconds - price.latency_seconds

@@ -233,6 +233,7 @@ def executed(question: RunQuestion, watcher: Watcher) -> Reply:
     checked = {key: seen.get(key) for key in ("equal", "error", "bitwise_equal")}
     if checked["error"] is not None and not isfinite(checked["error"]):
         checked["error"] = None
+    segments = seen.get("segments", schedule.segments)
     same = checked["bitwise_equal"] or not BACKENDS[question.backend].same_bits
     wrong = question.check and not (checked["equal"] and same)
     body = {
@@ -241,8 +242,8 @@ def executed(question: RunQuestion, watcher: Watcher) -> Reply:
         "backend": question.backend,
         "devices": schedule.devices,
         "bytes": seen["bytes"],
-        "padded_bytes": padded(seen["bytes"], schedule.pieces * schedule.segments),
-        "segments": schedule.segments,
+        "padded_bytes": padded(seen["bytes"], schedule.pieces * segments),
+        "segments": segments,
         "dtype": question.dtype,
         "check": checked if question.check else None,
         "measured_seconds": seen["seconds"],

@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
-from hierarchies import Axis, InputError, System
-from strategies import systems
+from hierarchies import Axis, InputError, Reduction, System
+from strategies import source, systems
 from synth import cli, flags
 from synth.algorithms import Choice
 from synth.bodies import ranking_json
-from synth.emit import TARGETS
+from synth.emit import TARGETS, able_to_run, emit
 from synth.plan import answers
 from synth.remembered import remembered
 from synth.request import Request
@@ -231,3 +231,12 @@ def test_a_damaged_answer_is_told_by_its_key(damage: dict[str, Any], answer: Pat
     ranking = json.loads(answer.read_text()) | damage
     with pytest.raises(InputError, match=f"from.{next(iter(damage))}"):
         remembered(ranking, 1, None)
+
+
+def test_a_target_without_segments_refuses_schedules_that_have_them() -> None:
+    given = source("all-reduce root inside", Reduction.plain(2, 2), segments=4)
+    for target, row in TARGETS.items():
+        if not row.overlaps:
+            with pytest.raises(InputError, match=r"has no segments, and the schedule has 4"):
+                emit(target, given)
+    assert able_to_run(given) == ("torch", "jax", "jax-flat", "mpi")

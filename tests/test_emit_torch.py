@@ -33,7 +33,8 @@ def beside_model(nodes: int, gpus: int) -> Reduction:
 
 
 def written(folder: Path, program: str, reduction: Reduction, segments: int = 1) -> Path:
-    [(name, text)] = emit("torch", source(program, reduction, segments=segments)).items()
+    given = source(program, reduction, 16 * segments, segments)  # tiny segments
+    [(name, text)] = emit("torch", given).items()
     (folder / name).write_text(str(text))
     return folder / name
 

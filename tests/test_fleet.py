@@ -82,7 +82,7 @@ Programs = Sequence[tuple[Instruction, ...]]
 
 def sources(programs: Programs, reduction: Reduction, segments: int = 1) -> list[Source]:
     return [
-        source(spelled(steps, reduction.tree), reduction, segments=segments) for steps in programs
+        source(spelled(steps, reduction.tree), reduction, segments, segments) for steps in programs
     ]
 
 

@@ -51,9 +51,24 @@ def test_a_run_is_equal_to_the_plain_all_reduce(backend: str, dtype: str) -> Non
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_run_in_segments_is_equal_to_the_plain_all_reduce(backend: str) -> None:
     skip_without(backend)
-    given = source(NESTED, Reduction.plain(2, 2), segments=5)
+    given = source(NESTED, Reduction.plain(2, 2), 8004, segments=5)
     seen = run(backend, given, Trial(8004, "float32", 1, check=True))
     assert (seen["bytes"], seen["equal"], seen["bitwise_equal"]) == (8004, True, True)
+    assert seen.get("segments", 5) == 5
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_nothing_to_do_runs_in_any_number_of_segments(backend: str) -> None:
+    skip_without(backend)
+    assert run(backend, source("", Reduction.plain(), 64, 4), Trial(64, check=True))["equal"]
+
+
+@pytest.mark.parametrize("backend", ["gloo", "mpi"])
+def test_a_small_payload_is_cut_into_fewer_segments(backend: str) -> None:
+    skip_without(backend)
+    given = source(NESTED, Reduction.plain(2, 2), 2**20, segments=16)  # of 64 KiB
+    seen = run(backend, given, Trial(200_000, "float32", 1, check=True))
+    assert (seen["segments"], seen["equal"]) == (4, True)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

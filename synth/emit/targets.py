@@ -56,6 +56,11 @@ def emit(target: str, source: Source) -> Files:
     """
     if target not in TARGETS:
         raise InputError(f"no target {target!r}", where="--target", hint=nearest(target, TARGETS))
+    if source.schedule.segments > 1 and not TARGETS[target].overlaps:
+        raise InputError(
+            f"target {target} has no segments, and the schedule has {source.schedule.segments}",
+            hint="lower the program in one segment",
+        )
     try:
         return TARGETS[target].write(source)
     except CannotExpressError as error:
@@ -72,7 +77,9 @@ def able_to_run(source: Source) -> tuple[str, ...]:
 
 
 def _able(targets: Mapping[str, Target], source: Source) -> tuple[str, ...]:
-    return tuple(name for name, target in targets.items() if target.runs and _can(target, source))
+    several = source.schedule.segments > 1
+    able = {n: t for n, t in targets.items() if t.runs and (t.overlaps or not several)}
+    return tuple(name for name, target in able.items() if _can(target, source))
 
 
 def _can(target: Target, source: Source) -> bool:

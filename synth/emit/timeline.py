@@ -94,6 +94,7 @@ def _about(source: Source) -> Event:
         "reduce": list(schedule.reduction.over),
         "program": str(schedule.program),
         "payload_bytes": schedule.payload_bytes,
+        "segments": schedule.segments,
         "seconds": source.seconds,
         "made_by": "collsynth's simulator: nothing here was measured",
     }
