@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from synth.request import Answer
-from synth.simulator import MEMORY, StepPrice
+from synth.simulator import MEMORY, StepPrice, summed
 from synth.units import duration, volume
 
 _ALIKE = 1e-3
@@ -47,8 +47,8 @@ def _differs(answer: Answer) -> bool:
 
 def _told(who: str, prices: Sequence[StepPrice], segments: int, seconds: float) -> str:
     """How long something takes, how long each level is busy then, and with how many bytes."""
-    busy = _sums(price.busy_seconds for price in prices)
-    carried = _sums(price.bytes_per_port for price in prices)
+    busy = summed(price.busy_seconds for price in prices)
+    carried = summed(price.bytes_per_port for price in prices)
     parts = [
         f"{name} is busy {segments * time / seconds:.0%}"
         + ("" if name == MEMORY else f" ({volume(segments * carried[name])} a port)")
@@ -61,14 +61,6 @@ def _told(who: str, prices: Sequence[StepPrice], segments: int, seconds: float) 
     if segments > 1 and waits > seconds / 2:
         parts.append("messages are waited for in most of the time")
     return f"{who} takes {duration(seconds)}, of which {', '.join(parts)}"
-
-
-def _sums(rows: Iterable[Iterable[tuple[str, float]]]) -> dict[str, float]:
-    found: dict[str, float] = {}
-    for row in rows:
-        for name, value in row:
-            found[name] = found.get(name, 0.0) + value
-    return found
 
 
 def _verdict(plain: float, ours: float) -> str:

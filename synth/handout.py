@@ -8,8 +8,8 @@ from grammar import canonical, parse
 from hierarchies import InputError, Reduction
 from synth.emit import Options, Source
 from synth.lowering import lower
-from synth.plan import one_step, priced, rehearse
-from synth.proof import Refuted, prove
+from synth.plan import judged, one_step, priced
+from synth.proof import Refuted
 from synth.remembered import Remembered
 from synth.semantics import Derivation, Refusal, derive
 from synth.simulator import Simulator, total_seconds
@@ -51,8 +51,7 @@ def hand_out(chosen: Remembered, options: Options) -> HandOut:
     """
     system, reduction, size = chosen.system, chosen.reduction, chosen.payload_bytes
     derivation = derived_from_text(chosen.program, reduction)
-    rehearse(derivation)
-    verdict = prove(derivation.program, derivation.tree)
+    verdict = judged(derivation)
     if isinstance(verdict, Refuted):
         raise AssertionError(f"the rules and z3 disagree on {derivation.program}: {verdict}")
     simulator = Simulator(system, chosen.algorithm)

@@ -63,24 +63,6 @@ def makespan_seconds(phases: Sequence[Work], segments: int) -> float:
     return max((span.end_seconds for span in overlapped(phases, segments)), default=0.0)
 
 
-def least_seconds(phases: Sequence[Work], segments: int) -> float:
-    """What ``makespan_seconds`` cannot be below, from a formula.
-
-    The longest phase follows itself in every segment; and a resource is busy for the sum of what
-    all segments ask, not before the first phase that uses it has begun to, nor in the last
-    segment's phases after the last that does.
-    """
-    alone = [phase.alone_seconds for phase in phases]
-    least = sum(alone) + (segments - 1) * max(alone, default=0.0)
-    for resource in {name for phase in phases for name in phase.busy}:
-        users = [i for i, phase in enumerate(phases) if phase.busy.get(resource)]
-        if users:
-            work = segments * sum(phases[i].busy[resource] for i in users)
-            head = sum(alone[: users[0]]) + phases[users[0]].latency_seconds
-            least = max(least, head + work + sum(alone[users[-1] + 1 :]))
-    return least
-
-
 @dataclass
 class _Flight:
     """A phase under way: until when it waits, and the share of its transfer that is left."""

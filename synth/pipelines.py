@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
-from math import ceil
 
 import numpy as np
 import numpy.typing as npt
 
 from synth.overlap import Work, makespan_seconds
-from synth.simulator import TICKS_PER_SECOND
+from synth.simulator import TICKS_PER_SECOND, ticks_of
 
 SEGMENTS = (1, 2, 4, 8, 16, 32, 64, 128)
 """The numbers of segments that are tried where the caller leaves it open."""
@@ -40,8 +39,13 @@ class Overlapped:
 def price_ticks(phases: Sequence[Work], segments: int) -> int:
     """The price of equal segments in whole picoseconds; of one, the sum of its phases' ticks."""
     if segments == 1:
-        return sum(ceil(phase.alone_seconds * TICKS_PER_SECOND) for phase in phases)
-    return ceil(makespan_seconds(phases, segments) * TICKS_PER_SECOND)
+        return sum(ticks_of(phase.alone_seconds) for phase in phases)
+    return ticks_of(makespan_seconds(phases, segments))
+
+
+def bound_ticks(seconds: float | Floats) -> Floats:
+    """Bounds in ticks that no price in ticks is below, whatever was rounded."""
+    return np.asarray(np.floor(np.multiply(seconds, (1 - _SLACK) * TICKS_PER_SECOND)))
 
 
 def cheapest(
@@ -83,7 +87,7 @@ def _by_bound(
     rows = _rows(paths, len(next(iter(moves.values()), ())))
     counts = sorted(moves)
     bounds = np.array([_bounds(rows, moves[segments], segments) for segments in counts])
-    ticks = np.floor(bounds * (1 - _SLACK) * TICKS_PER_SECOND)
+    ticks = bound_ticks(bounds)
     for place in np.argsort(ticks, axis=None, kind="stable").tolist():
         number, path = divmod(place, len(paths))
         yield int(ticks[number, path]), counts[number], path
@@ -99,7 +103,12 @@ def _rows(paths: Sequence[Sequence[int]], nothing: int) -> Integers:
 
 
 def _bounds(rows: Integers, moves: Sequence[Phases], segments: int) -> Floats:
-    """For each row what ``overlap.least_seconds`` says of its phases."""
+    """For each row, what no price of its phases is below.
+
+    The longest phase follows itself in every segment; and a resource is busy for the sum of what
+    all segments ask, not before the first phase that uses it has begun to, nor in the last
+    segment's phases after the last that does.
+    """
     padded = (*moves, ())
     alone = np.array([sum(phase.alone_seconds for phase in phases) for phases in padded])
     longest = np.array([max((p.alone_seconds for p in phases), default=0.0) for phases in padded])

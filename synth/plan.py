@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import islice
 
 from grammar import ALL_AT_ONCE, Instruction, Program, spell
 from hierarchies import (
@@ -24,20 +25,14 @@ from synth.algorithms import Choice
 from synth.bound import all_reduce_bound
 from synth.layout import Move
 from synth.lowering import lower, moves
-from synth.pipelines import cheapest, price_ticks
+from synth.pipelines import bound_ticks, cheapest, price_ticks
 from synth.programs import Language, Vertex, explore_moves
 from synth.proof import Unknown, Verdict, prove
 from synth.replay import compare
 from synth.request import Answer, Candidate, Report, Request, Watcher
 from synth.search import Explored
 from synth.semantics import Derivation, Refusal, derive, retold
-from synth.simulator import (
-    TICKS_PER_SECOND,
-    Simulator,
-    StepPrice,
-    limiting,
-    total_seconds,
-)
+from synth.simulator import TICKS_PER_SECOND, Simulator, StepPrice, limiting, total_seconds
 
 
 def answers(system: System, request: Request, watcher: Watcher | None = None) -> Report:
@@ -65,8 +60,9 @@ def answers(system: System, request: Request, watcher: Watcher | None = None) ->
     )
 
 
-_SLACK = 1e-9
-"""Bounds are lowered by this share, more than rounding can raise them."""
+_Graph = Explored[Vertex, Move]
+_Path = tuple[int, tuple[int, ...], int]
+"""What a path costs in ticks, its labels, and in how many segments."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +85,7 @@ class _Survey:
         self.watcher = watcher
         self._simulator = Simulator(system, request.choice)
         self._fixed = [Simulator(system, choice) for choice in (Choice.RING, Choice.TREE)]
-        self._graphs: dict[int, Explored[Vertex, Move]] = {}
+        self._graphs: dict[int, _Graph] = {}
         self._listed: dict[int, list[tuple[int, ...]]] = {}
         self._verdicts: dict[tuple[Instruction, ...], Verdict] = {}
         self.placements = 0
@@ -107,7 +103,7 @@ class _Survey:
                 break
             reduction = Reduction(placement, self._request.over, self._request.collapse)
             limit = None if self._request.per_placement else self._limit(best)
-            found = list(self._best_of(reduction, position, limit))
+            found = self._best_of(reduction, position, limit)
             best = best + found if self._request.per_placement else self._top([*best, *found])
             self._note_default(reduction)
             self.placements += 1
@@ -141,49 +137,46 @@ class _Survey:
     def _top(self, found: list[_Found]) -> list[_Found]:
         return sorted(found, key=lambda f: f.key)[: self._request.k]
 
-    def _best_of(self, reduction: Reduction, position: int, limit: int | None) -> Iterator[_Found]:
+    def _best_of(self, reduction: Reduction, position: int, limit: int | None) -> list[_Found]:
         """The best programs of one placement, at most k, none dearer than the limit."""
         graph = self._graph(len(reduction.tree.digits))
         self.programs += sum(graph.count())
-        if self._request.segments != (1,):
-            yield from self._overlapped(graph, reduction, position, limit)
-            return
-        prices = self._simulator.prices(graph.alphabet, reduction, self._request.payload_bytes)
         spelled = _spellings(graph, reduction.tree)
+        barriers = self._request.segments == (1,)
+        find = self._in_one_segment if barriers else self._in_segments
+        found = []
+        for ticks, labels, segments in find(graph, reduction, spelled, limit):
+            texts = tuple(spelled[label] for label in labels)
+            steps = tuple(graph.alphabet[label].instruction for label in labels)
+            key = (ticks, len(labels), texts, position)
+            found.append(_Found(key, reduction, steps, segments))
+        return self._top(found)
+
+    def _in_one_segment(
+        self, graph: _Graph, reduction: Reduction, spelled: list[str], limit: int | None
+    ) -> Iterator[_Path]:
+        """The k cheapest paths where steps wait for each other."""
+        prices = self._simulator.prices(graph.alphabet, reduction, self._request.payload_bytes)
         order = {text: rank for rank, text in enumerate(sorted(set(spelled)))}
         paths = graph.cheapest(prices, [order[text] for text in spelled], limit)
-        for _, path in zip(range(self._request.k), paths, strict=False):
-            texts = tuple(spelled[label] for label in path.labels)
-            steps = tuple(graph.alphabet[label].instruction for label in path.labels)
-            key = (path.price, len(path.labels), texts, position)
-            yield _Found(key, reduction, steps)
+        for path in islice(paths, self._request.k):
+            yield path.price, path.labels, 1
 
-    def _overlapped(
-        self,
-        graph: Explored[Vertex, Move],
-        reduction: Reduction,
-        position: int,
-        limit: int | None,
-    ) -> Iterator[_Found]:
-        """The same where the payload may be cut into segments."""
-        least = all_reduce_bound(self._system, reduction, self._request.payload_bytes).seconds
-        if limit is not None and least * (1 - _SLACK) * TICKS_PER_SECOND > limit:
+    def _in_segments(
+        self, graph: _Graph, reduction: Reduction, spelled: list[str], limit: int | None
+    ) -> Iterator[_Path]:
+        """The k cheapest paths, and all that tie, where the payload may be cut into segments."""
+        payload = self._request.payload_bytes
+        least = all_reduce_bound(self._system, reduction, payload).seconds
+        if limit is not None and bound_ticks(least) > limit:
             return
         paths = self._paths(len(reduction.tree.digits))
-        payload = self._request.payload_bytes
         moves = {
             segments: self._simulator.works(graph.alphabet, reduction, payload / segments)
             for segments in self._request.segments
         }
-        spelled = _spellings(graph, reduction.tree)
-        found = []
         for one in cheapest(paths, moves, self._request.k, limit):
-            labels = paths[one.path]
-            texts = tuple(spelled[label] for label in labels)
-            steps = tuple(graph.alphabet[label].instruction for label in labels)
-            key = (one.ticks, len(labels), texts, position)
-            found.append(_Found(key, reduction, steps, one.segments))
-        yield from self._top(found)
+            yield one.ticks, paths[one.path], one.segments
 
     def _paths(self, depth: int) -> list[tuple[int, ...]]:
         """Every valid program of a depth, as labels."""
@@ -193,7 +186,7 @@ class _Survey:
             self._listed[depth] = [path.labels for path in graph.cheapest(free, free)]
         return self._listed[depth]
 
-    def _graph(self, depth: int) -> Explored[Vertex, Move]:
+    def _graph(self, depth: int) -> _Graph:
         if depth not in self._graphs:
             graph = explore_moves(depth, self._request.language, self.watcher.searching)
             self.complete = self.complete and graph.complete
@@ -221,21 +214,23 @@ class _Survey:
         steps = derivation.instructions
         if steps not in self._verdicts:
             self._verdicts[steps] = self._judged(derivation)
-        whole = tuple(priced(self._simulator, derivation, reduction, payload))
-        share = payload / candidate.segments
-        prices = tuple(priced(self._simulator, derivation, reduction, share))
+
+        def prices_of(what: Derivation, size: float) -> tuple[StepPrice, ...]:
+            return tuple(priced(self._simulator, what, reduction, size))
+
+        prices = prices_of(derivation, payload / candidate.segments)
+        whole = prices if candidate.segments == 1 else prices_of(derivation, payload)
         ring, tree = (self._default_ticks(fixed, reduction) for fixed in self._fixed)
         return Answer(
             rank,
             candidate,
-            self._default_ticks(self._simulator, reduction) / TICKS_PER_SECOND,
             {"ring": ring / TICKS_PER_SECOND, "tree": tree / TICKS_PER_SECOND},
             all_reduce_bound(self._system, reduction, payload),
             limiting(prices, candidate.segments),
             prices,
             self._verdicts[steps],
             total_seconds(whole),
-            tuple(priced(self._simulator, one_step(reduction.tree), reduction, payload)),
+            prices_of(one_step(reduction.tree), payload),
         )
 
     def _judged(self, derivation: Derivation) -> Verdict:
@@ -243,8 +238,7 @@ class _Survey:
         if self._verdicts and not self.watcher.go_on():
             self.complete = False
             return Unknown("the budget ended before z3 was asked")
-        rehearse(derivation)
-        return prove(derivation.program, derivation.tree)
+        return judged(derivation)
 
 
 @cache
@@ -253,7 +247,7 @@ def _plain_moves(depth: int) -> tuple[Move, ...]:
     return moves(one_step(Tree.of(*(2,) * depth)))
 
 
-def _spellings(graph: Explored[Vertex, Move], tree: Tree) -> list[str]:
+def _spellings(graph: _Graph, tree: Tree) -> list[str]:
     """The canonical spelling of every move's step on a tree."""
     texts: dict[Instruction, str] = {}
     for move in graph.alphabet:
@@ -273,6 +267,12 @@ def derived(program: Program, tree: Tree) -> Derivation:
 def one_step(tree: Tree) -> Derivation:
     """The plain all-reduce over a whole tree; no step at all where there is nothing to reduce."""
     return derived(ALL_AT_ONCE if tree.digits else Program(()), tree)
+
+
+def judged(derivation: Derivation) -> Verdict:
+    """What z3 says of a program that the rules allow and that has been rehearsed."""
+    rehearse(derivation)
+    return prove(derivation.program, derivation.tree)
 
 
 def rehearse(derivation: Derivation) -> None:

@@ -12,7 +12,7 @@ from synth.lowering import check_payload
 from synth.programs import Language
 from synth.proof import Verdict
 from synth.semantics import Derivation
-from synth.simulator import TICKS_PER_SECOND, StepPrice
+from synth.simulator import TICKS_PER_SECOND, StepPrice, total_seconds
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,6 @@ class Answer:
 
     rank: int
     candidate: Candidate
-    baseline_seconds: float
     defaults: dict[str, float]
     bound: Bound
     limited_by: str
@@ -85,6 +84,10 @@ class Answer:
     verdict: Verdict
     barrier_seconds: float
     baseline_prices: tuple[StepPrice, ...]
+
+    @property
+    def baseline_seconds(self) -> float:
+        return total_seconds(self.baseline_prices)
 
 
 @dataclass(frozen=True)

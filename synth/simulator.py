@@ -79,7 +79,7 @@ class StepPrice:
 
     @property
     def ticks(self) -> int:
-        return _ticks(self.seconds)
+        return ticks_of(self.seconds)
 
 
 class Simulator:
@@ -111,9 +111,9 @@ class Simulator:
         """
         found = []
         for move, line, size in self._sized(alphabet, reduction, payload_bytes):
-            price = _ticks(line.seconds(size))
+            price = ticks_of(line.seconds(size))
             for shuffle in (*move.before, *move.after):
-                price += _ticks(self._shuffle(shuffle, reduction, payload_bytes).seconds)
+                price += ticks_of(self._shuffle(shuffle, reduction, payload_bytes).seconds)
             found.append(price)
         return found
 
@@ -244,6 +244,15 @@ def total_seconds(prices: Iterable[StepPrice]) -> float:
     return sum(price.ticks for price in prices) / TICKS_PER_SECOND
 
 
+def summed(rows: Iterable[Iterable[tuple[str, float]]]) -> dict[str, float]:
+    """The sum for each name, of what the prices of several phases say of it."""
+    found: dict[str, float] = {}
+    for row in rows:
+        for name, value in row:
+            found[name] = found.get(name, 0.0) + value
+    return found
+
+
 def limiting(prices: Iterable[StepPrice], segments: int = 1) -> str:
     """The resource a program waits for longest: a level's name, ``memory`` or ``latency``.
 
@@ -253,25 +262,25 @@ def limiting(prices: Iterable[StepPrice], segments: int = 1) -> str:
     prices = tuple(prices)
     if segments > 1 and prices:
         return _busiest(prices, segments)
-    waits: dict[str, float] = {}
-    for price in prices:
-        busy = price.seconds - price.latency_seconds
-        waits["latency"] = waits.get("latency", 0.0) + price.latency_seconds
-        waits[price.busiest] = waits.get(price.busiest, 0.0) + busy
+    waits = summed(
+        (
+            (LATENCY, price.latency_seconds),
+            (price.busiest, price.seconds - price.latency_seconds),
+        )
+        for price in prices
+    )
     return max(waits, key=lambda name: waits[name]) if waits else ""
 
 
 def _busiest(prices: tuple[StepPrice, ...], segments: int) -> str:
-    busy: dict[str, float] = {}
-    for price in prices:
-        for name, seconds in price.busy_seconds:
-            busy[name] = busy.get(name, 0.0) + seconds * segments
+    busy = summed(price.busy_seconds for price in prices)
     whole = makespan_seconds([price.work for price in prices], segments)
     most = max(busy, key=lambda name: busy[name])
-    return most if 2 * busy[most] >= whole else LATENCY
+    return most if 2 * segments * busy[most] >= whole else LATENCY
 
 
-def _ticks(seconds: float) -> int:
+def ticks_of(seconds: float) -> int:
+    """Seconds in whole picoseconds, rounded up. Raises InputError where they are too many."""
     if seconds * TICKS_PER_SECOND >= BEYOND >> 4:
         raise InputError(
             f"one step would take {seconds:.3g} s", hint="give a smaller payload or faster links"
