@@ -168,7 +168,30 @@ class TimeQuestion(LowerQuestion):
     segments: Segments = 1
 
 
-class HandOutQuestion(Question):
+class PerhapsPlacedQuestion(Question):
+    """Where a program runs, if that is told."""
+
+    system: str | None = None
+    axes: dict[str, int] | None = None
+    reduce: list[str] | None = None
+    placement: Matrix | None = None
+    collapse: bool = True
+
+    def place(self, program: str) -> tuple[System, Reduction]:
+        """The system, and the reduction a program is for. Raises InputError for what is missing."""
+        question = PlacedQuestion(
+            program=program,
+            system=self.system or "",
+            axes=self.axes or {},
+            reduce=self.reduce or [],
+            placement=self.placement,
+            collapse=self.collapse,
+        )
+        system = load(question.system)
+        return system, question.reduction(system)
+
+
+class HandOutQuestion(PerhapsPlacedQuestion):
     """A program on one placement, or an answer that ``top`` gave before (the key ``from``).
 
     ``rank`` chooses among the answers, and ``placement`` too where several have that rank.
@@ -177,11 +200,6 @@ class HandOutQuestion(Question):
     model_config = ConfigDict(extra="forbid", strict=True, populate_by_name=True)
 
     program: str | None = None
-    system: str | None = None
-    axes: dict[str, int] | None = None
-    reduce: list[str] | None = None
-    placement: Matrix | None = None
-    collapse: bool = True
     answer: dict[str, Any] | None = Field(default=None, alias="from")
     rank: int = 1
     bytes: Bytes | None = None
@@ -211,26 +229,14 @@ class HandOutQuestion(Question):
                 hint="either PROGRAM SYSTEM --axes --reduce, or --from with an answer of 'top'",
             )
         else:
-            found = self._placed(self.program, self.system)
+            system, reduction = self.place(self.program)
+            found = Remembered(system, reduction, self.program, 2**30, Choice.AUTO)
         return replace(
             found,
             payload_bytes=self.bytes or found.payload_bytes,
             algorithm=self.algorithm or found.algorithm,
             segments=self.segments or found.segments,
         )
-
-    def _placed(self, program: str, name: str) -> Remembered:
-        system = load(name)
-        question = PlacedQuestion(
-            program=program,
-            system=name,
-            axes=self.axes or {},
-            reduce=self.reduce or [],
-            placement=self.placement,
-            collapse=self.collapse,
-        )
-        reduction = question.reduction(system)
-        return Remembered(system, reduction, program, 2**30, Choice.AUTO)
 
 
 class EmitQuestion(HandOutQuestion):
@@ -254,16 +260,11 @@ class RunQuestion(HandOutQuestion):
     timeout_seconds: float = Field(default=120.0, gt=0, strict=False)
 
 
-class CheckQuestion(Question):
+class CheckQuestion(PerhapsPlacedQuestion):
     """Whether a program is an all-reduce, on a tree of sizes or on a placed reduction."""
 
     program: str
     tree: list[int] | None = None
-    system: str | None = None
-    axes: dict[str, int] | None = None
-    reduce: list[str] | None = None
-    placement: Matrix | None = None
-    collapse: bool = True
     replay: bool = False
 
     def reduction(self) -> Reduction | Tree:
@@ -280,15 +281,7 @@ class CheckQuestion(Question):
             )
         if self.tree is not None:
             return Tree.of(*self.tree)
-        question = PlacedQuestion(
-            program=self.program,
-            system=self.system or "",
-            axes=self.axes or {},
-            reduce=self.reduce or [],
-            placement=self.placement,
-            collapse=self.collapse,
-        )
-        return question.reduction(load(question.system))
+        return self.place(self.program)[1]
 
 
 def axes_of(axes: dict[str, int]) -> tuple[Axis, ...]:

@@ -33,7 +33,7 @@ from synth.bodies import (
     step_json,
 )
 from synth.bound import all_reduce_bound
-from synth.emit import TARGETS, Options, emit
+from synth.emit import Options, emit, target_of
 from synth.emit.document import document
 from synth.handout import derived_from_text, hand_out
 from synth.lowering import lower
@@ -212,7 +212,7 @@ def emitted(question: EmitQuestion, watcher: Watcher) -> Reply:
         made_by=f"collsynth {version('collsynth')}",
     )
     chosen = question.chosen()
-    if question.target in TARGETS and not TARGETS[question.target].overlaps:
+    if not target_of(question.target).overlaps:
         chosen = replace(chosen, segments=1)
     given = hand_out(chosen, options)
     return _reply(emitted_json(given.source, question.target, emit(question.target, given.source)))

@@ -2,7 +2,7 @@
 
 from synth.emit.mesh import Mesh, RankOrder
 from synth.emit.source import CannotExpressError, Files, Options, Source
-from synth.emit.targets import TARGETS, able_to_run, emit
+from synth.emit.targets import TARGETS, able_to_run, emit, target_of
 
 __all__ = [
     "TARGETS",
@@ -14,4 +14,5 @@ __all__ = [
     "Source",
     "able_to_run",
     "emit",
+    "target_of",
 ]

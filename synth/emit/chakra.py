@@ -42,7 +42,7 @@ from hierarchies import Devices, Domain, InputError, System
 from synth.emit.buffers import buffers
 from synth.emit.mesh import mesh
 from synth.emit.protobuf import chunk, delimited, integer, packed
-from synth.emit.source import CannotExpressError, Files, Source, cannot
+from synth.emit.source import CannotExpressError, Files, Source, cannot, step_of
 from synth.schedule import Exchange, Transpose
 
 PREFIX = "trace"
@@ -147,7 +147,7 @@ class _Traces:
             raise cannot(self._source, number, f"ASTRA-sim cuts no byte for {members} members")
         route = _route(phase.groups, self._source.system, self._dimensions)
         if route.note:
-            step = sum(isinstance(p, Exchange) for p in self._source.schedule.phases[: number + 1])
+            step = step_of(self._source.schedule, number)
             self.notes.append(f"Step {step}, {phase.collective.value}: {route.note}")
         start = _node(number + 1, phase.collective.value, _COLLECTIVE)
         head = _attribute("is_cpu_op", 27, 0) + _attribute("comm_type", 9, _TYPES[phase.collective])

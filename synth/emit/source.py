@@ -60,10 +60,13 @@ class CannotExpressError(InputError):
     """A target has no way to say a step. ``step`` counts the exchanges of the schedule from 1."""
 
 
+def step_of(schedule: Schedule, phase: int) -> int:
+    """The step a phase belongs to: exchanges up to it, counted from 1."""
+    return sum(isinstance(p, Exchange) for p in schedule.phases[: phase + 1])
+
+
 def cannot(source: Source, phase: int, why: str) -> CannotExpressError:
     """The error for a phase, by its position in the schedule, that a target cannot express."""
-    phases = source.schedule.phases[: phase + 1]
-    step = sum(isinstance(p, Exchange) for p in phases)
-    last = phases[-1]
-    name = last.collective.value if isinstance(last, Exchange) else "transpose"
-    return CannotExpressError(f"{name}: {why}", where=f"step {step}")
+    what = source.schedule.phases[phase]
+    name = what.collective.value if isinstance(what, Exchange) else "transpose"
+    return CannotExpressError(f"{name}: {why}", where=f"step {step_of(source.schedule, phase)}")

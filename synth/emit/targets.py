@@ -48,21 +48,27 @@ TARGETS: Mapping[str, Target] = {
 }
 
 
+def target_of(name: str) -> Target:
+    """The row of a target. Raises InputError if there is none so named."""
+    if name not in TARGETS:
+        raise InputError(f"no target {name!r}", where="--target", hint=nearest(name, TARGETS))
+    return TARGETS[name]
+
+
 def emit(target: str, source: Source) -> Files:
     """The files of a target for a schedule.
 
     Raises InputError for a target that does not exist, and CannotExpressError, which names the
     step, the reason and the targets that can, for a program the target has no words for.
     """
-    if target not in TARGETS:
-        raise InputError(f"no target {target!r}", where="--target", hint=nearest(target, TARGETS))
-    if source.schedule.segments > 1 and not TARGETS[target].overlaps:
+    row = target_of(target)
+    if source.schedule.segments > 1 and not row.overlaps:
         raise InputError(
             f"target {target} has no segments, and the schedule has {source.schedule.segments}",
             hint="lower the program in one segment",
         )
     try:
-        return TARGETS[target].write(source)
+        return row.write(source)
     except CannotExpressError as error:
         others = {name: row for name, row in TARGETS.items() if name != target}
         able = ", ".join(_able(others, source)) or "none"
