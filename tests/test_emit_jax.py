@@ -276,10 +276,12 @@ def check_compiled(given: list[Source], writer: Write, folder: Path) -> None:
         path.write_text(str(writer(one)[NAME]))
     answers = run(LOAD + COMPILED, 512, [str(path) for path in paths])
     for one, (seen, ids) in zip(given, answers, strict=True):
-        compare_compiled(one, seen, ids)
+        assert_compiled_as_scheduled(one, seen, ids)
 
 
-def compare_compiled(given: Source, seen: list[tuple[str, str]], ids: list[int]) -> None:
+def assert_compiled_as_scheduled(
+    given: Source, seen: list[tuple[str, str]], ids: list[int]
+) -> None:
     """Whether the collectives of an HLO are the schedule's; `ids`: of the device of each rank."""
     exchanges = [phase for phase in given.schedule.phases if isinstance(phase, Exchange)]
     assert len(seen) == len(exchanges), given.schedule.program
@@ -396,7 +398,7 @@ def test_a_gradient_is_summed_by_the_program_alone(
     path.write_text(str(writer(given)[NAME]))
     explicit = "check_vma=False)\n    def gradients" in path.read_text()
     seen = run(LOAD + GRADIENTS, 8, {"path": str(path), "flat": explicit})
-    compare_compiled(given, seen, list(range(8)))
+    assert_compiled_as_scheduled(given, seen, list(range(8)))
 
 
 EXAMPLE = """
