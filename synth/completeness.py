@@ -17,7 +17,7 @@ import z3
 
 from grammar import Collective, Instruction, Program, admitted, instructions, spell
 from hierarchies import InputError, Tree
-from synth.verdict import Unknown, milliseconds
+from synth.verdict import EFFORT, Unknown, share
 
 Bits = Any  # a z3 bit-vector with one bit per (device, chunk, contributor)
 
@@ -39,7 +39,7 @@ class Missing:
 
 
 def missing_program(
-    depth: int, length: int, known: Iterable[Program] = (), *, timeout_seconds: float = 600.0
+    depth: int, length: int, known: Iterable[Program] = (), *, effort: int = 50 * EFFORT
 ) -> Missing | Complete | Unknown:
     """Look for a program that the known ones lack, on a tree of ``depth`` digits.
 
@@ -59,13 +59,13 @@ def missing_program(
     strange = [meant for steps in seen for meant in steps if meant not in numbers]
     if strange:
         raise InputError(f"{spell(strange[0], tree)} is not one of P²'s forms", where="known")
-    share = milliseconds(timeout_seconds, questions=1)
-    if share is None:
-        return Unknown(f"{timeout_seconds} s is too little to ask z3")
+    part = share(effort, questions=1)
+    if part is None:
+        return Unknown(f"an effort of {effort} is too little to ask z3")
     skeleton = _Skeleton(depth)
     solver = z3.SolverFor("QF_BV", ctx=skeleton.context)
     solver.set("ctrl_c", False)  # an interrupt is the caller's, not an "unknown"
-    solver.set("timeout", share)
+    solver.set("rlimit", part)
     picked = _programs(skeleton, solver, choices, length)
     for steps in seen:
         same = (pick == numbers[meant] for pick, meant in zip(picked, steps, strict=True))

@@ -18,7 +18,7 @@ import z3
 
 from grammar import Collective, Instruction, Program, instructions
 from hierarchies import InputError, Tree
-from synth.verdict import Proved, Refuted, Unknown, Verdict, Violation, milliseconds
+from synth.verdict import EFFORT, Proved, Refuted, Unknown, Verdict, Violation, share
 
 Held = Any  # a z3 bit-vector over the unknown chunk: the contributors of a device's value of it
 Pieces = tuple[tuple[frozenset[int], ...], ...]
@@ -38,7 +38,7 @@ class GroupStep:
     pieces: Pieces | None = None
 
 
-def prove_at(program: Program, tree: Tree, *, timeout_seconds: float = 10.0) -> Verdict:
+def prove_at(program: Program, tree: Tree, *, effort: int = EFFORT) -> Verdict:
     """Decide for a tree's own sizes whether a program is sound and all-reduces.
 
     Chunks are numbered like devices. Proved(sizes) holds for these sizes only. Raises
@@ -46,7 +46,7 @@ def prove_at(program: Program, tree: Tree, *, timeout_seconds: float = 10.0) -> 
     """
     steps = [_grouped(meant, tree) for meant in instructions(program, tree)]
     naming = _Naming(tuple(str(step) for step in program.steps), tree.names, tree.sizes)
-    return _decide(steps, _Payload(tree.devices, tree.devices), naming, timeout_seconds)
+    return _decide(steps, _Payload(tree.devices, tree.devices), naming, effort)
 
 
 def prove_groups(
@@ -54,7 +54,7 @@ def prove_groups(
     devices: int,
     *,
     chunks: int | None = None,
-    timeout_seconds: float = 10.0,
+    effort: int = EFFORT,
 ) -> Verdict:
     """Decide whether steps over explicit groups are sound and all-reduce over all the devices.
 
@@ -69,7 +69,7 @@ def prove_groups(
     for number, step in enumerate(steps, start=1):
         _check(step, payload, f"step {number}, {step.collective.value}")
     naming = _Naming(tuple(_spelled(step) for step in steps), ("",), (devices,))
-    return _decide(steps, payload, naming, timeout_seconds)
+    return _decide(steps, payload, naming, effort)
 
 
 def _check(step: GroupStep, payload: _Payload, where: str) -> None:
@@ -151,14 +151,12 @@ class _Wrong:
     contributor: int | None = None
 
 
-def _decide(
-    steps: Sequence[GroupStep], payload: _Payload, naming: _Naming, timeout_seconds: float
-) -> Verdict:
+def _decide(steps: Sequence[GroupStep], payload: _Payload, naming: _Naming, effort: int) -> Verdict:
     checks = 1 + 2 * len(steps)
-    share = milliseconds(timeout_seconds, checks)
-    if share is None:
-        return Unknown(f"{timeout_seconds} s is too little to ask z3 up to {checks} times")
-    machine = _Machine(payload, share)
+    part = share(effort, checks)
+    if part is None:
+        return Unknown(f"an effort of {effort} is too little to ask z3 up to {checks} times")
+    machine = _Machine(payload, part)
     for number, step in enumerate(steps):
         match machine.take(step):
             case _Wrong() as wrong:
@@ -205,7 +203,7 @@ _DEMANDS: dict[Collective, tuple[Violation, ...]] = {
 class _Machine:
     """What every device holds of the unknown chunk, step after step. Mutable, private, one use."""
 
-    def __init__(self, payload: _Payload, timeout_ms: int) -> None:
+    def __init__(self, payload: _Payload, effort: int) -> None:
         context = z3.Context()
         self._payload = payload
         self._chunk = z3.BitVec("chunk", max(1, (payload.chunks - 1).bit_length()), context)
@@ -214,7 +212,7 @@ class _Machine:
             z3.BitVecVal(1 << device, payload.devices, context) for device in range(payload.devices)
         ]
         self._context = context
-        self._timeout_ms = timeout_ms
+        self._effort = effort
 
     def take(self, step: GroupStep) -> _Wrong | Unknown | None:
         """Take a step if it is sound; None says that it was taken."""
@@ -250,7 +248,7 @@ class _Machine:
         """A model in which something is wrong, None if there is none, or Unknown."""
         solver = z3.SolverFor("QF_BV", ctx=self._context)
         solver.set("ctrl_c", False)  # an interrupt is the caller's, not an "unknown"
-        solver.set("timeout", self._timeout_ms)
+        solver.set("rlimit", self._effort)
         solver.add(z3.ULE(self._chunk, self._payload.chunks - 1), self._any(wrongs))
         verdict = solver.check()
         if verdict == z3.unsat:

@@ -16,7 +16,7 @@ import z3
 
 from grammar import Collective, Groups, Instruction, Program, instructions
 from hierarchies import Tree
-from synth.verdict import DigitValues, milliseconds
+from synth.verdict import EFFORT, DigitValues, share
 from synth.verdict import Proved as Proved
 from synth.verdict import Refuted as Refuted
 from synth.verdict import Unknown as Unknown
@@ -45,15 +45,13 @@ Formula = Any  # z3 has no types that a checker could see
 Variables = tuple[Any, ...]
 
 
-def prove(
-    program: Program, tree: Tree, *, timeout_seconds: float = 10.0, regular: bool = False
-) -> Verdict:
+def prove(program: Program, tree: Tree, *, effort: int = EFFORT, regular: bool = False) -> Verdict:
     """Decide for all sizes at once whether a program all-reduces. The tree's sizes do not matter.
 
     Asks z3, before each step, for sizes and devices that break its soundness precondition and,
     after the last, for a contribution that is missing. Proved: there are none, whatever the sizes.
     Refuted: here they are, with sizes of 2 if such a counterexample exists. Unknown: z3 gave up
-    or ran out of time; the questions share ``timeout_seconds`` equally. With ``regular`` the
+    or used up its share of the ``effort`` (z3's resource units). With ``regular`` the
     preconditions of class R are asked too. Raises InputError for a program that does not fit the
     tree. The idea of the sizes as unknowns is ours; P² has no such proof.
     """
@@ -61,11 +59,11 @@ def prove(
     cluster = _Cluster.of_depth(len(tree.digits))
     questions = tuple(_questions(cluster, steps, regular))
     checks = 2 * len(questions)
-    share = milliseconds(timeout_seconds, checks)
-    if share is None:
-        return Unknown(f"{timeout_seconds} s is too little to ask z3 up to {checks} times")
+    part = share(effort, checks)
+    if part is None:
+        return Unknown(f"an effort of {effort} is too little to ask z3 up to {checks} times")
     for question in questions:
-        match _ask(cluster, question.wrong, share):
+        match _ask(cluster, question.wrong, part):
             case None:
                 continue
             case Unknown(reason):
@@ -225,21 +223,21 @@ class _Found:
     contributor: DigitValues
 
 
-def _ask(cluster: _Cluster, wrong: Formula, timeout_ms: int) -> _Found | Unknown | None:
+def _ask(cluster: _Cluster, wrong: Formula, effort: int) -> _Found | Unknown | None:
     """None if nothing of any size makes the formula true, else values that do, small ones first."""
-    general = _solve(cluster, cluster.all_of(cluster.sane, wrong), timeout_ms)
+    general = _solve(cluster, cluster.all_of(cluster.sane, wrong), effort)
     if general is None:
         return None
     smallest = [size == _SMALLEST for size in cluster.sizes]
-    small = _solve(cluster, cluster.all_of(cluster.sane, *smallest, wrong), timeout_ms)
+    small = _solve(cluster, cluster.all_of(cluster.sane, *smallest, wrong), effort)
     return small if isinstance(small, _Found) else general
 
 
-def _solve(cluster: _Cluster, formula: Formula, timeout_ms: int) -> _Found | Unknown | None:
+def _solve(cluster: _Cluster, formula: Formula, effort: int) -> _Found | Unknown | None:
     # A solver for each question: after a push z3 would change to a strategy that hangs on some.
     solver = z3.Solver(ctx=cluster.context)
     solver.set("ctrl_c", False)  # an interrupt is the caller's, not an "unknown"
-    solver.set("timeout", timeout_ms)
+    solver.set("rlimit", effort)
     solver.add(formula)
     verdict = solver.check()
     if verdict == z3.unsat:

@@ -102,11 +102,15 @@ class Unknown:
 Verdict = Proved | Refuted | Unknown
 
 
-def milliseconds(timeout_seconds: float, questions: int) -> int | None:
-    """The share of the time, in whole milliseconds, that each of several questions may take.
+EFFORT = 20_000_000
 
-    Shares add up to at most the whole, so that nobody has to read a clock. None if a share is
-    less than a millisecond: z3 cannot be held to that.
+
+def share(effort: int, questions: int) -> int | None:
+    """The part of z3's effort that each of several questions may cost.
+
+    In z3's own resource units, of which a proof of a four-step program takes some 60,000: unlike
+    seconds they are the same on a slow or busy machine, so that a verdict can be repeated.
+    None if there is less than one for each, which z3 would read as no limit.
     """
-    share = min(1000 * timeout_seconds / questions, 2**31 - 1)
-    return int(share) if share >= 1 else None
+    part = min(effort // questions, 2**32 - 1)
+    return part if part >= 1 else None

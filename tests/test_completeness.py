@@ -63,8 +63,8 @@ def test_spelling_does_not_matter() -> None:
     assert missing_program(2, 1, known) == Complete(2, 1, 1)
 
 
-def test_too_little_time_is_unknown() -> None:
-    answer = missing_program(3, 3, [], timeout_seconds=0.0)
+def test_too_little_effort_is_unknown() -> None:
+    answer = missing_program(3, 3, [], effort=0)
     assert isinstance(answer, Unknown)
 
 

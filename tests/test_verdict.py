@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from math import inf, nan
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synth.verdict import Refuted, Violation, milliseconds
+from synth.verdict import Refuted, Violation, share
 
 
 @pytest.mark.parametrize("violation", Violation)
@@ -48,15 +46,16 @@ def test_devices_without_digits_are_plain_numbers() -> None:
     )
 
 
-@given(st.floats(0, 1e9), st.integers(1, 1000))
-def test_shares_add_up_to_at_most_the_whole(seconds: float, questions: int) -> None:
-    share = milliseconds(seconds, questions)
-    if share is None:
-        assert 1000 * seconds / questions < 1
+@given(st.integers(0, 10**12), st.integers(1, 1000))
+def test_shares_add_up_to_at_most_the_whole(effort: int, questions: int) -> None:
+    part = share(effort, questions)
+    if part is None:
+        assert effort < questions
     else:
-        assert 1 <= share <= 1000 * seconds / questions
+        assert 1 <= part < 2**32
+        assert part * questions <= effort
 
 
-@pytest.mark.parametrize(("seconds", "share"), [(inf, 2**31 - 1), (nan, None), (-1.0, None)])
-def test_odd_times(seconds: float, share: int | None) -> None:
-    assert milliseconds(seconds, 1) == share
+@pytest.mark.parametrize(("effort", "part"), [(2**50, 2**32 - 1), (0, None), (-1, None)])
+def test_odd_efforts(effort: int, part: int | None) -> None:
+    assert share(effort, 1) == part
