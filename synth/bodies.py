@@ -55,8 +55,8 @@ def machine_in_full_json(system: System) -> Json:
     }
 
 
-def ranking_json(report: Report, *, explain: bool = False) -> Json:
-    """A report: the answers in order, and what they were chosen from; with reasons if asked."""
+def ranking_json(report: Report) -> Json:
+    """A report: the answers in order, and what they were chosen from."""
     request = report.request
     return {
         "system": machine_in_full_json(report.system),
@@ -64,9 +64,7 @@ def ranking_json(report: Report, *, explain: bool = False) -> Json:
         "bytes": request.payload_bytes,
         "algorithm": request.choice.value,
         "collapse": request.collapse,
-        "answers": [
-            _answer(answer) | ({"why": why(answer)} if explain else {}) for answer in report.answers
-        ],
+        "answers": [_answer(answer) for answer in report.answers],
         "best_default_seconds": report.best_default_seconds,
         "considered": {
             "placements": report.placements,
@@ -94,6 +92,7 @@ def _answer(answer: Answer) -> Json:
         "bound_seconds": answer.bound.seconds,
         "limited_by": answer.limited_by,
         "steps": [step_json(price) for price in answer.prices],
+        "why": why(answer),
         **proof_json(answer.verdict),
     }
 

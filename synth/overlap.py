@@ -11,7 +11,7 @@ are the two directions of a link. With one segment the price is that of barriers
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 _NEAR = 1e-12
@@ -70,8 +70,7 @@ class _Flight:
     segment: int
     begin_seconds: float
     waits_until: float
-    left: float = 1.0
-    speed: float = 0.0
+    left: float
 
 
 class _Pipeline:
@@ -79,17 +78,18 @@ class _Pipeline:
 
     def __init__(self, phases: tuple[Work, ...], segments: int) -> None:
         self._phases = phases
+        self._transfers = [phase.transfer_seconds for phase in phases]
         self._segments = segments
         self._flights: dict[int, _Flight] = {}
         self._done = [0] * len(phases)
         self._now = 0.0
+        self._speeds: dict[tuple[int, ...], dict[int, float]] = {}
 
-    def spans(self) -> Iterable[Span]:
+    def spans(self) -> Iterator[Span]:
         if not self._phases:
             return
         self._start(0)
         while self._flights:
-            self._share()
             self._advance()
             for phase in sorted(self._flights, reverse=True):
                 flight = self._flights[phase]
@@ -105,38 +105,32 @@ class _Pipeline:
         segment = self._done[phase]
         ready = segment < (self._done[phase - 1] if phase else self._segments)
         if ready and phase not in self._flights:
-            work = self._phases[phase]
-            flight = _Flight(segment, self._now, self._now + work.latency_seconds)
-            flight.left = 1.0 if work.transfer_seconds else 0.0
-            self._flights[phase] = flight
+            latency = self._phases[phase].latency_seconds
+            left = 1.0 if self._transfers[phase] else 0.0
+            self._flights[phase] = _Flight(segment, self._now, self._now + latency, left)
 
-    def _moving(self) -> dict[int, _Flight]:
-        return {
-            phase: flight
-            for phase, flight in self._flights.items()
-            if flight.waits_until <= self._now and flight.left > 0.0
-        }
-
-    def _share(self) -> None:
-        """Set the speeds of all that moves: raised together until a resource is full, and so on."""
-        moving = self._moving()
-        works = {phase: self._phases[phase] for phase in moving}
-        for phase, speed in fair_speeds(works).items():
-            moving[phase].speed = speed
+    def _share(self, moving: tuple[int, ...]) -> dict[int, float]:
+        """The speeds of the phases that move: fair, and the same whenever the same phases do."""
+        if moving not in self._speeds:
+            self._speeds[moving] = fair_speeds({phase: self._phases[phase] for phase in moving})
+        return self._speeds[moving]
 
     def _advance(self) -> None:
         """Go on to the next moment at which a phase ends or has waited long enough."""
-        moving = self._moving()
-        ends = {p: f.left * self._phases[p].transfer_seconds / f.speed for p, f in moving.items()}
-        waits = [f.waits_until - self._now for p, f in self._flights.items() if p not in moving]
-        step = min([*ends.values(), *(wait for wait in waits if wait > 0.0)], default=0.0)
-        for phase, flight in moving.items():
+        now, flights = self._now, self._flights
+        moving = tuple(p for p, f in flights.items() if f.waits_until <= now and f.left > 0.0)
+        speeds = self._share(moving)
+        ends = {p: flights[p].left * self._transfers[p] / speeds[p] for p in moving}
+        waits = [f.waits_until - now for p, f in flights.items() if f.waits_until > now]
+        step = min([*ends.values(), *waits], default=0.0)
+        for phase in moving:
+            flight = flights[phase]
             if ends[phase] <= step * (1 + _NEAR):
                 flight.left = 0.0
             else:
-                flight.left -= step * flight.speed / self._phases[phase].transfer_seconds
-        then = self._now + step
-        for flight in self._flights.values():
+                flight.left -= step * speeds[phase] / self._transfers[phase]
+        then = now + step
+        for flight in flights.values():
             if 0.0 < flight.waits_until - then <= step * _NEAR:
                 flight.waits_until = then
         self._now = then

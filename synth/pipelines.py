@@ -7,9 +7,9 @@ the order of their bounds, until no bound is below the k-th price found.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import insort
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from heapq import nsmallest
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ import numpy.typing as npt
 from synth.overlap import Work, makespan_seconds
 from synth.simulator import TICKS_PER_SECOND, ticks_of
 
-SEGMENTS = (1, 2, 4, 8, 16, 32, 64, 128)
+SEGMENTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 """The numbers of segments that are tried where the caller leaves it open."""
 _SLACK = 1e-9
 """Bounds are lowered by this share, more than rounding can raise them."""
@@ -53,18 +53,21 @@ def cheapest(
     moves: Mapping[int, Sequence[Phases]],
     count: int,
     limit: int | None = None,
+    go_on: Callable[[], bool] = lambda: True,
 ) -> list[Overlapped]:
     """The ``count`` cheapest paths and all that tie with the last of them; none above ``limit``.
 
     ``paths`` are lists of labels; ``moves`` has for each number of segments the phases of every
     label, of one segment. Each path comes once, with the number of segments it is cheapest in
-    (the smallest of several). In no particular order.
+    (the smallest of several). In no particular order. Where ``go_on`` answers False the best of
+    those looked at until then are returned; the first path is always looked at.
     """
     known: dict[tuple[int, Phases], int] = {}
     best: dict[int, Overlapped] = {}
+    ticks: list[int] = []
     worst = limit
     for bound, segments, path in _by_bound(paths, moves):
-        if worst is not None and bound > worst:
+        if worst is not None and bound > worst or best and not go_on():
             break
         phases = tuple(phase for label in paths[path] for phase in moves[segments][label])
         if (segments, phases) not in known:
@@ -73,9 +76,12 @@ def cheapest(
         before = best.get(path)
         if before and (before.ticks, before.segments) <= (found.ticks, segments):
             continue
+        if before:
+            ticks.remove(before.ticks)
         best[path] = found
-        if len(best) >= count:
-            kth = nsmallest(count, (kept.ticks for kept in best.values()))[-1]
+        insort(ticks, found.ticks)
+        if len(ticks) >= count:
+            kth = ticks[count - 1]
             worst = kth if limit is None else min(kth, limit)
     return [kept for kept in best.values() if worst is None or kept.ticks <= worst]
 

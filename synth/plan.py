@@ -25,7 +25,7 @@ from synth.algorithms import Choice
 from synth.bound import all_reduce_bound
 from synth.layout import Move
 from synth.lowering import lower, moves
-from synth.pipelines import bound_ticks, cheapest, price_ticks
+from synth.pipelines import SEGMENTS, bound_ticks, cheapest, price_ticks
 from synth.programs import Language, Vertex, explore_moves
 from synth.proof import Unknown, Verdict, prove
 from synth.replay import compare
@@ -87,6 +87,7 @@ class _Survey:
         self._fixed = [Simulator(system, choice) for choice in (Choice.RING, Choice.TREE)]
         self._graphs: dict[int, _Graph] = {}
         self._listed: dict[int, list[tuple[int, ...]]] = {}
+        self._numbers: dict[int, int] = {}
         self._verdicts: dict[tuple[Instruction, ...], Verdict] = {}
         self.placements = 0
         self.of_placements = self._count()
@@ -97,15 +98,15 @@ class _Survey:
     def run(self) -> list[tuple[int, Candidate]]:
         """The ranked candidates."""
         best: list[_Found] = []
-        for position, placement in enumerate(self._placements()):
-            if self.placements and not self.watcher.go_on():
-                self.complete = False
+        for least, position, reduction in self._by_bound():
+            if self.placements and not self._go_on():
                 break
-            reduction = Reduction(placement, self._request.over, self._request.collapse)
             limit = None if self._request.per_placement else self._limit(best)
-            found = self._best_of(reduction, position, limit)
-            best = best + found if self._request.per_placement else self._top([*best, *found])
+            if limit is None or least <= limit:
+                found = self._best_of(reduction, position, limit)
+                best = best + found if self._request.per_placement else self._top([*best, *found])
             self._note_default(reduction)
+            self.programs += self._counted(len(reduction.tree.digits))
             self.placements += 1
             self.watcher.placed(self.placements, self.of_placements)
         return self._ranked(best)
@@ -125,6 +126,26 @@ class _Survey:
             return [Placement(hierarchy, request.axes, request.placement)]
         return placements(hierarchy, request.axes)
 
+    def _by_bound(self) -> Iterable[tuple[int, int, Reduction]]:
+        """Each placement's bound in ticks, its position and reduction.
+
+        The lowest bounds come first where only the best of all are asked for: once k answers are
+        known, placements whose bound is above the last of them need no search.
+        """
+        request = self._request
+        found = []
+        for position, placement in enumerate(self._placements()):
+            reduction = Reduction(placement, request.over, request.collapse)
+            least = all_reduce_bound(self._system, reduction, request.payload_bytes).seconds
+            found.append((int(bound_ticks(least)), position, reduction))
+        return found if request.per_placement else sorted(found, key=lambda one: one[:2])
+
+    def _counted(self, depth: int) -> int:
+        """How many programs there are on a tree of so many digits."""
+        if depth not in self._numbers:
+            self._numbers[depth] = sum(self._graph(depth).count())
+        return self._numbers[depth]
+
     def _count(self) -> int:
         if self._request.placement is not None:
             return 1
@@ -140,7 +161,6 @@ class _Survey:
     def _best_of(self, reduction: Reduction, position: int, limit: int | None) -> list[_Found]:
         """The best programs of one placement, at most k, none dearer than the limit."""
         graph = self._graph(len(reduction.tree.digits))
-        self.programs += sum(graph.count())
         spelled = _spellings(graph, reduction.tree)
         barriers = self._request.segments == (1,)
         find = self._in_one_segment if barriers else self._in_segments
@@ -167,16 +187,19 @@ class _Survey:
     ) -> Iterator[_Path]:
         """The k cheapest paths, and all that tie, where the payload may be cut into segments."""
         payload = self._request.payload_bytes
-        least = all_reduce_bound(self._system, reduction, payload).seconds
-        if limit is not None and bound_ticks(least) > limit:
-            return
         paths = self._paths(len(reduction.tree.digits))
         moves = {
             segments: self._simulator.works(graph.alphabet, reduction, payload / segments)
             for segments in self._request.segments
         }
-        for one in cheapest(paths, moves, self._request.k, limit):
+        for one in cheapest(paths, moves, self._request.k, limit, self._go_on):
             yield one.ticks, paths[one.path], one.segments
+
+    def _go_on(self) -> bool:
+        """Whether to go on; remembers that something may be missing if not."""
+        going = self.watcher.go_on()
+        self.complete = self.complete and going
+        return going
 
     def _paths(self, depth: int) -> list[tuple[int, ...]]:
         """Every valid program of a depth, as labels."""
@@ -235,8 +258,7 @@ class _Survey:
 
     def _judged(self, derivation: Derivation) -> Verdict:
         """Replays and proof, as long as the watcher lets us; the first answer is always judged."""
-        if self._verdicts and not self.watcher.go_on():
-            self.complete = False
+        if self._verdicts and not self._go_on():
             return Unknown("the budget ended before z3 was asked")
         return judged(derivation)
 
@@ -323,12 +345,13 @@ def top(
     k: int = 10,
     max_steps: int = 5,
     algorithm: str = "auto",
+    segments: int | None = None,
 ) -> Report:
     """The k best placements and programs for an all-reduce, proved: the whole job in one call.
 
     ``system`` is a catalogue name (``dgx-h100:4``), the path of a TOML file, or a System;
     ``axes`` maps names to sizes; ``reduce`` names one or several of them; ``payload_bytes`` is the
-    whole tensor on each device.
+    whole tensor on each device; ``segments`` an only number of segments to try beside one.
     Raises InputError for anything that does not fit together.
     """
     known = [choice.value for choice in Choice]
@@ -341,5 +364,6 @@ def top(
         k=k,
         language=Language(max_steps),
         choice=Choice(algorithm),
+        segments=SEGMENTS if segments is None else tuple(sorted({1, segments})),
     )
     return answers(load(system) if isinstance(system, str) else system, request)

@@ -102,7 +102,7 @@ class TopQuestion(Question):
     per_placement: bool = False
     across: bool = False
     collapse: bool = True
-    segments: Segments = 1
+    segments: Segments = "auto"
     explain: bool = False
 
     def request(self) -> Request:
@@ -165,7 +165,7 @@ class TimeQuestion(LowerQuestion):
     """The price of a program, phase by phase."""
 
     algorithm: Choice = Field(default=Choice.AUTO, strict=False)
-    segments: Segments = 1
+    segments: Segments = "auto"
 
 
 class PerhapsPlacedQuestion(Question):

@@ -9,6 +9,7 @@ from hierarchies import Axis, InputError, Reduction, System
 from synth.algorithms import Choice
 from synth.bound import Bound
 from synth.lowering import check_payload
+from synth.pipelines import SEGMENTS
 from synth.programs import Language
 from synth.proof import Verdict
 from synth.semantics import Derivation
@@ -34,7 +35,7 @@ class Request:
     collapse: bool = True
     placement: tuple[tuple[int, ...], ...] | None = None
     per_placement: bool = False
-    segments: tuple[int, ...] = (1,)
+    segments: tuple[int, ...] = SEGMENTS
 
     def __post_init__(self) -> None:
         check_payload(self.payload_bytes)

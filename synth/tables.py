@@ -150,10 +150,9 @@ def _top(body: Json) -> RenderableType:
 
 
 def _reasons(body: Json) -> Iterator[RenderableType]:
-    """Why each answer is where it is, if that was asked."""
-    for answer in body["answers"]:
-        if answer.get("why"):
-            yield Text(f"\n{answer['rank']}: " + ";\n   ".join(answer["why"]), overflow="fold")
+    """Why the first answer is the first; of each answer, if that was asked."""
+    for answer in body["answers"] if body["explain"] else body["answers"][:1]:
+        yield Text(f"\n{answer['rank']}: " + ";\n   ".join(answer["why"]), overflow="fold")
 
 
 def _in_segments(program: str, segments: int) -> str:

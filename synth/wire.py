@@ -124,7 +124,7 @@ def top(question: TopQuestion, watcher: Watcher) -> Reply:
     outcome = Outcome.OK if report.complete else Outcome.PARTIAL
     if any(isinstance(answer.verdict, Refuted) for answer in report.answers):
         outcome = Outcome.NO
-    return _reply(ranking_json(report, explain=question.explain), outcome)
+    return _reply(ranking_json(report) | {"explain": question.explain}, outcome)
 
 
 def check(question: CheckQuestion, watcher: Watcher) -> Reply:

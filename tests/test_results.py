@@ -87,7 +87,9 @@ def test_the_survey_finds_what_the_planner_finds(rooms: SimpleNamespace, algorit
     payload = 4 * 2**29 * 4
     for sizes, over in (((8, 8), ("axis0",)), ((4, 2, 8), ("axis0", "axis2"))):
         axes = tuple(Axis(f"axis{i}", size) for i, size in enumerate(sizes))
-        request = Request(axes, over, payload, 1, choice=Choice(algorithm), per_placement=True)
+        request = Request(
+            axes, over, payload, 1, choice=Choice(algorithm), per_placement=True, segments=(1,)
+        )
         expected = [
             (
                 str(answer.candidate.reduction.placement),
