@@ -11,6 +11,7 @@ from synth.explaining import why
 from synth.proof import Proved, Refuted, Unknown, Verdict
 from synth.request import Answer, Report
 from synth.simulator import StepPrice
+from synth.sweep import Sweep
 
 Json = dict[str, Any]
 
@@ -72,6 +73,37 @@ def ranking_json(report: Report) -> Json:
             "programs": report.programs,
         },
         "complete": report.complete,
+    }
+
+
+def sweep_json(sweep: Sweep) -> Json:
+    """A sweep: from which size on which answer is the best, and the figures of every size."""
+    request = sweep.request
+    return {
+        "system": machine_in_full_json(sweep.system),
+        "reduce": list(request.over),
+        "bytes": [sweep.smallest_bytes, sweep.largest_bytes],
+        "algorithm": request.choice.value,
+        "collapse": request.collapse,
+        "stretches": [
+            {
+                "from_bytes": stretch.from_bytes,
+                "until_bytes": stretch.until_bytes,
+                "first": _answer(stretch.first),
+                "last": _answer(stretch.last),
+            }
+            for stretch in sweep.stretches
+        ],
+        "sizes": [
+            {
+                "bytes": size,
+                "seconds": answer.candidate.seconds,
+                "baseline_seconds": answer.baseline_seconds,
+                "bound_seconds": answer.bound.seconds,
+            }
+            for size, answer in sweep.sizes
+        ],
+        "complete": sweep.complete,
     }
 
 

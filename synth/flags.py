@@ -34,6 +34,7 @@ Segments = Annotated[
         help="N: in one or in N segments, whose steps overlap; auto: the best of several."
     ),
 ]
+Explain = Annotated[bool, typer.Option("--explain", help="Say of every answer why, in words.")]
 NoCollapse = Annotated[
     bool, typer.Option("--no-collapse", help="One tree digit for each axis on a level.")
 ]

@@ -67,7 +67,7 @@ def cheapest(
     ticks: list[int] = []
     worst = limit
     for bound, segments, path in _by_bound(paths, moves):
-        if worst is not None and bound > worst or best and not go_on():
+        if (worst is not None and bound > worst) or (best and not go_on()):
             break
         phases = tuple(phase for label in paths[path] for phase in moves[segments][label])
         if (segments, phases) not in known:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
-from itertools import islice
 
-from grammar import ALL_AT_ONCE, Instruction, Program, spell
+from grammar import ALL_AT_ONCE, Program, spell
 from hierarchies import (
     Axis,
     InputError,
@@ -23,26 +21,38 @@ from hierarchies import (
 )
 from synth.algorithms import Choice
 from synth.bound import all_reduce_bound
+from synth.finder import Finder, Found
 from synth.layout import Move
+from synth.library import Library
 from synth.lowering import lower, moves
-from synth.pipelines import SEGMENTS, bound_ticks, cheapest, price_ticks
-from synth.programs import Language, Vertex, explore_moves
+from synth.pipelines import SEGMENTS, price_ticks
+from synth.programs import Language
 from synth.proof import Unknown, Verdict, prove
 from synth.replay import compare
 from synth.request import Answer, Candidate, Report, Request, Watcher
-from synth.search import Explored
 from synth.semantics import Derivation, Refusal, derive, retold
 from synth.simulator import TICKS_PER_SECOND, Simulator, StepPrice, limiting, total_seconds
 
+_Placed = tuple[int, int, tuple[str, ...], int, Found]
+"""The key of a program found, the position of its placement, and what was found."""
 
-def answers(system: System, request: Request, watcher: Watcher | None = None) -> Report:
+
+def answers(
+    system: System,
+    request: Request,
+    watcher: Watcher | None = None,
+    library: Library | None = None,
+) -> Report:
     """Rank every valid program on every placement, exactly, and prove the best ones.
 
     Ties: fewer steps, then spelling, then the order of placements. Every answer is derived again
     from its text, replayed with every factor 2 and once 3, and put to z3 before it is returned.
-    Raises InputError for axes or placements that do not fit the system.
+    Questions in the same language may share a ``library``. Raises InputError for axes or
+    placements that do not fit the system.
     """
-    survey = _Survey(system, request, watcher or Watcher())
+    watcher = watcher or Watcher()
+    library = library or Library(request.language, watcher.searching)
+    survey = _Survey(system, request, watcher, library)
     ranked = survey.run()
     told = []
     for rank, candidate in ranked:
@@ -60,64 +70,57 @@ def answers(system: System, request: Request, watcher: Watcher | None = None) ->
     )
 
 
-_Graph = Explored[Vertex, Move]
-_Path = tuple[int, tuple[int, ...], int]
-"""What a path costs in ticks, its labels, and in how many segments."""
-
-
-@dataclass(frozen=True)
-class _Found:
-    """A path of the search with the key that ranks it."""
-
-    key: tuple[int, int, tuple[str, ...], int]
-    reduction: Reduction
-    steps: tuple[Instruction, ...]
-    segments: int = 1
-
-
 class _Survey:
     """Prices the programs of one placement after the other and keeps the best."""
 
-    def __init__(self, system: System, request: Request, watcher: Watcher) -> None:
+    def __init__(
+        self, system: System, request: Request, watcher: Watcher, library: Library
+    ) -> None:
         check_axes(system.hierarchy, request.axes)
         self._system = system
         self._request = request
         self.watcher = watcher
+        self._library = library
         self._simulator = Simulator(system, request.choice)
         self._fixed = [Simulator(system, choice) for choice in (Choice.RING, Choice.TREE)]
-        self._graphs: dict[int, _Graph] = {}
-        self._listed: dict[int, list[tuple[int, ...]]] = {}
-        self._numbers: dict[int, int] = {}
-        self._verdicts: dict[tuple[Instruction, ...], Verdict] = {}
+        self._finder = Finder(
+            library, self._simulator, request.payload_bytes, request.segments, self._go_on
+        )
+        self._stopped = False
+        self._judged_any = False
         self.placements = 0
         self.of_placements = self._count()
         self.programs = 0
-        self.complete = True
         self.best_default_ticks = 0
+
+    @property
+    def complete(self) -> bool:
+        return self._library.complete and not self._stopped
 
     def run(self) -> list[tuple[int, Candidate]]:
         """The ranked candidates."""
-        best: list[_Found] = []
+        best: list[_Placed] = []
         for least, position, reduction in self._by_bound():
             if self.placements and not self._go_on():
                 break
             limit = None if self._request.per_placement else self._limit(best)
             if limit is None or least <= limit:
-                found = self._best_of(reduction, position, limit)
-                best = best + found if self._request.per_placement else self._top([*best, *found])
+                found = self._finder.best(reduction, self._request.k, limit)
+                best += [(*one.key, position, one) for one in found]
+                if not self._request.per_placement:
+                    best = sorted(best, key=lambda one: one[:4])[: self._request.k]
             self._note_default(reduction)
-            self.programs += self._counted(len(reduction.tree.digits))
+            self.programs += self._library.count(len(reduction.tree.digits))
             self.placements += 1
             self.watcher.placed(self.placements, self.of_placements)
         return self._ranked(best)
 
-    def _ranked(self, best: list[_Found]) -> list[tuple[int, Candidate]]:
+    def _ranked(self, best: list[_Placed]) -> list[tuple[int, Candidate]]:
         ranked, rank, last = [], 0, -1
-        for found in best:
-            position = found.key[-1]
+        for *_, position, found in best:
             rank = 1 if self._request.per_placement and position != last else rank + 1
             last = position
-            ranked.append((rank, self._candidate(found)))
+            ranked.append((rank, candidate(found)))
         return ranked
 
     def _placements(self) -> Iterable[Placement]:
@@ -136,85 +139,23 @@ class _Survey:
         found = []
         for position, placement in enumerate(self._placements()):
             reduction = Reduction(placement, request.over, request.collapse)
-            least = all_reduce_bound(self._system, reduction, request.payload_bytes).seconds
-            found.append((int(bound_ticks(least)), position, reduction))
+            found.append((self._finder.bound_ticks(reduction), position, reduction))
         return found if request.per_placement else sorted(found, key=lambda one: one[:2])
-
-    def _counted(self, depth: int) -> int:
-        """How many programs there are on a tree of so many digits."""
-        if depth not in self._numbers:
-            self._numbers[depth] = sum(self._graph(depth).count())
-        return self._numbers[depth]
 
     def _count(self) -> int:
         if self._request.placement is not None:
             return 1
         return count_placements(self._system.hierarchy, self._request.axes)
 
-    def _limit(self, best: list[_Found]) -> int | None:
+    def _limit(self, best: list[_Placed]) -> int | None:
         """The price that another answer may not exceed."""
-        return best[-1].key[0] if len(best) == self._request.k else None
-
-    def _top(self, found: list[_Found]) -> list[_Found]:
-        return sorted(found, key=lambda f: f.key)[: self._request.k]
-
-    def _best_of(self, reduction: Reduction, position: int, limit: int | None) -> list[_Found]:
-        """The best programs of one placement, at most k, none dearer than the limit."""
-        graph = self._graph(len(reduction.tree.digits))
-        spelled = _spellings(graph, reduction.tree)
-        barriers = self._request.segments == (1,)
-        find = self._in_one_segment if barriers else self._in_segments
-        found = []
-        for ticks, labels, segments in find(graph, reduction, spelled, limit):
-            texts = tuple(spelled[label] for label in labels)
-            steps = tuple(graph.alphabet[label].instruction for label in labels)
-            key = (ticks, len(labels), texts, position)
-            found.append(_Found(key, reduction, steps, segments))
-        return self._top(found)
-
-    def _in_one_segment(
-        self, graph: _Graph, reduction: Reduction, spelled: list[str], limit: int | None
-    ) -> Iterator[_Path]:
-        """The k cheapest paths where steps wait for each other."""
-        prices = self._simulator.prices(graph.alphabet, reduction, self._request.payload_bytes)
-        order = {text: rank for rank, text in enumerate(sorted(set(spelled)))}
-        paths = graph.cheapest(prices, [order[text] for text in spelled], limit)
-        for path in islice(paths, self._request.k):
-            yield path.price, path.labels, 1
-
-    def _in_segments(
-        self, graph: _Graph, reduction: Reduction, spelled: list[str], limit: int | None
-    ) -> Iterator[_Path]:
-        """The k cheapest paths, and all that tie, where the payload may be cut into segments."""
-        payload = self._request.payload_bytes
-        paths = self._paths(len(reduction.tree.digits))
-        moves = {
-            segments: self._simulator.works(graph.alphabet, reduction, payload / segments)
-            for segments in self._request.segments
-        }
-        for one in cheapest(paths, moves, self._request.k, limit, self._go_on):
-            yield one.ticks, paths[one.path], one.segments
+        return best[-1][0] if len(best) == self._request.k else None
 
     def _go_on(self) -> bool:
         """Whether to go on; remembers that something may be missing if not."""
         going = self.watcher.go_on()
-        self.complete = self.complete and going
+        self._stopped = self._stopped or not going
         return going
-
-    def _paths(self, depth: int) -> list[tuple[int, ...]]:
-        """Every valid program of a depth, as labels."""
-        if depth not in self._listed:
-            graph = self._graph(depth)
-            free = [0] * len(graph.alphabet)
-            self._listed[depth] = [path.labels for path in graph.cheapest(free, free)]
-        return self._listed[depth]
-
-    def _graph(self, depth: int) -> _Graph:
-        if depth not in self._graphs:
-            graph = explore_moves(depth, self._request.language, self.watcher.searching)
-            self.complete = self.complete and graph.complete
-            self._graphs[depth] = graph
-        return self._graphs[depth]
 
     def _note_default(self, reduction: Reduction) -> None:
         ticks = self._default_ticks(self._simulator, reduction)
@@ -225,18 +166,10 @@ class _Survey:
         plain = _plain_moves(len(reduction.tree.digits))
         return sum(simulator.prices(plain, reduction, self._request.payload_bytes))
 
-    def _candidate(self, found: _Found) -> Candidate:
-        tree = found.reduction.tree
-        program = Program(tuple(spell(step, tree) for step in found.steps))
-        return Candidate(found.reduction, derived(program, tree), found.key[0], found.segments)
-
     def answer(self, rank: int, candidate: Candidate) -> Answer:
         """All that is said of a candidate; proof and replays are made once per program."""
         reduction, derivation = candidate.reduction, candidate.derivation
         payload = self._request.payload_bytes
-        steps = derivation.instructions
-        if steps not in self._verdicts:
-            self._verdicts[steps] = self._judged(derivation)
 
         def prices_of(what: Derivation, size: float) -> tuple[StepPrice, ...]:
             return tuple(priced(self._simulator, what, reduction, size))
@@ -251,31 +184,33 @@ class _Survey:
             all_reduce_bound(self._system, reduction, payload),
             limiting(prices, candidate.segments),
             prices,
-            self._verdicts[steps],
+            self._judged(derivation),
             total_seconds(whole),
             prices_of(one_step(reduction.tree), payload),
         )
 
     def _judged(self, derivation: Derivation) -> Verdict:
         """Replays and proof, as long as the watcher lets us; the first answer is always judged."""
-        if self._verdicts and not self._go_on():
-            return Unknown("the budget ended before z3 was asked")
-        return judged(derivation)
+        verdicts, steps = self._library.verdicts, derivation.instructions
+        if steps not in verdicts:
+            if self._judged_any and not self._go_on():
+                return Unknown("the work was stopped before z3 was asked")
+            verdicts[steps] = judged(derivation)
+        self._judged_any = True
+        return verdicts[steps]
+
+
+def candidate(found: Found) -> Candidate:
+    """A program that was found, derived again from its text."""
+    tree = found.reduction.tree
+    program = Program(tuple(spell(step, tree) for step in found.steps))
+    return Candidate(found.reduction, derived(program, tree), found.ticks, found.segments)
 
 
 @cache
 def _plain_moves(depth: int) -> tuple[Move, ...]:
     """The one-step all-reduce as a move: the same on every tree of a depth."""
     return moves(one_step(Tree.of(*(2,) * depth)))
-
-
-def _spellings(graph: _Graph, tree: Tree) -> list[str]:
-    """The canonical spelling of every move's step on a tree."""
-    texts: dict[Instruction, str] = {}
-    for move in graph.alphabet:
-        if move.instruction not in texts:
-            texts[move.instruction] = str(spell(move.instruction, tree))
-    return [texts[move.instruction] for move in graph.alphabet]
 
 
 def derived(program: Program, tree: Tree) -> Derivation:

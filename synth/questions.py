@@ -56,7 +56,17 @@ def _size(value: object) -> object:
     return size_in_bytes(value) if isinstance(value, (str, int)) else value
 
 
+def _sizes(value: object) -> object:
+    """``1KiB..4GiB`` as the sizes at both ends; anything else as one size."""
+    if isinstance(value, str) and ".." in value:
+        value = value.split("..", 1)
+    if isinstance(value, (list, tuple)):
+        return tuple(_size(end) for end in value)
+    return _size(value)
+
+
 Bytes = Annotated[int, BeforeValidator(_size)]
+OneOrMoreBytes = Annotated[int | tuple[int, int], BeforeValidator(_sizes)]
 Matrix = list[list[int]]
 Segments = Annotated[int, Field(ge=1, le=4096)] | Literal["auto"]
 
@@ -94,7 +104,7 @@ class TopQuestion(Question):
     system: str
     axes: dict[str, int]
     reduce: list[str]
-    bytes: Bytes = 2**30
+    bytes: OneOrMoreBytes = 2**30
     k: int = 10
     max_steps: int = 5
     algorithm: Choice = Field(default=Choice.AUTO, strict=False)
@@ -106,11 +116,20 @@ class TopQuestion(Question):
     explain: bool = False
 
     def request(self) -> Request:
-        """The question as the planner's request. Raises InputError for what makes no sense."""
+        """The question as the planner's request; of a range of sizes, at its largest.
+
+        Raises InputError for what makes no sense.
+        """
+        if isinstance(self.bytes, tuple) and self.per_placement:
+            raise InputError(
+                "a range of sizes is asked for every placement",
+                where="--per-placement",
+                hint="give one size, or one --placement",
+            )
         return Request(
             axes=axes_of(self.axes),
             over=tuple(self.reduce),
-            payload_bytes=self.bytes,
+            payload_bytes=self.bytes if isinstance(self.bytes, int) else max(self.bytes),
             k=self.k,
             language=Language(self.max_steps, self.across),
             choice=self.algorithm,

@@ -21,10 +21,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from hierarchies import InputError
 from synth.delivery import deliver, printing
+from synth.drawing import console
 from synth.handout import NotAnAllReduceError
 from synth.questions import asked
 from synth.request import Watcher
-from synth.tables import TABLES, console
+from synth.tables import TABLES
 from synth.wire import VERBS, Outcome
 
 USAGE = 2
@@ -54,7 +55,7 @@ def ask(
         question = asked(VERBS[verb].question, given)
         if log.isEnabledFor(logging.INFO):
             log.info("asked: %s", question.model_dump_json(exclude_none=True))
-        with _watching(budget_seconds) as watcher:
+        with _watching(budget_seconds, VERBS[verb].partial) as watcher:
             reply = VERBS[verb].answer(question, watcher)
         log.info("%s answered in %.3f s", verb, clock.perf_counter() - begun)
         if as_json:
@@ -68,17 +69,19 @@ def ask(
     except InputError as error:
         typer.echo(f"collsynth: {error}", err=True)
         return int(Outcome.NO) if isinstance(error, NotAnAllReduceError) else USAGE
-    return int(reply.outcome)
+    return INTERRUPTED if watcher.interrupted else int(reply.outcome)
 
 
 class _Interrupt:
     """Ctrl-C is noted, and heeded where the work asks whether to go on; a second one ends it now.
 
-    Raised wherever it hits, it could come up inside z3, which loses it.
+    Raised wherever it hits, it could come up inside z3, which loses it. Work that can answer in
+    ``part`` is told to come to an end, other work is broken off.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, part: bool) -> None:
         self.pending = False
+        self.part = part
 
     def __enter__(self) -> _Interrupt:
         self._before = {s: signal.signal(s, self._note) for s in (signal.SIGINT, signal.SIGTERM)}
@@ -87,7 +90,7 @@ class _Interrupt:
     def __exit__(self, *raised: object) -> None:
         for number, before in self._before.items():
             signal.signal(number, before)
-        if self.pending and raised[0] is None:
+        if self.pending and not self.part and raised[0] is None:
             raise KeyboardInterrupt
 
     def _note(self, number: int, frame: FrameType | None) -> None:
@@ -109,9 +112,15 @@ class _Screen(Watcher):
         self._task = progress.add_task("placements priced", total=None, visible=False)
         self._answers = progress.add_task("answers proved", total=None, visible=False)
 
+    @property
+    def interrupted(self) -> bool:
+        return self._interrupt.pending
+
     def go_on(self) -> bool:
-        if self._interrupt.pending:
+        if self.interrupted and not self._interrupt.part:
             raise KeyboardInterrupt
+        if self.interrupted:
+            return False
         return self._end is None or clock.monotonic() < self._end
 
     def explored(self, states: int) -> None:
@@ -126,7 +135,7 @@ class _Screen(Watcher):
 
 
 @contextmanager
-def _watching(budget_seconds: float | None) -> Iterator[_Screen]:
+def _watching(budget_seconds: float | None, part: bool) -> Iterator[_Screen]:
     """Progress on standard error where that is a terminal. Raises InputError for no budget."""
     if budget_seconds is not None and not budget_seconds > 0:
         raise InputError(f"the budget is {budget_seconds} s", hint="give seconds above 0")
@@ -134,7 +143,7 @@ def _watching(budget_seconds: float | None) -> Iterator[_Screen]:
     screen = Console(stderr=True)
     hidden = not screen.is_terminal
     with (
-        _Interrupt() as interrupt,
+        _Interrupt(part) as interrupt,
         Progress(*columns, console=screen, transient=True, disable=hidden) as progress,
     ):
         yield _Screen(budget_seconds, progress, interrupt)

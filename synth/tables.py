@@ -2,64 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
 
-from rich.console import Console, Group, RenderableType
-from rich.table import Table
+from rich.console import Group, RenderableType
 from rich.text import Text
 
+from synth.drawing import MARKS, Json, axes_told, levels, many, partial, table
+from synth.rankings import top
 from synth.units import duration, volume
-
-Json = dict[str, Any]
-_PIPE_WIDTH = 200
-_MARKS = {"proved": "proved", "refuted": "REFUTED", "unknown": "unknown"}
-
-
-def console() -> Console:
-    """Standard output; wide where it is not a terminal, so that nothing is cut."""
-    out = Console(highlight=False, markup=False)
-    return out if out.is_terminal else Console(width=_PIPE_WIDTH, highlight=False, markup=False)
-
-
-def many(count: int, what: str) -> str:
-    """``1 placement``, ``3 placements``."""
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
-
-
-def _table(*columns: str, right: str = "", wraps: str = "") -> Table:
-    """A table whose column ``wraps`` gives way on a narrow screen, and no other."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(
-            column,
-            justify="right" if column in right.split(",") else "left",
-            overflow="fold",
-            no_wrap=column != wraps,
-        )
-    return table
-
-
-def _levels(system: Json) -> str:
-    return " x ".join(f"{level['count']} {level['name']}" for level in system["levels"])
 
 
 def _systems(body: Json) -> RenderableType:
     if "system" in body:
         return _system(body["system"])
-    table = _table("name", "default", "description", wraps="description")
+    drawn = table("name", "default", "description", wraps="description")
     for system in body["systems"]:
-        table.add_row(system["name"], _levels(system), system["title"])
-    return table
+        drawn.add_row(system["name"], levels(system), system["title"])
+    return drawn
 
 
 def _system(system: Json) -> RenderableType:
-    table = _table(
+    drawn = table(
         *("level", "count", "domain", "GB/s a port", "ports", "latency", "through", "note"),
         wraps="note",
     )
     for level in system["levels"]:
-        table.add_row(
+        drawn.add_row(
             level["name"],
             str(level["count"]),
             level["domain"],
@@ -77,9 +45,9 @@ def _system(system: Json) -> RenderableType:
     )
     return Group(
         Text(f"{system['name']}: {system['title']}"),
-        Text(f"{system['devices']} devices, {_levels(system)}"),
+        Text(f"{system['devices']} devices, {levels(system)}"),
         Text(""),
-        table,
+        drawn,
         Text(""),
         Text(f"device memory: {device['memory_GB_per_s']:g} GB/s{doubt}"),
         Text("sources:"),
@@ -89,86 +57,19 @@ def _system(system: Json) -> RenderableType:
 
 def _place(body: Json) -> RenderableType:
     system = body["system"]
-    head = f"{many(body['count'], 'placement')} of {_axes(body['axes'])} on {_levels(system)}"
+    head = f"{many(body['count'], 'placement')} of {axes_told(body['axes'])} on {levels(system)}"
     names = ", ".join(level["name"] for level in system["levels"])
     lines = [f"rows: {', '.join(body['axes'])}; columns: {names}"]
     return Text("\n".join([head, *lines, *(str(m) for m in body["placements"])]))
 
 
-def _axes(axes: Mapping[str, int]) -> str:
-    return ", ".join(f"{name}={size}" for name, size in axes.items())
-
-
 def _count(body: Json) -> RenderableType:
-    table = _table("steps", "programs", right="steps,programs")
+    drawn = table("steps", "programs", right="steps,programs")
     for steps, programs in enumerate(body["by_length"], start=1):
-        table.add_row(str(steps), str(programs))
+        drawn.add_row(str(steps), str(programs))
     programs = many(sum(body["by_length"]), "valid program")
     total = f"{programs}, {many(body['instructions'], 'instruction')}"
-    return Group(table, Text(total), *_partial(body))
-
-
-def _top(body: Json) -> RenderableType:
-    columns = ("#", "placement", "program", "time", "speed-up", "bound", "limited by", "proof")
-    table = _table(*columns, right="#,time,speed-up,bound", wraps="program")
-    for answer in body["answers"]:
-        share = answer["bound_seconds"] / answer["seconds"] if answer["seconds"] else 1.0
-        table.add_row(
-            str(answer["rank"]),
-            str(answer["placement"]).replace("], ", "],\n "),
-            _in_segments(answer["program"].replace("; ", ";\n"), answer["segments"]),
-            duration(answer["seconds"]),
-            f"{answer['speedup']:.2f}x",
-            f"{share:.0%}",
-            answer["limited_by"] or "-",
-            _MARKS[answer["proof"]],
-        )
-    considered = body["considered"]
-    names = list(body["answers"][0]["axes"]) if body["answers"] else []
-    others = [name for name in names if name not in body["reduce"]]
-    levels = ", ".join(level["name"] for level in body["system"]["levels"])
-    first = f"all-reduce of {volume(body['bytes'])} over {', '.join(body['reduce'])}"
-    axes = _axes(body["answers"][0]["axes"]) if body["answers"] else ""
-    return Group(
-        Text(f"{first}, {axes} on {body['system']['name']}, {_levels(body['system'])}"),
-        Text(f"placement: rows {', '.join(names)}; columns {levels}"),
-        Text(""),
-        table,
-        *_reasons(body),
-        Text(""),
-        Text(
-            f"{_of(considered)}, {many(considered['programs'], 'program')} ranked; "
-            f"best one-step all-reduce: {duration(body['best_default_seconds'])}"
-        ),
-        Text(
-            "speed-up: over the one-step all-reduce on the same placement\n"
-            "bound: share of the time that no schedule can avoid"
-        ),
-        *([Text(f"not priced: what the axis {' or '.join(others)} sends")] if others else []),
-        *_partial(body),
-    )
-
-
-def _reasons(body: Json) -> Iterator[RenderableType]:
-    """Why the first answer is the first; of each answer, if that was asked."""
-    for answer in body["answers"] if body["explain"] else body["answers"][:1]:
-        yield Text(f"\n{answer['rank']}: " + ";\n   ".join(answer["why"]), overflow="fold")
-
-
-def _in_segments(program: str, segments: int) -> str:
-    """A program, and into how many segments its payload is cut if they overlap."""
-    told = program or "(nothing to do)"
-    return told if segments == 1 else f"{told}\nin {segments} segments"
-
-
-def _of(considered: Json) -> str:
-    done, there_are = considered["placements"], considered["of_placements"]
-    return many(done, "placement") if done == there_are else f"{done} of {there_are} placements"
-
-
-def _partial(body: Json) -> Iterator[RenderableType]:
-    if not body["complete"]:
-        yield Text("PARTIAL: the budget ended the search; something better may be missing")
+    return Group(drawn, Text(total), *partial(body))
 
 
 def _check(body: Json) -> RenderableType:
@@ -185,7 +86,7 @@ def _check(body: Json) -> RenderableType:
     else:
         lines.append("rules: valid")
     scope = " for every size of this tree" if body["proof"] == "proved" else ""
-    lines.append(f"z3: {_MARKS[body['proof']]}{scope}")
+    lines.append(f"z3: {MARKS[body['proof']]}{scope}")
     if body["counterexample"]:
         lines += ["  a smallest counterexample:", f"  {body['counterexample']['reason']}"]
     if body.get("proof_reason"):
@@ -199,7 +100,7 @@ def _check(body: Json) -> RenderableType:
 
 
 def _lower(body: Json) -> RenderableType:
-    table = _table(
+    drawn = table(
         *("step", "collective", "groups", "members", "bytes", "first group"), wraps="first group"
     )
     for number, step in enumerate(body["steps"], start=1):
@@ -207,7 +108,7 @@ def _lower(body: Json) -> RenderableType:
         first = (
             str(groups[0][:8])[:-1] + (", ...]" if len(groups[0]) > 8 else "]") if groups else ""
         )
-        table.add_row(
+        drawn.add_row(
             str(number),
             step["collective"],
             str(len(groups)) if groups else "-",
@@ -215,7 +116,7 @@ def _lower(body: Json) -> RenderableType:
             volume(step["bytes"]),
             first,
         )
-    return Group(Text(f"{body['devices']} devices; --json lists every group"), table)
+    return Group(Text(f"{body['devices']} devices; --json lists every group"), drawn)
 
 
 def _time(body: Json) -> RenderableType:
@@ -228,10 +129,10 @@ def _time(body: Json) -> RenderableType:
         "limited by",
         "busiest port carries",
     )
-    table = _table(*columns, right="bytes,time,latency")
+    drawn = table(*columns, right="bytes,time,latency")
     for step in body["steps"]:
         carried = (f"{volume(size)} on {name}" for name, size in step["bytes_per_port"].items())
-        table.add_row(
+        drawn.add_row(
             step["collective"],
             (step["algorithm"] or "-").replace("-d", "-\nd"),
             volume(step["bytes"]),
@@ -245,7 +146,7 @@ def _time(body: Json) -> RenderableType:
     return Group(
         Text(f"{body['program'] or '(nothing to do)'}  on {body['system']}"),
         Text(""),
-        table,
+        drawn,
         Text(""),
         Text(
             f"{_together(body)}total {duration(body['seconds'])}; "
@@ -257,10 +158,10 @@ def _time(body: Json) -> RenderableType:
 
 
 def _run(body: Json) -> RenderableType:
-    table = _table("", "measured here", f"predicted for {body['system']}", right="measured here")
+    drawn = table("", "measured here", f"predicted for {body['system']}", right="measured here")
     for name, key in (("program", "seconds"), ("plain all-reduce", "plain_seconds")):
         measured, predicted = body[f"measured_{key}"], body[f"predicted_{key}"]
-        table.add_row(name, duration(measured), duration(predicted))
+        drawn.add_row(name, duration(measured), duration(predicted))
     padding = body["padded_bytes"] - body["bytes"]
     size = volume(body["bytes"]) + (f" (padded by {padding} B)" if padding else "")
     cut = f", in {body['segments']} segments" if body["segments"] > 1 else ""
@@ -268,7 +169,7 @@ def _run(body: Json) -> RenderableType:
         Text(body["program"] or "(nothing to do)"),
         Text(f"on {body['devices']} devices by {body['backend']}: {size} of {body['dtype']}{cut}"),
         Text(""),
-        table,
+        drawn,
     ]
     if check := body["check"]:
         same = "equal to the plain all-reduce" if check["equal"] else "WRONG"
@@ -292,7 +193,7 @@ TABLES: Mapping[str, Callable[[Json], RenderableType]] = {
     "systems": _systems,
     "place": _place,
     "count": _count,
-    "top": _top,
+    "top": top,
     "check": _check,
     "lower": _lower,
     "time": _time,

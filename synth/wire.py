@@ -16,6 +16,7 @@ from hierarchies import (
     Digit,
     InputError,
     Reduction,
+    System,
     Tree,
     catalogue,
     count_placements,
@@ -31,6 +32,7 @@ from synth.bodies import (
     proof_json,
     ranking_json,
     step_json,
+    sweep_json,
 )
 from synth.bound import all_reduce_bound
 from synth.emit import Options, emit, target_of
@@ -55,11 +57,12 @@ from synth.questions import (
     segment_counts,
 )
 from synth.replay import Failure, compare, multiplicities
-from synth.request import Watcher
+from synth.request import Request, Watcher
 from synth.run import BACKENDS, Trial, run
 from synth.schedule import padded
 from synth.semantics import Derivation, Refusal, derive, retold
 from synth.simulator import Simulator, limiting, total_seconds
+from synth.sweep import sweep
 from synth.telling import holdings
 
 SCHEMA_VERSION = 1
@@ -119,7 +122,9 @@ def count(question: CountQuestion, watcher: Watcher) -> Reply:
 
 
 def top(question: TopQuestion, watcher: Watcher) -> Reply:
-    """The ranked, proved programs."""
+    """The ranked, proved programs; for a range of sizes, which is best from which size on."""
+    if isinstance(question.bytes, tuple):
+        return _swept(load(question.system), question.request(), question.bytes, watcher)
     report = answers(load(question.system), question.request(), watcher)
     outcome = Outcome.OK if report.complete else Outcome.PARTIAL
     if any(isinstance(answer.verdict, Refuted) for answer in report.answers):
@@ -256,17 +261,18 @@ def executed(question: RunQuestion, watcher: Watcher) -> Reply:
 
 @dataclass(frozen=True)
 class Verb:
-    """One verb: the model of its question, and what answers it."""
+    """One verb: the model of its question, what answers it, and if it can answer in part."""
 
     question: type[Question]
     answer: Callable[[Any, Watcher], Reply]
+    partial: bool = False
 
 
 VERBS: Mapping[str, Verb] = {
     "systems": Verb(SystemsQuestion, systems),
     "place": Verb(PlaceQuestion, place),
-    "count": Verb(CountQuestion, count),
-    "top": Verb(TopQuestion, top),
+    "count": Verb(CountQuestion, count, partial=True),
+    "top": Verb(TopQuestion, top, partial=True),
     "check": Verb(CheckQuestion, check),
     "lower": Verb(LowerQuestion, lowered),
     "time": Verb(TimeQuestion, time),
@@ -277,6 +283,15 @@ VERBS: Mapping[str, Verb] = {
 
 def _reply(body: Json, outcome: Outcome = Outcome.OK) -> Reply:
     return Reply({"schema_version": SCHEMA_VERSION, **body}, outcome)
+
+
+def _swept(system: System, request: Request, sizes: tuple[int, int], watcher: Watcher) -> Reply:
+    found = sweep(system, request, *sizes, watcher)
+    verdicts = [answer.verdict for _, answer in found.sizes]
+    outcome = Outcome.OK if found.complete else Outcome.PARTIAL
+    if any(isinstance(verdict, Refuted) for verdict in verdicts):
+        outcome = Outcome.NO
+    return _reply(sweep_json(found), outcome)
 
 
 def _replayed(derivation: Derivation, where: Reduction | Tree) -> Json:

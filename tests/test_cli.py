@@ -70,6 +70,10 @@ GOLDEN_COMMANDS = {
         *("top", "p2-v100:2", "--axes", "data=4,model=4", "--reduce", "data"),
         *("-k", "2", "--per-placement", "--algorithm", "ring"),
     ],
+    "top-sweep": [
+        *("top", "p2-a100:4", "--axes", "data=32,model=2", "--reduce", "data"),
+        *("--bytes", "1KiB..1GiB", "--max-steps", "3"),
+    ],
     "top-nothing-to-do": ["top", "dgx-h100:1", "--axes", "data=1,model=8", "--reduce", "data"],
     "check": ["check", NESTED, *P2, "--replay"],
     "check-master": [
@@ -393,6 +397,19 @@ def test_an_interrupt_ends_with_130_and_no_traceback(words: tuple[str, ...]) -> 
         process.kill()
     assert process.returncode == 130
     assert "Traceback" not in errors
+
+
+def test_an_interrupt_leaves_what_was_found_and_says_that_it_is_partial(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupt(self: object, done: int, of: int) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr("synth.shell._Screen.placed", interrupt)
+    result = run("top", "dgx-h100:4", "--axes", "data=8,model=4", "--reduce", "data")
+    assert result.exit_code == 130
+    assert "PARTIAL" in result.stdout
+    assert "1 of 3 placements" in result.stdout
 
 
 def _heed_interrupts() -> None:

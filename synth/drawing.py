@@ -1,0 +1,59 @@
+"""What all tables are drawn with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+Json = dict[str, Any]
+_PIPE_WIDTH = 200
+MARKS = {"proved": "proved", "refuted": "REFUTED", "unknown": "unknown"}
+
+
+def console() -> Console:
+    """Standard output; wide where it is not a terminal, so that nothing is cut."""
+    out = Console(highlight=False, markup=False)
+    return out if out.is_terminal else Console(width=_PIPE_WIDTH, highlight=False, markup=False)
+
+
+def many(count: int, what: str) -> str:
+    """``1 placement``, ``3 placements``."""
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def table(*columns: str, right: str = "", wraps: str = "") -> Table:
+    """A table whose column ``wraps`` gives way on a narrow screen, and no other."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(
+            column,
+            justify="right" if column in right.split(",") else "left",
+            overflow="fold",
+            no_wrap=column != wraps,
+        )
+    return table
+
+
+def levels(system: Json) -> str:
+    """``4 node x 8 gpu``."""
+    return " x ".join(f"{level['count']} {level['name']}" for level in system["levels"])
+
+
+def axes_told(axes: Mapping[str, int]) -> str:
+    """``data=8, model=4``."""
+    return ", ".join(f"{name}={size}" for name, size in axes.items())
+
+
+def level_names(body: Json) -> str:
+    """The names of the system's levels, outermost first."""
+    return ", ".join(level["name"] for level in body["system"]["levels"])
+
+
+def partial(body: Json) -> Iterator[RenderableType]:
+    """A line that warns, where the work was stopped."""
+    if not body["complete"]:
+        yield Text("PARTIAL: stopped before all was searched; something better may be missing")

@@ -1,0 +1,77 @@
+"""Sweeps over sizes: each answer is the planner's own, and changes are found where they are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hierarchies import Axis, InputError, System, load
+from strategies import systems
+from synth.plan import answers
+from synth.programs import Language
+from synth.request import Request, Watcher
+from synth.sweep import Sweep, sweep
+
+H100 = load("dgx-h100:4")
+ALL = Request((Axis("data", 32),), ("data",), language=Language(4))
+
+
+def whole(system: System, smallest: int, largest: int) -> Sweep:
+    axes = (Axis("data", system.devices),)
+    return sweep(system, Request(axes, ("data",), language=Language(2)), smallest, largest)
+
+
+@given(systems(12), st.integers(1, 10**6), st.integers(1, 1000))
+@settings(max_examples=15, deadline=None)
+def test_stretches_cover_the_sizes_in_order_and_neighbours_differ(
+    system: System, smallest: int, factor: int
+) -> None:
+    told = whole(system, smallest, smallest * factor)
+    assert told.complete
+    sizes = [size for size, _ in told.sizes]
+    assert sizes == sorted(set(sizes))
+    assert {smallest, smallest * factor} <= set(sizes)
+    ends = [end for one in told.stretches for end in (one.from_bytes, one.until_bytes)]
+    assert ends == sorted(ends)
+    assert (ends[0], ends[-1]) == (smallest, smallest * factor)
+    for one, other in pairwise(told.stretches):
+        near = one.until_bytes * 1.01 >= other.from_bytes
+        assert near or other.from_bytes - one.until_bytes == 1
+        choices = [
+            (end.candidate.reduction.placement, end.candidate.program)
+            for end in (one.last, other.first)
+        ]
+        assert choices[0] != choices[1]
+
+
+def test_every_size_has_the_answer_that_the_planner_gives_for_it() -> None:
+    told = sweep(H100, ALL, 2**16, 2**26)
+    assert len(told.stretches) > 1
+    for size, answer in told.sizes:
+        [alone] = answers(H100, replace(ALL, payload_bytes=size, k=1)).answers
+        assert answer == alone
+
+
+def test_a_sweep_that_is_stopped_keeps_what_it_has_and_says_so() -> None:
+    class Impatient(Watcher):
+        sizes = 0
+
+        def judged(self, done: int, of: int) -> None:
+            self.sizes += 1
+
+        def go_on(self) -> bool:
+            return self.sizes < 5
+
+    told = sweep(H100, ALL, 2**10, 2**40, Impatient())
+    assert not told.complete
+    assert [size for size, _ in told.sizes] == [2**10, 2**11, 2**12, 2**13, 2**14]
+
+
+@pytest.mark.parametrize(("smallest", "largest"), [(2048, 1024), (0, 1024)])
+def test_a_range_that_is_empty_is_the_callers_mistake(smallest: int, largest: int) -> None:
+    with pytest.raises(InputError, match="the sizes go from"):
+        sweep(H100, ALL, smallest, largest)
