@@ -1,0 +1,343 @@
+"""Amounts that depend on the sizes of axes, as in ``14 GB / tensor``: read, spelled, worked out.
+
+All arithmetic is exact. ``str(amount)`` is the spelling that ``amount_of`` reads back as the same.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal, assert_never
+
+from hierarchies import InputError, nearest
+
+UNITS: Mapping[str, int] = {"B": 1} | {
+    f"{prefix}{suffix}": (1000 if suffix == "B" else 1024) ** power
+    for power, prefix in enumerate("KMGT", start=1)
+    for suffix in ("", "iB", "B")
+}
+"""Bytes of a unit, as sizes on the command line have them."""
+EXTREMES = ("min", "max")
+MOST_CHARACTERS = 500
+MOST_BITS = 1000
+"""Of a value's numerator and denominator: it still is a float."""
+_TOKEN = re.compile(
+    r"\s*(?:(?P<number>[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)"
+    r"|(?P<word>[A-Za-z][A-Za-z0-9_]*)|(?P<sign>[-+*/(),]))"
+)
+_NUMBER = re.compile(r"[0-9]{1,30}(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,2})?")
+_SIGNS: Mapping[str, Callable[[Fraction, Fraction], Fraction]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+}
+_TIGHTNESS = {"+": 1, "-": 1, "*": 2, "/": 2}
+
+
+@dataclass(frozen=True)
+class Number:
+    """A decimal number as it was written, with a unit of bytes or without."""
+
+    text: str
+    unit: str = ""
+
+    def __post_init__(self) -> None:
+        if not _NUMBER.fullmatch(self.text):
+            hint = "at most 30 digits before and after the point, and 2 in the exponent"
+            raise InputError(f"the number {self.text} cannot be read", hint=hint)
+        if self.unit and self.unit not in UNITS:
+            hint = f"known are {', '.join(UNITS)}; to multiply write {self.text} * {self.unit}"
+            raise InputError(f"no unit {self.unit!r} after {self.text}", hint=hint)
+
+    @property
+    def value(self) -> Fraction:
+        return Fraction(self.text) * UNITS.get(self.unit, 1)
+
+    def __str__(self) -> str:
+        return f"{self.text} {self.unit}".rstrip()
+
+
+@dataclass(frozen=True)
+class Named:
+    """The size of an axis, or a number that has a name."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One of ``+ - * /`` between two amounts."""
+
+    sign: str
+    left: Amount
+    right: Amount
+
+    def __str__(self) -> str:
+        own = _TIGHTNESS[self.sign]
+        left = f"({self.left})" if _tightness(self.left) < own else str(self.left)
+        right = f"({self.right})" if _tightness(self.right) <= own else str(self.right)
+        return f"{left} {self.sign} {right}"
+
+
+@dataclass(frozen=True)
+class Extreme:
+    """The least (``min``) or greatest (``max``) of two or more amounts."""
+
+    which: str
+    parts: tuple[Amount, ...]
+
+    def __str__(self) -> str:
+        return f"{self.which}({', '.join(str(part) for part in self.parts)})"
+
+
+Amount = Number | Named | Operation | Extreme
+
+
+@dataclass(frozen=True)
+class AtMost:
+    """A rule for the sizes: one amount is not above another."""
+
+    left: Amount
+    right: Amount
+
+    def __str__(self) -> str:
+        return f"{self.left} <= {self.right}"
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A rule for the sizes: an amount is a whole number."""
+
+    amount: Amount
+
+    def __str__(self) -> str:
+        return f"{self.amount} is whole"
+
+
+Rule = AtMost | Whole
+
+
+def _tightness(amount: Amount) -> int:
+    return _TIGHTNESS[amount.sign] if isinstance(amount, Operation) else 3
+
+
+def amount_of(given: str | int | float | Fraction) -> Amount:
+    """An amount from a number or from text. Raises InputError for what cannot be read.
+
+    Text is made of numbers (``96``, ``1.5``, ``175e9``) with or without a unit of bytes (``14 GB``,
+    ``64 KiB``), names, ``+ - * /``, parentheses, ``min(..., ...)`` and ``max(..., ...)``.
+    """
+    if isinstance(given, str):
+        return _Reader(given).whole()
+    if given < 0:
+        raise InputError(f"the number {given} is negative", hint="0 at least")
+    if isinstance(given, Fraction):
+        return _fraction(given)
+    return Number(repr(given))
+
+
+def _fraction(given: Fraction) -> Amount:
+    top, bottom = Number(str(given.numerator)), Number(str(given.denominator))
+    return top if given.denominator == 1 else Operation("/", top, bottom)
+
+
+def rule_of(text: str) -> Rule:
+    """A rule from text: ``AMOUNT <= AMOUNT`` or ``AMOUNT is whole``. Raises InputError."""
+    left, comparison, right = text.partition("<=")
+    if comparison:
+        return AtMost(amount_of(left), amount_of(right))
+    body = text.strip().removesuffix("is whole")
+    if body == text.strip() or not body[-1:].isspace():
+        hint = "'16 GB / tensor <= 64 GB' or 'layers / pipeline is whole'"
+        raise InputError(f"the rule {text!r} cannot be read", hint=f"write it as in {hint}")
+    return Whole(amount_of(body))
+
+
+def amounts_in(rule: Rule) -> tuple[Amount, ...]:
+    """The amounts that a rule compares."""
+    return (rule.left, rule.right) if isinstance(rule, AtMost) else (rule.amount,)
+
+
+def names_in(amount: Amount) -> Iterator[str]:
+    """The names an amount refers to, as often as it does."""
+    match amount:
+        case Named(name):
+            yield name
+        case Operation(_, left, right):
+            yield from names_in(left)
+            yield from names_in(right)
+        case Extreme(_, parts):
+            for part in parts:
+                yield from names_in(part)
+        case Number():
+            pass
+        case _:
+            assert_never(amount)
+
+
+Known = Mapping[str, Fraction | InputError]
+"""What names stand for; or why that could not be worked out, raised where it is needed."""
+
+
+def worked_out(amount: Amount, known: Known) -> Fraction:
+    """The value of an amount. Raises InputError for a division by zero and for unknown names."""
+    match amount:
+        case Number():
+            return amount.value
+        case Named(name):
+            return _looked_up(name, known)
+        case Extreme(which, parts):
+            values = [worked_out(part, known) for part in parts]
+            return min(values) if which == "min" else max(values)
+        case Operation(sign, left, right):
+            return _combined(amount, sign, worked_out(left, known), worked_out(right, known))
+        case _:
+            assert_never(amount)
+
+
+def _looked_up(name: str, known: Known) -> Fraction:
+    if name not in known:
+        raise InputError(f"no axis or number {name!r}", hint=nearest(name, known))
+    value = known[name]
+    if isinstance(value, InputError):
+        raise value
+    return value
+
+
+def _combined(amount: Amount, sign: str, left: Fraction, right: Fraction) -> Fraction:
+    if sign == "/" and not right:
+        raise InputError(f"{str(amount)!r} divides by zero")
+    value = _SIGNS[sign](left, right)
+    if max(abs(value.numerator), value.denominator).bit_length() > MOST_BITS:
+        raise InputError(f"{str(amount)!r} is too long a number")
+    return value
+
+
+def power_of_bytes(amount: Amount, powers: Mapping[str, int]) -> int:
+    """1 for bytes, 0 for a plain number, and so on; ``powers`` has those of the names.
+
+    Raises InputError where bytes are added to, or compared with, something else.
+    """
+    match amount:
+        case Number():
+            return 1 if amount.unit else 0
+        case Named(name):
+            return powers.get(name, 0)
+        case Extreme(_, parts):
+            return _agreed(amount, [power_of_bytes(part, powers) for part in parts])
+        case Operation(sign, left, right):
+            found = [power_of_bytes(left, powers), power_of_bytes(right, powers)]
+            if sign in "+-":
+                return _agreed(amount, found)
+            return found[0] + found[1] if sign == "*" else found[0] - found[1]
+        case _:
+            assert_never(amount)
+
+
+def _agreed(amount: Amount, powers: list[int]) -> int:
+    if len(set(powers)) > 1:
+        hint = "give all parts a unit, as in 4096 B + 1 KiB"
+        raise InputError(f"{str(amount)!r} mixes bytes with something else", hint=hint)
+    return powers[0]
+
+
+Kind = Literal["number", "word", "sign", "end"]
+
+
+class _Reader:
+    """Reads one amount by recursive descent, one function a level of the grammar."""
+
+    def __init__(self, text: str) -> None:
+        if len(text) > MOST_CHARACTERS:
+            hint = f"{MOST_CHARACTERS} at most; give its parts names of their own"
+            raise InputError(f"an amount of {len(text)} characters", hint=hint)
+        self._text = text
+        self._tokens = list(self._split())
+        self._next = 0
+
+    def _split(self) -> Iterator[tuple[Kind, str, int]]:
+        position, end = 0, len(self._text.rstrip())
+        while position < end:
+            match = _TOKEN.match(self._text, position)
+            if not match:
+                at = len(self._text) - len(self._text[position:].lstrip())
+                raise self._unreadable(repr(self._text[at]), at)
+            kind: Kind = "number" if match["number"] else "word" if match["word"] else "sign"
+            yield kind, match[kind], match.start(kind)
+            position = match.end()
+        yield "end", "the end", end
+
+    def _unreadable(self, found: str, at: int) -> InputError:
+        problem = f"the amount {self._text!r} cannot be read at character {at + 1}, {found}"
+        return InputError(problem, hint="write it as in 4096, 14 GB / tensor or 2 * (data - 1)")
+
+    def _refuse(self) -> InputError:
+        kind, text, at = self._tokens[self._next]
+        return self._unreadable(text if kind == "end" else repr(text), at)
+
+    def _taken(self, *texts: str) -> str:
+        """The next token's text if it is one of these signs, else nothing."""
+        kind, text, _ = self._tokens[self._next]
+        if kind != "sign" or text not in texts:
+            return ""
+        self._next += 1
+        return text
+
+    def _take(self, text: str) -> None:
+        if not self._taken(text):
+            raise self._refuse()
+
+    def whole(self) -> Amount:
+        amount = self._sum()
+        if self._tokens[self._next][0] != "end":
+            raise self._refuse()
+        return amount
+
+    def _sum(self) -> Amount:
+        amount = self._product()
+        while sign := self._taken("+", "-"):
+            amount = Operation(sign, amount, self._product())
+        return amount
+
+    def _product(self) -> Amount:
+        amount = self._atom()
+        while sign := self._taken("*", "/"):
+            amount = Operation(sign, amount, self._atom())
+        return amount
+
+    def _atom(self) -> Amount:
+        if self._taken("("):
+            amount = self._sum()
+            self._take(")")
+            return amount
+        kind, text, _ = self._tokens[self._next]
+        if kind not in ("number", "word"):
+            raise self._refuse()
+        self._next += 1
+        if kind == "number":
+            return Number(text, self._unit())
+        return self._extreme(text) if text in EXTREMES else Named(text)
+
+    def _unit(self) -> str:
+        kind, text, _ = self._tokens[self._next]
+        if kind != "word":
+            return ""
+        self._next += 1
+        return text
+
+    def _extreme(self, which: str) -> Amount:
+        self._take("(")
+        parts = [self._sum()]
+        self._take(",")
+        parts.append(self._sum())
+        while self._taken(","):
+            parts.append(self._sum())
+        self._take(")")
+        return Extreme(which, tuple(parts))

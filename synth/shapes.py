@@ -1,0 +1,102 @@
+"""The shape of a transformer and how it is trained, as a job is derived from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from hierarchies import InputError
+
+
+class Sharding(Enum):
+    """What of the training state is cut up among the devices that see different data."""
+
+    NONE = "none"
+    OPTIMIZER = "optimizer"
+    FSDP = "fsdp"
+    HSDP = "hsdp"
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A decoder-only transformer.
+
+    Attention has ``heads``, of which ``kv_heads`` groups share keys and values; the feed-forward
+    network ``feed_forward`` inner columns (4 times ``hidden``), with a gate in ``gated`` ones.
+    ``classic`` means biases and LayerNorm, as in GPT. ``tied`` means one matrix for embedding and
+    logits; ``positions`` counts learned ones. With ``experts`` every layer's feed-forward network
+    is that many experts, ``experts_per_token`` of which see a token. Raises InputError for numbers
+    that make no transformer.
+    """
+
+    layers: int
+    hidden: int
+    heads: int
+    vocabulary: int
+    kv_heads: int = 0
+    feed_forward: int = 0
+    gated: bool = False
+    classic: bool = True
+    tied: bool = True
+    positions: int = 0
+    experts: int = 0
+    experts_per_token: int = 2
+
+    def __post_init__(self) -> None:
+        for name in ("layers", "hidden", "heads", "vocabulary", "experts_per_token"):
+            _check_count(name, getattr(self, name), 1)
+        for name in ("kv_heads", "feed_forward", "positions", "experts"):
+            _check_count(name, getattr(self, name), 0)
+        for name, whole in (("hidden", self.hidden), ("kv_heads", self.kv_heads)):
+            large, small = max(whole, self.heads), min(whole, self.heads)
+            if small and large % small:
+                hint = f"{large} is no multiple of {small}"
+                raise InputError(f"{name} is {whole} with {self.heads} heads", hint=hint)
+        if 0 < self.experts < self.experts_per_token:
+            problem = f"{self.experts_per_token} experts a token of {self.experts} experts"
+            raise InputError(problem, hint="a token is seen by at most all experts")
+
+
+@dataclass(frozen=True)
+class Training:
+    """How a transformer is trained.
+
+    ``sequence`` in tokens, ``micro_batch`` in sequences; either the whole ``batch`` of a step in
+    sequences, or the ``micro_batches`` that each device goes through. ``recompute``: all
+    activations are computed again before the backward pass. ``capacity``: how many times the even
+    share of tokens an expert takes. ``memory_GB`` is what a device has for parameters, gradients
+    and optimizer, ``most_bubble`` the time a pipeline may idle, as a share of the time it works;
+    sizes of axes that need more are not considered. Raises InputError for numbers of no sense.
+    """
+
+    sequence: int
+    micro_batch: int = 1
+    batch: int | None = None
+    micro_batches: int | None = None
+    sharding: Sharding = Sharding.NONE
+    sequence_parallel: bool = True
+    recompute: bool = False
+    capacity: float = 1.0
+    parameter_bytes: int = 2
+    gradient_bytes: int = 4
+    activation_bytes: int = 2
+    memory_GB: float | None = None  # noqa: N815 - the unit as it is written
+    most_bubble: float | None = None
+
+    def __post_init__(self) -> None:
+        names = ("sequence", "micro_batch", "parameter_bytes", "gradient_bytes", "activation_bytes")
+        for name in (*names, "batch", "micro_batches"):
+            if getattr(self, name) is not None:
+                _check_count(name, getattr(self, name), 1)
+        if (self.batch is None) == (self.micro_batches is None):
+            hint = "either the sequences of a step, or the micro-batches of a device"
+            raise InputError("give one of batch and micro_batches", hint=hint)
+        for share in ("capacity", "memory_GB", "most_bubble"):
+            value = getattr(self, share)
+            if value is not None and not 0 < value < 1e9:
+                raise InputError(f"{share} is {value}", hint="a number above 0")
+
+
+def _check_count(name: str, value: int, least: int) -> None:
+    if value < least:
+        raise InputError(f"{name} is {value}", hint=f"at least {least} is needed")
