@@ -13,8 +13,10 @@ from grammar.program import ROOT as ROOT
 from grammar.program import Across as Across
 from grammar.program import Collective as Collective
 from grammar.program import Form as Form
+from grammar.program import Goal as Goal
 from grammar.program import InsideGroup as InsideGroup
 from grammar.program import Master as Master
 from grammar.program import Parallel as Parallel
 from grammar.program import Program as Program
 from grammar.program import Step as Step
+from grammar.program import at_once as at_once

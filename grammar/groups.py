@@ -13,6 +13,7 @@ from grammar.program import (
     Across,
     Collective,
     Form,
+    Goal,
     InsideGroup,
     Master,
     Parallel,
@@ -51,11 +52,20 @@ def instruction(step: Step, tree: Tree) -> Instruction:
         raise error.at(f"step {str(step)!r}") from None
 
 
-def instructions(program: Program, tree: Tree) -> tuple[Instruction, ...]:
+def instructions(program: Program, tree: Tree, goal: Goal | None = None) -> tuple[Instruction, ...]:
     """What each step of a program means on a tree. Raises InputError, naming the step.
 
-    On a tree without digits, where there is nothing to do, a step over everything does nothing.
+    With a ``goal`` its alphabet is asked for too. On a tree without digits, where there is nothing
+    to do, a step over everything does nothing.
     """
+    for step in program.steps:
+        if goal is not None and step.collective not in goal.alphabet:
+            known = ", ".join(collective.value for collective in goal.alphabet)
+            raise InputError(
+                f"no program for {goal.value} has such a step",
+                where=f"step {str(step)!r}",
+                hint=f"its collectives are: {known}",
+            )
     idle = [s for s in program.steps if isinstance(s.form, InsideGroup) and s.slice == ROOT]
     steps = program.steps if tree.digits else [s for s in program.steps if s not in idle]
     return tuple(instruction(step, tree) for step in steps)
@@ -134,16 +144,18 @@ def canonical(program: Program, tree: Tree) -> Program:
 
 
 @cache
-def admitted(depth: int, *, across: bool = False) -> tuple[Instruction, ...]:
+def admitted(
+    depth: int, *, across: bool = False, goal: Goal = Goal.ALL_REDUCE
+) -> tuple[Instruction, ...]:
     """Every instruction a tree of ``depth`` digits admits, each once, in a stable order.
 
-    P²'s three forms give 5, 20, 45, 80, ... instructions for 1, 2, 3, 4, ... digits;
-    ``across`` adds every other non-empty set of digits.
+    P²'s three forms give 5, 20, 45, 80, ... instructions for 1, 2, 3, 4, ... digits, and 1, 4, 9,
+    16, ... for an all-to-all; ``across`` adds every other non-empty set of digits.
     """
     return tuple(
         Instruction(collective, groups)
         for groups in _admitted_groups(depth, across)
-        for collective in Collective
+        for collective in goal.alphabet
     )
 
 

@@ -16,6 +16,39 @@ class Collective(Enum):
     ALL_GATHER = "all-gather"
     REDUCE = "reduce"
     BROADCAST = "broadcast"
+    ALL_TO_ALL = "all-to-all"
+
+
+class Goal(Enum):
+    """What is requested of a program, by the names the field gives it.
+
+    The payload is the largest buffer of a device: what each holds before (all-reduce,
+    reduce-scatter, reduce, all-to-all) or after (all-reduce, all-gather, broadcast). Pieces are
+    numbered as the members of the reduction group are; its first member is the root.
+    """
+
+    ALL_REDUCE = "all-reduce"
+    REDUCE_SCATTER = "reduce-scatter"
+    ALL_GATHER = "all-gather"
+    REDUCE = "reduce"
+    BROADCAST = "broadcast"
+    ALL_TO_ALL = "all-to-all"
+
+    @property
+    def alphabet(self) -> tuple[Collective, ...]:
+        """The collectives a program may use, in a stable order.
+
+        An all-to-all keeps apart what the others add or pass on whole, so neither can stand in for
+        the other.
+        """
+        if self is Goal.ALL_TO_ALL:
+            return (Collective.ALL_TO_ALL,)
+        return tuple(c for c in Collective if c is not Collective.ALL_TO_ALL)
+
+    @property
+    def in_pieces(self) -> bool:
+        """Whether the caller gives or gets the payload in pieces, one a member, in their order."""
+        return self in (Goal.REDUCE_SCATTER, Goal.ALL_GATHER, Goal.ALL_TO_ALL)
 
 
 @dataclass(frozen=True)
@@ -84,5 +117,10 @@ class Program:
         return "; ".join(str(step) for step in self.steps)
 
 
-ALL_AT_ONCE = Program((Step(Collective.ALL_REDUCE, ROOT, InsideGroup()),))
+def at_once(goal: Goal) -> Program:
+    """The plain one-step program for a goal, the same on every tree that has a digit."""
+    return Program((Step(Collective(goal.value), ROOT, InsideGroup()),))
+
+
+ALL_AT_ONCE = at_once(Goal.ALL_REDUCE)
 """The plain one-step all-reduce, the same on every tree that has a digit."""

@@ -150,6 +150,8 @@ class _Skeleton:
                 gained = self._group_has(sent & ~ours, free)
                 allowed = z3.And(ours & ~sent == 0, gained == part)
                 result = sent
+            case Collective.ALL_TO_ALL:
+                raise AssertionError(f"no all-reduce has a step {meant}")
             case _:
                 assert_never(meant.collective)
         some_row_everywhere = self._group_has(ours, free) == part

@@ -3,15 +3,20 @@
 A reduce-scatter wants its members' pieces one after the other, and an all-gather leaves them so.
 Whenever that is not the order the next step, or the caller, expects, the buffer is transposed in
 place by every device that holds it. Orders are tuples of tree digits, slowest first; digits that
-were never scattered vary fastest and are not named.
+were never scattered vary fastest and are not named. Where the caller has the payload in pieces,
+they lie in the order of the members at first and in the end.
+
+An all-to-all wants the blocks for its members one after the other, and leaves in their place the
+blocks that came from them: a digit of an order is then first one of the device a block is for, and
+from its all-to-all on one of the device it came from. Buffers stay whole.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from grammar import Collective, Groups, Instruction
-from synth.semantics import State
+from grammar import Collective, Goal, Groups, Instruction
+from synth.semantics import AIMS, State
 from synth.truth import Space
 
 Digits = tuple[int, ...]
@@ -53,12 +58,15 @@ class Move:
     after: tuple[Shuffle, ...] = ()
 
 
-def kinds(space: Space, state: State) -> tuple[Digits | None, ...]:
+def kinds(space: Space, state: State, goal: Goal = Goal.ALL_REDUCE) -> tuple[Digits | None, ...]:
     """For every skeleton device the digits its buffer is scattered over; None if it has none.
 
-    Bit i of a skeleton device's number says whether its digit i is not 0.
+    Bit i of a skeleton device's number says whether its digit i is not 0. On the way to an
+    all-to-all all buffers are whole: for each chunk less there is a contributor more.
     """
     depth = space.depth
+    if goal is Goal.ALL_TO_ALL:
+        return ((),) * (1 << depth)
     rows = space.drop(state, 2 * depth)
     holders = space.drop(rows, depth)
     free = [space.drop(rows & space.flip(rows, depth + digit), depth) for digit in range(depth)]
@@ -71,10 +79,15 @@ def kinds(space: Space, state: State) -> tuple[Digits | None, ...]:
 
 
 class Bookkeeper:
-    """Follows buffers and layout through the steps of a program."""
+    """Follows buffers and layout through the steps of a program for a goal."""
 
-    def __init__(self, space: Space) -> None:
+    def __init__(self, space: Space, goal: Goal = Goal.ALL_REDUCE) -> None:
+        canonical = tuple(space.devices) if goal.in_pieces else ()
+        self.start = Layout(canonical, canonical)
         self._space = space
+        self._goal = goal
+        self._end = AIMS[goal].end(space)
+        self._watched = AIMS[goal].watched(space)
         self._kinds: dict[State, tuple[Digits | None, ...]] = {}
 
     def advance(
@@ -86,16 +99,28 @@ class Bookkeeper:
         got, _ = self._held(after, groups.zero)
         shuffles: tuple[Shuffle, ...] = ()
         repairs: tuple[Shuffle, ...] = ()
-        if instruction.collective is Collective.REDUCE_SCATTER:
+        if instruction.collective in (Collective.REDUCE_SCATTER, Collective.ALL_TO_ALL):
             layout = _touched(layout, groups.free)
             shuffles = _to_front(layout, groups, held)
+        if instruction.collective is Collective.ALL_TO_ALL:
+            layout = Layout(layout.first, _in_front(layout.now, groups.free))
         if instruction.collective is Collective.ALL_GATHER:
             layout, repairs = _gathered(layout, groups, got, bystanders)
-        if after == self._space.full:
-            repairs += _restored(layout)
-        if after == self._space.full or self._as_at_first(layout, after):
-            layout = Layout()
+        reached = after & self._watched == self._end
+        if reached:
+            repairs += self._restored(layout, after)
+        if reached or self._as_at_first(layout, after):
+            layout = self.start
         return Move(instruction, _largest(held + got), shuffles, repairs), layout
+
+    def _restored(self, layout: Layout, state: State) -> tuple[Shuffle, ...]:
+        """At the end the buffers that are looked at return to the order the caller expects."""
+        zero = tuple(self._space.devices) if self._goal is Goal.REDUCE else ()
+        orders = (
+            (kind, _order(layout.now, kind), _order(layout.first, kind))
+            for kind in self._held(state, zero)[0]
+        )
+        return tuple(Shuffle(kind, now, first, zero) for kind, now, first in orders if now != first)
 
     def _as_at_first(self, layout: Layout, state: State) -> bool:
         """Whoever holds anything holds the whole payload in order, every chunk of it alike.
@@ -108,7 +133,7 @@ class Bookkeeper:
     def _held(self, state: State, zero: Digits) -> tuple[Buffers, Buffers]:
         """The kinds of buffers of those who take part, and of the bystanders."""
         if state not in self._kinds:
-            self._kinds[state] = kinds(self._space, state)
+            self._kinds[state] = kinds(self._space, state, self._goal)
         low = sum(1 << digit for digit in zero)
         sides: tuple[set[Digits], set[Digits]] = (set(), set())
         for device, kind in enumerate(self._kinds[state]):
@@ -128,7 +153,7 @@ def _to_front(layout: Layout, groups: Groups, held: Buffers) -> tuple[Shuffle, .
     shuffles = []
     for scattered in held:
         order = _order(layout.now, scattered)
-        wanted = groups.free + _order(order, groups.free)
+        wanted = _in_front(order, groups.free)
         if order != wanted:
             shuffles.append(Shuffle(scattered, order, wanted, groups.zero))
     return tuple(shuffles)
@@ -142,7 +167,7 @@ def _gathered(
     Everyone then has the new order; unless devices that took no part hold data for which the old
     one is another, to which those who took part then return at once.
     """
-    new = groups.free + _order(layout.now, groups.free)
+    new = _in_front(layout.now, groups.free)
     if all(_order(new, kind) == _order(layout.now, kind) for kind in bystanders):
         return Layout(layout.first, new), ()
     shuffles = (
@@ -158,8 +183,9 @@ def _order(digits: Digits, scattered: Digits) -> Digits:
     return tuple(digit for digit in digits if digit not in scattered)
 
 
-def _restored(layout: Layout) -> tuple[Shuffle, ...]:
-    return (Shuffle((), layout.now, layout.first),) if layout.now != layout.first else ()
+def _in_front(order: Digits, digits: Digits) -> Digits:
+    """The order once some digits are brought, or have come, to the front."""
+    return digits + _order(order, digits)
 
 
 def _largest(kinds: Buffers) -> Buffers:

@@ -6,9 +6,9 @@ from math import prod
 
 import numpy as np
 
-from grammar import Groups
+from grammar import Goal, Groups
 from hierarchies import Devices, InputError, Reduction, Tree
-from synth.layout import Bookkeeper, Layout, Move, Shuffle, kinds
+from synth.layout import Bookkeeper, Move, Shuffle, kinds
 from synth.schedule import Exchange, Phase, Schedule, Transpose, padded
 from synth.semantics import Derivation, State
 from synth.truth import Space, space
@@ -20,11 +20,11 @@ def moves(derivation: Derivation) -> tuple[Move, ...]:
 
 
 def _moves(derivation: Derivation) -> tuple[tuple[Move, ...], tuple[int, ...]]:
-    """The moves, and the digits the payload is ever scattered over."""
-    bookkeeper = Bookkeeper(space(len(derivation.tree.digits)))
-    layout = Layout()
+    """The moves, and the digits the payload is ever cut along."""
+    bookkeeper = Bookkeeper(space(len(derivation.tree.digits)), derivation.goal)
+    layout = bookkeeper.start
     found = []
-    scattered: set[int] = set()
+    scattered = set(layout.first)
     states = derivation.states
     for i, step in enumerate(derivation.instructions):
         move, layout = bookkeeper.advance(layout, step, states[i], states[i + 1])
@@ -49,15 +49,16 @@ def lower(
     check_payload(payload_bytes)
     steps, scattered = _moves(derivation)
     pieces = prod(reduction.tree.sizes[digit] for digit in scattered)
-    builder = _Builder(reduction, padded(payload_bytes, pieces * segments) // segments)
+    segment_bytes = padded(payload_bytes, pieces * segments) // segments
+    builder = _Builder(reduction, segment_bytes, derivation.goal)
     phases: list[Phase] = []
     for i, move in enumerate(steps):
         before, after = derivation.states[i], derivation.states[i + 1]
         phases += [builder.transpose(shuffle, before) for shuffle in move.before]
         phases.append(builder.exchange(move))
         phases += [builder.transpose(shuffle, after) for shuffle in move.after]
-    program = derivation.program
-    return Schedule(program, reduction, payload_bytes, pieces, tuple(phases), segments)
+    program, goal = derivation.program, derivation.goal
+    return Schedule(program, reduction, payload_bytes, pieces, tuple(phases), segments, goal)
 
 
 def check_payload(payload_bytes: int) -> None:
@@ -74,11 +75,12 @@ def buffer_fraction(scattered: tuple[int, ...], tree: Tree) -> int:
 class _Builder:
     """Names the real devices of phases, by the grid of replicas and tree digits."""
 
-    def __init__(self, reduction: Reduction, payload_bytes: int) -> None:
+    def __init__(self, reduction: Reduction, payload_bytes: int, goal: Goal) -> None:
         self._tree = reduction.tree
         self._space: Space = space(len(self._tree.digits))
         self._grid = reduction.grid().reshape(-1, *self._tree.sizes)
         self._payload_bytes = payload_bytes
+        self._goal = goal
 
     def exchange(self, move: Move) -> Exchange:
         groups = move.instruction.groups
@@ -109,7 +111,7 @@ class _Builder:
 
     def _holders(self, shuffle: Shuffle, state: State) -> Devices:
         """The devices that take part and whose buffer is scattered just so."""
-        held = kinds(self._space, state)
+        held = kinds(self._space, state, self._goal)
         low = sum(1 << digit for digit in shuffle.zero)
         chosen = np.array(
             [kind == shuffle.scattered and not d & low for d, kind in enumerate(held)], dtype=bool

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from grammar import Instruction, admitted
+from grammar import Goal, Instruction, admitted
 from hierarchies import InputError
 from synth.layout import Bookkeeper, Layout, Move
 from synth.search import Explored, Puzzle, explore
@@ -23,11 +23,12 @@ GoOn = Callable[[int], bool]
 class Language:
     """What is searched: programs of at most ``max_steps`` steps, with or without ``across``.
 
-    Raises InputError for fewer than one step.
+    ``goal`` is what the programs are for. Raises InputError for fewer than one step.
     """
 
     max_steps: int = 5
     across: bool = False
+    goal: Goal = Goal.ALL_REDUCE
 
     def __post_init__(self) -> None:
         if self.max_steps < 1:
@@ -43,16 +44,17 @@ def explore_states(
     depth: int, language: Language, go_on: GoOn = always
 ) -> Explored[State, Instruction]:
     """Every valid program on a tree of ``depth`` digits, as paths from state to state."""
-    rules = Rulebook(depth, admitted(depth, across=language.across))
-    puzzle = Puzzle(rules.start, rules.moves, lambda state: state == rules.goal, rules.at_least)
+    goal = language.goal
+    rules = Rulebook(depth, admitted(depth, across=language.across, goal=goal), goal=goal)
+    puzzle = Puzzle(rules.start, rules.moves, rules.reached, rules.at_least)
     return explore(puzzle, language.max_steps, go_on=go_on)
 
 
 def explore_moves(depth: int, language: Language, go_on: GoOn = always) -> Explored[Vertex, Move]:
     """The same programs as paths over (state, layout), labelled with all that a price needs."""
     states = explore_states(depth, language, go_on)
-    rules = Rulebook(depth, ())
-    bookkeeper = Bookkeeper(rules.space)
+    rules = Rulebook(depth, (), goal=language.goal)
+    bookkeeper = Bookkeeper(rules.space, language.goal)
     steps: dict[State, list[tuple[Instruction, State]]] = {}
     for source, label, target in zip(states.sources, states.labels, states.targets, strict=True):
         taken = (states.alphabet[label], states.vertices[target])
@@ -68,9 +70,9 @@ def explore_moves(depth: int, language: Language, go_on: GoOn = always) -> Explo
         return found
 
     puzzle = Puzzle(
-        (rules.start, Layout()),
+        (rules.start, bookkeeper.start),
         moves,
-        lambda vertex: vertex[0] == rules.goal,
+        lambda vertex: rules.reached(vertex[0]),
         lambda vertex: distance[vertex[0]],
     )
     found = explore(puzzle, language.max_steps, go_on=go_on)

@@ -14,7 +14,7 @@ from typing import Any, assert_never
 
 import z3
 
-from grammar import Collective, Groups, Instruction, Program, instructions
+from grammar import Collective, Goal, Groups, Instruction, Program, instructions
 from hierarchies import Tree
 from synth.verdict import EFFORT, DigitValues, share
 from synth.verdict import Proved as Proved
@@ -31,6 +31,7 @@ _SOUND: dict[Collective, tuple[Violation, ...]] = {
     Collective.REDUCE_SCATTER: (Violation.UNEQUAL_ROWS, Violation.ADDED_TWICE),
     Collective.ALL_GATHER: (Violation.HELD_TWICE,),
     Collective.BROADCAST: (),
+    Collective.ALL_TO_ALL: (Violation.UNEQUAL_ROWS, Violation.SENT_TWICE),
 }
 
 _REGULAR: dict[Collective, tuple[Violation, ...]] = {
@@ -39,25 +40,33 @@ _REGULAR: dict[Collective, tuple[Violation, ...]] = {
     Collective.REDUCE_SCATTER: (Violation.NOT_CLOSED,),
     Collective.ALL_GATHER: (Violation.UNLIKE_PIECES,),
     Collective.BROADCAST: (),
+    Collective.ALL_TO_ALL: (Violation.NOT_CLOSED,),
 }
 
 Formula = Any  # z3 has no types that a checker could see
 Variables = tuple[Any, ...]
 
 
-def prove(program: Program, tree: Tree, *, effort: int = EFFORT, regular: bool = False) -> Verdict:
-    """Decide for all sizes at once whether a program all-reduces. The tree's sizes do not matter.
+def prove(
+    program: Program,
+    tree: Tree,
+    goal: Goal = Goal.ALL_REDUCE,
+    *,
+    effort: int = EFFORT,
+    regular: bool = False,
+) -> Verdict:
+    """Decide for all sizes at once whether a program reaches a goal; the tree's do not matter.
 
     Asks z3, before each step, for sizes and devices that break its soundness precondition and,
-    after the last, for a contribution that is missing. Proved: there are none, whatever the sizes.
-    Refuted: here they are, with sizes of 2 if such a counterexample exists. Unknown: z3 gave up
-    or used up its share of the ``effort`` (z3's resource units). With ``regular`` the
+    after the last, for something that is missing, or too much. Proved: there are none, whatever
+    the sizes. Refuted: here they are, with sizes of 2 if such a counterexample exists. Unknown: z3
+    gave up or used up its share of the ``effort`` (z3's resource units). With ``regular`` the
     preconditions of class R are asked too. Raises InputError for a program that does not fit the
-    tree. The idea of the sizes as unknowns is ours; P² has no such proof.
+    tree or the goal. The idea of the sizes as unknowns is ours; P² has no such proof.
     """
-    steps = instructions(program, tree)
+    steps = instructions(program, tree, goal)
     cluster = _Cluster.of_depth(len(tree.digits))
-    questions = tuple(_questions(cluster, steps, regular))
+    questions = tuple(_questions(cluster, steps, goal, regular))
     checks = 2 * len(questions)
     part = share(effort, checks)
     if part is None:
@@ -70,7 +79,7 @@ def prove(program: Program, tree: Tree, *, effort: int = EFFORT, regular: bool =
                 place = "the goal" if question.step is None else f"step {question.step + 1}"
                 return Unknown(f"{place}: {reason}")
             case _Found() as found:
-                return _told(found, question, program, tree)
+                return _told(found, question, program, tree, goal)
     return Proved()
 
 
@@ -121,6 +130,24 @@ class _Cluster:
         return range(len(self.sizes))
 
     @property
+    def is_contributor(self) -> Formula:
+        """The contribution is the device's own."""
+        return self._equal(self.device, self.contributor)
+
+    @property
+    def is_chunk(self) -> Formula:
+        """The chunk is the device's own."""
+        return self._equal(self.device, self.chunk)
+
+    @property
+    def is_first(self) -> Formula:
+        """The device is the first one."""
+        return self.all_of(*(digit == 0 for digit in self.device))
+
+    def _equal(self, one: Variables, other: Variables) -> Formula:
+        return self.all_of(*(a == b for a, b in zip(one, other, strict=True)))
+
+    @property
     def sane(self) -> Formula:
         """Every size is at least 2 and every digit below its size."""
         kinds = (self.device, self.other, self.chunk, self.contributor)
@@ -140,18 +167,43 @@ class _Question:
 
 
 def _questions(
-    cluster: _Cluster, steps: Sequence[Instruction], regular: bool
+    cluster: _Cluster, steps: Sequence[Instruction], goal: Goal, regular: bool
 ) -> Iterator[_Question]:
-    has = cluster.all_of(
-        *(d == q for d, q in zip(cluster.device, cluster.contributor, strict=True))
-    )
+    has = _at_start(cluster, goal)
     for number, step in enumerate(steps):
         asked = _SOUND[step.collective] + (_REGULAR[step.collective] if regular else ())
         for violation in asked:
             wrong = _broken(cluster, has, step.groups, violation)
             yield _Question(number, violation, wrong)
         has = _after(cluster, has, step)
-    yield _Question(None, Violation.GOAL_MISSED, z3.Not(has))
+    for violation, wrong in _missed(cluster, has, goal):
+        yield _Question(None, violation, wrong)
+
+
+def _at_start(cluster: _Cluster, goal: Goal) -> Formula:
+    match goal:
+        case Goal.ALL_REDUCE | Goal.REDUCE_SCATTER | Goal.REDUCE | Goal.ALL_TO_ALL:
+            return cluster.is_contributor
+        case Goal.ALL_GATHER:
+            return cluster.is_chunk
+        case Goal.BROADCAST:
+            return cluster.is_first
+        case _:
+            assert_never(goal)
+
+
+def _missed(cluster: _Cluster, has: Formula, goal: Goal) -> Iterator[tuple[Violation, Formula]]:
+    """What may be wrong in the end: something is lacking, or it is too much."""
+    match goal:
+        case Goal.ALL_REDUCE | Goal.ALL_GATHER | Goal.BROADCAST:
+            yield Violation.GOAL_MISSED, z3.Not(has)
+        case Goal.REDUCE:
+            yield Violation.GOAL_MISSED, z3.And(cluster.is_first, z3.Not(has))
+        case Goal.REDUCE_SCATTER | Goal.ALL_TO_ALL:
+            yield Violation.GOAL_MISSED, z3.And(cluster.is_chunk, z3.Not(has))
+            yield Violation.GOAL_EXCEEDED, z3.And(has, z3.Not(cluster.is_chunk))
+        case _:
+            assert_never(goal)
 
 
 def _broken(cluster: _Cluster, has: Formula, groups: Groups, violation: Violation) -> Formula:
@@ -163,7 +215,7 @@ def _broken(cluster: _Cluster, has: Formula, groups: Groups, violation: Violatio
     match violation:
         case Violation.UNEQUAL_ROWS:
             wrong = z3.And(has, z3.Not(their_rows))
-        case Violation.ADDED_TWICE:
+        case Violation.ADDED_TWICE | Violation.SENT_TWICE:
             wrong = z3.And(has, theirs)
         case Violation.HELD_TWICE:
             wrong = z3.And(has, their_rows)
@@ -173,7 +225,7 @@ def _broken(cluster: _Cluster, has: Formula, groups: Groups, violation: Violatio
         case Violation.UNLIKE_PIECES:
             alike = cluster.some(cluster.chunk, free, their_rows)
             wrong = z3.And(has, z3.Not(alike))
-        case Violation.UNEVEN | Violation.GOAL_MISSED:
+        case Violation.UNEVEN | Violation.GOAL_MISSED | Violation.GOAL_EXCEEDED:
             raise AssertionError(f"{violation} is no precondition on a tree")
         case _:
             assert_never(violation)
@@ -197,7 +249,7 @@ def _after(cluster: _Cluster, has: Formula, step: Instruction) -> Formula:
             new = united
         case Collective.REDUCE:
             new = cluster.all_of(united, *(cluster.device[i] == 0 for i in free))
-        case Collective.REDUCE_SCATTER:
+        case Collective.REDUCE_SCATTER | Collective.ALL_TO_ALL:
             own = (cluster.chunk[i] == cluster.device[i] for i in free)
             new = cluster.all_of(united, *own)
         case Collective.BROADCAST:
@@ -261,12 +313,13 @@ _TAKES_TWO = frozenset(
         Violation.UNEQUAL_ROWS,
         Violation.ADDED_TWICE,
         Violation.HELD_TWICE,
+        Violation.SENT_TWICE,
         Violation.UNLIKE_PIECES,
     }
 )
 
 
-def _told(found: _Found, question: _Question, program: Program, tree: Tree) -> Refuted:
+def _told(found: _Found, question: _Question, program: Program, tree: Tree, goal: Goal) -> Refuted:
     return Refuted(
         violation=question.violation,
         step=question.step,
@@ -277,4 +330,5 @@ def _told(found: _Found, question: _Question, program: Program, tree: Tree) -> R
         other=found.other if question.violation in _TAKES_TWO else None,
         chunk=found.chunk,
         contributor=found.contributor,
+        goal=goal,
     )

@@ -13,8 +13,8 @@ from typing import Any, assert_never
 import numpy as np
 import numpy.typing as npt
 
-from grammar import Collective, Program, instructions
-from hierarchies import Reduction, Tree
+from grammar import Collective, Goal, Program, instructions
+from hierarchies import Devices, Reduction, Tree
 from synth.schedule import Exchange, Phase, Schedule, Transpose, padded
 
 Array = npt.NDArray[Any]
@@ -23,36 +23,69 @@ Buffers = dict[int, Array]
 
 @dataclass(frozen=True)
 class Failure:
-    """Why an execution is not the plain sum: the phase (None: the final values) and the reason."""
+    """Why an execution is not the plain result: the phase (None: the end) and the reason."""
 
     phase: int | None
     reason: str
 
 
+_SUM = "the plain sum"
+_PLAIN = {
+    Goal.ALL_REDUCE: _SUM,
+    Goal.REDUCE_SCATTER: _SUM,
+    Goal.REDUCE: _SUM,
+    Goal.ALL_GATHER: "what all hold, one after the other",
+    Goal.BROADCAST: "what the first member holds",
+    Goal.ALL_TO_ALL: "what all have for it, one after the other",
+}
+
+
 def replay(
     schedule: Schedule, payloads: Array, before: Callable[[Phase], None] = lambda phase: None
 ) -> Array | Failure:
-    """Run a schedule; the result has the shape of ``payloads``, (devices, elements).
+    """Run a schedule on what each device starts with; the result is what each ends with.
 
-    Payloads of any length are padded with zeros to the schedule's pieces and segments, and cut
-    again. ``before`` is told each phase before it is run, and may raise to stop.
+    Shapes are (devices, elements). Payloads of any length are padded with zeros to the schedule's
+    pieces and segments, and cut again. Where the goal is in pieces a payload is k pieces, one for
+    each of k members, of which the last may be shorter; results have whole ones, shorter pieces
+    ending with zeros. An all-gather starts with a piece, a reduce-scatter ends with one. What a
+    broadcast's other members start with is not read, what a reduce's end with is given as zeros.
+    ``before`` is told each phase before it is run, and may raise to stop.
     """
-    length = payloads.shape[1]
-    extra = padded(length, schedule.pieces * schedule.segments) - length
-    whole = np.pad(payloads, ((0, 0), (0, extra)))
+    goal, count = schedule.goal, schedule.segments
+    given = schedule.pieces if goal in (Goal.REDUCE_SCATTER, Goal.ALL_TO_ALL) else 1
+    got = schedule.pieces if goal in (Goal.ALL_GATHER, Goal.ALL_TO_ALL) else 1
+    pieces = _in_pieces(payloads, given)
+    devices, _, length = pieces.shape
+    finer = padded(length, count if goal.in_pieces else schedule.pieces * count)
+    whole = np.pad(pieces, ((0, 0), (0, 0), (0, finer - length)))
+    parts = whole.reshape(devices, given, count, -1)
     found = []
-    for segment in np.split(whole, schedule.segments, axis=1):
-        done = _replay_segment(schedule, segment, before)
+    for number in range(count):
+        segment = parts[:, :, number].reshape(devices, -1)
+        done = _replay_segment(schedule, segment, got * finer // count, before)
         if isinstance(done, Failure):
             return done
-        found.append(done)
-    return np.concatenate(found, axis=1)[:, :length]
+        found.append(done.reshape(devices, got, -1))
+    return np.concatenate(found, axis=2)[:, :, :length].reshape(devices, -1)
+
+
+def _in_pieces(payloads: Array, pieces: int) -> Array:
+    """Shape (devices, pieces, elements of one): zeros make the last ones as long as the others."""
+    devices, length = payloads.shape
+    extra = padded(length, pieces) - length
+    return np.pad(payloads, ((0, 0), (0, extra))).reshape(devices, pieces, -1)
 
 
 def _replay_segment(
-    schedule: Schedule, payloads: Array, before: Callable[[Phase], None]
+    schedule: Schedule, payloads: Array, length: int, before: Callable[[Phase], None]
 ) -> Array | Failure:
-    buffers: Buffers = {device: row.copy() for device, row in enumerate(payloads)}
+    """What devices end with, ``length`` elements each."""
+    everyone = list(range(len(payloads)))
+    firsts = _firsts(schedule.reduction)
+    starting = firsts if schedule.goal is Goal.BROADCAST else everyone
+    ending = firsts if schedule.goal is Goal.REDUCE else everyone
+    buffers: Buffers = {device: payloads[device].copy() for device in starting}
     for number, phase in enumerate(schedule.phases):
         before(phase)
         try:
@@ -66,10 +99,19 @@ def _replay_segment(
                     assert_never(phase)
         except (ValueError, KeyError) as error:
             return Failure(number, f"{type(error).__name__}: {error}")
-    sizes = {len(buffer) for buffer in buffers.values()}
-    if len(buffers) != len(payloads) or sizes != {payloads.shape[1]}:
-        return Failure(None, "not every device ends with the whole payload")
-    return np.stack([buffers[device] for device in range(len(payloads))])
+    if any(device not in buffers or len(buffers[device]) != length for device in ending):
+        share = "one piece" if schedule.goal is Goal.REDUCE_SCATTER else "the whole payload"
+        who = "the first member of every group" if ending is firsts else "every device"
+        return Failure(None, f"not {who} ends with {share}")
+    result = np.zeros((len(payloads), length), dtype=payloads.dtype)
+    for device in ending:
+        result[device] = buffers[device]
+    return result
+
+
+def _firsts(reduction: Reduction) -> list[int]:
+    """The first member of every reduction group."""
+    return [int(device) for device in reduction.grid()[:, 0]]
 
 
 def _exchange(collective: Collective, group: list[int], buffers: Buffers) -> None:
@@ -90,6 +132,10 @@ def _exchange(collective: Collective, group: list[int], buffers: Buffers) -> Non
             buffers[group[0]] = total
         case Collective.BROADCAST:
             buffers.update({device: buffers[group[0]].copy() for device in group})
+        case Collective.ALL_TO_ALL:
+            sent = np.stack([buffers[device].reshape(len(group), -1) for device in group])
+            for number, device in enumerate(group):
+                buffers[device] = sent[:, number].reshape(-1)
         case _:
             assert_never(collective)
 
@@ -115,19 +161,58 @@ def plain_sum(reduction: Reduction, payloads: Array) -> Array:
     return result
 
 
-def compare(schedule: Schedule, elements: int) -> Failure | None:
-    """Run a schedule on whole numbers all different from each other, and compare with the sum.
+def plain_result(reduction: Reduction, payloads: Array, goal: Goal) -> Array:
+    """What every schedule for a goal must give, of the shape that ``replay`` gives it."""
+    members = reduction.tree.devices
+    grid = reduction.grid()
+    pieces = _in_pieces(payloads, members)
+    match goal:
+        case Goal.ALL_REDUCE:
+            return plain_sum(reduction, payloads)
+        case Goal.REDUCE:
+            result = np.zeros_like(payloads)
+            result[grid[:, 0]] = plain_sum(reduction, payloads)[grid[:, 0]]
+            return result
+        case Goal.BROADCAST:
+            return _filled(grid, [payloads[group[[0] * members]] for group in grid])
+        case Goal.ALL_GATHER:
+            return _filled(
+                grid, [payloads[[group] * members].reshape(members, -1) for group in grid]
+            )
+        case Goal.REDUCE_SCATTER:
+            return _filled(grid, [pieces[group].sum(axis=0, dtype=pieces.dtype) for group in grid])
+        case Goal.ALL_TO_ALL:
+            swapped = (pieces[group].swapaxes(0, 1) for group in grid)
+            return _filled(grid, [blocks.reshape(members, -1) for blocks in swapped])
+        case _:
+            assert_never(goal)
 
-    None means that every element on every device is equal to the plain sum.
+
+def _filled(grid: Devices, groups: list[Array]) -> Array:
+    """The rows of each group's members at the places of their devices."""
+    result = np.empty((grid.size, groups[0].shape[1]), dtype=groups[0].dtype)
+    for members, rows in zip(grid, groups, strict=True):
+        result[members] = rows
+    return result
+
+
+def compare(schedule: Schedule, elements: int) -> Failure | None:
+    """Run a schedule on whole numbers all different from each other, and compare with numpy.
+
+    None means that every element a device must end with is equal to the plain result. ``elements``
+    is the length of the whole payload.
     """
-    payloads = _payloads(schedule.devices, elements)
+    gathers = schedule.goal is Goal.ALL_GATHER
+    length = padded(elements, schedule.pieces) // schedule.pieces if gathers else elements
+    payloads = _payloads(schedule.devices, length)
     result = replay(schedule, payloads)
     if isinstance(result, Failure):
         return result
-    wrong = np.argwhere(result != plain_sum(schedule.reduction, payloads))
+    wrong = np.argwhere(result != plain_result(schedule.reduction, payloads, schedule.goal))
     if len(wrong):
         device, element = wrong[0].tolist()
-        return Failure(None, f"device {device}, element {element} differs from the plain sum")
+        plain = _PLAIN[schedule.goal]
+        return Failure(None, f"device {device}, element {element} differs from {plain}")
     return None
 
 
@@ -138,18 +223,18 @@ def _payloads(devices: int, elements: int) -> Array:
     return mixed.astype(np.int64).reshape(devices, elements)
 
 
-def multiplicities(program: Program, tree: Tree) -> Array | Failure:
+def multiplicities(program: Program, tree: Tree, goal: Goal = Goal.ALL_REDUCE) -> Array | Failure:
     """How often device d's value of chunk c contains contributor q: shape (k, k, k).
 
-    Runs any program that names levels of the tree, sound or not, for one group of k devices; a
-    correct all-reduce ends with 1 everywhere. Failure if a step adds arrays of unequal chunks or
-    gathers a chunk twice, which no runtime could carry out. Raises InputError for bad names.
+    Runs any program for the goal that names levels of the tree, sound or not, for one group of k
+    devices; ``wanted`` says what a correct one ends with. Failure if a step adds arrays of unequal
+    chunks or gathers a chunk twice, which no runtime could carry out. Raises InputError for bad
+    names and for collectives that are none of the goal's.
     """
     k = tree.devices
-    counts = np.zeros((k, k, k), dtype=np.int64)
-    counts[np.arange(k), :, np.arange(k)] = 1
+    counts = _at_start(k, goal)
     digits = np.array(list(np.ndindex(*tree.sizes)), dtype=np.int64).reshape(k, -1)
-    for number, step in enumerate(instructions(program, tree)):
+    for number, step in enumerate(instructions(program, tree, goal)):
         free, zero = list(step.groups.free), list(step.groups.zero)
         fixed = [digit for digit in range(len(tree.digits)) if digit not in free]
         playing = ~digits[:, zero].any(axis=1)
@@ -162,13 +247,43 @@ def multiplicities(program: Program, tree: Tree) -> Array | Failure:
     return counts
 
 
+def _at_start(k: int, goal: Goal) -> Array:
+    counts = np.zeros((k, k, k), dtype=np.int64)
+    every = np.arange(k)
+    match goal:
+        case Goal.ALL_REDUCE | Goal.REDUCE_SCATTER | Goal.REDUCE | Goal.ALL_TO_ALL:
+            counts[every, :, every] = 1
+        case Goal.ALL_GATHER:
+            counts[every, every, :] = 1
+        case Goal.BROADCAST:
+            counts[0] = 1
+        case _:
+            assert_never(goal)
+    return counts
+
+
+def wanted(counts: Array, goal: Goal) -> Array:
+    """What ``multiplicities`` of a correct program are; as they are where it does not matter."""
+    k = len(counts)
+    match goal:
+        case Goal.ALL_REDUCE | Goal.ALL_GATHER | Goal.BROADCAST:
+            return np.ones_like(counts)
+        case Goal.REDUCE_SCATTER | Goal.ALL_TO_ALL:
+            own = np.eye(k, dtype=counts.dtype)
+            return np.repeat(own[:, :, None], k, axis=2)
+        case Goal.REDUCE:
+            return np.concatenate([np.ones_like(counts[:1]), counts[1:]])
+        case _:
+            assert_never(goal)
+
+
 def _count(collective: Collective, members: Array, counts: Array, own: Array) -> str:
     """Carry out one collective in one group; the reason why it cannot be, or nothing."""
     held = counts[members]
     rows = np.asarray(held.any(axis=2))
     total = held.sum(axis=0)
-    adds = (Collective.ALL_REDUCE, Collective.REDUCE, Collective.REDUCE_SCATTER)
-    if collective in adds and (rows != rows[0]).any():
+    apart = (Collective.ALL_GATHER, Collective.BROADCAST)
+    if collective not in apart and (rows != rows[0]).any():
         return "members hold different chunks"
     if collective is Collective.ALL_GATHER and (rows.sum(axis=0) > 1).any():
         return "two members hold one chunk"
@@ -178,7 +293,7 @@ def _count(collective: Collective, members: Array, counts: Array, own: Array) ->
         case Collective.REDUCE:
             counts[members] = 0
             counts[members[0]] = total
-        case Collective.REDUCE_SCATTER:
+        case Collective.REDUCE_SCATTER | Collective.ALL_TO_ALL:
             mine = (own[members][:, None, :] == own[None, :, :]).all(axis=2)
             counts[members] = np.where(mine[:, :, None], total[None], 0)
         case Collective.BROADCAST:

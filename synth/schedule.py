@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from grammar import Collective, Program
+from grammar import Collective, Goal, Program
 from hierarchies import Devices, Reduction
 
 
@@ -46,6 +46,10 @@ class Schedule:
     The payload of ``payload_bytes`` is padded so that it can be cut into ``segments`` equal parts
     of ``pieces`` equal ones. Every segment goes through all phases, whose sizes are of one segment;
     phase j of a segment waits for phase j-1 of it and for phase j of the segment before.
+
+    Where the ``goal`` is ``in_pieces`` there are as many pieces as members, of ``piece_bytes`` each
+    and the last ones shorter if need be. Each of them is padded for itself, so that the caller's
+    pieces are the same for every number of segments, and a segment is a part of every piece.
     """
 
     program: Program
@@ -54,6 +58,12 @@ class Schedule:
     pieces: int
     phases: tuple[Phase, ...]
     segments: int = 1
+    goal: Goal = Goal.ALL_REDUCE
+
+    @property
+    def piece_bytes(self) -> int:
+        """How much of the payload, not padded, is one member's where the goal is in pieces."""
+        return -(-self.payload_bytes // self.pieces)
 
     @property
     def devices(self) -> int:

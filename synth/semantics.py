@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from grammar import Collective, Groups, Instruction, Program, instructions, spell
+from grammar import Collective, Goal, Groups, Instruction, Program, instructions, spell
 from hierarchies import Tree
-from synth.truth import Space, space, start
+from synth.truth import Space, own_chunks, space, start
 
 State = int
 
@@ -127,6 +127,9 @@ _SAME_ROWS = Demand(
     Kind.SOUND, "members of a group hold different sets of chunks", Moment.same_rows
 )
 _ONCE = Demand(Kind.SOUND, "a contribution would be added twice", lambda m: m.together()[1])
+_APART = Demand(
+    Kind.SOUND, "a contribution to a chunk would be sent twice", lambda m: m.together()[1]
+)
 _CLOSED = Demand(
     Kind.REGULAR, "the chunks held cannot be split evenly among the members", Moment.rows_closed
 )
@@ -167,6 +170,50 @@ RULES: Mapping[Collective, Rule] = {
         (_CONTAINED, _SOMETHING, _NEWS),
         Moment.first,
     ),
+    Collective.ALL_TO_ALL: Rule(
+        (_SAME_ROWS, _CLOSED, _SOMETHING, _APART),
+        Moment.scattered,
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Aim:
+    """A goal's row of the table: the state it starts from, and what must be held in the end.
+
+    Only devices in ``watched`` are looked at then, and those hold exactly ``end``. In an
+    all-to-all the contributor of a chunk is the device it comes from, and the chunk the device it
+    is for.
+    """
+
+    start: Callable[[Space], State]
+    end: Callable[[Space], State]
+    otherwise: str
+    watched: Callable[[Space], State] = lambda tables: tables.full
+
+
+def _everything(tables: Space) -> State:
+    return tables.full
+
+
+def _first_device(tables: Space) -> State:
+    return tables.all_zero(tables.devices)
+
+
+_LACKING = "not every device ends with every"
+AIMS: Mapping[Goal, Aim] = {
+    Goal.ALL_REDUCE: Aim(start, _everything, f"{_LACKING} contribution"),
+    Goal.REDUCE_SCATTER: Aim(
+        start, own_chunks, "not every device ends with its own chunk, complete, and nothing else"
+    ),
+    Goal.ALL_GATHER: Aim(own_chunks, _everything, f"{_LACKING} chunk"),
+    Goal.REDUCE: Aim(
+        start, _first_device, "the first device does not end with every contribution", _first_device
+    ),
+    Goal.BROADCAST: Aim(_first_device, _everything, f"{_LACKING} chunk"),
+    Goal.ALL_TO_ALL: Aim(
+        start, own_chunks, "not every device ends with what all have for it, and nothing else"
+    ),
 }
 
 
@@ -181,7 +228,7 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Derivation:
-    """The certificate that a program is an all-reduce: every state from the start to the goal.
+    """The certificate that a program reaches its goal: every state from the start to the end.
 
     ``len(states) == len(instructions) + 1``; ``states[i + 1]`` follows from ``states[i]`` by
     ``instructions[i]``. States are truth tables on the skeleton of the tree (see ``truth``).
@@ -191,20 +238,27 @@ class Derivation:
     tree: Tree
     instructions: tuple[Instruction, ...]
     states: tuple[State, ...]
+    goal: Goal = Goal.ALL_REDUCE
 
 
 class Rulebook:
-    """The rules over a tree of ``depth`` digits, for some instructions, asking for some classes."""
+    """The rules over a tree of ``depth`` digits, for some instructions, asking for some classes.
+
+    ``start`` is the state a program for the ``goal`` starts from, ``end`` what must then be held.
+    """
 
     def __init__(
         self,
         depth: int,
         choices: Iterable[Instruction],
         kinds: frozenset[Kind] = ALL_KINDS,
+        goal: Goal = Goal.ALL_REDUCE,
     ) -> None:
         self.space = space(depth)
-        self.start: State = start(self.space)
-        self.goal: State = self.space.full
+        aim = AIMS[goal]
+        self.start: State = aim.start(self.space)
+        self.end: State = aim.end(self.space)
+        self._watched = aim.watched(self.space)
         self._prune = Kind.PRUNED in kinds
         self._pages: dict[Groups, tuple[Setting, list[tuple[Instruction, Rule]]]] = {}
         for choice in choices:
@@ -234,46 +288,56 @@ class Rulebook:
         after = (rule.effect(moment) & part) | (state & ~part)
         return _CHANGE if after == state and self._prune else after
 
+    def reached(self, state: State) -> bool:
+        """Whether the devices that are looked at hold what they must, and nothing else."""
+        return state & self._watched == self.end
+
     def at_least(self, state: State) -> int:
         """0 at the goal; 1 where one step may reach it; 2 where no single step can.
 
-        A last all-reduce needs every row on every device; a last all-gather, that every row held
-        is finished; a last broadcast, that device 0 has finished all.
+        A last all-reduce, reduce, reduce-scatter or all-to-all adds no row to any device; a last
+        all-gather finishes no row; a last broadcast finds device 0 finished.
         """
-        if state == self.goal:
+        if self.reached(state):
             return 0
         depth = self.space.depth
-        rows = self.space.drop(state, 2 * depth)
-        every = self.space.drop(self.goal, 2 * depth)
-        finished = every & ~self.space.drop(self.goal & ~state, 2 * depth)
+        rows = self.space.drop(state & self._watched, 2 * depth)
+        every = self.space.drop(self.end, 2 * depth)
+        finished = every & ~self.space.drop(self.end & ~state, 2 * depth)
         leader = self.space.all_zero(self.space.devices) & every
-        return 1 if rows in (every, finished) or not leader & ~finished else 2
+        return 1 if not every & ~rows or rows == finished or not leader & ~finished else 2
 
 
 def derive(
-    program: Program, tree: Tree, *, kinds: frozenset[Kind] = ALL_KINDS
+    program: Program,
+    tree: Tree,
+    goal: Goal = Goal.ALL_REDUCE,
+    *,
+    kinds: frozenset[Kind] = ALL_KINDS,
 ) -> Derivation | Refusal:
-    """Take a program step by step from the start of an all-reduce to its goal.
+    """Take a program step by step from the start of a request to its goal.
 
     ``kinds`` are the classes of preconditions that are asked for. Raises InputError for a step
-    that names levels the tree does not have.
+    that names levels the tree does not have, or that no program for this goal has.
     """
-    meant = instructions(program, tree)
-    states = [start(space(len(tree.digits)))]
+    meant = instructions(program, tree, goal)
+    depth = len(tree.digits)
+    last = Rulebook(depth, (), kinds, goal)
+    states = [last.start]
     for index, choice in enumerate(meant):
-        [(_, after)] = Rulebook(len(tree.digits), [choice], kinds).take(states[-1])
+        [(_, after)] = Rulebook(depth, [choice], kinds, goal).take(states[-1])
         if isinstance(after, Demand):
             return Refusal(index, after.kind, after.otherwise)
         states.append(after)
-    if states[-1] != space(len(tree.digits)).full:
-        return Refusal(None, Kind.SOUND, "not every device ends with every contribution")
-    return Derivation(program, tree, meant, tuple(states))
+    if not last.reached(states[-1]):
+        return Refusal(None, Kind.SOUND, AIMS[goal].otherwise)
+    return Derivation(program, tree, meant, tuple(states), goal)
 
 
 def retold(derivation: Derivation, tree: Tree) -> Derivation:
     """The same program, derived again on another tree with as many digits."""
     steps = tuple(spell(step, tree) for step in derivation.instructions)
-    again = derive(Program(steps), tree)
+    again = derive(Program(steps), tree, derivation.goal)
     if isinstance(again, Refusal):
         raise AssertionError(f"{derivation.program} on {tree.sizes}: {again}")
     return again

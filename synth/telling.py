@@ -1,9 +1,10 @@
-"""Says in words what a state is: who holds which part of the payload, summed over whom."""
+"""Says in words what a state is: who holds which part of the payload, and from whom."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from grammar import Goal
 from hierarchies import Tree
 from synth.layout import Digits, kinds
 from synth.semantics import Derivation, State
@@ -12,16 +13,19 @@ from synth.truth import Space, space
 
 @dataclass(frozen=True)
 class Holding:
-    """What some devices hold: chunks scattered over some digits, summed over some digits.
+    """What some devices hold: chunks scattered over some digits, from all along some digits.
 
-    ``zero`` are the digits that are 0 on these devices, ``other`` those that are not; digits named
-    in neither do not matter. ``scattered`` is None if they hold nothing.
+    What comes ``summed`` is added up, in an all-to-all it lies side by side; of a goal that begins
+    with finished values nothing more is said. ``zero`` are the digits that are 0 on these devices,
+    ``other`` those that are not; digits named in neither do not matter. ``scattered`` is None if
+    they hold nothing.
     """
 
     zero: tuple[str, ...]
     other: tuple[str, ...]
     scattered: tuple[str, ...] | None
     summed: tuple[str, ...]
+    goal: Goal = Goal.ALL_REDUCE
 
     def __str__(self) -> str:
         conditions = [f"{name} = 0" for name in self.zero] + [f"{name} > 0" for name in self.other]
@@ -29,6 +33,12 @@ class Holding:
         if self.scattered is None:
             return f"{who}: nothing"
         what = f"its {' x '.join(self.scattered)} share" if self.scattered else "the whole payload"
+        if self.goal in (Goal.ALL_GATHER, Goal.BROADCAST):
+            return f"{who}: {what}"
+        if self.goal is Goal.ALL_TO_ALL and self.scattered:
+            return f"{who}: blocks for its {' x '.join(self.scattered)}, from all along these"
+        if self.goal is Goal.ALL_TO_ALL:
+            return f"{who}: its own blocks, for everybody"
         how = f"summed over {' x '.join(self.summed)}" if self.summed else "its own contribution"
         return f"{who}: {what}, {how}"
 
@@ -36,10 +46,12 @@ class Holding:
 def holdings(derivation: Derivation) -> tuple[tuple[Holding, ...], ...]:
     """What is held before the first step and after each step, by the kinds of devices."""
     tables = space(len(derivation.tree.digits))
-    return tuple(_holdings(tables, state, derivation.tree) for state in derivation.states)
+    return tuple(
+        _holdings(tables, state, derivation.tree, derivation.goal) for state in derivation.states
+    )
 
 
-def _holdings(tables: Space, state: State, tree: Tree) -> tuple[Holding, ...]:
+def _holdings(tables: Space, state: State, tree: Tree, goal: Goal) -> tuple[Holding, ...]:
     """Skeleton devices that hold alike are told together, if zero digits can tell them apart."""
     depth = tables.depth
     scattered = kinds(tables, state)
@@ -57,6 +69,7 @@ def _holdings(tables: Space, state: State, tree: Tree) -> tuple[Holding, ...]:
                 tuple(tree.names[digit] for digit in told if device >> digit & 1),
                 None if kind is None else tuple(tree.names[digit] for digit in kind),
                 tuple(tree.names[digit] for digit in summed[device]),
+                goal,
             )
         )
     return tuple(found)

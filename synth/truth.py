@@ -104,6 +104,14 @@ def start(tables: Space) -> int:
     return table
 
 
+def own_chunks(tables: Space) -> int:
+    """Every device holds the chunk with its own digits, complete: d = c."""
+    table = tables.full
+    for own in tables.own_row:
+        table &= own
+    return table
+
+
 def _zero(variable: int, bits: int) -> int:
     width = 1 << variable
     table, done = (1 << width) - 1, 2 * width

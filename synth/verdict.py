@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from grammar import Goal
+
 DigitValues = tuple[int, ...]
 
 
@@ -15,12 +17,14 @@ class Violation(Enum):
     UNEQUAL_ROWS = "unequal rows"
     ADDED_TWICE = "added twice"
     HELD_TWICE = "held twice"
+    SENT_TWICE = "sent twice"
     # Irregular: a runtime has no call for it.
     NOT_CLOSED = "rows not closed"
     UNLIKE_PIECES = "unlike pieces"
     UNEVEN = "uneven pieces"
     # Every step may be taken, and the end is not what was asked for.
     GOAL_MISSED = "goal missed"
+    GOAL_EXCEEDED = "goal exceeded"
 
 
 _SENTENCES = {
@@ -28,13 +32,29 @@ _SENTENCES = {
     Violation.ADDED_TWICE: "{device} and {other} of the same group both hold the contribution of "
     "{contributor} to {chunk}, which would be added twice",
     Violation.HELD_TWICE: "{device} and {other} of the same group both hold {chunk}",
+    Violation.SENT_TWICE: "{device} and {other} of the same group both hold what {contributor} has "
+    "for {chunk}",
     Violation.NOT_CLOSED: "{device} holds {chunk} but not every chunk that differs from it in the "
     "group's digits only",
     Violation.UNLIKE_PIECES: "{device} holds {chunk} but {other} of the same group holds no chunk "
     "that differs from it in the group's digits only",
     Violation.UNEVEN: "the chunks that the group of {device} holds cannot be shared out equally",
     Violation.GOAL_MISSED: "{device} lacks the contribution of {contributor} to {chunk}",
+    Violation.GOAL_EXCEEDED: "{device} still holds the contribution of {contributor} to {chunk}",
 }
+_LACKED = "{device} lacks {chunk}"
+_OTHERWISE = {
+    (Goal.ALL_GATHER, Violation.GOAL_MISSED): _LACKED,
+    (Goal.BROADCAST, Violation.GOAL_MISSED): _LACKED,
+    (Goal.ALL_TO_ALL, Violation.UNEQUAL_ROWS): "{device} holds something for {chunk} but {other} "
+    "of the same group does not",
+    (Goal.ALL_TO_ALL, Violation.NOT_CLOSED): "{device} holds something for {chunk} but not for "
+    "every device that differs from it in the group's digits only",
+    (Goal.ALL_TO_ALL, Violation.GOAL_MISSED): "{device} lacks what {contributor} has for it",
+    (Goal.ALL_TO_ALL, Violation.GOAL_EXCEEDED): "{device} still holds what {contributor} has for "
+    "{chunk}",
+}
+"""What is told for a goal where the sentence for sums would not fit."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +72,8 @@ class Refuted:
     ``instruction`` is that step as written. ``sizes``, ``device``, ``other``, ``chunk`` and
     ``contributor`` have one value per digit of ``names``; a program of explicit groups has one
     digit without a name, the device id. ``other`` is the second member of the group if it takes
-    two to go wrong.
+    two to go wrong. For an all-to-all the contributor is the device that something comes from, and
+    the chunk the device it is for.
     """
 
     violation: Violation
@@ -64,14 +85,17 @@ class Refuted:
     other: DigitValues | None = None
     chunk: DigitValues | None = None
     contributor: DigitValues | None = None
+    goal: Goal = Goal.ALL_REDUCE
 
     @property
     def reason(self) -> str:
         """One sentence in the field's terms, digits by name, steps counted from 1."""
-        said = _SENTENCES[self.violation].format(
+        sentence = _OTHERWISE.get((self.goal, self.violation), _SENTENCES[self.violation])
+        sent = self.goal is Goal.ALL_TO_ALL
+        said = sentence.format(
             device=self._label("device", self.device),
             other=self._label("device", self.other),
-            chunk=self._label("chunk", self.chunk),
+            chunk=self._label("device" if sent else "chunk", self.chunk),
             contributor=self._label("device", self.contributor),
         )
         place = "at the end" if self.step is None else f"step {self.step + 1}, {self.instruction}"

@@ -18,6 +18,8 @@ State = dict[Label, Rows]
 SOUND, REGULAR, PRUNED = "unsound", "irregular", "pruned"
 EVERYTHING = (SOUND, REGULAR, PRUNED)
 COLLECTIVES = ("all-reduce", "reduce-scatter", "all-gather", "reduce", "broadcast")
+REQUESTS = (*COLLECTIVES, "all-to-all")
+"""What a program may be for. An all-to-all is made of all-to-alls, all else of the five."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +36,8 @@ def labels(sizes: Label) -> list[Label]:
     return list(product(*(range(size) for size in sizes)))
 
 
-def words(depth: int, across: bool = False) -> list[Word]:
-    """Every instruction once: every form at every slice, five collectives each."""
+def words(depth: int, across: bool = False, request: str = "all-reduce") -> list[Word]:
+    """Every instruction once: every form at every slice, five collectives each, or one."""
     groups: list[tuple[Label, Label]] = []
     for e in range(-1, depth):
         groups.append((_span(e + 1, depth - 1), ()))  # inside
@@ -46,7 +48,8 @@ def words(depth: int, across: bool = False) -> list[Word]:
         for size in range(1, depth + 1):
             groups += [(free, ()) for free in combinations(range(depth), size)]
     once = dict.fromkeys(group for group in groups if group[0])
-    return [Word(name, free, zero) for free, zero in once for name in COLLECTIVES]
+    names = ("all-to-all",) if request == "all-to-all" else COLLECTIVES
+    return [Word(name, free, zero) for free, zero in once for name in names]
 
 
 def _span(first: int, last: int) -> Label:
@@ -68,14 +71,34 @@ def members(word: Word, sizes: Label) -> list[list[Label]]:
     return list(groups.values())
 
 
-def start(sizes: Label) -> State:
+def start(sizes: Label, request: str = "all-reduce") -> State:
+    """In an all-to-all the chunk is whom something is for, the contributor whom it comes from."""
     devices = labels(sizes)
+    if request == "all-gather":
+        return {device: {device: frozenset(devices)} for device in devices}
+    if request == "broadcast":
+        return {device: {} if any(device) else _everything(devices) for device in devices}
     return {device: {chunk: frozenset({device}) for chunk in devices} for device in devices}
 
 
+def _everything(devices: list[Label]) -> Rows:
+    return {chunk: frozenset(devices) for chunk in devices}
+
+
 def goal(sizes: Label) -> State:
+    """Of an all-reduce."""
     devices = labels(sizes)
-    return {device: {chunk: frozenset(devices) for chunk in devices} for device in devices}
+    return {device: _everything(devices) for device in devices}
+
+
+def reached(state: State, sizes: Label, request: str = "all-reduce") -> bool:
+    """Whether this is what was requested. What others than the first end a reduce with is free."""
+    devices = labels(sizes)
+    if request == "reduce":
+        return state[devices[0]] == _everything(devices)
+    if request in ("reduce-scatter", "all-to-all"):
+        return state == {device: {device: frozenset(devices)} for device in devices}
+    return state == goal(sizes)
 
 
 def broken(state: State, word: Word, sizes: Label) -> set[str]:
@@ -103,7 +126,7 @@ def _broken_sum(held: list[Rows], word: Word, sizes: Label) -> set[str]:
     for one, other in combinations(held, 2):
         if any(one[chunk] & other[chunk] for chunk in set(one) & set(other)):
             found.add(SOUND)
-    if word.collective == "reduce-scatter":
+    if word.collective in ("reduce-scatter", "all-to-all"):
         fixed = tuple(digit for digit in range(len(sizes)) if digit not in word.free)
         for rows in held:
             for chunk in rows:
@@ -156,39 +179,82 @@ def after(state: State, word: Word, sizes: Label) -> State:
                     then[device] = {c: q for c, q in union.items() if only(c, word.free) == own}
                 case "broadcast":
                     then[device] = state[group[0]]
+                case "all-to-all":
+                    then[device] = _delivered(device, group, state, word.free)
     return then
 
 
+def _delivered(device: Label, group: list[Label], state: State, free: Label) -> Rows:
+    """What the members send to a device: all that is for it, as far as the group can tell."""
+    got: Rows = {}
+    for source in group:
+        for target, senders in state[source].items():
+            if all(target[digit] == device[digit] for digit in free):
+                got[target] = got.get(target, frozenset()) | senders
+    return got
+
+
 def verdict(
-    program: Iterable[Word], sizes: Label, asked: Collection[str] = EVERYTHING
+    program: Iterable[Word],
+    sizes: Label,
+    asked: Collection[str] = EVERYTHING,
+    request: str = "all-reduce",
 ) -> tuple[int | None, set[str]]:
     """The first step that may not be taken and the classes it breaks, of those asked for.
 
     ``(None, {SOUND})`` if only the goal is missed, ``(None, set())`` if nothing is wrong.
     """
-    state = start(sizes)
+    state = start(sizes, request)
     for step, word in enumerate(program):
         wrong = broken(state, word, sizes) & set(asked)
         if wrong:
             return step, wrong
         state = after(state, word, sizes)
-    return None, set() if state == goal(sizes) else {SOUND}
+    return None, set() if reached(state, sizes, request) else {SOUND}
 
 
-def programs(sizes: Label, most_steps: int, across: bool = False) -> Iterator[tuple[Word, ...]]:
+def programs(
+    sizes: Label, most_steps: int, across: bool = False, request: str = "all-reduce"
+) -> Iterator[tuple[Word, ...]]:
     """Every program that reaches the goal at its last step and not before."""
-    known = words(len(sizes), across)
-    end = goal(sizes)
+    known = words(len(sizes), across, request)
 
     def continued(state: State, done: tuple[Word, ...]) -> Iterator[tuple[Word, ...]]:
-        if state == end:
+        if reached(state, sizes, request):
             yield done
         elif len(done) < most_steps:
             for word in known:
                 if not broken(state, word, sizes):
                     yield from continued(after(state, word, sizes), (*done, word))
 
-    return continued(start(sizes), ())
+    return continued(start(sizes, request), ())
+
+
+def count(
+    sizes: Label, most_steps: int, across: bool = False, request: str = "all-reduce"
+) -> list[int]:
+    """How many of these programs have 1, 2, ... steps, counted as ways from state to state."""
+    known = words(len(sizes), across, request)
+    begun = start(sizes, request)
+    states, ways, found = {_frozen(begun): begun}, {_frozen(begun): 1}, []
+    onward: dict[frozenset[tuple[Label, Label, Label]], list[State]] = {}
+    for _ in range(most_steps):
+        then: dict[frozenset[tuple[Label, Label, Label]], int] = {}
+        done = 0
+        for key, many in ways.items():
+            if key not in onward:
+                here = states[key]
+                allowed = (word for word in known if not broken(here, word, sizes))
+                onward[key] = [after(here, word, sizes) for word in allowed]
+            for state in onward[key]:
+                if reached(state, sizes, request):
+                    done += many
+                else:
+                    states[_frozen(state)] = state
+                    then[_frozen(state)] = then.get(_frozen(state), 0) + many
+        found.append(done)
+        ways = then
+    return found
 
 
 def reachable(sizes: Label, most_steps: int) -> int:

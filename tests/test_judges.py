@@ -10,12 +10,14 @@ from typing import NamedTuple
 
 import pytest
 
-from grammar import Instruction, Program, admitted, spell
+from grammar import Goal, Instruction, Program, admitted, spell
 from hierarchies import Tree
+from synth.fixed_proof import prove_at
 from synth.proof import Proved, Refuted, Unknown, prove
-from synth.replay import Failure, multiplicities
+from synth.replay import Failure, multiplicities, wanted
 from synth.semantics import Derivation, Kind, derive
 
+OTHERS = tuple(goal for goal in Goal if goal is not Goal.ALL_REDUCE)
 ONE, TWO, THREE = Tree.of(2), Tree.of(2, 2), Tree.of(2, 2, 2)
 
 
@@ -26,26 +28,26 @@ class Word(NamedTuple):
     reached: bool
 
 
-def rules(program: Program, tree: Tree) -> Word:
-    told = derive(program, tree, kinds=frozenset({Kind.SOUND}))
+def rules(program: Program, tree: Tree, goal: Goal) -> Word:
+    told = derive(program, tree, goal, kinds=frozenset({Kind.SOUND}))
     if isinstance(told, Derivation):
         return Word(sound=True, reached=True)
     assert told.step in (None, len(program.steps) - 1)
     return Word(sound=told.step is None, reached=False)
 
 
-def replay(program: Program, tree: Tree) -> Word:
+def replay(program: Program, tree: Tree, goal: Goal) -> Word:
     """Of a program whose steps but the last are sound."""
-    counts = multiplicities(program, tree)
+    counts = multiplicities(program, tree, goal)
     if isinstance(counts, Failure):
         assert counts.phase == len(program.steps) - 1
         return Word(sound=False, reached=False)
     sound = bool(counts.max() <= 1)
-    return Word(sound, sound and bool(counts.min() == 1))
+    return Word(sound, sound and bool((counts == wanted(counts, goal)).all()))
 
 
-def z3(program: Program, tree: Tree) -> Word:
-    match prove(program, tree):
+def z3(program: Program, tree: Tree, goal: Goal) -> Word:
+    match prove(program, tree, goal):
         case Proved():
             return Word(sound=True, reached=True)
         case Refuted(step=step):
@@ -55,21 +57,51 @@ def z3(program: Program, tree: Tree) -> Word:
             raise AssertionError(f"{program}: {reason}")
 
 
-def agree(steps: tuple[Instruction, ...], tree: Tree, longest: int) -> int:
+def z3_here(program: Program, tree: Tree, goal: Goal) -> Word:
+    """At the tree's own sizes."""
+    match prove_at(program, tree, goal):
+        case Proved(sizes=sizes):
+            assert sizes == tree.sizes
+            return Word(sound=True, reached=True)
+        case Refuted(step=step):
+            return Word(sound=step is None, reached=False)
+        case Unknown(reason):
+            raise AssertionError(f"{program}: {reason}")
+
+
+def agree(
+    steps: tuple[Instruction, ...], tree: Tree, longest: int, goal: Goal = Goal.ALL_REDUCE
+) -> int:
     """How many programs that begin so were judged, all alike."""
     program = Program(tuple(spell(step, tree) for step in steps))
-    word = rules(program, tree)
-    assert replay(program, tree) == word, program
-    assert z3(program, tree) == word, program
+    word = rules(program, tree, goal)
+    assert replay(program, tree, goal) == word, program
+    assert z3(program, tree, goal) == word, program
+    if goal is not Goal.ALL_REDUCE:
+        assert z3_here(program, tree, goal) == word, program
     if not word.sound or len(steps) == longest:
         return 1
-    longer = admitted(len(tree.digits))
-    return 1 + sum(agree((*steps, step), tree, longest) for step in longer)
+    longer = admitted(len(tree.digits), goal=goal)
+    return 1 + sum(agree((*steps, step), tree, longest, goal) for step in longer)
 
 
 @pytest.mark.parametrize(("tree", "longest"), [(ONE, 3), (TWO, 2)], ids=["1 digit", "2 digits"])
 def test_the_judges_agree_on_short_programs(tree: Tree, longest: int) -> None:
     assert agree((), tree, longest) > len(admitted(len(tree.digits)))
+
+
+@pytest.mark.parametrize(("tree", "longest"), [(ONE, 3), (TWO, 2)], ids=["1 digit", "2 digits"])
+@pytest.mark.parametrize("goal", OTHERS)
+def test_the_judges_agree_on_short_programs_for_every_goal(
+    goal: Goal, tree: Tree, longest: int
+) -> None:
+    assert agree((), tree, longest, goal) > len(admitted(len(tree.digits), goal=goal))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("goal", OTHERS)
+def test_the_judges_agree_on_two_digits_to_three_steps_for_every_goal(goal: Goal) -> None:
+    assert agree((), TWO, 3, goal) > len(admitted(2, goal=goal))
 
 
 @pytest.mark.slow

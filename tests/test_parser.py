@@ -73,6 +73,7 @@ MISTAKES = [
     ("all-reduce 7 inside", 1, 12, "the name of a level, or root"),
     ("all-reduce a.b.c inside", 1, 15, FORMS),
     ("all-reduced root inside", 1, 1, "all-reduce, reduce-scatter, all-gather, reduce, broadcast"),
+    ("all-to-al root inside", 1, 1, "reduce, broadcast, all-to-all"),
     ("All-reduce root inside", 1, 1, "all-reduce, reduce-scatter"),
     ("all-reduce root inside, reduce root inside", 1, 23, NEXT_STEP),
     ("all-reduce root inside reduce root inside", 1, 24, NEXT_STEP),

@@ -24,8 +24,8 @@ from strategies import (
     word,
 )
 from synth.lowering import lower
-from synth.plan import derived
 from synth.programs import Language
+from synth.rehearsal import derived
 from synth.replay import Failure, compare, multiplicities, plain_sum, replay
 from synth.schedule import Schedule, Transpose
 from synth.semantics import Derivation, Kind, Refusal, derive

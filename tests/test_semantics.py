@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracle
-from grammar import Program, admitted, instructions, parse
+from grammar import Goal, Program, admitted, instructions, parse
 from hierarchies import Digit, InputError, Tree
 from strategies import all_valid, programs, spelled, trees, unword, valid_programs, word
 from synth.semantics import Demand, Derivation, Kind, Refusal, Rulebook, derive
@@ -81,18 +81,24 @@ def test_all_programs_of_three_steps_and_digits(
 
 
 def walk_in_step(
-    sizes: oracle.Label, asked: Collection[str], *, across: bool = False, most: int = 10**9
+    sizes: oracle.Label,
+    asked: Collection[str],
+    *,
+    across: bool = False,
+    most: int = 10**9,
+    goal: Goal = Goal.ALL_REDUCE,
 ) -> int:
     """Rules and oracle side by side through all they can reach; how many states that is.
 
     So programs of any length are compared: what a program does next depends on the state only.
     """
-    rules = Rulebook(len(sizes), admitted(len(sizes), across=across), kinds(asked))
-    pairs = {rules.start: oracle.start(sizes)}
+    known = admitted(len(sizes), across=across, goal=goal)
+    rules = Rulebook(len(sizes), known, kinds(asked), goal)
+    pairs = {rules.start: oracle.start(sizes, goal.value)}
     queue = [rules.start]
     for state in queue:
         there = pairs[state]
-        assert (state == rules.goal) == (there == oracle.goal(sizes))
+        assert rules.reached(state) == oracle.reached(there, sizes, goal.value)
         for meant, taken in rules.take(state):
             said = word(meant)
             wrong = oracle.broken(there, said, sizes) & set(asked)
@@ -114,6 +120,14 @@ def test_two_digits_agree_for_programs_of_any_length(sizes: oracle.Label, across
     assert walk_in_step(sizes, ALL, across=across) == 35
     assert walk_in_step(sizes, (SOUND,), across=across) == 132
     assert walk_in_step(sizes, (SOUND, REGULAR), across=across) == 118
+
+
+@pytest.mark.parametrize("asked", ASKED, ids="+".join)
+@pytest.mark.parametrize("goal", Goal)
+def test_every_goal_agrees_for_programs_of_any_length(goal: Goal, asked: tuple[str, ...]) -> None:
+    for sizes in ((3,), (2, 2), (2, 3)):
+        assert walk_in_step(sizes, asked, across=True, goal=goal, most=300) > 1
+    assert walk_in_step((2, 2, 2), asked, across=True, goal=goal, most=60) > 3
 
 
 def test_three_digits_agree_for_programs_of_any_length() -> None:
@@ -198,7 +212,7 @@ def test_a_derivation_has_every_state_from_start_to_goal(tree: Tree, data: st.Da
     assert found.instructions == instructions(program, tree)
     assert len(found.states) == len(program.steps) + 1
     rules = Rulebook(len(tree.digits), admitted(len(tree.digits)))
-    assert (found.states[0], found.states[-1]) == (rules.start, rules.goal)
+    assert (found.states[0], found.states[-1]) == (rules.start, rules.end)
     for meant, before, after in zip(
         found.instructions, found.states, found.states[1:], strict=False
     ):
@@ -244,7 +258,7 @@ def test_at_least_never_promises_too_much(depth: int) -> None:
             if then not in after:
                 after[then] = [s for _, s in rules.moves(then)]
                 queue.append(then)
-    left = {rules.goal: 0}
+    left = {rules.end: 0}
     for _ in range(len(after)):
         for state, following in after.items():
             least = min((1 + left[then] for then in following if then in left), default=None)
@@ -253,7 +267,7 @@ def test_at_least_never_promises_too_much(depth: int) -> None:
     for state in after:
         if state in left:
             assert rules.at_least(state) <= left[state]
-    assert rules.at_least(rules.goal) == 0
+    assert rules.at_least(rules.end) == 0
 
 
 TREE = Tree((Digit("node", 2), Digit("gpu", 4)))

@@ -6,11 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grammar import Goal
 from synth.verdict import Refuted, Violation, share
 
 
+@pytest.mark.parametrize("goal", Goal)
 @pytest.mark.parametrize("violation", Violation)
-def test_every_violation_has_a_sentence(violation: Violation) -> None:
+def test_every_violation_has_a_sentence(violation: Violation, goal: Goal) -> None:
     told = Refuted(
         violation=violation,
         step=0,
@@ -21,6 +23,7 @@ def test_every_violation_has_a_sentence(violation: Violation) -> None:
         other=(0, 2),
         chunk=(1, 1),
         contributor=(0, 2),
+        goal=goal,
     )
     assert told.reason.startswith("step 1, reduce node inside: ")
     assert "device (node 0, gpu 1)" in told.reason

@@ -186,6 +186,8 @@ class _Follower:
             case Collective.BROADCAST:
                 own = {group[0]: self._held[group[0]]}
                 self._held.update(dict.fromkeys(group, own[group[0]]))
+            case Collective.ALL_TO_ALL:
+                raise AssertionError("no all-reduce has an all-to-all")
             case _:
                 assert_never(collective)
         for source, share in own.items():

@@ -62,3 +62,5 @@ def _busy(collective: Collective, needed: Mask) -> tuple[Mask, Mask]:
             return everyone, needed
         case Collective.BROADCAST:
             return root, needed
+        case Collective.ALL_TO_ALL:
+            raise AssertionError("no all-reduce has an all-to-all")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from grammar import Goal
 from hierarchies import InputError, nearest
 from synth.emit import chakra, document, jax, launchers, mpi, mscclpp, nccl_tuner, timeline, torch
 from synth.emit.source import CannotExpressError, Files, Source
@@ -16,7 +17,8 @@ class Target:
 
     ``runs`` is true where what is written carries out the program, ``overlaps`` where it can do so
     in segments; others are given schedules of one. ``check`` raises what ``write``
-    would raise, sooner; None where writing is quick.
+    would raise, sooner; None where writing is quick. ``any_goal`` is true where it does not matter
+    what the program is for; others are given all-reduces only.
     """
 
     summary: str
@@ -24,6 +26,7 @@ class Target:
     runs: bool = False
     overlaps: bool = False
     check: Callable[[Source], None] | None = None
+    any_goal: bool = False
 
 
 TARGETS: Mapping[str, Target] = {
@@ -40,11 +43,11 @@ TARGETS: Mapping[str, Target] = {
     "trace": Target(
         "a Chrome/Perfetto timeline of the simulated run", timeline.write, overlaps=True
     ),
-    "rankfile": Target("Open MPI: which device each rank gets", launchers.rankfile),
-    "slurm": Target("Slurm: hosts for --distribution=arbitrary", launchers.slurm),
-    "torchrun": Target("torchrun: a RANK for each process", launchers.torchrun),
-    "jax-devices": Target("JAX: the order of the devices", launchers.jax_devices),
-    "kubernetes": Target("Kubernetes: the ranks of each pod", launchers.kubernetes),
+    "rankfile": Target("Open MPI: which device each rank gets", launchers.rankfile, any_goal=True),
+    "slurm": Target("Slurm: hosts for --distribution=arbitrary", launchers.slurm, any_goal=True),
+    "torchrun": Target("torchrun: a RANK for each process", launchers.torchrun, any_goal=True),
+    "jax-devices": Target("JAX: the order of the devices", launchers.jax_devices, any_goal=True),
+    "kubernetes": Target("Kubernetes: the ranks of each pod", launchers.kubernetes, any_goal=True),
 }
 
 
@@ -62,6 +65,13 @@ def emit(target: str, source: Source) -> Files:
     step, the reason and the targets that can, for a program the target has no words for.
     """
     row = target_of(target)
+    if not _serves(row, source):
+        able = ", ".join(name for name, row in TARGETS.items() if row.any_goal)
+        raise CannotExpressError(
+            f"{target} cannot express a program for {source.schedule.goal.value}: only all-reduces "
+            "are handed out",
+            hint=f"check --replay carries it out on arrays here; these can: {able}",
+        )
     if source.schedule.segments > 1 and not row.overlaps:
         raise InputError(
             f"target {target} has no segments, and the schedule has {source.schedule.segments}",
@@ -88,7 +98,13 @@ def _able(targets: Mapping[str, Target], source: Source) -> tuple[str, ...]:
     return tuple(name for name, target in able.items() if _can(target, source))
 
 
+def _serves(target: Target, source: Source) -> bool:
+    return target.any_goal or source.schedule.goal is Goal.ALL_REDUCE
+
+
 def _can(target: Target, source: Source) -> bool:
+    if not _serves(target, source):
+        return False
     try:
         (target.check or target.write)(source)
     except InputError:

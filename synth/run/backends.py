@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from grammar import Goal
 from hierarchies import InputError, nearest
 from synth.emit import Source, emit
 from synth.run.arrays import on_arrays
@@ -148,6 +149,12 @@ def run(
 
 
 def _check(name: str, row: Backend, source: Source, trial: Trial) -> None:
+    goal = source.schedule.goal
+    if goal is not Goal.ALL_REDUCE:
+        raise InputError(
+            f"backend {name!r} runs all-reduces only, and the program is for {goal.value}",
+            hint="check --replay carries it out on arrays here",
+        )
     if missing := [module for module in row.needs if find_spec(module) is None]:
         raise InputError(
             f"backend {name!r} needs {', '.join(missing)}, which is not installed",
