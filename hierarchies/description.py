@@ -17,8 +17,17 @@ from hierarchies.hierarchy import Hierarchy, Level
 from hierarchies.system import Domain, Link, System
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Latency = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Source = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
-_NUMBERS = ("count", "bandwidth_GB_per_s", "latency_us", "ports")
+_NUMBERS = (
+    "count",
+    "bandwidth_GB_per_s",
+    "latency_us",
+    "ll_latency_us",
+    "ll128_latency_us",
+    "ports",
+    "reduces",
+)
 _COUNT = re.compile(r"(?P<name>.+):(?P<count>-?[0-9]{1,18})")
 _GIGABITS = re.compile(r"Gb|[Gg]bps|[Gg]bit")
 
@@ -39,14 +48,20 @@ class _Level(_Strict):
     count: int | None = Field(default=None, ge=1)
     domain: str
     bandwidth_GB_per_s: Positive  # noqa: N815
-    latency_us: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    latency_us: Latency
+    ll_latency_us: Latency | None = None
+    ll128_latency_us: Latency | None = None
     ports: int = Field(default=1, ge=1)
+    reduces: bool = False
     through: list[str] | None = None
     source: Source | dict[str, Source]
     unconfirmed: list[str] = []
 
     def sources(self) -> dict[str, str]:
-        """For each number given here where it comes from. Raises InputError if one is missing."""
+        """For each number given here, and ``reduces``, where it comes from.
+
+        Raises InputError if one is missing.
+        """
         given = [name for name in _NUMBERS if name in self.model_fields_set]
         if isinstance(self.source, str):
             return dict.fromkeys(given, self.source)
@@ -190,7 +205,14 @@ def _link(level: _Level, innermost: bool) -> Link:
         tuple(level.through or ()),
         sources,
         tuple(level.unconfirmed),
+        level.reduces,
+        _seconds(level.ll_latency_us),
+        _seconds(level.ll128_latency_us),
     )
+
+
+def _seconds(microseconds: float | None) -> float | None:
+    return None if microseconds is None else microseconds * 1e-6
 
 
 def _told(error: ValidationError, raw: dict[str, Any], where: str) -> InputError:

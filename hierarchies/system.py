@@ -41,6 +41,11 @@ class Link:
     shared by equal, contiguous blocks of its devices; with more ports than devices every device
     has several. Traffic of this level also crosses the links of the inner levels ``through``;
     without any, the ports hang on the devices beside the inner links, as NICs do on PCIe.
+    ``latency_seconds`` is of a message sent whole and then announced (NCCL's Simple protocol).
+    ``ll_latency_seconds`` and ``ll128_latency_seconds`` are of messages that carry their own flags
+    (NCCL's LL and LL128), where the links and their library know such; None where they do not.
+    ``reduces``: the switch adds up what several devices send and copies to several what one sends
+    (NVLink SHARP; SHARP).
     ``sources`` says for each number where it comes from; ``unconfirmed`` names those that no
     primary source confirms.
     """
@@ -52,15 +57,19 @@ class Link:
     through: tuple[str, ...] = ()
     sources: Mapping[str, str] | None = None
     unconfirmed: tuple[str, ...] = ()
+    reduces: bool = False
+    ll_latency_seconds: float | None = None
+    ll128_latency_seconds: float | None = None
 
     def __post_init__(self) -> None:
         _check_positive(self.bandwidth_bytes_per_second, "bandwidth")
-        if not (isfinite(self.latency_seconds) and self.latency_seconds >= 0):
-            raise InputError(
-                f"latency is {self.latency_seconds} s", hint="a finite number, 0 or more"
-            )
+        _check_latency(self.latency_seconds, "latency")
+        _check_latency(self.ll_latency_seconds or 0.0, "latency of LL")
+        _check_latency(self.ll128_latency_seconds or 0.0, "latency of LL128")
         if self.ports < 1:
             raise InputError(f"ports is {self.ports}", hint="at least 1 is needed")
+        if self.reduces and self.domain is not Domain.SWITCH:
+            raise InputError(f"a {self.domain.value} that reduces", hint="only a switch can reduce")
 
 
 @dataclass(frozen=True)
@@ -183,6 +192,11 @@ class System:
 def _check_positive(number: float, what: str) -> None:
     if not (isfinite(number) and number > 0):
         raise InputError(f"{what} is {number}", hint="a finite number above 0")
+
+
+def _check_latency(seconds: float, what: str) -> None:
+    if not (isfinite(seconds) and seconds >= 0):
+        raise InputError(f"{what} is {seconds} s", hint="a finite number, 0 or more")
 
 
 def _check_name(name: str) -> None:

@@ -1,10 +1,19 @@
-"""How a runtime carries out one collective: ring, tree, halving/doubling, direct exchange.
+"""How a runtime carries out one collective: rings, trees, halving, direct exchange, in the switch.
 
 One row per algorithm and collective says what crosses each level and how many messages wait for
 each other. Quantities are for a buffer of one byte per device and a group with ``members[l]``
 members among the children of a parent at level l, outermost first; "outside" and "inside" of a
 level are the products of the numbers before and after it. Whatever a child must pass on is spread
 evenly over its members, as a runtime with several channels does.
+
+In a switch that reduces (NVLink SHARP) a member pulls the sum of a piece through the switch, which
+asks all m members for it, and writes a result once, of which the switch gives everyone a copy. An
+all-reduce is both, each member for its own piece: (m + 1)/m buffers go out of a port and as many
+into it, where a ring moves 2 (m - 1)/m (NVIDIA/nccl-tests issue 238; measured from 5 to 8 GPUs in
+NVIDIA/nccl issue 1455). A reduce-scatter sends a whole buffer and receives a piece, an all-gather
+the other way round, of which the larger counts as ports carry both directions at once: a ring is
+never slower there but for latency (NVIDIA/nccl issue 1083). A pull waits for two messages, as all
+must say that they are ready before it, a copy for one.
 """
 
 from __future__ import annotations
@@ -14,11 +23,20 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from math import ceil, log2, prod
 
-import numpy as np
-
 from grammar import Collective
-from hierarchies import Domain
+from hierarchies import Domain, Link
 from hierarchies.fabric import Weights
+from synth.demands import (
+    cycle,
+    from_first,
+    halving,
+    pairs,
+    towards_first,
+    tree_peak,
+    trees_from_first,
+    trees_to_first,
+    two_trees,
+)
 
 Members = tuple[int, ...]
 
@@ -30,6 +48,7 @@ class Algorithm(Enum):
     TREE = "tree"
     HALVING_DOUBLING = "halving-doubling"
     DIRECT = "direct"
+    IN_NETWORK = "in-network"
 
 
 class Choice(Enum):
@@ -121,14 +140,6 @@ def _chain_waits(members: Members, level: int) -> float:
     return float(_outside(members, level) * (members[level] - 1))
 
 
-def tree_peak(m: int) -> float:
-    """What the busiest of m children sends in an all-reduce by a double binary tree.
-
-    Each tree carries half; a child with two children in one tree is a leaf in the other.
-    """
-    return {1: 0.0, 2: 1.0, 3: 1.5}.get(m, 2.0)
-
-
 def _tree_crossing(members: Members, level: int) -> float:
     return tree_peak(members[level]) / _inside(members, level)
 
@@ -156,85 +167,27 @@ def _at_once(rounds: int) -> Callable[[Members, int], float]:
     return lambda members, level: float(rounds * (members[level] > 1))
 
 
-def cycle(m: int) -> Weights:
-    """Half to the next member, half to the one before: both directions of a ring carry data."""
-    demand = np.zeros((m, m))
-    for i in range(m):
-        demand[i, (i + 1) % m] += 0.5
-        demand[i, (i - 1) % m] += 0.5
-    return demand
-
-
-def _towards_first(m: int) -> Weights:
-    demand = np.zeros((m, m))
-    for i in range(1, m):
-        demand[i, i - 1] = 1
-    return demand
-
-
-def _from_first(m: int) -> Weights:
-    return _towards_first(m).T
-
-
-def pairs(m: int) -> Weights:
-    """An equal share to everyone else."""
-    return (np.ones((m, m)) - np.eye(m)) / (m - 1)
-
-
-def _halving(m: int) -> Weights:
-    demand = np.zeros((m, m))
-    for i in range(m):
-        for bit in range(m.bit_length() - 1):
-            demand[i, i ^ (1 << bit)] = (1 << bit) / (m - 1)
-    return demand
-
-
-def parents(m: int) -> tuple[dict[int, int], dict[int, int]]:
-    """The two trees of a double binary tree over 0..m-1: child to parent.
-
-    In the first a number hangs below the one with its lowest set bit moved up by one place, or
-    cleared if that one does not exist; the second is its mirror image, or for odd m the first
-    with all numbers moved by one. Inner nodes of one are leaves of the other, but for the first
-    number where m is odd, which has one child in each.
-    (Sanders, Speck, Träff: Two-tree algorithms, 2009; as NCCL builds it.)
-    """
-    first = {}
-    for number in range(1, m):
-        low = number & -number
-        above = (number ^ low) | (low << 1)
-        first[number] = above if above < m else number ^ low
-    if m % 2 == 0:
-        return first, {m - 1 - c: m - 1 - p for c, p in first.items()}
-    return first, {(c + 1) % m: (p + 1) % m for c, p in first.items()}
-
-
-def _two_trees(m: int) -> Weights:
-    """Half the payload up and down each tree."""
-    sent = np.zeros((m, m))
-    for tree in parents(m):
-        for child, parent in tree.items():
-            sent[child, parent] += 0.5
-            sent[parent, child] += 0.5
-    return sent / tree_peak(m)
-
-
-def _trees_to_first(m: int) -> Weights:
-    """Half the payload up each of two trees of all but the first, whose roots send to it."""
-    sent = np.zeros((m, m))
-    for tree in parents(m - 1):
-        for child in range(m - 1):
-            sent[child + 1, tree[child] + 1 if child in tree else 0] += 0.5
-    return sent
-
-
-def _trees_from_first(m: int) -> Weights:
-    return _trees_to_first(m).T
-
-
 def _rooted_tree_waits(members: Members, level: int) -> float:
     """One message between the root and the trees of the others, then down or up those."""
     m = members[level]
     return 1.0 + ceil(log2(m - 1)) if m > 1 else 0.0
+
+
+def _pulled_and_copied(members: Members, level: int) -> float:
+    """The buffer goes out for all to pull, and the own piece for the switch to copy."""
+    m = members[level]
+    return (m + 1) / m / _inside(members, level) if m > 1 else 0.0
+
+
+def _around_crossing(members: Members, level: int) -> float:
+    """Every piece of an all-to-all goes round a ring the shorter way: k²/4 hops for each member."""
+    k = prod(members)
+    return k * k // 4 / k * _cycle_edges(members, level) / _inside(members, level)
+
+
+def _around_waits(members: Members, level: int) -> float:
+    """Half way round, counted at each level as if the longest half lay there."""
+    return float(ceil(_ring(1)[1](members, level) / 2))
 
 
 def _memory(per_byte: int, whole: bool) -> Callable[[int], float]:
@@ -244,6 +197,7 @@ def _memory(per_byte: int, whole: bool) -> Callable[[int], float]:
 
 _AR, _RS, _AG = Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.ALL_GATHER
 _ROUNDS = {_AR: 2, _RS: 1, _AG: 1}
+_TURNS = {_AR: 3, _RS: 2, _AG: 1, Collective.REDUCE: 2, Collective.BROADCAST: 1}
 _TOUCHED = {_AR: 5, _RS: 3, _AG: 2, Collective.REDUCE: 3, Collective.BROADCAST: 2}
 
 
@@ -257,7 +211,7 @@ def _splitting() -> dict[tuple[Collective, Algorithm], Recipe]:
             _always, _ring(rounds)[0], cycle, _ring(rounds)[1], memory, spared=rounds
         )
         rows[collective, Algorithm.HALVING_DOUBLING] = Recipe(
-            _powers_of_two, split, _halving, _halvings(rounds), memory
+            _powers_of_two, split, halving, _halvings(rounds), memory
         )
         rows[collective, Algorithm.DIRECT] = Recipe(
             _always, split, pairs, _at_once(rounds), memory, at_once=True
@@ -269,8 +223,8 @@ def _rooted() -> dict[tuple[Collective, Algorithm], Recipe]:
     """Chains and trees for reduce and broadcast; "ring" is their pipelined chain."""
     rows = {}
     for collective, chain, trees in (
-        (Collective.REDUCE, _towards_first, _trees_to_first),
-        (Collective.BROADCAST, _from_first, _trees_from_first),
+        (Collective.REDUCE, towards_first, trees_to_first),
+        (Collective.BROADCAST, from_first, trees_from_first),
     ):
         memory = _memory(_TOUCHED[collective], whole=True)
         rows[collective, Algorithm.RING] = Recipe(
@@ -282,12 +236,43 @@ def _rooted() -> dict[tuple[Collective, Algorithm], Recipe]:
     return rows
 
 
+def _in_network() -> dict[tuple[Collective, Algorithm], Recipe]:
+    """Through switches that reduce; a device reads and writes what it sends and gets, no more."""
+    rows = {}
+    for collective in _TOUCHED:
+        whole = collective is _AR
+        pieces = collective in (_RS, _AG)
+        rows[collective, Algorithm.IN_NETWORK] = Recipe(
+            _always,
+            _pulled_and_copied if whole else _chain_crossing,
+            pairs,
+            _at_once(_TURNS[collective]),
+            (lambda k: 1 + 1 / k) if pieces else (lambda k: 2.0),
+        )
+    return rows
+
+
+def _exchanging() -> dict[tuple[Collective, Algorithm], Recipe]:
+    """An all-to-all: pieces that nobody adds, sent directly or passed around a ring."""
+    collective = Collective.ALL_TO_ALL
+    return {
+        (collective, Algorithm.RING): Recipe(
+            _always, _around_crossing, cycle, _around_waits, lambda k: 2 * (k * k // 4) / k
+        ),
+        (collective, Algorithm.DIRECT): Recipe(
+            _always, _split_crossing(1), pairs, _at_once(1), _memory(2, whole=False), at_once=True
+        ),
+    }
+
+
 RECIPES: Mapping[tuple[Collective, Algorithm], Recipe] = {
     **_splitting(),
     (_AR, Algorithm.TREE): Recipe(
-        _always, _tree_crossing, _two_trees, _tree_waits, _memory(5, whole=True)
+        _always, _tree_crossing, two_trees, _tree_waits, _memory(5, whole=True)
     ),
     **_rooted(),
+    **_in_network(),
+    **_exchanging(),
 }
 
 
@@ -305,13 +290,19 @@ def _chained(collective: Collective) -> Recipe:
     )
 
 
-def recipe_at(collective: Collective, algorithm: Algorithm, domain: Domain) -> Recipe:
+def recipe_at(
+    collective: Collective, algorithm: Algorithm, domain: Domain, reduces: bool = False
+) -> Recipe:
     """The row for one level: what an algorithm does there depends on how children are joined.
 
     Trees are double binary where a switch joins the children, and chains along the links
     everywhere else, where the edges of a tree would pile up on them. In a mesh, rings and chains
-    take turns with all links.
+    take turns with all links. Where no switch reduces, an in-network algorithm does what a tree
+    does (NCCL's NVLS-tree and CollNet).
     """
+    has_tree = (collective, Algorithm.TREE) in RECIPES
+    if algorithm is Algorithm.IN_NETWORK and not reduces and has_tree:
+        algorithm = Algorithm.TREE
     recipe = RECIPES[collective, algorithm]
     if algorithm is Algorithm.TREE and domain is not Domain.SWITCH:
         recipe = _chained(collective)
@@ -321,23 +312,36 @@ def recipe_at(collective: Collective, algorithm: Algorithm, domain: Domain) -> R
 
 
 def offered(
-    collective: Collective, members: Members, domains: Sequence[Domain], choice: Choice
+    collective: Collective, members: Members, links: Sequence[Link], choice: Choice
 ) -> Sequence[Algorithm]:
     """The algorithms a step may use, in the order in which ties between them are settled.
 
     Direct exchange is not offered over several dimensions of a torus: its messages would turn
-    corners that ``crossing`` does not see.
+    corners that ``crossing`` does not see. In-network reduction needs a switch that reduces at one
+    level at least, and at all of them for what has no tree.
     """
-    spans = [domain for domain, m in zip(domains, members, strict=True) if m > 1]
-    corners = len(spans) > 1 and Domain.TORUS in spans
+    spans = [link for link, m in zip(links, members, strict=True) if m > 1]
+    corners = len(spans) > 1 and any(link.domain is Domain.TORUS for link in spans)
+    reducing = [link.reduces for link in spans]
+    has_tree = (collective, Algorithm.TREE) in RECIPES
+    banned = {
+        Algorithm.DIRECT: corners,
+        Algorithm.IN_NETWORK: not (any(reducing) if has_tree else all(reducing)),
+    }
     fitting = [
         algorithm
         for algorithm in Algorithm
         if (collective, algorithm) in RECIPES
         and RECIPES[collective, algorithm].fits(members)
-        and not (algorithm is Algorithm.DIRECT and corners)
+        and not banned.get(algorithm)
     ]
     if choice is Choice.AUTO:
         return fitting
     wanted = Algorithm(choice.value)
-    return [wanted] if wanted in fitting else [Algorithm.RING]
+    if wanted in fitting:
+        return [wanted]
+    return [_UNTOLD[collective]] if _UNTOLD.get(collective) in fitting else [Algorithm.RING]
+
+
+_UNTOLD = {Collective.ALL_TO_ALL: Algorithm.DIRECT}
+"""What a collective is carried out by, whatever is chosen, if libraries have it in no other way."""

@@ -1,14 +1,31 @@
-"""What no schedule can beat: a lower bound on the seconds of a reduction, by counting cuts.
+"""What no schedule can beat: a lower bound on the seconds of a request, by counting cuts.
 
-Cut all devices into equal parts, P of them, such that a reduction group has members in M. However
-it is done, where nothing in the network reduces or multicasts, 2 (M - 1) payloads of that group
-leave parts in an all-reduce: M - 1 must come together and M - 1 go back out. So the time is at
-least their sum over all groups, divided by what can leave all parts together. The parts tried are
-the children of every level, and where those stand in a ring, torus or mesh also the aligned arcs of
-several of them. Nor is anything done before one message has come through.
+Two ways to count, for a request of B bytes on groups of k members, all groups at once.
 
-On a tree with alike parts this is twice ForestColl's exact optimum for an all-gather (arXiv
-2402.06787), and the bound for an all-gather or reduce-scatter is its half.
+One part of the devices, of which a group has p members, needs so many buffers out of it, and in:
+
+* all-reduce: 1 and 1; all-gather: p/k and (k - p)/k; reduce-scatter: the other way round;
+* broadcast: 1 out of the part that has the root, 1 into each other; reduce: the other way round;
+* all-to-all: p (k - p)/k both ways, as each of its members sends each other one k-th.
+
+That holds whatever the network does: it is what must cross links, added up or not, copied or not.
+The parts tried are one child of every level and, where children stand in a ring, torus or mesh, a
+row of several.
+
+Parts together, those of one parent or all, of which a group has members in M: where they have
+links in common (a port that several devices share, a bus) what leaves them in sum is divided by
+what all these links can carry. From all it is M - 1 buffers of a group, M for an all-reduce, and
+what the parts send for an all-to-all.
+
+An all-reduce needs 2 (M - 1) where nothing on the way between parts reduces: M - 1 must come
+together and M - 1 go back out. With switches that reduce the same holds if each of them is taken
+into one of the parts that it joins: links from switches to other parts then count as well.
+(Switches that reduce copy, too, but what enters a part is what its own devices get.)
+
+Nor is anything done before one message has come through. For one group of all devices on a tree
+with alike parts the bound is what flows reach (for an all-gather ForestColl's optimum, arXiv
+2402.06787), but for an all-reduce whose outer switches reduce: there it was up to a sixth below.
+It also counts links that lead away from all members of a group, as if nothing had to come back.
 """
 
 from __future__ import annotations
@@ -18,9 +35,14 @@ from dataclasses import dataclass
 from math import prod
 
 import numpy as np
+import numpy.typing as npt
 
+from grammar import Goal
 from hierarchies import Domain, Reduction, System
 from hierarchies.fabric import Cast, cast, groups_of_children, members
+from synth.protocols import protocols
+
+Counts = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -36,71 +58,187 @@ class Bound:
 
 def all_reduce_bound(system: System, reduction: Reduction, payload_bytes: float) -> Bound:
     """The least time in which every group of a reduction can be reduced on all its members."""
-    return _bound(system, reduction, 2 * payload_bytes)
+    return bound(system, reduction, payload_bytes, Goal.ALL_REDUCE)
 
 
 def all_gather_bound(system: System, reduction: Reduction, payload_bytes: float) -> Bound:
     """The least time of an all-gather, or a reduce-scatter, of a payload cut among the members."""
-    return _bound(system, reduction, payload_bytes)
+    return bound(system, reduction, payload_bytes, Goal.ALL_GATHER)
 
 
-def _bound(system: System, reduction: Reduction, moved_bytes: float) -> Bound:
+def bound(
+    system: System, reduction: Reduction, payload_bytes: float, goal: Goal = Goal.ALL_REDUCE
+) -> Bound:
+    """The least time in which a goal can be reached on every group of a reduction.
+
+    ``payload_bytes`` is the largest buffer of a device, as ``Goal`` says.
+    """
     tree = reduction.tree
-    roles = cast(reduction, tuple(range(len(tree.digits))), ())
-    best = _one_message(system, roles)
+    asked = _Asked(system, cast(reduction, tuple(range(len(tree.digits))), ()), goal)
+    best = _one_message(asked)
     for level, name in enumerate(system.hierarchy.names):
-        for arc in _arcs(system, level):
-            parts = _touched_parts(roles, level, arc)
-            leaving = reduction.replicas * (parts - 1) * moved_bytes
-            seconds = leaving / _capacity(system, level, arc)
-            if seconds > best.seconds:
-                best = Bound(seconds, name)
+        cuts = (*_parts_alone(asked, level), *_parts_together(asked, level, reduction.replicas))
+        seconds = payload_bytes * max(cuts, default=0.0)
+        if seconds > best.seconds:
+            best = Bound(seconds, name)
     return best
 
 
-def _one_message(system: System, roles: Cast) -> Bound:
+@dataclass(frozen=True)
+class _Asked:
+    """A goal, and the groups it is asked for: how many children of each level hold members."""
+
+    system: System
+    roles: Cast
+    goal: Goal
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        return tuple(members(slots) for slots in self.roles)
+
+    @property
+    def k(self) -> int:
+        return prod(self.counts)
+
+    def within(self, level: int) -> int:
+        """Members of a group in one child of a level, if it has any there."""
+        return prod(self.counts[level + 1 :])
+
+    def outside(self, level: int) -> int:
+        """In how many parents of a level a group has members."""
+        return prod(self.counts[:level])
+
+
+def _one_message(asked: _Asked) -> Bound:
     """Members in different children of the outermost level they span must hear of each other.
 
     The message crosses that level's links, or those of a level outside of it.
     """
-    spanned = [level for level, slots in enumerate(roles) if members(slots) > 1]
+    spanned = [level for level, m in enumerate(asked.counts) if m > 1]
     if not spanned:
         return Bound(0.0, "")
-    cardinalities = system.hierarchy.cardinalities
+    cardinalities = asked.system.hierarchy.cardinalities
     crossed = [level for level in range(spanned[0] + 1) if cardinalities[level] > 1]
-    return Bound(min(system.links[level].latency_seconds for level in crossed), "latency")
+    links = [asked.system.links[level] for level in crossed]
+    latencies = [p.seconds(link) for link in links for p in protocols([link])]
+    return Bound(min(latencies), "latency")
+
+
+# One part alone.
+
+
+def _needs(goal: Goal, p: Counts, k: int, rooted: Counts) -> tuple[Counts, Counts]:
+    """Buffers out of a part and into it, for groups of which it has p members, the root or not."""
+    cut = (p > 0) & (p < k)
+    match goal:
+        case Goal.ALL_REDUCE:
+            out, into = np.ones_like(p), np.ones_like(p)
+        case Goal.ALL_GATHER:
+            out, into = p / k, (k - p) / k
+        case Goal.REDUCE_SCATTER:
+            out, into = (k - p) / k, p / k
+        case Goal.BROADCAST:
+            out, into = rooted, 1 - rooted
+        case Goal.REDUCE:
+            out, into = 1 - rooted, rooted
+        case Goal.ALL_TO_ALL:
+            out = into = p * (k - p) / k
+    return out * cut, into * cut
+
+
+def _parts_alone(asked: _Asked, level: int) -> Iterator[float]:
+    """Seconds, for one byte of buffer, that a part takes for itself, and with its siblings.
+
+    The parents of a level are of two kinds for rooted goals: one holds roots, the others none.
+    """
+    system = asked.system
+    if not _crossed(system, level):
+        return
+    children = groups_of_children(asked.roles[level])
+    size, here = system.hierarchy.cardinalities[level], asked.within(level)
+    alike = system.hierarchy.devices_in_child(level) // here
+    parents = (True, False) if asked.outside(level) > 1 else (True,)
+    for arc in (1, *_arcs(system, level)):
+        held, roots = _held(children, size, arc), _held(children[:, :1], size, arc)
+        for parent in parents:
+            for each in _needs(asked.goal, here * held, asked.k, roots * parent):
+                needs = alike * each.sum(axis=0)
+                yield float(needs.max()) / _leaving(system, level, arc)
+                if size % arc == 0:
+                    yield float(needs[::arc].sum()) / _siblings_leaving(system, level, arc)
+
+
+def _held(children: npt.NDArray[np.int64], size: int, arc: int) -> Counts:
+    """How many of each group's children are in each row of ``arc`` neighbours, (groups, rows)."""
+    there = np.zeros((len(children), size + 1))
+    np.add.at(there, (np.arange(len(children))[:, None], children + 1), 1.0)
+    before = np.cumsum(there, axis=1)
+    return np.asarray(before[:, arc:] - before[:, : size + 1 - arc])
 
 
 def _arcs(system: System, level: int) -> Iterator[int]:
-    """How many neighbouring children make a part."""
+    """How many neighbouring children make a part, where more than one is worth a try."""
     children = system.hierarchy.cardinalities[level]
-    if _crossed(system, level):
-        yield 1
     if system.links[level].domain in (Domain.RING, Domain.TORUS, Domain.MESH):
-        yield from (arc for arc in range(2, children // 2 + 1) if children % arc == 0)
+        half = children // 2
+        yield from (arc for arc in range(2, half + 1) if arc == half or children % arc == 0)
 
 
-def _touched_parts(roles: Cast, level: int, arc: int) -> float:
-    """In how many parts a group has members, on average over the groups."""
-    outside = prod(members(slots) for slots in roles[:level])
-    if arc == 1:
-        return float(outside * members(roles[level]))
-    touched = [len(set(group.tolist())) for group in groups_of_children(roles[level]) // arc]
-    return float(outside * np.mean(touched))
+def _leaving(system: System, level: int, arc: int) -> float:
+    """Bytes a second that can leave a row of ``arc`` children, over all links they can reach."""
+    devices = arc * system.hierarchy.devices_in_child(level)
+    return _own(system, level, arc) + _outwards(system, level, devices, aligned=arc == 1)
 
 
-def _capacity(system: System, level: int, arc: int) -> float:
-    """Bytes a second that can leave all parts together.
+def _siblings_leaving(system: System, level: int, arc: int) -> float:
+    """Bytes a second that can leave all rows of ``arc`` children of one parent together."""
+    devices = system.hierarchy.cardinalities[level] * system.hierarchy.devices_in_child(level)
+    return _side_by_side(system, level, arc) + _outwards(system, level, devices, aligned=True)
 
-    A message leaves by a link of the level itself or of an outer one; outer links that are
-    reached through inner ones among these add nothing, nor do those that nothing crosses.
+
+def _outwards(system: System, level: int, devices: int, *, aligned: bool) -> float:
+    """Bytes a second over outer levels' links that neighbouring devices can reach."""
+    total = 0.0
+    for outer in _beyond(system, level):
+        link, block = system.links[outer], system.block(outer)
+        whole = system.hierarchy.devices_in_child(outer)
+        if link.domain is Domain.SWITCH:
+            blocks = min(whole // block, -(-devices // block) + (not aligned))
+            total += blocks * system.port_bytes_per_second(outer)
+        elif link.domain is Domain.TORUS:
+            total += _own(system, outer, 1) * devices / whole
+        else:
+            total += _own(system, outer, 1)
+    return total
+
+
+def _own(system: System, level: int, arc: int) -> float:
+    """Bytes a second over the links of a level that leave ``arc`` neighbouring children."""
+    children, link = system.hierarchy.cardinalities[level], system.links[level]
+    match link.domain:
+        case Domain.SWITCH:
+            links = link.ports * arc
+        case Domain.RING:
+            links = min(2, children - 1)
+        case Domain.TORUS:
+            links = min(2, children - 1) * system.hierarchy.devices_in_child(level)
+        case Domain.MESH:
+            links = arc * (children - arc)
+        case Domain.BUS:
+            links = 1
+    return links * link.bandwidth_bytes_per_second
+
+
+def _beyond(system: System, level: int) -> Iterator[int]:
+    """The outer levels whose links a message may leave a part by.
+
+    Those that are reached through inner links of the same part add nothing, nor do those that
+    nothing crosses.
     """
-    total = _own(system, level, arc)
     for outer in range(level):
         counted = any(outer < inner <= level for inner in system.through(outer))
         if _crossed(system, outer) and not counted:
-            total += _own(system, outer, 1)
-    return total
+            yield outer
 
 
 def _crossed(system: System, level: int) -> bool:
@@ -111,22 +249,60 @@ def _crossed(system: System, level: int) -> bool:
     )
 
 
-def _own(system: System, level: int, arc: int) -> float:
-    """Bytes a second over all links of a level that leave a part of ``arc`` children."""
-    cardinalities = system.hierarchy.cardinalities
-    children, domains = cardinalities[level], prod(cardinalities[:level])
-    link = system.links[level]
-    parts = children // arc
-    neighbours = min(2, children - 1)
-    match link.domain:
-        case Domain.SWITCH:
-            per_part = link.ports * arc
-        case Domain.RING:
-            per_part = neighbours
-        case Domain.TORUS:
-            per_part = neighbours * system.hierarchy.devices_in_child(level)
-        case Domain.MESH:
-            per_part = arc * (children - arc)
-        case Domain.BUS:
-            return domains * link.bandwidth_bytes_per_second
-    return domains * parts * per_part * link.bandwidth_bytes_per_second
+# All parts together.
+
+
+def _parts_together(asked: _Asked, level: int, replicas: int) -> Iterator[float]:
+    """Seconds, for one byte of buffer, that all parts of a kind take: alike and side by side."""
+    system = asked.system
+    if not _crossed(system, level):
+        return
+    children = system.hierarchy.cardinalities[level]
+    for arc in (1, *(arc for arc in _arcs(system, level) if children % arc == 0)):
+        held = asked.within(level) * _held(groups_of_children(asked.roles[level]), children, arc)
+        p = held[:, ::arc]
+        touched = asked.outside(level) * float((p > 0).sum(axis=1).mean())
+        room = _all_leaving(system, level, arc)
+        if asked.goal is Goal.ALL_TO_ALL:
+            sent = asked.outside(level) * float((p * (asked.k - p)).sum(axis=1).mean())
+            yield replicas * sent / asked.k / room
+        elif asked.goal is not Goal.ALL_REDUCE:
+            yield replicas * (touched - 1) / room
+        elif touched > 1:
+            yield replicas * 2 * (touched - 1) / _with_switches(system, level, arc)
+            yield replicas * touched / room
+
+
+def _all_leaving(system: System, level: int, arc: int) -> float:
+    """Bytes a second that can leave all rows of ``arc`` children together."""
+    domains = prod(system.hierarchy.cardinalities[:level])
+    total = domains * _side_by_side(system, level, arc)
+    for outer in _beyond(system, level):
+        total += prod(system.hierarchy.cardinalities[:outer]) * _side_by_side(system, outer, 1)
+    return total
+
+
+def _side_by_side(system: System, level: int, arc: int) -> float:
+    """Bytes a second out of all rows of one domain: a bus is one for them all."""
+    rows = system.hierarchy.cardinalities[level] // arc
+    together = 1 if system.links[level].domain is Domain.BUS else rows
+    return together * _own(system, level, arc)
+
+
+def _with_switches(system: System, level: int, arc: int) -> float:
+    """Bytes a second that can leave all parts, switches that reduce belonging to parts.
+
+    A switch that reduces is in the same part as one child of those it joins: links to and from
+    all others leave a part. Without such switches it is what leaves the parts anyway.
+    """
+    reducing = [j for j in range(level + 1) if _crossed(system, j) and system.links[j].reduces]
+    if not reducing:
+        return _all_leaving(system, level, arc)
+    total = 0.0
+    for j in range(level + 1):
+        if _crossed(system, j):
+            domains, children = (prod(system.hierarchy.cardinalities[:n]) for n in (j, j + 1))
+            own = domains * _side_by_side(system, j, arc if j == level else 1)
+            both = 2 * (children - domains * (j == level)) / children if j in reducing else 1
+            total += both * own
+    return total

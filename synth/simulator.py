@@ -19,6 +19,7 @@ from synth.algorithms import RECIPES, Algorithm, Choice, Recipe, offered, recipe
 from synth.layout import Buffers, Move, Shuffle
 from synth.lowering import buffer_fraction
 from synth.overlap import Work, makespan_seconds
+from synth.protocols import Protocol, protocols
 from synth.search import BEYOND
 
 MEMORY = "memory"
@@ -29,16 +30,17 @@ TICKS_PER_SECOND = 10**12
 
 @dataclass(frozen=True)
 class Line:
-    """The price of one algorithm as a line in the size of the buffer.
+    """The price of one algorithm, by one protocol, as a line in the size of the buffer.
 
     ``loads``: for each resource (level names, and ``memory``) the seconds it is busy for one byte
-    of buffer; ``bytes_per_port`` the bytes its busiest port or link carries then.
+    of buffer; ``bytes_per_port`` the bytes its busiest port or link carries then, flags included.
     """
 
     algorithm: Algorithm
     latency_seconds: float
     loads: tuple[tuple[str, float], ...]
     bytes_per_port: tuple[tuple[str, float], ...]
+    protocol: Protocol = Protocol.SIMPLE
     seconds_per_byte: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -66,6 +68,7 @@ class StepPrice:
     busiest: str
     bytes_per_port: tuple[tuple[str, float], ...]
     busy_seconds: tuple[tuple[str, float], ...]
+    protocol: Protocol = Protocol.SIMPLE
 
     @property
     def work(self) -> Work:
@@ -89,7 +92,7 @@ class Simulator:
         self.system = system
         self.choice = choice
         self._lines: dict[tuple[Collective, Cast], tuple[Line, ...]] = {}
-        self._domains = tuple(link.domain for link in system.links)
+        self._by: dict[tuple[Collective, Algorithm, Cast], tuple[Line, ...]] = {}
 
     def move(self, move: Move, reduction: Reduction, payload_bytes: float) -> list[StepPrice]:
         """The phases of one step with their prices: shuffles before, the collective, shuffles."""
@@ -159,59 +162,65 @@ class Simulator:
     ) -> StepPrice:
         """One collective over the groups of all replicas, by the fastest algorithm offered."""
         lines = self.lines(collective, cast(reduction, groups.free, groups.zero))
-        line = _fastest(lines, size_bytes)
-        busiest, _ = max(line.loads, key=lambda item: item[1])
-        return StepPrice(
-            collective.value,
-            line.algorithm,
-            size_bytes,
-            line.seconds(size_bytes),
-            line.latency_seconds,
-            busiest,
-            tuple((name, share * size_bytes) for name, share in line.bytes_per_port),
-            tuple((name, size_bytes * load) for name, load in line.loads),
-        )
+        return priced_by(collective, _fastest(lines, size_bytes), size_bytes)
 
     def lines(self, collective: Collective, roles: Cast) -> tuple[Line, ...]:
-        """What each algorithm offered costs, as lines in the size of the buffer."""
+        """What each algorithm offered costs by each protocol, as lines in the size of the buffer.
+
+        Of one algorithm the line of the Simple protocol is the first.
+        """
         key = (collective, roles)
         if key not in self._lines:
             counts = tuple(members(slots) for slots in roles)
             self._lines[key] = tuple(
-                self._line(collective, algorithm, roles)
-                for algorithm in offered(collective, counts, self._domains, self.choice)
+                line
+                for algorithm in offered(collective, counts, self.system.links, self.choice)
+                for line in self.by(collective, algorithm, roles)
             )
         return self._lines[key]
+
+    def by(self, collective: Collective, algorithm: Algorithm, roles: Cast) -> tuple[Line, ...]:
+        """What one algorithm costs by each protocol that the links of a group know."""
+        key = (collective, algorithm, roles)
+        if key not in self._by:
+            self._by[key] = tuple(self._by_protocol(collective, algorithm, roles))
+        return self._by[key]
 
     def _shuffle(self, shuffle: Shuffle, reduction: Reduction, payload_bytes: float) -> StepPrice:
         size = payload_bytes / buffer_fraction(shuffle.scattered, reduction.tree)
         seconds = 2 * size / self.system.memory_bytes_per_second
         return StepPrice("transpose", None, size, seconds, 0.0, MEMORY, (), ((MEMORY, seconds),))
 
-    def _line(self, collective: Collective, algorithm: Algorithm, roles: Cast) -> Line:
+    def _by_protocol(
+        self, collective: Collective, algorithm: Algorithm, roles: Cast
+    ) -> Iterator[Line]:
         counts = tuple(members(slots) for slots in roles)
+        spans = [level for level, m in enumerate(counts) if m > 1]
         rows = self._rows(collective, algorithm)
-        crossing = [
-            row.crossing(counts, level) if counts[level] > 1 else 0.0
-            for level, row in enumerate(rows)
-        ]
-        loads, carried, waits, messages = [], [], [], []
+        crossing = [row.crossing(counts, i) if i in spans else 0.0 for i, row in enumerate(rows)]
+        carried, busy, hops = {}, {}, {}
         for level, name in enumerate(self.system.hierarchy.names):
-            share, seconds, hops = self._level(level, rows[level], roles, crossing)
+            share, seconds, hops[level] = self._level(level, rows[level], roles, crossing)
             if share:
-                loads.append((name, seconds))
-                carried.append((name, share))
-            if counts[level] > 1:
-                messages.append(hops * self.system.links[level].latency_seconds)
-                waits.append(rows[level].waits(counts, level) * messages[-1])
+                carried[name], busy[name] = share, seconds
+        touched = max(rows[level].memory(prod(counts)) for level in spans)
+        memory = touched / self.system.memory_bytes_per_second
         recipe = RECIPES[collective, algorithm]
-        latency = max(waits) if recipe.at_once else sum(waits) - recipe.spared * min(messages)
-        touched = recipe.memory(prod(counts)) / self.system.memory_bytes_per_second
-        return Line(algorithm, latency, (*loads, (MEMORY, touched)), tuple(carried))
+        known = protocols(self.system.links[level] for level in spans)
+        for protocol in known[:1] if algorithm is Algorithm.IN_NETWORK else known:
+            messages = [hops[i] * protocol.seconds(self.system.links[i]) for i in spans]
+            waits = [rows[i].waits(counts, i) * m for i, m in zip(spans, messages, strict=True)]
+            latency = max(waits) if recipe.at_once else sum(waits) - recipe.spared * min(messages)
+            loads = [(name, seconds / protocol.share) for name, seconds in busy.items()]
+            flagged = tuple((name, share / protocol.share) for name, share in carried.items())
+            yield Line(algorithm, latency, (*loads, (MEMORY, memory)), flagged, protocol)
 
     def _rows(self, collective: Collective, algorithm: Algorithm) -> list[Recipe]:
         """What the algorithm does at each level."""
-        return [recipe_at(collective, algorithm, domain) for domain in self._domains]
+        return [
+            recipe_at(collective, algorithm, link.domain, link.reduces)
+            for link in self.system.links
+        ]
 
     def _level(
         self, level: int, row: Recipe, roles: Cast, crossing: list[float]
@@ -232,6 +241,22 @@ class Simulator:
         if outer:
             share += 2 * outer * sharing * busiest_block((slots,), prod(s.size for s in slots))
         return share, share / link.bandwidth_bytes_per_second, hops
+
+
+def priced_by(collective: Collective, line: Line, size_bytes: float) -> StepPrice:
+    """What a collective costs that is carried out as a line says."""
+    busiest, _ = max(line.loads, key=lambda item: item[1])
+    return StepPrice(
+        collective.value,
+        line.algorithm,
+        size_bytes,
+        line.seconds(size_bytes),
+        line.latency_seconds,
+        busiest,
+        tuple((name, share * size_bytes) for name, share in line.bytes_per_port),
+        tuple((name, size_bytes * load) for name, load in line.loads),
+        line.protocol,
+    )
 
 
 def _fastest(lines: Sequence[Line], size_bytes: float) -> Line:

@@ -261,6 +261,50 @@ class Machine:
 
         return self.level_by_level(group, edges)
 
+    # What a switch adds up and copies.
+
+    def in_network(self, collective: Collective, group: Group) -> Iterator[tuple[Wire, Fraction]]:
+        """At each level, through its switch, on wires: every piece is pulled by the member whose
+        it is, or sent out once by it, or both.
+
+        Pieces are as many as members among the children, for each of those inside them; a rooted
+        collective pulls to, or sends from, the first child in all pieces.
+        """
+        table, counts = self.coordinates(group), self.counts(group)
+        for level, m in enumerate(counts):
+            each = Fraction(1, prod(counts[level + 1 :]))
+            lines: dict[tuple[int, ...], list[int]] = {}
+            for where, device in table.items():
+                lines.setdefault((*where[:level], *where[level + 1 :]), []).append(device)
+            for line in lines.values():
+                if m == 1:
+                    continue
+                if collective in (Collective.REDUCE, Collective.BROADCAST):
+                    pieces = [(line[0], each)]
+                else:
+                    pieces = [(device, each / m) for device in line]
+                for owner, amount in pieces:
+                    if collective in (
+                        Collective.ALL_REDUCE,
+                        Collective.REDUCE_SCATTER,
+                        Collective.REDUCE,
+                    ):
+                        yield from ((w, amount) for d in line for w in self.climb(level, d, "up"))
+                        yield from ((w, amount) for w in self.climb(level, owner, "down"))
+                    if collective in (
+                        Collective.ALL_REDUCE,
+                        Collective.ALL_GATHER,
+                        Collective.BROADCAST,
+                    ):
+                        yield from ((w, amount) for w in self.climb(level, owner, "up"))
+                        yield from ((w, amount) for d in line for w in self.climb(level, d, "down"))
+
+    def climb(self, level: int, device: int, way: str) -> list[Wire]:
+        """The wires between a device and the switch of a level."""
+        names = self.system.hierarchy.names
+        inner = [names.index(name) for name in self.system.links[level].through]
+        return [self.port(each, device, way) for each in (level, *inner)]
+
     # What no exchange can beat.
 
     def leaving(self) -> dict[frozenset[int], float]:
@@ -347,13 +391,17 @@ def partitions(items: tuple[int, ...]) -> Iterator[list[frozenset[int]]]:
             yield [*smaller[:i], part | {first}, *smaller[i + 1 :]]
 
 
-_PER_PART = {
-    Collective.ALL_REDUCE: 2,
-    Collective.REDUCE_SCATTER: 1,
-    Collective.ALL_GATHER: 1,
-    Collective.REDUCE: 1,
-    Collective.BROADCAST: 1,
-}
+def together(
+    system: System, collective: Collective, group: Group, parts: frozenset[frozenset[int]]
+) -> float:
+    """How many buffers' worth of a group's data must go from parts to other parts, in sum."""
+    held = [sum(device in part for device in group) for part in parts]
+    touched, k = sum(map(bool, held)), len(group)
+    if collective is Collective.ALL_TO_ALL:
+        return sum(p * (k - p) for p in held) / k
+    if collective is Collective.ALL_REDUCE and any(link.reduces for link in system.links):
+        return touched if touched > 1 else 0
+    return (2 if collective is Collective.ALL_REDUCE else 1) * (touched - 1)
 
 
 def must_leave(collective: Collective, group: Group, part: frozenset[int]) -> float:
@@ -368,21 +416,21 @@ def must_leave(collective: Collective, group: Group, part: frozenset[int]) -> fl
         Collective.ALL_GATHER: within / k,
         Collective.REDUCE: float(not first),
         Collective.BROADCAST: float(first),
+        Collective.ALL_TO_ALL: within * (k - within) / k,
     }[collective]
 
 
 def least_seconds(system: System, collective: Collective, groups: list[Group]) -> float:
-    """Per byte of buffer: what no way of carrying out a collective can beat, over all cuts and,
-    where nothing in the network reduces or multicasts, partitions of the devices: all of them for
-    up to five devices, else those into equal parts.
+    """Per byte of buffer: what no way of carrying out a collective can beat, over all cuts and
+    partitions of the devices: all of them for up to five devices, else those into equal parts.
     """
     best = 0.0
     for part, capacity in Machine(system).leaving().items():
         need = sum(must_leave(collective, group, part) for group in groups)
         best = max(best, need / capacity)
     for parts, capacity in _together(system).items():
-        touched = sum(sum(bool(part & set(g)) for part in parts) - 1 for g in groups)
-        best = max(best, _PER_PART[collective] * touched / capacity)
+        need = sum(together(system, collective, group, parts) for group in groups)
+        best = max(best, need / capacity)
     return best
 
 

@@ -9,20 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grammar import Collective
-from hierarchies import Domain
+from hierarchies import Domain, Link
 from price_oracle import in_order_trees, two_trees
 from synth.algorithms import (
     RECIPES,
     Algorithm,
     Choice,
     Recipe,
-    cycle,
     offered,
-    pairs,
-    parents,
-    tree_peak,
+    recipe_at,
 )
+from synth.demands import cycle, pairs, parents, tree_peak
 
+PLAIN, SMART = Link(Domain.SWITCH, 1.0, 0.0), Link(Domain.SWITCH, 1.0, 0.0, reduces=True)
 AR, RS, AG = Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.ALL_GATHER
 ROOTED = (Collective.REDUCE, Collective.BROADCAST)
 ROWS = pytest.mark.parametrize(
@@ -137,7 +136,10 @@ def test_a_broadcast_gives_everyone_but_the_first_one_buffer(algorithm: Algorith
 def test_every_cut_between_children_is_crossed_enough(
     collective: Collective, algorithm: Algorithm, recipe: Recipe, members: tuple[int, ...]
 ) -> None:
-    """A child holds ``inside`` members of k: what must leave or enter it, spread over them."""
+    """A child holds ``inside`` members of k: what must leave or enter it, spread over them.
+
+    A switch that adds up needs every child's buffer once, and no more.
+    """
     if not fits(recipe, members):
         return
     k = prod(members)
@@ -149,6 +151,9 @@ def test_every_cut_between_children_is_crossed_enough(
         outer = sum(recipe.crossing(members, j) for j in range(level) if members[j] > 1)
         leaves = inside * (recipe.crossing(members, level) + outer)
         least = {AR: 2 * (parts - 1) / parts, RS: 1 - inside / k, AG: 1 - inside / k}
+        least[Collective.ALL_TO_ALL] = inside * (k - inside) / k
+        if algorithm is Algorithm.IN_NETWORK:
+            least[AR] = 1.0
         assert leaves >= least.get(collective, (parts - 1) / parts) * (1 - 1e-12)
 
 
@@ -158,7 +163,9 @@ def test_what_splits_sends_no_more_in_sum_than_its_outermost_level_asks(
     collective: Collective, algorithm: Algorithm, recipe: Recipe, members: tuple[int, ...]
 ) -> None:
     """By pieces a member sends rounds x (k - 1)/k of the buffer, over all levels together."""
-    if not fits(recipe, members) or collective in ROOTED or algorithm is Algorithm.TREE:
+    passing = algorithm in (Algorithm.TREE, Algorithm.IN_NETWORK)
+    passing |= (collective, algorithm) == (Collective.ALL_TO_ALL, Algorithm.RING)
+    if not fits(recipe, members) or collective in ROOTED or passing:
         return
     k, rounds = prod(members), 2 if collective is AR else 1
     total = sum(recipe.crossing(members, level) for level in range(len(members)))
@@ -231,14 +238,61 @@ def test_every_collective_has_a_ring_for_every_group(collective: Collective) -> 
 
 @given(st.sampled_from(Collective), MEMBERS)
 def test_what_is_offered(collective: Collective, members: tuple[int, ...]) -> None:
-    domains = [Domain.SWITCH] * len(members)
-    every = offered(collective, members, domains, Choice.AUTO)
+    links = [PLAIN] * len(members)
+    every = offered(collective, members, links, Choice.AUTO)
     assert len(set(every)) == len(every)
     assert every[0] is Algorithm.RING
+    assert Algorithm.IN_NETWORK not in every
     assert all(RECIPES[collective, algorithm].fits(members) for algorithm in every)
-    assert offered(collective, members, domains, Choice.RING) == [Algorithm.RING]
-    [tree] = offered(collective, members, domains, Choice.TREE)
-    assert tree is (Algorithm.RING if collective in (RS, AG) else Algorithm.TREE)
+    assert offered(collective, members, links, Choice.RING) == [Algorithm.RING]
+    [tree] = offered(collective, members, links, Choice.TREE)
+    without = {RS: Algorithm.RING, AG: Algorithm.RING, Collective.ALL_TO_ALL: Algorithm.DIRECT}
+    assert tree is without.get(collective, Algorithm.TREE)
+
+
+@given(MEMBERS, st.data())
+def test_where_switches_add_up(members: tuple[int, ...], data: st.DataObject) -> None:
+    """One level of those a group spans is enough for what has a tree; else all must reduce."""
+    links = [PLAIN if data.draw(st.booleans()) else SMART for _ in members]
+    spans = [link.reduces for link, m in zip(links, members, strict=True) if m > 1]
+    for collective in (AR, RS, AG, *ROOTED):
+        enough = all(spans) if collective in (RS, AG) else any(spans)
+        every = offered(collective, members, links, Choice.AUTO)
+        assert (Algorithm.IN_NETWORK in every) is enough
+    assert Algorithm.IN_NETWORK not in offered(Collective.ALL_TO_ALL, members, links, Choice.AUTO)
+
+
+@pytest.mark.parametrize("m", range(2, 65))
+def test_a_switch_that_adds_up_saves_sending(m: int) -> None:
+    """Out of a port go (m + 1)/m buffers where a ring sends 2 (m - 1)/m: from 4 members on less."""
+    inside = recipe_at(AR, Algorithm.IN_NETWORK, Domain.SWITCH, reduces=True).crossing((m,), 0)
+    ring = RECIPES[AR, Algorithm.RING].crossing((m,), 0)
+    assert inside == pytest.approx((m + 1) / m)
+    assert (inside < ring) is (m > 3)
+    for collective in (RS, AG):
+        whole = recipe_at(collective, Algorithm.IN_NETWORK, Domain.SWITCH, reduces=True)
+        assert whole.crossing((m,), 0) == 1 > RECIPES[collective, Algorithm.RING].crossing((m,), 0)
+
+
+@pytest.mark.parametrize("collective", [AR, *ROOTED])
+@pytest.mark.parametrize("domain", Domain)
+def test_where_no_switch_adds_up_a_tree_does(collective: Collective, domain: Domain) -> None:
+    inside, tree = (
+        recipe_at(collective, algorithm, domain)
+        for algorithm in (Algorithm.IN_NETWORK, Algorithm.TREE)
+    )
+    for m in range(2, 9):
+        assert inside.crossing((2, m, 3), 1) == tree.crossing((2, m, 3), 1)
+        assert inside.waits((2, m, 3), 1) == tree.waits((2, m, 3), 1)
+        assert (inside.demand(m) == tree.demand(m)).all()
+
+
+@pytest.mark.parametrize("k", range(2, 30))
+def test_an_all_to_all_around_a_ring_passes_every_piece_the_shorter_way(k: int) -> None:
+    ring = RECIPES[Collective.ALL_TO_ALL, Algorithm.RING]
+    hops = [min((i - j) % k, (j - i) % k) for i, j in product(range(k), repeat=2)]
+    assert ring.crossing((k,), 0) == pytest.approx(sum(hops) / k / k)
+    assert ring.waits((k,), 0) >= max(hops)
 
 
 @pytest.mark.parametrize(
@@ -253,13 +307,14 @@ def test_what_is_offered(collective: Collective, members: tuple[int, ...]) -> No
 def test_where_halving_and_direct_exchange_fit(
     members: tuple[int, ...], algorithm: Algorithm, is_offered: bool
 ) -> None:
-    domains = [Domain.SWITCH] * len(members)
-    assert (algorithm in offered(AR, members, domains, Choice.AUTO)) is is_offered
+    links = [PLAIN] * len(members)
+    assert (algorithm in offered(AR, members, links, Choice.AUTO)) is is_offered
 
 
 def test_direct_exchange_turns_no_corners_in_a_torus() -> None:
     def direct(*members: int) -> bool:
-        return Algorithm.DIRECT in offered(AR, members, [Domain.TORUS] * 2, Choice.AUTO)
+        links = [Link(Domain.TORUS, 1.0, 0.0)] * 2
+        return Algorithm.DIRECT in offered(AR, members, links, Choice.AUTO)
 
     assert direct(1, 4)
     assert direct(4, 1)

@@ -15,7 +15,16 @@ from hierarchies import Domain, InputError, catalogue, load, read
 FOLDER = Path(hierarchies.__file__).parent / "catalogue"
 DEFAULT_COUNTS = {"superpod-h100-oversubscribed": 2, "tpu-v5e-slice": 16}
 SOURCE = re.compile(r"https?://\S+, [0-9]{4}-[0-9]{2}-[0-9]{2}")
-NUMBERS = ("bandwidth_GB_per_s", "latency_us", "ports", "count")
+LATENCIES = ("latency_us", "ll_latency_us", "ll128_latency_us")
+NUMBERS = ("bandwidth_GB_per_s", *LATENCIES, "ports", "count", "reduces")
+REDUCING = {
+    "dgx-h100": "gpu",
+    "dgx-h200": "gpu",
+    "aws-p5": "gpu",
+    "azure-ndv5": "gpu",
+    "superpod-h100-oversubscribed": "gpu",
+    "gb200-nvl72": "gpu",
+}
 
 TEXT = """\
 name = "mine"
@@ -73,8 +82,35 @@ def test_an_entry_loads_as_it_is_written(name: str) -> None:
         assert link.domain.value == level["domain"]
         assert link.bandwidth_bytes_per_second == level["bandwidth_GB_per_s"] * 1e9
         assert link.latency_seconds == level["latency_us"] * 1e-6
+        for key in LATENCIES:
+            seconds = getattr(link, key.replace("_us", "_seconds"))
+            assert seconds == (level[key] * 1e-6 if key in level else None)
+        assert link.reduces is level.get("reduces", False)
         assert link.ports == level["ports"]
         assert list(link.through) == level.get("through", [])
+
+
+@pytest.mark.parametrize("name", catalogue())
+def test_which_switches_reduce(name: str) -> None:
+    """Third generations of NVSwitch and later; InfiniBand only where a cluster says so."""
+    system = load(name)
+    found = [
+        level
+        for level, link in zip(system.hierarchy.names, system.links, strict=True)
+        if link.reduces
+    ]
+    assert found == ([REDUCING[name]] if name in REDUCING else [])
+
+
+@pytest.mark.parametrize("name", catalogue())
+def test_latencies_of_other_protocols_are_shorter(name: str) -> None:
+    """And LL128 is for NVLink: a machine has it on all its links or on none."""
+    links = load(name).links
+    assert len({link.ll128_latency_seconds is None for link in links}) == 1
+    for link in links:
+        known = [link.ll_latency_seconds, link.ll128_latency_seconds, link.latency_seconds]
+        given = [seconds for seconds in known if seconds is not None]
+        assert given == sorted(set(given))
 
 
 @pytest.mark.parametrize("name", catalogue())
@@ -121,6 +157,21 @@ def test_a_text_is_read_in_si_units() -> None:
         "count": "another page",
     }
     assert gpu.unconfirmed == ("count",)
+
+
+def test_a_switch_that_reduces_and_quick_protocols_are_read() -> None:
+    more = "ports = 4\nreduces = true\nll_latency_us = 2.7\nll128_latency_us = 4"
+    node, gpu = read(TEXT.replace("ports = 4", more)).links
+    assert (node.reduces, node.ll_latency_seconds, node.ll128_latency_seconds) == (
+        True,
+        pytest.approx(2.7e-6),
+        pytest.approx(4e-6),
+    )
+    assert node.sources is not None
+    assert {"reduces", "ll_latency_us", "ll128_latency_us"} < set(node.sources)
+    assert (gpu.reduces, gpu.ll_latency_seconds, gpu.ll128_latency_seconds) == (False, None, None)
+    doubted = TEXT.replace("ports = 4", 'ports = 4\nreduces = true\nunconfirmed = ["reduces"]')
+    assert read(doubted).links[0].unconfirmed == ("reduces",)
 
 
 def test_the_count_given_comes_first_then_the_written_then_the_default() -> None:
@@ -208,6 +259,18 @@ REFUSALS = {
     "a word for a name": ('name = "node"', 'name = "inside"', "word of the reduction language"),
     "one name twice": ('name = "node"', 'name = "gpu"', "given 2 times"),
     "ports that do not fit": ("ports = 4", "ports = 3", "3 ports cannot be shared evenly"),
+    "a word for a switch that reduces": ("ports = 4", 'reduces = "yes"', "reduces = 'yes'"),
+    "a bus that reduces": (
+        "latency_us = 0",
+        "latency_us = 0\nreduces = true",
+        "no source for reduces",
+    ),
+    "a bus that reduces by its source": (
+        'count = "another page"',
+        'count = "another page"\nreduces = "a dream"',
+        "'reduces' is no number given here",
+    ),
+    "a negative latency of LL": ("ports = 4", "ll_latency_us = -1", "ll_latency_us = -1"),
     "no machine name": ('name = "mine"\n', "", "here: no 'name'"),
 }
 

@@ -29,8 +29,8 @@ from strategies import placed, reductions, systems
 from synth.algorithms import Algorithm, Choice
 from synth.layout import Move
 from synth.lowering import lower, moves
-from synth.plan import derived, one_step
 from synth.programs import Language, Vertex, explore_moves
+from synth.rehearsal import derived, one_step
 from synth.schedule import Exchange
 from synth.search import Explored
 from synth.semantics import Derivation

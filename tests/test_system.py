@@ -124,6 +124,24 @@ def test_latencies_are_finite_and_not_negative(number: float) -> None:
     assert Link(Domain.SWITCH, 1e9, 0.0).latency_seconds == 0
 
 
+@pytest.mark.parametrize("number", [-1e-9, inf, nan])
+def test_so_are_those_of_other_protocols(number: float) -> None:
+    with pytest.raises(InputError, match="latency of LL is"):
+        Link(Domain.SWITCH, 1e9, 0.0, ll_latency_seconds=number)
+    with pytest.raises(InputError, match="latency of LL128 is"):
+        Link(Domain.SWITCH, 1e9, 0.0, ll128_latency_seconds=number)
+    assert Link(Domain.SWITCH, 1e9, 0.0).ll_latency_seconds is None
+
+
+@pytest.mark.parametrize("domain", Domain)
+def test_only_switches_reduce(domain: Domain) -> None:
+    if domain is Domain.SWITCH:
+        assert Link(domain, 1e9, 0.0, reduces=True).reduces
+        return
+    with pytest.raises(InputError, match=f"a {domain.value} that reduces; only a switch can"):
+        Link(domain, 1e9, 0.0, reduces=True)
+
+
 def test_every_level_has_one_link_with_a_port() -> None:
     with pytest.raises(InputError, match="1 links for 2 levels"):
         machine(NIC)

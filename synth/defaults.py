@@ -1,0 +1,114 @@
+"""What the runtime does when nobody plans: NCCL's ways to carry out one collective, and its choice.
+
+Each way has the price that our simulator gives it, as any step of a program has: rings and trees
+over all rails, switches that reduce (NVLS), and over several nodes these with trees between
+(NVLS-tree). A way runs by the protocol that NCCL's model finds fastest for it, and the model
+chooses among the ways; the model's own seconds are never shown. A program's step may take any way
+and any protocol at the same prices: the program of the plain collective alone is no dearer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from grammar import Collective, Goal
+from hierarchies import Reduction
+from hierarchies.fabric import cast, members
+from synth.algorithms import Algorithm, Choice, offered
+from synth.nccl_model import MOST_LL_BYTES, NVLS, NVLS_TREE, RING, TREE, Ranks
+from synth.protocols import Protocol
+from synth.simulator import Line, Simulator, StepPrice, priced_by, total_seconds
+
+DIRECT = "direct"
+_ALGORITHMS = {
+    RING: Algorithm.RING,
+    TREE: Algorithm.TREE,
+    NVLS: Algorithm.IN_NETWORK,
+    NVLS_TREE: Algorithm.IN_NETWORK,
+    DIRECT: Algorithm.DIRECT,
+}
+
+
+@dataclass(frozen=True)
+class Defaults:
+    """The plain collective over whole reduction groups, by each way the runtime has, by name.
+
+    ``options`` are ring, tree, nvls, nvls_tree (of an all-to-all: direct), those that there are, in
+    this order; where there is nothing to do, a ring of no step. ``chosen`` is the runtime's choice.
+    """
+
+    options: Mapping[str, tuple[StepPrice, ...]]
+    chosen: str
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """The price of each option."""
+        return {name: total_seconds(prices) for name, prices in self.options.items()}
+
+    @property
+    def baseline(self) -> tuple[StepPrice, ...]:
+        """The prices of the runtime's choice."""
+        return self.options[self.chosen]
+
+    @property
+    def protocol(self) -> Protocol:
+        """The protocol of the runtime's choice."""
+        return self.baseline[0].protocol if self.baseline else Protocol.SIMPLE
+
+
+def defaults(
+    simulator: Simulator,
+    reduction: Reduction,
+    payload_bytes: float,
+    goal: Goal = Goal.ALL_REDUCE,
+) -> Defaults:
+    """What the runtime has for a goal on a placement, and what it would choose.
+
+    ``payload_bytes`` is the largest buffer of a device, as ``Goal`` says. All options are priced,
+    whatever the simulator's choice of algorithms is; where that is ring or tree, the runtime is
+    told the same, and does what it can where it has no such thing.
+    """
+    if not reduction.tree.digits:
+        return Defaults({RING: ()}, RING)
+    roles = cast(reduction, tuple(range(len(reduction.tree.digits))), ())
+    ranks = Ranks(simulator.system, tuple(members(slots) for slots in roles))
+    collective = Collective(goal.value)
+    found = {}
+    for name in _names(ranks, goal):
+        lines = simulator.by(collective, _ALGORITHMS[name], roles)
+        found[name] = _line(ranks, goal, name, lines, payload_bytes)
+    told = simulator.choice.value
+    names = [told] if told in found else [RING] if told == TREE and RING in found else [*found]
+
+    def modelled_seconds(name: str) -> float:
+        return ranks.seconds(goal, name, found[name].protocol, payload_bytes)
+
+    options = {name: (priced_by(collective, line, payload_bytes),) for name, line in found.items()}
+    return Defaults(options, names[0] if len(names) == 1 else min(names, key=modelled_seconds))
+
+
+def _names(ranks: Ranks, goal: Goal) -> Iterator[str]:
+    """The ways there are, in NCCL's words; of those that tie the first is chosen."""
+    if goal is Goal.ALL_TO_ALL:
+        known = offered(Collective.ALL_TO_ALL, ranks.counts, ranks.system.links, Choice.AUTO)
+        yield DIRECT if Algorithm.DIRECT in known else RING
+        return
+    yield RING
+    if goal is Goal.ALL_REDUCE:
+        yield TREE
+    if goal in (Goal.ALL_REDUCE, Goal.REDUCE_SCATTER, Goal.ALL_GATHER):
+        if ranks.reduces(ranks.spans):
+            yield NVLS
+        elif goal is Goal.ALL_REDUCE and ranks.inside and ranks.reduces(ranks.inside):
+            yield NVLS_TREE
+
+
+def _line(ranks: Ranks, goal: Goal, name: str, lines: Sequence[Line], payload_bytes: float) -> Line:
+    """The protocol NCCL takes for one way: the fastest by its model; for sends and receives LL as
+    long as they are short.
+    """
+    if goal is Goal.ALL_TO_ALL:
+        short = payload_bytes / ranks.ranks <= MOST_LL_BYTES
+        return next((line for line in lines if short and line.protocol is Protocol.LL), lines[0])
+    return min(lines, key=lambda line: ranks.seconds(goal, name, line.protocol, payload_bytes))

@@ -1,0 +1,52 @@
+"""How a message says that it is there: NCCL's protocols, as a latency and a share of the bandwidth.
+
+A description gives each link a latency for each protocol that it and its library know. Whoever
+prices a message may take any of them, a default as much as a program, so that neither gains by it.
+Launching a step costs nothing here, whatever the protocol (in NCCL's model it does: 6.6 to 14 us).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+
+from hierarchies import Link
+
+
+class Protocol(Enum):
+    """The protocols, by the names NCCL gives them.
+
+    Simple: after it, at full bandwidth. LL: a flag of 4 bytes with every 4 of data. LL128: 8 bytes
+    of every 128. (NCCL's prims_ll.h and prims_ll128.h; Hu et al., Demystifying NCCL, 2025.)
+    """
+
+    SIMPLE = "simple"
+    LL = "ll"
+    LL128 = "ll128"
+
+    @property
+    def share(self) -> float:
+        """The part of what a link carries that is data."""
+        return {Protocol.SIMPLE: 1.0, Protocol.LL: 1 / 2, Protocol.LL128: 120 / 128}[self]
+
+    def latency_seconds(self, link: Link) -> float | None:
+        """Of one message over a link; None where there is no such protocol."""
+        match self:
+            case Protocol.SIMPLE:
+                return link.latency_seconds
+            case Protocol.LL:
+                return link.ll_latency_seconds
+            case Protocol.LL128:
+                return link.ll128_latency_seconds
+
+    def seconds(self, link: Link) -> float:
+        """As ``latency_seconds``, of a protocol that the link is known to have."""
+        latency = self.latency_seconds(link)
+        assert latency is not None
+        return latency
+
+
+def protocols(links: Iterable[Link]) -> tuple[Protocol, ...]:
+    """Those that all these links know; Simple is always the first."""
+    links = tuple(links)
+    return tuple(p for p in Protocol if all(p.latency_seconds(link) is not None for link in links))
