@@ -142,6 +142,48 @@ BENCHES = (
             Promise("emission for 512 devices, slowest target, later", "slowest_ms", "ms", 50.0),
         ),
     ),
+    Bench(
+        tuple(
+            measure("flows", system, "64")
+            for system in ("dgx-h100:4", "dgx-h100:32", "p2-a100:16", "tpu-v4-pod-slice:16")
+        ),
+        3,
+        (
+            Promise(
+                "flow simulation, links perturbed by 10 %, per completion, slowest of 4 systems",
+                "completion_us",
+                "µs",
+                100.0,
+            ),
+        ),
+    ),
+    Bench(
+        (measure("flows", FOUR_LEVELS, "16"),),
+        3,
+        (
+            Promise(
+                "flow simulation, links perturbed by 10 %, per completion, 7 steps on [4,4,4,8]",
+                "completion_us",
+                "µs",
+                100.0,
+            ),
+        ),
+    ),
+    Bench(
+        (measure("symmetry", "dgx-h100:128", "64"),),
+        3,
+        (
+            Promise(
+                "flow simulation by symmetry, 1,024 devices, 3 steps in 64 segments",
+                "symmetric_seconds",
+                "s",
+                5.0,
+            ),
+            Promise(
+                "flow simulation, the same with links perturbed by 10 %", "flows_seconds", "s", 5.0
+            ),
+        ),
+    ),
     four_levels("8,8,4,2"),
     four_levels("32,4,4"),
     proofs(3, 0.1),

@@ -9,25 +9,31 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import islice
+from itertools import islice, pairwise
+from math import isclose
 from random import Random
 from statistics import median
 from time import perf_counter
 from typing import Any
 
-from grammar import Instruction, Program, spell
+from grammar import Instruction, Program, parse, spell
 from hierarchies import Axis, Reduction, Tree, load, placements
+from synth.answering import priced
 from synth.emit import TARGETS, CannotExpressError, Options, Source, emit
+from synth.flows import simulate
 from synth.layout import Move
 from synth.lowering import lower
+from synth.network import Network
+from synth.overlap import makespan_seconds
 from synth.plan import answers
 from synth.programs import Language, Vertex, explore_moves, explore_states
 from synth.proof import Proved, prove
+from synth.rehearsal import derived
 from synth.request import Report, Request
-from synth.schedule import Exchange
+from synth.schedule import Exchange, Schedule
 from synth.search import Explored
 from synth.semantics import State
-from synth.simulator import Simulator
+from synth.simulator import Simulator, StepPrice
 
 Figures = dict[str, float]
 Graph = Explored[Vertex, Move]
@@ -160,6 +166,54 @@ def _emitted(target: str, source: Source) -> bool:
     return True
 
 
+def flows(name: str, segments: str) -> Figures:
+    """Completions a second where every link is perturbed by up to 10 %, setting up included.
+
+    The program scatters level by level to the outermost, reduces there and gathers again.
+    """
+    schedule, prices, network = _there_and_back(name, int(segments))
+    taken, flowed = seconds(partial(simulate, schedule, prices, network.perturbed(SEED)))
+    assert flowed.complete
+    ends = len(set(flowed.ends.ravel().tolist()))
+    return {
+        "completion_us": taken / flowed.completions * 1e6,
+        "per_second": flowed.completions / taken,
+        "completions": flowed.completions,
+        "different_ends": ends,
+    }
+
+
+def symmetry(name: str, segments: str) -> Figures:
+    """A schedule of three steps by the symmetric engine, and all its flows one by one.
+
+    Both say the same where links are as described; the second also with all of them perturbed.
+    """
+    schedule, prices, network = _there_and_back(name, int(segments))
+    works = [price.work for price in prices]
+    taken, alike = seconds(partial(makespan_seconds, works, schedule.segments))
+    assert isclose(simulate(schedule, prices, network).seconds, alike, rel_tol=1e-9)
+    each, _ = seconds(partial(simulate, schedule, prices, network.perturbed(SEED)))
+    return {"symmetric_seconds": taken, "flows_seconds": each}
+
+
+def _there_and_back(name: str, segments: int) -> tuple[Schedule, tuple[StepPrice, ...], Network]:
+    system = load(name)
+    axis = Axis("a0", system.devices)
+    [placement] = placements(system.hierarchy, (axis,))
+    reduction = Reduction(placement, (axis.name,))
+    digits = reduction.tree.names
+    inward = [f"{low} parallel({up})" for up, low in pairwise(digits[:-1])]
+    slices = [f"{digits[-2]} inside", *reversed(inward)]
+    steps = [f"reduce-scatter {one}" for one in slices]
+    steps.append(f"all-reduce {digits[0]} parallel(root)")
+    steps += [f"all-gather {one}" for one in reversed(slices)]
+    derivation = derived(parse("; ".join(steps)), reduction.tree)
+    schedule = lower(derivation, reduction, PAYLOAD_BYTES, segments)
+    each = PAYLOAD_BYTES / segments
+    prices = tuple(priced(Simulator(system), derivation, reduction, each))
+    return schedule, prices, Network.of(system)
+
+
 def proofs(digits: str, sample: str) -> Figures:
     """Proofs of programs drawn at random, all valid ones being equally likely."""
     depth = int(digits)
@@ -219,6 +273,8 @@ MEASURES: dict[str, Callable[..., Figures]] = {
     "pricing": pricing,
     "lowering": lowering,
     "emission": emission,
+    "flows": flows,
+    "symmetry": symmetry,
     "proofs": proofs,
 }
 

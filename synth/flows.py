@@ -1,0 +1,341 @@
+"""A schedule on links that need not be alike: every group of every phase followed by itself.
+
+A *flow* is a group of a phase; it carries one segment after the other. A segment of a flow starts
+when the flow has carried the segment before and, of the same segment, whatever came last on each of
+its devices is done. It waits for its messages (latency), and is then one fluid flow over all links
+its algorithm uses, in proportion to the bytes it puts there: that a collective is pipelined within
+a segment, as rings and trees are, is taken for granted. Its pace is a share of the pace of its step
+alone in the network, at the busiest link it meets; these shares are max-min fair (``sharing``).
+Both ways of a link are links of their own.
+
+On a system whose links are as described this is the engine of ``overlap`` wherever every group
+meets, at each level its step uses, a link on which all steps put their most, and has a device that
+took part in the step before. Elsewhere ``overlap`` takes all groups for those that meet the busiest
+links; one step alone then takes no longer here than there, but of several some end a little later,
+as max-min fair shares are not monotone: nobody is hurried who is waited for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+
+import numpy as np
+
+from hierarchies import InputError
+from synth.footprint import Footprint, footprint
+from synth.network import Floats, Network, Numbers
+from synth.schedule import Exchange, Schedule
+from synth.sharing import NEAR, Sharing, scarce
+from synth.simulator import StepPrice
+
+GoOn = Callable[[int, int], bool]
+SOONER = 1e-9
+"""Ends closer together than this share are one."""
+
+ASKED_EVERY = 500
+"""How many completions lie between two calls that ask whether to go on."""
+
+
+@dataclass(frozen=True)
+class GroupSpan:
+    """When a group of a phase began to wait for a segment's messages, and when it was done."""
+
+    segment: int
+    phase: int
+    group: int
+    begin_seconds: float
+    end_seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class Flowed:
+    """What came of a schedule on a network.
+
+    ``seconds``: when the last flow was done, or how far it was followed. ``begins`` and ``ends``,
+    shape (flows, segments), have NaN for what did not begin or end; flow f is group ``groups[f]``
+    of phase ``phases[f]``. ``carried_bytes``, shape (links,): what a segment puts on each link.
+    """
+
+    network: Network
+    seconds: float
+    completions: int
+    of_completions: int
+    phases: Numbers
+    groups: Numbers
+    begins: Floats
+    ends: Floats
+    carried_bytes: Floats
+
+    @property
+    def complete(self) -> bool:
+        """Whether it was followed to its end."""
+        return self.completions == self.of_completions
+
+    def spans(self) -> Iterator[GroupSpan]:
+        """What was done, in the order in which it ended."""
+        done = np.argwhere(~np.isnan(self.ends))
+        for flow, segment in done[np.argsort(self.ends[*done.T], kind="stable")].tolist():
+            yield GroupSpan(
+                segment,
+                int(self.phases[flow]),
+                int(self.groups[flow]),
+                float(self.begins[flow, segment]),
+                float(self.ends[flow, segment]),
+            )
+
+    def busiest(self, count: int = 10) -> tuple[tuple[str, float], ...]:
+        """The links busy for the largest share of the time, by name; only where complete."""
+        assert self.complete
+        whole = self.ends.shape[1] * self.carried_bytes / self.network.bandwidths
+        links = np.argsort(-whole, kind="stable")[:count]
+        name = self.network.wiring.name
+        return tuple((name(link), float(whole[link] / self.seconds)) for link in links.tolist())
+
+
+def simulate(
+    schedule: Schedule,
+    prices: Sequence[StepPrice],
+    network: Network,
+    go_on: GoOn = lambda done, of: True,
+) -> Flowed:
+    """Follow every flow of a schedule on a network, event by event.
+
+    ``prices`` are of one segment of each phase: they say by which algorithm it is carried out, the
+    size of its buffers and how long it waits for messages; what it then takes is for the network
+    to say. ``go_on`` is told now and then how many completions there were and will be; where it
+    says no, the answer is what was seen until then. Raises InputError for prices that are not the
+    schedule's, or for a network of another machine.
+    """
+    return _Engine(_Course(schedule, prices, network), schedule.segments).run(go_on)
+
+
+def what_if(
+    schedule: Schedule,
+    prices: Sequence[StepPrice],
+    network: Network,
+    changes: Mapping[str, Mapping[str, float]],
+) -> dict[str, float]:
+    """The seconds under some changes of links (``Network.changed``), by the name of the change.
+
+    Nothing says that a faster link ends anything sooner: see ``anomalies``.
+    """
+    return {
+        name: simulate(schedule, prices, network.changed(factors)).seconds
+        for name, factors in changes.items()
+    }
+
+
+def anomalies(
+    schedule: Schedule, prices: Sequence[StepPrice], network: Network, factor: float = 2.0
+) -> dict[str, float]:
+    """The links, by name, that make the end come later if they are faster, and the seconds then.
+
+    Such links there are, as what they let through sooner takes its fair share of another link
+    from what is needed first. Every cable, port, bus and memory that carries anything is tried
+    by itself, both ways at once: as many simulations.
+    """
+    usual = simulate(schedule, prices, network)
+    used = np.flatnonzero(usual.carried_bytes).tolist()
+    cables = dict.fromkeys(network.wiring.cable(link) for link in used)
+    found = what_if(schedule, prices, network, {cable: {cable: factor} for cable in cables})
+    late = usual.seconds * (1 + SOONER)
+    return {cable: seconds for cable, seconds in found.items() if seconds > late}
+
+
+class _Course:
+    """All flows of a schedule: what they wait for, what they use and how fast that makes them.
+
+    ``uses`` and ``ceilings`` are in shares of the pace of a flow's step alone, which carries a
+    segment in ``claims`` seconds.
+    """
+
+    def __init__(self, schedule: Schedule, prices: Sequence[StepPrice], network: Network) -> None:
+        _check(schedule, prices, network)
+        self.network = network
+        found = [
+            footprint(phase, price, network.wiring)
+            for phase, price in zip(schedule.phases, prices, strict=True)
+        ]
+        counts = [len(one.groups) for one in found]
+        firsts = np.cumsum([0, *counts])
+        self.phases = np.repeat(np.arange(len(counts)), counts)
+        self.groups = np.arange(firsts[-1]) - firsts[self.phases]
+        self.waits: list[float] = np.repeat([p.latency_seconds for p in prices], counts).tolist()
+        self.earlier = _earlier(found, schedule.devices)
+        self.carried_bytes = np.zeros(network.wiring.links)
+        claims = np.zeros(firsts[-1])
+        for first, one in zip(firsts, found, strict=False):
+            carried = np.bincount(one.link, one.carried_bytes, network.wiring.links)
+            self.carried_bytes += carried
+            pace = (carried / network.bandwidths)[one.link]
+            np.maximum.at(claims, first + one.group, pace)
+        flow = np.concatenate([np.arange(0), *map(_numbered, firsts, found)])
+        link = np.concatenate([np.arange(0), *(one.link for one in found)])
+        carried = np.concatenate([np.zeros(0), *(one.carried_bytes for one in found)])
+        parts = carried / network.bandwidths[link] / claims[flow]
+        most = np.zeros(firsts[-1])
+        np.maximum.at(most, flow, parts)
+        self.claims: list[float] = claims.tolist()
+        self.ceilings: list[float] = (1 / most).tolist()
+        self.uses = scarce(flow, link, parts, 1 / most)
+
+
+def _numbered(first: int, one: Footprint) -> Numbers:
+    return first + one.group
+
+
+def _check(schedule: Schedule, prices: Sequence[StepPrice], network: Network) -> None:
+    hierarchy = schedule.reduction.placement.hierarchy
+    if network.system.hierarchy != hierarchy:
+        raise InputError(
+            f"a network of {network.system.hierarchy}", hint=f"the schedule is for {hierarchy}"
+        )
+    named = [
+        phase.collective.value if isinstance(phase, Exchange) else "transpose"
+        for phase in schedule.phases
+    ]
+    if [price.what for price in prices] != named:
+        raise InputError(
+            f"prices of {', '.join(price.what for price in prices) or 'nothing'}",
+            hint=f"the phases of the schedule are {', '.join(named) or 'none'}",
+        )
+
+
+def _earlier(found: Sequence[Footprint], devices: int) -> list[list[int]]:
+    """For each flow the flows that came last, in earlier phases, on any of its devices."""
+    last = np.full(devices, -1)
+    earlier: list[list[int]] = []
+    for one in found:
+        before = last[one.groups].tolist()
+        last[one.groups] = len(earlier) + np.arange(len(one.groups))[:, None]
+        earlier += [sorted({*flows} - {-1}) for flows in before]
+    return earlier
+
+
+class _Engine:
+    """The flows under way, and the moments at which something happens next."""
+
+    def __init__(self, course: _Course, segments: int) -> None:
+        flows = len(course.waits)
+        self._course = course
+        self._segments = segments
+        self._sharing = Sharing(course.uses, course.ceilings)
+        self._done = [0] * flows
+        self._met = [0] * flows
+        self._expected: list[list[int]] = [[] for _ in range(flows)]
+        self._begins: list[list[float]] = [[] for _ in range(flows)]
+        self._ends: list[list[float]] = [[] for _ in range(flows)]
+        self._moving = [False] * flows
+        self._left = [0.0] * flows
+        self._pace = [0.0] * flows
+        self._since = [0.0] * flows
+        self._agenda: list[tuple[float, int, int]] = []
+        self._ticket = [0] * flows
+        self._tickets = 0
+
+    def run(self, go_on: GoOn) -> Flowed:
+        whole = len(self._done) * self._segments
+        completions, asked, now = 0, 0, 0.0
+        self._share([], self._begun(range(len(self._done)), now), now)
+        while completions < whole:
+            if completions - asked >= ASKED_EVERY:
+                asked = completions
+                if not go_on(completions, whole):
+                    break
+            now, leaving, arriving = self._next()
+            freed = []
+            for flow in leaving:
+                self._done[flow] += 1
+                self._ends[flow].append(now)
+                freed.append(flow)
+                freed += self._expected[flow]
+                self._expected[flow].clear()
+            completions += len(leaving)
+            self._share(leaving, arriving + self._begun(freed, now), now)
+        return self._told(completions, whole, now)
+
+    def _begun(self, flows: Iterable[int], now: float) -> list[int]:
+        """Begin with what is ready of some idle flows; those that need not wait for messages."""
+        done, earlier, waits = self._done, self._course.earlier, self._course.waits
+        moving = []
+        for flow in flows:
+            segment = done[flow]
+            if segment == self._segments:
+                continue
+            met, before = self._met[flow], earlier[flow]
+            while met < len(before) and done[before[met]] > segment:
+                met += 1
+            if met < len(before):
+                self._met[flow] = met
+                self._expected[before[met]].append(flow)
+                continue
+            self._met[flow] = 0
+            self._begins[flow].append(now)
+            if waits[flow]:
+                self._enter(now + waits[flow], flow)
+            else:
+                moving.append(flow)
+        return moving
+
+    def _enter(self, moment: float, flow: int) -> None:
+        """Something happens to a flow at a moment, and what was expected of it before does not."""
+        self._tickets += 1
+        self._ticket[flow] = self._tickets
+        heappush(self._agenda, (moment, self._tickets, flow))
+
+    def _next(self) -> tuple[float, list[int], list[int]]:
+        """The next moment; the flows done then, and those that have waited long enough.
+
+        Moments closer together than a share of ``NEAR`` of the time gone are one.
+        """
+        agenda, tickets = self._agenda, self._ticket
+        leaving: list[int] = []
+        arriving: list[int] = []
+        while tickets[agenda[0][2]] != agenda[0][1]:
+            heappop(agenda)
+        now = agenda[0][0]
+        while agenda and agenda[0][0] <= now * (1 + NEAR):
+            _, ticket, flow = heappop(agenda)
+            if tickets[flow] == ticket:
+                tickets[flow] = 0
+                (leaving if self._moving[flow] else arriving).append(flow)
+        return now, leaving, arriving
+
+    def _share(self, leaving: list[int], arriving: list[int], now: float) -> None:
+        """Follow everyone up to now, and give those whose levels change their new paces."""
+        for flow in leaving:
+            self._moving[flow] = False
+        for flow in arriving:
+            self._moving[flow] = True
+            self._left[flow], self._pace[flow], self._since[flow] = 1.0, 0.0, now
+        levels, claims = self._sharing.levels, self._course.claims
+        left, paces, since = self._left, self._pace, self._since
+        for flow in self._sharing.change(leaving, arriving):
+            left[flow] = max(0.0, left[flow] - paces[flow] * (now - since[flow]))
+            pace = levels[flow] / claims[flow]
+            paces[flow], since[flow] = pace, now
+            self._enter(now + left[flow] / pace, flow)
+
+    def _told(self, completions: int, whole: int, now: float) -> Flowed:
+        course = self._course
+        return Flowed(
+            course.network,
+            now,
+            completions,
+            whole,
+            course.phases,
+            course.groups,
+            _table(self._begins, self._segments),
+            _table(self._ends, self._segments),
+            course.carried_bytes,
+        )
+
+
+def _table(rows: list[list[float]], columns: int) -> Floats:
+    """Rows of as many moments as there were, filled up with NaN; shape (rows, columns)."""
+    table = np.full((len(rows), columns), np.nan)
+    for place, row in enumerate(rows):
+        table[place, : len(row)] = row
+    return table

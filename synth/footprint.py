@@ -1,0 +1,242 @@
+"""What each group of a phase puts on each link, byte by byte: the recipes made explicit.
+
+``simulator`` knows what the busiest link of each level carries; here every link has its own load.
+Both read the same recipes, so where all links of a level carry alike they say the same, and
+elsewhere no link carries more than the simulator's busiest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from grammar import Collective
+from hierarchies import Devices, Domain, Hierarchy, InputError
+from synth.algorithms import Algorithm, Recipe, recipe_at
+from synth.network import Floats, Numbers, Wiring, circle_links, mesh_link
+from synth.schedule import Exchange, Phase
+from synth.simulator import StepPrice
+
+
+@dataclass(frozen=True, eq=False)
+class Footprint:
+    """The bytes of one segment that the groups of a phase put on links.
+
+    ``groups`` has shape (groups, members); of the other three, entry i says that group
+    ``group[i]`` puts ``carried_bytes[i]``, more than 0, on link ``link[i]``. No pair of group and
+    link comes twice.
+    """
+
+    groups: Devices
+    group: Numbers
+    link: Numbers
+    carried_bytes: Floats
+
+
+def footprint(phase: Phase, price: StepPrice, wiring: Wiring) -> Footprint:
+    """The loads of a phase carried out as its price says: its algorithm, its size.
+
+    Every device of a transpose is a group of its own. Raises InputError for groups that are no
+    grids of digits, or not all alike.
+    """
+    if not isinstance(phase, Exchange):
+        devices = phase.devices[:, None]
+        whose = np.arange(len(devices))
+        memory = (whose, wiring.memories(devices[:, 0]), 2 * price.size_bytes)
+        return _gathered(devices, [memory], wiring)
+    assert price.algorithm is not None
+    loads = _Loads(phase, price.algorithm, wiring)
+    flagged = price.size_bytes / price.protocol.share
+    group, link, each = loads.memory()
+    entries = [(group, link, each * price.size_bytes)]
+    entries += [(group, link, each * flagged) for group, link, each in loads.links()]
+    return _gathered(phase.groups, entries, wiring)
+
+
+Entry = tuple[Numbers, Numbers, Floats | float]
+"""Groups, links and the bytes of each, all of one shape or made so."""
+
+
+def _gathered(groups: Devices, entries: Sequence[Entry], wiring: Wiring) -> Footprint:
+    """Entries as one, those of the same group and link summed."""
+    keys, values = [], []
+    for group, link, each in entries:
+        key = group * wiring.links + link
+        keys.append(key.ravel())
+        values.append(np.broadcast_to(each, key.shape).ravel())
+    whole, where = np.unique(np.concatenate(keys), return_inverse=True)
+    summed = np.bincount(where, np.concatenate(values), len(whole)).astype(np.float64)
+    some = summed > 0
+    group, link = np.divmod(whole[some], wiring.links)
+    return Footprint(groups, group, link, summed[some])
+
+
+@dataclass(frozen=True, eq=False)
+class _Grid:
+    """Groups as grids of digits.
+
+    ``counts``: for each level how many children of one parent hold members of one group;
+    ``ranks``, shape (members, levels): which of those a member is in; ``children[level]``, shape
+    (groups, counts[level]): their digits.
+    """
+
+    counts: tuple[int, ...]
+    ranks: Numbers
+    children: tuple[Numbers, ...]
+
+    @classmethod
+    def of(cls, groups: Devices, hierarchy: Hierarchy) -> _Grid:
+        digits = np.stack(np.unravel_index(groups, hierarchy.cardinalities), axis=-1)
+        ranks, children = [], []
+        for level in range(digits.shape[-1]):
+            column = digits[:, :, level]
+            _, first, rank = np.unique(column[0], return_index=True, return_inverse=True)
+            held = column[:, first]
+            if (column != held[:, rank]).any() or (np.diff(held, axis=1) <= 0).any():
+                raise InputError("the groups of a phase differ in shape")
+            ranks.append(rank)
+            children.append(held)
+        counts = tuple(held.shape[1] for held in children)
+        places = np.ravel_multi_index(ranks, counts)
+        if len(np.unique(places)) != prod(counts) or len(places) != prod(counts):
+            raise InputError(f"a group of {len(places)} devices that are no grid of digits")
+        return cls(counts, np.stack(ranks, axis=-1), tuple(children))
+
+
+class _Loads:
+    """The loads of an exchange, for buffers of one byte."""
+
+    def __init__(self, phase: Exchange, algorithm: Algorithm, wiring: Wiring) -> None:
+        system = wiring.system
+        self._wiring, self._system, self._groups = wiring, system, phase.groups
+        self._whose = np.broadcast_to(np.arange(len(phase.groups))[:, None], phase.groups.shape)
+        self._grid = _Grid.of(phase.groups, system.hierarchy)
+        counts = self._grid.counts
+        self._rows: list[Recipe] = [
+            recipe_at(phase.collective, algorithm, link.domain, link.reduces)
+            for link in system.links
+        ]
+        self._demands: list[Floats] = []
+        self._sent: list[Floats] = []
+        self._received: list[Floats] = []
+        for level, row in enumerate(self._rows):
+            m, rank = counts[level], self._grid.ranks[:, level]
+            crossing = row.crossing(counts, level) if m > 1 else 0.0
+            switched = algorithm is Algorithm.IN_NETWORK and system.links[level].reduces
+            self._demands.append(crossing * _demand(phase.collective, row, m))
+            sent, received = (
+                (crossing * way for way in _switched(phase.collective, m))
+                if switched
+                else (self._demands[-1].sum(axis=1), self._demands[-1].sum(axis=0))
+            )
+            self._sent.append(sent[rank])
+            self._received.append(received[rank])
+
+    def memory(self) -> Entry:
+        """What every member reads and writes."""
+        counts = self._grid.counts
+        spans = zip(self._rows, counts, strict=True)
+        touched = max((row.memory(prod(counts)) for row, m in spans if m > 1), default=0.0)
+        return self._whose, self._wiring.memories(self._groups), touched
+
+    def links(self) -> Iterator[Entry]:
+        """Level by level what every member puts on links."""
+        whose, counts = self._whose, self._grid.counts
+        for level, link in enumerate(self._system.links):
+            outer = [j for j in range(level) if level in self._system.through(j)]
+            sent, received = (
+                np.sum([each[j] for j in outer], axis=0) if outer else np.zeros(whose.shape[1])
+                for each in (self._sent, self._received)
+            )
+            match link.domain:
+                case Domain.SWITCH:
+                    ports = self._wiring.ports(level, self._groups)
+                    yield whose, ports, sent + self._sent[level]
+                    yield whose, ports + 1, received + self._received[level]
+                case Domain.BUS:
+                    buses = self._wiring.buses(level, self._groups)
+                    yield whose, buses, sent + received + self._sent[level]
+                case _ if counts[level] > 1:
+                    yield from self._messages(level, link.domain)
+
+    def _messages(self, level: int, domain: Domain) -> Iterator[Entry]:
+        """Messages among the children of one parent, on the links between those."""
+        heads = self._groups[:, self._grid.ranks[:, level] == 0]
+        mesh = domain is Domain.MESH
+        size = self._system.hierarchy.cardinalities[level]
+        demand = self._demands[level]
+        bases = (self._wiring.meshes if mesh else self._wiring.circles)(level, heads)
+        held = self._grid.children[level]
+        for children in np.unique(held, axis=0):
+            loads = (_across if mesh else _around)(size, children, demand)
+            [used] = np.nonzero(loads)
+            [alike] = np.nonzero((held == children).all(axis=1))
+            links = bases[alike][:, :, None] + used
+            yield np.broadcast_to(alike[:, None, None], links.shape), links, loads[used]
+
+
+def _demand(collective: Collective, row: Recipe, m: int) -> Floats:
+    """Who of m children sends how much to whom, in units of what the busiest sends.
+
+    The first sends nothing in a reduce and gets nothing in a broadcast, whatever is said of a mesh.
+    """
+    demand = np.array(row.demand(m)) if m > 1 else np.zeros((1, 1))
+    if collective is Collective.REDUCE:
+        demand[0] = 0.0
+    if collective is Collective.BROADCAST:
+        demand[:, 0] = 0.0
+    return demand
+
+
+def _switched(collective: Collective, m: int) -> tuple[Floats, Floats]:
+    """The same where the switch adds up and copies: sums are pulled, results are sent once."""
+    all_of_it, own_piece, first = np.ones(m), np.full(m, 1 / m), np.eye(m)[0]
+    match collective:
+        case Collective.REDUCE_SCATTER:
+            return all_of_it, own_piece
+        case Collective.ALL_GATHER:
+            return own_piece, all_of_it
+        case Collective.REDUCE:
+            return all_of_it, first
+        case Collective.BROADCAST:
+            return first, all_of_it
+        case _:
+            return all_of_it, all_of_it
+
+
+def _across(size: int, children: Numbers, demand: Floats) -> Floats:
+    """The loads of a mesh's links: every message has one of its own."""
+    loads = np.zeros(size * (size - 1))
+    here, there = np.nonzero(demand)
+    loads[mesh_link(size, children[here], children[there])] = demand[here, there]
+    return loads
+
+
+def _around(size: int, children: Numbers, demand: Floats) -> Floats:
+    """The loads of a circle's links, forth and back by turns.
+
+    Messages go the shorter way, half and half where both are as short.
+    """
+    here, there = np.nonzero(demand)
+    weight = demand[here, there]
+    source, target = children[here], children[there]
+    if size == 2:
+        return np.bincount(source, weight, 2).astype(np.float64)
+    ahead = (target - source) % size
+    forth = np.where(2 * ahead < size, weight, np.where(2 * ahead == size, weight / 2, 0.0))
+    loads = np.empty((circle_links(size), 2))
+    loads[:, 0] = _covered(size, source, ahead, forth)
+    loads[:, 1] = _covered(size, target, size - ahead, weight - forth)
+    return loads.ravel()
+
+
+def _covered(size: int, first: Numbers, length: Numbers, weight: Floats) -> Floats:
+    """What lies on each link of a circle, of messages by first link, length and weight."""
+    change = np.zeros(2 * size)
+    np.add.at(change, first, weight)
+    np.add.at(change, first + length, -weight)
+    twice = np.cumsum(change)
+    return np.asarray(twice[:size] + twice[size:])

@@ -1,0 +1,262 @@
+"""Every link of a system by itself: numbers, names that people can read, and bandwidths.
+
+A link is one way of a cable or port, a medium, or a device's memory. Nothing here is symmetric:
+any link may be slower or faster than the system's description says.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from fnmatch import translate
+from functools import cached_property
+from math import isfinite
+
+import numpy as np
+import numpy.typing as npt
+
+from hierarchies import Domain, InputError, System
+
+Numbers = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+MOST_LINKS = 2**22
+MOST_COMPARED = 5000
+"""How many names are looked at for those that somebody may have meant."""
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """The links of a system in one row of numbers: level by level, outermost first, then memory.
+
+    * switch: two links a port, ``node3/port0 out`` and ``in``;
+    * ring, torus: two links between neighbours, ``node3/gpu5-gpu6 forth`` and ``back`` (of two
+      children one pair of links only; in a torus the inner digits follow, ``z0-z1/y2/x3 forth``);
+    * mesh: two links between every two children;
+    * bus: one link for both ways, ``node3/gpu-bus``;
+    * memory: one link a device, ``node3/gpu5/memory``.
+
+    Raises InputError for more links than can be followed one by one.
+    """
+
+    system: System
+
+    def __post_init__(self) -> None:
+        if self.links > MOST_LINKS:
+            raise InputError(
+                f"{self.system.name} has {self.links} links", hint=f"at most {MOST_LINKS}"
+            )
+
+    @cached_property
+    def firsts(self) -> tuple[int, ...]:
+        """The number of the first link of each level, and of the first memory."""
+        found = [0]
+        for level in range(len(self.system.links)):
+            found.append(found[-1] + self._count(level))
+        return tuple(found)
+
+    @property
+    def links(self) -> int:
+        return self.firsts[-1] + self.system.devices
+
+    @cached_property
+    def bandwidths(self) -> Floats:
+        """Bytes per second of every link, as the system is described; shape (links,)."""
+        found = np.empty(self.links)
+        for level, link in enumerate(self.system.links):
+            switch = link.domain is Domain.SWITCH
+            found[self.firsts[level] : self.firsts[level + 1]] = (
+                self.system.port_bytes_per_second(level)
+                if switch
+                else link.bandwidth_bytes_per_second
+            )
+        found[self.firsts[-1] :] = self.system.memory_bytes_per_second
+        return found
+
+    def _count(self, level: int) -> int:
+        system = self.system
+        children, inside = system.hierarchy.cardinalities[level], self._inside(level)
+        domains = system.devices // (children * inside)
+        match system.links[level].domain:
+            case Domain.SWITCH:
+                return 2 * system.devices // system.block(level)
+            case Domain.BUS:
+                return domains
+            case Domain.MESH:
+                return domains * children * (children - 1)
+            case Domain.RING:
+                return domains * 2 * circle_links(children)
+            case Domain.TORUS:
+                return domains * inside * 2 * circle_links(children)
+
+    def _inside(self, level: int) -> int:
+        return self.system.hierarchy.devices_in_child(level)
+
+    def _domain(self, level: int, devices: Numbers) -> Numbers:
+        children = self.system.hierarchy.cardinalities[level]
+        return devices // (children * self._inside(level))
+
+    def ports(self, level: int, devices: Numbers) -> Numbers:
+        """The link out of a switch level's port of each device; the one in is the next number."""
+        return self.firsts[level] + 2 * (devices // self.system.block(level))
+
+    def buses(self, level: int, devices: Numbers) -> Numbers:
+        """The medium of each device."""
+        return self.firsts[level] + self._domain(level, devices)
+
+    def circles(self, level: int, devices: Numbers) -> Numbers:
+        """The first link of the ring, or of the dimension of the torus, each device stands in.
+
+        Link ``2 a`` after it goes from child a to the next, ``2 a + 1`` comes back.
+        """
+        domain = self._domain(level, devices)
+        if self.system.links[level].domain is Domain.TORUS:
+            domain = domain * self._inside(level) + devices % self._inside(level)
+        children = self.system.hierarchy.cardinalities[level]
+        return self.firsts[level] + domain * 2 * circle_links(children)
+
+    def meshes(self, level: int, devices: Numbers) -> Numbers:
+        """The first link of the mesh each device stands in; ``mesh_link`` counts from there."""
+        children = self.system.hierarchy.cardinalities[level]
+        return self.firsts[level] + self._domain(level, devices) * children * (children - 1)
+
+    def memories(self, devices: Numbers) -> Numbers:
+        return self.firsts[-1] + devices
+
+    def names(self) -> Iterator[str]:
+        """The names of all links in the order of their numbers."""
+        return (self.name(link) for link in range(self.links))
+
+    def name(self, link: int) -> str:
+        """What a link is called. Raises IndexError for a number that no link has."""
+        if not 0 <= link < self.links:
+            raise IndexError(f"no link {link}")
+        if link >= self.firsts[-1]:
+            return "/".join([*self._path(link - self.firsts[-1]), "memory"])
+        level = max(i for i, first in enumerate(self.firsts[:-1]) if first <= link)
+        return self._name(level, link - self.firsts[level])
+
+    def cable(self, link: int) -> str:
+        """The name of a link without its way, which it shares with the link the other way."""
+        return _cable(self.name(link))
+
+    def _path(self, device: int) -> list[str]:
+        """The children that hold a device, outermost first."""
+        names = self.system.hierarchy.names
+        digits = self.system.hierarchy.digits(device)
+        return [f"{name}{digit}" for name, digit in zip(names, digits, strict=True)]
+
+    def _name(self, level: int, number: int) -> str:
+        label = self.system.hierarchy.names[level]
+        children, inside = self.system.hierarchy.cardinalities[level], self._inside(level)
+        match self.system.links[level].domain:
+            case Domain.SWITCH:
+                port, way = divmod(number, 2)
+                block = self.system.block(level)
+                path = self._path(port * block)[: level + 1]
+                place = port % (inside // block)
+                return "/".join([*path, f"port{place} {('out', 'in')[way]}"])
+            case Domain.BUS:
+                return "/".join([*self._path(number * children * inside)[:level], f"{label}-bus"])
+            case Domain.MESH:
+                domain, pair = divmod(number, children * (children - 1))
+                here, rest = divmod(pair, children - 1)
+                there = rest + (rest >= here)
+                path = self._path(domain * children * inside)[:level]
+                return "/".join([*path, _between(label, here, there, here < there)])
+            case Domain.RING | Domain.TORUS as domain_kind:
+                circle, place = divmod(number, 2 * circle_links(children))
+                torus = domain_kind is Domain.TORUS
+                outer, inner = divmod(circle, inside) if torus else (circle, 0)
+                path = self._path(outer * children * inside + inner)
+                first, back = divmod(place, 2)
+                ends = (first, (first + 1) % children)
+                told = _between(label, *(ends[::-1] if back else ends), not back)
+                if not torus:
+                    return "/".join([*path[:level], told])
+                cable, way = told.split(" ")
+                return f"{'/'.join([*path[:level], cable, *path[level + 1 :]])} {way}"
+
+
+def circle_links(children: int) -> int:
+    """Between how many neighbours in a circle there are links: two children have one, not two."""
+    return children if children > 2 else children - 1
+
+
+def mesh_link(children: int, here: Numbers, there: Numbers) -> Numbers:
+    """The link of a mesh from one child to another, counted within the mesh."""
+    return here * (children - 1) + there - (there > here)
+
+
+def _between(label: str, here: int, there: int, forth: bool) -> str:
+    ends = (here, there) if forth else (there, here)
+    return f"{label}{ends[0]}-{label}{ends[1]} {'forth' if forth else 'back'}"
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """The links of a system with their bandwidths, bytes per second, shape (links,)."""
+
+    wiring: Wiring
+    bandwidths: Floats
+
+    @classmethod
+    def of(cls, system: System) -> Network:
+        """All links as the system is described. Raises InputError for too many."""
+        wiring = Wiring(system)
+        return cls(wiring, wiring.bandwidths)
+
+    @property
+    def system(self) -> System:
+        return self.wiring.system
+
+    def perturbed(self, seed: int, share: float = 0.1) -> Network:
+        """Every link faster or slower by up to a share of its bandwidth, uniformly drawn.
+
+        Raises InputError for a share that is not from 0 to below 1.
+        """
+        if not 0 <= share < 1:
+            raise InputError(f"links perturbed by {share}", hint="a share from 0 to below 1")
+        drawn = np.random.default_rng(seed).uniform(1 - share, 1 + share, len(self.bandwidths))
+        return replace(self, bandwidths=self.bandwidths * drawn)
+
+    def changed(self, factors: Mapping[str, float]) -> Network:
+        """Some links faster or slower, by factors of what they are.
+
+        A key is a link's name, the name without its way (both ways then), or a pattern of such
+        names (``node3/*``, ``*/memory``); where several say something of a link, all do. Raises
+        InputError for a key that no link has, and for factors that are not finite and above 0.
+        """
+        bandwidths = self.bandwidths.copy()
+        names = list(self.wiring.names()) if factors else []
+        for pattern, factor in factors.items():
+            if not (isfinite(factor) and factor > 0):
+                raise InputError(
+                    f"factor {factor}", where=f"link {pattern!r}", hint="a finite number above 0"
+                )
+            bandwidths[_matching(pattern, names)] *= factor
+        return replace(self, bandwidths=bandwidths)
+
+
+def _matching(pattern: str, names: list[str]) -> list[int]:
+    fits = re.compile(translate(pattern)).match
+    found = [i for i, name in enumerate(names) if fits(name) or fits(_cable(name))]
+    if not found:
+        cables = list(dict.fromkeys(map(_cable, names)))
+        raise InputError(f"no link {pattern!r}", hint=_hint(pattern, cables))
+    return found
+
+
+def _cable(name: str) -> str:
+    """The name of a link without its way."""
+    return name.rsplit(" ", 1)[0]
+
+
+def _hint(pattern: str, cables: list[str]) -> str:
+    close = get_close_matches(pattern, cables[:MOST_COMPARED], n=3, cutoff=0.5)
+    if close:
+        return f"did you mean {' or '.join(close)}?"
+    return (
+        f"links are called such as {', '.join([cables[0], cables[len(cables) // 2], cables[-1]])}"
+    )

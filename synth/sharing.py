@@ -1,0 +1,248 @@
+"""Max-min fair shares of resources among flows that come and go.
+
+A flow at level y keeps each of its resources busy for y times its part there; no resource is
+busier than all the time, and no flow goes above a ceiling of its own. Levels are max-min fair:
+nobody can be raised but at the cost of someone no higher. That is so, and for one set of levels
+only, if every flow stands at its ceiling or has a *bottleneck*: a full resource on which nobody is
+higher. (Bertsekas, Gallager: Data Networks, 6.5.2.)
+
+So a change need not be followed through all flows. Those that start, and those with a bottleneck
+that is used by somebody who starts, stops or is raised anew, are raised anew from 0, with everyone
+else held. Whoever then is higher on a bottleneck than its owners is raised anew with them, and so
+on until every flow has its bottleneck again: the same levels as if all had been raised anew, but
+for roundings, which ``NEAR`` keeps from being taken for differences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from heapq import heapify, heappop, heapreplace
+from itertools import count
+
+import numpy as np
+import numpy.typing as npt
+
+NEAR = 1e-12
+"""A resource busy for all but this share of the time is full, and levels this close are equal."""
+
+ADDED_UP_EVERY = 500
+"""After how many changes all sums are made anew: roundings stay well below ``NEAR``."""
+
+CEILING = -1
+"""In place of a bottleneck: the flow is at its own ceiling."""
+
+Uses = Sequence[tuple[int, float]]
+"""The resources of a flow and the part of each that it keeps busy at level 1, above 0."""
+
+
+Numbers = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+
+def scarce(flow: Numbers, resource: Numbers, part: Floats, ceilings: Floats) -> list[Uses]:
+    """The uses of each flow, without resources that can never decide anything.
+
+    Entry i says that ``flow[i]`` at level 1 keeps ``resource[i]`` busy for ``part[i]``; ceilings
+    are what each flow reaches alone. Left out are resources that all their flows at their ceilings
+    together do not fill, and those of which each of their flows keeps no more busy than of another
+    that has the same flows. A link may then be busy for a share of ``NEAR`` more than the time.
+    """
+    resources = 1 + int(resource.max(initial=-1))
+    full = np.bincount(resource, part * ceilings[flow], resources) > 1 + NEAR
+    some = full[resource]
+    order = np.flatnonzero(some)[np.lexsort((flow[some], resource[some]))]
+    flow, resource, part = flow[order], resource[order], part[order]
+    alike: dict[bytes, list[Floats]] = {}
+    borders = np.flatnonzero(np.diff(resource, prepend=-1))
+    for users, parts in zip(np.split(flow, borders)[1:], np.split(part, borders)[1:], strict=True):
+        alike.setdefault(users.tobytes(), []).append(parts)
+    uses: list[list[tuple[int, float]]] = [[] for _ in ceilings]
+    numbers = count()
+    for key, found in alike.items():
+        for parts in _largest(found):
+            number = next(numbers)
+            for user, each in zip(np.frombuffer(key, np.int64).tolist(), parts, strict=True):
+                uses[user].append((number, float(each)))
+    return list(uses)
+
+
+def _largest(rows: list[Floats]) -> list[Floats]:
+    """Of some rows those that no other one equals or exceeds everywhere."""
+    kept: list[Floats] = []
+    for row in sorted(rows, key=lambda row: -float(row.sum())):
+        if not any((row <= other * (1 + NEAR)).all() for other in kept):
+            kept.append(row)
+    return kept
+
+
+Rooms = Mapping[int, float]
+"""What some flows leave of each resource to others."""
+
+Sharers = Mapping[int, Sequence[tuple[int, float]]]
+"""For each resource some of its flows, with the parts they keep busy at level 1."""
+
+
+class Sharing:
+    """The levels of the flows that move, out of a fixed set of flows.
+
+    ``levels[flow]`` is 0.0 while a flow does not move.
+    """
+
+    def __init__(self, uses: Sequence[Uses], ceilings: Sequence[float]) -> None:
+        self.levels = [0.0] * len(uses)
+        self._uses = uses
+        self._ceilings = ceilings
+        self._bottleneck = [CEILING] * len(uses)
+        resources = 1 + max((resource for use in uses for resource, _ in use), default=-1)
+        self._users: list[dict[int, float]] = [{} for _ in range(resources)]
+        self._owners: list[set[int]] = [set() for _ in range(resources)]
+        self._busy = [0.0] * resources
+        self._changes = 0
+
+    def change(self, leaving: Collection[int], arriving: Iterable[int]) -> list[int]:
+        """Let flows stop and others start; whose levels are new, those that start among them."""
+        users, owners, busy, levels = self._users, self._owners, self._busy, self.levels
+        self._add_up_now_and_then()
+        touched: set[int] = set()
+        for flow in leaving:
+            self._stop_at(flow, CEILING)
+            for resource, part in self._uses[flow]:
+                del users[resource][flow]
+                busy[resource] -= part * levels[flow]
+                touched.update(owners[resource])
+            levels[flow] = 0.0
+        rising = list(touched.difference(leaving))
+        found: list[int] = []
+        for flow in arriving:
+            if not self._uses[flow]:
+                levels[flow] = self._ceilings[flow]
+                found.append(flow)
+                continue
+            rising.append(flow)
+            for resource, part in self._uses[flow]:
+                users[resource][flow] = part
+        return found + self._settled(rising) if rising else found
+
+    def _add_up_now_and_then(self) -> None:
+        """Keep sums that follow every change free of the roundings of too many changes."""
+        self._changes += 1
+        if self._changes % ADDED_UP_EVERY == 0:
+            levels = self.levels
+            for resource, users in enumerate(self._users):
+                self._busy[resource] = sum(part * levels[flow] for flow, part in users.items())
+
+    def _stop_at(self, flow: int, which: int) -> None:
+        """Note where a flow stands now: a resource, or its ceiling."""
+        before = self._bottleneck[flow]
+        if before != which:
+            if before != CEILING:
+                self._owners[before].remove(flow)
+            if which != CEILING:
+                self._owners[which].add(flow)
+            self._bottleneck[flow] = which
+
+    def _settled(self, rising: list[int]) -> list[int]:
+        """Fill some flows, and whoever must be filled with them; those whose levels are new.
+
+        ``rooms`` is what everyone else leaves of each resource, ``sharers`` those filled there.
+        """
+        levels, busy, owners, all_uses = self.levels, self._busy, self._owners, self._uses
+        before: dict[int, float] = {}
+        rooms: dict[int, float] = {}
+        sharers: dict[int, list[tuple[int, float]]] = {}
+        while rising:
+            while rising:
+                flow = rising.pop()
+                if flow in before:
+                    continue
+                before[flow] = level = levels[flow]
+                for which, part in all_uses[flow]:
+                    if which in rooms:
+                        rooms[which] += part * level
+                        sharers[which].append((flow, part))
+                    else:
+                        rooms[which] = 1.0 - busy[which] + part * level
+                        sharers[which] = [(flow, part)]
+                        rising += owners[which]
+            self._raise(before, rooms, sharers)
+            rising = self._higher(before, sharers)
+        for flow, level in before.items():
+            change = levels[flow] - level
+            if change:
+                for which, part in all_uses[flow]:
+                    busy[which] += part * change
+        return [flow for flow, level in before.items() if levels[flow] != level]
+
+    def _raise(self, rising: Iterable[int], rooms: Rooms, sharers: Sharers) -> None:
+        """Raise some flows together from 0, until each is stopped; the others stay as they are."""
+        levels = self.levels
+        tops, where, stops = self._stops(rising, rooms, sharers)
+        while tops:
+            level, which = stops[0]
+            if which < 0:
+                heappop(stops)
+                if ~which in tops:
+                    levels[~which] = max(0.0, tops.pop(~which))
+                    self._stop_at(~which, where[~which])
+                continue
+            room, slope = rooms[which], 0.0
+            for flow, part in sharers[which]:
+                if flow in tops:
+                    slope += part
+                else:
+                    room -= part * levels[flow]
+            if slope and room > level * slope * (1 + NEAR):
+                heapreplace(stops, (room / slope, which))
+                continue
+            heappop(stops)
+            level = max(0.0, room / slope) if slope else 0.0
+            for flow, _ in sharers[which]:
+                if flow in tops:
+                    levels[flow] = level
+                    self._stop_at(flow, which)
+                    del tops[flow]
+
+    def _stops(
+        self, rising: Iterable[int], rooms: Rooms, sharers: Sharers
+    ) -> tuple[dict[int, float], dict[int, int], list[tuple[float, int]]]:
+        """How far each flow could rise if the others did not, what would stop it there, and stops.
+
+        Stops are a heap of levels at which a resource, or a flow's own top (``~flow``), ends a
+        rise. As far as is known: a resource can only stop later when some of its flows are
+        stopped. One that would stop nobody before their tops is left out.
+        """
+        tops = {flow: self._ceilings[flow] for flow in rising}
+        where = dict.fromkeys(tops, CEILING)
+        shared = []
+        for which, some in sharers.items():
+            if len(some) > 1:
+                shared.append((which, some))
+                continue
+            flow, part = some[0]
+            if rooms[which] < part * tops[flow]:
+                tops[flow], where[flow] = rooms[which] / part, which
+        stops = [(level, ~flow) for flow, level in tops.items()]
+        for which, some in shared:
+            slope = highest = 0.0
+            for flow, part in some:
+                slope += part
+                if tops[flow] > highest:
+                    highest = tops[flow]
+            if rooms[which] < slope * highest:
+                stops.append((rooms[which] / slope, which))
+        heapify(stops)
+        return tops, where, stops
+
+    def _higher(self, filled: Mapping[int, float], sharers: Sharers) -> list[int]:
+        """Of the flows that were held, those higher than the owners of a bottleneck they use.
+
+        The owners of one bottleneck were all stopped there together.
+        """
+        levels = self.levels
+        found: list[int] = []
+        for resource, some in sharers.items():
+            users, owners = self._users[resource], self._owners[resource]
+            if owners and len(some) < len(users):
+                most = levels[next(iter(owners))] * (1 + NEAR)
+                found += [flow for flow in users if levels[flow] > most and flow not in filled]
+        return found

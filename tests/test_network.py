@@ -1,0 +1,165 @@
+"""Links by number and by name, their bandwidths, and what may be changed about them."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hierarchies import Domain, Hierarchy, InputError, Level, Link, System, catalogue, load
+from price_oracle import Machine, Wire
+from strategies import systems
+from synth.network import MOST_LINKS, Network, Wiring
+
+
+def spelled(machine: Machine, wire: Wire) -> str:
+    """The name of one of the oracle's links, from what the oracle tells it by."""
+    level, *rest = wire
+    assert isinstance(level, int)
+    system = machine.system
+    names, size, inside = system.hierarchy.names, machine.cards[level], machine.inside(level)
+
+    def path(device: int, levels: range) -> list[str]:
+        return [f"{names[i]}{machine.digits(device)[i]}" for i in levels]
+
+    domain = system.links[level].domain
+    if domain is Domain.SWITCH:
+        way, child, port = rest
+        assert isinstance(child, int)
+        direction = {"up": "out", "down": "in"}[str(way)]
+        told = path(child * inside, range(level + 1))
+        return "/".join([*told, f"port{port} {direction}"])
+    parent = rest[1] if domain is Domain.BUS else rest[0]
+    assert isinstance(parent, int)
+    outer = path(parent * inside * size, range(level))
+    if domain is Domain.BUS:
+        return "/".join([*outer, f"{names[level]}-bus"])
+    here, there = (int(str(end)) for end in rest[-2:])
+    forth = here < there if domain is Domain.MESH or size == 2 else there == (here + 1) % size
+    ends = (here, there) if forth else (there, here)
+    cable = f"{names[level]}{ends[0]}-{names[level]}{ends[1]}"
+    inner: list[str] = []
+    if domain is Domain.TORUS:
+        assert isinstance(rest[1], int)
+        inner = path(rest[1], range(level + 1, len(names)))
+    return f"{'/'.join([*outer, cable, *inner])} {'forth' if forth else 'back'}"
+
+
+def wires(machine: Machine) -> set[Wire]:
+    """All links that messages between devices can take."""
+    return {
+        wire
+        for source in machine.devices
+        for target in machine.devices
+        if source != target
+        for _, way in machine.routes(source, target, detours=True)
+        for wire in way
+    }
+
+
+@given(systems(12))
+def test_links_are_those_of_the_explicit_machine(system: System) -> None:
+    """By name; and there are no others but those that nothing can cross, and memory."""
+    network, machine = Network.of(system), Machine(system)
+    names = list(network.wiring.names())
+    assert len(set(names)) == len(names) == network.wiring.links
+    known = dict(zip(names, network.bandwidths.tolist(), strict=True))
+    expected = {spelled(machine, wire): machine.capacity(wire) for wire in wires(machine)}
+    assert {name: known[name] for name in expected} == expected
+    alone = [
+        name
+        for name, count in zip(system.hierarchy.names, machine.cards, strict=True)
+        if count == 1
+    ]
+    for name in set(names) - set(expected):
+        level = name.rsplit("/", 1)[-1]
+        switched = "/port" in name and name.rsplit("/", 2)[-2].rstrip("0123456789") in alone
+        assert level == "memory" or switched or level.removesuffix("-bus") in alone
+
+
+@given(systems(24))
+def test_memory_is_a_link_of_every_device(system: System) -> None:
+    network = Network.of(system)
+    links = network.wiring.memories(np.arange(system.devices))
+    assert (network.bandwidths[links] == system.memory_bytes_per_second).all()
+    assert all(network.wiring.name(link).endswith("/memory") for link in links.tolist())
+
+
+@given(systems(24), st.integers(0, 10), st.floats(0, 0.9))
+def test_perturbed_links_stay_within_their_share(system: System, seed: int, share: float) -> None:
+    network = Network.of(system)
+    drawn = network.perturbed(seed, share).bandwidths / network.bandwidths
+    assert (abs(drawn - 1) <= share * (1 + 1e-12)).all()
+    again = network.perturbed(seed, share).bandwidths / network.bandwidths
+    assert (drawn == again).all()
+
+
+def test_perturbed_links_differ() -> None:
+    network = Network.of(load("dgx-h100:4"))
+    drawn = network.perturbed(0).bandwidths / network.bandwidths
+    assert len(set(drawn.tolist())) == len(drawn)
+    other = network.perturbed(1).bandwidths / network.bandwidths
+    assert not (drawn == other).any()
+
+
+@pytest.mark.parametrize("name", catalogue())
+def test_every_machine_known_has_links_with_names(name: str) -> None:
+    wiring = Wiring(load(name))
+    assert len(set(wiring.names())) == wiring.links
+
+
+def factors_of(system: System, factors: dict[str, float]) -> dict[str, float]:
+    network = Network.of(system)
+    found = network.changed(factors).bandwidths / network.bandwidths
+    names = network.wiring.names()
+    return {name: f for name, f in zip(names, found.tolist(), strict=True) if f != 1.0}
+
+
+def test_links_are_changed_by_name_by_cable_and_by_pattern() -> None:
+    system = load("dgx-h100:4")
+    assert factors_of(system, {"node3/port0 out": 0.5}) == {"node3/port0 out": 0.5}
+    assert factors_of(system, {"node3/port0": 0.5}) == {
+        "node3/port0 out": 0.5,
+        "node3/port0 in": 0.5,
+    }
+    found = factors_of(system, {"node1/*": 0.5})
+    assert Counter(found.values()) == {0.5: 16 + 16 + 8}
+    assert all(name.startswith("node1/") for name in found)
+    twice = factors_of(system, {"node1/*": 0.5, "node1/gpu2/memory": 4.0})
+    assert {name for name in found if twice[name] != 0.5} == {"node1/gpu2/memory"}
+    assert twice["node1/gpu2/memory"] == 2.0
+    assert factors_of(system, {}) == {}
+
+
+def test_names_of_direct_links() -> None:
+    torus = set(Wiring(load("tpu-v5e-slice")).names())
+    levels = load("tpu-v5e-slice").hierarchy.names
+    assert f"{levels[0]}0-{levels[0]}1/{levels[1]}2 forth" in torus
+    assert f"{levels[0]}3/{levels[1]}0-{levels[1]}1 back" in torus
+    mesh = set(Wiring(load("mi300x:2")).names())
+    assert {"node0/gpu2-gpu7 forth", "node0/gpu2-gpu7 back"} <= mesh
+
+
+def test_what_cannot_be_changed_is_told() -> None:
+    network = Network.of(load("dgx-h100:4"))
+    with pytest.raises(InputError, match=r"no link 'node3/prt0'; did you mean node3/port0"):
+        network.changed({"node3/prt0": 0.5})
+    with pytest.raises(InputError, match=r"no link 'xyzzy'; links are called such as node0/port0"):
+        network.changed({"xyzzy": 0.5})
+    for factor in (0.0, -1.0, float("inf"), float("nan")):
+        with pytest.raises(InputError, match="a finite number above 0"):
+            network.changed({"node3/port0": factor})
+    with pytest.raises(InputError, match="a share from 0 to below 1"):
+        network.perturbed(0, 1.0)
+    with pytest.raises(IndexError):
+        network.wiring.name(network.wiring.links)
+
+
+def test_too_many_links_are_refused() -> None:
+    hierarchy = Hierarchy((Level("gpu", MOST_LINKS),))
+    system = System("huge", "", hierarchy, (Link(Domain.SWITCH, 1e9, 0.0),), 1e12)
+    with pytest.raises(InputError, match="links; at most"):
+        Wiring(system)
