@@ -17,8 +17,8 @@ from hierarchies import Axis, Placement, Reduction, System, Tree, load, placemen
 from synth.algorithms import Choice
 from synth.layout import Move
 from synth.lowering import moves
-from synth.plan import one_step
 from synth.programs import Language, Vertex, explore_moves
+from synth.rehearsal import one_step
 from synth.search import Explored
 from synth.simulator import Simulator
 

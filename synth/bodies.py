@@ -6,8 +6,10 @@ from base64 import b64encode
 from typing import Any
 
 from hierarchies import System
+from synth.defaults import Defaults
 from synth.emit import Files, Source
 from synth.explaining import why
+from synth.jobplan import JobPlan, Planned
 from synth.proof import Proved, Refuted, Unknown, Verdict
 from synth.request import Answer, Report
 from synth.simulator import StepPrice
@@ -39,6 +41,9 @@ def machine_in_full_json(system: System) -> Json:
                 "domain": link.domain.value,
                 "bandwidth_GB_per_s": link.bandwidth_bytes_per_second / 1e9,
                 "latency_us": link.latency_seconds * 1e6,
+                "ll_latency_us": _microseconds(link.ll_latency_seconds),
+                "ll128_latency_us": _microseconds(link.ll128_latency_seconds),
+                "reduces": link.reduces,
                 "ports": link.ports,
                 "through": list(link.through),
                 "sources": dict(link.sources or {}),
@@ -56,11 +61,16 @@ def machine_in_full_json(system: System) -> Json:
     }
 
 
+def _microseconds(seconds: float | None) -> float | None:
+    return None if seconds is None else seconds * 1e6
+
+
 def ranking_json(report: Report) -> Json:
     """A report: the answers in order, and what they were chosen from."""
     request = report.request
     return {
         "system": machine_in_full_json(report.system),
+        "request": request.goal.value,
         "reduce": list(request.over),
         "bytes": request.payload_bytes,
         "algorithm": request.choice.value,
@@ -81,6 +91,7 @@ def sweep_json(sweep: Sweep) -> Json:
     request = sweep.request
     return {
         "system": machine_in_full_json(sweep.system),
+        "request": request.goal.value,
         "reduce": list(request.over),
         "bytes": [sweep.smallest_bytes, sweep.largest_bytes],
         "algorithm": request.choice.value,
@@ -107,6 +118,62 @@ def sweep_json(sweep: Sweep) -> Json:
     }
 
 
+def plan_json(plan: JobPlan) -> Json:
+    """A job's placement: its entries with their programs, and the next best placements."""
+    return {
+        "system": machine_in_full_json(plan.system),
+        "job": plan.job.name,
+        "title": plan.job.title,
+        "ranking": [
+            {
+                "axes": {axis.name: axis.size for axis in option.axes},
+                "placement": [list(row) for row in option.placement.matrix],
+                "exposed_seconds": option.exposed_seconds,
+            }
+            for option in plan.ranking
+        ],
+        "default_exposed_seconds": sum(one.default_exposed_seconds for one in plan.entries),
+        "entries": [_planned(one) for one in plan.entries],
+        "unpriced": [
+            {
+                "name": one.name,
+                "over": list(one.over),
+                "bytes": one.payload_bytes,
+                "times": float(one.times),
+                "why": one.why,
+            }
+            for one in plan.job.unpriced
+        ],
+        "considered": {"placements": plan.placements, "of_placements": plan.of_placements},
+        "complete": plan.complete,
+    }
+
+
+def _planned(one: Planned) -> Json:
+    entry, alone = one.entry, one.alone_seconds
+    seconds = one.answer.candidate.seconds
+    return {
+        "name": entry.name,
+        "request": entry.goal.value,
+        "over": list(entry.over),
+        "bytes": entry.payload_bytes,
+        "times": float(entry.times),
+        "hidden": float(entry.hidden),
+        "exposed_seconds": one.exposed_seconds,
+        "default_exposed_seconds": one.default_exposed_seconds,
+        "alone_seconds": alone,
+        "alone_placement": [list(row) for row in one.alone_placement.matrix],
+        "loss": seconds / alone if alone else 1.0,
+        "answer": _answer(one.answer),
+    }
+
+
+def defaults_json(told: Defaults) -> Json:
+    """The runtime's options for the plain collective by name, and which it would choose."""
+    chosen = {"name": told.chosen, "protocol": told.protocol.value}
+    return {"defaults": told.seconds, "default": chosen}
+
+
 def _answer(answer: Answer) -> Json:
     placement = answer.candidate.reduction.placement
     seconds = answer.candidate.seconds
@@ -120,7 +187,7 @@ def _answer(answer: Answer) -> Json:
         "barrier_seconds": answer.barrier_seconds,
         "baseline_seconds": answer.baseline_seconds,
         "speedup": answer.baseline_seconds / seconds if seconds else 1.0,
-        "defaults": answer.defaults,
+        **defaults_json(answer.defaults),
         "bound_seconds": answer.bound.seconds,
         "limited_by": answer.limited_by,
         "steps": [step_json(price) for price in answer.prices],

@@ -25,12 +25,14 @@ from synth.flags import (
     OptionalAxes,
     OptionalProgram,
     OptionalReduce,
+    OptionalRequest,
     OptionalSegments,
     OptionalSystem,
     Output,
     ProgramText,
     Rank,
     Reduce,
+    RequestName,
     Segments,
     Size,
     Steps,
@@ -105,12 +107,21 @@ def count(
     digits: Annotated[int, typer.Option(help="Digits of the synthesis tree.")],
     max_steps: Steps = 5,
     across: Across = False,
+    request: RequestName = "all-reduce",
     budget: Budget = None,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
     """Count the valid programs of a synthesis tree by their length."""
-    _ask("count", as_json, budget, digits=digits, max_steps=max_steps, across=across)
+    _ask(
+        "count",
+        as_json,
+        budget,
+        digits=digits,
+        max_steps=max_steps,
+        across=across,
+        request=request,
+    )
 
 
 @app.command()
@@ -128,6 +139,7 @@ def top(
     ] = False,
     across: Across = False,
     no_collapse: NoCollapse = False,
+    request: RequestName = "all-reduce",
     segments: Segments = "auto",
     explain: Explain = False,
     budget: Budget = None,
@@ -150,8 +162,96 @@ def top(
         per_placement=per_placement,
         across=across,
         collapse=not no_collapse,
+        request=request,
         segments=segments,
         explain=explain,
+    )
+
+
+@app.command()
+def plan(
+    system: SystemName,
+    job: Annotated[str, typer.Option(help="A job file, or the name of a shipped job.")],
+    k: Annotated[int, typer.Option("-k", help="How many placements to list.")] = 5,
+    max_steps: Steps = 5,
+    algorithm: Algorithm = "auto",
+    across: Across = False,
+    no_collapse: NoCollapse = False,
+    segments: Segments = "auto",
+    budget: Budget = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Find the one placement for all collectives of a job, and each one's best program on it."""
+    _ask(
+        "plan",
+        as_json,
+        budget,
+        system=system,
+        job=job,
+        k=k,
+        max_steps=max_steps,
+        algorithm=algorithm,
+        across=across,
+        collapse=not no_collapse,
+        segments=segments,
+    )
+
+
+@app.command()
+def job(
+    axes: Annotated[str, typer.Option(help="Sizes, as in data=any,tensor=1|2|4|8,pipeline=4.")],
+    layers: Annotated[int, typer.Option(help="Layers of the transformer.")],
+    hidden: Annotated[int, typer.Option(help="Width of the model.")],
+    heads: Annotated[int, typer.Option(help="Attention heads.")],
+    vocabulary: Annotated[int, typer.Option(help="Tokens of the vocabulary.")],
+    sequence: Annotated[int, typer.Option(help="Tokens in a sequence.")],
+    name: Annotated[str, typer.Option(help="How the job is called.")] = "transformer",
+    micro_batch: Annotated[int, typer.Option(help="Sequences in a micro-batch.")] = 1,
+    batch: Annotated[int | None, typer.Option(help="Sequences in a step, of all devices.")] = None,
+    micro_batches: Annotated[
+        int | None, typer.Option(help="Micro-batches in a step, of each device.")
+    ] = None,
+    kv_heads: Annotated[int, typer.Option(help="Heads of keys and values, if fewer.")] = 0,
+    feed_forward: Annotated[int, typer.Option(help="Inner columns, if not 4 x hidden.")] = 0,
+    gated: Annotated[bool, typer.Option("--gated", help="A gated network, as in Llama.")] = False,
+    experts: Annotated[int, typer.Option(help="Experts in each layer.")] = 0,
+    experts_per_token: Annotated[int, typer.Option(help="Experts that see a token.")] = 2,
+    sharding: Annotated[str, typer.Option(help="none, optimizer, fsdp or hsdp.")] = "none",
+    recompute: Annotated[
+        bool, typer.Option("--recompute", help="Activations are computed twice.")
+    ] = False,
+    memory: Annotated[
+        float | None, typer.Option(help="GB of a device for the training state.")
+    ] = None,
+    output: Output = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Derive a job file for plan: what a transformer's training step communicates."""
+    _ask(
+        "job",
+        as_json,
+        output=output,
+        open_axes=axes,
+        layers=layers,
+        hidden=hidden,
+        heads=heads,
+        vocabulary=vocabulary,
+        sequence=sequence,
+        name=name,
+        micro_batch=micro_batch,
+        batch=batch,
+        micro_batches=micro_batches,
+        kv_heads=kv_heads,
+        feed_forward=feed_forward,
+        gated=gated,
+        classic=not gated,
+        experts=experts,
+        experts_per_token=experts_per_token,
+        sharding=sharding,
+        recompute=recompute,
+        memory_GB=memory,
     )
 
 
@@ -166,6 +266,7 @@ def check(
     reduce: Annotated[str | None, typer.Option(help="Axes to reduce over.")] = None,
     placement: Matrix = None,
     no_collapse: NoCollapse = False,
+    request: RequestName = "all-reduce",
     replay: Annotated[bool, typer.Option("--replay", help="Execute it on arrays too.")] = False,
     as_json: Json = False,
     verbose: Verbose = False,
@@ -181,6 +282,7 @@ def check(
         reduce=reduce,
         placement=placement,
         collapse=not no_collapse,
+        request=request,
         replay=replay,
     )
 
@@ -194,6 +296,7 @@ def lower(
     placement: Matrix = None,
     size: Size = "1GiB",
     no_collapse: NoCollapse = False,
+    request: RequestName = "all-reduce",
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
@@ -208,6 +311,7 @@ def lower(
         placement=placement,
         bytes=size,
         collapse=not no_collapse,
+        request=request,
     )
 
 
@@ -221,6 +325,7 @@ def time(
     size: Size = "1GiB",
     algorithm: Algorithm = "auto",
     no_collapse: NoCollapse = False,
+    request: RequestName = "all-reduce",
     segments: Segments = "auto",
     as_json: Json = False,
     verbose: Verbose = False,
@@ -237,6 +342,7 @@ def time(
         bytes=size,
         algorithm=algorithm,
         collapse=not no_collapse,
+        request=request,
         segments=segments,
     )
 
@@ -255,6 +361,7 @@ def emit(
         str | None, typer.Option("--bytes", help="The whole tensor on each device, e.g. 64MiB.")
     ] = None,
     no_collapse: NoCollapse = False,
+    request: OptionalRequest = None,
     algorithm: OptionalAlgorithm = None,
     segments: OptionalSegments = None,
     rank_order: Annotated[
@@ -283,6 +390,7 @@ def emit(
         placement=placement,
         bytes=size,
         collapse=not no_collapse,
+        request=request,
         algorithm=algorithm,
         segments=segments,
         target=target,
@@ -313,6 +421,7 @@ def run(
     repeat: Annotated[int, typer.Option(help="How often it is timed.")] = 5,
     timeout: Annotated[float, typer.Option(help="Seconds after which all are ended.")] = 120.0,
     no_collapse: NoCollapse = False,
+    request: OptionalRequest = None,
     algorithm: OptionalAlgorithm = None,
     segments: OptionalSegments = None,
     as_json: Json = False,
@@ -331,6 +440,7 @@ def run(
         placement=placement,
         bytes=size,
         collapse=not no_collapse,
+        request=request,
         algorithm=algorithm,
         segments=segments,
         backend=backend,

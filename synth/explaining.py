@@ -1,4 +1,4 @@
-"""Why an answer beats the plain one-step all-reduce, or does not: in words, from its prices."""
+"""Why an answer beats what the runtime would do, or does not: in words, from its prices."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ _ALIKE = 1e-3
 def why(answer: Answer) -> list[str]:
     """Sentences: what the default waits for, what the answer waits for, and what to do.
 
-    The default is the one-step all-reduce on the same placement. An answer without steps needs no
-    words.
+    The default is what the runtime would choose on the same placement. An answer without steps
+    needs no words.
     """
     if not answer.prices:
         return ["there is nothing to do: a reduction group is one device"]
     seconds = answer.candidate.seconds
-    plain = _told("the one-step all-reduce", answer.baseline_prices, 1, answer.baseline_seconds)
+    default = f"the default ({answer.defaults.chosen}, {answer.defaults.protocol.value})"
+    plain = _told(default, answer.defaults.baseline, 1, answer.baseline_seconds)
     if not _differs(answer):
-        return [plain, "this is the one-step all-reduce: keep the default"]
+        return [plain, "this is what the runtime would do: keep the default"]
     segments = answer.candidate.segments
     lines = [plain, _told("this program", answer.prices, segments, seconds)]
     if segments > 1 and len(answer.prices) > 1:
@@ -31,7 +32,11 @@ def why(answer: Answer) -> list[str]:
             f"its steps overlap in {segments} segments; one after the other they would take "
             f"{duration(answer.barrier_seconds)}"
         )
-    elif len(answer.prices) > 1:
+    elif len(answer.prices) == 1:
+        [price] = answer.prices
+        how = price.algorithm.value if price.algorithm else "no algorithm"
+        lines.append(f"it is the same collective by {how}, {price.protocol.value}")
+    else:
         lines.append("its steps wait for each other: links that a step does not use stand idle")
     return [*lines, _verdict(answer.baseline_seconds, seconds)]
 
@@ -39,8 +44,8 @@ def why(answer: Answer) -> list[str]:
 def _differs(answer: Answer) -> bool:
     """Whether an answer is anything else than the default."""
     ours, plain = (
-        [(price.what, price.algorithm, price.size_bytes) for price in prices]
-        for prices in (answer.prices, answer.baseline_prices)
+        [(price.what, price.algorithm, price.protocol, price.size_bytes) for price in prices]
+        for prices in (answer.prices, answer.defaults.baseline)
     )
     return ours != plain
 
@@ -65,7 +70,7 @@ def _told(who: str, prices: Sequence[StepPrice], segments: int, seconds: float) 
 
 def _verdict(plain: float, ours: float) -> str:
     if plain > ours * (1 + _ALIKE):
-        return f"it is {plain / ours:.2f} times as fast as the one-step all-reduce"
+        return f"it is {plain / ours:.2f} times as fast as the default"
     if ours > plain * (1 + _ALIKE):
         return f"it takes {ours / plain:.2f} times as long: keep the default"
     return "it takes as long: keep the default"

@@ -11,7 +11,7 @@ from itertools import islice
 
 from grammar import Instruction
 from hierarchies import Reduction
-from synth.bound import all_reduce_bound
+from synth.bound import bound
 from synth.library import Graph, Labels, Library
 from synth.pipelines import bound_ticks, cheapest
 from synth.simulator import Simulator
@@ -56,8 +56,9 @@ class Finder:
 
     def bound_ticks(self, reduction: Reduction) -> int:
         """What no program for the reduction can cost less than."""
-        bound = all_reduce_bound(self._simulator.system, reduction, self._payload_bytes)
-        return int(bound_ticks(bound.seconds))
+        goal = self.library.language.goal
+        least = bound(self._simulator.system, reduction, self._payload_bytes, goal)
+        return int(bound_ticks(least.seconds))
 
     def best(self, reduction: Reduction, count: int, limit: int | None = None) -> list[Found]:
         """The ``count`` best programs in the order of their keys, none dearer than the limit.

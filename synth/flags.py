@@ -11,6 +11,7 @@ TARGETS = (
     "torch, jax, jax-flat, mpi, mscclpp, chakra, nccl-tuner, json, trace, "
     "rankfile, slurm, torchrun, jax-devices, kubernetes"
 )
+GOALS = "all-reduce, reduce-scatter, all-gather, reduce, broadcast, all-to-all"
 BACKENDS = "numpy, jax, gloo, mpi"
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 SystemName = Annotated[
@@ -33,6 +34,10 @@ Segments = Annotated[
     typer.Option(
         help="N: in one or in N segments, whose steps overlap; auto: the best of several."
     ),
+]
+RequestName = Annotated[str, typer.Option("--request", help=f"One of {GOALS}.")]
+OptionalRequest = Annotated[
+    str | None, typer.Option("--request", help="What the program does, if no all-reduce.")
 ]
 Explain = Annotated[bool, typer.Option("--explain", help="Say of every answer why, in words.")]
 NoCollapse = Annotated[

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Iterable, Mapping, Sequence
 
-from grammar import ALL_AT_ONCE, Program, spell
+from grammar import Goal
 from hierarchies import (
     Axis,
     InputError,
     Placement,
     Reduction,
     System,
-    Tree,
     check_axes,
     count_placements,
     load,
@@ -20,18 +18,14 @@ from hierarchies import (
     placements,
 )
 from synth.algorithms import Choice
-from synth.bound import all_reduce_bound
+from synth.answering import Teller
+from synth.defaults import defaults
 from synth.finder import Finder, Found
-from synth.layout import Move
 from synth.library import Library
-from synth.lowering import lower, moves
-from synth.pipelines import SEGMENTS, price_ticks
+from synth.pipelines import SEGMENTS
 from synth.programs import Language
-from synth.proof import Unknown, Verdict, prove
-from synth.replay import compare
-from synth.request import Answer, Candidate, Report, Request, Watcher
-from synth.semantics import Derivation, Refusal, derive, retold
-from synth.simulator import TICKS_PER_SECOND, Simulator, StepPrice, limiting, total_seconds
+from synth.request import Report, Request, Watcher
+from synth.simulator import Simulator, total_seconds
 
 _Placed = tuple[int, int, tuple[str, ...], int, Found]
 """The key of a program found, the position of its placement, and what was found."""
@@ -55,14 +49,14 @@ def answers(
     survey = _Survey(system, request, watcher, library)
     ranked = survey.run()
     told = []
-    for rank, candidate in ranked:
-        told.append(survey.answer(rank, candidate))
+    for rank, found in ranked:
+        told.append(survey.teller.answer(rank, found, request.payload_bytes))
         survey.watcher.judged(len(told), len(ranked))
     return Report(
         system,
         request,
         tuple(told),
-        survey.best_default_ticks / TICKS_PER_SECOND,
+        survey.best_default_seconds,
         survey.placements,
         survey.of_placements,
         survey.programs,
@@ -82,23 +76,22 @@ class _Survey:
         self.watcher = watcher
         self._library = library
         self._simulator = Simulator(system, request.choice)
-        self._fixed = [Simulator(system, choice) for choice in (Choice.RING, Choice.TREE)]
         self._finder = Finder(
             library, self._simulator, request.payload_bytes, request.segments, self._go_on
         )
+        self.teller = Teller(self._simulator, library, self._go_on)
         self._stopped = False
-        self._judged_any = False
         self.placements = 0
         self.of_placements = self._count()
         self.programs = 0
-        self.best_default_ticks = 0
+        self.best_default_seconds = 0.0
 
     @property
     def complete(self) -> bool:
         return self._library.complete and not self._stopped
 
-    def run(self) -> list[tuple[int, Candidate]]:
-        """The ranked candidates."""
+    def run(self) -> list[tuple[int, Found]]:
+        """The ranked programs."""
         best: list[_Placed] = []
         for least, position, reduction in self._by_bound():
             if self.placements and not self._go_on():
@@ -115,12 +108,12 @@ class _Survey:
             self.watcher.placed(self.placements, self.of_placements)
         return self._ranked(best)
 
-    def _ranked(self, best: list[_Placed]) -> list[tuple[int, Candidate]]:
+    def _ranked(self, best: list[_Placed]) -> list[tuple[int, Found]]:
         ranked, rank, last = [], 0, -1
         for *_, position, found in best:
             rank = 1 if self._request.per_placement and position != last else rank + 1
             last = position
-            ranked.append((rank, candidate(found)))
+            ranked.append((rank, found))
         return ranked
 
     def _placements(self) -> Iterable[Placement]:
@@ -158,117 +151,11 @@ class _Survey:
         return going
 
     def _note_default(self, reduction: Reduction) -> None:
-        ticks = self._default_ticks(self._simulator, reduction)
-        if self.placements == 0 or ticks < self.best_default_ticks:
-            self.best_default_ticks = ticks
-
-    def _default_ticks(self, simulator: Simulator, reduction: Reduction) -> int:
-        plain = _plain_moves(len(reduction.tree.digits))
-        return sum(simulator.prices(plain, reduction, self._request.payload_bytes))
-
-    def answer(self, rank: int, candidate: Candidate) -> Answer:
-        """All that is said of a candidate; proof and replays are made once per program."""
-        reduction, derivation = candidate.reduction, candidate.derivation
-        payload = self._request.payload_bytes
-
-        def prices_of(what: Derivation, size: float) -> tuple[StepPrice, ...]:
-            return tuple(priced(self._simulator, what, reduction, size))
-
-        prices = prices_of(derivation, payload / candidate.segments)
-        whole = prices if candidate.segments == 1 else prices_of(derivation, payload)
-        ring, tree = (self._default_ticks(fixed, reduction) for fixed in self._fixed)
-        return Answer(
-            rank,
-            candidate,
-            {"ring": ring / TICKS_PER_SECOND, "tree": tree / TICKS_PER_SECOND},
-            all_reduce_bound(self._system, reduction, payload),
-            limiting(prices, candidate.segments),
-            prices,
-            self._judged(derivation),
-            total_seconds(whole),
-            prices_of(one_step(reduction.tree), payload),
-        )
-
-    def _judged(self, derivation: Derivation) -> Verdict:
-        """Replays and proof, as long as the watcher lets us; the first answer is always judged."""
-        verdicts, steps = self._library.verdicts, derivation.instructions
-        if steps not in verdicts:
-            if self._judged_any and not self._go_on():
-                return Unknown("the work was stopped before z3 was asked")
-            verdicts[steps] = judged(derivation)
-        self._judged_any = True
-        return verdicts[steps]
-
-
-def candidate(found: Found) -> Candidate:
-    """A program that was found, derived again from its text."""
-    tree = found.reduction.tree
-    program = Program(tuple(spell(step, tree) for step in found.steps))
-    return Candidate(found.reduction, derived(program, tree), found.ticks, found.segments)
-
-
-@cache
-def _plain_moves(depth: int) -> tuple[Move, ...]:
-    """The one-step all-reduce as a move: the same on every tree of a depth."""
-    return moves(one_step(Tree.of(*(2,) * depth)))
-
-
-def derived(program: Program, tree: Tree) -> Derivation:
-    """The derivation of a program that is known to be valid."""
-    derivation = derive(program, tree)
-    if isinstance(derivation, Refusal):
-        raise AssertionError(f"{program}: {derivation}")
-    return derivation
-
-
-def one_step(tree: Tree) -> Derivation:
-    """The plain all-reduce over a whole tree; no step at all where there is nothing to reduce."""
-    return derived(ALL_AT_ONCE if tree.digits else Program(()), tree)
-
-
-def judged(derivation: Derivation) -> Verdict:
-    """What z3 says of a program that the rules allow and that has been rehearsed."""
-    rehearse(derivation)
-    return prove(derivation.program, derivation.tree)
-
-
-def rehearse(derivation: Derivation) -> None:
-    """Replay a program on small machines of its shape: every factor 2, and once 3.
-
-    Raises AssertionError if the arrays disagree with the rules: then the house is broken.
-    """
-    depth = len(derivation.tree.digits)
-    shapes = {(2,) * depth, (3,) + (2,) * (depth - 1) if depth else ()}
-    for shape in sorted(shapes):
-        reduction = Reduction.plain(*shape)
-        schedule = lower(retold(derivation, reduction.tree), reduction, payload_bytes=1)
-        failure = compare(schedule, elements=schedule.pieces + 1)
-        if failure:
-            raise AssertionError(f"{derivation.program}: {failure}")
-
-
-def priced(
-    simulator: Simulator, derivation: Derivation, reduction: Reduction, payload_bytes: float
-) -> Iterator[StepPrice]:
-    """The phases of a derived program with their prices and reasons."""
-    for move in moves(derivation):
-        yield from simulator.move(move, reduction, payload_bytes)
-
-
-def in_segments(
-    simulator: Simulator,
-    derivation: Derivation,
-    reduction: Reduction,
-    payload_bytes: float,
-    counts: Iterable[int],
-) -> tuple[int, tuple[StepPrice, ...], float]:
-    """Of some numbers of segments the cheapest, the prices of one segment, and all in seconds."""
-    found = []
-    for count in counts:
-        prices = tuple(priced(simulator, derivation, reduction, payload_bytes / count))
-        found.append((price_ticks([price.work for price in prices], count), count, prices))
-    ticks, count, prices = min(found, key=lambda one: one[:2])
-    return count, prices, ticks / TICKS_PER_SECOND
+        request = self._request
+        told = defaults(self._simulator, reduction, request.payload_bytes, request.goal)
+        seconds = total_seconds(told.baseline)
+        if self.placements == 0 or seconds < self.best_default_seconds:
+            self.best_default_seconds = seconds
 
 
 def top(
@@ -281,24 +168,27 @@ def top(
     max_steps: int = 5,
     algorithm: str = "auto",
     segments: int | None = None,
+    request: str = "all-reduce",
 ) -> Report:
-    """The k best placements and programs for an all-reduce, proved: the whole job in one call.
+    """The k best placements and programs for a request, proved: the whole path in one call.
 
     ``system`` is a catalogue name (``dgx-h100:4``), the path of a TOML file, or a System;
     ``axes`` maps names to sizes; ``reduce`` names one or several of them; ``payload_bytes`` is the
-    whole tensor on each device; ``segments`` an only number of segments to try beside one.
+    whole tensor on each device; ``segments`` an only number of segments to try beside one;
+    ``request`` what is asked for, an all-reduce or another ``Goal``.
     Raises InputError for anything that does not fit together.
     """
-    known = [choice.value for choice in Choice]
-    if algorithm not in known:
-        raise InputError(f"no algorithm {algorithm!r}", hint=nearest(algorithm, known))
-    request = Request(
+    for what, given, known in (("algorithm", algorithm, Choice), ("request", request, Goal)):
+        names = [one.value for one in known]
+        if given not in names:
+            raise InputError(f"no {what} {given!r}", hint=nearest(given, names))
+    asked = Request(
         axes=tuple(Axis(name, size) for name, size in axes.items()),
         over=(reduce,) if isinstance(reduce, str) else tuple(reduce),
         payload_bytes=payload_bytes,
         k=k,
-        language=Language(max_steps),
+        language=Language(max_steps, goal=Goal(request)),
         choice=Choice(algorithm),
         segments=SEGMENTS if segments is None else tuple(sorted({1, segments})),
     )
-    return answers(load(system) if isinstance(system, str) else system, request)
+    return answers(load(system) if isinstance(system, str) else system, asked)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import fields, replace
 from fractions import Fraction
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from grammar import Goal
 from hierarchies import (
     Axis,
     InputError,
@@ -22,10 +23,15 @@ from hierarchies import (
 )
 from synth.algorithms import Choice
 from synth.emit import RankOrder
+from synth.job import Job
+from synth.job_files import sizes_of
+from synth.jobplan import How
+from synth.models import transformer_job
 from synth.pipelines import SEGMENTS
 from synth.programs import Language
 from synth.remembered import Remembered, remembered
 from synth.request import Request
+from synth.shapes import Shape, Sharding, Training
 
 _SIZE = re.compile(r"(?P<number>[0-9]{1,18}(\.[0-9]{1,18})?) *(?P<unit>[A-Za-z]*)")
 _UNITS = {"": 1, "B": 1} | {
@@ -96,10 +102,11 @@ class CountQuestion(Question):
     digits: int = Field(ge=0)
     max_steps: int = 5
     across: bool = False
+    request: Goal = Field(default=Goal.ALL_REDUCE, strict=False)
 
 
 class TopQuestion(Question):
-    """The best placements and programs for an all-reduce over some axes."""
+    """The best placements and programs for a collective over some axes."""
 
     system: str
     axes: dict[str, int]
@@ -113,9 +120,10 @@ class TopQuestion(Question):
     across: bool = False
     collapse: bool = True
     segments: Segments = "auto"
+    request: Goal = Field(default=Goal.ALL_REDUCE, strict=False)
     explain: bool = False
 
-    def request(self) -> Request:
+    def asked(self) -> Request:
         """The question as the planner's request; of a range of sizes, at its largest.
 
         Raises InputError for what makes no sense.
@@ -131,13 +139,74 @@ class TopQuestion(Question):
             over=tuple(self.reduce),
             payload_bytes=self.bytes if isinstance(self.bytes, int) else max(self.bytes),
             k=self.k,
-            language=Language(self.max_steps, self.across),
+            language=Language(self.max_steps, self.across, self.request),
             choice=self.algorithm,
             collapse=self.collapse,
             placement=_matrix(self.placement) if self.placement is not None else None,
             per_placement=self.per_placement,
             segments=segment_counts(self.segments),
         )
+
+
+class PlanQuestion(Question):
+    """The best placement for a whole job: a job file, or the name of a job that is shipped."""
+
+    system: str
+    job: str
+    k: int = 5
+    max_steps: int = 5
+    algorithm: Choice = Field(default=Choice.AUTO, strict=False)
+    across: bool = False
+    collapse: bool = True
+    segments: Segments = "auto"
+
+    def how(self) -> How:
+        """How programs are looked for. Raises InputError for what makes no sense."""
+        return How(
+            self.k,
+            Language(self.max_steps, self.across),
+            self.algorithm,
+            self.collapse,
+            segment_counts(self.segments),
+        )
+
+
+class JobQuestion(Question):
+    """The collectives of a training step, from the shape of a transformer and how it is trained."""
+
+    axes: dict[str, str | int]
+    name: str = "transformer"
+    layers: int
+    hidden: int
+    heads: int
+    vocabulary: int
+    kv_heads: int = 0
+    feed_forward: int = 0
+    gated: bool = False
+    classic: bool = True
+    experts: int = 0
+    experts_per_token: int = 2
+    sequence: int
+    micro_batch: int = 1
+    batch: int | None = None
+    micro_batches: int | None = None
+    sharding: Sharding = Field(default=Sharding.NONE, strict=False)
+    sequence_parallel: bool = True
+    recompute: bool = False
+    memory_GB: float | None = Field(default=None, strict=False)  # noqa: N815 - the unit
+    most_bubble: float | None = Field(default=None, strict=False)
+
+    def job(self) -> Job:
+        """The job. Raises InputError for numbers that make no transformer."""
+        given = {name: getattr(self, name) for name in type(self).model_fields}
+        shape = {one.name: given[one.name] for one in fields(Shape) if one.name in given}
+        training = {one.name: given[one.name] for one in fields(Training) if one.name in given}
+        sizes = {name: sizes_of(_whole(size)) for name, size in self.axes.items()}
+        return transformer_job(Shape(**shape), Training(**training), sizes, name=self.name)
+
+
+def _whole(size: str | int) -> str | int:
+    return int(size) if isinstance(size, str) and size.isdecimal() else size
 
 
 def segment_counts(segments: int | str) -> tuple[int, ...]:
@@ -154,6 +223,7 @@ class PlacedQuestion(Question):
     reduce: list[str]
     placement: Matrix | None = None
     collapse: bool = True
+    request: Goal = Field(default=Goal.ALL_REDUCE, strict=False)
 
     def reduction(self, system: System) -> Reduction:
         """The reduction the program is for.
@@ -222,6 +292,7 @@ class HandOutQuestion(PerhapsPlacedQuestion):
     answer: dict[str, Any] | None = Field(default=None, alias="from")
     rank: int = 1
     bytes: Bytes | None = None
+    request: Goal | None = Field(default=None, strict=False)
     algorithm: Choice | None = Field(default=None, strict=False)
     segments: int | None = Field(default=None, ge=1, le=4096)
 
@@ -253,6 +324,7 @@ class HandOutQuestion(PerhapsPlacedQuestion):
         return replace(
             found,
             payload_bytes=self.bytes or found.payload_bytes,
+            goal=self.request or found.goal,
             algorithm=self.algorithm or found.algorithm,
             segments=self.segments or found.segments,
         )
@@ -280,10 +352,11 @@ class RunQuestion(HandOutQuestion):
 
 
 class CheckQuestion(PerhapsPlacedQuestion):
-    """Whether a program is an all-reduce, on a tree of sizes or on a placed reduction."""
+    """Whether a program does what is requested, on a tree of sizes or on a placed reduction."""
 
     program: str
     tree: list[int] | None = None
+    request: Goal = Field(default=Goal.ALL_REDUCE, strict=False)
     replay: bool = False
 
     def reduction(self) -> Reduction | Tree:

@@ -11,7 +11,7 @@ from synth.drawing import MARKS, Json, axes_told, level_names, levels, many, par
 from synth.units import duration, volume
 
 _LEGEND = (
-    "speed-up: over the one-step all-reduce on the same placement\n"
+    "speed-up: over the default, what the runtime would choose on the same placement\n"
     "bound: share of the time that no schedule can avoid"
 )
 
@@ -36,7 +36,7 @@ def top(body: Json) -> RenderableType:
     considered = body["considered"]
     names = list(body["answers"][0]["axes"]) if body["answers"] else []
     others = [name for name in names if name not in body["reduce"]]
-    first = f"all-reduce of {volume(body['bytes'])} over {', '.join(body['reduce'])}"
+    first = f"{body['request']} of {volume(body['bytes'])} over {', '.join(body['reduce'])}"
     axes = axes_told(body["answers"][0]["axes"]) if body["answers"] else ""
     return Group(
         Text(f"{first}, {axes} on {body['system']['name']}, {levels(body['system'])}"),
@@ -47,7 +47,7 @@ def top(body: Json) -> RenderableType:
         Text(""),
         Text(
             f"{_of(considered)}, {many(considered['programs'], 'program')} ranked; "
-            f"best one-step all-reduce: {duration(body['best_default_seconds'])}"
+            f"best default: {duration(body['best_default_seconds'])}"
         ),
         Text(_LEGEND),
         *([Text(f"not priced: what the axis {' or '.join(others)} sends")] if others else []),
@@ -78,7 +78,7 @@ def sweep(body: Json) -> RenderableType:
         )
     axes = body["stretches"][0]["first"]["axes"] if body["stretches"] else {}
     sizes = " to ".join(volume(size) for size in body["bytes"])
-    first = f"all-reduce of {sizes} over {', '.join(body['reduce'])}"
+    first = f"{body['request']} of {sizes} over {', '.join(body['reduce'])}"
     return Group(
         Text(f"{first}, {axes_told(axes)} on {body['system']['name']}, {levels(body['system'])}"),
         Text(f"placement: rows {', '.join(axes)}; columns {level_names(body)}"),
@@ -88,6 +88,76 @@ def sweep(body: Json) -> RenderableType:
         Text(_LEGEND + "; first and last size"),
         *partial(body),
     )
+
+
+def plan(body: Json) -> RenderableType:
+    """The placement of a job, what each entry does on it, and the next best placements."""
+    best, *others = body["ranking"]
+    names = list(best["axes"])
+    exposed, default = best["exposed_seconds"], body["default_exposed_seconds"]
+    gain = f", {default / exposed:.2f} times as long" if exposed else ""
+    return Group(
+        Text(f"{body['job']}: {body['title']}", overflow="fold"),
+        Text(f"on {body['system']['name']}, {levels(body['system'])}: {axes_told(best['axes'])}"),
+        Text(
+            f"placement {best['placement']}: rows {', '.join(names)}; columns {level_names(body)}"
+        ),
+        Text(
+            f"a step waits {duration(exposed)} for communication that compute does not hide\n"
+            f"(with the runtime's own choice on the same placement {duration(default)}{gain})\n"
+        ),
+        _entries(body),
+        Text(""),
+        *_others(others),
+        *_unpriced(body),
+        Text(f"{_of(body['considered'])}; what computing costs is not weighed"),
+        Text("loss: one call against the placement that the entry would have wanted for itself"),
+        *partial(body),
+    )
+
+
+def _entries(body: Json) -> RenderableType:
+    drawn = table(
+        *("entry", "over", "bytes", "times", "hidden", "program", "one call", "exposed", "loss"),
+        *("bound", "proof"),
+        right="bytes,times,hidden,one call,exposed,loss,bound",
+        wraps="program",
+    )
+    for entry in body["entries"]:
+        answer = entry["answer"]
+        drawn.add_row(
+            f"{entry['name']}:\n{entry['request']}",
+            ", ".join(entry["over"]),
+            volume(entry["bytes"]),
+            f"{entry['times']:g}",
+            f"{entry['hidden']:.0%}",
+            _in_segments(answer["program"].replace("; ", ";\n"), answer["segments"]),
+            duration(answer["seconds"]),
+            duration(entry["exposed_seconds"]),
+            f"{entry['loss']:.2f}x",
+            f"{_share_of_bound(answer):.0%}",
+            MARKS[answer["proof"]],
+        )
+    return drawn
+
+
+def _others(ranking: list[Json]) -> Iterator[RenderableType]:
+    if ranking:
+        drawn = table("next best", "placement", "exposed", right="exposed")
+        for option in ranking:
+            drawn.add_row(
+                axes_told(option["axes"]),
+                str(option["placement"]),
+                duration(option["exposed_seconds"]),
+            )
+        yield drawn
+        yield Text("")
+
+
+def _unpriced(body: Json) -> Iterator[RenderableType]:
+    for one in body["unpriced"]:
+        size = f"{volume(one['bytes'])} over {', '.join(one['over'])}, {one['times']:g} times"
+        yield Text(f"not priced: {one['name']} ({size}): {one['why']}", overflow="fold")
 
 
 def _both(first: str, last: str) -> str:

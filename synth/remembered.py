@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from grammar import Goal
 from hierarchies import (
     Axis,
     Domain,
@@ -40,6 +41,9 @@ class _Level(_Part):
     through: list[str]
     sources: dict[str, str] = {}
     unconfirmed: list[str] = []
+    reduces: bool = False
+    ll_latency_us: float | None = None
+    ll128_latency_us: float | None = None
 
     def link(self) -> Link:
         return Link(
@@ -50,7 +54,14 @@ class _Level(_Part):
             tuple(self.through),
             self.sources,
             tuple(self.unconfirmed),
+            self.reduces,
+            _seconds(self.ll_latency_us),
+            _seconds(self.ll128_latency_us),
         )
+
+
+def _seconds(microseconds: float | None) -> float | None:
+    return None if microseconds is None else microseconds * 1e-6
 
 
 class _Device(_Part):
@@ -91,6 +102,7 @@ class _Ranking(_Part):
     bytes: int = Field(ge=1)
     algorithm: Choice = Choice.AUTO
     collapse: bool = True
+    request: Goal = Goal.ALL_REDUCE
     answers: list[_Answer]
 
 
@@ -104,6 +116,7 @@ class Remembered:
     payload_bytes: int
     algorithm: Choice
     segments: int = 1
+    goal: Goal = Goal.ALL_REDUCE
 
 
 def remembered(ranking: Mapping[str, Any], rank: int, placement: Matrix | None) -> Remembered:
@@ -129,7 +142,7 @@ def remembered(ranking: Mapping[str, Any], rank: int, placement: Matrix | None) 
     placed = Placement(system.hierarchy, axes, matrix)
     reduction = Reduction(placed, tuple(read.reduce), read.collapse)
     return Remembered(
-        system, reduction, answer.program, read.bytes, read.algorithm, answer.segments
+        system, reduction, answer.program, read.bytes, read.algorithm, answer.segments, read.request
     )
 
 

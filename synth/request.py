@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from grammar import Program
+from grammar import Goal, Program
 from hierarchies import Axis, InputError, Reduction, System
 from synth.algorithms import Choice
 from synth.bound import Bound
+from synth.defaults import Defaults
 from synth.lowering import check_payload
 from synth.pipelines import SEGMENTS
 from synth.programs import Language
@@ -18,7 +19,9 @@ from synth.simulator import TICKS_PER_SECOND, StepPrice, total_seconds
 
 @dataclass(frozen=True)
 class Request:
-    """An all-reduce of ``payload_bytes`` on each device over the axes ``over``.
+    """A collective over the axes ``over``, an all-reduce unless ``language`` has another goal.
+
+    ``payload_bytes`` is the largest buffer of a device, as ``Goal`` says.
 
     ``placement`` fixes the matrix instead of trying all; ``per_placement`` asks for the ``k`` best
     programs of every placement instead of the ``k`` best of all. ``segments``: the numbers of
@@ -36,6 +39,11 @@ class Request:
     placement: tuple[tuple[int, ...], ...] | None = None
     per_placement: bool = False
     segments: tuple[int, ...] = SEGMENTS
+
+    @property
+    def goal(self) -> Goal:
+        """What is asked for."""
+        return self.language.goal
 
     def __post_init__(self) -> None:
         check_payload(self.payload_bytes)
@@ -69,26 +77,29 @@ class Candidate:
 class Answer:
     """A ranked candidate with all that is said of it.
 
-    ``baseline_seconds`` is the one-step all-reduce on the same placement under the same choice of
-    algorithms, ``defaults`` the same by ring and by tree; ``bound`` what no schedule can beat;
-    ``limited_by`` the resource that the program waits for longest. ``prices`` are of one segment;
-    ``barrier_seconds`` is the price of the same program in one; ``baseline_prices`` are those of
-    the baseline.
+    ``defaults`` is what the runtime would do for the plain collective on the same placement, each
+    of its options priced by name, ``baseline_seconds`` the one it would choose; ``bound`` what no
+    schedule can beat; ``limited_by`` the resource that the program waits for longest. ``prices``
+    are of one segment; ``barrier_seconds`` is the price of the same program in one.
     """
 
     rank: int
     candidate: Candidate
-    defaults: dict[str, float]
+    payload_bytes: int
+    defaults: Defaults
     bound: Bound
     limited_by: str
     prices: tuple[StepPrice, ...]
     verdict: Verdict
     barrier_seconds: float
-    baseline_prices: tuple[StepPrice, ...]
+
+    @property
+    def goal(self) -> Goal:
+        return self.candidate.derivation.goal
 
     @property
     def baseline_seconds(self) -> float:
-        return total_seconds(self.baseline_prices)
+        return total_seconds(self.defaults.baseline)
 
 
 @dataclass(frozen=True)

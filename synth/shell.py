@@ -22,7 +22,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from hierarchies import InputError
 from synth.delivery import deliver, printing
 from synth.drawing import console
-from synth.handout import NotAnAllReduceError
+from synth.handout import WrongProgramError
 from synth.questions import asked
 from synth.request import Watcher
 from synth.tables import TABLES
@@ -51,7 +51,10 @@ def ask(
     """
     begun = clock.perf_counter()
     try:
-        given = {name: _READERS.get(name, _as_it_is)(value) for name, value in flags.items()}
+        given = {
+            name.removeprefix("open_"): _READERS.get(name, _as_it_is)(value)
+            for name, value in flags.items()
+        }
         question = asked(VERBS[verb].question, given)
         if log.isEnabledFor(logging.INFO):
             log.info("asked: %s", question.model_dump_json(exclude_none=True))
@@ -61,14 +64,14 @@ def ask(
         if as_json:
             text = json.dumps(reply.body, allow_nan=False) + "\n"
             deliver([{"name": f"{verb}.json", "text": text}], output)
-        elif verb == "emit":
+        elif "files" in reply.body:
             deliver(reply.body["files"], output)
         else:
             with printing():
                 console().print(TABLES[verb](reply.body))
     except InputError as error:
         typer.echo(f"collsynth: {error}", err=True)
-        return int(Outcome.NO) if isinstance(error, NotAnAllReduceError) else USAGE
+        return int(Outcome.NO) if isinstance(error, WrongProgramError) else USAGE
     return INTERRUPTED if watcher.interrupted else int(reply.outcome)
 
 
@@ -170,6 +173,18 @@ def _axes(text: str | None) -> dict[str, int] | None:
     return axes
 
 
+def _open_axes(text: str) -> dict[str, str]:
+    """``data=any,tensor=1|2|4`` to names and what is said of their sizes."""
+    axes: dict[str, str] = {}
+    for item in text.split(","):
+        name, _, sizes = (part.strip() for part in item.partition("="))
+        if not sizes or name in axes:
+            hint = "write each axis once with its size, sizes or any, as in data=any,tensor=1|2|4"
+            raise InputError(f"{item!r} is not an axis", where="--axes", hint=hint)
+        axes[name] = sizes
+    return axes
+
+
 def _names(text: str | None) -> list[str] | None:
     return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
 
@@ -242,6 +257,7 @@ def _program(text: str | None) -> str | None:
 
 _READERS: Mapping[str, Callable[[Any], Any]] = {
     "axes": _axes,
+    "open_axes": _open_axes,
     "reduce": _names,
     "tree": _sizes,
     "placement": _matrix,

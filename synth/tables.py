@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from synth.drawing import MARKS, Json, axes_told, levels, many, partial, table
-from synth.rankings import top
+from synth.rankings import plan, top
 from synth.units import duration, volume
 
 
@@ -93,7 +93,11 @@ def _check(body: Json) -> RenderableType:
         lines.append(f"  {body['proof_reason']}")
     if body["replay"]:
         replay = body["replay"]
-        said = "equal to the plain sum" if replay["equal"] else f"WRONG: {replay['reason']}"
+        said = (
+            f"equal to the plain {body['request']}"
+            if replay["equal"]
+            else f"WRONG: {replay['reason']}"
+        )
         where = f"{replay['elements']} elements on {replay['devices']} devices"
         lines.append(f"replay of {where}: {said}")
     return Text("\n".join(lines))
@@ -151,7 +155,8 @@ def _time(body: Json) -> RenderableType:
         Text(
             f"{_together(body)}total {duration(body['seconds'])}; "
             f"bound {duration(body['bound_seconds'])} ({body['bound_by'] or 'nothing to do'})\n"
-            f"one-step all-reduce: {duration(body['baseline_seconds'])} "
+            f"default ({', '.join(body['default'].values())}): "
+            f"{duration(body['baseline_seconds'])} "
             f"({speedup:.2f}x); {defaults}"
         ),
     )
@@ -194,6 +199,7 @@ TABLES: Mapping[str, Callable[[Json], RenderableType]] = {
     "place": _place,
     "count": _count,
     "top": top,
+    "plan": plan,
     "check": _check,
     "lower": _lower,
     "time": _time,

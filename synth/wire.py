@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from grammar import Program, admitted, canonical, parse
+from grammar import Goal, Program, admitted, canonical, parse
 from hierarchies import (
     Digit,
     InputError,
@@ -23,31 +23,38 @@ from hierarchies import (
     load,
     placements,
 )
-from synth.algorithms import Choice
+from synth.answering import in_segments, priced
 from synth.bodies import (
     Json,
+    defaults_json,
     emitted_json,
     machine_in_full_json,
     machine_json,
+    plan_json,
     proof_json,
     ranking_json,
     step_json,
     sweep_json,
 )
-from synth.bound import all_reduce_bound
+from synth.bound import bound
+from synth.defaults import defaults
 from synth.emit import Options, emit, target_of
 from synth.emit.document import document
 from synth.handout import derived_from_text, hand_out
+from synth.job_files import load_job, write
+from synth.jobplan import plan_job
 from synth.lowering import lower
-from synth.plan import answers, in_segments, one_step, priced
+from synth.plan import answers
 from synth.programs import Language, explore_states
 from synth.proof import Proved, Refuted, prove
 from synth.questions import (
     CheckQuestion,
     CountQuestion,
     EmitQuestion,
+    JobQuestion,
     LowerQuestion,
     PlaceQuestion,
+    PlanQuestion,
     Question,
     RunQuestion,
     SystemsQuestion,
@@ -56,7 +63,7 @@ from synth.questions import (
     axes_of,
     segment_counts,
 )
-from synth.replay import Failure, compare, multiplicities
+from synth.replay import Failure, compare, multiplicities, wanted
 from synth.request import Request, Watcher
 from synth.run import BACKENDS, Trial, run
 from synth.schedule import padded
@@ -110,12 +117,14 @@ def place(question: PlaceQuestion, watcher: Watcher) -> Reply:
 
 def count(question: CountQuestion, watcher: Watcher) -> Reply:
     """How many instructions a tree admits, and how many valid programs there are by length."""
-    language = Language(question.max_steps, question.across)
+    language = Language(question.max_steps, question.across, question.request)
     graph = explore_states(question.digits, language, watcher.searching)
+    choices = admitted(question.digits, across=question.across, goal=question.request)
     body = {
+        "request": question.request.value,
         "digits": question.digits,
         "by_length": graph.count()[1:],
-        "instructions": len(admitted(question.digits, across=question.across)),
+        "instructions": len(choices),
         "complete": graph.complete,
     }
     return _reply(body, Outcome.OK if graph.complete else Outcome.PARTIAL)
@@ -124,12 +133,27 @@ def count(question: CountQuestion, watcher: Watcher) -> Reply:
 def top(question: TopQuestion, watcher: Watcher) -> Reply:
     """The ranked, proved programs; for a range of sizes, which is best from which size on."""
     if isinstance(question.bytes, tuple):
-        return _swept(load(question.system), question.request(), question.bytes, watcher)
-    report = answers(load(question.system), question.request(), watcher)
+        return _swept(load(question.system), question.asked(), question.bytes, watcher)
+    report = answers(load(question.system), question.asked(), watcher)
     outcome = Outcome.OK if report.complete else Outcome.PARTIAL
     if any(isinstance(answer.verdict, Refuted) for answer in report.answers):
         outcome = Outcome.NO
     return _reply(ranking_json(report) | {"explain": question.explain}, outcome)
+
+
+def plan(question: PlanQuestion, watcher: Watcher) -> Reply:
+    """The placement on which a job's collectives are exposed for least time."""
+    found = plan_job(load(question.system), load_job(question.job), question.how(), watcher)
+    outcome = Outcome.OK if found.complete else Outcome.PARTIAL
+    if any(isinstance(one.answer.verdict, Refuted) for one in found.entries):
+        outcome = Outcome.NO
+    return _reply(plan_json(found), outcome)
+
+
+def job(question: JobQuestion, watcher: Watcher) -> Reply:
+    """A job file for ``plan``, from the shape of a transformer and how it is trained."""
+    made = question.job()
+    return _reply({"job": made.name, "files": [{"name": "job.toml", "text": write(made)}]})
 
 
 def check(question: CheckQuestion, watcher: Watcher) -> Reply:
@@ -138,10 +162,11 @@ def check(question: CheckQuestion, watcher: Watcher) -> Reply:
     tree = where if isinstance(where, Tree) else where.tree
     given = parse(question.program)
     program = canonical(given, tree)
-    derivation = derive(program, tree)
-    verdict = prove(program, tree)
+    derivation = derive(program, tree, question.request)
+    verdict = prove(program, tree, question.request)
     valid = isinstance(derivation, Derivation) and isinstance(verdict, Proved)
     body: Json = {
+        "request": question.request.value,
         "given": str(given),
         "program": str(program),
         "tree": {"names": list(tree.names), "sizes": list(tree.sizes)},
@@ -156,7 +181,7 @@ def check(question: CheckQuestion, watcher: Watcher) -> Reply:
             body["refused"] = {"step": step, "kind": kind.value, "reason": reason}
             if question.replay:
                 sizes = verdict.sizes if isinstance(verdict, Refuted) else tree.sizes
-                body["replay"] = _counted(program, tree, sizes)
+                body["replay"] = _counted(program, tree, sizes, question.request)
         case Derivation():
             body["states"] = [[str(h) for h in held] for held in holdings(derivation)]
             if question.replay:
@@ -169,7 +194,9 @@ def lowered(question: LowerQuestion, watcher: Watcher) -> Reply:
     """The schedule: per step the groups of real devices in order, and the bytes."""
     system = load(question.system)
     reduction = question.reduction(system)
-    schedule = lower(derived_from_text(question.program, reduction), reduction, question.bytes)
+    schedule = lower(
+        derived_from_text(question.program, reduction, question.request), reduction, question.bytes
+    )
     return _reply(document(schedule, system.name))
 
 
@@ -177,31 +204,27 @@ def time(question: TimeQuestion, watcher: Watcher) -> Reply:
     """What each phase of a program costs and why."""
     system = load(question.system)
     reduction = question.reduction(system)
-    derivation = derived_from_text(question.program, reduction)
-    simulators = {choice: Simulator(system, choice) for choice in Choice}
-
-    def seconds(choice: Choice, what: Derivation) -> float:
-        return total_seconds(priced(simulators[choice], what, reduction, question.bytes))
-
-    plain = one_step(reduction.tree)
+    derivation = derived_from_text(question.program, reduction, question.request)
+    simulator = Simulator(system, question.algorithm)
     counts = segment_counts(question.segments)
-    segments, prices, taken = in_segments(
-        simulators[question.algorithm], derivation, reduction, question.bytes, counts
-    )
-    bound = all_reduce_bound(system, reduction, question.bytes)
+    segments, prices, taken = in_segments(simulator, derivation, reduction, question.bytes, counts)
+    least = bound(system, reduction, question.bytes, question.request)
+    plain = defaults(simulator, reduction, question.bytes, question.request)
+    barriers = priced(simulator, derivation, reduction, question.bytes)
     return _reply(
         {
             "system": system.name,
+            "request": question.request.value,
             "program": str(derivation.program),
             "bytes": question.bytes,
             "segments": segments,
             "steps": [step_json(price) for price in prices],
             "seconds": taken,
-            "barrier_seconds": seconds(question.algorithm, derivation),
-            "baseline_seconds": seconds(question.algorithm, plain),
-            "defaults": {c.value: seconds(c, plain) for c in (Choice.RING, Choice.TREE)},
-            "bound_seconds": bound.seconds,
-            "bound_by": bound.level,
+            "barrier_seconds": total_seconds(barriers),
+            "baseline_seconds": total_seconds(plain.baseline),
+            **defaults_json(plain),
+            "bound_seconds": least.seconds,
+            "bound_by": least.level,
             "limited_by": limiting(prices, segments),
         }
     )
@@ -273,6 +296,8 @@ VERBS: Mapping[str, Verb] = {
     "place": Verb(PlaceQuestion, place),
     "count": Verb(CountQuestion, count, partial=True),
     "top": Verb(TopQuestion, top, partial=True),
+    "plan": Verb(PlanQuestion, plan, partial=True),
+    "job": Verb(JobQuestion, job),
     "check": Verb(CheckQuestion, check),
     "lower": Verb(LowerQuestion, lowered),
     "time": Verb(TimeQuestion, time),
@@ -317,7 +342,7 @@ def _replayed(derivation: Derivation, where: Reduction | Tree) -> Json:
     }
 
 
-def _counted(program: Program, tree: Tree, sizes: tuple[int, ...]) -> Json:
+def _counted(program: Program, tree: Tree, sizes: tuple[int, ...], goal: Goal) -> Json:
     """Execute an unverified program at the sizes of the counterexample, counting contributions."""
     small = Tree(tuple(Digit(name, size) for name, size in zip(tree.names, sizes, strict=True)))
     if small.devices**3 > MOST_REPLAYED:
@@ -326,14 +351,14 @@ def _counted(program: Program, tree: Tree, sizes: tuple[int, ...]) -> Json:
             where="--replay",
             hint=f"their cube may be at most {MOST_REPLAYED}",
         )
-    counts = multiplicities(program, small)
+    counts = multiplicities(program, small, goal)
     reason = None
     if isinstance(counts, Failure):
         reason = f"step {(counts.phase or 0) + 1}: {counts.reason}"
-    elif (counts != 1).any():
-        device, chunk, contributor = np.argwhere(counts != 1)[0].tolist()
+    elif (wrong := np.argwhere(counts != wanted(counts, goal))).size:
+        device, chunk, contributor = wrong[0].tolist()
         times = int(counts[device, chunk, contributor])
-        reason = f"device {device} has added device {contributor}'s chunk {chunk} {times} times"
+        reason = f"device {device} has device {contributor}'s chunk {chunk} {times} times"
     return {
         "devices": small.devices,
         "elements": small.devices,

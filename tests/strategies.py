@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from math import prod
 
+from hypothesis import reject
 from hypothesis import strategies as st
 
 import oracle
@@ -12,6 +15,7 @@ from grammar import (
     ROOT,
     Across,
     Collective,
+    Goal,
     Groups,
     InsideGroup,
     Instruction,
@@ -27,6 +31,7 @@ from hierarchies import (
     Axis,
     Domain,
     Hierarchy,
+    InputError,
     Level,
     Link,
     Placement,
@@ -36,9 +41,11 @@ from hierarchies import (
     placements,
 )
 from hierarchies.hierarchy import RESERVED
+from synth.amount import UNITS, Amount, AtMost, Extreme, Named, Number, Operation, Whole
+from synth.answering import priced
 from synth.emit import Source
+from synth.job import Entry, Job, JobAxis, NamedNumber, Requirement, Unpriced
 from synth.lowering import lower
-from synth.plan import priced
 from synth.programs import Language, explore_states
 from synth.proof import Proved
 from synth.semantics import Derivation, derive
@@ -88,9 +95,15 @@ def trees(draw: st.DrawFn, most_digits: int = 3, largest: int = 3) -> Tree:
 
 
 @st.composite
-def programs(draw: st.DrawFn, tree: Tree, most_steps: int = 4, across: bool = True) -> Program:
+def programs(
+    draw: st.DrawFn,
+    tree: Tree,
+    most_steps: int = 4,
+    across: bool = True,
+    goal: Goal = Goal.ALL_REDUCE,
+) -> Program:
     """Any program a tree admits, sensible or not."""
-    known = admitted(len(tree.digits), across=across)
+    known = admitted(len(tree.digits), across=across, goal=goal)
     steps = draw(st.lists(st.sampled_from(known), max_size=most_steps))
     return Program(tuple(spell(step, tree) for step in steps))
 
@@ -124,6 +137,23 @@ def systems(draw: st.DrawFn, most_devices: int = 32, plain: bool = False) -> Sys
         )
     memory = draw(st.floats(1e10, 1e13))
     return System("drawn", "", hierarchy, tuple(links), memory)
+
+
+@st.composite
+def smart_systems(draw: st.DrawFn, most_devices: int = 32, plain: bool = False) -> System:
+    """As ``systems``, with switches that reduce, and links that know NCCL's other protocols."""
+    system = draw(systems(most_devices, plain))
+    latency = st.none() | st.floats(0, 1e-5)
+    links = tuple(
+        replace(
+            link,
+            reduces=link.domain is Domain.SWITCH and draw(st.booleans()),
+            ll_latency_seconds=draw(latency),
+            ll128_latency_seconds=draw(latency),
+        )
+        for link in system.links
+    )
+    return replace(system, links=links)
 
 
 def _prime_factors(number: int) -> list[int]:
@@ -166,9 +196,10 @@ def spelled(steps: tuple[Instruction, ...], tree: Tree) -> Program:
 
 
 @st.composite
-def valid_programs(draw: st.DrawFn, tree: Tree) -> Program:
+def valid_programs(draw: st.DrawFn, tree: Tree, goal: Goal = Goal.ALL_REDUCE) -> Program:
     """Valid programs of at most 5 steps on a tree of at most 4 digits."""
-    return spelled(draw(st.sampled_from(all_valid(len(tree.digits)))), tree)
+    known = all_valid(len(tree.digits), Language(5, goal=goal))
+    return spelled(draw(st.sampled_from(known)), tree)
 
 
 def word(meant: Instruction) -> oracle.Word:
@@ -201,3 +232,78 @@ def switches(hierarchy: Hierarchy) -> System:
         for level in range(len(hierarchy.levels))
     )
     return System("switches", "Crossbars", hierarchy, links, 1e12)
+
+
+def amounts(
+    names: Sequence[str], units: bool = False, signs: str = "+-*/", most: int = 8
+) -> st.SearchStrategy[Amount]:
+    """Amounts of a few parts over the names, with units of bytes if asked for.
+
+    Without ``-`` among the signs there is no 0 either, so that values are above 0.
+    """
+    digits = st.integers(0 if "-" in signs else 1, 99).map(str)
+    digits |= st.sampled_from(["0.5", "1.25", "2e1", "1e-2"])
+    leaves: st.SearchStrategy[Amount] = st.builds(
+        Number, digits, st.sampled_from(["", *UNITS]) if units else st.just("")
+    )
+    if names:
+        leaves |= st.sampled_from(names).map(Named)
+    return st.recursive(
+        leaves,
+        lambda inner: st.one_of(
+            st.builds(Operation, st.sampled_from(signs), inner, inner),
+            st.builds(
+                Extreme,
+                st.sampled_from(["min", "max"]),
+                st.tuples(inner, inner) | st.tuples(inner, inner, inner),
+            ),
+        ),
+        max_leaves=most,
+    )
+
+
+TOLD = st.text(
+    st.characters(codec="utf-8", categories=["L", "N", "P", "S"]), min_size=1, max_size=9
+)
+"""Names and titles of one printable line."""
+
+
+@st.composite
+def jobs(draw: st.DrawFn) -> Job:
+    """Jobs with open and fixed axes, numbers, requirements and collectives, all in bounds."""
+    few = st.lists(st.integers(1, 8), min_size=1, max_size=3, unique=True).map(tuple)
+    names = draw(st.lists(st.sampled_from(AXIS_NAMES), min_size=1, unique=True))
+    axes = tuple(JobAxis(name, draw(st.none() | few)) for name in names)
+    numbers: list[NamedNumber] = []
+    for name in ("layers", "hidden", "x_1")[: draw(st.integers(0, 3))]:
+        known = [*names, *(number.name for number in numbers)]
+        numbers.append(NamedNumber(name, draw(amounts(known, signs="+*/", most=3))))
+    known = [*names, *(number.name for number in numbers)]
+    plain = amounts(known, signs="+*/", most=3)
+    rules = st.one_of(st.builds(AtMost, plain, plain), st.builds(Whole, plain))
+    called = draw(st.lists(TOLD, max_size=2, unique=True))
+    requires = [Requirement(name, draw(rules)) for name in called]
+    over = st.lists(st.sampled_from(names), min_size=1, unique=True).map(tuple)
+    told = draw(st.lists(TOLD, min_size=1, max_size=4, unique=True))
+    size = plain | st.builds(Number, st.just("3"), st.sampled_from(list(UNITS)))
+    shares = st.sampled_from(["0", "1", "0.25"]).map(Number)
+    entries = [
+        Entry(name, draw(st.sampled_from(Goal)), draw(over), draw(size), draw(plain), draw(shares))
+        for name in told[:2]
+    ]
+    unpriced = [
+        Unpriced(name, draw(over), draw(size), draw(plain), draw(TOLD)) for name in told[2:]
+    ]
+    try:
+        return Job(
+            draw(TOLD),
+            draw(st.just("") | TOLD),
+            tuple(draw(st.lists(TOLD, max_size=2))),
+            axes,
+            tuple(numbers),
+            tuple(requires),
+            tuple(entries),
+            tuple(unpriced),
+        )
+    except InputError:
+        reject()

@@ -46,7 +46,7 @@ def test_a_bare_number_is_bytes(number: int) -> None:
 def test_defaults_of_the_main_question() -> None:
     question = asked(TopQuestion, TOP)
     assert (question.bytes, question.k, question.max_steps) == (2**30, 10, 5)
-    assert question.request().over == ("data",)
+    assert question.asked().over == ("data",)
 
 
 @pytest.mark.parametrize(

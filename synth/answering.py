@@ -1,0 +1,92 @@
+"""All that is said of a program that was found: prices with reasons, defaults, bound and proof."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from grammar import Program, spell
+from hierarchies import Reduction
+from synth.bound import bound
+from synth.defaults import defaults
+from synth.finder import Found
+from synth.library import Library
+from synth.lowering import moves
+from synth.pipelines import price_ticks
+from synth.proof import Unknown, Verdict
+from synth.rehearsal import derived, judged
+from synth.request import Answer, Candidate
+from synth.semantics import Derivation
+from synth.simulator import TICKS_PER_SECOND, Simulator, StepPrice, limiting, total_seconds
+
+
+class Teller:
+    """Tells what there is to tell; proof and replays are made once per program of a library."""
+
+    def __init__(
+        self,
+        simulator: Simulator,
+        library: Library,
+        go_on: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._simulator = simulator
+        self._library = library
+        self._go_on = go_on
+        self._told = 0
+
+    def answer(self, rank: int, found: Found, payload_bytes: int) -> Answer:
+        """A found program, derived again from its text, with all that is said of it."""
+        reduction, goal = found.reduction, self._library.language.goal
+        program = Program(tuple(spell(step, reduction.tree) for step in found.steps))
+        derivation = derived(program, reduction.tree, goal)
+        segments = found.segments
+
+        def prices_of(size: float) -> tuple[StepPrice, ...]:
+            return tuple(priced(self._simulator, derivation, reduction, size))
+
+        prices = prices_of(payload_bytes / segments)
+        whole = prices if segments == 1 else prices_of(payload_bytes)
+        return Answer(
+            rank,
+            Candidate(reduction, derivation, found.ticks, segments),
+            payload_bytes,
+            defaults(self._simulator, reduction, payload_bytes, goal),
+            bound(self._simulator.system, reduction, payload_bytes, goal),
+            limiting(prices, segments),
+            prices,
+            self._verdict(derivation),
+            total_seconds(whole),
+        )
+
+    def _verdict(self, derivation: Derivation) -> Verdict:
+        """Replays and proof, unless the work was stopped; the first answer is always judged."""
+        verdicts, steps = self._library.verdicts, derivation.instructions
+        if steps not in verdicts:
+            if self._told and not self._go_on():
+                return Unknown("the work was stopped before z3 was asked")
+            verdicts[steps] = judged(derivation)
+        self._told += 1
+        return verdicts[steps]
+
+
+def priced(
+    simulator: Simulator, derivation: Derivation, reduction: Reduction, payload_bytes: float
+) -> Iterator[StepPrice]:
+    """The phases of a derived program with their prices and reasons."""
+    for move in moves(derivation):
+        yield from simulator.move(move, reduction, payload_bytes)
+
+
+def in_segments(
+    simulator: Simulator,
+    derivation: Derivation,
+    reduction: Reduction,
+    payload_bytes: float,
+    counts: Iterable[int],
+) -> tuple[int, tuple[StepPrice, ...], float]:
+    """Of some numbers of segments the cheapest, the prices of one segment, and all in seconds."""
+    found = []
+    for count in counts:
+        prices = tuple(priced(simulator, derivation, reduction, payload_bytes / count))
+        found.append((price_ticks([price.work for price in prices], count), count, prices))
+    ticks, count, prices = min(found, key=lambda one: one[:2])
+    return count, prices, ticks / TICKS_PER_SECOND

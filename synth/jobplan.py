@@ -1,0 +1,270 @@
+"""One placement for a whole job: the one whose collectives together are exposed for least time.
+
+Every setting of the axes that a job leaves open and every placement is a choice. Each entry's best
+program is found for the choice at hand; the sum of their seconds, times how often they are called
+and the share that compute cannot hide, ranks it. Choices are looked at in the order of their
+bounds, until no bound is below the k-th sum found: exact, though most are never searched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+
+from grammar import Goal
+from hierarchies import (
+    Axis,
+    InputError,
+    Placement,
+    Reduction,
+    System,
+    check_axes,
+    count_placements,
+    placements,
+)
+from synth.algorithms import Choice
+from synth.answering import Teller
+from synth.finder import Finder, Found
+from synth.job import Job
+from synth.library import Library
+from synth.pipelines import SEGMENTS
+from synth.programs import Language
+from synth.request import Answer, Watcher
+from synth.settled import SettledEntry, SettledJob, assignments, settled
+from synth.simulator import TICKS_PER_SECOND, Simulator
+
+
+@dataclass(frozen=True)
+class How:
+    """How programs are looked for, the same for all entries of a job; ``k`` placements are kept."""
+
+    k: int = 5
+    language: Language = field(default_factory=Language)
+    choice: Choice = Choice.AUTO
+    collapse: bool = True
+    segments: tuple[int, ...] = SEGMENTS
+
+    def __post_init__(self) -> None:
+        if self.k < 1:
+            raise InputError(f"k is {self.k}", hint="ask for at least 1 placement")
+
+
+@dataclass(frozen=True)
+class Option:
+    """A setting of the axes, a placement, and the seconds that a step is exposed to on it."""
+
+    axes: tuple[Axis, ...]
+    placement: Placement
+    exposed_seconds: float
+
+
+@dataclass(frozen=True)
+class Planned:
+    """An entry with its best program on the chosen placement.
+
+    ``alone_seconds``: one call on ``alone_placement``, which the entry would have wanted for
+    itself; the sizes of the axes being the same.
+    """
+
+    entry: SettledEntry
+    answer: Answer
+    alone_seconds: float
+    alone_placement: Placement
+
+    @property
+    def exposed_seconds(self) -> float:
+        """Seconds of a step that compute does not hide."""
+        return float(self.entry.weight) * self.answer.candidate.seconds
+
+    @property
+    def default_exposed_seconds(self) -> float:
+        """The same, if the runtime chose for itself on this placement."""
+        return float(self.entry.weight) * self.answer.baseline_seconds
+
+
+@dataclass(frozen=True)
+class JobPlan:
+    """The best placement, its entries, and the next best ones.
+
+    ``ranking`` begins with the chosen one. ``complete`` is False if the work was stopped: then a
+    better placement may be missing.
+    """
+
+    system: System
+    job: SettledJob
+    entries: tuple[Planned, ...]
+    ranking: tuple[Option, ...]
+    placements: int
+    of_placements: int
+    complete: bool
+
+
+def plan_job(
+    system: System, job: Job, how: How | None = None, watcher: Watcher | None = None
+) -> JobPlan:
+    """The placement on which a job's collectives are exposed for least time, exactly.
+
+    Ties: the earlier setting of the axes, then the order of placements. Raises InputError for a
+    job that does not fit the machine.
+    """
+    return _Planner(system, job, how or How(), watcher or Watcher()).run()
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """A setting of the axes and a placement: the bound of each entry, in ticks, and of the sum."""
+
+    bound: Fraction
+    order: int
+    job: SettledJob
+    placement: Placement
+    bounds: tuple[int, ...]
+
+
+_Key = tuple[Goal, int, object]
+
+
+class _Planner:
+    """Prices choices and remembers what each kind of reduction costs. Mutable, one use."""
+
+    def __init__(self, system: System, job: Job, how: How, watcher: Watcher) -> None:
+        self._system = system
+        self._how = how
+        self._watcher = watcher
+        self._simulator = Simulator(system, how.choice)
+        self._libraries: dict[Goal, Library] = {}
+        self._finders: dict[tuple[Goal, int], Finder] = {}
+        self._known: dict[_Key, Found] = {}
+        self._bounds: dict[_Key, int] = {}
+        self._stopped = False
+        self._jobs = [settled(job, sizes) for sizes in assignments(job, system.devices)]
+        for one in self._jobs:
+            check_axes(system.hierarchy, one.axes)
+        self._of = sum(count_placements(system.hierarchy, one.axes) for one in self._jobs)
+
+    def run(self) -> JobPlan:
+        done = 0
+        best: list[tuple[Fraction, int, _Choice]] = []
+        for choice in self._choices():
+            if done and not self._go_on():
+                break
+            limit = best[-1][0] if len(best) == self._how.k else None
+            total = self._total(choice, limit)
+            if total is not None:
+                best = sorted([*best, (total, choice.order, choice)], key=lambda one: one[:2])
+                best = best[: self._how.k]
+            done += 1
+            self._watcher.placed(done, self._of)
+        chosen = best[0][2]
+        entries = tuple(self._planned(chosen))
+        return JobPlan(
+            self._system,
+            chosen.job,
+            entries,
+            tuple(
+                Option(one.job.axes, one.placement, float(total) / TICKS_PER_SECOND)
+                for total, _, one in best
+            ),
+            done,
+            self._of,
+            not self._stopped and all(library.complete for library in self._libraries.values()),
+        )
+
+    def _choices(self) -> list[_Choice]:
+        """All of them, the lowest bound first."""
+        found: list[_Choice] = []
+        for job in self._jobs:
+            for placement in placements(self._system.hierarchy, job.axes):
+                bounds = tuple(self._bound(entry, placement) for entry in job.entries)
+                total = _weighted(job, bounds)
+                found.append(_Choice(total, len(found), job, placement, bounds))
+        return sorted(found, key=lambda one: (one.bound, one.order))
+
+    def _total(self, choice: _Choice, limit: Fraction | None) -> Fraction | None:
+        """The weighted ticks of all entries; None where they are sure to exceed the limit."""
+        ticks = list(choice.bounds)
+        for number, entry in enumerate(choice.job.entries):
+            if limit is not None and _weighted(choice.job, ticks) > limit:
+                return None
+            if entry.weight:
+                ticks[number] = self._best(entry, choice.placement).ticks
+        total = _weighted(choice.job, ticks)
+        return None if limit is not None and total > limit else total
+
+    def _reduction(self, entry: SettledEntry, placement: Placement) -> Reduction:
+        return Reduction(placement, entry.over, self._how.collapse)
+
+    def _bound(self, entry: SettledEntry, placement: Placement) -> int:
+        reduction = self._reduction(entry, placement)
+        key = _key(entry, reduction)
+        if key not in self._bounds:
+            self._bounds[key] = self._finder(entry).bound_ticks(reduction)
+        return self._bounds[key]
+
+    def _best(self, entry: SettledEntry, placement: Placement) -> Found:
+        """The entry's best program on a placement; looked for once for all that look alike."""
+        reduction = self._reduction(entry, placement)
+        key = _key(entry, reduction)
+        if key not in self._known:
+            [self._known[key]] = self._finder(entry).best(reduction, 1)
+        found = self._known[key]
+        return Found(found.key, reduction, found.steps, found.segments)
+
+    def _finder(self, entry: SettledEntry) -> Finder:
+        key = entry.goal, entry.payload_bytes
+        if key not in self._finders:
+            self._finders[key] = Finder(
+                self._library(entry.goal),
+                self._simulator,
+                entry.payload_bytes,
+                self._how.segments,
+                self._go_on,
+            )
+        return self._finders[key]
+
+    def _library(self, goal: Goal) -> Library:
+        if goal not in self._libraries:
+            language = replace(self._how.language, goal=goal)
+            self._libraries[goal] = Library(language, self._watcher.searching)
+        return self._libraries[goal]
+
+    def _go_on(self) -> bool:
+        going = self._watcher.go_on()
+        self._stopped = self._stopped or not going
+        return going
+
+    def _planned(self, chosen: _Choice) -> Iterator[Planned]:
+        entries = chosen.job.entries
+        for number, entry in enumerate(entries, start=1):
+            teller = Teller(self._simulator, self._library(entry.goal), self._go_on)
+            found = self._best(entry, chosen.placement)
+            answer = teller.answer(number, found, entry.payload_bytes)
+            alone = self._alone(entry, chosen, found)
+            yield Planned(entry, answer, alone.ticks / TICKS_PER_SECOND, alone.reduction.placement)
+            self._watcher.judged(number, len(entries))
+
+    def _alone(self, entry: SettledEntry, chosen: _Choice, found: Found) -> Found:
+        """The entry on the placement it would have wanted for itself."""
+        others = sorted(
+            (self._bound(entry, placement), number, placement)
+            for number, placement in enumerate(placements(self._system.hierarchy, chosen.job.axes))
+        )
+        best = found
+        for bound, _, placement in others:
+            if bound >= best.ticks or not self._go_on():
+                break
+            other = self._best(entry, placement)
+            best = other if other.ticks < best.ticks else best
+        return best
+
+
+def _key(entry: SettledEntry, reduction: Reduction) -> _Key:
+    """What a price depends on, the system apart: two placements may look alike to an entry."""
+    return entry.goal, entry.payload_bytes, reduction.parts
+
+
+def _weighted(job: SettledJob, ticks: tuple[int, ...] | list[int]) -> Fraction:
+    return sum(
+        (entry.weight * one for entry, one in zip(job.entries, ticks, strict=True)), Fraction(0)
+    )

@@ -1,0 +1,44 @@
+"""Before a program is told: derived again from its text, replayed on small machines, proved."""
+
+from __future__ import annotations
+
+from grammar import Goal, Program, at_once
+from hierarchies import Reduction, Tree
+from synth.lowering import lower
+from synth.proof import Verdict, prove
+from synth.replay import compare
+from synth.semantics import Derivation, Refusal, derive, retold
+
+
+def derived(program: Program, tree: Tree, goal: Goal = Goal.ALL_REDUCE) -> Derivation:
+    """The derivation of a program that is known to be valid."""
+    derivation = derive(program, tree, goal)
+    if isinstance(derivation, Refusal):
+        raise AssertionError(f"{program}: {derivation}")
+    return derivation
+
+
+def one_step(tree: Tree, goal: Goal = Goal.ALL_REDUCE) -> Derivation:
+    """The plain collective over a whole tree; no step at all where there is nothing to do."""
+    return derived(at_once(goal) if tree.digits else Program(()), tree, goal)
+
+
+def judged(derivation: Derivation) -> Verdict:
+    """What z3 says of a program that the rules allow and that has been rehearsed."""
+    rehearse(derivation)
+    return prove(derivation.program, derivation.tree, derivation.goal)
+
+
+def rehearse(derivation: Derivation) -> None:
+    """Replay a program on small machines of its shape: every factor 2, and once 3.
+
+    Raises AssertionError if the arrays disagree with the rules: then the house is broken.
+    """
+    depth = len(derivation.tree.digits)
+    shapes = {(2,) * depth, (3,) + (2,) * (depth - 1) if depth else ()}
+    for shape in sorted(shapes):
+        reduction = Reduction.plain(*shape)
+        schedule = lower(retold(derivation, reduction.tree), reduction, payload_bytes=1)
+        failure = compare(schedule, elements=schedule.pieces + 1)
+        if failure:
+            raise AssertionError(f"{derivation.program}: {failure}")
