@@ -175,8 +175,8 @@ class Wiring:
                 told = _between(label, *(ends[::-1] if back else ends), not back)
                 if not torus:
                     return "/".join([*path[:level], told])
-                cable, way = told.split(" ")
-                return f"{'/'.join([*path[:level], cable, *path[level + 1 :]])} {way}"
+                cable, sense = told.split(" ")
+                return f"{'/'.join([*path[:level], cable, *path[level + 1 :]])} {sense}"
 
 
 def circle_links(children: int) -> int:
