@@ -124,6 +124,8 @@ def plan_json(plan: JobPlan) -> Json:
         "system": machine_in_full_json(plan.system),
         "job": plan.job.name,
         "title": plan.job.title,
+        "algorithm": plan.how.choice.value,
+        "collapse": plan.how.collapse,
         "ranking": [
             {
                 "axes": {axis.name: axis.size for axis in option.axes},

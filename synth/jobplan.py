@@ -93,6 +93,7 @@ class JobPlan:
 
     system: System
     job: SettledJob
+    how: How
     entries: tuple[Planned, ...]
     ranking: tuple[Option, ...]
     placements: int
@@ -161,6 +162,7 @@ class _Planner:
         return JobPlan(
             self._system,
             chosen.job,
+            self._how,
             entries,
             tuple(
                 Option(one.job.axes, one.placement, float(total) / TICKS_PER_SECOND)

@@ -1,4 +1,4 @@
-"""Answers read back: the JSON that ``top`` printed holds all it takes to hand one out later."""
+"""Answers read back: what ``top`` and ``plan`` print holds all it takes to hand one out later."""
 
 from __future__ import annotations
 
@@ -106,6 +106,35 @@ class _Ranking(_Part):
     answers: list[_Answer]
 
 
+class _Entry(_Part):
+    over: list[str]
+    bytes: int = Field(ge=1)
+    request: Goal
+    answer: _Answer
+
+
+class _Plan(_Part):
+    """A job's placement: every entry is a question with one answer, its rank the entry's number."""
+
+    system: _System
+    algorithm: Choice = Choice.AUTO
+    collapse: bool = True
+    entries: list[_Entry]
+
+    def ranking(self, rank: int) -> _Ranking:
+        chosen = _chosen([entry.answer for entry in self.entries], rank, None)
+        [entry] = [entry for entry in self.entries if entry.answer is chosen]
+        return _Ranking(
+            system=self.system,
+            reduce=entry.over,
+            bytes=entry.bytes,
+            algorithm=self.algorithm,
+            collapse=self.collapse,
+            request=entry.request,
+            answers=[chosen],
+        )
+
+
 @dataclass(frozen=True)
 class Remembered:
     """One answer: where it runs, what it is, and for which payload it was ranked."""
@@ -120,16 +149,17 @@ class Remembered:
 
 
 def remembered(ranking: Mapping[str, Any], rank: int, placement: Matrix | None) -> Remembered:
-    """The answer of a rank (on a placement, where several have that rank).
+    """The answer of a rank (on a placement, where several have that rank); of a plan, of an entry.
 
     Raises InputError for JSON that is no ranking, and for a rank it does not have.
     """
     try:
-        read = _Ranking.model_validate(ranking)
+        plan = _Plan.model_validate(ranking) if "entries" in ranking else None
+        read = plan.ranking(rank) if plan else _Ranking.model_validate(ranking)
     except ValidationError as error:
         found = error.errors()[0]
         where = ".".join(("from", *(str(part) for part in found["loc"])))
-        hint = "give what 'collsynth top --json' printed"
+        hint = "give what 'collsynth top --json' or 'collsynth plan --json' printed"
         said = found["msg"].lower().partition(" or instance")[0]
         raise InputError(said, where=where, hint=hint) from None
     answer = _chosen(read.answers, rank, placement)

@@ -13,13 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
-from hierarchies import Axis, InputError, Reduction, System
+from hierarchies import Axis, InputError, Reduction, System, load
 from strategies import source, systems
 from synth import cli, flags
 from synth.algorithms import Choice
-from synth.bodies import ranking_json
+from synth.bodies import plan_json, ranking_json
 from synth.emit import TARGETS, able_to_run, emit
+from synth.job_files import load_job
+from synth.jobplan import How, plan_job
 from synth.plan import answers
+from synth.programs import Language
 from synth.remembered import remembered
 from synth.request import Request
 from synth.run import BACKENDS
@@ -135,6 +138,21 @@ def test_a_system_is_remembered_whole(system: System, choice: Choice, collapse: 
             given_link.bandwidth_bytes_per_second, rel=1e-14
         )
         assert link.latency_seconds == pytest.approx(given_link.latency_seconds, rel=1e-14)
+
+
+def test_an_entry_of_a_plan_is_remembered_as_an_answer_is() -> None:
+    plan = plan_job(load("dgx-h100:8"), load_job("gpt3-175b-3d"), How(k=1, language=Language(3)))
+    told = json.loads(json.dumps(plan_json(plan)))
+    assert len({one.entry.goal for one in plan.entries}) > 1
+    for rank, one in enumerate(plan.entries, start=1):
+        back = remembered(told, rank, None)
+        assert back.goal is one.entry.goal
+        assert back.payload_bytes == one.entry.payload_bytes
+        assert back.reduction == one.answer.candidate.reduction
+        assert back.program == str(one.answer.candidate.program)
+        assert back.segments == one.answer.candidate.segments
+    with pytest.raises(InputError, match="no answer has rank 99"):
+        remembered(told, 99, None)
 
 
 BAD = {
