@@ -128,7 +128,9 @@ def top(
     across: Across = False,
     no_collapse: NoCollapse = False,
     segments: Segments = "auto",
-    explain: Annotated[bool, typer.Option("--explain", help="Say of every answer why, in words.")] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Say of every answer why, in words.")
+    ] = False,
     budget: Budget = None,
     as_json: Json = False,
     verbose: Verbose = False,
