@@ -6,7 +6,7 @@ nobody has verified and counts how often each contribution was added to each chu
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, assert_never
 
@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from grammar import Collective, Program, instructions
 from hierarchies import Reduction, Tree
-from synth.schedule import Exchange, Phase, Schedule, Transpose, padded
+from synth.schedule import Exchange, Phase, Schedule, Transpose, ends, padded
 
 Array = npt.NDArray[Any]
 Buffers = dict[int, Array]
@@ -47,6 +47,26 @@ def replay(
             return done
         found.append(done)
     return np.concatenate(found, axis=1)[:, :length]
+
+
+def replay_stripes(
+    stripes: Sequence[Schedule],
+    payloads: Array,
+    before: Callable[[Phase], None] = lambda phase: None,
+) -> Array | Failure:
+    """Run schedules each on its slice of the payloads, the slices one after the other.
+
+    Slices are as large by their share as the schedules' payloads. A Failure's phase is that of
+    the stripe that failed.
+    """
+    cuts = ends([stripe.payload_bytes for stripe in stripes], payloads.shape[1])
+    found = []
+    for stripe, part in zip(stripes, np.split(payloads, cuts[:-1], axis=1), strict=True):
+        done = replay(stripe, part, before)
+        if isinstance(done, Failure):
+            return done
+        found.append(done)
+    return np.concatenate(found, axis=1)
 
 
 def _replay_segment(
@@ -120,11 +140,16 @@ def compare(schedule: Schedule, elements: int) -> Failure | None:
 
     None means that every element on every device is equal to the plain sum.
     """
-    payloads = _payloads(schedule.devices, elements)
-    result = replay(schedule, payloads)
+    return compare_stripes([schedule], elements)
+
+
+def compare_stripes(stripes: Sequence[Schedule], elements: int) -> Failure | None:
+    """The same for schedules that each have a slice of the payload."""
+    payloads = _payloads(stripes[0].devices, elements)
+    result = replay_stripes(stripes, payloads)
     if isinstance(result, Failure):
         return result
-    wrong = np.argwhere(result != plain_sum(schedule.reduction, payloads))
+    wrong = np.argwhere(result != plain_sum(stripes[0].reduction, payloads))
     if len(wrong):
         device, element = wrong[0].tolist()
         return Failure(None, f"device {device}, element {element} differs from the plain sum")

@@ -62,7 +62,7 @@ class Split:
 class Mix:
     """Shares of some programs that sum to 1 and are least in the time of the busiest resource.
 
-    ``worth``: by how much the time would fall if a resource did a part less; sums to 1.
+    ``worth``: by how much the time would fall if a resource had less to do; sums to 1.
     """
 
     shares: Floats
