@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from math import prod
 
@@ -192,6 +194,12 @@ def source(
     schedule = lower(derivation, reduction, payload_bytes, segments)
     prices = tuple(priced(Simulator(system), derivation, reduction, payload_bytes / segments))
     return Source(schedule, system, prices, Proved())
+
+
+def striped(stripes: Sequence[tuple[Program | str, int, int]], reduction: Reduction) -> Source:
+    """What emitters get for programs side by side: each with its bytes and segments."""
+    first, *others = [source(program, reduction, *cut) for program, *cut in stripes]
+    return replace(first, beside=tuple(others))
 
 
 def switches(hierarchy: Hierarchy) -> System:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from hierarchies import InputError, System
@@ -99,3 +101,15 @@ def cannot(source: Source, phase: int, why: str) -> CannotExpressError:
     what = source.schedule.phases[phase]
     name = what.collective.value if isinstance(what, Exchange) else "transpose"
     return CannotExpressError(f"{name}: {why}", where=f"step {step_of(source.schedule, phase)}")
+
+
+@contextmanager
+def in_stripe(source: Source, number: int) -> Iterator[None]:
+    """Whatever cannot be expressed meanwhile is said to be in a stripe, counted from 1."""
+    try:
+        yield
+    except CannotExpressError as error:
+        if not source.beside:
+            raise
+        place = f"stripe {number}, {error.where}"
+        raise CannotExpressError(error.problem, where=place, hint=error.hint) from None
