@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
 from hierarchies import Axis, InputError, Reduction, System
-from strategies import source, striped, systems
+from strategies import source, systems
 from synth import cli, flags
 from synth.algorithms import Choice
 from synth.bodies import ranking_json
