@@ -3,7 +3,8 @@
 Phase j of segment s waits for phase j-1 of segment s and for phase j of segment s-1. A phase first
 waits for its messages (latency) and then keeps each resource busy; phases in flight share the
 resources. A phase is one fluid flow over all its resources, as all groups of a step look alike:
-its speed is the share of its own fastest pace, and speeds are max-min fair.
+its speed is the share of its own fastest pace, and speeds are max-min fair. Several pipelines of
+segments may run side by side; they wait for nothing of each other, but share the resources.
 
 Conservative in two ways: the busiest ports of two phases are taken to be the same ports, and so
 are the two directions of a link. With one segment the price is that of barriers, exactly.
@@ -11,11 +12,14 @@ are the two directions of a link. With one segment the price is that of barriers
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 
 _NEAR = 1e-12
 """Events closer together than this share of a phase are one."""
+_SLACK = 1e-9
+"""By this share an end that is foretold is lowered: more than rounding can raise it."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,18 @@ class Work:
 
 
 @dataclass(frozen=True)
+class Lane:
+    """One pipeline: the phases of a segment, and how many equal segments go through them."""
+
+    phases: tuple[Work, ...]
+    segments: int = 1
+
+    def __post_init__(self) -> None:
+        if self.segments < 1:
+            raise ValueError(f"{self.segments} segments")
+
+
+@dataclass(frozen=True)
 class Span:
     """When a phase of a segment began to wait for its messages, and when it was done."""
 
@@ -46,94 +62,125 @@ class Span:
     phase: int
     begin_seconds: float
     end_seconds: float
+    lane: int = 0
+
+
+def side_by_side(lanes: Sequence[Lane]) -> tuple[Span, ...]:
+    """Follow the phases of all segments of all lanes, event by event; in the order they end.
+
+    The work grows with the segments times the phases. Phases count from 0 in each lane.
+    """
+    return tuple(_Pipelines(lanes).spans())
+
+
+def together_seconds(lanes: Sequence[Lane], limit_seconds: float = inf) -> float:
+    """When the last segment of the last lane is done; infinite as soon as above a limit for sure.
+
+    What a resource must still do and how long it has stood idle say so before the end.
+    """
+    pipelines = _Pipelines(lanes)
+    end = 0.0
+    for span in pipelines.spans():
+        end = span.end_seconds
+        if pipelines.least_seconds > limit_seconds:
+            return inf
+    return end
 
 
 def overlapped(phases: Sequence[Work], segments: int) -> tuple[Span, ...]:
-    """Follow the phases of so many equal segments, event by event; in the order in which they end.
-
-    The work grows with segments times phases. Raises ValueError for less than one segment.
-    """
-    if segments < 1:
-        raise ValueError(f"{segments} segments")
-    return tuple(_Pipeline(tuple(phases), segments).spans())
+    """The same for one lane. Raises ValueError for less than one segment."""
+    return side_by_side([Lane(tuple(phases), segments)])
 
 
 def makespan_seconds(phases: Sequence[Work], segments: int) -> float:
-    """When the last of the segments is done."""
-    return max((span.end_seconds for span in overlapped(phases, segments)), default=0.0)
+    """When the last of the segments of one lane is done."""
+    return together_seconds([Lane(tuple(phases), segments)])
 
 
-@dataclass
-class _Flight:
-    """A phase under way: until when it waits, and the share of its transfer that is left."""
+class _Pipelines:
+    """At most one segment is in each phase at a time, the earlier segments in the later phases.
 
-    segment: int
-    begin_seconds: float
-    waits_until: float
-    left: float
+    The phases of all lanes are numbered one after the other. One under way first waits until a
+    moment, then has a share of its transfer left.
+    """
 
-
-class _Pipeline:
-    """At most one segment is in each phase at a time, the earlier segments in the later phases."""
-
-    def __init__(self, phases: tuple[Work, ...], segments: int) -> None:
-        self._phases = phases
-        self._transfers = [phase.transfer_seconds for phase in phases]
-        self._segments = segments
-        self._flights: dict[int, _Flight] = {}
-        self._done = [0] * len(phases)
+    def __init__(self, lanes: Sequence[Lane]) -> None:
+        self._places = [(i, j) for i, lane in enumerate(lanes) for j in range(len(lane.phases))]
+        self._phases = [lanes[i].phases[j] for i, j in self._places]
+        self._segments = [lanes[i].segments for i, _ in self._places]
+        self._transfers = [phase.transfer_seconds for phase in self._phases]
+        self._slopes = [_slopes(phase) for phase in self._phases]
+        self._done = [0] * len(self._phases)
+        self._begun = [0.0] * len(self._phases)
+        self._waits: dict[int, float] = {}
+        self._left: dict[int, float] = {}
         self._now = 0.0
-        self._speeds: dict[tuple[int, ...], dict[int, float]] = {}
+        self._paces: dict[frozenset[int], tuple[dict[int, float], dict[str, float]]] = {}
+        self._ends: dict[str, float] = {}
+        for phase, segments in zip(self._phases, self._segments, strict=True):
+            for name, seconds in phase.busy.items():
+                self._ends[name] = self._ends.get(name, 0.0) + segments * seconds
+
+    @property
+    def least_seconds(self) -> float:
+        """No end before this: for each resource what it does in all and how long it was idle."""
+        return max(self._ends.values(), default=0.0) * (1 - _SLACK)
 
     def spans(self) -> Iterator[Span]:
-        if not self._phases:
-            return
-        self._start(0)
-        while self._flights:
-            self._advance()
-            for phase in sorted(self._flights, reverse=True):
-                flight = self._flights[phase]
-                if flight.left <= 0.0 and flight.waits_until <= self._now:
-                    del self._flights[phase]
-                    self._done[phase] += 1
-                    yield Span(flight.segment, phase, flight.begin_seconds, self._now)
-            for phase in range(len(self._phases)):
-                self._start(phase)
+        self._start(range(len(self._phases)))
+        while self._waits or self._left:
+            ended = sorted(self._advance(), reverse=True)
+            for phase in ended:
+                lane, number = self._places[phase]
+                yield Span(self._done[phase], number, self._begun[phase], self._now, lane)
+                self._done[phase] += 1
+            self._start({next_one for phase in ended for next_one in (phase, phase + 1)})
 
-    def _start(self, phase: int) -> None:
-        """Let the next segment into a phase, if it has left the one before and this one is free."""
-        segment = self._done[phase]
-        ready = segment < (self._done[phase - 1] if phase else self._segments)
-        if ready and phase not in self._flights:
-            latency = self._phases[phase].latency_seconds
-            left = 1.0 if self._transfers[phase] else 0.0
-            self._flights[phase] = _Flight(segment, self._now, self._now + latency, left)
+    def _start(self, phases: Iterable[int]) -> None:
+        """Let the next segment into each of these phases that is free, if it has come so far."""
+        for phase in phases:
+            if phase == len(self._places) or phase in self._waits or phase in self._left:
+                continue
+            first = self._places[phase][1] == 0
+            if self._done[phase] < (self._segments[phase] if first else self._done[phase - 1]):
+                self._begun[phase] = self._now
+                self._waits[phase] = self._now + self._phases[phase].latency_seconds
 
-    def _share(self, moving: tuple[int, ...]) -> dict[int, float]:
-        """The speeds of the phases that move: fair, and the same whenever the same phases do."""
-        if moving not in self._speeds:
-            self._speeds[moving] = fair_speeds({phase: self._phases[phase] for phase in moving})
-        return self._speeds[moving]
-
-    def _advance(self) -> None:
-        """Go on to the next moment at which a phase ends or has waited long enough."""
-        now, flights = self._now, self._flights
-        moving = tuple(p for p, f in flights.items() if f.waits_until <= now and f.left > 0.0)
-        speeds = self._share(moving)
-        ends = {p: flights[p].left * self._transfers[p] / speeds[p] for p in moving}
-        waits = [f.waits_until - now for p, f in flights.items() if f.waits_until > now]
-        step = min([*ends.values(), *waits], default=0.0)
-        for phase in moving:
-            flight = flights[phase]
-            if ends[phase] <= step * (1 + _NEAR):
-                flight.left = 0.0
+    def _advance(self) -> list[int]:
+        """Go on to the next moment at which a phase ends or has waited; those that have ended."""
+        rates, idle = self._pace()
+        step = min(
+            min((left / rates[phase] for phase, left in self._left.items()), default=inf),
+            min(self._waits.values(), default=inf) - self._now,
+        )
+        then, ended = self._now + step, []
+        for name in self._ends:
+            self._ends[name] += step * idle.get(name, 1.0)
+        for phase, left in list(self._left.items()):
+            moved = step * rates[phase]
+            if left <= moved * (1 + _NEAR):
+                del self._left[phase]
+                ended.append(phase)
             else:
-                flight.left -= step * speeds[phase] / self._transfers[phase]
-        then = now + step
-        for flight in flights.values():
-            if 0.0 < flight.waits_until - then <= step * _NEAR:
-                flight.waits_until = then
+                self._left[phase] = left - moved
+        for phase, until in list(self._waits.items()):
+            if until - then <= step * _NEAR:
+                del self._waits[phase]
+                if self._transfers[phase]:
+                    self._left[phase] = 1.0
+                else:
+                    ended.append(phase)
         self._now = then
+        return ended
+
+    def _pace(self) -> tuple[dict[int, float], dict[str, float]]:
+        """The share of its transfer each moving phase does in a second; the same for the same."""
+        moving = frozenset(self._left)
+        if moving not in self._paces:
+            speeds, idle = _fair({phase: self._slopes[phase] for phase in sorted(moving)})
+            rates = {phase: speed / self._transfers[phase] for phase, speed in speeds.items()}
+            self._paces[moving] = rates, idle
+        return self._paces[moving]
 
 
 def fair_speeds(works: Mapping[int, Work]) -> dict[int, float]:
@@ -142,25 +189,41 @@ def fair_speeds(works: Mapping[int, Work]) -> dict[int, float]:
     A phase at speed x keeps a resource busy for x times its part there; no resource is busier
     than all the time.
     """
+    return _fair({phase: _slopes(work) for phase, work in works.items()})[0]
+
+
+_Slopes = tuple[tuple[str, float], ...]
+"""The part of the time for which a phase at full speed keeps each resource busy."""
+_Pace = tuple[dict[int, float], dict[str, float]]
+"""The speeds of phases, and the part of the time for which each resource is idle then."""
+
+
+def _slopes(work: Work) -> _Slopes:
+    most = work.transfer_seconds
+    return tuple((name, seconds / most) for name, seconds in work.busy.items() if seconds)
+
+
+def _fair(rising: dict[int, _Slopes]) -> _Pace:
+    """Raise all speeds alike until a resource is full; then those of the others, and so on."""
     speeds: dict[int, float] = {}
-    rising = dict(works)
     level = 0.0
-    used: dict[str, float] = {}
+    idle: dict[str, float] = {}
     while rising:
         slopes: dict[str, float] = {}
-        for work in rising.values():
-            for name, seconds in work.busy.items():
-                slopes[name] = slopes.get(name, 0.0) + seconds / work.transfer_seconds
-        room = {
-            name: (1.0 - used.get(name, 0.0)) / slope for name, slope in slopes.items() if slope
-        }
-        rise = min(room.values())
+        for parts in rising.values():
+            for name, part in parts:
+                slopes[name] = slopes.get(name, 0.0) + part
+        rooms = {name: idle.get(name, 1.0) / slope for name, slope in slopes.items()}
+        rise = min(rooms.values())
         level += rise
         for name, slope in slopes.items():
-            used[name] = used.get(name, 0.0) + rise * slope
-        full = {name for name, left in room.items() if left <= rise * (1 + _NEAR)}
-        for phase, work in list(rising.items()):
-            if any(work.busy.get(name) for name in full):
+            idle[name] = max(0.0, idle.get(name, 1.0) - rise * slope)
+        full = {name for name, left in rooms.items() if left <= rise * (1 + _NEAR)}
+        still = {}
+        for phase, parts in rising.items():
+            if any(name in full for name, _ in parts):
                 speeds[phase] = level
-                del rising[phase]
-    return speeds
+            else:
+                still[phase] = parts
+        rising = still
+    return speeds, idle

@@ -6,7 +6,7 @@ nobody has verified and counts how often each contribution was added to each chu
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, assert_never
 
@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from grammar import Collective, Goal, Program, instructions
 from hierarchies import Devices, Reduction, Tree
-from synth.schedule import Exchange, Phase, Schedule, Transpose, padded
+from synth.schedule import Exchange, Phase, Schedule, Transpose, ends, padded
 
 Array = npt.NDArray[Any]
 Buffers = dict[int, Array]
@@ -75,6 +75,28 @@ def _in_pieces(payloads: Array, pieces: int) -> Array:
     devices, length = payloads.shape
     extra = padded(length, pieces) - length
     return np.pad(payloads, ((0, 0), (0, extra))).reshape(devices, pieces, -1)
+
+
+def replay_stripes(
+    stripes: Sequence[Schedule],
+    payloads: Array,
+    before: Callable[[Phase], None] = lambda phase: None,
+) -> Array | Failure:
+    """Run schedules each on its slice of the payloads, the slices one after the other.
+
+    Several must be all-reduces. Slices are as large by their share as the schedules' payloads. A
+    Failure's phase is that of the stripe that failed.
+    """
+    if len(stripes) == 1:
+        return replay(stripes[0], payloads, before)
+    cuts = ends([stripe.payload_bytes for stripe in stripes], payloads.shape[1])
+    found = []
+    for stripe, part in zip(stripes, np.split(payloads, cuts[:-1], axis=1), strict=True):
+        done = replay(stripe, part, before)
+        if isinstance(done, Failure):
+            return done
+        found.append(done)
+    return np.concatenate(found, axis=1)
 
 
 def _replay_segment(
@@ -202,16 +224,22 @@ def compare(schedule: Schedule, elements: int) -> Failure | None:
     None means that every element a device must end with is equal to the plain result. ``elements``
     is the length of the whole payload.
     """
-    gathers = schedule.goal is Goal.ALL_GATHER
-    length = padded(elements, schedule.pieces) // schedule.pieces if gathers else elements
-    payloads = _payloads(schedule.devices, length)
-    result = replay(schedule, payloads)
+    return compare_stripes([schedule], elements)
+
+
+def compare_stripes(stripes: Sequence[Schedule], elements: int) -> Failure | None:
+    """The same for schedules that each have a slice of the payload."""
+    first = stripes[0]
+    gathers = first.goal is Goal.ALL_GATHER
+    length = padded(elements, first.pieces) // first.pieces if gathers else elements
+    payloads = _payloads(first.devices, length)
+    result = replay_stripes(stripes, payloads)
     if isinstance(result, Failure):
         return result
-    wrong = np.argwhere(result != plain_result(schedule.reduction, payloads, schedule.goal))
+    wrong = np.argwhere(result != plain_result(first.reduction, payloads, first.goal))
     if len(wrong):
         device, element = wrong[0].tolist()
-        plain = _PLAIN[schedule.goal]
+        plain = _PLAIN[first.goal]
         return Failure(None, f"device {device}, element {element} differs from {plain}")
     return None
 

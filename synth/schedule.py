@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from grammar import Collective, Goal, Program
 from hierarchies import Devices, Reduction
@@ -81,3 +83,8 @@ class Schedule:
 def padded(length: int, pieces: int) -> int:
     """The least multiple of ``pieces`` that is not below ``length``."""
     return -(-length // pieces) * pieces
+
+
+def ends(sizes: Sequence[int], elements: int) -> tuple[int, ...]:
+    """Where slices of a payload end, as large by their share as ``sizes``; the last at its end."""
+    return tuple(elements * until // sum(sizes) for until in accumulate(sizes))

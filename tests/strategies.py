@@ -225,6 +225,12 @@ def source(
     return Source(schedule, system, prices, Proved())
 
 
+def striped(stripes: Sequence[tuple[Program | str, int, int]], reduction: Reduction) -> Source:
+    """What emitters get for programs side by side: each with its bytes and segments."""
+    first, *others = [source(program, reduction, *cut) for program, *cut in stripes]
+    return replace(first, beside=tuple(others))
+
+
 def switches(hierarchy: Hierarchy) -> System:
     """A machine of crossbars, ten times faster at every level further in."""
     links = tuple(

@@ -16,13 +16,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hierarchies import Axis, Hierarchy, InputError, Placement, Reduction
-from strategies import reductions, source, valid_programs
+from strategies import reductions, source, striped, valid_programs
 from synth.emit import Source
-from synth.emit.document import document, printed, read, schema, write
-from synth.replay import compare
+from synth.emit.document import (
+    document,
+    printed,
+    read,
+    read_stripes,
+    striped_document,
+    write,
+)
+from synth.emit.document_schema import schema
+from synth.replay import compare, compare_stripes
 from synth.schedule import Exchange, Transpose
 
 DOCS = Path(__file__).parent.parent / "docs"
+Spoil = Callable[[Any], object]
 NESTED = "reduce-scatter node inside; all-reduce node parallel(root); all-gather node inside"
 
 
@@ -43,6 +52,19 @@ def small() -> Reduction:
     return Reduction(placement, ("data",))
 
 
+@st.composite
+def side_by_side(draw: st.DrawFn) -> Source:
+    reduction = draw(reductions().filter(lambda made: len(made.tree.digits) <= 3))
+    some = st.tuples(valid_programs(reduction.tree), st.integers(1, 5000), st.sampled_from([1, 3]))
+    return striped(draw(st.lists(some, min_size=2, max_size=4)), reduction)
+
+
+def two_stripes() -> Source:
+    """Two nodes of two devices; the dimensions are taken in two orders."""
+    turned = "reduce-scatter node parallel(root); all-reduce node inside; all-gather node parallel"
+    return striped([(NESTED, 700, 2), (turned, 301, 1)], small())
+
+
 def text(given: Source) -> str:
     content = write(given)["schedule.json"]
     assert isinstance(content, str)
@@ -60,7 +82,7 @@ def test_the_schema_in_docs_is_the_models(update_golden: bool) -> None:
 def test_the_schema_is_one_and_describes_every_key() -> None:
     made = schema()
     jsonschema.Draft202012Validator.check_schema(made)
-    for part in [made, *made["$defs"].values()]:
+    for part in made["$defs"].values():
         assert part["additionalProperties"] is False
         for key, value in part["properties"].items():
             assert value.get("description"), key
@@ -91,6 +113,40 @@ def test_a_document_is_read_back_as_it_was(given: Source) -> None:
     assert compare(found, 7) is None
 
 
+@settings(max_examples=60)
+@given(side_by_side())
+def test_stripes_are_valid_by_the_schema_and_read_back(given: Source) -> None:
+    made = json.loads(text(given))
+    assert list(jsonschema.Draft202012Validator(schema()).iter_errors(made)) == []
+    assert made["version"] == 2
+    found = read_stripes(text(given))
+    assert striped_document(found) == striped_document(given.schedules)
+    assert compare_stripes(found, 31) is None
+    with pytest.raises(InputError, match="stripes where one schedule is asked"):
+        read(text(given))
+
+
+STRIPE_SPOILS: list[tuple[str, Spoil]] = [
+    ("payload_bytes", lambda d: d.update(payload_bytes=1000)),
+    ("stripes", lambda d: d["stripes"].pop()),
+    ("stripes.1.padded_bytes", lambda d: d["stripes"][1].update(padded_bytes=301)),
+    ("stripes.1.program", lambda d: d["stripes"][1].update(program="all-reduce")),
+    ("stripes.0.steps.0.bytes", lambda d: d["stripes"][0]["steps"][0].update(bytes=3)),
+    ("stripes.0.steps.1.groups", lambda d: d["stripes"][0]["steps"][1].update(groups=[[0, 0]])),
+    ("steps", lambda d: d.update(steps=[])),
+]
+
+
+@pytest.mark.parametrize(("place", "spoil"), STRIPE_SPOILS)
+def test_stripes_that_contradict_themselves_are_refused(place: str, spoil: Spoil) -> None:
+    body = striped_document(two_stripes().schedules)
+    assert len(read_stripes(printed(body))) == 2
+    spoil(body)
+    with pytest.raises(InputError) as refused:
+        read_stripes(json.dumps(body))
+    assert re.match(rf"{re.escape(place)}\b", refused.value.where), refused.value
+
+
 def test_an_answer_of_the_command_line_is_read_too() -> None:
     given = nested().schedule
     answer = json.dumps({"schema_version": 1, **document(given, "dgx-h100")})
@@ -103,9 +159,9 @@ def test_a_step_that_sums_what_it_should_not_is_for_the_replay_to_find() -> None
     assert compare(read(printed(body)), 8) is not None
 
 
-Spoil = Callable[[Any], object]
 SPOILS: list[tuple[str, Spoil]] = [
-    ("version", lambda d: d.update(version=2)),
+    ("version", lambda d: d.update(version=3)),
+    ("stripes", lambda d: d.update(version=2)),
     ("format", lambda d: d.update(format="other")),
     ("surprise", lambda d: d.update(surprise=1)),
     ("devices", lambda d: d.update(devices=8)),
@@ -167,8 +223,10 @@ def test_what_is_no_json_is_refused() -> None:
 
 def test_the_page_shows_what_is_written(update_golden: bool) -> None:
     page = DOCS / "schedule.md"
-    before, _, after = re.split(r"(?<=```json\n)(.*?)(?=```)", page.read_text("utf-8"), flags=re.S)
-    made = before + text(nested()) + after
+    parts = re.split(r"(?<=```json\n)(.*?)(?=```)", page.read_text("utf-8"), flags=re.S)
+    assert len(parts) == 5
+    parts[1], parts[3] = text(nested()), text(two_stripes())
+    made = "".join(parts)
     if update_golden:
         page.write_text(made, encoding="utf-8")
     assert page.read_text("utf-8") == made

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64decode
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -254,7 +255,24 @@ def test_a_damaged_answer_is_told_by_its_key(damage: dict[str, Any], answer: Pat
 def test_a_target_without_segments_refuses_schedules_that_have_them() -> None:
     given = source("all-reduce root inside", Reduction.plain(2, 2), segments=4)
     for target, row in TARGETS.items():
-        if not row.overlaps:
+        if not (row.overlaps or row.places):
             with pytest.raises(InputError, match=r"has no segments, and the schedule has 4"):
+                emit(target, given)
+    assert able_to_run(given) == ("torch", "jax", "jax-flat", "mpi")
+
+
+def test_a_target_without_stripes_refuses_them_or_does_not_mind() -> None:
+    """Those that only say which device gets which rank write the same for every program."""
+    reduction = Reduction.plain(2, 2)
+    alone = source("all-reduce root inside", reduction)
+    given = replace(alone, beside=(alone,))
+    assert given.payload_bytes == 2 * alone.payload_bytes
+    for target, row in TARGETS.items():
+        if row.overlaps:
+            assert emit(target, given) != emit(target, alone)
+        elif row.places:
+            assert emit(target, given) == emit(target, alone)
+        else:
+            with pytest.raises(InputError, match=r"has no stripes, .* over 2; these have: torch"):
                 emit(target, given)
     assert able_to_run(given) == ("torch", "jax", "jax-flat", "mpi")

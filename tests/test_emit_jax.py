@@ -20,7 +20,7 @@ import pytest
 
 from grammar import Collective
 from hierarchies import Axis, Hierarchy, Level, Placement, Reduction
-from strategies import all_valid, source, spelled
+from strategies import all_valid, source, spelled, striped
 from synth.emit import CannotExpressError, Files, RankOrder, Source
 from synth.emit.jax import write, write_flat
 from synth.schedule import Exchange, Transpose
@@ -55,13 +55,14 @@ SUMS = """
 wrong = []
 for path, groups in asked:
     fast = load(path)
-    rows = np.random.default_rng(1).integers(-(10**6), 10**6, (fast.WORLD, 7), np.int32)
-    wanted = np.empty_like(rows)
-    for group in groups:
-        wanted[group] = rows[group].sum(axis=0)
-    found = fast.all_reduce_rows(fast.mesh(jax.devices()[:fast.WORLD]))(rows)
-    if not np.array_equal(found, wanted):
-        wrong.append(path)
+    for elements in (1, 2, 7, 101) if hasattr(fast, "STRIPES") else (7,):
+        rows = np.random.default_rng(1).integers(-(10**6), 10**6, (fast.WORLD, elements), np.int32)
+        wanted = np.empty_like(rows)
+        for group in groups:
+            wanted[group] = rows[group].sum(axis=0)
+        found = fast.all_reduce_rows(fast.mesh(jax.devices()[:fast.WORLD]))(rows)
+        if not np.array_equal(found, wanted):
+            wrong.append(path)
 print(json.dumps(wrong))
 """
 
@@ -205,6 +206,43 @@ def test_every_program_of_two_digits_can_be_written() -> None:
 def at(given: Source, *phases: Exchange | Transpose) -> Source:
     """The source with other phases, whatever they amount to."""
     return replace(given, schedule=replace(given.schedule, phases=phases))
+
+
+def side_by_side(reduction: Reduction, many: int, count: int) -> list[Source]:
+    """Programs of which as many run side by side, with unequal shares and segments."""
+    draw = random.Random(many)
+    steps = list(all_valid(len(reduction.tree.digits)))
+    return [
+        striped(
+            [
+                (spelled(program, reduction.tree), draw.randint(1, 400), draw.choice([1, 2, 5]))
+                for program in draw.sample(steps, many)
+            ],
+            reduction,
+        )
+        for _ in range(count)
+    ]
+
+
+@needs_jax
+@BOTH
+@pytest.mark.parametrize("many", [2, 3])
+def test_stripes_are_exact(many: int, writer: Write, tmp_path: Path) -> None:
+    rings = "reduce-scatter node inside; all-reduce node parallel(root); all-gather node inside"
+    turned = "reduce-scatter node parallel(root); all-reduce node inside; all-gather node parallel"
+    some = cluster((2, 4), ((2, 2), (1, 2)), ("data",))
+    nested = striped([(rings, 3000, 3), (turned, 1001, 2), (rings, 501, 1)][:many], some)
+    check_sums([nested, *side_by_side(Reduction.plain(2, 3), many, 3)], tmp_path, writer)
+
+
+def test_a_stripe_that_cannot_be_said_is_named() -> None:
+    given = source("all-reduce root inside", Reduction.plain(2, 2))
+    scatter = Exchange(Collective.REDUCE_SCATTER, np.array([[0, 1]]), 4)
+    gather = Exchange(Collective.ALL_GATHER, np.array([[0, 1]]), 4)
+    broken = at(given, *given.schedule.phases, scatter, gather)
+    with pytest.raises(CannotExpressError) as caught:
+        write(replace(given, beside=(given, broken)))
+    assert caught.value.where == "stripe 3, step 2"
 
 
 @BOTH
@@ -557,6 +595,8 @@ def house() -> list[Source]:
         source(UNREAD, Reduction.plain(2, 3, 2)),
         *sources(Reduction.plain(2, 4), 15),
         *sources(LARGE[3], 4),
+        *side_by_side(Reduction.plain(2, 4), 2, 3),
+        *side_by_side(Reduction.plain(2, 3, 2), 3, 2),
     ]
 
 

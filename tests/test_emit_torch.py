@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from hierarchies import Axis, Hierarchy, Level, Placement, Reduction
-from strategies import source
+from strategies import source, striped
 from synth.emit import emit
 from synth.run import RunError
 from synth.run.backends import mpiexec
@@ -32,8 +33,12 @@ def beside_model(nodes: int, gpus: int) -> Reduction:
     return Reduction(Placement(hierarchy, axes, ((nodes, gpus // 2), (1, 2))), ("data",))
 
 
-def written(folder: Path, program: str, reduction: Reduction, segments: int = 1) -> Path:
+def written(
+    folder: Path, program: str, reduction: Reduction, segments: int = 1, beside: str = ""
+) -> Path:
     given = source(program, reduction, 16 * segments, segments)  # tiny segments
+    if beside:
+        given = replace(given, beside=(source(beside, reduction, 33, 3),))
     [(name, text)] = emit("torch", given).items()
     (folder / name).write_text(str(text))
     return folder / name
@@ -42,10 +47,13 @@ def written(folder: Path, program: str, reduction: Reduction, segments: int = 1)
 @NEEDS_TORCH
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("program", "segments"), [(NESTED, 1), (ROOTED, 1), (SHUFFLED, 1), (NESTED, 4)]
+    ("program", "segments", "beside"),
+    [(NESTED, 1, ""), (ROOTED, 1, ""), (SHUFFLED, 1, ""), (NESTED, 4, ""), (NESTED, 2, SHUFFLED)],
 )
-def test_training_with_the_program_is_training(program: str, segments: int, tmp_path: Path) -> None:
-    written(tmp_path, program, beside_model(2, 4), segments)
+def test_training_with_the_program_is_training(
+    program: str, segments: int, beside: str, tmp_path: Path
+) -> None:
+    written(tmp_path, program, beside_model(2, 4), segments, beside)
     words = (sys.executable, str(FLEET / "torch_uses.py"), str(tmp_path))
     one = {"OMP_NUM_THREADS": "1"}
     ranks = [Command(f"rank {rank}", (*words, str(rank)), one) for rank in range(8)]
@@ -110,11 +118,32 @@ def test_emitted_files_pass_ruff(target: str, program: str, segments: int, tmp_p
     reduction = beside_model(2, 4) if program else beside_model(1, 2)
     [(name, text)] = emit(target, source(program, reduction, segments=segments)).items()
     (tmp_path / name).write_text(str(text))
+    check_with_ruff(tmp_path / name)
+    assert "import synth" not in str(text)
+
+
+def check_with_ruff(file: Path) -> None:
     python = (sys.executable, "-m", "ruff")
     for words in (("check",), ("format", "--check", "--line-length=100")):
-        command = [*python, *words, "--isolated", name]
-        subprocess.run(command, check=True, cwd=tmp_path, capture_output=True)
-    assert "import synth" not in str(text)
+        command = [*python, *words, "--isolated", file.name]
+        subprocess.run(command, check=True, cwd=file.parent, capture_output=True)
+
+
+STRIPES = [
+    [(NESTED, 700, 3), (SHUFFLED, 300, 1)],
+    [(NESTED, 1000, 1), (ROOTED, 77, 1), ("all-reduce root inside", 300, 2)],
+]
+
+
+@pytest.mark.parametrize("target", ["torch", "mpi"])
+@pytest.mark.parametrize("stripes", STRIPES)
+def test_stripes_pass_ruff(
+    target: str, stripes: list[tuple[str, int, int]], tmp_path: Path
+) -> None:
+    [(name, text)] = emit(target, striped(stripes, beside_model(2, 4))).items()
+    (tmp_path / name).write_text(str(text))
+    check_with_ruff(tmp_path / name)
+    assert text.count("    Stripe(\n") == len(stripes)
 
 
 @pytest.mark.slow
@@ -126,6 +155,9 @@ def test_emitted_files_pass_mypy(target: str, tmp_path: Path) -> None:
         for segments in (1, 8):
             [text] = emit(target, source(program, beside_model(2, 4), segments=segments)).values()
             (tmp_path / f"emitted{number}_{segments}.py").write_text(str(text))
+    for number, stripes in enumerate(STRIPES):
+        [text] = emit(target, striped(stripes, beside_model(2, 4))).values()
+        (tmp_path / f"striped{number}.py").write_text(str(text))
     words = [sys.executable, "-m", "mypy", "--strict", "."]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout

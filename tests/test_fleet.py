@@ -9,6 +9,7 @@ import json
 import random
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from itertools import chain
 from math import prod
@@ -18,7 +19,7 @@ import pytest
 
 from grammar import Instruction
 from hierarchies import Axis, Hierarchy, Level, Placement, Reduction
-from strategies import all_valid, source, spelled
+from strategies import all_valid, source, spelled, striped
 from synth.emit import Options, RankOrder, Source, emit
 from synth.run.backends import mpiexec
 from synth.run.processes import Command, supervise
@@ -47,6 +48,7 @@ def run_all(target: str, folder: Path, sources: Sequence[Source]) -> int:
         (folder / file).write_text(str(text))
         schedule = given.schedule
         groups = given.mesh.ranks(schedule.reduction.grid()).tolist()
+        units = sum(stripe.pieces * stripe.segments for stripe in given.schedules)
         jobs.append(
             {
                 "file": file,
@@ -56,6 +58,7 @@ def run_all(target: str, folder: Path, sources: Sequence[Source]) -> int:
                 "elements": [
                     *(1, schedule.pieces, schedule.pieces + 1, 3 * schedule.pieces - 1),
                     *([schedule.segments * schedule.pieces + 1] if schedule.segments > 1 else []),
+                    *([2, units, 3 * units + 1, 977] if given.beside else []),
                 ],
             }
         )
@@ -88,6 +91,21 @@ Programs = Sequence[tuple[Instruction, ...]]
 def sources(programs: Programs, reduction: Reduction, segments: int = 1) -> list[Source]:
     return [
         source(spelled(steps, reduction.tree), reduction, segments, segments) for steps in programs
+    ]
+
+
+def side_by_side(programs: Programs, reduction: Reduction, many: int) -> list[Source]:
+    """As many programs side by side, with unequal shares and numbers of segments."""
+    draw = random.Random(many)
+    return [
+        striped(
+            [
+                (spelled(steps, reduction.tree), draw.randint(1, 400), draw.choice([1, 2, 5]))
+                for steps in programs[first : first + many]
+            ],
+            reduction,
+        )
+        for first in range(0, len(programs) - many + 1, many)
     ]
 
 
@@ -175,6 +193,35 @@ def test_programs_of_three_and_four_digits_run(
 def test_replicas_and_both_rank_orders_run(target: str, tmp_path: Path) -> None:
     given = list(chain(*(placed(order) for order in RankOrder), uncollapsed()))
     assert run_all(target, tmp_path, given) == len(given)
+
+
+@RUNTIMES
+def test_stripes_run_on_a_few_ranks(target: str, tmp_path: Path) -> None:
+    plain = Reduction.plain(2, 2)
+    given = [*side_by_side(sampled(2, 4), plain, 2), *side_by_side(sampled(2, 6), plain, 3)]
+    assert run_all(target, tmp_path, given) == 4
+
+
+@pytest.mark.slow
+@RUNTIMES
+def test_stripes_run(target: str, tmp_path: Path) -> None:
+    """Two to four programs, some of whose ranks idle, on eight ranks; with replicas, too."""
+    plain, two = Reduction.plain(2, 2, 2), Reduction.plain(2, 4)
+    rooted = random.Random(7).sample([steps for steps in all_valid(3) if _idles(steps)], 6)
+    found = [
+        *side_by_side(sampled(3, 20), plain, 2),
+        *side_by_side([*rooted, *sampled(3, 6)], plain, 3),
+        *side_by_side(all_valid(2)[::6], two, 4),
+    ]
+    hierarchy = Hierarchy((Level("node", 2), Level("gpu", 4)))
+    axes = (Axis("data", 4), Axis("model", 2))
+    replicas = Reduction(Placement(hierarchy, axes, ((2, 2), (1, 2))), ("data",))
+    options = Options(rank_order=RankOrder.AXES)
+    found += [
+        replace(s, options=options, beside=tuple(replace(b, options=options) for b in s.beside))
+        for s in side_by_side(sampled(2, 9), replicas, 3)
+    ]
+    assert run_all(target, tmp_path, found) == len(found)
 
 
 @pytest.mark.slow

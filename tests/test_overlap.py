@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from fractions import Fraction
 from itertools import pairwise
+from math import inf
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synth.overlap import Work, fair_speeds, makespan_seconds, overlapped
+from synth.overlap import (
+    Lane,
+    Work,
+    fair_speeds,
+    makespan_seconds,
+    overlapped,
+    side_by_side,
+    together_seconds,
+)
 
 RESOURCES = ("node", "gpu", "memory")
 SECONDS = st.integers(0, 20).map(lambda n: n / 8)
@@ -23,6 +32,9 @@ def works(draw: st.DrawFn) -> Work:
 
 PHASES = st.lists(works(), max_size=5)
 COUNTS = st.integers(1, 6)
+LANES = st.lists(
+    st.builds(Lane, st.lists(works(), max_size=3).map(tuple), st.integers(1, 4)), max_size=3
+)
 
 
 def least_seconds(phases: list[Work], segments: int) -> float:
@@ -43,43 +55,41 @@ def least_seconds(phases: list[Work], segments: int) -> float:
     return least
 
 
-def exact_end(phases: list[Work], segments: int) -> Fraction:
-    """The same definition in exact numbers, with a list of tasks instead of a pipeline."""
-    tasks = [(s, j) for s in range(segments) for j in range(len(phases))]
-    wait = {(s, j): Fraction(phases[j].latency_seconds) for s, j in tasks}
-    left = {(s, j): Fraction(bool(phases[j].busy)) for s, j in tasks}
-    busy = [{name: Fraction(value) for name, value in phase.busy.items()} for phase in phases]
-    alone = [max(load.values(), default=Fraction(1)) for load in busy]
-    done: set[tuple[int, int]] = set()
+Task = tuple[int, int, int]
+
+
+def exact_end(lanes: list[Lane]) -> Fraction:
+    """The same definition in exact numbers, with a list of tasks instead of pipelines."""
+    tasks = [
+        (i, s, j)
+        for i, lane in enumerate(lanes)
+        for s in range(lane.segments)
+        for j in range(len(lane.phases))
+    ]
+    works = {(i, s, j): lanes[i].phases[j] for i, s, j in tasks}
+    wait = {task: Fraction(works[task].latency_seconds) for task in tasks}
+    left = {task: Fraction(bool(works[task].busy)) for task in tasks}
+    busy = {t: {name: Fraction(value) for name, value in works[t].busy.items()} for t in tasks}
+    alone = {task: max(busy[task].values(), default=Fraction(1)) for task in tasks}
+    done: set[Task] = set()
     now = Fraction(0)
     while len(done) < len(tasks):
         going = [
-            (s, j)
-            for s, j in tasks
-            if (s, j) not in done
-            and (j == 0 or (s, j - 1) in done)
-            and (s == 0 or (s - 1, j) in done)
+            (i, s, j)
+            for i, s, j in tasks
+            if (i, s, j) not in done
+            and (j == 0 or (i, s, j - 1) in done)
+            and (s == 0 or (i, s - 1, j) in done)
         ]
         moving = [task for task in going if not wait[task] and left[task]]
-        speed: dict[tuple[int, int], Fraction] = {}
-        while len(speed) < len(moving):
-            free = [task for task in moving if task not in speed]
-            rooms = []
-            for name in RESOURCES:
-                taken = sum(x * busy[t[1]].get(name, 0) / alone[t[1]] for t, x in speed.items())
-                slope = sum(busy[t[1]].get(name, Fraction(0)) / alone[t[1]] for t in free)
-                if slope:
-                    rooms.append(((1 - taken) / slope, name))
-            least = min(rooms)[0]
-            tight = {name for room, name in rooms if room == least}
-            speed |= {task: least for task in free if tight & set(busy[task[1]])}
-        moments = [wait[task] for task in going if wait[task]]
-        moments += [left[task] * alone[task[1]] / speed[task] for task in moving]
+        speed = exact_speeds({task: busy[task] for task in moving})
+        moments = [wait[task] for task in going if wait[task] or not left[task]]
+        moments += [left[task] * alone[task] / speed[task] for task in moving]
         step = min(moments, default=Fraction(0))
         now += step
         for task in going:
             if task in speed:
-                left[task] -= step * speed[task] / alone[task[1]]
+                left[task] -= step * speed[task] / alone[task]
             elif wait[task]:
                 wait[task] -= step
             if not wait[task] and not left[task]:
@@ -87,10 +97,95 @@ def exact_end(phases: list[Work], segments: int) -> Fraction:
     return now
 
 
+def exact_speeds(busy: dict[Task, dict[str, Fraction]]) -> dict[Task, Fraction]:
+    """Max-min fair: all rise alike until a resource is full; its users stay as they are."""
+    slope = {task: {n: s / max(b.values()) for n, s in b.items()} for task, b in busy.items()}
+    speed: dict[Task, Fraction] = {}
+    while len(speed) < len(busy):
+        free = [task for task in busy if task not in speed]
+        rooms = []
+        for name in RESOURCES:
+            taken = sum(x * slope[task].get(name, 0) for task, x in speed.items())
+            rising = sum(slope[task].get(name, Fraction(0)) for task in free)
+            if rising:
+                rooms.append(((1 - taken) / rising, name))
+        least = min(rooms)[0]
+        tight = {name for room, name in rooms if room == least}
+        speed |= {task: least for task in free if tight & set(slope[task])}
+    return speed
+
+
 @given(PHASES, COUNTS)
 def test_the_price_is_that_of_the_exact_engine(phases: list[Work], segments: int) -> None:
     found = makespan_seconds(phases, segments)
-    assert found == pytest.approx(float(exact_end(phases, segments)), rel=1e-9)
+    assert found == pytest.approx(float(exact_end([Lane(tuple(phases), segments)])), rel=1e-9)
+
+
+@given(LANES)
+def test_the_price_of_lanes_is_that_of_the_exact_engine(lanes: list[Lane]) -> None:
+    assert together_seconds(lanes) == pytest.approx(float(exact_end(lanes)), rel=1e-9)
+
+
+@given(LANES)
+def test_lanes_wait_for_nothing_but_their_resources(lanes: list[Lane]) -> None:
+    """Each keeps its own order; where nothing is shared each is as fast as alone."""
+    spans = side_by_side(lanes)
+    for number, lane in enumerate(lanes):
+        own = [span for span in spans if span.lane == number]
+        assert len(own) == lane.segments * len(lane.phases)
+        ends = {(span.segment, span.phase): span.end_seconds for span in own}
+        for span in own:
+            before = [(span.segment - 1, span.phase), (span.segment, span.phase - 1)]
+            assert all(ends.get(one, 0.0) <= span.begin_seconds for one in before)
+    apart = [
+        Lane(
+            tuple(
+                Work(p.latency_seconds, {f"{i}{n}": s for n, s in p.busy.items()})
+                for p in lane.phases
+            ),
+            lane.segments,
+        )
+        for i, lane in enumerate(lanes)
+    ]
+    alone = max((together_seconds([lane]) for lane in lanes), default=0.0)
+    assert together_seconds(apart) == pytest.approx(alone, rel=1e-9)
+
+
+@given(LANES)
+def test_no_price_of_lanes_is_below_what_a_resource_carries(lanes: list[Lane]) -> None:
+    end = together_seconds(lanes)
+    for name in RESOURCES:
+        works = ((p.busy.get(name, 0.0) * lane.segments) for lane in lanes for p in lane.phases)
+        assert end >= sum(works) * (1 - 1e-12)
+
+
+@given(LANES, st.permutations(range(3)))
+def test_the_order_of_lanes_means_nothing(lanes: list[Lane], order: list[int]) -> None:
+    turned = [lanes[i] for i in order if i < len(lanes)]
+    assert together_seconds(turned) == pytest.approx(together_seconds(lanes), rel=1e-9)
+
+
+@given(LANES, st.sampled_from([0.0, 0.5, 0.9, 0.999999, 1.0, 2.0]))
+def test_a_limit_stops_only_what_is_above_it(lanes: list[Lane], part: float) -> None:
+    end = together_seconds(lanes)
+    assert together_seconds(lanes, part * end) in ((end, inf) if part < 1 else (end,))
+
+
+def test_a_limit_is_noticed_long_before_the_end() -> None:
+    """A resource that stood idle for half of the time it has is late, whatever follows."""
+    late = Lane((Work(1.0, {"node": 1.0}), Work(0.0, {"gpu": 0.1})), 1000)
+    assert together_seconds([late]) > 1000
+    assert together_seconds([late], 1001.0) == inf
+
+
+def test_twins_of_unlike_sizes_hide_the_latency_of_each_other() -> None:
+    """In lockstep both wait at once; out of step one sends while the other waits."""
+    phases = (Work(1.0, {"node": 1.0}),)
+    assert makespan_seconds(phases, 4) == 8.0
+    assert together_seconds([Lane((Work(1.0, {"node": 0.5}),), 4)] * 2) == 8.0
+    first = Lane((Work(1.0, {"node": 1.0}),), 2)
+    second = Lane((Work(1.0, {"node": 0.5}),), 4)
+    assert together_seconds([first, second]) < 7.0
 
 
 @given(PHASES)

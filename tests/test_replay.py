@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import product
+from itertools import accumulate, product
 
 import numpy as np
 import pytest
@@ -26,8 +26,8 @@ from strategies import (
 from synth.lowering import lower
 from synth.programs import Language
 from synth.rehearsal import derived
-from synth.replay import Failure, compare, multiplicities, plain_sum, replay
-from synth.schedule import Schedule, Transpose
+from synth.replay import Failure, compare, compare_stripes, multiplicities, plain_sum, replay
+from synth.schedule import Schedule, Transpose, ends
 from synth.semantics import Derivation, Kind, Refusal, derive
 
 SOUND = frozenset({Kind.SOUND})
@@ -109,6 +109,41 @@ def test_segments_give_the_same_sums(
     whole = lower(derived(program, reduction.tree), reduction, schedule.segment_bytes)
     assert [p.size_bytes for p in schedule.phases] == [p.size_bytes for p in whole.phases]
     assert compare(schedule, elements) is None
+
+
+@given(reductions(), st.data(), st.integers(1, 60), st.integers(1, 4))
+def test_stripes_give_the_same_sums(
+    reduction: Reduction, data: st.DataObject, elements: int, many: int
+) -> None:
+    """Slices of unlike shares, some of them empty, padded each for its own program."""
+    assume(len(reduction.tree.digits) <= 3)
+    stripes = [
+        lower(
+            derived(data.draw(valid_programs(reduction.tree)), reduction.tree),
+            reduction,
+            data.draw(st.integers(1, 9)),
+            data.draw(st.integers(1, 3)),
+        )
+        for _ in range(many)
+    ]
+    assert compare_stripes(stripes, elements) is None
+
+
+@given(st.lists(st.integers(1, 10**6), min_size=1, max_size=5), st.integers(0, 10**9))
+def test_slices_are_as_large_as_their_share(sizes: list[int], elements: int) -> None:
+    cuts = (0, *ends(sizes, elements))
+    assert cuts[-1] == elements
+    for size, begin, end in zip(sizes, cuts[:-1], cuts[1:], strict=True):
+        assert abs((end - begin) * sum(sizes) - size * elements) < sum(sizes)
+    assert ends(sizes, sum(sizes)) == tuple(accumulate(sizes))
+
+
+def test_a_stripe_that_does_not_sum_is_found() -> None:
+    reduction = Reduction.plain(2, 2)
+    right = scheduled(parse("all-reduce root inside"), reduction, 4)
+    wrong = replace(right, phases=())
+    failure = compare_stripes([right, wrong], 8)
+    assert failure == Failure(None, "device 0, element 4 differs from the plain sum")
 
 
 @given(reductions(), st.integers(1, 9))

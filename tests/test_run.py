@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from hierarchies import InputError, Reduction
-from strategies import source
+from strategies import source, striped
 from synth.run import BACKENDS, RunError, Trial, run
 from synth.run.backends import mpiexec
 from synth.run.processes import Command, supervise
@@ -55,6 +55,19 @@ def test_a_run_in_segments_is_equal_to_the_plain_all_reduce(backend: str) -> Non
     seen = run(backend, given, Trial(8004, "float32", 1, check=True))
     assert (seen["bytes"], seen["equal"], seen["bitwise_equal"]) == (8004, True, True)
     assert seen.get("segments", 5) == 5
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_run_in_stripes_is_equal_to_the_plain_all_reduce(backend: str) -> None:
+    skip_without(backend)
+    given = striped([(NESTED, 5000, 3), ("all-reduce root inside", 3004, 1)], Reduction.plain(2, 2))
+    seen = run(backend, given, Trial(8004, "float32", 1, check=True))
+    assert (seen["bytes"], seen["equal"], seen["bitwise_equal"]) == (8004, True, True)
+    if backend in ("gloo", "mpi"):
+        assert seen["stripes"] == [
+            {"elements": 1250, "segments": 3},
+            {"elements": 751, "segments": 1},
+        ]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

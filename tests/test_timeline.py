@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hierarchies import Axis, Hierarchy, InputError, Level, Placement, Reduction
-from strategies import reductions, source, valid_programs
+from strategies import reductions, source, striped, valid_programs
 from synth.emit import Source
 from synth.emit.timeline import write
 from synth.schedule import Exchange
@@ -29,6 +29,13 @@ def sources(draw: st.DrawFn) -> Source:
     reduction = draw(reductions().filter(lambda made: len(made.tree.digits) <= 3))
     segments = draw(st.sampled_from([1, 1, 2, 5]))
     return source(draw(valid_programs(reduction.tree)), reduction, segments=segments)
+
+
+@st.composite
+def side_by_side(draw: st.DrawFn) -> Source:
+    reduction = draw(reductions().filter(lambda made: len(made.tree.digits) <= 3))
+    some = st.tuples(valid_programs(reduction.tree), st.integers(1, 2**20), st.sampled_from([1, 3]))
+    return striped(draw(st.lists(some, min_size=2, max_size=3)), reduction)
 
 
 def traced(given: Source) -> Any:
@@ -54,7 +61,7 @@ def nested() -> Source:
 
 
 @settings(max_examples=60)
-@given(sources())
+@given(sources() | side_by_side())
 def test_every_event_has_the_keys_of_its_type(given: Source) -> None:
     trace = traced(given)
     assert set(trace) == {"traceEvents", "displayTimeUnit", "otherData"}
@@ -71,7 +78,7 @@ def test_every_event_has_the_keys_of_its_type(given: Source) -> None:
 
 
 @settings(max_examples=60)
-@given(sources())
+@given(sources() | side_by_side())
 def test_slices_of_one_track_follow_each_other(given: Source) -> None:
     trace = traced(given)
     for row in rows(trace).values():
@@ -88,7 +95,7 @@ def test_slices_of_one_track_follow_each_other(given: Source) -> None:
 
 
 @settings(max_examples=60)
-@given(sources())
+@given(sources() | side_by_side())
 def test_every_track_is_named_once_and_no_number_means_two_things(given: Source) -> None:
     events = traced(given)["traceEvents"]
     processes = [e["pid"] for e in events if e["name"] == "process_name"]
@@ -147,6 +154,42 @@ def test_a_level_is_shown_busy_as_priced(given: Source) -> None:
                 assert 0 < event["args"]["busy_share"] <= 1 + 1e-9
                 busy = event["args"]["busy_share"] * event["dur"]
                 assert busy == pytest.approx(event["args"]["busy_seconds"] * 1e6)
+
+
+@settings(max_examples=60)
+@given(side_by_side())
+def test_stripes_are_shown_side_by_side(given: Source) -> None:
+    """Each device has a row for each step of each stripe; all end when the simulator says."""
+    trace = traced(given)
+    lanes = max(1, sum(len(stripe.prices) for stripe in given.stripes))
+    for device in range(given.schedule.devices):
+        taken = []
+        for number, stripe in enumerate(given.stripes, 1):
+            for step, phase in enumerate(stripe.schedule.phases, 1):
+                if device in (phase.groups if isinstance(phase, Exchange) else phase.devices):
+                    segments = range(1, stripe.schedule.segments + 1)
+                    taken += [(number, step, segment) for segment in segments]
+        shown = [
+            (e["args"]["stripe"], e["args"]["step"], e["args"]["segment"])
+            for e in trace["traceEvents"]
+            if e["ph"] == "X" and (e["tid"] - 1) // lanes == device and e["cat"] != "link"
+        ]
+        assert shown == taken
+    ends = [e["ts"] + e["dur"] for e in trace["traceEvents"] if e["ph"] == "X"]
+    assert max(ends, default=0.0) == pytest.approx(given.seconds * 1e6)
+    assert trace["otherData"]["payload_bytes"] == given.payload_bytes
+    assert len(trace["otherData"]["stripes"]) == len(given.stripes)
+
+
+def test_a_row_says_of_which_stripe_it_is() -> None:
+    reduction = nested().schedule.reduction
+    given = striped(
+        [(nested().schedule.program, 2**20, 2), ("all-reduce root inside", 2**19, 1)], reduction
+    )
+    trace = traced(given)
+    names = [e["args"]["name"] for e in trace["traceEvents"] if e["name"] == "thread_name"]
+    assert "device 3 (data 1, model 1), step 2 of stripe 1" in names
+    assert "busiest port, step 1 of stripe 2" in names
 
 
 def test_hosts_devices_and_levels_have_their_names() -> None:

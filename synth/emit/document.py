@@ -1,142 +1,74 @@
 """Schedules as a versioned JSON document: written, described by a JSON Schema, and read again.
 
 ``docs/schedule.md`` says what the document means, ``docs/schedule.schema.json`` is the schema. The
-models are the description; documents are written without them, because checking long lists of
-groups takes longer than writing them.
+models in ``document_schema.py`` are the description; documents are written without them, because
+checking long lists of groups takes longer than writing them.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from itertools import chain
 from math import prod
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ValidationError
 
 from grammar import Collective, Program, instructions, parse
 from hierarchies import Axis, Hierarchy, InputError, Level, Placement, Reduction
 from synth.emit.buffers import Buffers, buffers
+from synth.emit.document_schema import (
+    DOCUMENTS,
+    FORMAT,
+    STRIPED_VERSION,
+    VERSION,
+    Document,
+    Json,
+    StepPart,
+    StripedDocument,
+    StripePart,
+    TransposePart,
+)
 from synth.emit.source import Files, Source
 from synth.schedule import Exchange, Phase, Schedule, Transpose
 
-Json = dict[str, Any]
-
-FORMAT = "collsynth.schedule"
-VERSION = 1
 _SHOWN = 200
-
-Positive = Annotated[int, Field(ge=1)]
-Device = Annotated[int, Field(ge=0)]
-Group = Annotated[list[Device], Field(min_length=1)]
-
-
-class Part(BaseModel):
-    """What all parts of a document have in common: nothing is guessed, nothing is unknown."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-
-class LevelPart(Part):
-    """One level of the machine."""
-
-    name: str = Field(description="What its units are called.")
-    count: Positive = Field(description="How many of them each unit of the level above has.")
-
-
-class ExchangePart(Part):
-    """One collective, run by several groups of devices at once."""
-
-    collective: Literal["all-reduce", "reduce-scatter", "all-gather", "reduce", "broadcast"] = (
-        Field(description="What every group does, with its members' whole buffers; reductions add.")
-    )
-    groups: Annotated[list[Group], Field(min_length=1)] = Field(
-        description="Device ids in member order; the first member is the root of a reduce or "
-        "broadcast. Groups are disjoint and of one size; devices in none of them do nothing."
-    )
-    bytes: Positive = Field(description="The largest of the members' buffers before and after.")
-
-
-class TransposePart(Part):
-    """A change of the order of memory inside each device; nothing is sent."""
-
-    collective: Literal["transpose"] = Field(description="Marks a step without communication.")
-    groups: Annotated[list[Group], Field(max_length=0)] = Field(description="Always empty.")
-    bytes: Positive = Field(description="The size of a device's buffer.")
-    devices: Group = Field(description="The ids of the devices that do it.")
-    shape: list[Positive] = Field(
-        description="The buffer is an array of this shape and one more dimension for the rest."
-    )
-    axes: list[Annotated[int, Field(ge=0)]] = Field(
-        description="The order in which the dimensions of shape come out; the rest stays last."
-    )
-
-
-StepPart = Annotated[ExchangePart | TransposePart, Field(discriminator="collective")]
-
-
-class Document(Part):
-    """A schedule of collsynth: what each device does, step by step, to carry out an all-reduce."""
-
-    schema_version: Literal[1] | None = Field(
-        default=None, description="The version of the command line's answers, if this is one."
-    )
-    format: Literal["collsynth.schedule"] = Field(description="What this document is.")
-    version: Literal[1] = Field(
-        description="Keys may be added under the same number; readers refuse other numbers."
-    )
-    system: str | None = Field(default=None, description="The name of the machine, for people.")
-    levels: Annotated[list[LevelPart], Field(min_length=1)] = Field(
-        description="The machine, outermost level first. A device's id is the mixed-radix number "
-        "of its digits, one a level."
-    )
-    axes: dict[str, Positive] = Field(
-        description="The parallelism axes and their sizes; their order counts.", min_length=1
-    )
-    placement: list[list[Positive]] = Field(
-        description="The parallelism matrix: one row an axis, one column a level."
-    )
-    reduce: Annotated[list[str], Field(min_length=1)] = Field(description="The axes reduced over.")
-    collapse: bool = Field(
-        description="Whether the axes reduced over make one digit a level in the program, named "
-        "after the level; else one each, named level.axis."
-    )
-    program: str = Field(description="The program these steps carry out.")
-    devices: Positive = Field(description="How many devices there are; ids count from 0.")
-    payload_bytes: Positive = Field(description="What each device has to reduce.")
-    padded_bytes: Positive = Field(
-        description="The payload with padding at its end: the next multiple of pieces * segments."
-    )
-    pieces: Positive = Field(description="Into how many equal parts each segment is cut.")
-    segments: Positive = Field(
-        description="Into how many equal segments the padded payload is cut. Each goes through all "
-        "steps; a step waits for the step before of its segment and for itself in the segment "
-        "before, so that segments overlap."
-    )
-    reduction_groups: Annotated[list[Group], Field(min_length=1)] = Field(
-        description="The devices whose payloads are added up: at the end each member of a group "
-        "holds the sum of all its members' payloads."
-    )
-    steps: list[StepPart] = Field(description="What is done, in this order.")
-
-
-def schema() -> Json:
-    """The JSON Schema (draft 2020-12) of documents."""
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **Document.model_json_schema(),
-    }
 
 
 def document(schedule: Schedule, system: str | None = None) -> Json:
     """A schedule as the keys and values of a document."""
+    program, body = _parts_of(schedule)
+    steps = body.pop("steps")
+    return {
+        **_origin(schedule, VERSION, system),
+        **program,
+        "devices": schedule.devices,
+        **body,
+        "reduction_groups": schedule.reduction.grid().tolist(),
+        "steps": steps,
+    }
+
+
+def striped_document(stripes: Sequence[Schedule], system: str | None = None) -> Json:
+    """Schedules that run side by side as the keys and values of a document."""
+    return {
+        **_origin(stripes[0], STRIPED_VERSION, system),
+        "devices": stripes[0].devices,
+        "payload_bytes": sum(stripe.payload_bytes for stripe in stripes),
+        "reduction_groups": stripes[0].reduction.grid().tolist(),
+        "stripes": [program | body for program, body in map(_parts_of, stripes)],
+    }
+
+
+def _origin(schedule: Schedule, version: int, system: str | None) -> Json:
     reduction = schedule.reduction
     placement = reduction.placement
     return {
         "format": FORMAT,
-        "version": VERSION,
+        "version": version,
         **({} if system is None else {"system": system}),
         "levels": [
             {"name": level.name, "count": level.cardinality} for level in placement.hierarchy.levels
@@ -145,32 +77,46 @@ def document(schedule: Schedule, system: str | None = None) -> Json:
         "placement": [list(row) for row in placement.matrix],
         "reduce": list(reduction.over),
         "collapse": reduction.collapse,
-        "program": str(schedule.program),
-        "devices": schedule.devices,
+    }
+
+
+def _parts_of(schedule: Schedule) -> tuple[Json, Json]:
+    """The program, and what is done for it with how many bytes."""
+    body = {
         "payload_bytes": schedule.payload_bytes,
         "padded_bytes": schedule.padded_bytes,
         "pieces": schedule.pieces,
         "segments": schedule.segments,
-        "reduction_groups": reduction.grid().tolist(),
         "steps": [_step(phase) for phase in schedule.phases],
     }
+    return {"program": str(schedule.program)}, body
 
 
 def write(source: Source) -> Files:
-    """The document of a schedule as a file, one key and one step a line."""
-    return {"schedule.json": printed(document(source.schedule, source.system.name))}
+    """The document as a file, one key and one step a line."""
+    name = source.system.name
+    if source.beside:
+        return {"schedule.json": printed(striped_document(source.schedules, name))}
+    return {"schedule.json": printed(document(source.schedule, name))}
 
 
 def printed(body: Json) -> str:
     """A document as text."""
-    lines = [f"  {json.dumps(key)}: {_value(key, value)}" for key, value in body.items()]
-    return "{\n" + ",\n".join(lines) + "\n}\n"
+    return _object(body, "") + "\n"
 
 
-def _value(key: str, value: Any) -> str:
-    if key != "steps" or not value:
+def _object(body: Json, indent: str) -> str:
+    inner = indent + "  "
+    lines = [f"{inner}{json.dumps(key)}: {_value(key, body[key], inner)}" for key in body]
+    return "{\n" + ",\n".join(lines) + f"\n{indent}}}"
+
+
+def _value(key: str, value: Any, indent: str) -> str:
+    if not value or key not in ("steps", "stripes"):
         return json.dumps(value)
-    return "[\n" + ",\n".join(f"    {json.dumps(step)}" for step in value) + "\n  ]"
+    inner = indent + "  "
+    items = (_object(item, inner) if key == "stripes" else json.dumps(item) for item in value)
+    return "[\n" + ",\n".join(inner + item for item in items) + f"\n{indent}]"
 
 
 def _step(phase: Phase) -> Json:
@@ -195,30 +141,60 @@ def read(text: str) -> Schedule:
 
     The document must agree with itself: sizes, groups and devices fit each other, step by step.
     Whether its steps make an all-reduce is for the replay to say. Raises InputError with the
-    place of the first thing wrong.
+    place of the first thing wrong, and for a document of several stripes.
+    """
+    found = read_stripes(text)
+    if len(found) > 1:
+        raise InputError(f"{len(found)} stripes where one schedule is asked", where="stripes")
+    return found[0]
+
+
+def read_stripes(text: str) -> tuple[Schedule, ...]:
+    """The schedules that run side by side in a document: one, or those of its stripes.
+
+    Raises InputError as ``read`` does.
     """
     try:
-        found = Document.model_validate_json(text)
+        found = DOCUMENTS.validate_json(text)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(str(part) for part in first["loc"]) or "schedule"
-        raise InputError(first["msg"], where=place) from None
+        raise _refused(error) from None
     reduction = _reduction(found)
+    _same("reduction_groups", found.reduction_groups, reduction.grid().tolist())
+    if isinstance(found, Document):
+        return (_schedule(found, reduction, ""),)
+    sizes = [stripe.payload_bytes for stripe in found.stripes]
+    _same("payload_bytes", found.payload_bytes, sum(sizes))
+    return tuple(
+        _schedule(stripe, reduction, f"stripes.{number}.")
+        for number, stripe in enumerate(found.stripes)
+    )
+
+
+def _refused(error: ValidationError) -> InputError:
+    """The first thing wrong; places begin with the version where that is known."""
+    first = error.errors(include_url=False)[0]
+    if first["type"].startswith("union_tag") and not first["loc"]:
+        return InputError(f"no version {VERSION} or {STRIPED_VERSION}", where="version")
+    place = ".".join(str(part) for part in first["loc"][1:]) or "schedule"
+    return InputError(first["msg"], where=place)
+
+
+def _schedule(found: Document | StripePart, reduction: Reduction, place: str) -> Schedule:
+    devices = reduction.placement.hierarchy.devices
     schedule = Schedule(
-        _program(found, reduction),
+        _program(found.program, reduction, place),
         reduction,
         found.payload_bytes,
         found.pieces,
-        tuple(_phase(step, i, found.devices) for i, step in enumerate(found.steps)),
+        tuple(_phase(step, f"{place}steps.{i}", devices) for i, step in enumerate(found.steps)),
         found.segments,
     )
-    _same("padded_bytes", found.padded_bytes, schedule.padded_bytes)
-    _same("reduction_groups", found.reduction_groups, reduction.grid().tolist())
-    _check_sizes(schedule)
+    _same(f"{place}padded_bytes", found.padded_bytes, schedule.padded_bytes)
+    _check_sizes(schedule, place)
     return schedule
 
 
-def _reduction(found: Document) -> Reduction:
+def _reduction(found: Document | StripedDocument) -> Reduction:
     try:
         hierarchy = Hierarchy(tuple(Level(level.name, level.count) for level in found.levels))
         axes = tuple(Axis(name, size) for name, size in found.axes.items())
@@ -230,18 +206,17 @@ def _reduction(found: Document) -> Reduction:
     return reduction
 
 
-def _program(found: Document, reduction: Reduction) -> Program:
+def _program(text: str, reduction: Reduction, place: str) -> Program:
     try:
-        program = parse(found.program)
+        program = parse(text)
         instructions(program, reduction.tree)
     except InputError as error:
-        raise error.at("program") from None
+        raise error.at(f"{place}program") from None
     return program
 
 
-def _phase(step: StepPart, position: int, devices: int) -> Phase:
+def _phase(step: StepPart, place: str, devices: int) -> Phase:
     """A step as a phase, its devices checked."""
-    place = f"steps.{position}"
     if isinstance(step, TransposePart):
         if sorted(step.axes) != list(range(len(step.shape))):
             hint = f"the numbers below {len(step.shape)} in some order"
@@ -268,11 +243,11 @@ def _same(place: str, given: object, right: object) -> None:
         raise InputError(f"{str(given)[:_SHOWN]} does not fit", where=place, hint=hint)
 
 
-def _check_sizes(schedule: Schedule) -> None:
+def _check_sizes(schedule: Schedule, stripe: str) -> None:
     """Follow the buffers: every step's bytes must be those its devices hold."""
     held = buffers(schedule)
     for i, phase in enumerate(schedule.phases):
-        place = f"steps.{i}"
+        place = f"{stripe}steps.{i}"
         parts = _parts(held, i, phase)
         if not parts or any(schedule.pieces % part for part in parts):
             raise InputError("its devices hold nothing that fits it", where=place)

@@ -7,13 +7,14 @@ groups where there is a way, and refused by step where there is none.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from grammar import Collective
 from synth.emit.buffers import Buffers, buffers, taking_part
-from synth.emit.source import CannotExpressError, Files, Source, cannot
+from synth.emit.source import CannotExpressError, Files, Source, cannot, in_stripe
 from synth.emit.text import rendered
 from synth.schedule import Exchange, Phase, Transpose
 
@@ -56,22 +57,47 @@ def write_flat(source: Source) -> Files:
 
 
 def _written(source: Source, explicit: bool) -> Files:
-    steps = _steps(source)
-    for number, step in enumerate(steps):
-        if step.alone and not explicit:
-            raise cannot(source, number, "only devices with some coordinates 0 take part")
-    pairs = list(zip(source.schedule.phases, steps, strict=True))
-    exchanges = [(phase, step) for phase, step in pairs if isinstance(phase, Exchange)]
+    found = []
+    for number, stripe in enumerate(source.stripes, 1):
+        with in_stripe(source, number):
+            found.append(_steps_of(stripe, explicit))
+    steps = [step for of_stripe in found for step in of_stripe]
     text = rendered(
         "jax.py.jinja",
         source,
         explicit=explicit,
-        how=steps,
-        reorders=any(isinstance(phase, Transpose) and not step.idle for phase, step in pairs),
-        emulated=[n for n, (e, _) in enumerate(exchanges, 1) if e.collective in _EMULATED],
-        crowded=[n for n, (_, step) in enumerate(exchanges, 1) if step.everyone],
+        how=found,
+        emulated=_numbers(source, found, lambda e, _: e.collective in _EMULATED),
+        crowded=_numbers(source, found, lambda _, step: step.everyone),
+        alone=any(step.alone for step in steps),
+        reorders=any(
+            isinstance(phase, Transpose) and not step.idle
+            for stripe, of_stripe in zip(source.stripes, found, strict=True)
+            for phase, step in zip(stripe.schedule.phases, of_stripe, strict=True)
+        ),
     )
     return {"collsynth_jax.py": text}
+
+
+def _steps_of(source: Source, explicit: bool) -> tuple[_Step, ...]:
+    steps = _steps(source)
+    for number, step in enumerate(steps):
+        if step.alone and not explicit:
+            raise cannot(source, number, "only devices with some coordinates 0 take part")
+    return steps
+
+
+def _numbers(
+    source: Source, steps: Sequence[tuple[_Step, ...]], what: Callable[[Exchange, _Step], bool]
+) -> list[str]:
+    """The exchanges of which something is true, counted from 1, and of which stripe if several."""
+    found = []
+    for stripe, (one, means) in enumerate(zip(source.stripes, steps, strict=True), 1):
+        pairs = zip(one.schedule.phases, means, strict=True)
+        exchanges = [(phase, step) for phase, step in pairs if isinstance(phase, Exchange)]
+        of = f" of stripe {stripe}" if source.beside else ""
+        found += [f"{n}{of}" for n, (e, step) in enumerate(exchanges, 1) if what(e, step)]
+    return found
 
 
 def _steps(source: Source) -> tuple[_Step, ...]:

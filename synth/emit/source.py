@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 
 from hierarchies import InputError, System
 from synth.emit.mesh import Mesh, RankOrder, mesh
-from synth.overlap import makespan_seconds
+from synth.overlap import Lane, together_seconds
 from synth.proof import Proved, Unknown
 from synth.schedule import Exchange, Schedule
 from synth.simulator import StepPrice
@@ -37,7 +39,8 @@ class Options:
 class Source:
     """A schedule on a system, with the price of each phase and what z3 said of its program.
 
-    Prices are of one segment.
+    Prices are of one segment. Where several programs run side by side, each reduces a slice of
+    the payload: this is the first of them, and ``beside`` has the others, in the order of slices.
     """
 
     schedule: Schedule
@@ -45,15 +48,43 @@ class Source:
     prices: tuple[StepPrice, ...]
     verdict: Proved | Unknown
     options: Options = field(default_factory=Options)
+    beside: tuple[Source, ...] = ()
 
     @property
     def mesh(self) -> Mesh:
         return mesh(self.schedule.reduction.placement, self.options.rank_order)
 
     @property
+    def stripes(self) -> tuple[Source, ...]:
+        """What runs side by side, each a source of its own; one where nothing does."""
+        return (replace(self, beside=()), *self.beside)
+
+    @property
+    def schedules(self) -> tuple[Schedule, ...]:
+        return tuple(stripe.schedule for stripe in self.stripes)
+
+    @property
+    def payload_bytes(self) -> int:
+        """The whole payload: the sum of all slices."""
+        return sum(schedule.payload_bytes for schedule in self.schedules)
+
+    @property
+    def proved(self) -> bool:
+        """Whether z3 proved the programs of all stripes."""
+        return all(isinstance(stripe.verdict, Proved) for stripe in self.stripes)
+
+    @property
+    def lanes(self) -> tuple[Lane, ...]:
+        """What each stripe asks of the machine."""
+        return tuple(
+            Lane(tuple(price.work for price in stripe.prices), stripe.schedule.segments)
+            for stripe in self.stripes
+        )
+
+    @property
     def seconds(self) -> float:
-        """What the simulator says the whole schedule takes, its segments overlapping."""
-        return makespan_seconds([price.work for price in self.prices], self.schedule.segments)
+        """What the simulator says it takes, with segments that overlap, stripes side by side."""
+        return together_seconds(self.lanes)
 
 
 class CannotExpressError(InputError):
@@ -70,3 +101,15 @@ def cannot(source: Source, phase: int, why: str) -> CannotExpressError:
     what = source.schedule.phases[phase]
     name = what.collective.value if isinstance(what, Exchange) else "transpose"
     return CannotExpressError(f"{name}: {why}", where=f"step {step_of(source.schedule, phase)}")
+
+
+@contextmanager
+def in_stripe(source: Source, number: int) -> Iterator[None]:
+    """Whatever cannot be expressed meanwhile is said to be in a stripe, counted from 1."""
+    try:
+        yield
+    except CannotExpressError as error:
+        if not source.beside:
+            raise
+        place = f"stripe {number}, {error.where}"
+        raise CannotExpressError(error.problem, where=place, hint=error.hint) from None

@@ -16,17 +16,18 @@ class Target:
     """One row: what it is for, and the pure function that writes its files.
 
     ``runs`` is true where what is written carries out the program, ``overlaps`` where it can do so
-    in segments; others are given schedules of one. ``check`` raises what ``write``
-    would raise, sooner; None where writing is quick. ``any_goal`` is true where it does not matter
-    what the program is for; others are given all-reduces only.
+    in segments and stripes; others are given schedules of one. ``places`` is true where only the
+    placement is written, and neither the program nor what it is for matters; others are given
+    all-reduces only. ``check`` raises what ``write`` would raise, sooner; None where writing is
+    quick.
     """
 
     summary: str
     write: Callable[[Source], Files]
     runs: bool = False
     overlaps: bool = False
+    places: bool = False
     check: Callable[[Source], None] | None = None
-    any_goal: bool = False
 
 
 TARGETS: Mapping[str, Target] = {
@@ -43,11 +44,11 @@ TARGETS: Mapping[str, Target] = {
     "trace": Target(
         "a Chrome/Perfetto timeline of the simulated run", timeline.write, overlaps=True
     ),
-    "rankfile": Target("Open MPI: which device each rank gets", launchers.rankfile, any_goal=True),
-    "slurm": Target("Slurm: hosts for --distribution=arbitrary", launchers.slurm, any_goal=True),
-    "torchrun": Target("torchrun: a RANK for each process", launchers.torchrun, any_goal=True),
-    "jax-devices": Target("JAX: the order of the devices", launchers.jax_devices, any_goal=True),
-    "kubernetes": Target("Kubernetes: the ranks of each pod", launchers.kubernetes, any_goal=True),
+    "rankfile": Target("Open MPI: which device each rank gets", launchers.rankfile, places=True),
+    "slurm": Target("Slurm: hosts for --distribution=arbitrary", launchers.slurm, places=True),
+    "torchrun": Target("torchrun: a RANK for each process", launchers.torchrun, places=True),
+    "jax-devices": Target("JAX: the order of the devices", launchers.jax_devices, places=True),
+    "kubernetes": Target("Kubernetes: the ranks of each pod", launchers.kubernetes, places=True),
 }
 
 
@@ -65,18 +66,17 @@ def emit(target: str, source: Source) -> Files:
     step, the reason and the targets that can, for a program the target has no words for.
     """
     row = target_of(target)
+    if row.places:
+        return row.write(source.stripes[0])
     if not _serves(row, source):
-        able = ", ".join(name for name, row in TARGETS.items() if row.any_goal)
+        able = ", ".join(name for name, row in TARGETS.items() if row.places)
         raise CannotExpressError(
             f"{target} cannot express a program for {source.schedule.goal.value}: only all-reduces "
             "are handed out",
             hint=f"check --replay carries it out on arrays here; these can: {able}",
         )
-    if source.schedule.segments > 1 and not row.overlaps:
-        raise InputError(
-            f"target {target} has no segments, and the schedule has {source.schedule.segments}",
-            hint="lower the program in one segment",
-        )
+    if not row.overlaps:
+        _check_alone(target, source)
     try:
         return row.write(source)
     except CannotExpressError as error:
@@ -92,14 +92,29 @@ def able_to_run(source: Source) -> tuple[str, ...]:
     return _able(TARGETS, source)
 
 
+def _check_alone(target: str, source: Source) -> None:
+    """Refuse segments and stripes where a target has no words for them."""
+    if source.beside:
+        able = ", ".join(name for name, row in TARGETS.items() if row.overlaps)
+        raise InputError(
+            f"target {target} has no stripes, and the payload is split over {len(source.stripes)}",
+            hint=f"these have: {able}",
+        )
+    if source.schedule.segments > 1:
+        raise InputError(
+            f"target {target} has no segments, and the schedule has {source.schedule.segments}",
+            hint="lower the program in one segment",
+        )
+
+
 def _able(targets: Mapping[str, Target], source: Source) -> tuple[str, ...]:
-    several = source.schedule.segments > 1
+    several = bool(source.beside) or source.schedule.segments > 1
     able = {n: t for n, t in targets.items() if t.runs and (t.overlaps or not several)}
     return tuple(name for name, target in able.items() if _can(target, source))
 
 
 def _serves(target: Target, source: Source) -> bool:
-    return target.any_goal or source.schedule.goal is Goal.ALL_REDUCE
+    return target.places or source.schedule.goal is Goal.ALL_REDUCE
 
 
 def _can(target: Target, source: Source) -> bool:

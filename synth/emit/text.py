@@ -10,8 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from grammar import Collective
 from synth.emit.buffers import Buffers, buffers
 from synth.emit.mesh import Mesh, RankOrder, among
-from synth.emit.source import Source, cannot
-from synth.proof import Proved
+from synth.emit.source import Source, cannot, in_stripe
 from synth.schedule import Exchange, Transpose
 
 _NUMBERING = {
@@ -43,7 +42,8 @@ def _words(source: Source) -> dict[str, Any]:
     axes = [(axis.name, mesh.of_axis(number)) for number, axis in enumerate(placement.axes)]
     summed = {part for name, parts in axes if name in reduction.over for part in parts}
     reduced = tuple(axis.name for axis in mesh.axes if axis.name in summed)
-    steps = _steps(source, buffers(schedule))
+    stripes = _stripes(source)
+    steps = [step for stripe in stripes for step in stripe["steps"]]
     return {
         "made_by": source.options.made_by,
         "over": ", ".join(reduction.over),
@@ -51,9 +51,8 @@ def _words(source: Source) -> dict[str, Any]:
         "axis_sizes": ", ".join(f"{axis.name}={axis.size}" for axis in placement.axes),
         "placement": str(placement),
         "levels": ", ".join(placement.hierarchy.names),
-        "program": [str(step) for step in schedule.program.steps],
-        "proved": isinstance(source.verdict, Proved),
-        "payload_bytes": schedule.payload_bytes,
+        "proved": source.proved,
+        "payload_bytes": source.payload_bytes,
         "seconds": source.seconds,
         "world": schedule.devices,
         "members": reduction.tree.devices,
@@ -61,14 +60,36 @@ def _words(source: Source) -> dict[str, Any]:
         "mesh": [(axis.name, axis.size) for axis in mesh.axes],
         "axes": [(name, _strings(parts)) for name, parts in axes],
         "reduced": _strings(reduced),
-        "pieces": schedule.pieces,
-        "segments": schedule.segments if schedule.phases else 1,
-        "segment_bytes": -(-schedule.payload_bytes // schedule.segments),
-        "steps": steps,
+        **stripes[0],
+        "striped": len(stripes) > 1,
+        "stripes": stripes,
+        "overlapped": len(stripes) > 1 or stripes[0]["segments"] > 1,
         "ascending": all(_ascending(step["names"], mesh) for step in steps if "names" in step),
-        "transposes": any(isinstance(phase, Transpose) for phase in schedule.phases),
+        "transposes": any("shape" in step for step in steps),
         "collectives": {step["collective"] for step in steps if "collective" in step},
     }
+
+
+def _stripes(source: Source) -> list[dict[str, Any]]:
+    """What is said of each program that runs side by side, its steps told by mesh axes."""
+    found = []
+    for number, stripe in enumerate(source.stripes, 1):
+        with in_stripe(source, number):
+            steps = _steps(stripe, buffers(stripe.schedule))
+        schedule = stripe.schedule
+        found.append(
+            {
+                "number": number,
+                "program": [str(step) for step in schedule.program.steps],
+                "share": schedule.payload_bytes / source.payload_bytes,
+                "size_bytes": schedule.payload_bytes,
+                "pieces": schedule.pieces,
+                "segments": schedule.segments if schedule.phases else 1,
+                "segment_bytes": -(-schedule.payload_bytes // schedule.segments),
+                "steps": steps,
+            }
+        )
+    return found
 
 
 def _steps(source: Source, held: Buffers) -> list[dict[str, Any]]:

@@ -3,12 +3,13 @@
 The format is Chrome's trace-event JSON, times in microseconds. Every host is a process and every
 device a thread of it; every level is a process too, whose one thread is its busiest port. All
 devices of a phase start and end together, as in the simulator. Where segments overlap, a device and
-a port have a thread for each phase, on which the segments follow each other.
+a port have a thread for each phase of each stripe, on which the segments follow each other.
 """
 
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import nextafter
@@ -20,8 +21,8 @@ from hierarchies import InputError
 from synth.emit.launchers import hosts, places
 from synth.emit.mesh import RankOrder, mesh
 from synth.emit.source import Files, Source
-from synth.overlap import overlapped
-from synth.schedule import Phase, Transpose
+from synth.overlap import side_by_side
+from synth.schedule import Phase, Schedule, Transpose
 from synth.simulator import StepPrice
 
 MOST_DEVICES = 4096
@@ -52,6 +53,18 @@ Tracks = list[Track]
 """One for all phases of a device or port, or one for each phase where they overlap."""
 
 
+@dataclass(frozen=True)
+class Row:
+    """A phase of a stripe, what it costs, when it is at work, and which tracks show it."""
+
+    stripe: int
+    step: int
+    phase: Phase
+    price: StepPrice
+    slices: tuple[Slice, ...]
+    lane: int
+
+
 def write(source: Source) -> Files:
     """The trace as one file. Raises InputError for more devices than a viewer can show."""
     devices = source.schedule.devices
@@ -59,12 +72,12 @@ def write(source: Source) -> Files:
         raise InputError(
             f"a trace of {devices} devices", where="trace", hint=f"at most {MOST_DEVICES}"
         )
-    slices = phase_slices(source.prices, source.schedule.segments)
-    own, ports = _tracks(source)
+    rows = _rows(source)
+    own, ports = _tracks(source, 1 + max((row.lane for row in rows), default=0))
     events = [
-        *_names(source, own, ports),
-        *_device_events(source, slices, own),
-        *_port_events(source, slices, ports),
+        *_names(source, own, ports, _labels(source, rows)),
+        *_device_events(source, rows, own),
+        *_port_events(source, rows, ports),
     ]
     lines = ",\n".join(json.dumps(event, separators=(",", ":")) for event in events)
     other = json.dumps(_about(source))
@@ -72,16 +85,33 @@ def write(source: Source) -> Files:
     return {"trace.json": text}
 
 
-def phase_slices(prices: tuple[StepPrice, ...], segments: int) -> tuple[tuple[Slice, ...], ...]:
-    """When each phase is at work: a slice for each segment."""
-    found: list[list[Slice]] = [[] for _ in prices]
-    for span in overlapped([price.work for price in prices], segments):
+def _rows(source: Source) -> list[Row]:
+    """Every phase of every stripe, counted from 1; each has a track of its own if any overlap."""
+    slices: dict[tuple[int, int], list[Slice]] = defaultdict(list)
+    for span in side_by_side(source.lanes):
         start, end = span.begin_seconds * _MICRO, span.end_seconds * _MICRO
         length = end - start
         while start + length > end:  # or the next slice of the row would begin within this one
             length = nextafter(length, 0.0)
-        found[span.phase].append(Slice(start, length, span.segment))
-    return tuple(map(tuple, found))
+        slices[span.lane, span.phase].append(Slice(start, length, span.segment))
+    together = bool(source.beside) or source.schedule.segments > 1
+    rows: list[Row] = []
+    for number, stripe in enumerate(source.stripes):
+        for step, (phase, price) in enumerate(
+            zip(stripe.schedule.phases, stripe.prices, strict=True)
+        ):
+            when = tuple(slices[number, step])
+            lane = len(rows) if together else 0
+            rows.append(Row(number + 1, step + 1, phase, price, when, lane))
+    return rows
+
+
+def _labels(source: Source, rows: list[Row]) -> list[str]:
+    """What the tracks of one device or port are called beside its name."""
+    if len({row.lane for row in rows}) < 2:
+        return [""]
+    of = [f" of stripe {row.stripe}" if source.beside else "" for row in rows]
+    return [f", step {row.step}{stripe}" for row, stripe in zip(rows, of, strict=True)]
 
 
 def _about(source: Source) -> Event:
@@ -93,17 +123,25 @@ def _about(source: Source) -> Event:
         "placement": [list(row) for row in placement.matrix],
         "reduce": list(schedule.reduction.over),
         "program": str(schedule.program),
-        "payload_bytes": schedule.payload_bytes,
+        "payload_bytes": source.payload_bytes,
         "segments": schedule.segments,
+        **({"stripes": [_stripe(one) for one in source.schedules]} if source.beside else {}),
         "seconds": source.seconds,
         "made_by": "collsynth's simulator: nothing here was measured",
     }
 
 
-def _tracks(source: Source) -> tuple[list[Tracks], list[Tracks]]:
+def _stripe(schedule: Schedule) -> Event:
+    return {
+        "program": str(schedule.program),
+        "payload_bytes": schedule.payload_bytes,
+        "segments": schedule.segments,
+    }
+
+
+def _tracks(source: Source, lanes: int) -> tuple[list[Tracks], list[Tracks]]:
     """The tracks of each device and of each level; no number is used twice, nor is 0."""
     devices, levels = source.schedule.devices, len(source.system.hierarchy.levels)
-    lanes = max(1, len(source.prices)) if source.schedule.segments > 1 else 1
     first_host = (devices + levels) * lanes + 1
     first_level = first_host + len(hosts(source))
 
@@ -117,18 +155,20 @@ def _tracks(source: Source) -> tuple[list[Tracks], list[Tracks]]:
     return own, [tracks(first_level + level, devices + level) for level in range(levels)]
 
 
-def _names(source: Source, own: list[Tracks], ports: list[Tracks]) -> Iterator[Event]:
+def _names(
+    source: Source, own: list[Tracks], ports: list[Tracks], labels: list[str]
+) -> Iterator[Event]:
     """Metadata: levels above hosts, outermost first; devices by number."""
     for position, (level, tracks) in enumerate(
         zip(source.system.hierarchy.names, ports, strict=True)
     ):
         yield from _process(tracks[0].pid, f"level {level}", position)
-        yield from _threads(tracks, "busiest port", 0)
+        yield from _threads(tracks, "busiest port", 0, labels)
     pids = list(dict.fromkeys(tracks[0].pid for tracks in own))
     for position, (pid, host) in enumerate(zip(pids, hosts(source), strict=True), len(ports)):
         yield from _process(pid, host, position)
     for device, (tracks, name) in enumerate(zip(own, _device_names(source), strict=True)):
-        yield from _threads(tracks, name, device)
+        yield from _threads(tracks, name, device, labels)
 
 
 def _device_names(source: Source) -> list[str]:
@@ -148,11 +188,9 @@ def _process(pid: int, name: str, position: int) -> Iterator[Event]:
     yield {"ph": "M", "name": "process_sort_index", "pid": pid, "args": {"sort_index": position}}
 
 
-def _threads(tracks: Tracks, name: str, position: int) -> Iterator[Event]:
-    for lane, track in enumerate(tracks):
-        lanes = len(tracks)
-        label = name if lanes == 1 else f"{name}, step {lane + 1}"
-        yield from _thread(track, label, position * lanes + lane)
+def _threads(tracks: Tracks, name: str, position: int, labels: list[str]) -> Iterator[Event]:
+    for lane, (track, label) in enumerate(zip(tracks, labels, strict=True)):
+        yield from _thread(track, name + label, position * len(tracks) + lane)
 
 
 def _thread(track: Track, name: str, position: int) -> Iterator[Event]:
@@ -161,26 +199,28 @@ def _thread(track: Track, name: str, position: int) -> Iterator[Event]:
     yield {"ph": "M", "name": "thread_sort_index", **where, "args": {"sort_index": position}}
 
 
-def _device_events(
-    source: Source, slices: tuple[tuple[Slice, ...], ...], own: list[Tracks]
-) -> Iterator[Event]:
+def _device_events(source: Source, rows: list[Row], own: list[Tracks]) -> Iterator[Event]:
     """A slice for each phase on every device that takes part."""
-    phases = zip(source.schedule.phases, source.prices, slices, strict=True)
-    for step, (phase, price, times) in enumerate(phases, 1):
+    for row in rows:
+        price = row.price
         shared = {
-            "step": step,
-            "bytes": phase.size_bytes,
+            **_which(source, row),
+            "bytes": row.phase.size_bytes,
             "algorithm": price.algorithm.value if price.algorithm else None,
             "limited_by": price.limited_by,
             "latency_us": price.latency_seconds * _MICRO,
         }
-        category = "local" if isinstance(phase, Transpose) else "collective"
-        for devices, group in _casts(phase):
+        category = "local" if isinstance(row.phase, Transpose) else "collective"
+        for devices, group in _casts(row.phase):
             args = {**shared, **group}
             for device in devices:
-                track = own[device][(step - 1) % len(own[device])]
-                for time in times:
+                track = own[device][row.lane]
+                for time in row.slices:
                     yield _slice(price.what, category, track, time, args)
+
+
+def _which(source: Source, row: Row) -> Event:
+    return {"step": row.step, **({"stripe": row.stripe} if source.beside else {})}
 
 
 def _casts(phase: Phase) -> Iterator[tuple[list[int], Event]]:
@@ -193,23 +233,21 @@ def _casts(phase: Phase) -> Iterator[tuple[list[int], Event]]:
         yield group, {"members": len(group), "group": shown}
 
 
-def _port_events(
-    source: Source, slices: tuple[tuple[Slice, ...], ...], ports: list[Tracks]
-) -> Iterator[Event]:
+def _port_events(source: Source, rows: list[Row], ports: list[Tracks]) -> Iterator[Event]:
     """For each level the phases that use its links, and the rate of its busiest port."""
     for level, (name, tracks) in enumerate(zip(source.system.hierarchy.names, ports, strict=True)):
         bandwidth = source.system.port_bytes_per_second(level)
         rates: list[tuple[Slice, float]] = []
-        for step, (price, times) in enumerate(zip(source.prices, slices, strict=True), 1):
-            carried = dict(price.bytes_per_port).get(name, 0.0)
-            args = {"step": step, "bytes": carried, "busy_seconds": carried / bandwidth}
-            for time in times:
+        for row in rows:
+            carried = dict(row.price.bytes_per_port).get(name, 0.0)
+            busy = carried / bandwidth
+            args = {**_which(source, row), "bytes": carried, "busy_seconds": busy}
+            for time in row.slices:
                 seconds = time.duration_us / _MICRO
                 rates.append((time, carried / seconds))
                 if carried:
-                    share = {"busy_share": carried / bandwidth / seconds}
-                    track = tracks[(step - 1) % len(tracks)]
-                    yield _slice(price.what, "link", track, time, {**args, **share})
+                    shown = {**args, "busy_share": busy / seconds}
+                    yield _slice(row.price.what, "link", tracks[row.lane], time, shown)
         yield from _rates(tracks[0], rates)
 
 

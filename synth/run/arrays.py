@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from hierarchies import InputError
-from synth.replay import Failure, plain_sum, replay
+from synth.replay import Failure, plain_sum, replay_stripes
 from synth.run.errors import RunError
 from synth.schedule import Schedule
 
@@ -19,7 +19,7 @@ Array = npt.NDArray[Any]
 
 
 def on_arrays(
-    schedule: Schedule,
+    stripes: Sequence[Schedule],
     dtype: str,
     payload_bytes: int,
     repeat: int,
@@ -27,6 +27,8 @@ def on_arrays(
     go_on: Callable[[], bool] = lambda: True,
 ) -> dict[str, Any]:
     """The report of a run on arrays; checked always, as it costs nothing to speak of.
+
+    ``stripes`` are the schedules that share the payload: one of them, if nothing runs beside it.
 
     Raises RunError if the arrays do not fit together (then the schedule is broken), if time runs
     out and if ``go_on`` says no; InputError if memory is too small.
@@ -40,15 +42,16 @@ def on_arrays(
         if not go_on():
             raise RunError("stopped before the end", hint="the budget is used up")
 
+    first = stripes[0]
     elements = max(1, payload_bytes // np.dtype(dtype).itemsize)
     try:
-        given = _drawn((schedule.devices, elements), np.dtype(dtype))
+        given = _drawn((first.devices, elements), np.dtype(dtype))
         seconds, plain = [], []
         for _ in range(repeat):
             begun = time.perf_counter()
-            found = replay(schedule, given, ask)
+            found = replay_stripes(stripes, given, ask)
             between = time.perf_counter()
-            plain_sum(schedule.reduction, given)
+            plain_sum(first.reduction, given)
             plain.append(time.perf_counter() - between)
             seconds.append(between - begun)
             ask()
@@ -56,13 +59,13 @@ def on_arrays(
             raise RunError(found.reason)
         return {
             "bytes": elements * given.itemsize,
-            **_compared(given, found, schedule.reduction.grid()),
+            **_compared(given, found, first.reduction.grid()),
             "seconds": statistics.median(seconds),
             "plain_seconds": statistics.median(plain),
         }
     except MemoryError:
         raise InputError(
-            f"{schedule.devices} devices with {payload_bytes} bytes each do not fit into memory",
+            f"{first.devices} devices with {payload_bytes} bytes each do not fit into memory",
             where="--bytes",
             hint="give less",
         ) from None

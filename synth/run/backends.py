@@ -125,7 +125,8 @@ def run(
     """Execute a schedule, and say what was seen.
 
     Keys: ``bytes`` (as run), ``seconds`` and ``plain_seconds`` (medians; the plain all-reduce by
-    the same backend), and, if checked, ``equal``, ``error`` (in units of what rounding allows) and
+    the same backend), ``segments`` or ``stripes`` where the processes say into what they cut the
+    payload, and, if checked, ``equal``, ``error`` (in units of what rounding allows) and
     ``bitwise_equal``. Raises InputError for a backend, dtype or size that cannot be, for a backend
     that is not installed, and CannotExpressError; RunError if a process fails or time runs out.
     """
@@ -137,7 +138,7 @@ def run(
     _check(backend, row, source, trial)
     if row.commands is None:
         limits = (trial.timeout_seconds, go_on)
-        return on_arrays(source.schedule, trial.dtype, trial.payload_bytes, trial.repeat, *limits)
+        return on_arrays(source.schedules, trial.dtype, trial.payload_bytes, trial.repeat, *limits)
     flags = ["--bytes", str(trial.payload_bytes), "--dtype", trial.dtype]
     flags += ["--repeat", str(trial.repeat), *(["--check"] if trial.check else [])]
     [(name, text)] = emit(row.target, source).items()

@@ -43,10 +43,11 @@ def counted(fast) -> list[int]:
     """From now on, the sizes of all tensors that go through the program."""
     sizes: list[int] = []
     name = "_overlapped" if hasattr(fast, "SEGMENTS") else "_run"
+    name = "_side_by_side" if hasattr(fast, "STRIPES") else name
     run = getattr(fast.AllReduce, name)
 
     def noted(self, whole, *more):
-        sizes.append(whole.numel())
+        sizes.append(sum(part.numel() for part in whole) if isinstance(whole, list) else len(whole))
         return run(self, whole, *more)
 
     setattr(fast.AllReduce, name, noted)

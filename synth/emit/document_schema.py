@@ -1,0 +1,167 @@
+"""The JSON Schema of schedule documents, as the models that read them.
+
+A document of version 1 is one schedule; one of version 2 has several that run side by side.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+Json = dict[str, Any]
+
+FORMAT = "collsynth.schedule"
+VERSION, STRIPED_VERSION = 1, 2
+
+Positive = Annotated[int, Field(ge=1)]
+Device = Annotated[int, Field(ge=0)]
+Group = Annotated[list[Device], Field(min_length=1)]
+
+
+class Part(BaseModel):
+    """What all parts of a document have in common: nothing is guessed, nothing is unknown."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class LevelPart(Part):
+    """One level of the machine."""
+
+    name: str = Field(description="What its units are called.")
+    count: Positive = Field(description="How many of them each unit of the level above has.")
+
+
+class ExchangePart(Part):
+    """One collective, run by several groups of devices at once."""
+
+    collective: Literal["all-reduce", "reduce-scatter", "all-gather", "reduce", "broadcast"] = (
+        Field(description="What every group does, with its members' whole buffers; reductions add.")
+    )
+    groups: Annotated[list[Group], Field(min_length=1)] = Field(
+        description="Device ids in member order; the first member is the root of a reduce or "
+        "broadcast. Groups are disjoint and of one size; devices in none of them do nothing."
+    )
+    bytes: Positive = Field(description="The largest of the members' buffers before and after.")
+
+
+class TransposePart(Part):
+    """A change of the order of memory inside each device; nothing is sent."""
+
+    collective: Literal["transpose"] = Field(description="Marks a step without communication.")
+    groups: Annotated[list[Group], Field(max_length=0)] = Field(description="Always empty.")
+    bytes: Positive = Field(description="The size of a device's buffer.")
+    devices: Group = Field(description="The ids of the devices that do it.")
+    shape: list[Positive] = Field(
+        description="The buffer is an array of this shape and one more dimension for the rest."
+    )
+    axes: list[Annotated[int, Field(ge=0)]] = Field(
+        description="The order in which the dimensions of shape come out; the rest stays last."
+    )
+
+
+StepPart = Annotated[ExchangePart | TransposePart, Field(discriminator="collective")]
+
+
+Steps = Annotated[list[StepPart], Field(description="What is done, in this order.")]
+Payload = Annotated[int, Field(ge=1, description="What each device has to reduce.")]
+Padded = Annotated[
+    int,
+    Field(
+        ge=1,
+        description="These bytes with padding at their end: the next multiple of "
+        "pieces * segments.",
+    ),
+]
+Pieces = Annotated[int, Field(ge=1, description="Into how many equal parts each segment is cut.")]
+Segments = Annotated[
+    int,
+    Field(
+        ge=1,
+        description="Into how many equal segments the padded bytes are cut. Each goes through all "
+        "steps; a step waits for the step before of its segment and for itself in the segment "
+        "before, so that segments overlap.",
+    ),
+]
+ProgramText = Annotated[str, Field(description="The program these steps carry out.")]
+
+
+class _Head(Part):
+    """What all documents say: the machine, and whose payloads are added up."""
+
+    schema_version: Literal[1] | None = Field(
+        default=None, description="The version of the command line's answers, if this is one."
+    )
+    format: Literal["collsynth.schedule"] = Field(description="What this document is.")
+    system: str | None = Field(default=None, description="The name of the machine, for people.")
+    levels: Annotated[list[LevelPart], Field(min_length=1)] = Field(
+        description="The machine, outermost level first. A device's id is the mixed-radix number "
+        "of its digits, one a level."
+    )
+    axes: dict[str, Positive] = Field(
+        description="The parallelism axes and their sizes; their order counts.", min_length=1
+    )
+    placement: list[list[Positive]] = Field(
+        description="The parallelism matrix: one row an axis, one column a level."
+    )
+    reduce: Annotated[list[str], Field(min_length=1)] = Field(description="The axes reduced over.")
+    collapse: bool = Field(
+        description="Whether the axes reduced over make one digit a level in the program, named "
+        "after the level; else one each, named level.axis."
+    )
+    devices: Positive = Field(description="How many devices there are; ids count from 0.")
+    reduction_groups: Annotated[list[Group], Field(min_length=1)] = Field(
+        description="The devices whose payloads are added up: at the end each member of a group "
+        "holds the sum of all its members' payloads."
+    )
+
+
+class Document(_Head):
+    """A schedule of collsynth: what each device does, step by step, to carry out an all-reduce."""
+
+    version: Literal[1] = Field(
+        description="Keys may be added under the same number; readers refuse other numbers."
+    )
+    program: ProgramText
+    payload_bytes: Payload
+    padded_bytes: Padded
+    pieces: Pieces
+    segments: Segments
+    steps: Steps
+
+
+class StripePart(Part):
+    """A slice of the payload and the steps that reduce it, beside those of the other stripes."""
+
+    program: ProgramText
+    payload_bytes: Payload
+    padded_bytes: Padded
+    pieces: Pieces
+    segments: Segments
+    steps: Steps
+
+
+class StripedDocument(_Head):
+    """Several schedules that run side by side, each for a slice of the payload."""
+
+    version: Literal[2] = Field(
+        description="Keys may be added under the same number; readers refuse other numbers."
+    )
+    payload_bytes: Payload
+    stripes: Annotated[list[StripePart], Field(min_length=2)] = Field(
+        description="Slices follow each other in the payload, in this order; their payload_bytes "
+        "sum to it. No stripe waits for another."
+    )
+
+
+DOCUMENTS: TypeAdapter[Document | StripedDocument] = TypeAdapter(
+    Annotated[Document | StripedDocument, Field(discriminator="version")]
+)
+
+
+def schema() -> Json:
+    """The JSON Schema (draft 2020-12) of documents."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **DOCUMENTS.json_schema(),
+    }
