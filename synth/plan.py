@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import islice
+from itertools import chain, islice
 
 from grammar import ALL_AT_ONCE, Instruction, Program, spell
 from hierarchies import (
@@ -25,14 +25,22 @@ from synth.algorithms import Choice
 from synth.bound import all_reduce_bound
 from synth.layout import Move
 from synth.lowering import lower, moves
+from synth.overlap import Work
 from synth.pipelines import SEGMENTS, bound_ticks, cheapest, price_ticks
 from synth.programs import Language, Vertex, explore_moves
 from synth.proof import Unknown, Verdict, prove
 from synth.replay import compare
-from synth.request import Answer, Candidate, Report, Request, Watcher
+from synth.request import Answer, Candidate, Part, Report, Request, Stripe, Watcher
 from synth.search import Explored
 from synth.semantics import Derivation, Refusal, derive, retold
-from synth.simulator import TICKS_PER_SECOND, Simulator, StepPrice, limiting, total_seconds
+from synth.simulator import (
+    TICKS_PER_SECOND,
+    Simulator,
+    StepPrice,
+    limiting_side_by_side,
+    total_seconds,
+)
+from synth.stripes import split
 
 
 def answers(system: System, request: Request, watcher: Watcher | None = None) -> Report:
@@ -63,16 +71,19 @@ def answers(system: System, request: Request, watcher: Watcher | None = None) ->
 _Graph = Explored[Vertex, Move]
 _Path = tuple[int, tuple[int, ...], int]
 """What a path costs in ticks, its labels, and in how many segments."""
+_Slice = tuple[tuple[int, ...], int, int]
+"""The labels of a path, the bytes that it reduces, and in how many segments."""
+_SEEDS = 4
+"""How many programs that are good alone are tried beside others."""
 
 
 @dataclass(frozen=True)
 class _Found:
-    """A path of the search with the key that ranks it."""
+    """Paths of the search that run side by side, most often one, with the key that ranks them."""
 
     key: tuple[int, int, tuple[str, ...], int]
     reduction: Reduction
-    steps: tuple[Instruction, ...]
-    segments: int = 1
+    parts: tuple[tuple[tuple[Instruction, ...], int, int], ...]
 
 
 class _Survey:
@@ -164,13 +175,47 @@ class _Survey:
         spelled = _spellings(graph, reduction.tree)
         barriers = self._request.segments == (1,)
         find = self._in_one_segment if barriers else self._in_segments
+        payload = self._request.payload_bytes
+        chosen: list[tuple[int, tuple[_Slice, ...]]] = [
+            (ticks, ((labels, payload, segments),))
+            for ticks, labels, segments in find(graph, reduction, spelled, limit)
+        ]
+        if self._request.stripes and not barriers:
+            chosen += self._in_stripes(graph, reduction, limit)
         found = []
-        for ticks, labels, segments in find(graph, reduction, spelled, limit):
-            texts = tuple(spelled[label] for label in labels)
-            steps = tuple(graph.alphabet[label].instruction for label in labels)
-            key = (ticks, len(labels), texts, position)
-            found.append(_Found(key, reduction, steps, segments))
+        for ticks, slices in chosen:
+            texts = tuple(spelled[label] for labels, *_ in slices for label in labels)
+            parts = tuple(
+                (tuple(graph.alphabet[label].instruction for label in labels), size, segments)
+                for labels, size, segments in slices
+            )
+            found.append(_Found((ticks, len(texts), texts, position), reduction, parts))
         return self._top(found)
+
+    def _in_stripes(
+        self, graph: _Graph, reduction: Reduction, limit: int | None
+    ) -> Iterator[tuple[int, tuple[_Slice, ...]]]:
+        """The best split found over several programs, if any is better than one."""
+        payload, counts = self._request.payload_bytes, self._request.segments
+        paths = self._paths(len(reduction.tree.digits))
+        moves = self._works(graph, reduction)
+        known = {payload / segments: works for segments, works in moves.items()}
+        seeds = cheapest(paths, moves, _SEEDS, None, self._go_on)
+        seeds = sorted(seeds, key=lambda one: (one.ticks, one.path))[:_SEEDS]
+
+        @cache
+        def phases_of(path: int, size_bytes: float) -> tuple[Work, ...]:
+            if size_bytes in known:
+                return tuple(chain(*(known[size_bytes][label] for label in paths[path])))
+            alphabet = [graph.alphabet[label] for label in paths[path]]
+            return tuple(chain(*self._simulator.works(alphabet, reduction, size_bytes)))
+
+        found = split(phases_of, len(paths), seeds, payload, counts, limit, self._go_on)
+        if found:
+            yield (
+                found.ticks,
+                tuple((paths[one.path], one.size_bytes, one.segments) for one in found.stripes),
+            )
 
     def _in_one_segment(
         self, graph: _Graph, reduction: Reduction, spelled: list[str], limit: int | None
@@ -186,14 +231,19 @@ class _Survey:
         self, graph: _Graph, reduction: Reduction, spelled: list[str], limit: int | None
     ) -> Iterator[_Path]:
         """The k cheapest paths, and all that tie, where the payload may be cut into segments."""
-        payload = self._request.payload_bytes
         paths = self._paths(len(reduction.tree.digits))
-        moves = {
-            segments: self._simulator.works(graph.alphabet, reduction, payload / segments)
-            for segments in self._request.segments
-        }
+        moves = self._works(graph, reduction)
         for one in cheapest(paths, moves, self._request.k, limit, self._go_on):
             yield one.ticks, paths[one.path], one.segments
+
+    def _works(self, graph: _Graph, reduction: Reduction) -> dict[int, list[tuple[Work, ...]]]:
+        """The phases of every move, for each number of segments."""
+        return {
+            segments: self._simulator.works(
+                graph.alphabet, reduction, self._request.payload_bytes / segments
+            )
+            for segments in self._request.segments
+        }
 
     def _go_on(self) -> bool:
         """Whether to go on; remembers that something may be missing if not."""
@@ -227,32 +277,42 @@ class _Survey:
 
     def _candidate(self, found: _Found) -> Candidate:
         tree = found.reduction.tree
-        program = Program(tuple(spell(step, tree) for step in found.steps))
-        return Candidate(found.reduction, derived(program, tree), found.key[0], found.segments)
+        parts = (
+            Part(derived(Program(tuple(spell(s, tree) for s in steps)), tree), size, segments)
+            for steps, size, segments in found.parts
+        )
+        return Candidate(found.reduction, tuple(parts), found.key[0])
 
     def answer(self, rank: int, candidate: Candidate) -> Answer:
         """All that is said of a candidate; proof and replays are made once per program."""
-        reduction, derivation = candidate.reduction, candidate.derivation
-        payload = self._request.payload_bytes
-        steps = derivation.instructions
-        if steps not in self._verdicts:
-            self._verdicts[steps] = self._judged(derivation)
+        reduction, payload = candidate.reduction, self._request.payload_bytes
+        for part in candidate.parts:
+            steps = part.derivation.instructions
+            if steps not in self._verdicts:
+                self._verdicts[steps] = self._judged(part.derivation)
 
         def prices_of(what: Derivation, size: float) -> tuple[StepPrice, ...]:
             return tuple(priced(self._simulator, what, reduction, size))
 
-        prices = prices_of(derivation, payload / candidate.segments)
-        whole = prices if candidate.segments == 1 else prices_of(derivation, payload)
+        stripes = tuple(
+            Stripe(
+                part,
+                prices_of(part.derivation, part.size_bytes / part.segments),
+                self._verdicts[part.derivation.instructions],
+            )
+            for part in candidate.parts
+        )
         ring, tree = (self._default_ticks(fixed, reduction) for fixed in self._fixed)
         return Answer(
             rank,
             candidate,
             {"ring": ring / TICKS_PER_SECOND, "tree": tree / TICKS_PER_SECOND},
             all_reduce_bound(self._system, reduction, payload),
-            limiting(prices, candidate.segments),
-            prices,
-            self._verdicts[steps],
-            total_seconds(whole),
+            limiting_side_by_side(
+                [(stripe.prices, stripe.part.segments) for stripe in stripes], candidate.seconds
+            ),
+            stripes,
+            total_seconds(prices_of(candidate.derivation, payload)),
             prices_of(one_step(reduction.tree), payload),
         )
 

@@ -236,6 +236,9 @@ class HandOutQuestion(PerhapsPlacedQuestion):
             payload_bytes=self.bytes or found.payload_bytes,
             algorithm=self.algorithm or found.algorithm,
             segments=self.segments or found.segments,
+            beside=tuple(
+                replace(one, segments=self.segments or one.segments) for one in found.beside
+            ),
         )
 
 

@@ -77,12 +77,19 @@ class _System(_Part):
         )
 
 
+class _Stripe(_Part):
+    program: str
+    bytes: int = Field(ge=1)
+    segments: int = Field(default=1, ge=1, le=4096)
+
+
 class _Answer(_Part):
     rank: int
     axes: dict[str, int]
     placement: Matrix
     program: str
     segments: int = Field(default=1, ge=1, le=4096)
+    stripes: list[_Stripe] = []
 
 
 class _Ranking(_Part):
@@ -95,8 +102,20 @@ class _Ranking(_Part):
 
 
 @dataclass(frozen=True)
+class Slice:
+    """A program beside others, the bytes it was ranked for, and in how many segments."""
+
+    program: str
+    size_bytes: int
+    segments: int = 1
+
+
+@dataclass(frozen=True)
 class Remembered:
-    """One answer: where it runs, what it is, and for which payload it was ranked."""
+    """One answer: where it runs, what it is, and for which payload it was ranked.
+
+    ``beside`` has the programs that run side by side, where there are several, the first too.
+    """
 
     system: System
     reduction: Reduction
@@ -104,6 +123,7 @@ class Remembered:
     payload_bytes: int
     algorithm: Choice
     segments: int = 1
+    beside: tuple[Slice, ...] = ()
 
 
 def remembered(ranking: Mapping[str, Any], rank: int, placement: Matrix | None) -> Remembered:
@@ -128,8 +148,16 @@ def remembered(ranking: Mapping[str, Any], rank: int, placement: Matrix | None) 
     matrix = tuple(tuple(row) for row in answer.placement)
     placed = Placement(system.hierarchy, axes, matrix)
     reduction = Reduction(placed, tuple(read.reduce), read.collapse)
+    first, *others = answer.stripes or [_Stripe(program=answer.program, bytes=read.bytes)]
+    several = answer.stripes if others else []
     return Remembered(
-        system, reduction, answer.program, read.bytes, read.algorithm, answer.segments
+        system,
+        reduction,
+        first.program,
+        read.bytes,
+        read.algorithm,
+        answer.segments,
+        tuple(Slice(one.program, one.bytes, one.segments) for one in several),
     )
 
 

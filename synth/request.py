@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from grammar import Program
@@ -11,7 +12,7 @@ from synth.bound import Bound
 from synth.lowering import check_payload
 from synth.pipelines import SEGMENTS
 from synth.programs import Language
-from synth.proof import Verdict
+from synth.proof import Proved, Verdict
 from synth.semantics import Derivation
 from synth.simulator import TICKS_PER_SECOND, StepPrice, total_seconds
 
@@ -23,6 +24,7 @@ class Request:
     ``placement`` fixes the matrix instead of trying all; ``per_placement`` asks for the ``k`` best
     programs of every placement instead of the ``k`` best of all. ``segments``: the numbers of
     segments a payload may be cut into, so that steps overlap; with 1 alone they are barriers.
+    ``stripes``: where steps overlap, the payload may be split over programs side by side, too.
     Raises InputError for numbers that mean nothing.
     """
 
@@ -36,6 +38,7 @@ class Request:
     placement: tuple[tuple[int, ...], ...] | None = None
     per_placement: bool = False
     segments: tuple[int, ...] = SEGMENTS
+    stripes: bool = True
 
     def __post_init__(self) -> None:
         check_payload(self.payload_bytes)
@@ -48,21 +51,56 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """A placement and a program on it, derived; what it costs, in how many segments."""
+class Part:
+    """A program, derived, that reduces a slice of the payload in so many segments."""
 
-    reduction: Reduction
     derivation: Derivation
-    ticks: int
+    size_bytes: int
     segments: int = 1
 
     @property
     def program(self) -> Program:
         return self.derivation.program
 
+
+@dataclass(frozen=True)
+class Candidate:
+    """A placement and the programs that run on it side by side, most often one; the price."""
+
+    reduction: Reduction
+    parts: tuple[Part, ...]
+    ticks: int
+
+    @property
+    def derivation(self) -> Derivation:
+        """That of the program with the largest slice."""
+        return self.parts[0].derivation
+
+    @property
+    def program(self) -> Program:
+        return self.derivation.program
+
+    @property
+    def segments(self) -> int:
+        return self.parts[0].segments
+
+    @property
+    def text(self) -> str:
+        """The program; where several run side by side, all of them."""
+        return told_together(str(part.program) for part in self.parts)
+
     @property
     def seconds(self) -> float:
         return self.ticks / TICKS_PER_SECOND
+
+
+@dataclass(frozen=True)
+class Stripe:
+    """A part of a candidate with what is said of it; ``prices`` are of one of its segments."""
+
+    part: Part
+    prices: tuple[StepPrice, ...]
+    verdict: Verdict
 
 
 @dataclass(frozen=True)
@@ -71,8 +109,8 @@ class Answer:
 
     ``baseline_seconds`` is the one-step all-reduce on the same placement under the same choice of
     algorithms, ``defaults`` the same by ring and by tree; ``bound`` what no schedule can beat;
-    ``limited_by`` the resource that the program waits for longest. ``prices`` are of one segment;
-    ``barrier_seconds`` is the price of the same program in one; ``baseline_prices`` are those of
+    ``limited_by`` the resource that is waited for longest. ``barrier_seconds`` is the price of the
+    first stripe's program for the whole payload in one segment; ``baseline_prices`` are those of
     the baseline.
     """
 
@@ -81,10 +119,20 @@ class Answer:
     defaults: dict[str, float]
     bound: Bound
     limited_by: str
-    prices: tuple[StepPrice, ...]
-    verdict: Verdict
+    stripes: tuple[Stripe, ...]
     barrier_seconds: float
     baseline_prices: tuple[StepPrice, ...]
+
+    @property
+    def prices(self) -> tuple[StepPrice, ...]:
+        """Those of the first stripe."""
+        return self.stripes[0].prices
+
+    @property
+    def verdict(self) -> Verdict:
+        """The first that is no proof, if there is one."""
+        verdicts = [stripe.verdict for stripe in self.stripes]
+        return next((one for one in verdicts if not isinstance(one, Proved)), verdicts[0])
 
     @property
     def baseline_seconds(self) -> float:
@@ -129,3 +177,8 @@ class Watcher:
 
     def judged(self, done: int, of: int) -> None:
         """So many answers have been replayed and proved, of so many."""
+
+
+def told_together(programs: Iterable[str]) -> str:
+    """Programs that run side by side in one line, for people."""
+    return " | ".join(programs)

@@ -116,7 +116,7 @@ def _top(body: Json) -> RenderableType:
         table.add_row(
             str(answer["rank"]),
             str(answer["placement"]).replace("], ", "],\n "),
-            _in_segments(answer["program"].replace("; ", ";\n"), answer["segments"]),
+            _in_stripes(answer),
             duration(answer["seconds"]),
             f"{answer['speedup']:.2f}x",
             f"{share:.0%}",
@@ -153,6 +153,18 @@ def _reasons(body: Json) -> Iterator[RenderableType]:
     """Why the first answer is the first; of each answer, if that was asked."""
     for answer in body["answers"] if body["explain"] else body["answers"][:1]:
         yield Text(f"\n{answer['rank']}: " + ";\n   ".join(answer["why"]), overflow="fold")
+
+
+def _in_stripes(answer: Json) -> str:
+    """A program; or several, each with its share of the payload."""
+    told = [
+        _in_segments(stripe["program"].replace("; ", ";\n"), stripe["segments"])
+        for stripe in answer["stripes"]
+    ]
+    if len(told) == 1:
+        return told[0]
+    shares = [f"{stripe['share']:.0%} by" for stripe in answer["stripes"]]
+    return "\n".join(f"{share}\n{one}" for share, one in zip(shares, told, strict=True))
 
 
 def _in_segments(program: str, segments: int) -> str:
@@ -264,6 +276,8 @@ def _run(body: Json) -> RenderableType:
     padding = body["padded_bytes"] - body["bytes"]
     size = volume(body["bytes"]) + (f" (padded by {padding} B)" if padding else "")
     cut = f", in {body['segments']} segments" if body["segments"] > 1 else ""
+    if len(body["stripes"]) > 1:
+        cut = f", in {len(body['stripes'])} stripes"
     lines: list[RenderableType] = [
         Text(body["program"] or "(nothing to do)"),
         Text(f"on {body['devices']} devices by {body['backend']}: {size} of {body['dtype']}{cut}"),
