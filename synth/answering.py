@@ -8,15 +8,21 @@ from grammar import Program, spell
 from hierarchies import Reduction
 from synth.bound import bound
 from synth.defaults import defaults
-from synth.finder import Found
+from synth.finder import Found, FoundPart
 from synth.library import Library
 from synth.lowering import moves
 from synth.pipelines import price_ticks
 from synth.proof import Unknown, Verdict
 from synth.rehearsal import derived, judged
-from synth.request import Answer, Candidate
+from synth.request import Answer, Candidate, Part, Stripe
 from synth.semantics import Derivation
-from synth.simulator import TICKS_PER_SECOND, Simulator, StepPrice, limiting, total_seconds
+from synth.simulator import (
+    TICKS_PER_SECOND,
+    Simulator,
+    StepPrice,
+    limiting_side_by_side,
+    total_seconds,
+)
 
 
 class Teller:
@@ -36,25 +42,32 @@ class Teller:
     def answer(self, rank: int, found: Found, payload_bytes: int) -> Answer:
         """A found program, derived again from its text, with all that is said of it."""
         reduction, goal = found.reduction, self._library.language.goal
-        program = Program(tuple(spell(step, reduction.tree) for step in found.steps))
-        derivation = derived(program, reduction.tree, goal)
-        segments = found.segments
-
-        def prices_of(size: float) -> tuple[StepPrice, ...]:
-            return tuple(priced(self._simulator, derivation, reduction, size))
-
-        prices = prices_of(payload_bytes / segments)
-        whole = prices if segments == 1 else prices_of(payload_bytes)
+        stripes = tuple(self._stripe(part, reduction) for part in found.parts)
+        parts = tuple(stripe.part for stripe in stripes)
+        candidate = Candidate(reduction, parts, found.ticks)
+        whole = priced(self._simulator, parts[0].derivation, reduction, payload_bytes)
         return Answer(
             rank,
-            Candidate(reduction, derivation, found.ticks, segments),
+            candidate,
             payload_bytes,
             defaults(self._simulator, reduction, payload_bytes, goal),
             bound(self._simulator.system, reduction, payload_bytes, goal),
-            limiting(prices, segments),
-            prices,
-            self._verdict(derivation),
+            limiting_side_by_side(
+                [(stripe.prices, stripe.part.segments) for stripe in stripes], candidate.seconds
+            ),
+            stripes,
             total_seconds(whole),
+        )
+
+    def _stripe(self, found: FoundPart, reduction: Reduction) -> Stripe:
+        """One program, derived again from its text, priced and judged."""
+        program = Program(tuple(spell(step, reduction.tree) for step in found.steps))
+        derivation = derived(program, reduction.tree, self._library.language.goal)
+        size = found.size_bytes / found.segments
+        return Stripe(
+            Part(derivation, found.size_bytes, found.segments),
+            tuple(priced(self._simulator, derivation, reduction, size)),
+            self._verdict(derivation),
         )
 
     def _verdict(self, derivation: Derivation) -> Verdict:

@@ -11,7 +11,7 @@ from synth.emit import Files, Source
 from synth.explaining import why
 from synth.jobplan import JobPlan, Planned
 from synth.proof import Proved, Refuted, Unknown, Verdict
-from synth.request import Answer, Report
+from synth.request import Answer, Report, Stripe, told_together
 from synth.simulator import StepPrice
 from synth.sweep import Sweep
 
@@ -183,7 +183,7 @@ def _answer(answer: Answer) -> Json:
         "rank": answer.rank,
         "axes": {axis.name: axis.size for axis in placement.axes},
         "placement": [list(row) for row in placement.matrix],
-        "program": str(answer.candidate.program),
+        "program": answer.candidate.text,
         "segments": answer.candidate.segments,
         "seconds": seconds,
         "barrier_seconds": answer.barrier_seconds,
@@ -192,9 +192,22 @@ def _answer(answer: Answer) -> Json:
         **defaults_json(answer.defaults),
         "bound_seconds": answer.bound.seconds,
         "limited_by": answer.limited_by,
-        "steps": [step_json(price) for price in answer.prices],
+        "steps": [step_json(price) for stripe in answer.stripes for price in stripe.prices],
+        "stripes": [_stripe(answer, stripe) for stripe in answer.stripes],
         "why": why(answer),
         **proof_json(answer.verdict),
+    }
+
+
+def _stripe(answer: Answer, stripe: Stripe) -> Json:
+    part = stripe.part
+    return {
+        "program": str(part.program),
+        "share": part.size_bytes / sum(one.size_bytes for one in answer.candidate.parts),
+        "bytes": part.size_bytes,
+        "segments": part.segments,
+        "steps": len(stripe.prices),
+        **proof_json(stripe.verdict),
     }
 
 
@@ -243,12 +256,25 @@ def emitted_json(source: Source, target: str, files: Files) -> Json:
     return {
         "target": target,
         "system": source.system.name,
-        "program": str(source.schedule.program),
-        "proof": proof_json(source.verdict)["proof"],
+        "program": told_together(str(schedule.program) for schedule in source.schedules),
+        "proof": "proved" if source.proved else "unknown",
         "segments": source.schedule.segments,
+        "stripes": stripes_json(source),
         "seconds": source.seconds,
         "files": [_file(name, content) for name, content in files.items()],
     }
+
+
+def stripes_json(source: Source) -> list[Json]:
+    """The schedules that share the payload: what each carries out, on how much of it."""
+    return [
+        {
+            "program": str(schedule.program),
+            "bytes": schedule.payload_bytes,
+            "segments": schedule.segments,
+        }
+        for schedule in source.schedules
+    ]
 
 
 def _file(name: str, content: str | bytes) -> Json:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from synth.request import Answer
 from synth.simulator import MEMORY, StepPrice, summed
@@ -10,6 +10,8 @@ from synth.units import duration, volume
 
 _ALIKE = 1e-3
 """Times that differ by less than this share are told as the same."""
+_Stripes = Sequence[tuple[Sequence[StepPrice], int]]
+"""For each program that runs: the prices of one of its segments, and how many it has."""
 
 
 def why(answer: Answer) -> list[str]:
@@ -22,11 +24,13 @@ def why(answer: Answer) -> list[str]:
         return ["there is nothing to do: a reduction group is one device"]
     seconds = answer.candidate.seconds
     default = f"the default ({answer.defaults.chosen}, {answer.defaults.protocol.value})"
-    plain = _told(default, answer.defaults.baseline, 1, answer.baseline_seconds)
+    plain = _told(default, [(answer.defaults.baseline, 1)], answer.baseline_seconds)
     if not _differs(answer):
         return [plain, "this is what the runtime would do: keep the default"]
+    if len(answer.stripes) > 1:
+        return [plain, *_side_by_side(answer), _verdict(answer.baseline_seconds, seconds)]
     segments = answer.candidate.segments
-    lines = [plain, _told("this program", answer.prices, segments, seconds)]
+    lines = [plain, _told("this program", [(answer.prices, segments)], seconds)]
     if segments > 1 and len(answer.prices) > 1:
         lines.append(
             f"its steps overlap in {segments} segments; one after the other they would take "
@@ -43,6 +47,8 @@ def why(answer: Answer) -> list[str]:
 
 def _differs(answer: Answer) -> bool:
     """Whether an answer is anything else than the default."""
+    if len(answer.stripes) > 1:
+        return True
     ours, plain = (
         [(price.what, price.algorithm, price.protocol, price.size_bytes) for price in prices]
         for prices in (answer.prices, answer.defaults.baseline)
@@ -50,22 +56,50 @@ def _differs(answer: Answer) -> bool:
     return ours != plain
 
 
-def _told(who: str, prices: Sequence[StepPrice], segments: int, seconds: float) -> str:
+def _told(who: str, stripes: _Stripes, seconds: float) -> str:
     """How long something takes, how long each level is busy then, and with how many bytes."""
-    busy = summed(price.busy_seconds for price in prices)
-    carried = summed(price.bytes_per_port for price in prices)
+    busy = _busy(stripes)
+    carried = summed(_times(p.bytes_per_port, many) for prices, many in stripes for p in prices)
     parts = [
-        f"{name} is busy {segments * time / seconds:.0%}"
-        + ("" if name == MEMORY else f" ({volume(segments * carried[name])} a port)")
+        f"{name} is busy {time / seconds:.0%}"
+        + ("" if name == MEMORY else f" ({volume(carried[name])} a port)")
         for name, time in sorted(busy.items(), key=lambda item: -item[1])
         if name == MEMORY or name in carried
     ]
-    waits = segments * sum(price.latency_seconds for price in prices)
-    if segments == 1 and waits > seconds / 100:
+    overlaps = len(stripes) > 1 or stripes[0][1] > 1
+    waits = max(many * sum(price.latency_seconds for price in prices) for prices, many in stripes)
+    if not overlaps and waits > seconds / 100:
         parts.append(f"messages are waited for {waits / seconds:.0%}")
-    if segments > 1 and waits > seconds / 2:
+    if overlaps and waits > seconds / 2:
         parts.append("messages are waited for in most of the time")
     return f"{who} takes {duration(seconds)}, of which {', '.join(parts)}"
+
+
+def _side_by_side(answer: Answer) -> list[str]:
+    """How long all takes, and which levels each stripe keeps busy meanwhile."""
+    seconds = answer.candidate.seconds
+    stripes = [(stripe.prices, stripe.part.segments) for stripe in answer.stripes]
+    lines = [
+        _told(f"the payload split over {len(stripes)} programs side by side", stripes, seconds)
+    ]
+    whole = sum(part.size_bytes for part in answer.candidate.parts)
+    for number, (part, stripe) in enumerate(zip(answer.candidate.parts, stripes, strict=True), 1):
+        busy = sorted(_busy([stripe]).items(), key=lambda item: -item[1])
+        told = ", ".join(f"{name} {time / seconds:.0%}" for name, time in busy if name != MEMORY)
+        cut = f" in {part.segments} segments" if part.segments > 1 else ""
+        share = f"{part.size_bytes / whole:.0%} of the payload{cut}"
+        lines.append(f"stripe {number}, {share}, keeps busy: {told}")
+    shared = "while one waits for messages or for a level, others use the links"
+    return [*lines, f"stripes share the links and wait for nothing of each other: {shared}"]
+
+
+def _busy(stripes: _Stripes) -> dict[str, float]:
+    """How long each resource is busy in all."""
+    return summed(_times(p.busy_seconds, many) for prices, many in stripes for p in prices)
+
+
+def _times(rows: Iterable[tuple[str, float]], many: int) -> list[tuple[str, float]]:
+    return [(name, many * value) for name, value in rows]
 
 
 def _verdict(plain: float, ours: float) -> str:

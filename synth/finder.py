@@ -5,32 +5,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from functools import cache
+from itertools import chain, islice
 
-from grammar import Instruction
+from grammar import Goal, Instruction
 from hierarchies import Reduction
 from synth.bound import bound
 from synth.library import Graph, Labels, Library
-from synth.pipelines import bound_ticks, cheapest
+from synth.pipelines import Phases, bound_ticks, cheapest
 from synth.simulator import Simulator
+from synth.stripes import split
 
-_Path = tuple[int, Labels, int]
-"""What a path costs in ticks, its labels, and in how many segments."""
+_Slice = tuple[Labels, int, int]
+"""The labels of a path, the bytes that it is for, and in how many segments."""
+_SEEDS = 4
+"""How many programs that are good alone are tried beside others."""
+
+
+@dataclass(frozen=True)
+class FoundPart:
+    """A program's steps, the bytes of the payload that it is for, and in how many segments."""
+
+    steps: tuple[Instruction, ...]
+    size_bytes: int
+    segments: int
 
 
 @dataclass(frozen=True)
 class Found:
-    """A program for a reduction: what it costs, and in how many segments.
+    """Programs for a reduction that run side by side, most often one.
 
-    ``key`` ranks it: ticks, number of steps, their canonical spellings.
+    ``key`` ranks them: ticks, number of steps, their canonical spellings.
     """
 
     key: tuple[int, int, tuple[str, ...]]
     reduction: Reduction
-    steps: tuple[Instruction, ...]
-    segments: int = 1
+    parts: tuple[FoundPart, ...]
 
     @property
     def ticks(self) -> int:
@@ -38,7 +50,10 @@ class Found:
 
 
 class Finder:
-    """Looks for programs that carry a payload, cut into any of some numbers of segments."""
+    """Looks for programs that carry a payload, cut into any of some numbers of segments.
+
+    With ``stripes`` an all-reduce may also be split over several programs, if it may be cut at all.
+    """
 
     def __init__(
         self,
@@ -46,12 +61,16 @@ class Finder:
         simulator: Simulator,
         payload_bytes: int,
         segments: tuple[int, ...],
+        *,
+        stripes: bool = True,
         go_on: Callable[[], bool] = lambda: True,
     ) -> None:
         self.library = library
         self._simulator = simulator
         self._payload_bytes = payload_bytes
         self._segments = segments
+        self._barriers = segments == (1,)
+        self._stripes = stripes and not self._barriers and library.language.goal is Goal.ALL_REDUCE
         self._go_on = go_on
 
     def bound_ticks(self, reduction: Reduction) -> int:
@@ -63,16 +82,22 @@ class Finder:
     def best(self, reduction: Reduction, count: int, limit: int | None = None) -> list[Found]:
         """The ``count`` best programs in the order of their keys, none dearer than the limit.
 
-        Where ``go_on`` answers False, the best of those looked at until then.
+        Where ``go_on`` answers False, the best of those looked at until then. Exact among single
+        programs; of the splits over several there is one, the best found.
         """
         spelled = self.library.spellings(reduction.tree)
         graph = self.library.graph(len(reduction.tree.digits))
-        find = self._in_one_segment if self._segments == (1,) else self._in_segments
+        find = self._in_one_segment if self._barriers else self._overlapped
         found = []
-        for ticks, labels, segments in find(graph, reduction, spelled, count, limit):
-            texts = tuple(spelled[label] for label in labels)
-            steps = tuple(graph.alphabet[label].instruction for label in labels)
-            found.append(Found((ticks, len(labels), texts), reduction, steps, segments))
+        for ticks, slices in find(graph, reduction, spelled, count, limit):
+            texts = tuple(spelled[label] for labels, *_ in slices for label in labels)
+            parts = tuple(
+                FoundPart(
+                    tuple(graph.alphabet[label].instruction for label in labels), size, segments
+                )
+                for labels, size, segments in slices
+            )
+            found.append(Found((ticks, len(texts), texts), reduction, parts))
         return sorted(found, key=lambda one: one.key)[:count]
 
     def _in_one_segment(
@@ -82,29 +107,60 @@ class Finder:
         spelled: list[str],
         count: int,
         limit: int | None,
-    ) -> Iterator[_Path]:
+    ) -> Iterator[tuple[int, tuple[_Slice, ...]]]:
         """The cheapest paths where steps wait for each other."""
         prices = self._simulator.prices(graph.alphabet, reduction, self._payload_bytes)
         order = {text: rank for rank, text in enumerate(sorted(set(spelled)))}
         paths = graph.cheapest(prices, [order[text] for text in spelled], limit)
         for path in islice(paths, count):
-            yield path.price, path.labels, 1
+            yield path.price, ((path.labels, self._payload_bytes, 1),)
 
-    def _in_segments(
+    def _overlapped(
         self,
         graph: Graph,
         reduction: Reduction,
         spelled: list[str],
         count: int,
         limit: int | None,
-    ) -> Iterator[_Path]:
-        """The cheapest paths, and all that tie, where the payload may be cut into segments."""
+    ) -> Iterator[tuple[int, tuple[_Slice, ...]]]:
+        """The cheapest paths, and all that tie, in segments; and the best split over several."""
         paths = self.library.paths(len(reduction.tree.digits))
-        moves = {
+        works = {
             segments: self._simulator.works(
                 graph.alphabet, reduction, self._payload_bytes / segments
             )
             for segments in self._segments
         }
-        for one in cheapest(paths, moves, count, limit, self._go_on):
-            yield one.ticks, paths[one.path], one.segments
+        for one in cheapest(paths, works, count, limit, self._go_on):
+            yield one.ticks, ((paths[one.path], self._payload_bytes, one.segments),)
+        if self._stripes:
+            yield from self._split(graph, reduction, paths, works, limit)
+
+    def _split(
+        self,
+        graph: Graph,
+        reduction: Reduction,
+        paths: Sequence[Labels],
+        works: Mapping[int, Sequence[Phases]],
+        limit: int | None,
+    ) -> Iterator[tuple[int, tuple[_Slice, ...]]]:
+        """The best split found over several programs, if any is better than one."""
+        known = {self._payload_bytes / segments: phases for segments, phases in works.items()}
+        seeds = cheapest(paths, works, _SEEDS, None, self._go_on)
+        seeds = sorted(seeds, key=lambda one: (one.ticks, one.path))[:_SEEDS]
+
+        @cache
+        def phases_of(path: int, size_bytes: float) -> Phases:
+            if size_bytes in known:
+                return tuple(chain(*(known[size_bytes][label] for label in paths[path])))
+            alphabet = [graph.alphabet[label] for label in paths[path]]
+            return tuple(chain(*self._simulator.works(alphabet, reduction, size_bytes)))
+
+        found = split(
+            phases_of, len(paths), seeds, self._payload_bytes, self._segments, limit, self._go_on
+        )
+        if found:
+            yield (
+                found.ticks,
+                tuple((paths[one.path], one.size_bytes, one.segments) for one in found.stripes),
+            )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from grammar import Goal, canonical, parse
 from hierarchies import InputError, Reduction
@@ -12,9 +12,10 @@ from synth.emit import Options, Source
 from synth.lowering import lower
 from synth.proof import Refuted
 from synth.rehearsal import judged
-from synth.remembered import Remembered
+from synth.remembered import Remembered, Slice
 from synth.semantics import Derivation, Refusal, derive
 from synth.simulator import Simulator, total_seconds
+from synth.stripes import whole_bytes
 
 
 class WrongProgramError(InputError):
@@ -47,17 +48,30 @@ def derived_from_text(text: str, reduction: Reduction, goal: Goal = Goal.ALL_RED
 
 
 def hand_out(chosen: Remembered, options: Options) -> HandOut:
-    """Derive, replay, prove, lower and price a program, whoever says it was done before.
+    """Derive, replay, prove, lower and price programs, whoever says it was done before.
 
-    Raises InputError and WrongProgramError as ``derived_from_text`` does.
+    Raises InputError and WrongProgramError as ``derived_from_text`` does, and InputError for a
+    payload of fewer bytes than stripes.
     """
-    system, reduction, size = chosen.system, chosen.reduction, chosen.payload_bytes
-    derivation = derived_from_text(chosen.program, reduction, chosen.goal)
+    reduction, size = chosen.reduction, chosen.payload_bytes
+    simulator = Simulator(chosen.system, chosen.algorithm)
+    slices = chosen.beside or (Slice(chosen.program, size, chosen.segments),)
+    sizes = whole_bytes([one.size_bytes for one in slices], size)
+    first, *others = (
+        _source(replace(one, size_bytes=own), chosen, simulator, options)
+        for one, own in zip(slices, sizes, strict=True)
+    )
+    plain = total_seconds(defaults(simulator, reduction, size, chosen.goal).baseline)
+    return HandOut(replace(first, beside=tuple(others)), plain)
+
+
+def _source(one: Slice, chosen: Remembered, simulator: Simulator, options: Options) -> Source:
+    """One program for its bytes."""
+    reduction, size = chosen.reduction, one.size_bytes
+    derivation = derived_from_text(one.program, reduction, chosen.goal)
     verdict = judged(derivation)
     if isinstance(verdict, Refuted):
         raise AssertionError(f"the rules and z3 disagree on {derivation.program}: {verdict}")
-    simulator = Simulator(system, chosen.algorithm)
-    prices = tuple(priced(simulator, derivation, reduction, size / chosen.segments))
-    plain = total_seconds(defaults(simulator, reduction, size, chosen.goal).baseline)
-    schedule = lower(derivation, reduction, size, chosen.segments)
-    return HandOut(Source(schedule, system, prices, verdict, options), plain)
+    prices = tuple(priced(simulator, derivation, reduction, size / one.segments))
+    schedule = lower(derivation, reduction, size, one.segments)
+    return Source(schedule, chosen.system, prices, verdict, options)

@@ -44,6 +44,7 @@ class How:
     choice: Choice = Choice.AUTO
     collapse: bool = True
     segments: tuple[int, ...] = SEGMENTS
+    stripes: bool = True
 
     def __post_init__(self) -> None:
         if self.k < 1:
@@ -211,7 +212,7 @@ class _Planner:
         if key not in self._known:
             [self._known[key]] = self._finder(entry).best(reduction, 1)
         found = self._known[key]
-        return Found(found.key, reduction, found.steps, found.segments)
+        return replace(found, reduction=reduction)
 
     def _finder(self, entry: SettledEntry) -> Finder:
         key = entry.goal, entry.payload_bytes
@@ -221,7 +222,8 @@ class _Planner:
                 self._simulator,
                 entry.payload_bytes,
                 self._how.segments,
-                self._go_on,
+                stripes=self._how.stripes,
+                go_on=self._go_on,
             )
         return self._finders[key]
 

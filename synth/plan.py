@@ -77,7 +77,12 @@ class _Survey:
         self._library = library
         self._simulator = Simulator(system, request.choice)
         self._finder = Finder(
-            library, self._simulator, request.payload_bytes, request.segments, self._go_on
+            library,
+            self._simulator,
+            request.payload_bytes,
+            request.segments,
+            stripes=request.stripes,
+            go_on=self._go_on,
         )
         self.teller = Teller(self._simulator, library, self._go_on)
         self._stopped = False

@@ -327,6 +327,9 @@ class HandOutQuestion(PerhapsPlacedQuestion):
             goal=self.request or found.goal,
             algorithm=self.algorithm or found.algorithm,
             segments=self.segments or found.segments,
+            beside=tuple(
+                replace(one, segments=self.segments or one.segments) for one in found.beside
+            ),
         )
 
 

@@ -26,7 +26,7 @@ def top(body: Json) -> RenderableType:
         drawn.add_row(
             str(answer["rank"]),
             str(answer["placement"]).replace("], ", "],\n "),
-            _in_segments(answer["program"].replace("; ", ";\n"), answer["segments"]),
+            _in_stripes(answer),
             duration(answer["seconds"]),
             f"{answer['speedup']:.2f}x",
             f"{_share_of_bound(answer):.0%}",
@@ -68,9 +68,7 @@ def sweep(body: Json) -> RenderableType:
             volume(stretch["from_bytes"]),
             volume(stretch["until_bytes"]),
             str(ends[0]["placement"]).replace("], ", "],\n "),
-            _in_segments(
-                ends[0]["program"].replace("; ", ";\n"), *(end["segments"] for end in ends)
-            ),
+            _in_stripes(*ends),
             _both(*(duration(end["seconds"]) for end in ends)),
             _both(*(f"{end['speedup']:.2f}x" for end in ends)),
             _both(*(f"{_share_of_bound(end):.0%}" for end in ends)),
@@ -131,7 +129,7 @@ def _entries(body: Json) -> RenderableType:
             volume(entry["bytes"]),
             f"{entry['times']:g}",
             f"{entry['hidden']:.0%}",
-            _in_segments(answer["program"].replace("; ", ";\n"), answer["segments"]),
+            _in_stripes(answer),
             duration(answer["seconds"]),
             duration(entry["exposed_seconds"]),
             f"{entry['loss']:.2f}x",
@@ -173,6 +171,20 @@ def _reasons(body: Json) -> Iterator[RenderableType]:
     """Why the first answer is the first; of each answer, if that was asked."""
     for answer in body["answers"] if body["explain"] else body["answers"][:1]:
         yield Text(f"\n{answer['rank']}: " + ";\n   ".join(answer["why"]), overflow="fold")
+
+
+def _in_stripes(*answers: Json) -> str:
+    """The programs of answers that differ in sizes only; several each with its share."""
+    told = [
+        _in_segments(
+            stripes[0]["program"].replace("; ", ";\n"), *(stripe["segments"] for stripe in stripes)
+        )
+        for stripes in zip(*(answer["stripes"] for answer in answers), strict=True)
+    ]
+    if len(told) == 1:
+        return told[0]
+    shares = [f"{stripe['share']:.0%} by" for stripe in answers[0]["stripes"]]
+    return "\n".join(f"{share}\n{one}" for share, one in zip(shares, told, strict=True))
 
 
 def _in_segments(program: str, *segments: int) -> str:

@@ -88,12 +88,19 @@ class _System(_Part):
         )
 
 
+class _Stripe(_Part):
+    program: str
+    bytes: int = Field(ge=1)
+    segments: int = Field(default=1, ge=1, le=4096)
+
+
 class _Answer(_Part):
     rank: int
     axes: dict[str, int]
     placement: Matrix
     program: str
     segments: int = Field(default=1, ge=1, le=4096)
+    stripes: list[_Stripe] = []
 
 
 class _Ranking(_Part):
@@ -136,8 +143,20 @@ class _Plan(_Part):
 
 
 @dataclass(frozen=True)
+class Slice:
+    """A program beside others, the bytes it was ranked for, and in how many segments."""
+
+    program: str
+    size_bytes: int
+    segments: int = 1
+
+
+@dataclass(frozen=True)
 class Remembered:
-    """One answer: where it runs, what it is, and for which payload it was ranked."""
+    """One answer: where it runs, what it is, and for which payload it was ranked.
+
+    ``beside`` has the programs that run side by side, where there are several, the first too.
+    """
 
     system: System
     reduction: Reduction
@@ -146,6 +165,7 @@ class Remembered:
     algorithm: Choice
     segments: int = 1
     goal: Goal = Goal.ALL_REDUCE
+    beside: tuple[Slice, ...] = ()
 
 
 def remembered(ranking: Mapping[str, Any], rank: int, placement: Matrix | None) -> Remembered:
@@ -171,8 +191,17 @@ def remembered(ranking: Mapping[str, Any], rank: int, placement: Matrix | None) 
     matrix = tuple(tuple(row) for row in answer.placement)
     placed = Placement(system.hierarchy, axes, matrix)
     reduction = Reduction(placed, tuple(read.reduce), read.collapse)
+    first, *others = answer.stripes or [_Stripe(program=answer.program, bytes=read.bytes)]
+    several = answer.stripes if others else []
     return Remembered(
-        system, reduction, answer.program, read.bytes, read.algorithm, answer.segments, read.request
+        system,
+        reduction,
+        first.program,
+        read.bytes,
+        read.algorithm,
+        answer.segments,
+        read.request,
+        tuple(Slice(one.program, one.bytes, one.segments) for one in several),
     )
 
 

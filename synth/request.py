@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from grammar import Goal, Program
@@ -12,7 +13,7 @@ from synth.defaults import Defaults
 from synth.lowering import check_payload
 from synth.pipelines import SEGMENTS
 from synth.programs import Language
-from synth.proof import Verdict
+from synth.proof import Proved, Verdict
 from synth.semantics import Derivation
 from synth.simulator import TICKS_PER_SECOND, StepPrice, total_seconds
 
@@ -26,6 +27,7 @@ class Request:
     ``placement`` fixes the matrix instead of trying all; ``per_placement`` asks for the ``k`` best
     programs of every placement instead of the ``k`` best of all. ``segments``: the numbers of
     segments a payload may be cut into, so that steps overlap; with 1 alone they are barriers.
+    ``stripes``: where steps overlap, the payload may be split over programs side by side, too.
     Raises InputError for numbers that mean nothing.
     """
 
@@ -39,6 +41,7 @@ class Request:
     placement: tuple[tuple[int, ...], ...] | None = None
     per_placement: bool = False
     segments: tuple[int, ...] = SEGMENTS
+    stripes: bool = True
 
     @property
     def goal(self) -> Goal:
@@ -56,21 +59,56 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """A placement and a program on it, derived; what it costs, in how many segments."""
+class Part:
+    """A program, derived, that reduces a slice of the payload in so many segments."""
 
-    reduction: Reduction
     derivation: Derivation
-    ticks: int
+    size_bytes: int
     segments: int = 1
 
     @property
     def program(self) -> Program:
         return self.derivation.program
 
+
+@dataclass(frozen=True)
+class Candidate:
+    """A placement and the programs that run on it side by side, most often one; the price."""
+
+    reduction: Reduction
+    parts: tuple[Part, ...]
+    ticks: int
+
+    @property
+    def derivation(self) -> Derivation:
+        """That of the program with the largest slice."""
+        return self.parts[0].derivation
+
+    @property
+    def program(self) -> Program:
+        return self.derivation.program
+
+    @property
+    def segments(self) -> int:
+        return self.parts[0].segments
+
+    @property
+    def text(self) -> str:
+        """The program; where several run side by side, all of them."""
+        return told_together(str(part.program) for part in self.parts)
+
     @property
     def seconds(self) -> float:
         return self.ticks / TICKS_PER_SECOND
+
+
+@dataclass(frozen=True)
+class Stripe:
+    """A part of a candidate with what is said of it; ``prices`` are of one of its segments."""
+
+    part: Part
+    prices: tuple[StepPrice, ...]
+    verdict: Verdict
 
 
 @dataclass(frozen=True)
@@ -79,8 +117,8 @@ class Answer:
 
     ``defaults`` is what the runtime would do for the plain collective on the same placement, each
     of its options priced by name, ``baseline_seconds`` the one it would choose; ``bound`` what no
-    schedule can beat; ``limited_by`` the resource that the program waits for longest. ``prices``
-    are of one segment; ``barrier_seconds`` is the price of the same program in one.
+    schedule can beat; ``limited_by`` the resource that is waited for longest. ``barrier_seconds``
+    is the price of the first stripe's program for the whole payload in one segment.
     """
 
     rank: int
@@ -89,13 +127,23 @@ class Answer:
     defaults: Defaults
     bound: Bound
     limited_by: str
-    prices: tuple[StepPrice, ...]
-    verdict: Verdict
+    stripes: tuple[Stripe, ...]
     barrier_seconds: float
 
     @property
     def goal(self) -> Goal:
         return self.candidate.derivation.goal
+
+    @property
+    def prices(self) -> tuple[StepPrice, ...]:
+        """Those of the first stripe."""
+        return self.stripes[0].prices
+
+    @property
+    def verdict(self) -> Verdict:
+        """The first that is no proof, if there is one."""
+        verdicts = [stripe.verdict for stripe in self.stripes]
+        return next((one for one in verdicts if not isinstance(one, Proved)), verdicts[0])
 
     @property
     def baseline_seconds(self) -> float:
@@ -140,3 +188,8 @@ class Watcher:
 
     def judged(self, done: int, of: int) -> None:
         """So many answers have been replayed and proved, of so many."""
+
+
+def told_together(programs: Iterable[str]) -> str:
+    """Programs that run side by side in one line, for people."""
+    return " | ".join(programs)

@@ -298,10 +298,26 @@ def limiting(prices: Iterable[StepPrice], segments: int = 1) -> str:
 
 
 def _busiest(prices: tuple[StepPrice, ...], segments: int) -> str:
-    busy = summed(price.busy_seconds for price in prices)
-    whole = makespan_seconds([price.work for price in prices], segments)
+    return _most_busy([(prices, segments)], makespan_seconds([p.work for p in prices], segments))
+
+
+def limiting_side_by_side(
+    stripes: Sequence[tuple[Sequence[StepPrice], int]], seconds: float
+) -> str:
+    """The same for programs side by side, each with the prices of one of its segments."""
+    if len(stripes) == 1:
+        return limiting(*stripes[0])
+    return _most_busy(stripes, seconds)
+
+
+def _most_busy(stripes: Sequence[tuple[Sequence[StepPrice], int]], whole_seconds: float) -> str:
+    busy = summed(
+        [(name, segments * seconds) for name, seconds in price.busy_seconds]
+        for prices, segments in stripes
+        for price in prices
+    )
     most = max(busy, key=lambda name: busy[name])
-    return most if 2 * segments * busy[most] >= whole else LATENCY
+    return most if 2 * busy[most] >= whole_seconds else LATENCY
 
 
 def ticks_of(seconds: float) -> int:

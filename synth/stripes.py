@@ -29,8 +29,10 @@ MOST_STRIPES = 4
 """How many programs run side by side at most: each has streams and groups of its own."""
 _SMALLEST = 64
 """A stripe below this part of the payload is not worth a program of its own."""
-_NEAR, _PAIRS, _ALIKE, _REFINED = 32, 8, 6, 3
+_NEAR, _PAIRS, _ALIKE, _REFINED = 32, 6, 4, 3
 """How many programs, pairs, paths of the same loads, and starts are looked at more closely."""
+_FEW = 24
+"""About so many segments a start has at most: side by side, fewer are needed than alone."""
 _EFFORT = 6000
 """How many phases of segments may be followed from one start, so that the work has an end."""
 _LEAST_GAIN = 200
@@ -126,22 +128,25 @@ def split(
     singles: Sequence[Overlapped],
     payload_bytes: int,
     counts: Sequence[int] = SEGMENTS,
+    limit: int | None = None,
     go_on: Callable[[], bool] = lambda: True,
 ) -> Split | None:
     """The best split found of a payload over programs that share the machine.
 
     ``phases_of`` prices the paths 0 to ``paths`` - 1; ``singles`` are the best of them alone, the
     best first, and ``counts`` the numbers of segments tried. None if no split has been found that
-    is cheaper by half a percent than the best alone, or if ``go_on`` answers False before.
+    is cheaper by half a percent than the best alone, or if ``go_on`` answers False before; nor is
+    one looked for where even the linear program's time is above the ``limit``.
     """
-    if not singles or payload_bytes < 4 * _SMALLEST:
+    if not singles or not singles[0].ticks or payload_bytes < 4 * _SMALLEST:
         return None
     one, numbers = singles[0], sorted(counts)
     size = payload_bytes / one.segments
     market = _Market([phases_of(path, size) for path in range(paths)], one.segments)
     climb = _Climb(phases_of, market, payload_bytes, numbers)
     best: _Priced = (one.ticks, (Stripe(one.path, payload_bytes, one.segments),))
-    if ticks_of(market.least_seconds) > _worth(best[0]):  # no shares can be worth it
+    most = _worth(best[0]) if limit is None else min(limit, _worth(best[0]))
+    if ticks_of(market.least_seconds) > most:
         return None
     starts: list[_Priced] = []
     for choice in market.choices([single.path for single in singles]):
@@ -242,7 +247,7 @@ class _Climb:
         def stripes(order: tuple[int, ...], count: int) -> _Stripes:
             return tuple(Stripe(p, size, count) for p, size in zip(order, sizes, strict=True))
 
-        fewer = max(self._counts[0], segments // len(paths))
+        fewer = max(self._counts[0], min(segments // len(paths), _FEW))
         middle = max(count for count in self._counts if count <= fewer)
         best = self._cheapest((stripes(paths, count) for count in self._near(middle, 2)), limit)
         if len(paths) > 2:

@@ -122,8 +122,9 @@ class _Asker:
             self.refine(middle, high)
 
 
-def _choice(answer: Answer) -> tuple[Placement, Program]:
-    return answer.candidate.reduction.placement, answer.candidate.program
+def _choice(answer: Answer) -> tuple[Placement, tuple[Program, ...]]:
+    candidate = answer.candidate
+    return candidate.reduction.placement, tuple(part.program for part in candidate.parts)
 
 
 def _stretches(told: list[tuple[int, Answer]]) -> list[Stretch]:

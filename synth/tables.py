@@ -170,6 +170,8 @@ def _run(body: Json) -> RenderableType:
     padding = body["padded_bytes"] - body["bytes"]
     size = volume(body["bytes"]) + (f" (padded by {padding} B)" if padding else "")
     cut = f", in {body['segments']} segments" if body["segments"] > 1 else ""
+    if len(body["stripes"]) > 1:
+        cut = f", in {len(body['stripes'])} stripes"
     lines: list[RenderableType] = [
         Text(body["program"] or "(nothing to do)"),
         Text(f"on {body['devices']} devices by {body['backend']}: {size} of {body['dtype']}{cut}"),

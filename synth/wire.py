@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from importlib.metadata import version
+from itertools import pairwise
 from math import isfinite
 from typing import Any
 
@@ -34,11 +35,12 @@ from synth.bodies import (
     proof_json,
     ranking_json,
     step_json,
+    stripes_json,
     sweep_json,
 )
 from synth.bound import bound
 from synth.defaults import defaults
-from synth.emit import Options, emit, target_of
+from synth.emit import Options, Source, emit, target_of
 from synth.emit.document import document
 from synth.handout import derived_from_text, hand_out
 from synth.job_files import load_job, write
@@ -64,9 +66,9 @@ from synth.questions import (
     segment_counts,
 )
 from synth.replay import Failure, compare, multiplicities, wanted
-from synth.request import Request, Watcher
+from synth.request import Request, Watcher, told_together
 from synth.run import BACKENDS, Trial, run
-from synth.schedule import padded
+from synth.schedule import ends, padded
 from synth.semantics import Derivation, Refusal, derive, retold
 from synth.simulator import Simulator, limiting, total_seconds
 from synth.sweep import sweep
@@ -251,7 +253,7 @@ def executed(question: RunQuestion, watcher: Watcher) -> Reply:
     given = hand_out(question.chosen(), Options())
     schedule = given.source.schedule
     trial = Trial(
-        schedule.payload_bytes,
+        given.source.payload_bytes,
         question.dtype,
         question.repeat,
         question.check,
@@ -266,12 +268,13 @@ def executed(question: RunQuestion, watcher: Watcher) -> Reply:
     wrong = question.check and not (checked["equal"] and same)
     body = {
         "system": given.source.system.name,
-        "program": str(schedule.program),
+        "program": told_together(str(one.program) for one in given.source.schedules),
         "backend": question.backend,
         "devices": schedule.devices,
         "bytes": seen["bytes"],
-        "padded_bytes": padded(seen["bytes"], schedule.pieces * segments),
+        "padded_bytes": _padded(given.source, seen),
         "segments": segments,
+        "stripes": stripes_json(given.source),
         "dtype": question.dtype,
         "check": checked if question.check else None,
         "measured_seconds": seen["seconds"],
@@ -280,6 +283,17 @@ def executed(question: RunQuestion, watcher: Watcher) -> Reply:
         "predicted_plain_seconds": given.plain_seconds,
     }
     return _reply(body, Outcome.NO if wrong else Outcome.OK)
+
+
+def _padded(source: Source, seen: Json) -> int:
+    """The bytes that were sent round: each slice with its padding."""
+    schedules = source.schedules
+    cuts = (0, *ends([one.payload_bytes for one in schedules], seen["bytes"]))
+    cut = seen.get("stripes") or [{"segments": seen.get("segments", s.segments)} for s in schedules]
+    return sum(
+        padded(end - begin, one.pieces * said["segments"])
+        for one, said, (begin, end) in zip(schedules, cut, pairwise(cuts), strict=True)
+    )
 
 
 @dataclass(frozen=True)

@@ -183,6 +183,7 @@ def test_what_needs_no_stripes_gets_none() -> None:
     always_busy = [(Work(0.0, {"node": 4.0}),)]
     assert Market(always_busy).split() is None
     assert split(Market(always_busy).phases, 1, [], PAYLOAD, COUNTS) is None
+    assert split(lambda path, size: (), 1, [Overlapped(0, 0, 1)], PAYLOAD, COUNTS) is None
     twins = Market([(Work(1.0, {"node": 2.0}), Work(1.0, {"node": 2.0}))])
     singles = twins.singles()
     assert split(twins.phases, 1, singles, 255, COUNTS) is None
