@@ -74,6 +74,16 @@ GOLDEN_COMMANDS = {
         *("top", "p2-a100:4", "--axes", "data=32,model=2", "--reduce", "data"),
         *("--bytes", "1KiB..1GiB", "--max-steps", "3"),
     ],
+    "top-all-to-all": [
+        *("top", "dgx-h100:4", "--axes", "expert=16,data=2", "--reduce", "expert"),
+        *("--request", "all-to-all", "--bytes", "64MiB", "-k", "3"),
+    ],
+    "plan": ["plan", "dgx-h100:4", "--job", "gpt-18b-3d", "-k", "3"],
+    "job": [
+        *("job", "--layers", "40", "--hidden", "5120", "--heads", "40", "--vocabulary", "32000"),
+        *("--sequence", "2048", "--axes", "data=any,tensor=1|2|4|8", "--micro-batches", "8"),
+        *("--memory", "70", "--name", "a-13b"),
+    ],
     "top-nothing-to-do": ["top", "dgx-h100:1", "--axes", "data=1,model=8", "--reduce", "data"],
     "check": ["check", NESTED, *P2, "--replay"],
     "check-master": [
@@ -91,6 +101,10 @@ GOLDEN_COMMANDS = {
         "all-reduce d1 parallel(d0); all-reduce root inside",
         "--tree",
         "2,8",
+    ],
+    "check-all-gather": [
+        *("check", "all-gather node parallel; all-gather node inside", *P2, "--replay"),
+        *("--request", "all-gather"),
     ],
     "check-irregular": ["check", "reduce root inside; all-gather root inside", "--tree", "4"],
     "lower": [

@@ -105,8 +105,9 @@ def test_the_answer_pasted_into_shard_map_trains(tmp_path: Path) -> None:
     script = put_into_a_job(tmp_path, "train_shard_map.py")
     with script.open("a", encoding="utf-8") as more:
         more.write("lowered = gradient.lower(weights, batch).as_text()\n")
-        more.write("assert lowered.count('stablehlo.reduce_scatter') == 1, lowered\n")
-        more.write("assert lowered.count('stablehlo.all_reduce') == 1, lowered\n")
+        more.write("assert lowered.count('stablehlo.reduce_scatter') == 2, lowered\n")
+        more.write("assert lowered.count('stablehlo.all_gather') == 2, lowered\n")
+        more.write("assert lowered.count('stablehlo.all_reduce') == 0, lowered\n")
     fake = {"XLA_FLAGS": "--xla_force_host_platform_device_count=16", "JAX_PLATFORMS": "cpu"}
     said = supervise([Command("jax", (sys.executable, str(script)), fake)], tmp_path, 300)
     plain = (
