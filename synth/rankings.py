@@ -16,6 +16,10 @@ _LEGEND = (
 )
 
 
+_TOLD = 1.005
+"""Below this ratio times are told as the same, which they would look like."""
+
+
 def top(body: Json) -> RenderableType:
     """The answers of one size, or of a range of sizes."""
     if "stretches" in body:
@@ -95,9 +99,10 @@ def plan(body: Json) -> RenderableType:
     best, *others = body["ranking"]
     names = list(best["axes"])
     exposed, default = best["exposed_seconds"], body["default_exposed_seconds"]
-    gain = f", {default / exposed:.2f} times as long" if exposed else ""
+    longer = default / exposed if exposed else 1.0
+    gain = f", {longer:.2f} times as long" if longer >= _TOLD else ", as long"
     return Group(
-        Text(f"{body['job']}: {body['title']}", overflow="fold"),
+        Text(": ".join(filter(None, (body["job"], body["title"]))), overflow="fold"),
         Text(f"on {body['system']['name']}, {levels(body['system'])}: {axes_told(best['axes'])}"),
         Text(
             f"placement {best['placement']}: rows {', '.join(names)}; columns {level_names(body)}"
@@ -117,6 +122,8 @@ def plan(body: Json) -> RenderableType:
 
 
 def _entries(body: Json) -> RenderableType:
+    if not body["entries"]:
+        return Text("no collective is left: the axes that they are over have size 1")
     drawn = table(
         *("entry", "over", "bytes", "times", "hidden", "program", "one call", "exposed", "loss"),
         *("bound", "proof"),
