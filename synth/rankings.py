@@ -62,15 +62,14 @@ def top(body: Json) -> RenderableType:
 def sweep(body: Json) -> RenderableType:
     """From which size on which answer is the best."""
     drawn = table(
-        *("from", "to", "placement", "program", "time", "speed-up", "bound", "proof"),
-        right="from,to,time,speed-up,bound",
+        *("sizes", "placement", "program", "time", "speed-up", "bound", "proof"),
+        right="sizes,time,speed-up,bound",
         wraps="program",
     )
     for stretch in body["stretches"]:
         ends = (stretch["first"], stretch["last"])
         drawn.add_row(
-            volume(stretch["from_bytes"]),
-            volume(stretch["until_bytes"]),
+            _both(volume(stretch["from_bytes"]), volume(stretch["until_bytes"])),
             str(ends[0]["placement"]).replace("], ", "],\n "),
             _in_segments(
                 ends[0]["program"].replace("; ", ";\n"), *(end["segments"] for end in ends)
@@ -111,7 +110,7 @@ def plan(body: Json) -> RenderableType:
             f"a step waits {duration(exposed)} for communication that compute does not hide\n"
             f"(with the runtime's own choice on the same placement {duration(default)}{gain})\n"
         ),
-        _entries(body),
+        *_entries(body),
         Text(""),
         *_others(others),
         *_unpriced(body),
@@ -121,31 +120,43 @@ def plan(body: Json) -> RenderableType:
     )
 
 
-def _entries(body: Json) -> RenderableType:
+def _entries(body: Json) -> Iterator[RenderableType]:
+    """What each entry costs; and below, so that both fit a terminal, by which program."""
     if not body["entries"]:
-        return Text("no collective is left: the axes that they are over have size 1")
-    drawn = table(
-        *("entry", "over", "bytes", "times", "hidden", "program", "one call", "exposed", "loss"),
-        *("bound", "proof"),
-        right="bytes,times,hidden,one call,exposed,loss,bound",
+        yield Text("no collective is left: the axes that they are over have size 1")
+        return
+    costs = table(
+        *("#", "entry", "over", "bytes", "times", "hidden", "one call", "exposed", "loss"),
+        right="#,bytes,times,hidden,one call,exposed,loss",
+        wraps="entry",
+    )
+    programs = table(
+        *("#", "request", "program", "bound", "limited by", "proof"),
+        right="#,bound",
         wraps="program",
     )
     for entry in body["entries"]:
         answer = entry["answer"]
-        drawn.add_row(
-            f"{entry['name']}:\n{entry['request']}",
-            ", ".join(entry["over"]),
+        costs.add_row(
+            str(answer["rank"]),
+            entry["name"],
+            ",\n".join(entry["over"]),
             volume(entry["bytes"]),
             f"{entry['times']:g}",
             f"{entry['hidden']:.0%}",
-            _in_segments(answer["program"].replace("; ", ";\n"), answer["segments"]),
             duration(answer["seconds"]),
             duration(entry["exposed_seconds"]),
             f"{entry['loss']:.2f}x",
+        )
+        programs.add_row(
+            str(answer["rank"]),
+            entry["request"],
+            _in_segments(answer["program"].replace("; ", ";\n"), answer["segments"]),
             f"{_share_of_bound(answer):.0%}",
+            answer["limited_by"] or "-",
             MARKS[answer["proof"]],
         )
-    return drawn
+    yield from (costs, Text(""), programs)
 
 
 def _others(ranking: list[Json]) -> Iterator[RenderableType]:

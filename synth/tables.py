@@ -140,7 +140,7 @@ def _time(body: Json) -> RenderableType:
         "limited by",
         "busiest port carries",
     )
-    drawn = table(*columns, right="bytes,time,latency")
+    drawn = table(*columns, right="bytes,time,latency", wraps="busiest port carries")
     for step in body["steps"]:
         carried = (f"{volume(size)} on {name}" for name, size in step["bytes_per_port"].items())
         drawn.add_row(

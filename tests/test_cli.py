@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -9,13 +10,16 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from synth.cli import app
+from synth.tables import TABLES
 from synth.wire import VERBS
 
 ROOT = Path(__file__).parent.parent
@@ -125,6 +129,21 @@ def test_golden_text(name: str, update_golden: bool) -> None:
     if update_golden:
         golden.write_text(text, encoding="utf-8")
     assert text == golden.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", GOLDEN_COMMANDS)
+def test_nothing_is_cut_off_on_a_screen_of_80_columns(name: str) -> None:
+    words = GOLDEN_COMMANDS[name]
+    if words[0] not in TABLES or words[0] == "systems":  # addresses may be folded
+        return
+    body = json.loads(run(*words, "--json").stdout)
+    told = r"\d+(?:\.\d+)?|\b(?:us|ms|s|KiB|MiB|GiB|proved|ring|tree|direct)\b"
+    seen = []
+    for width in (200, 80):
+        screen = Console(width=width, file=io.StringIO(), highlight=False, markup=False)
+        screen.print(TABLES[words[0]](body))
+        seen.append(Counter(re.findall(told, screen.file.getvalue())))
+    assert seen[0] == seen[1]
 
 
 BAD = {
