@@ -35,6 +35,7 @@ from synth.flags import (
     RequestName,
     Segments,
     Size,
+    Sizes,
     Steps,
     SystemName,
 )
@@ -129,7 +130,7 @@ def top(
     system: SystemName,
     axes: Axes,
     reduce: Reduce,
-    size: Size = "1GiB",
+    size: Sizes = "1GiB",
     k: Annotated[int, typer.Option("-k", help="How many answers.")] = 10,
     max_steps: Steps = 5,
     algorithm: Algorithm = "auto",
@@ -146,7 +147,7 @@ def top(
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Rank placements and programs for an all-reduce, proved, fastest first."""
+    """Rank placements and programs for a collective, proved, fastest first."""
     _ask(
         "top",
         as_json,
@@ -263,7 +264,7 @@ def check(
     ] = None,
     tree: Annotated[str | None, typer.Option(help="Sizes of the tree's digits, as in 2,8.")] = None,
     axes: Annotated[str | None, typer.Option(help="Names and sizes, as in data=8.")] = None,
-    reduce: Annotated[str | None, typer.Option(help="Axes to reduce over.")] = None,
+    reduce: Annotated[str | None, typer.Option(help="Axes the request is over.")] = None,
     placement: Matrix = None,
     no_collapse: NoCollapse = False,
     request: RequestName = "all-reduce",

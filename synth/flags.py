@@ -21,13 +21,19 @@ ProgramText = Annotated[
     str, typer.Argument(metavar="PROGRAM", help="A program, a file with one, or - for stdin.")
 ]
 Axes = Annotated[str, typer.Option(help="Names and sizes, as in data=8,model=4.")]
-Reduce = Annotated[str, typer.Option(help="Axes to reduce over, separated by commas.")]
+Reduce = Annotated[str, typer.Option(help="Axes the request is over, separated by commas.")]
 Size = Annotated[str, typer.Option("--bytes", help="The whole tensor on each device, e.g. 64MiB.")]
+Sizes = Annotated[
+    str,
+    typer.Option(
+        "--bytes", help="The whole tensor on each device, e.g. 64MiB; or a range: 1KiB..4GiB."
+    ),
+]
 Steps = Annotated[int, typer.Option(help="The longest programs to look at.")]
 Matrix = Annotated[str | None, typer.Option(help="One placement, as in '[[1, 8], [4, 1]]'.")]
 Algorithm = Annotated[
     str,
-    typer.Option(help="ring, tree, or auto: the fastest of ring, tree, halving/doubling, direct."),
+    typer.Option(help="ring, tree, or auto: the fastest that the links have, for each step."),
 ]
 Segments = Annotated[
     str,
@@ -35,7 +41,7 @@ Segments = Annotated[
         help="N: in one or in N segments, whose steps overlap; auto: the best of several."
     ),
 ]
-RequestName = Annotated[str, typer.Option("--request", help=f"One of {GOALS}.")]
+RequestName = Annotated[str, typer.Option("--request", help=f"What is asked for: {GOALS}.")]
 OptionalRequest = Annotated[
     str | None, typer.Option("--request", help="What the program does, if no all-reduce.")
 ]
@@ -59,7 +65,7 @@ OptionalSystem = Annotated[
     str | None, typer.Argument(metavar="[SYSTEM]", help="Where it runs, unless --from.")
 ]
 OptionalAxes = Annotated[str | None, typer.Option("--axes", help="Names and sizes: data=8.")]
-OptionalReduce = Annotated[str | None, typer.Option("--reduce", help="Axes to reduce over.")]
+OptionalReduce = Annotated[str | None, typer.Option("--reduce", help="Axes it is over.")]
 OptionalAlgorithm = Annotated[
     str | None, typer.Option("--algorithm", help="What is predicted: auto, ring or tree.")
 ]

@@ -16,6 +16,10 @@ _LEGEND = (
 )
 
 
+_TOLD = 1.005
+"""Below this ratio times are told as the same, which they would look like."""
+
+
 def top(body: Json) -> RenderableType:
     """The answers of one size, or of a range of sizes."""
     if "stretches" in body:
@@ -58,15 +62,14 @@ def top(body: Json) -> RenderableType:
 def sweep(body: Json) -> RenderableType:
     """From which size on which answer is the best."""
     drawn = table(
-        *("from", "to", "placement", "program", "time", "speed-up", "bound", "proof"),
-        right="from,to,time,speed-up,bound",
+        *("sizes", "placement", "program", "time", "speed-up", "bound", "proof"),
+        right="sizes,time,speed-up,bound",
         wraps="program",
     )
     for stretch in body["stretches"]:
         ends = (stretch["first"], stretch["last"])
         drawn.add_row(
-            volume(stretch["from_bytes"]),
-            volume(stretch["until_bytes"]),
+            _both(volume(stretch["from_bytes"]), volume(stretch["until_bytes"])),
             str(ends[0]["placement"]).replace("], ", "],\n "),
             _in_stripes(*ends),
             _both(*(duration(end["seconds"]) for end in ends)),
@@ -93,9 +96,10 @@ def plan(body: Json) -> RenderableType:
     best, *others = body["ranking"]
     names = list(best["axes"])
     exposed, default = best["exposed_seconds"], body["default_exposed_seconds"]
-    gain = f", {default / exposed:.2f} times as long" if exposed else ""
+    longer = default / exposed if exposed else 1.0
+    gain = f", {longer:.2f} times as long" if longer >= _TOLD else ", as long"
     return Group(
-        Text(f"{body['job']}: {body['title']}", overflow="fold"),
+        Text(": ".join(filter(None, (body["job"], body["title"]))), overflow="fold"),
         Text(f"on {body['system']['name']}, {levels(body['system'])}: {axes_told(best['axes'])}"),
         Text(
             f"placement {best['placement']}: rows {', '.join(names)}; columns {level_names(body)}"
@@ -104,7 +108,7 @@ def plan(body: Json) -> RenderableType:
             f"a step waits {duration(exposed)} for communication that compute does not hide\n"
             f"(with the runtime's own choice on the same placement {duration(default)}{gain})\n"
         ),
-        _entries(body),
+        *_entries(body),
         Text(""),
         *_others(others),
         *_unpriced(body),
@@ -114,29 +118,43 @@ def plan(body: Json) -> RenderableType:
     )
 
 
-def _entries(body: Json) -> RenderableType:
-    drawn = table(
-        *("entry", "over", "bytes", "times", "hidden", "program", "one call", "exposed", "loss"),
-        *("bound", "proof"),
-        right="bytes,times,hidden,one call,exposed,loss,bound",
+def _entries(body: Json) -> Iterator[RenderableType]:
+    """What each entry costs; and below, so that both fit a terminal, by which program."""
+    if not body["entries"]:
+        yield Text("no collective is left: the axes that they are over have size 1")
+        return
+    costs = table(
+        *("#", "entry", "over", "bytes", "times", "hidden", "one call", "exposed", "loss"),
+        right="#,bytes,times,hidden,one call,exposed,loss",
+        wraps="entry",
+    )
+    programs = table(
+        *("#", "request", "program", "bound", "limited by", "proof"),
+        right="#,bound",
         wraps="program",
     )
     for entry in body["entries"]:
         answer = entry["answer"]
-        drawn.add_row(
-            f"{entry['name']}:\n{entry['request']}",
-            ", ".join(entry["over"]),
+        costs.add_row(
+            str(answer["rank"]),
+            entry["name"],
+            ",\n".join(entry["over"]),
             volume(entry["bytes"]),
             f"{entry['times']:g}",
             f"{entry['hidden']:.0%}",
-            _in_stripes(answer),
             duration(answer["seconds"]),
             duration(entry["exposed_seconds"]),
             f"{entry['loss']:.2f}x",
+        )
+        programs.add_row(
+            str(answer["rank"]),
+            entry["request"],
+            _in_segments(answer["program"].replace("; ", ";\n"), answer["segments"]),
             f"{_share_of_bound(answer):.0%}",
+            answer["limited_by"] or "-",
             MARKS[answer["proof"]],
         )
-    return drawn
+    yield from (costs, Text(""), programs)
 
 
 def _others(ranking: list[Json]) -> Iterator[RenderableType]:

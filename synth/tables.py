@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -30,10 +30,10 @@ def _system(system: Json) -> RenderableType:
         drawn.add_row(
             level["name"],
             str(level["count"]),
-            level["domain"],
+            level["domain"] + (",\nreduces" if level["reduces"] else ""),
             f"{level['bandwidth_GB_per_s']:g}",
             str(level["ports"]),
-            f"{level['latency_us']:g} us",
+            "\n".join(_latencies(level)),
             ",\n".join(level["through"]) or "-",
             f"unconfirmed: {', '.join(level['unconfirmed'])}" if level["unconfirmed"] else "",
         )
@@ -53,6 +53,13 @@ def _system(system: Json) -> RenderableType:
         Text("sources:"),
         *(Text(f"  {source}", overflow="fold") for source in sources if source),
     )
+
+
+def _latencies(level: Json) -> Iterator[str]:
+    """Of a message, by each protocol that is known; Simple has no name beside it."""
+    for name, key in (("", "latency_us"), ("ll ", "ll_latency_us"), ("ll128 ", "ll128_latency_us")):
+        if level[key] is not None:
+            yield f"{name}{level[key]:g} us"
 
 
 def _place(body: Json) -> RenderableType:
@@ -133,7 +140,7 @@ def _time(body: Json) -> RenderableType:
         "limited by",
         "busiest port carries",
     )
-    drawn = table(*columns, right="bytes,time,latency")
+    drawn = table(*columns, right="bytes,time,latency", wraps="busiest port carries")
     for step in body["steps"]:
         carried = (f"{volume(size)} on {name}" for name, size in step["bytes_per_port"].items())
         drawn.add_row(

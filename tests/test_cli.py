@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -9,13 +10,16 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from synth.cli import app
+from synth.tables import TABLES
 from synth.wire import VERBS
 
 ROOT = Path(__file__).parent.parent
@@ -74,6 +78,16 @@ GOLDEN_COMMANDS = {
         *("top", "p2-a100:4", "--axes", "data=32,model=2", "--reduce", "data"),
         *("--bytes", "1KiB..1GiB", "--max-steps", "3"),
     ],
+    "top-all-to-all": [
+        *("top", "dgx-h100:4", "--axes", "expert=16,data=2", "--reduce", "expert"),
+        *("--request", "all-to-all", "--bytes", "64MiB", "-k", "3"),
+    ],
+    "plan": ["plan", "dgx-h100:4", "--job", "gpt-18b-3d", "-k", "3"],
+    "job": [
+        *("job", "--layers", "40", "--hidden", "5120", "--heads", "40", "--vocabulary", "32000"),
+        *("--sequence", "2048", "--axes", "data=any,tensor=1|2|4|8", "--micro-batches", "8"),
+        *("--memory", "70", "--name", "a-13b"),
+    ],
     "top-nothing-to-do": ["top", "dgx-h100:1", "--axes", "data=1,model=8", "--reduce", "data"],
     "check": ["check", NESTED, *P2, "--replay"],
     "check-master": [
@@ -91,6 +105,10 @@ GOLDEN_COMMANDS = {
         "all-reduce d1 parallel(d0); all-reduce root inside",
         "--tree",
         "2,8",
+    ],
+    "check-all-gather": [
+        *("check", "all-gather node parallel; all-gather node inside", *P2, "--replay"),
+        *("--request", "all-gather"),
     ],
     "check-irregular": ["check", "reduce root inside; all-gather root inside", "--tree", "4"],
     "lower": [
@@ -111,6 +129,21 @@ def test_golden_text(name: str, update_golden: bool) -> None:
     if update_golden:
         golden.write_text(text, encoding="utf-8")
     assert text == golden.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", GOLDEN_COMMANDS)
+def test_nothing_is_cut_off_on_a_screen_of_80_columns(name: str) -> None:
+    words = GOLDEN_COMMANDS[name]
+    if words[0] not in TABLES or words[0] == "systems":  # addresses may be folded
+        return
+    body = json.loads(run(*words, "--json").stdout)
+    told = r"\d+(?:\.\d+)?|\b(?:us|ms|s|KiB|MiB|GiB|proved|ring|tree|direct)\b"
+    seen = []
+    for width in (200, 80):
+        screen = Console(width=width, file=io.StringIO(), highlight=False, markup=False)
+        screen.print(TABLES[words[0]](body))
+        seen.append(Counter(re.findall(told, screen.file.getvalue())))
+    assert seen[0] == seen[1]
 
 
 BAD = {

@@ -18,10 +18,11 @@ Facts, from NVIDIA/nccl plugins/tuner/example/plugin.c @ 35512d6f:
   reduce-scatter's is the whole: ncclFuncMaxSendRecvCount in src/include/enqueue.h). Calls of one
   ncclGroupStart/End that are within a factor 4 of each other are asked for with their sum.
 
-Our simulator knows no protocols. Theirs is what NCCL's own model finds fastest for the algorithm
-(src/graph/tuning.cc @ b6475625: base and hop latencies, shares of the bandwidth, and of the caps
-the lowest, all below), at the bandwidth of our simulator; hops inside a node count as NVLink. NCCL
-has trees for all-reduces only. Its NVLS, CollNet and PAT we cannot price, and do not choose.
+The border between ring and tree is that of protocol Simple. The protocol is what NCCL's own model
+finds fastest for the algorithm (src/graph/tuning.cc @ b6475625: base and hop latencies, shares of
+the bandwidth, and of the caps the lowest, all below), at the bandwidth of our simulator; hops
+inside a node count as NVLink. NCCL has trees for all-reduces only. Its NVLS, CollNet and PAT are
+not offered, though our simulator prices the first.
 """
 
 from __future__ import annotations
@@ -265,8 +266,8 @@ def _header(source: Source, channels: int) -> Iterator[str]:
     yield f"#   NCCL_TUNER_PLUGIN=libnccl-tuner-example.so NCCL_TUNER_CONFIG_FILE={FILE}"
     yield f"# Every row uses {channels} channels, and the first row that fits wins."
     yield "# Ring or tree is our simulator's choice; protocols are that of the model in NCCL's"
-    yield "# src/graph/tuning.cc, with NVLink inside nodes. NVLS, CollNet and PAT are not modelled,"
-    yield "# and with this table not used: measure with and without it."
+    yield "# src/graph/tuning.cc, with NVLink inside nodes. NVLS, CollNet and PAT are not offered"
+    yield "# here, so with this table not used: measure with and without it."
     yield "# A size is the larger of a rank's buffers; calls in one ncclGroup count together."
     yield "#"
     yield "# collective_type,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks"
