@@ -149,7 +149,7 @@ def _entries(body: Json) -> Iterator[RenderableType]:
         programs.add_row(
             str(answer["rank"]),
             entry["request"],
-            _in_segments(answer["program"].replace("; ", ";\n"), answer["segments"]),
+            _in_stripes(answer),
             f"{_share_of_bound(answer):.0%}",
             answer["limited_by"] or "-",
             MARKS[answer["proof"]],

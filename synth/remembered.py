@@ -191,12 +191,11 @@ def remembered(ranking: Mapping[str, Any], rank: int, placement: Matrix | None) 
     matrix = tuple(tuple(row) for row in answer.placement)
     placed = Placement(system.hierarchy, axes, matrix)
     reduction = Reduction(placed, tuple(read.reduce), read.collapse)
-    first, *others = answer.stripes or [_Stripe(program=answer.program, bytes=read.bytes)]
-    several = answer.stripes if others else []
+    several = answer.stripes if len(answer.stripes) > 1 else []
     return Remembered(
         system,
         reduction,
-        first.program,
+        answer.program,
         read.bytes,
         read.algorithm,
         answer.segments,

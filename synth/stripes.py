@@ -81,9 +81,10 @@ def mix(loads: Floats, costs: Floats | None = None) -> Mix:
     from scipy.optimize import linprog
 
     programs, resources = loads.shape
+    unit = loads.max(initial=0.0) or 1.0  # the solver takes whatever is below 1e-7 for nothing
     least = linprog(
-        np.append(np.zeros(programs) if costs is None else costs, 1.0),
-        A_ub=np.hstack([loads.T, -np.ones((resources, 1))]),
+        np.append(np.zeros(programs) if costs is None else costs / unit, 1.0),
+        A_ub=np.hstack([loads.T / unit, -np.ones((resources, 1))]),
         b_ub=np.zeros(resources),
         A_eq=np.append(np.ones(programs), 0.0)[None, :],
         b_eq=[1.0],
@@ -163,7 +164,7 @@ def split(
 
 def _worth(ticks: int) -> int:
     """What more stripes may cost at most, to be worth the groups and streams they need."""
-    return ticks - ticks // _LEAST_GAIN
+    return ticks - max(1, ticks // _LEAST_GAIN)
 
 
 _Stripes = tuple[Stripe, ...]

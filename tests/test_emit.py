@@ -51,7 +51,7 @@ def emitted(*words: str) -> dict[str, bytes]:
 
 @pytest.fixture(scope="module")
 def answer(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    result = run("top", *WHERE, "-k", "6", "--json")
+    result = run("top", *WHERE, "-k", "6", "--segments", "1", "--json")
     file = tmp_path_factory.mktemp("answers") / "answer.json"
     file.write_text(result.stdout)
     return file
@@ -203,18 +203,46 @@ def test_bad_input_gets_one_clear_error(name: str, answer: Path) -> None:
 def test_segments_are_remembered_where_the_target_can_overlap(tmp_path: Path) -> None:
     words = ("dgx-h100:4", "--axes", "data=32", "--reduce", "data", "--segments", "auto")
     file = tmp_path / "answer.json"
-    file.write_text(run("top", *words, "-k", "1", "--json").stdout)
-    [answer] = json.loads(file.read_text())["answers"]
+    file.write_text(run("top", *words, "-k", "2", "--json").stdout)
+    answer = json.loads(file.read_text())["answers"][1]
     assert answer["segments"] > 1
+    assert len(answer["stripes"]) == 1
+    chosen = ("--from", str(file), "--rank", "2")
     for target, overlaps in (("torch", True), ("json", True), ("mscclpp", False), ("trace", True)):
-        told = json.loads(run("emit", "--from", str(file), "--target", target, "--json").stdout)
+        told = json.loads(run("emit", *chosen, "--target", target, "--json").stdout)
         assert told["segments"] == (answer["segments"] if overlaps else 1)
         wanted = answer["seconds"] if overlaps else answer["barrier_seconds"]
         assert told["seconds"] == pytest.approx(wanted, rel=1e-9)
-    [text] = emitted("--from", str(file), "--target", "torch").values()
+    [text] = emitted(*chosen, "--target", "torch").values()
     assert f"SEGMENTS = {answer['segments']} ".encode() in text
-    [whole] = emitted("--from", str(file), "--target", "torch", "--segments", "1").values()
+    [whole] = emitted(*chosen, "--target", "torch", "--segments", "1").values()
     assert b"SEGMENTS" not in whole
+
+
+def test_stripes_are_remembered(tmp_path: Path) -> None:
+    """Their shares too, for another payload; a forged program of one of them is found."""
+    file = tmp_path / "answer.json"
+    words = ("dgx-h100:4", "--axes", "data=32", "--reduce", "data", "-k", "1")
+    file.write_text(run("top", *words, "--json").stdout)
+    ranking = json.loads(file.read_text())
+    [answer] = ranking["answers"]
+    sizes = [stripe["bytes"] for stripe in answer["stripes"]]
+    assert sum(sizes) == ranking["bytes"]
+    assert sum(stripe["share"] for stripe in answer["stripes"]) == pytest.approx(1, abs=1e-12)
+    told = json.loads(run("emit", "--from", str(file), "--target", "torch", "--json").stdout)
+    assert told["seconds"] == pytest.approx(answer["seconds"], rel=1e-9)
+    assert [stripe["bytes"] for stripe in told["stripes"]] == sizes
+    assert told["files"][0]["text"].count("    Stripe(\n") == len(sizes)
+    words = ("--from", str(file), "--target", "json", "--bytes", "1000003", "--segments", "2")
+    document = json.loads(emitted(*words)["schedule.json"])
+    assert sum(stripe["payload_bytes"] for stripe in document["stripes"]) == 1000003
+    assert {stripe["segments"] for stripe in document["stripes"]} == {2}
+    assert "has no stripes" in run("emit", "--from", str(file), "--target", "chakra").stderr
+    assert emitted("--from", str(file), "--target", "rankfile")
+    answer["stripes"][1]["program"] = "reduce-scatter root inside"
+    file.write_text(json.dumps(ranking))
+    forged = run("emit", "--from", str(file), "--target", "torch")
+    assert (forged.exit_code, "the program is unsound" in forged.stderr) == (1, True)
 
 
 def test_a_step_without_words_names_the_targets_that_have_them() -> None:

@@ -18,7 +18,7 @@ from synth.request import Answer, Request
 
 def ranked(system: System, payload: int, segments: tuple[int, ...]) -> tuple[Answer, ...]:
     axes = (Axis("data", system.devices),)
-    request = Request(axes, ("data",), payload, 6, Language(3), segments=segments)
+    request = Request(axes, ("data",), payload, 6, Language(3), segments=segments, stripes=False)
     return answers(system, request).answers
 
 
@@ -49,6 +49,18 @@ def test_the_reasons_on_a_machine_with_a_nic_for_each_device() -> None:
     assert overlap.startswith("its steps overlap in")
     assert verdict.endswith("times as fast as the default")
     assert "keep the default" in why(last)[-1]
+
+
+def test_stripes_are_told_with_what_each_keeps_busy() -> None:
+    request = Request((Axis("data", 256),), ("data",), 2**30, 1)
+    [answer] = answers(load("tpu-v5e-slice"), request).answers
+    assert len(answer.stripes) == 2
+    _, ours, one, other, shared, verdict = why(answer)
+    assert ours.startswith("the payload split over 2 programs side by side takes 10.72 ms")
+    assert one.startswith("stripe 1, 50% of the payload in 12 segments, keeps busy: y 94%, x 6%")
+    assert other.startswith("stripe 2, 50% of the payload in 12 segments, keeps busy: x 94%, y 6%")
+    assert "wait for nothing of each other" in shared
+    assert verdict == "it is 1.88 times as fast as the one-step all-reduce"
 
 
 def test_the_default_is_told_to_be_the_default() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
+from math import prod
 from pathlib import Path
 
 import pytest
@@ -31,15 +32,17 @@ from strategies import systems
 from synth.algorithms import Choice
 from synth.bound import all_reduce_bound
 from synth.defaults import defaults
-from synth.lowering import moves
+from synth.lowering import lower, moves
+from synth.overlap import Lane, together_seconds
 from synth.pipelines import SEGMENTS, price_ticks
 from synth.plan import answers
 from synth.programs import Language
 from synth.proof import Proved
 from synth.rehearsal import derived, one_step, rehearse
+from synth.replay import compare_stripes
 from synth.request import Answer, Report, Request, Watcher
 from synth.semantics import Derivation, Refusal, derive
-from synth.simulator import TICKS_PER_SECOND, Simulator, limiting
+from synth.simulator import TICKS_PER_SECOND, Simulator, limiting, ticks_of
 
 GB = 10**9
 Texts = tuple[str, ...]
@@ -117,9 +120,20 @@ def key(answer: Answer, system: System, request: Request) -> Key:
     position = 0
     if request.placement is None:
         position = list(placements(system.hierarchy, request.axes)).index(placement)
-    texts = tuple(str(step) for step in answer.candidate.program.steps)
-    works = [price.work for price in answer.prices]
-    return price_ticks(works, answer.candidate.segments), len(texts), texts, position
+    parts = answer.candidate.parts
+    texts = tuple(str(step) for part in parts for step in part.program.steps)
+    return told_ticks(answer), len(texts), texts, position
+
+
+def told_ticks(answer: Answer) -> int:
+    """The price by the phases that are told: of one program, or of several side by side."""
+    lanes = [
+        Lane(tuple(price.work for price in stripe.prices), stripe.part.segments)
+        for stripe in answer.stripes
+    ]
+    if len(lanes) == 1:
+        return price_ticks(lanes[0].phases, lanes[0].segments)
+    return ticks_of(together_seconds(lanes))
 
 
 def expected(system: System, request: Request) -> list[tuple[int, Key]]:
@@ -141,13 +155,14 @@ def check(report: Report) -> None:
     for answer in report.answers:
         candidate = answer.candidate
         reduction = candidate.reduction
-        works = [price.work for price in answer.prices]
-        assert candidate.ticks == price_ticks(works, candidate.segments)
-        assert candidate.segments in request.segments
+        assert candidate.ticks == told_ticks(answer)
+        assert sum(part.size_bytes for part in candidate.parts) == request.payload_bytes
+        assert all(part.segments in request.segments for part in candidate.parts)
         assert candidate.seconds <= answer.barrier_seconds or 1 not in request.segments
         assert candidate.seconds == candidate.ticks / TICKS_PER_SECOND
         assert isinstance(answer.verdict, Proved) or not report.complete
-        assert derive(candidate.program, reduction.tree) == candidate.derivation
+        for part in candidate.parts:
+            assert derive(part.program, reduction.tree) == part.derivation
         assert answer.bound == all_reduce_bound(system, reduction, request.payload_bytes)
         assert candidate.ticks >= answer.bound.seconds * TICKS_PER_SECOND * (1 - 1e-9)
         named = answer.defaults.seconds
@@ -157,7 +172,8 @@ def check(report: Report) -> None:
         names = {*system.hierarchy.names, "memory", "latency"}
         if candidate.program.steps:
             assert answer.limited_by in names
-        assert answer.limited_by == limiting(answer.prices, candidate.segments)
+        if len(candidate.parts) == 1:
+            assert answer.limited_by == limiting(answer.prices, candidate.segments)
         assert all(price.limited_by in names for price in answer.prices)
 
 
@@ -246,6 +262,7 @@ def test_answers_are_the_first_of_a_brute_force_ranking(system: System, request_
     request = request_
     if request.language.max_steps == 5:
         request = replace(request, language=Language(3, request.language.across))
+    request = replace(request, stripes=False)
     report = answers(system, request)
     check(report)
     assert report.complete
@@ -279,6 +296,7 @@ def test_ties_between_placements_are_settled_by_spelling_then_by_placement() -> 
     ],
 )
 def test_larger_brute_force_rankings(system: System, request_: Request) -> None:
+    request_ = replace(request_, stripes=False)
     report = answers(system, request_)
     check(report)
     assert told(report) == expected(system, request_)
@@ -298,6 +316,7 @@ def test_answers_on_any_machine(system: System, data: st.DataObject) -> None:
         choice=data.draw(st.sampled_from(Choice)),
         collapse=data.draw(st.booleans()),
         per_placement=data.draw(st.booleans()),
+        stripes=False,
     )
     depths = [
         len(Reduction(p, request.over, request.collapse).tree.digits)
@@ -413,7 +432,7 @@ class Patience(Watcher):
         self.told.append((done, of))
 
 
-REQUEST = Request(axes(data=4, model=2), ("data",), 10**6, k=5, language=Language(3))
+REQUEST = Request(axes(data=4, model=2), ("data",), 10**6, k=5, language=Language(3), stripes=False)
 
 
 @pytest.mark.parametrize("times", [1, 2, 3, 5, 8, 13, 40, 100])
@@ -496,7 +515,7 @@ def test_the_best_answer_takes_no_less_for_more_bytes(
     system: System, payload: int, factor: int
 ) -> None:
     assume(len(system.hierarchy.levels) <= 3)
-    request = Request(axes(data=system.devices), ("data",), payload, k=1, language=Language(3))
+    request = Request(axes(data=system.devices), ("data",), payload, 1, Language(3), stripes=False)
     small, large = (
         answers(system, replace(request, payload_bytes=p)) for p in (payload, payload * factor)
     )
@@ -507,7 +526,7 @@ def test_the_best_answer_takes_no_less_for_more_bytes(
 @settings(max_examples=20, deadline=None)
 def test_a_larger_choice_never_has_a_worse_best(system: System) -> None:
     assume(len(system.hierarchy.levels) <= 3)
-    request = Request(axes(data=system.devices), ("data",), GB, k=1, language=Language(2))
+    request = Request(axes(data=system.devices), ("data",), GB, 1, Language(2), stripes=False)
 
     def best(changed: Request) -> int:
         return answers(system, changed).answers[0].candidate.ticks
@@ -537,7 +556,7 @@ def test_overlap_never_has_a_worse_best_and_never_beats_the_bound(
 
 def test_overlap_wins_on_machines_with_a_nic_for_each_device() -> None:
     """Barriers lose to the flat ring there; the same steps overlapped come near the bound."""
-    request = Request(axes(data=32), ("data",), k=2, segments=SEGMENTS)
+    request = Request(axes(data=32), ("data",), k=2, segments=SEGMENTS, stripes=False)
     [first, second] = answers(load("dgx-h100:4"), request).answers
     assert min(first.candidate.segments, second.candidate.segments) > 1
     assert first.barrier_seconds > 1.7 * first.candidate.seconds
@@ -545,12 +564,82 @@ def test_overlap_wins_on_machines_with_a_nic_for_each_device() -> None:
     assert first.bound.seconds > 0.9 * first.candidate.seconds
 
 
+@given(systems(12), st.integers(1, 10**9), st.booleans())
+@settings(max_examples=25, deadline=None)
+def test_stripes_join_a_ranking_that_stays_as_it_was(
+    system: System, payload: int, per_placement: bool
+) -> None:
+    """At most one split a placement; no worse than without; each a whole payload, and exact."""
+    assume(len(system.hierarchy.levels) <= 3)
+    request = Request(
+        axes(data=system.devices // 2 or 1, model=min(system.devices, 2)),
+        ("data",),
+        payload,
+        3,
+        Language(3),
+        per_placement=per_placement,
+    )
+    assume(prod(axis.size for axis in request.axes) == system.devices)
+    report, alone = (answers(system, replace(request, stripes=on)) for on in (True, False))
+    check(report)
+    split = [answer for answer in report.answers if len(answer.stripes) > 1]
+    places = [answer.candidate.reduction.placement for answer in split]
+    assert len(set(places)) == len(places)
+    assert report.answers[0].candidate.ticks <= alone.answers[0].candidate.ticks
+    single = [
+        told_of
+        for told_of, a in zip(told(report), report.answers, strict=True)
+        if len(a.stripes) == 1
+    ]
+    assert {k for _, k in single} <= {k for _, k in told(alone)}
+    for answer in split:
+        reduction = answer.candidate.reduction
+        schedules = [
+            lower(part.derivation, reduction, part.size_bytes, part.segments)
+            for part in answer.candidate.parts
+        ]
+        assert compare_stripes(schedules, 101) is None
+
+
+def test_stripes_come_near_the_bound() -> None:
+    """One program leaves links idle: while messages are waited for, or by the order of levels."""
+    for name, size in (("dgx-h100:4", 32), ("tpu-v5e-slice", 256)):
+        request = Request(axes(data=size), ("data",), k=1)
+        [split], [alone] = (
+            answers(load(name), replace(request, stripes=on)).answers for on in (True, False)
+        )
+        assert 1 < len(split.stripes) <= 4
+        assert split.bound.seconds > 0.99 * split.candidate.seconds
+        assert alone.bound.seconds < 0.92 * alone.candidate.seconds
+        assert isinstance(split.verdict, Proved)
+
+
+def test_barriers_have_no_stripes() -> None:
+    request = Request(axes(data=32), ("data",), segments=(1,))
+    assert all(len(answer.stripes) == 1 for answer in answers(load("dgx-h100:4"), request).answers)
+
+
+def test_a_stop_leaves_stripes_out() -> None:
+    request = Request(axes(data=32), ("data",), k=2)
+    for times in (0, 3, 10, 30):
+        report = answers(load("dgx-h100:4"), request, Patience(times))
+        assert report.answers
+        assert not report.complete
+        check(report)
+
+
 def test_three_steps_beat_one_on_the_a100_system_of_the_paper() -> None:
     """The published result: all-reduce over nodes with one NIC each is best done in steps."""
     for nodes in (2, 4):
         system = load(f"p2-a100:{nodes}")
         request = Request(
-            axes(data=system.devices), ("data",), k=1, choice=Choice.RING, language=Language(3)
+            axes(data=system.devices),
+            ("data",),
+            1 << 30,
+            1,
+            Language(3),
+            Choice.RING,
+            stripes=False,
         )
         [answer] = answers(system, request).answers
         assert answer.candidate.program == parse(

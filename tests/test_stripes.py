@@ -67,20 +67,20 @@ class Market:
         return split(self.phases, len(self.programs), self.singles(), PAYLOAD, COUNTS)
 
 
-@given(loads())
-def test_shares_are_the_best_by_their_dual(loads: npt.NDArray[np.float64]) -> None:
+@given(loads(), st.sampled_from([1e-12, 1e-6, 1.0, 1e6]))
+def test_shares_are_the_best_by_their_dual(loads: npt.NDArray[np.float64], unit: float) -> None:
     """Whatever the shares: the busiest resource works no less than all do at what they are worth.
 
     The least of that over all programs is the time found, so no shares are better.
     """
-    found = mix(loads)
+    found, most = mix(loads * unit), 40 * unit
     assert found.shares.min() >= 0
     assert found.shares.sum() == pytest.approx(1, abs=1e-12)
-    assert (found.shares @ loads).max() == pytest.approx(found.seconds, abs=1e-12)
+    assert (found.shares @ loads).max() * unit == pytest.approx(found.seconds, abs=1e-12 * most)
     assert found.worth.min() >= -1e-9
     assert found.worth.sum() <= 1 + 1e-9
     assert not found.seconds or found.worth.sum() == pytest.approx(1, abs=1e-9)
-    assert (loads @ found.worth).min() == pytest.approx(found.seconds, abs=1e-7)
+    assert (loads @ found.worth).min() * unit == pytest.approx(found.seconds, abs=1e-7 * most)
 
 
 def test_shares_of_two_programs_are_those_by_hand() -> None:
@@ -155,6 +155,17 @@ def test_inside_first_runs_beside_across_first() -> None:
     assert {stripe.path for stripe in found.stripes} == {0, 1}
     assert found.ticks < 2.6 * TICKS_PER_SECOND  # 2.5 s is what each link is busy for
     assert market.singles()[0].ticks >= 4 * TICKS_PER_SECOND
+
+
+@pytest.mark.parametrize("unit", [1e-12, 1e-9, 1e-3, 1e3])
+def test_small_and_large_times_are_split_alike(unit: float) -> None:
+    """Down to picoseconds, where half a percent is no whole tick."""
+    inside = (Work(0.0, {"gpu": 4 * unit}), Work(0.0, {"node": 1 * unit}))
+    across = (Work(0.0, {"node": 4 * unit}), Work(0.0, {"gpu": 1 * unit}))
+    market = Market([inside, across])
+    found = market.split()
+    assert found is not None
+    assert found.ticks <= 2.6 * unit * TICKS_PER_SECOND + 1 < market.singles()[0].ticks
 
 
 def test_three_dimensions_are_taken_in_three_orders() -> None:
