@@ -194,7 +194,7 @@ BENCHES = (
                 "s",
                 30.0,
             ),
-            Promise("the same, number of placements", "placements", "placements"),
+            Promise("the plan of these 8, number of placements", "placements", "placements"),
         ),
     ),
     four_levels("8,8,4,2"),
