@@ -16,17 +16,16 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from itertools import combinations
 from math import prod
-from statistics import median
 from typing import Any
 
 import optimum
 import record
-from bounds_page import sections
+from bounds_page import sections, short, summed
 from hierarchies import Axis, Domain, Reduction, System, catalogue, load
 from hierarchies.fabric import cast, members
 from reproduce import differences
@@ -119,18 +118,14 @@ def _case(system: System, report: Report) -> dict[str, Any]:
         "limited_by": answer.limited_by,
         "busiest": busiest,
         "bound_level": answer.bound.level,
-        "seconds": _short(seconds),
-        "bound_seconds": _short(answer.bound.seconds),
-        "ratio": _short(seconds / answer.bound.seconds),
-        "reach": _short(spanned / answer.bound.seconds),
-        "load": _short(busy / spanned),
-        "waits": _short(seconds / busy),
+        "seconds": short(seconds),
+        "bound_seconds": short(answer.bound.seconds),
+        "ratio": short(seconds / answer.bound.seconds),
+        "reach": short(spanned / answer.bound.seconds),
+        "load": short(busy / spanned),
+        "waits": short(seconds / busy),
         "beaten_by": _beaten_by(report),
     }
-
-
-def _short(number: float) -> float:
-    return float(f"{number:.6g}")
 
 
 def _within(system: System, reduction: Reduction) -> System:
@@ -195,10 +190,10 @@ def flows(name: str) -> list[dict[str, Any]]:
                 "program": str(answer.candidate.program),
                 "algorithms": [p.algorithm.value for p in answer.prices if p.algorithm],
                 "segments": answer.candidate.segments,
-                "seconds": _short(answer.candidate.seconds),
-                "optimum_seconds": _short(least),
-                "ratio": _short(answer.candidate.seconds / least),
-                "bound_ratio": _short(answer.candidate.seconds / answer.bound.seconds),
+                "seconds": short(answer.candidate.seconds),
+                "optimum_seconds": short(least),
+                "ratio": short(answer.candidate.seconds / least),
+                "bound_ratio": short(answer.candidate.seconds / answer.bound.seconds),
                 "beaten_by": _beaten_by(report),
             }
         )
@@ -219,25 +214,12 @@ def nominal() -> list[dict[str, Any]]:
                 "bytes": size,
                 "program": str(answer.candidate.program),
                 "segments": answer.candidate.segments,
-                "seconds": _short(seconds),
-                "over_barriers": _short(answer.barrier_seconds / seconds),
-                "over_ring": _short(answer.defaults.seconds["ring"] / seconds),
+                "seconds": short(seconds),
+                "over_barriers": short(answer.barrier_seconds / seconds),
+                "over_ring": short(answer.defaults.seconds["ring"] / seconds),
             }
         )
     return found
-
-
-def summed(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Median, worst and how many are far, of the ratios and of those within the groups' reach."""
-    ratios = [case["ratio"] for case in found]
-    within = [case["ratio"] / case["reach"] for case in found]
-    return {
-        "cases": len(found),
-        "median": _short(median(ratios)),
-        "worst": _short(max(ratios)),
-        "median_within": _short(median(within)),
-        "worst_within": _short(max(within)),
-    }
 
 
 def computed() -> dict[str, Any]:
