@@ -184,6 +184,19 @@ BENCHES = (
             ),
         ),
     ),
+    Bench(
+        (measure("plan", "dgx-h100:64"), measure("plan", FOUR_LEVELS)),
+        1,
+        (
+            Promise(
+                "plan of 8 collectives over 4 axes on 512 devices, slower of 2 systems",
+                "seconds",
+                "s",
+                30.0,
+            ),
+            Promise("the plan of these 8, number of placements", "placements", "placements"),
+        ),
+    ),
     four_levels("8,8,4,2"),
     four_levels("32,4,4"),
     proofs(3, 0.1),

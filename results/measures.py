@@ -16,11 +16,13 @@ from statistics import median
 from time import perf_counter
 from typing import Any
 
-from grammar import Instruction, Program, parse, spell
+from grammar import Goal, Instruction, Program, parse, spell
 from hierarchies import Axis, Reduction, Tree, load, placements
 from synth.answering import priced
 from synth.emit import TARGETS, CannotExpressError, Options, Source, emit
 from synth.flows import simulate
+from synth.job_files import read_job
+from synth.jobplan import plan_job
 from synth.layout import Move
 from synth.lowering import lower
 from synth.network import Network
@@ -37,6 +39,7 @@ from synth.simulator import Simulator, StepPrice
 
 Figures = dict[str, float]
 Graph = Explored[Vertex, Move]
+GOALS = (Goal.ALL_REDUCE, Goal.REDUCE_SCATTER, Goal.ALL_GATHER, Goal.ALL_TO_ALL)
 SEED = 2110_10548
 PAYLOAD_BYTES = 2**30
 
@@ -64,6 +67,37 @@ def asked(system: str, sizes: str, over: str) -> Report:
     """``sizes`` as in ``8,4`` for axes a0, a1, ...; ``over`` as in ``a0,a1``."""
     axes = tuple(Axis(f"a{i}", int(size)) for i, size in enumerate(sizes.split(",")))
     return answers(load(system), Request(axes, tuple(over.split(",")), PAYLOAD_BYTES))
+
+
+def plan(system: str) -> Figures:
+    """One placement for eight collectives over four axes, exactly, proved.
+
+    The axes have sizes as even as can be. A collective over each axis and one over each two
+    neighbours: an all-reduce, a reduce-scatter, an all-gather and an all-to-all by turns.
+    """
+    machine = load(system)
+    sizes = _evenly(machine.devices, 4)
+    text = 'name = "eight"\ntitle = "Eight collectives"\n[axes]\n'
+    text += "".join(f"a{i} = {size}\n" for i, size in enumerate(sizes))
+    for span, payload in ((1, "1 GiB"), (2, "64 MiB")):
+        for i, goal in enumerate(GOALS):
+            over = [f"a{(i + j) % len(sizes)}" for j in range(span)]
+            text += (
+                f'[[collective]]\nname = "{goal.value} over {span}"\nrequest = "{goal.value}"\n'
+                f'over = {over}\nbytes = "{payload}"\ntimes = 1\nhidden = 0\n'
+            )
+    job = read_job(text)
+    taken, found = seconds(lambda: plan_job(machine, job))
+    assert found.complete
+    assert len(found.entries) == 8
+    return {"seconds": taken, "placements": found.placements, "devices": machine.devices}
+
+
+def _evenly(number: int, parts: int) -> list[int]:
+    """A power of two as a product of so many, as even as can be, the larger ones first."""
+    exponent = number.bit_length() - 1
+    assert number == 2**exponent
+    return [2 ** ((exponent + parts - 1 - i) // parts) for i in range(parts)]
 
 
 def scale(over: str) -> Figures:
@@ -269,6 +303,7 @@ def _completions(graph: Explored[State, Instruction]) -> list[list[int]]:
 MEASURES: dict[str, Callable[..., Figures]] = {
     "programs": programs,
     "top": top,
+    "plan": plan,
     "scale": scale,
     "pricing": pricing,
     "lowering": lowering,

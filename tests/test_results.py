@@ -12,15 +12,20 @@ from typing import Any
 
 import pytest
 
+import flow_oracle
 import oracle
-from hierarchies import Axis, load
+from grammar import Goal
+from hierarchies import Axis, Domain, Hierarchy, Link, System, load
 from synth.algorithms import Choice
 from synth.plan import answers
 from synth.programs import Language, explore_states
 from synth.request import Request
 
 RESULTS = Path(__file__).parent.parent / "results"
-ROOMS = ("record", "survey", "variants", "pages", "reproduce", "measures", "bench")
+ROOMS = (
+    *("record", "survey", "variants", "pages", "reproduce", "measures", "bench"),
+    *("optimum", "bounds_page", "bounds"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +49,7 @@ def test_the_page_is_what_the_data_gives(rooms: SimpleNamespace, data: dict[str,
     text = rooms.record.README.read_text(encoding="utf-8")
     assert rooms.reproduce.page(rooms.reproduce.claims(), data) == text
     assert rooms.bench.page(rooms.record.read("bench.json")["benchmarks"]) == text
+    assert rooms.bounds.page(rooms.record.read("bounds.json")) == text
 
 
 def test_a_fresh_survey_of_one_system_gives_the_data(
@@ -200,6 +206,111 @@ def test_every_benchmark_has_an_entry(rooms: SimpleNamespace) -> None:
     for entry in entries:
         assert {"figure", "unit", "limit", "met"} <= {*entry}
         assert {"command", "commit", "date", "machine"} <= {*entry}
+
+
+def test_a_plan_of_eight_collectives_is_exact(rooms: SimpleNamespace) -> None:
+    found = rooms.measures.plan("dgx-h100:4")
+    assert found["devices"] == 32
+    assert found["placements"] == 7
+    assert rooms.measures._evenly(512, 4) == list(rooms.bounds.evenly(512, 4))
+
+
+# How near to the bound.
+
+
+@pytest.mark.parametrize(
+    ("number", "parts", "sizes"),
+    [(32, 3, (4, 4, 2)), (288, 3, (8, 6, 6)), (64, 3, (4, 4, 4)), (10, 3, (5, 2, 1))],
+)
+def test_axes_are_as_even_as_factors_allow(
+    rooms: SimpleNamespace, number: int, parts: int, sizes: tuple[int, ...]
+) -> None:
+    assert rooms.bounds.evenly(number, parts) == sizes
+
+
+def test_every_system_of_the_rule_is_there(rooms: SimpleNamespace) -> None:
+    told = rooms.record.read("bounds.json")
+    assert list(told["systems"]) == list(rooms.bounds.switched())
+    assert [case["system"] for case in told["cases"]] == [
+        name for name in rooms.bounds.switched() for _ in range(7)
+    ]
+    listed = [(case["system"], case["request"]) for case in told["flows"]]
+    goals = [goal.value for goal in rooms.optimum.GOALS]
+    assert listed == [(name, goal) for name in rooms.bounds.meshed() for goal in goals]
+
+
+def test_fresh_answers_for_some_systems_give_the_data(rooms: SimpleNamespace) -> None:
+    told = rooms.record.read("bounds.json")
+    for name in ("dgx-h100:2", "p2-a100:2"):
+        old = [case for case in told["cases"] if case["system"] == name]
+        assert not list(rooms.reproduce.differences(old, rooms.bounds.cases(name)))
+    old = [case for case in told["flows"] if case["system"] == "mi300x:1"]
+    assert not list(rooms.reproduce.differences(old, rooms.bounds.flows("mi300x:1")))
+    assert not list(rooms.reproduce.differences(told["nominal"], rooms.bounds.nominal()))
+
+
+def test_the_figures_of_the_bounds_are_of_the_cases(rooms: SimpleNamespace) -> None:
+    """Nothing is below a bound; the parts of a ratio make the ratio; first answers are first."""
+    told = rooms.record.read("bounds.json")
+    assert told["all"] == rooms.bounds.summed(told["cases"])
+    for case in told["cases"]:
+        assert case["ratio"] >= 1 - 1e-6
+        assert min(case["reach"], case["load"], case["waits"]) >= 1 - 1e-5
+        parts = case["reach"] * case["load"] * case["waits"]
+        assert parts == pytest.approx(case["ratio"], rel=1e-4)
+        far = case["ratio"] > rooms.bounds_page.WORST
+        assert bool(rooms.bounds_page.reasons(case)) >= far
+    for case in told["flows"]:
+        assert case["ratio"] >= 1 - 1e-6
+        assert case["bound_ratio"] >= case["ratio"] * (1 - 1e-5)
+    assert not [case for case in told["cases"] + told["flows"] if case["beaten_by"]]
+
+
+def on_one_machine(domain: Domain, sizes: tuple[int, ...]) -> System:
+    """Levels of one kind, each faster than the one outside of it."""
+    hierarchy = Hierarchy.of(**dict(zip("zyx", sizes, strict=False)))
+    links = tuple(
+        Link(domain, 1e9 * (1 + level), 0.0, hierarchy.devices_in_child(level))
+        if domain is Domain.TORUS
+        else Link(domain, 1e9, 0.0)
+        for level in range(len(sizes))
+    )
+    return System("one", "", hierarchy, links, 1e30)
+
+
+@pytest.mark.parametrize(
+    ("domain", "sizes"),
+    [
+        *[(Domain.RING, (n,)) for n in (2, 3, 4, 5)],
+        *[(Domain.MESH, (n,)) for n in (2, 3, 4)],
+        *[(Domain.TORUS, sizes) for sizes in [(4,), (2, 2), (2, 3), (3, 2), (2, 2, 2)]],
+    ],
+)
+def test_the_optimum_is_that_of_the_oracle(
+    rooms: SimpleNamespace, domain: Domain, sizes: tuple[int, ...]
+) -> None:
+    """Every device, link and flow by itself, without symmetry.
+
+    An all-to-all on a torus apart: the oracle lets messages turn corners for nothing.
+    """
+    system = on_one_machine(domain, sizes)
+    assert rooms.optimum.applies(system)
+    for goal in rooms.optimum.GOALS:
+        if goal is not Goal.ALL_TO_ALL or len(sizes) == 1:
+            least = flow_oracle.least_time(system, goal, [tuple(range(system.devices))])
+            found = rooms.optimum.least_seconds(system, goal, 1.0)
+            assert found == pytest.approx(least, rel=1e-6)
+
+
+@pytest.mark.parametrize("sizes", [(2, 2), (2, 3), (3, 2), (3, 3), (2, 3, 2)])
+def test_an_all_to_all_on_a_torus_crosses_each_dimension(
+    rooms: SimpleNamespace, sizes: tuple[int, ...]
+) -> None:
+    """Of two or three in a row everybody is next to everybody: 1/n buffers over each link."""
+    system = on_one_machine(Domain.TORUS, sizes)
+    found = rooms.optimum.least_seconds(system, Goal.ALL_TO_ALL, 1.0)
+    bandwidths = [link.bandwidth_bytes_per_second for link in system.links]
+    assert found == pytest.approx(max(1 / (n * b) for n, b in zip(sizes, bandwidths, strict=True)))
 
 
 def test_the_pictures_can_be_drawn(rooms: SimpleNamespace, tmp_path: Path) -> None:
