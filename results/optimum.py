@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from itertools import product
 
 import numpy as np
-from scipy.optimize import linprog  # type: ignore[import-untyped]
-from scipy.sparse import csr_array  # type: ignore[import-untyped]
+from scipy.optimize import linprog
+from scipy.sparse import csr_array
 
 from grammar import Goal
 from hierarchies import Domain, Link, System

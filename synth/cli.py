@@ -21,6 +21,7 @@ from synth.flags import (
     Json,
     Matrix,
     NoCollapse,
+    NoStripes,
     OptionalAlgorithm,
     OptionalAxes,
     OptionalProgram,
@@ -142,6 +143,7 @@ def top(
     no_collapse: NoCollapse = False,
     request: RequestName = "all-reduce",
     segments: Segments = "auto",
+    no_stripes: NoStripes = False,
     explain: Explain = False,
     budget: Budget = None,
     as_json: Json = False,
@@ -165,6 +167,7 @@ def top(
         collapse=not no_collapse,
         request=request,
         segments=segments,
+        stripes=not no_stripes,
         explain=explain,
     )
 
@@ -179,6 +182,7 @@ def plan(
     across: Across = False,
     no_collapse: NoCollapse = False,
     segments: Segments = "auto",
+    no_stripes: NoStripes = False,
     budget: Budget = None,
     as_json: Json = False,
     verbose: Verbose = False,
@@ -196,6 +200,7 @@ def plan(
         across=across,
         collapse=not no_collapse,
         segments=segments,
+        stripes=not no_stripes,
     )
 
 

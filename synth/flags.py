@@ -45,6 +45,9 @@ RequestName = Annotated[str, typer.Option("--request", help=f"What is asked for:
 OptionalRequest = Annotated[
     str | None, typer.Option("--request", help="What the program does, if no all-reduce.")
 ]
+NoStripes = Annotated[
+    bool, typer.Option("--no-stripes", help="One program for the whole payload, none side by side.")
+]
 Explain = Annotated[bool, typer.Option("--explain", help="Say of every answer why, in words.")]
 NoCollapse = Annotated[
     bool, typer.Option("--no-collapse", help="One tree digit for each axis on a level.")

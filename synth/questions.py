@@ -120,6 +120,7 @@ class TopQuestion(Question):
     across: bool = False
     collapse: bool = True
     segments: Segments = "auto"
+    stripes: bool = True
     request: Goal = Field(default=Goal.ALL_REDUCE, strict=False)
     explain: bool = False
 
@@ -145,6 +146,7 @@ class TopQuestion(Question):
             placement=_matrix(self.placement) if self.placement is not None else None,
             per_placement=self.per_placement,
             segments=segment_counts(self.segments),
+            stripes=self.stripes,
         )
 
 
@@ -159,6 +161,7 @@ class PlanQuestion(Question):
     across: bool = False
     collapse: bool = True
     segments: Segments = "auto"
+    stripes: bool = True
 
     def how(self) -> How:
         """How programs are looked for. Raises InputError for what makes no sense."""
@@ -168,6 +171,7 @@ class PlanQuestion(Question):
             self.algorithm,
             self.collapse,
             segment_counts(self.segments),
+            self.stripes,
         )
 
 
