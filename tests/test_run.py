@@ -70,6 +70,16 @@ def test_a_run_in_stripes_is_equal_to_the_plain_all_reduce(backend: str) -> None
         ]
 
 
+@pytest.mark.parametrize("backend", ["gloo", "mpi", "jax"])
+def test_a_small_payload_is_left_to_the_first_stripe(backend: str) -> None:
+    skip_without(backend)
+    stripes = [(NESTED, 2**20, 4), ("all-reduce root inside", 2**19, 1), (NESTED, 2**19, 4)]
+    given = striped(stripes, Reduction.plain(2, 2))
+    seen = run(backend, given, Trial(2**17, "float32", 1, check=True))
+    assert seen["equal"]
+    assert [stripe["elements"] for stripe in seen["stripes"]] == [2**15, 0, 0]
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_nothing_to_do_runs_in_any_number_of_segments(backend: str) -> None:
     skip_without(backend)
