@@ -18,8 +18,11 @@ from synth.request import Answer, Candidate, Part, Stripe
 from synth.semantics import Derivation
 from synth.simulator import (
     TICKS_PER_SECOND,
+    Pick,
     Simulator,
     StepPrice,
+    fastest,
+    leanest,
     limiting_side_by_side,
     total_seconds,
 )
@@ -42,7 +45,7 @@ class Teller:
     def answer(self, rank: int, found: Found, payload_bytes: int) -> Answer:
         """A found program, derived again from its text, with all that is said of it."""
         reduction, goal = found.reduction, self._library.language.goal
-        stripes = tuple(self._stripe(part, reduction) for part in found.parts)
+        stripes = tuple(self._stripe(part, found) for part in found.parts)
         parts = tuple(stripe.part for stripe in stripes)
         candidate = Candidate(reduction, parts, found.ticks)
         whole = priced(self._simulator, parts[0].derivation, reduction, payload_bytes)
@@ -59,14 +62,16 @@ class Teller:
             total_seconds(whole),
         )
 
-    def _stripe(self, found: FoundPart, reduction: Reduction) -> Stripe:
+    def _stripe(self, part: FoundPart, found: Found) -> Stripe:
         """One program, derived again from its text, priced and judged."""
-        program = Program(tuple(spell(step, reduction.tree) for step in found.steps))
+        reduction = found.reduction
+        program = Program(tuple(spell(step, reduction.tree) for step in part.steps))
         derivation = derived(program, reduction.tree, self._library.language.goal)
-        size = found.size_bytes / found.segments
+        size = part.size_bytes / part.segments
+        pick = pick_of(len(found.parts))
         return Stripe(
-            Part(derivation, found.size_bytes, found.segments),
-            tuple(priced(self._simulator, derivation, reduction, size)),
+            Part(derivation, part.size_bytes, part.segments),
+            tuple(priced(self._simulator, derivation, reduction, size, pick)),
             self._verdict(derivation),
         )
 
@@ -81,12 +86,21 @@ class Teller:
         return verdicts[steps]
 
 
+def pick_of(stripes: int) -> Pick:
+    """How the steps of so many programs side by side choose their algorithms."""
+    return leanest if stripes > 1 else fastest
+
+
 def priced(
-    simulator: Simulator, derivation: Derivation, reduction: Reduction, payload_bytes: float
+    simulator: Simulator,
+    derivation: Derivation,
+    reduction: Reduction,
+    payload_bytes: float,
+    pick: Pick = fastest,
 ) -> Iterator[StepPrice]:
     """The phases of a derived program with their prices and reasons."""
     for move in moves(derivation):
-        yield from simulator.move(move, reduction, payload_bytes)
+        yield from simulator.move(move, reduction, payload_bytes, pick)
 
 
 def in_segments(

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain, islice
@@ -14,8 +14,8 @@ from grammar import Goal, Instruction
 from hierarchies import Reduction
 from synth.bound import bound
 from synth.library import Graph, Labels, Library
-from synth.pipelines import Phases, bound_ticks, cheapest
-from synth.simulator import Simulator
+from synth.pipelines import Overlapped, Phases, bound_ticks, cheapest
+from synth.simulator import Simulator, leanest
 from synth.stripes import split
 
 _Slice = tuple[Labels, int, int]
@@ -37,6 +37,7 @@ class FoundPart:
 class Found:
     """Programs for a reduction that run side by side, most often one.
 
+    Where there are several, their steps take the algorithms that keep the links busy for least.
     ``key`` ranks them: ticks, number of steps, their canonical spellings.
     """
 
@@ -134,27 +135,31 @@ class Finder:
         for one in cheapest(paths, works, count, limit, self._go_on):
             yield one.ticks, ((paths[one.path], self._payload_bytes, one.segments),)
         if self._stripes:
-            yield from self._split(graph, reduction, paths, works, limit)
+            seeds = cheapest(paths, works, _SEEDS, None, self._go_on)
+            yield from self._split(graph, reduction, paths, seeds, limit)
 
     def _split(
         self,
         graph: Graph,
         reduction: Reduction,
         paths: Sequence[Labels],
-        works: Mapping[int, Sequence[Phases]],
+        seeds: Sequence[Overlapped],
         limit: int | None,
     ) -> Iterator[tuple[int, tuple[_Slice, ...]]]:
         """The best split found over several programs, if any is better than one."""
-        known = {self._payload_bytes / segments: phases for segments, phases in works.items()}
-        seeds = cheapest(paths, works, _SEEDS, None, self._go_on)
         seeds = sorted(seeds, key=lambda one: (one.ticks, one.path))[:_SEEDS]
+        usual = {self._payload_bytes / segments for segments in self._segments}
+
+        @cache
+        def moves_of(size_bytes: float) -> Sequence[Phases]:
+            return self._simulator.works(graph.alphabet, reduction, size_bytes, leanest)
 
         @cache
         def phases_of(path: int, size_bytes: float) -> Phases:
-            if size_bytes in known:
-                return tuple(chain(*(known[size_bytes][label] for label in paths[path])))
+            if size_bytes in usual:
+                return tuple(chain(*(moves_of(size_bytes)[label] for label in paths[path])))
             alphabet = [graph.alphabet[label] for label in paths[path]]
-            return tuple(chain(*self._simulator.works(alphabet, reduction, size_bytes)))
+            return tuple(chain(*self._simulator.works(alphabet, reduction, size_bytes, leanest)))
 
         found = split(
             phases_of, len(paths), seeds, self._payload_bytes, self._segments, limit, self._go_on

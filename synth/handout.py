@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from grammar import Goal, canonical, parse
 from hierarchies import InputError, Reduction
-from synth.answering import priced
+from synth.answering import pick_of, priced
 from synth.defaults import defaults
 from synth.emit import Options, Source
 from synth.lowering import lower
@@ -72,6 +72,7 @@ def _source(one: Slice, chosen: Remembered, simulator: Simulator, options: Optio
     verdict = judged(derivation)
     if isinstance(verdict, Refuted):
         raise AssertionError(f"the rules and z3 disagree on {derivation.program}: {verdict}")
-    prices = tuple(priced(simulator, derivation, reduction, size / one.segments))
+    pick = pick_of(max(1, len(chosen.beside)))
+    prices = tuple(priced(simulator, derivation, reduction, size / one.segments, pick))
     schedule = lower(derivation, reduction, size, one.segments)
     return Source(schedule, chosen.system, prices, verdict, options)

@@ -8,7 +8,7 @@ Devices of a hierarchy look alike, so one port stands for all and a price costs 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import ceil, prod
 
@@ -85,6 +85,20 @@ class StepPrice:
         return ticks_of(self.seconds)
 
 
+Pick = Callable[[Sequence[Line], float], Line]
+"""Chooses the line a step runs by, given the size of its buffer; the first of those that tie."""
+
+
+def fastest(lines: Sequence[Line], size_bytes: float) -> Line:
+    """The one that takes least time by itself."""
+    return min(lines, key=lambda line: line.seconds(size_bytes))
+
+
+def leanest(lines: Sequence[Line], size_bytes: float) -> Line:
+    """The one that keeps its busiest resource busy for least time, as others use it meanwhile."""
+    return min(lines, key=lambda line: (line.seconds_per_byte, line.latency_seconds))
+
+
 class Simulator:
     """Prices the steps of programs on one system, with one choice of algorithms."""
 
@@ -94,10 +108,16 @@ class Simulator:
         self._lines: dict[tuple[Collective, Cast], tuple[Line, ...]] = {}
         self._by: dict[tuple[Collective, Algorithm, Cast], tuple[Line, ...]] = {}
 
-    def move(self, move: Move, reduction: Reduction, payload_bytes: float) -> list[StepPrice]:
-        """The phases of one step with their prices: shuffles before, the collective, shuffles."""
+    def move(
+        self, move: Move, reduction: Reduction, payload_bytes: float, pick: Pick = fastest
+    ) -> list[StepPrice]:
+        """The phases of one step with their prices: shuffles before, the collective, shuffles.
+
+        ``pick`` chooses among the algorithms offered.
+        """
         size = self._size(move, reduction, payload_bytes)
-        step = self.exchange(move.instruction.collective, move.instruction.groups, reduction, size)
+        what = move.instruction
+        step = self.exchange(what.collective, what.groups, reduction, size, pick)
         return [
             *(self._shuffle(shuffle, reduction, payload_bytes) for shuffle in move.before),
             step,
@@ -121,11 +141,15 @@ class Simulator:
         return found
 
     def works(
-        self, alphabet: Sequence[Move], reduction: Reduction, payload_bytes: float
+        self,
+        alphabet: Sequence[Move],
+        reduction: Reduction,
+        payload_bytes: float,
+        pick: Pick = fastest,
     ) -> list[tuple[Work, ...]]:
         """The phases of each move as what they ask of the machine: as ``move``, without reasons."""
         found = []
-        for move, line, size in self._sized(alphabet, reduction, payload_bytes):
+        for move, line, size in self._sized(alphabet, reduction, payload_bytes, pick):
             step = Work(
                 line.latency_seconds, {name: size * load for name, load in line.loads if load}
             )
@@ -137,7 +161,11 @@ class Simulator:
         return found
 
     def _sized(
-        self, alphabet: Sequence[Move], reduction: Reduction, payload_bytes: float
+        self,
+        alphabet: Sequence[Move],
+        reduction: Reduction,
+        payload_bytes: float,
+        pick: Pick = fastest,
     ) -> Iterator[tuple[Move, Line, float]]:
         """Each move with the algorithm it runs by and the size of its largest buffer."""
         lines: dict[Instruction, tuple[Line, ...]] = {}
@@ -150,7 +178,7 @@ class Simulator:
             if move.buffers not in sizes:
                 sizes[move.buffers] = self._size(move, reduction, payload_bytes)
             size = sizes[move.buffers]
-            yield move, _fastest(lines[what], size), size
+            yield move, pick(lines[what], size), size
 
     def _size(self, move: Move, reduction: Reduction, payload_bytes: float) -> float:
         """The largest buffer of those who take part in a step."""
@@ -158,11 +186,16 @@ class Simulator:
         return payload_bytes / min(buffer_fraction(kind, tree) for kind in move.buffers)
 
     def exchange(
-        self, collective: Collective, groups: Groups, reduction: Reduction, size_bytes: float
+        self,
+        collective: Collective,
+        groups: Groups,
+        reduction: Reduction,
+        size_bytes: float,
+        pick: Pick = fastest,
     ) -> StepPrice:
-        """One collective over the groups of all replicas, by the fastest algorithm offered."""
+        """One collective over the groups of all replicas, by an algorithm of those offered."""
         lines = self.lines(collective, cast(reduction, groups.free, groups.zero))
-        return priced_by(collective, _fastest(lines, size_bytes), size_bytes)
+        return priced_by(collective, pick(lines, size_bytes), size_bytes)
 
     def lines(self, collective: Collective, roles: Cast) -> tuple[Line, ...]:
         """What each algorithm offered costs by each protocol, as lines in the size of the buffer.
@@ -257,11 +290,6 @@ def priced_by(collective: Collective, line: Line, size_bytes: float) -> StepPric
         tuple((name, size_bytes * load) for name, load in line.loads),
         line.protocol,
     )
-
-
-def _fastest(lines: Sequence[Line], size_bytes: float) -> Line:
-    """The algorithm a step of this size runs by; the first offered of those that tie."""
-    return min(lines, key=lambda line: line.seconds(size_bytes))
 
 
 def total_seconds(prices: Iterable[StepPrice]) -> float:
