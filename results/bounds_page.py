@@ -132,8 +132,11 @@ def _sized(names: list[str]) -> str:
 
 
 def _program(case: Data) -> str:
+    """The program, how its steps are carried out, and its segments; of stripes all programs."""
     kinds = ", ".join(dict.fromkeys(case["algorithms"]))
     cut = f", {case['segments']} segments" if case["segments"] > 1 else ""
+    if " | " in case["program"]:
+        return f"`{case['program']}` side by side ({kinds})"
     return f"`{case['program']}` ({kinds}{cut})"
 
 
