@@ -113,7 +113,7 @@ def _case(system: System, report: Report) -> dict[str, Any]:
         "placement": str(reduction.placement),
         "members": {d.name: d.size for d in reduction.tree.digits},
         "program": answer.candidate.text,
-        "algorithms": [price.algorithm.value for price in answer.prices if price.algorithm],
+        "algorithms": _algorithms(answer),
         "segments": segments,
         "limited_by": answer.limited_by,
         "busiest": busiest,
@@ -126,6 +126,11 @@ def _case(system: System, report: Report) -> dict[str, Any]:
         "waits": short(seconds / busy),
         "beaten_by": _beaten_by(report),
     }
+
+
+def _algorithms(answer: Answer) -> list[str]:
+    prices = (price for stripe in answer.stripes for price in stripe.prices)
+    return [price.algorithm.value for price in prices if price.algorithm]
 
 
 def _within(system: System, reduction: Reduction) -> System:
@@ -150,13 +155,13 @@ def _all(reduction: Reduction) -> tuple[int, ...]:
 
 
 def _busiest(answer: Answer) -> tuple[str, float]:
-    """The resource that is busy for longest in all segments together, and for how long."""
+    """The resource that is busy longest in all segments of all stripes, and its seconds."""
     busy: dict[str, float] = {}
-    for price in answer.prices:
-        for name, seconds in price.busy_seconds:
-            busy[name] = busy.get(name, 0.0) + seconds * answer.candidate.segments
-    name = max(busy, key=lambda one: busy[one])
-    return name, busy[name]
+    for stripe in answer.stripes:
+        for price in stripe.prices:
+            for name, seconds in price.busy_seconds:
+                busy[name] = busy.get(name, 0.0) + stripe.part.segments * seconds
+    return max(busy.items(), key=lambda item: item[1])
 
 
 def _beaten_by(report: Report) -> list[str]:
@@ -188,7 +193,7 @@ def flows(name: str) -> list[dict[str, Any]]:
                 "domain": system.links[-1].domain.value,
                 "request": goal.value,
                 "program": answer.candidate.text,
-                "algorithms": [p.algorithm.value for p in answer.prices if p.algorithm],
+                "algorithms": _algorithms(answer),
                 "segments": answer.candidate.segments,
                 "seconds": short(answer.candidate.seconds),
                 "optimum_seconds": short(least),

@@ -168,7 +168,7 @@ def emission() -> Figures:
     """
     system = load("dgx-h100:64")
     axes = (Axis("data", 128), Axis("model", 4))
-    request = Request(axes, ("data",), PAYLOAD_BYTES, placement=((64, 2), (1, 4)))
+    request = Request(axes, ("data",), PAYLOAD_BYTES, placement=((64, 2), (1, 4)), stripes=False)
     first: list[float] = []
     later: list[float] = []
     refused = 0
