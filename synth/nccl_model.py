@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import log2, prod
+from math import inf, log2, prod
 
 from grammar import Goal
 from hierarchies import Domain, System
@@ -73,9 +73,13 @@ class Ranks:
         return all(self.system.links[level].reduces for level in levels)
 
     def seconds(self, goal: Goal, name: str, protocol: Protocol, size_bytes: float) -> float:
-        """The time that the model gives to one way by one protocol; not for all-to-alls."""
+        """The time that the model gives to one way by one protocol; not for all-to-alls.
+
+        Infinite for what the model gives no bandwidth: NVLS's pieces in nodes of one rank.
+        """
         latency = self._latency_us(goal, name, protocol, size_bytes) * 1e-6
-        return latency + size_bytes / self._bytes_per_second(goal, name, protocol, size_bytes)
+        rate = self._bytes_per_second(goal, name, protocol, size_bytes)
+        return latency + size_bytes / rate if rate else inf
 
     def _latency_us(self, goal: Goal, name: str, protocol: Protocol, size_bytes: float) -> float:
         if name == NVLS:

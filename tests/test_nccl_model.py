@@ -152,3 +152,12 @@ def test_what_the_nodes_are(name: str, nodes: int, inside: tuple[int, ...]) -> N
 def test_one_rank_a_node_has_the_bandwidth_of_its_nic() -> None:
     found = Ranks(load("dgx-h100:4"), (4, 1))
     assert found.seconds(AR, RING, SIMPLE, HUGE) == pytest.approx(HUGE / 50e9 * 6 / 4, rel=1e-3)
+
+
+@pytest.mark.parametrize("goal", [Goal.REDUCE_SCATTER, Goal.ALL_GATHER])
+def test_switches_have_nothing_to_add_up_in_nodes_of_one_rank(goal: Goal) -> None:
+    system = load("dgx-h100:4")
+    smart = replace(system, links=tuple(replace(link, reduces=True) for link in system.links))
+    found = Ranks(smart, (4, 1))
+    assert found.seconds(goal, NVLS, Protocol.SIMPLE, 1e9) == inf
+    assert found.seconds(goal, RING, Protocol.SIMPLE, 1e9) < inf
