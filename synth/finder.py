@@ -1,6 +1,6 @@
 """The best programs for one reduction: those of a library, priced on a system.
 
-``plan`` asks it for every placement, ``sweep`` for every size, ``jobs`` for every collective.
+``plan`` asks it for every placement, ``sweep`` for every size, ``jobplan`` for every collective.
 """
 
 from __future__ import annotations
@@ -132,11 +132,14 @@ class Finder:
             )
             for segments in self._segments
         }
-        for one in cheapest(paths, works, count, limit, self._go_on):
+        enough = max(count, _SEEDS) if self._stripes and limit is None else count
+        found = cheapest(paths, works, enough, limit, self._go_on)
+        for one in found:
             yield one.ticks, ((paths[one.path], self._payload_bytes, one.segments),)
         if self._stripes:
-            seeds = cheapest(paths, works, _SEEDS, None, self._go_on)
-            yield from self._split(graph, reduction, paths, seeds, limit)
+            if limit is not None:
+                found = cheapest(paths, works, _SEEDS, None, self._go_on)
+            yield from self._split(graph, reduction, paths, found, limit)
 
     def _split(
         self,

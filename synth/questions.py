@@ -22,6 +22,7 @@ from hierarchies import (
     placements,
 )
 from synth.algorithms import Choice
+from synth.amount import UNITS
 from synth.emit import RankOrder
 from synth.job import Job
 from synth.job_files import sizes_of
@@ -34,11 +35,7 @@ from synth.request import Request
 from synth.shapes import Shape, Sharding, Training
 
 _SIZE = re.compile(r"(?P<number>[0-9]{1,18}(\.[0-9]{1,18})?) *(?P<unit>[A-Za-z]*)")
-_UNITS = {"": 1, "B": 1} | {
-    f"{prefix}{suffix}": (1000 if suffix == "B" else 1024) ** power
-    for power, prefix in enumerate("KMGT", start=1)
-    for suffix in ("", "iB", "B")
-}
+_UNITS = {"": 1, **UNITS}
 
 
 def size_in_bytes(text: str | int) -> int:

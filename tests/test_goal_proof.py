@@ -139,7 +139,8 @@ def test_random_programs_are_judged_as_the_oracle_does(
     more = data.draw(programs(tree, most_steps=1, goal=goal)).steps
     program = Program(valid[:cut] + more + valid[cut + data.draw(st.integers(0, 1)) :])
     steps = instructions(program, tree)
-    judged(prove(program, tree, goal), steps, tree.sizes, goal)
+    right = wrong_by_the_oracle(steps, tree.sizes, goal) == (None, set())
+    assert judged(prove(program, tree, goal), steps, tree.sizes, goal) == right
 
 
 @settings(max_examples=150, deadline=None)
