@@ -53,12 +53,26 @@ def machine_in_full_json(system: System) -> Json:
     return {
         **machine_json(system),
         "levels": levels,
+        "exceptions": exceptions_json(system),
         "device": {
             "memory_GB_per_s": system.memory_bytes_per_second / 1e9,
             "source": system.memory_source,
             "unconfirmed": list(system.unconfirmed),
         },
     }
+
+
+def exceptions_json(system: System) -> list[Json]:
+    """What of a machine is missing or slower."""
+    return [
+        {
+            "unit": fault.name(system.hierarchy),
+            "missing": fault.missing,
+            "bandwidth_share": None if fault.missing else fault.share,
+            "source": fault.source,
+        }
+        for fault in system.faults
+    ]
 
 
 def _microseconds(seconds: float | None) -> float | None:

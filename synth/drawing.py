@@ -43,6 +43,17 @@ def levels(system: Json) -> str:
     return " x ".join(f"{level['count']} {level['name']}" for level in system["levels"])
 
 
+def exceptions(system: Json) -> str:
+    """``without node3/gpu5, node3/port2 at 50%``; nothing where all is as described."""
+    told = (
+        f"without {one['unit']}"
+        if one["missing"]
+        else f"{one['unit']} at {one['bandwidth_share']:.0%}"
+        for one in system["exceptions"]
+    )
+    return ", ".join(told)
+
+
 def axes_told(axes: Mapping[str, int]) -> str:
     """``data=8, model=4``."""
     return ", ".join(f"{name}={size}" for name, size in axes.items())

@@ -20,6 +20,14 @@ SystemName = Annotated[
 ProgramText = Annotated[
     str, typer.Argument(metavar="PROGRAM", help="A program, a file with one, or - for stdin.")
 ]
+Without = Annotated[
+    list[str] | None,
+    typer.Option("--without", help="What is missing: node3, node3/gpu5, node3/nic2. Repeatable."),
+]
+Slow = Annotated[
+    list[str] | None,
+    typer.Option("--slow", help="What has less bandwidth, as in node3/nic2=0.5. Repeatable."),
+]
 Axes = Annotated[str, typer.Option(help="Names and sizes, as in data=8,model=4.")]
 Reduce = Annotated[str, typer.Option(help="Axes the request is over, separated by commas.")]
 Size = Annotated[str, typer.Option("--bytes", help="The whole tensor on each device, e.g. 64MiB.")]

@@ -152,7 +152,7 @@ class _Loads:
             switched = algorithm is Algorithm.IN_NETWORK and system.links[level].reduces
             self._demands.append(crossing * demand_of(phase.collective, row, m))
             sent, received = (
-                (crossing * way for way in switched(phase.collective, m))
+                (crossing * way for way in through_switch(phase.collective, m))
                 if switched
                 else (self._demands[-1].sum(axis=1), self._demands[-1].sum(axis=0))
             )
@@ -215,7 +215,7 @@ def demand_of(collective: Collective, row: Recipe, m: int) -> Floats:
     return demand
 
 
-def switched(collective: Collective, m: int) -> tuple[Floats, Floats]:
+def through_switch(collective: Collective, m: int) -> tuple[Floats, Floats]:
     """The same where the switch adds up and copies: sums are pulled, results are sent once."""
     all_of_it, own_piece, first = np.ones(m), np.full(m, 1 / m), np.eye(m)[0]
     match collective:

@@ -7,7 +7,18 @@ from collections.abc import Iterator
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from synth.drawing import MARKS, Json, axes_told, level_names, levels, many, partial, table
+from synth.drawing import (
+    MARKS,
+    Json,
+    axes_told,
+    exceptions,
+    level_names,
+    levels,
+    many,
+    partial,
+    table,
+)
+from synth.uneven_tables import uneven
 from synth.units import duration, volume
 
 _LEGEND = (
@@ -24,6 +35,8 @@ def top(body: Json) -> RenderableType:
     """The answers of one size, or of a range of sizes."""
     if "stretches" in body:
         return sweep(body)
+    if "uneven" in body:
+        return uneven(body)
     columns = ("#", "placement", "program", "time", "speed-up", "bound", "limited by", "proof")
     drawn = table(*columns, right="#,time,speed-up,bound", wraps="program")
     for answer in body["answers"]:
@@ -44,6 +57,7 @@ def top(body: Json) -> RenderableType:
     axes = axes_told(body["answers"][0]["axes"]) if body["answers"] else ""
     return Group(
         Text(f"{first}, {axes} on {body['system']['name']}, {levels(body['system'])}"),
+        *_excepted(body),
         Text(f"placement: rows {', '.join(names)}; columns {level_names(body)}"),
         Text(""),
         drawn,
@@ -57,6 +71,12 @@ def top(body: Json) -> RenderableType:
         *([Text(f"not priced: what the axis {' or '.join(others)} sends")] if others else []),
         *partial(body),
     )
+
+
+def _excepted(body: Json) -> Iterator[RenderableType]:
+    """A line that says what is missing or slower."""
+    if told := exceptions(body["system"]):
+        yield Text(told, overflow="fold")
 
 
 def sweep(body: Json) -> RenderableType:
@@ -82,6 +102,7 @@ def sweep(body: Json) -> RenderableType:
     first = f"{body['request']} of {sizes} over {', '.join(body['reduce'])}"
     return Group(
         Text(f"{first}, {axes_told(axes)} on {body['system']['name']}, {levels(body['system'])}"),
+        *_excepted(body),
         Text(f"placement: rows {', '.join(axes)}; columns {level_names(body)}"),
         Text(""),
         drawn,
@@ -101,6 +122,7 @@ def plan(body: Json) -> RenderableType:
     return Group(
         Text(": ".join(filter(None, (body["job"], body["title"]))), overflow="fold"),
         Text(f"on {body['system']['name']}, {levels(body['system'])}: {axes_told(best['axes'])}"),
+        *_excepted(body),
         Text(
             f"placement {best['placement']}: rows {', '.join(names)}; columns {level_names(body)}"
         ),

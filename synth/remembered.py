@@ -19,6 +19,7 @@ from hierarchies import (
     Placement,
     Reduction,
     System,
+    fault_of,
 )
 from synth.algorithms import Choice
 
@@ -70,14 +71,22 @@ class _Device(_Part):
     unconfirmed: list[str] = []
 
 
+class _Exception(_Part):
+    unit: str
+    missing: bool
+    bandwidth_share: float | None = None
+    source: str = ""
+
+
 class _System(_Part):
     name: str
     title: str = ""
     levels: list[_Level]
     device: _Device
+    exceptions: list[_Exception] = []
 
     def system(self) -> System:
-        return System(
+        healthy = System(
             self.name,
             self.title,
             Hierarchy(tuple(Level(level.name, level.count) for level in self.levels)),
@@ -86,6 +95,16 @@ class _System(_Part):
             self.device.source,
             tuple(self.device.unconfirmed),
         )
+        faults = [
+            fault_of(
+                one.unit,
+                healthy.hierarchy,
+                0.0 if one.missing else one.bandwidth_share or 1.0,
+                one.source,
+            )
+            for one in self.exceptions
+        ]
+        return healthy.with_faults(faults) if faults else healthy
 
 
 class _Stripe(_Part):

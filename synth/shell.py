@@ -186,6 +186,28 @@ def _open_axes(text: str) -> dict[str, str]:
     return axes
 
 
+def _shares(items: list[str] | None) -> dict[str, Any]:
+    """``node3=0.5`` to names and shares of bandwidth."""
+    found: dict[str, Any] = {}
+    for item in items or []:
+        name, _, share = (part.strip() for part in item.rpartition("="))
+        try:
+            number = float(share)
+        except ValueError:
+            number = -1.0
+        if not name or number < 0:
+            hint = "write what it is and the share that is left, as in node3/nic2=0.5"
+            raise InputError(f"{item!r} is not slow", where="--slow", hint=hint)
+        if name in found:
+            raise InputError(f"{name!r} is given twice", where="--slow", hint="give it once")
+        found[name] = number
+    return found
+
+
+def _missing(items: list[str] | None) -> list[str]:
+    return [item.strip() for item in items or []]
+
+
 def _names(text: str | None) -> list[str] | None:
     return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
 
@@ -258,6 +280,8 @@ def _program(text: str | None) -> str | None:
 
 _READERS: Mapping[str, Callable[[Any], Any]] = {
     "axes": _axes,
+    "without": _missing,
+    "slow": _shares,
     "open_axes": _open_axes,
     "reduce": _names,
     "tree": _sizes,

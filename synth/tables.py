@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from synth.drawing import MARKS, Json, axes_told, levels, many, partial, table
+from synth.drawing import MARKS, Json, axes_told, exceptions, levels, many, partial, table
 from synth.rankings import plan, top
+from synth.uneven_tables import cost
 from synth.units import duration, volume
 
 
@@ -49,10 +50,21 @@ def _system(system: Json) -> RenderableType:
         Text(""),
         drawn,
         Text(""),
+        *(
+            [Text(f"exceptions: {exceptions(system)}", overflow="fold")]
+            if system["exceptions"]
+            else []
+        ),
         Text(f"device memory: {device['memory_GB_per_s']:g} GB/s{doubt}"),
         Text("sources:"),
         *(Text(f"  {source}", overflow="fold") for source in sources if source),
     )
+
+
+def _excepted(system: Json) -> Iterator[RenderableType]:
+    """A line that says what is missing or slower."""
+    if told := exceptions(system):
+        yield Text(told, overflow="fold")
 
 
 def _latencies(level: Json) -> Iterator[str]:
@@ -156,6 +168,7 @@ def _time(body: Json) -> RenderableType:
     speedup = body["baseline_seconds"] / body["seconds"] if body["seconds"] else 1.0
     return Group(
         Text(f"{body['program'] or '(nothing to do)'}  on {body['system']}"),
+        *_excepted(body),
         Text(""),
         drawn,
         Text(""),
@@ -214,6 +227,7 @@ TABLES: Mapping[str, Callable[[Json], RenderableType]] = {
     "place": _place,
     "count": _count,
     "top": top,
+    "cost": cost,
     "plan": plan,
     "check": _check,
     "lower": _lower,

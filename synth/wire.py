@@ -17,7 +17,16 @@ from synth.verbs.machines import (
     systems,
 )
 from synth.verbs.outputs import EmitQuestion, RunQuestion, emitted, executed
-from synth.verbs.planning import JobQuestion, PlanQuestion, TopQuestion, job, plan, top
+from synth.verbs.planning import (
+    CostQuestion,
+    JobQuestion,
+    PlanQuestion,
+    TopQuestion,
+    costs,
+    job,
+    plan,
+    top,
+)
 from synth.verbs.programs import CheckQuestion, LowerQuestion, TimeQuestion, check, lowered, time
 from synth.verbs.reply import Reply
 
@@ -36,6 +45,7 @@ VERBS: Mapping[str, Verb] = {
     "place": Verb(PlaceQuestion, place),
     "count": Verb(CountQuestion, count, partial=True),
     "top": Verb(TopQuestion, top, partial=True),
+    "cost": Verb(CostQuestion, costs, partial=True),
     "plan": Verb(PlanQuestion, plan, partial=True),
     "job": Verb(JobQuestion, job),
     "check": Verb(CheckQuestion, check),

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from synth.commands.machines import count, place, systems
 from synth.commands.outputs import emit, run
-from synth.commands.planning import job, plan, top
+from synth.commands.planning import cost, job, plan, top
 from synth.commands.programs import check, lower, time
 
 COMMANDS: Mapping[str, Callable[..., None]] = {
@@ -12,6 +12,7 @@ COMMANDS: Mapping[str, Callable[..., None]] = {
     "place": place,
     "count": count,
     "top": top,
+    "cost": cost,
     "plan": plan,
     "job": job,
     "check": check,

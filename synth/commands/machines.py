@@ -13,18 +13,22 @@ from synth.flags import (
     Budget,
     Json,
     RequestName,
+    Slow,
     Steps,
     SystemName,
+    Without,
 )
 
 
 def systems(
     name: Annotated[str | None, typer.Argument(help="Show this one in full.")] = None,
+    without: Without = None,
+    slow: Slow = None,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
     """List the known machines, or show one with its links and their sources."""
-    ask_and_exit("systems", as_json, system=name)
+    ask_and_exit("systems", as_json, system=name, without=without, slow=slow)
 
 
 def place(system: SystemName, axes: Axes, as_json: Json = False, verbose: Verbose = False) -> None:

@@ -21,9 +21,12 @@ from synth.flags import (
     Reduce,
     RequestName,
     Segments,
+    Size,
     Sizes,
+    Slow,
     Steps,
     SystemName,
+    Without,
 )
 
 
@@ -45,6 +48,8 @@ def top(
     segments: Segments = "auto",
     no_stripes: NoStripes = False,
     explain: Explain = False,
+    without: Without = None,
+    slow: Slow = None,
     budget: Budget = None,
     as_json: Json = False,
     verbose: Verbose = False,
@@ -69,6 +74,43 @@ def top(
         segments=segments,
         stripes=not no_stripes,
         explain=explain,
+        without=without,
+        slow=slow,
+    )
+
+
+def cost(
+    system: SystemName,
+    axes: Annotated[str, typer.Option(help="Those of the whole machine, as in data=32.")],
+    reduce: Reduce,
+    without: Without = None,
+    slow: Slow = None,
+    size: Size = "1GiB",
+    max_steps: Steps = 5,
+    algorithm: Algorithm = "auto",
+    request: RequestName = "all-reduce",
+    segments: Segments = "auto",
+    no_stripes: NoStripes = False,
+    budget: Budget = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Tell what it costs that something is missing or slower, and what to do about it."""
+    ask_and_exit(
+        "cost",
+        as_json,
+        budget,
+        system=system,
+        axes=axes,
+        reduce=reduce,
+        without=without,
+        slow=slow,
+        bytes=size,
+        max_steps=max_steps,
+        algorithm=algorithm,
+        request=request,
+        segments=segments,
+        stripes=not no_stripes,
     )
 
 
@@ -82,6 +124,8 @@ def plan(
     no_collapse: NoCollapse = False,
     segments: Segments = "auto",
     no_stripes: NoStripes = False,
+    without: Without = None,
+    slow: Slow = None,
     budget: Budget = None,
     as_json: Json = False,
     verbose: Verbose = False,
@@ -100,6 +144,8 @@ def plan(
         collapse=not no_collapse,
         segments=segments,
         stripes=not no_stripes,
+        without=without,
+        slow=slow,
     )
 
 

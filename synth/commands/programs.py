@@ -18,7 +18,9 @@ from synth.flags import (
     RequestName,
     Segments,
     Size,
+    Slow,
     SystemName,
+    Without,
 )
 
 
@@ -91,6 +93,8 @@ def time(
     no_collapse: NoCollapse = False,
     request: RequestName = "all-reduce",
     segments: Segments = "auto",
+    without: Without = None,
+    slow: Slow = None,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
@@ -108,4 +112,6 @@ def time(
         collapse=not no_collapse,
         request=request,
         segments=segments,
+        without=without,
+        slow=slow,
     )

@@ -67,6 +67,10 @@ def write(source: Source) -> Files:
     members and for a machine of one device; InputError for more groups than ASTRA-sim can name.
     """
     dimensions = _dimensions(source)
+    if source.system.faults:
+        raise CannotExpressError(
+            f"a machine whose links differ ({source.system.faults_told})", where="system"
+        )
     if not dimensions:
         raise CannotExpressError("a machine of one device", where="system")
     traces = _Traces(source, dimensions)

@@ -52,7 +52,8 @@ def cores(survivors: Survivors) -> tuple[Core, ...]:
     cards = survivors.system.hierarchy.cardinalities
     for inner in product(*(range(1, card + 1) for card in cards[1:])):
         chosen = _chosen(survivors, (cards[0], *inner))
-        found[chosen[0], *inner] = chosen[1]
+        if len(chosen[1]) > 1:
+            found[chosen[0], *inner] = chosen[1]
     best = [
         counts
         for counts in found
@@ -62,8 +63,7 @@ def cores(survivors: Survivors) -> tuple[Core, ...]:
         )
     ]
     best.sort(key=lambda counts: (-len(found[counts]), counts))
-    made = (_core(survivors, counts, found[counts]) for counts in best)
-    return tuple(core for core in made if len(core.ranks) > 1)[:MOST_CORES]
+    return tuple(_core(survivors, counts, found[counts]) for counts in best[:MOST_CORES])
 
 
 def _chosen(survivors: Survivors, counts: tuple[int, ...]) -> tuple[int, Ranks]:
@@ -107,7 +107,11 @@ def _hosted(survivors: Survivors, ranks: Ranks, outside: Sequence[int]) -> Itera
         here = next(
             some
             for level in (*reversed(levels), -1)
-            if (some := [r for r in ranks if survivors.unit(r, level) == survivors.unit(rank, level)])
+            if (
+                some := [
+                    r for r in ranks if survivors.unit(r, level) == survivors.unit(rank, level)
+                ]
+            )
         )
         host = min(here, key=lambda r: ([busy[lv, survivors.unit(r, lv)] for lv in levels], r))
         busy.update((level, survivors.unit(host, level)) for level in levels)

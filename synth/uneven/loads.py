@@ -19,7 +19,7 @@ from grammar import Collective
 from hierarchies import Devices, Domain, InputError, System
 from synth.algorithms import Algorithm, Choice, Recipe, recipe_at
 from synth.demands import tree_peak
-from synth.footprint import Entry, demand_of, gathered, switched
+from synth.footprint import Entry, demand_of, gathered, through_switch
 from synth.network import Floats, Numbers, Wiring, mesh_link
 from synth.protocols import protocols
 from synth.simulator import MEMORY, Line
@@ -63,7 +63,7 @@ def lines_of(
     shares = np.array([1.0] * len(groups) if sizes is None else sizes)
     some = [i for i, group in enumerate(groups) if len(group) > 1]
     shape = _Shape.of([groups[i] for i in some], wiring.system)
-    found = []
+    found: list[Line] = []
     for algorithm in _offered(collective, shape, wiring.system, choice, equal):
         loads = _Loads(collective, algorithm, shape, wiring, equal)
         found += loads.lines(shares[some])
@@ -186,7 +186,9 @@ class _Loads:
         for protocol in known[:1] if self._algorithm is Algorithm.IN_NETWORK else known:
             latencies = [protocol.seconds(link) if i in spans else 0.0
                          for i, link in enumerate(system.links)]  # fmt: skip
-            loads = [(n, s / protocol.share) for n, s in zip(names, busy.tolist(), strict=True) if s]
+            loads = [
+                (n, s / protocol.share) for n, s in zip(names, busy.tolist(), strict=True) if s
+            ]
             yield Line(
                 self._algorithm,
                 self._latency_seconds(latencies),
@@ -198,7 +200,10 @@ class _Loads:
     def _touched(self, level: int, shares: Floats) -> float:
         row = self._rows[level]
         return max(
-            (share * row.memory(int(k)) for k, share in zip(self._shape.sizes, shares, strict=True)),
+            (
+                share * row.memory(int(k))
+                for k, share in zip(self._shape.sizes, shares, strict=True)
+            ),
             default=0.0,
         )
 
@@ -253,7 +258,7 @@ class _Loads:
         if m == 1:
             return (0.0,)
         if self._switched(level):
-            return tuple(switched(self._collective, m)[way].tolist())
+            return tuple(through_switch(self._collective, m)[way].tolist())
         return _sums(self._collective, self._rows[level], m)[way]
 
     def _entries(self) -> Iterator[Entry]:
@@ -302,7 +307,7 @@ class _Loads:
         waits = np.zeros((len(latencies), groups))
         for level in range(len(latencies)):
             at = self._shape.levels[level]
-            if self._chained(level):
+            if self._algorithm is Algorithm.RING:
                 top = (at.inside == self._shape.sizes[at.owner]) & (self._rounds() > 0)
                 edges = np.where(at.m > 1, at.m - 1 + top, 0) * max(1, self._rounds())
                 waits[level] = np.bincount(at.owner, edges, groups)
@@ -311,7 +316,9 @@ class _Loads:
         seconds = waits * np.array(latencies)[:, None]
         if self._algorithm is Algorithm.DIRECT:
             return float(seconds.max(initial=0.0))
-        least = np.where(waits > 0, np.array(latencies)[:, None], np.inf).min(axis=0, initial=np.inf)
+        least = np.where(waits > 0, np.array(latencies)[:, None], np.inf).min(
+            axis=0, initial=np.inf
+        )
         spared = self._rounds() * np.where(np.isinf(least), 0.0, least)
         return float((seconds.sum(axis=0) - spared).max(initial=0.0))
 
@@ -319,10 +326,6 @@ class _Loads:
         """How often a ring is gone round; 0 for all else."""
         ring = self._algorithm is Algorithm.RING
         return _SPLITTING.get(self._collective, 0) if ring else 0
-
-    def _chained(self, level: int) -> bool:
-        """Whether members wait one after the other, as in rings and chains of the whole group."""
-        return self._algorithm is Algorithm.RING
 
     def _depth(self, level: int, m: int) -> float:
         """How many messages wait for each other at a level where m children take part."""

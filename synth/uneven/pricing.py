@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from grammar import Collective
+from grammar import Collective, Instruction
 from synth.algorithms import Choice
 from synth.fixed_proof import GroupStep
 from synth.layout import Move, Shuffle
@@ -21,7 +21,7 @@ from synth.uneven.programs import GroupProgram, Survivors
 
 
 @dataclass(frozen=True)
-class _Sized:
+class Sized:
     """The lines a step may run by, and its largest buffer as a share of the payload."""
 
     collective: Collective
@@ -33,6 +33,39 @@ class _Sized:
         return priced_by(self.collective, fastest(self.lines, size), size)
 
 
+@dataclass(frozen=True)
+class CorePrices:
+    """What the moves of programs on a core may run by; ``steps`` are what instructions mean."""
+
+    core: Core
+    steps: Mapping[Instruction, GroupStep]
+    sized: Mapping[tuple[Instruction, float], Sized]
+    memory_bytes_per_second: float
+
+    def phases(self, move: Move, payload_bytes: float) -> list[StepPrice]:
+        """A move with its shuffles."""
+        step = self.sized[move.instruction, _share(move, self.core)].price(payload_bytes)
+        before, after = (
+            [self._shuffle(shuffle, payload_bytes) for shuffle in some]
+            for some in (move.before, move.after)
+        )
+        return [*before, step, *after]
+
+    def works(self, move: Move, payload_bytes: float) -> tuple[Work, ...]:
+        """The same as what they ask of the machine."""
+        return tuple(price.work for price in self.phases(move, payload_bytes))
+
+    def _shuffle(self, shuffle: Shuffle, payload_bytes: float) -> StepPrice:
+        size = payload_bytes / buffer_fraction(shuffle.scattered, self.core.tree)
+        seconds = 2 * size / self.memory_bytes_per_second
+        return StepPrice("transpose", None, size, seconds, 0.0, MEMORY, (), ((MEMORY, seconds),))
+
+
+def _share(move: Move, core: Core) -> float:
+    """The largest buffer of those who take part, as a share of the payload."""
+    return 1 / min(buffer_fraction(kind, core.tree) for kind in move.buffers)
+
+
 class GroupPricer:
     """Prices steps over groups of the devices that are left."""
 
@@ -42,43 +75,32 @@ class GroupPricer:
         self._choice = choice
         self._known: dict[tuple[GroupStep, tuple[float, ...], bool], tuple[Line, ...]] = {}
 
-    def program(self, program: GroupProgram) -> list[_Sized]:
+    def program(self, program: GroupProgram) -> list[Sized]:
         """Every step of a program with what it may run by."""
         return [
             self._sized(step, sizes, equal)
             for step, (sizes, equal) in zip(program.steps, _buffers(program), strict=True)
         ]
 
-    def whole(self, step: GroupStep) -> _Sized:
+    def whole(self, step: GroupStep) -> Sized:
         """A step that moves whole payloads."""
         return self._sized(step, (1.0,) * len(step.groups), True)
 
-    def move(self, move: Move, core: Core) -> _Sized:
-        """A step of a program on an even core."""
-        share = 1 / min(buffer_fraction(kind, core.tree) for kind in move.buffers)
-        step = core.step(move.instruction)
-        return self._sized(step, (share,) * len(step.groups), True)
+    def on_core(self, core: Core, alphabet: Sequence[Move]) -> CorePrices:
+        """What the moves of programs on an even core cost."""
+        steps: dict[Instruction, GroupStep] = {}
+        sized: dict[tuple[Instruction, float], Sized] = {}
+        for move in alphabet:
+            what = move.instruction
+            share = _share(move, core)
+            if what not in steps:
+                steps[what] = core.step(what)
+            if (what, share) not in sized:
+                step = steps[what]
+                sized[what, share] = self._sized(step, (share,) * len(step.groups), True)
+        return CorePrices(core, steps, sized, self._wiring.system.memory_bytes_per_second)
 
-    def works(self, move: Move, core: Core, payload_bytes: float) -> tuple[Work, ...]:
-        """A move with its shuffles, as what they ask of the machine."""
-        prices = self.phases(move, core, payload_bytes)
-        return tuple(price.work for price in prices)
-
-    def phases(self, move: Move, core: Core, payload_bytes: float) -> list[StepPrice]:
-        """A move with its shuffles, and the prices of each."""
-        step = self.move(move, core).price(payload_bytes)
-        before, after = (
-            [self._shuffle(shuffle, core, payload_bytes) for shuffle in some]
-            for some in (move.before, move.after)
-        )
-        return [*before, step, *after]
-
-    def _shuffle(self, shuffle: Shuffle, core: Core, payload_bytes: float) -> StepPrice:
-        size = payload_bytes / buffer_fraction(shuffle.scattered, core.tree)
-        seconds = 2 * size / self._wiring.system.memory_bytes_per_second
-        return StepPrice("transpose", None, size, seconds, 0.0, MEMORY, (), ((MEMORY, seconds),))
-
-    def _sized(self, step: GroupStep, sizes: tuple[float, ...], equal: bool) -> _Sized:
+    def _sized(self, step: GroupStep, sizes: tuple[float, ...], equal: bool) -> Sized:
         key = (step, sizes, equal)
         largest = max(sizes)
         if key not in self._known:
@@ -87,7 +109,7 @@ class GroupPricer:
             self._known[key] = lines_of(
                 step.collective, groups, self._wiring, self._choice, equal=equal, sizes=shares
             )
-        return _Sized(step.collective, self._known[key], largest)
+        return Sized(step.collective, self._known[key], largest)
 
 
 def _buffers(program: GroupProgram) -> Iterator[tuple[tuple[float, ...], bool]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +19,7 @@ from synth.proof import Refuted, Verdict
 from synth.request import Watcher
 from synth.simulator import TICKS_PER_SECOND, StepPrice, limiting
 from synth.uneven.cores import Core, cores
-from synth.uneven.pricing import GroupPricer
+from synth.uneven.pricing import CorePrices, GroupPricer
 from synth.uneven.programs import GroupProgram, Survivors, level_programs
 from synth.uneven.replay import compared
 
@@ -185,10 +185,14 @@ class _Survey:
         for core in cores(self._survivors):
             if not self._go_on():
                 break
-            alone, *_ = self._on_core(core, 1, joined=False)
+            alphabet = self._library.graph(len(core.tree.digits)).alphabet
+            prices = self._pricer.on_core(core, alphabet)
+            alone, *_ = self._on_core(prices, 1, joined=False)
             choices.append(EvenChoice(core, alone))
-            found += self._on_core(core, self._request.k, limit, joined=True)
-        unique = {one.program.steps: one for one in sorted(found, key=lambda c: c.key, reverse=True)}
+            found += self._on_core(prices, self._request.k, limit, joined=True)
+        unique = {
+            one.program.steps: one for one in sorted(found, key=lambda c: c.key, reverse=True)
+        }
         ranked = sorted(unique.values(), key=lambda one: one.key)
         return ranked[: self._request.k], tuple(choices)
 
@@ -213,54 +217,43 @@ class _Survey:
             yield UnevenCandidate(ticks, program, segments, prices)
 
     def _on_core(
-        self, core: Core, count: int, limit: int | None = None, *, joined: bool
+        self, prices: CorePrices, count: int, limit: int | None = None, *, joined: bool
     ) -> list[UnevenCandidate]:
         """The best programs on a core, none above the limit, those outside joined or left out."""
-        depth, size = len(core.tree.digits), self._request.payload_bytes
+        core, size = prices.core, self._request.payload_bytes
+        depth = len(core.tree.digits)
         paths, alphabet = self._library.paths(depth), self._library.graph(depth).alphabet
         ends = [core.joined(one) for one in (Collective.REDUCE, Collective.BROADCAST)]
         ends = ends if joined and core.hosts else []
         around = [self._pricer.whole(step) for step in ends]
-        if joined:
-            self.programs += len(paths)
+        self.programs += len(paths) if joined else 0
         works = {
             segments: [
-                *(self._pricer.works(move, core, size / segments) for move in alphabet),
+                *(prices.works(move, size / segments) for move in alphabet),
                 *((step.price(size / segments).work,) for step in around),
             ]
             for segments in self._request.segments
         }
         labels = len(alphabet)
         given = [(labels, *path, labels + 1) for path in paths] if ends else paths
-        go_on: Callable[[], bool] = self._go_on
-        found = cheapest(given, works, count, limit, go_on)
         texts = self._library.spellings(core.tree)
         made = []
-        for one in found:
+        for one in cheapest(given, works, count, limit, self._go_on):
             moves = [alphabet[label] for label in paths[one.path]]
             each = size / one.segments
-            phases = [p for move in moves for p in self._pricer.phases(move, core, each)]
-            steps = tuple(core.step(move.instruction) for move in moves)
-            said = tuple(f"{texts[label]}" for label in paths[one.path])
+            phases = [price for move in moves for price in prices.phases(move, each)]
+            steps = tuple(prices.steps[move.instruction] for move in moves)
+            said = tuple(texts[label] for label in paths[one.path])
             if ends:
                 phases = [around[0].price(each), *phases, around[1].price(each)]
                 steps = (ends[0], *steps, ends[1])
-                said = (_handed(core), *said, _got(core))
+                said = (f"reduce {_outside(core)} into the {core.told}", *said,
+                        f"broadcast to {_outside(core)}")  # fmt: skip
             program = GroupProgram(steps, max(1, core.tree.devices), said)
             made.append(UnevenCandidate(one.ticks, program, one.segments, tuple(phases)))
         return sorted(made, key=lambda candidate: candidate.key)[:count]
 
 
-def _handed(core: Core) -> str:
-    return f"reduce {_outside(core)} into the {core.told}"
-
-
-def _got(core: Core) -> str:
-    return f"broadcast to {_outside(core)}"
-
-
 def _outside(core: Core) -> str:
     guests = sum(len(hosts) - 1 for hosts in core.hosts)
     return f"{guests} outside"
-
-

@@ -11,11 +11,13 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from grammar import Goal
 from hierarchies import (
     Axis,
+    Fault,
     InputError,
     Placement,
     Reduction,
     System,
     count_placements,
+    fault_of,
     load,
     placements,
 )
@@ -76,6 +78,39 @@ class Question(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
+class FaultyQuestion(Question):
+    """What of a machine is missing or slower than its description says."""
+
+    without: list[str] = Field(default_factory=list)
+    slow: dict[str, float] = Field(default_factory=dict)
+
+    def changed(self, system: System) -> System:
+        """The system with that. Raises InputError, naming the flag, for what cannot be so."""
+        found: list[Fault] = []
+        given = [(name, 0.0, "--without") for name in self.without]
+        given += [(name, share, "--slow") for name, share in self.slow.items()]
+        for name, share, where in given:
+            if where == "--slow" and not 0 < share <= 1:
+                told = f"{name} = {share:g}"
+                raise InputError(told, where=where, hint="above 0 and at most 1")
+            try:
+                found.append(fault_of(name, system.hierarchy, share))
+                system.with_faults(found)
+            except InputError as error:
+                raise error.at(where) from None
+        return system.with_faults(found) if found else system
+
+
+class MachineQuestion(FaultyQuestion):
+    """A machine, and what of it is missing or slower."""
+
+    system: str
+
+    def machine(self) -> System:
+        """The system with all that. Raises InputError for what cannot be so."""
+        return self.changed(load(self.system))
+
+
 def axes_of(axes: dict[str, int]) -> tuple[Axis, ...]:
     """Axes by name and size, in their order. Raises InputError for names and sizes of no use."""
     return tuple(Axis(name, size) for name, size in axes.items())
@@ -108,6 +143,7 @@ class PlacedQuestion(Question):
         Raises InputError where the placement is left out and there are several.
         """
         axes = axes_of(self.axes)
+        system.check_even()
         if self.placement is not None:
             placement = Placement(system.hierarchy, axes, matrix_of(self.placement))
         else:

@@ -17,11 +17,11 @@ from synth.bodies import (
 )
 from synth.programs import Language, explore_states
 from synth.request import Watcher
-from synth.verbs.asking import Question, axes_of
+from synth.verbs.asking import FaultyQuestion, Question, axes_of
 from synth.verbs.reply import Outcome, Reply, reply
 
 
-class SystemsQuestion(Question):
+class SystemsQuestion(FaultyQuestion):
     """The catalogue, or one system (a name, ``name:N``, or the path of a TOML file) in full."""
 
     system: str | None = None
@@ -46,14 +46,15 @@ class CountQuestion(Question):
 def systems(question: SystemsQuestion, watcher: Watcher) -> Reply:
     """The catalogue, or one system with all its numbers and their sources."""
     if question.system is not None:
-        return reply({"system": machine_in_full_json(load(question.system))})
+        system = question.changed(load(question.system))
+        return reply({"system": machine_in_full_json(system)})
     listed = [machine_json(load(name)) for name in catalogue()]
     return reply({"systems": listed})
 
 
 def place(question: PlaceQuestion, watcher: Watcher) -> Reply:
     """Every placement of the axes, in order, and how many there are."""
-    system = load(question.system)
+    system = load(question.system).check_even()
     axes = axes_of(question.axes)
     found = [[list(row) for row in p.matrix] for p in placements(system.hierarchy, axes)]
     return reply(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from importlib.metadata import version
 from itertools import pairwise
@@ -26,6 +27,7 @@ from synth.remembered import Remembered, remembered
 from synth.request import Watcher, told_together
 from synth.run import BACKENDS, Trial, run
 from synth.schedule import ends, padded
+from synth.uneven.handing import UnevenRanking, document, ranking_of, run_on_arrays
 from synth.verbs.asking import Bytes, PerhapsPlacedQuestion
 from synth.verbs.reply import Outcome, Reply, reply
 
@@ -106,6 +108,8 @@ class RunQuestion(HandOutQuestion):
 
 def emitted(question: EmitQuestion, watcher: Watcher) -> Reply:
     """A program in the words of a runtime or tool, as files."""
+    if question.answer is not None and "uneven" in question.answer:
+        return _emitted_groups(question, ranking_of(question.answer))
     options = Options(
         rank_order=question.rank_order,
         hosts=tuple(question.hosts or ()),
@@ -122,6 +126,8 @@ def emitted(question: EmitQuestion, watcher: Watcher) -> Reply:
 
 def executed(question: RunQuestion, watcher: Watcher) -> Reply:
     """What was seen when a program ran here, beside what was predicted for its system."""
+    if question.answer is not None and "uneven" in question.answer:
+        return _executed_groups(question, ranking_of(question.answer))
     given = hand_out(question.chosen(), Options())
     schedule = given.source.schedule
     trial = Trial(
@@ -154,6 +160,62 @@ def executed(question: RunQuestion, watcher: Watcher) -> Reply:
         "predicted_seconds": given.source.seconds,
         "predicted_plain_seconds": given.plain_seconds,
     }
+    return reply(body, Outcome.NO if wrong else Outcome.OK)
+
+
+def _emitted_groups(question: EmitQuestion, ranking: UnevenRanking) -> Reply:
+    """A program of explicit groups: as data only, as no mesh has its groups."""
+    if question.target != "json":
+        target_of(question.target)
+        raise InputError(
+            f"target {question.target} names groups by the axes of a mesh, and the groups of a "
+            "machine that lacks devices are uneven",
+            where="--target",
+            hint="json can: it lists them",
+        )
+    found = document(ranking, question.rank)
+    body = {
+        "target": "json",
+        "system": found["system"],
+        "program": found["program"],
+        "proof": "proved",
+        "proved_for": found["proved_for"],
+        "files": [{"name": "groups.json", "text": json.dumps(found, indent=1) + "\n"}],
+    }
+    return reply(body)
+
+
+def _executed_groups(question: RunQuestion, ranking: UnevenRanking) -> Reply:
+    """What was seen when a program of explicit groups ran on arrays."""
+    if question.backend != "numpy":
+        raise InputError(
+            f"backend {question.backend} runs programs over a mesh, and the groups of a machine "
+            "that lacks devices are uneven",
+            where="--backend",
+            hint="numpy can",
+        )
+    size = question.bytes or 2**20
+    seen = run_on_arrays(ranking, question.rank, question.dtype, size, question.repeat)
+    chosen = ranking.chosen(question.rank)
+    checked = {key: seen[key] for key in ("equal", "error", "bitwise_equal")}
+    each = -(-seen["bytes"] // chosen.chunks)
+    body = {
+        "system": ranking.system.name,
+        "program": chosen.program,
+        "backend": "numpy",
+        "devices": len(ranking.uneven.devices),
+        "bytes": seen["bytes"],
+        "padded_bytes": max(seen["bytes"], each * chosen.chunks),
+        "segments": 1,
+        "stripes": [],
+        "dtype": question.dtype,
+        "check": checked if question.check else None,
+        "measured_seconds": seen["seconds"],
+        "measured_plain_seconds": seen["plain_seconds"],
+        "predicted_seconds": chosen.seconds,
+        "predicted_plain_seconds": ranking.flat_seconds,
+    }
+    wrong = question.check and not (checked["equal"] and checked["bitwise_equal"])
     return reply(body, Outcome.NO if wrong else Outcome.OK)
 
 

@@ -18,6 +18,7 @@ from synth.bodies import (
     ranking_json,
     sweep_json,
 )
+from synth.costing import cost, uneven_request
 from synth.job import Job
 from synth.job_files import load_job, sizes_of, write
 from synth.jobplan import How, plan_job
@@ -28,7 +29,11 @@ from synth.proof import Refuted
 from synth.request import Request, Watcher
 from synth.shapes import Shape, Sharding, Training
 from synth.sweep import sweep
+from synth.uneven import uneven_answers
+from synth.uneven_bodies import cost_json, uneven_json
 from synth.verbs.asking import (
+    Bytes,
+    MachineQuestion,
     Matrix,
     OneOrMoreBytes,
     Question,
@@ -40,10 +45,9 @@ from synth.verbs.asking import (
 from synth.verbs.reply import Outcome, Reply, reply
 
 
-class TopQuestion(Question):
+class TopQuestion(MachineQuestion):
     """The best placements and programs for a collective over some axes."""
 
-    system: str
     axes: dict[str, int]
     reduce: list[str]
     bytes: OneOrMoreBytes = 2**30
@@ -85,10 +89,35 @@ class TopQuestion(Question):
         )
 
 
-class PlanQuestion(Question):
+class CostQuestion(MachineQuestion):
+    """What it costs that something is missing or slower; axes are those of the whole machine."""
+
+    axes: dict[str, int]
+    reduce: list[str]
+    bytes: Bytes = 2**30
+    max_steps: int = 5
+    algorithm: Choice = Field(default=Choice.AUTO, strict=False)
+    segments: Segments = "auto"
+    stripes: bool = True
+    request: Goal = Field(default=Goal.ALL_REDUCE, strict=False)
+
+    def asked(self) -> Request:
+        """The question as the planner's request. Raises InputError for what makes no sense."""
+        return Request(
+            axes=axes_of(self.axes),
+            over=tuple(self.reduce),
+            payload_bytes=self.bytes,
+            k=1,
+            language=Language(self.max_steps, goal=self.request),
+            choice=self.algorithm,
+            segments=segment_counts(self.segments),
+            stripes=self.stripes,
+        )
+
+
+class PlanQuestion(MachineQuestion):
     """The best placement for a whole job: a job file, or the name of a job that is shipped."""
 
-    system: str
     job: str
     k: int = 5
     max_steps: int = 5
@@ -150,9 +179,12 @@ def _whole(size: str | int) -> str | int:
 
 def top(question: TopQuestion, watcher: Watcher) -> Reply:
     """The ranked, proved programs; for a range of sizes, which is best from which size on."""
+    system = question.machine()
+    if system.missing:
+        return _uneven(system, question, watcher)
     if isinstance(question.bytes, tuple):
-        return _swept(load(question.system), question.asked(), question.bytes, watcher)
-    report = answers(load(question.system), question.asked(), watcher)
+        return _swept(system, question.asked(), question.bytes, watcher)
+    report = answers(system, question.asked(), watcher)
     outcome = Outcome.OK if report.complete else Outcome.PARTIAL
     if any(isinstance(answer.verdict, Refuted) for answer in report.answers):
         outcome = Outcome.NO
@@ -161,7 +193,8 @@ def top(question: TopQuestion, watcher: Watcher) -> Reply:
 
 def plan(question: PlanQuestion, watcher: Watcher) -> Reply:
     """The placement on which a job's collectives are exposed for least time."""
-    found = plan_job(load(question.system), load_job(question.job), question.how(), watcher)
+    system = question.machine().check_even()
+    found = plan_job(system, load_job(question.job), question.how(), watcher)
     outcome = Outcome.OK if found.complete else Outcome.PARTIAL
     if any(isinstance(one.answer.verdict, Refuted) for one in found.entries):
         outcome = Outcome.NO
@@ -172,6 +205,31 @@ def job(question: JobQuestion, watcher: Watcher) -> Reply:
     """A job file for ``plan``, from the shape of a transformer and how it is trained."""
     made = question.job()
     return reply({"job": made.name, "files": [{"name": "job.toml", "text": write(made)}]})
+
+
+def costs(question: CostQuestion, watcher: Watcher) -> Reply:
+    """A request on the healthy machine and on what is left of it."""
+    whole = load(question.system)
+    found = cost(whole.healthy, question.machine(), question.asked(), watcher)
+    return reply(cost_json(found), Outcome.OK if found.complete else Outcome.PARTIAL)
+
+
+def _uneven(system: System, question: TopQuestion, watcher: Watcher) -> Reply:
+    """The ranking of a machine that lacks devices."""
+    if isinstance(question.bytes, tuple):
+        raise InputError(
+            "a range of sizes on a machine that lacks devices", where="--bytes", hint="give one"
+        )
+    if question.across:
+        raise InputError(
+            "--across on a machine that lacks devices", hint="its groups are explicit: leave it out"
+        )
+    asked = question.asked()
+    request = uneven_request(asked)
+    report = uneven_answers(system, asked.axes, asked.over, request, watcher)
+    refuted = any(isinstance(answer.verdict, Refuted) for answer in report.answers)
+    outcome = Outcome.OK if report.complete else Outcome.PARTIAL
+    return reply(uneven_json(report), Outcome.NO if refuted else outcome)
 
 
 def _swept(system: System, request: Request, sizes: tuple[int, int], watcher: Watcher) -> Reply:

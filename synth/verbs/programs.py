@@ -18,6 +18,7 @@ from synth.answering import in_segments, priced
 from synth.bodies import (
     Json,
     defaults_json,
+    exceptions_json,
     proof_json,
     step_json,
 )
@@ -34,6 +35,7 @@ from synth.simulator import Simulator, limiting, total_seconds
 from synth.telling import holdings
 from synth.verbs.asking import (
     Bytes,
+    FaultyQuestion,
     PerhapsPlacedQuestion,
     PlacedQuestion,
     Segments,
@@ -75,7 +77,7 @@ class LowerQuestion(PlacedQuestion):
     bytes: Bytes = 2**30
 
 
-class TimeQuestion(LowerQuestion):
+class TimeQuestion(LowerQuestion, FaultyQuestion):
     """The price of a program, phase by phase."""
 
     algorithm: Choice = Field(default=Choice.AUTO, strict=False)
@@ -128,7 +130,7 @@ def lowered(question: LowerQuestion, watcher: Watcher) -> Reply:
 
 def time(question: TimeQuestion, watcher: Watcher) -> Reply:
     """What each phase of a program costs and why."""
-    system = load(question.system)
+    system = question.changed(load(question.system))
     reduction = question.reduction(system)
     derivation = derived_from_text(question.program, reduction, question.request)
     simulator = Simulator(system, question.algorithm)
@@ -140,6 +142,7 @@ def time(question: TimeQuestion, watcher: Watcher) -> Reply:
     return reply(
         {
             "system": system.name,
+            "exceptions": exceptions_json(system),
             "request": question.request.value,
             "program": str(derivation.program),
             "bytes": question.bytes,

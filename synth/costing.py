@@ -1,0 +1,143 @@
+"""What it costs that something is missing or slower: a request on a machine with it and without."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from grammar import Goal
+from hierarchies import Axis, InputError, System
+from synth.answering import pick_of, priced
+from synth.flows import simulate
+from synth.lowering import lower
+from synth.network import Network
+from synth.overlap import Lane, together_seconds
+from synth.pipelines import price_ticks
+from synth.plan import answers
+from synth.request import Answer, Candidate, Report, Request, Watcher
+from synth.simulator import TICKS_PER_SECOND, Simulator
+from synth.uneven import UnevenReport, UnevenRequest, uneven_answers
+
+MOST_SEGMENTS = 8
+MOST_FOLLOWED = 512
+"""Into how many segments, and on how many devices, a program is followed link by link."""
+
+
+@dataclass(frozen=True)
+class Followed:
+    """One program followed group by group on all links: healthy, and as they are.
+
+    ``busiest`` has the links, by name, that are busy for the largest share of the latter time.
+    """
+
+    program: str
+    segments: int
+    healthy_seconds: float
+    seconds: float
+    busiest: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The best answer of the healthy machine and of the one at hand.
+
+    ``same_seconds``: the healthy machine's best program on the one at hand, by the algorithms that
+    are fastest there; None where devices are missing, and with them the program's groups.
+    """
+
+    system: System
+    healthy: Answer
+    same_seconds: float | None
+    now: Report | UnevenReport
+    followed: Followed | None
+
+    @property
+    def seconds(self) -> float:
+        """The best time on the machine at hand."""
+        return self.now.answers[0].candidate.seconds
+
+    @property
+    def complete(self) -> bool:
+        return self.now.complete
+
+
+def cost(whole: System, system: System, request: Request, watcher: Watcher | None = None) -> Cost:
+    """Answer a request on a whole machine and on what is left of it.
+
+    Where devices are missing there may be one axis only, which gets as many as are left. Raises
+    InputError where nothing is missing or slower, and for what does not fit together.
+    """
+    watcher = watcher or Watcher()
+    if not system.faults and system.devices == whole.devices:
+        raise InputError("nothing is missing or slower", hint="say what: --without or --slow")
+    request = replace(request, k=1)
+    before = answers(whole, request, watcher).answers[0]
+    left = system.devices - len(system.missing)
+    axes = _left(request.axes, left) if left != whole.devices else request.axes
+    if system.missing:
+        now: Report | UnevenReport = uneven_answers(
+            system, axes, request.over, uneven_request(request), watcher
+        )
+        return Cost(system, before, None, now, None)
+    now = answers(system, replace(request, axes=axes), watcher)
+    if left != whole.devices:
+        return Cost(system, before, None, now, None)
+    simulator = Simulator(system, request.choice)
+    same = _same_seconds(simulator, before.candidate)
+    return Cost(system, before, same, now, _followed(whole, simulator, before))
+
+
+def uneven_request(request: Request) -> UnevenRequest:
+    """The same for a machine that lacks devices. Raises InputError for what it has not."""
+    if request.goal is not Goal.ALL_REDUCE:
+        raise InputError(
+            f"{request.goal.value} on a machine that lacks devices",
+            hint="only all-reduces are looked for there",
+        )
+    if request.placement is not None or request.per_placement:
+        raise InputError(
+            "a placement on a machine that lacks devices", hint="there is one axis, of all devices"
+        )
+    return UnevenRequest(
+        request.payload_bytes,
+        request.k,
+        request.language.max_steps,
+        request.choice,
+        request.segments,
+    )
+
+
+def _left(axes: Sequence[Axis], devices: int) -> tuple[Axis, ...]:
+    if len(axes) != 1:
+        raise InputError(
+            f"{len(axes)} axes on a machine of which {devices} devices are left",
+            hint="one axis, which then gets as many; else ask 'top' with sizes that fit",
+        )
+    return (replace(axes[0], size=devices),)
+
+
+def _same_seconds(simulator: Simulator, candidate: Candidate) -> float:
+    pick = pick_of(len(candidate.parts))
+    lanes = []
+    for part in candidate.parts:
+        size = part.size_bytes / part.segments
+        prices = priced(simulator, part.derivation, candidate.reduction, size, pick)
+        lanes.append(Lane(tuple(price.work for price in prices), part.segments))
+    if len(lanes) == 1:
+        return price_ticks(lanes[0].phases, lanes[0].segments) / TICKS_PER_SECOND
+    return together_seconds(lanes)
+
+
+def _followed(whole: System, simulator: Simulator, best: Answer) -> Followed | None:
+    """The largest stripe's program for the whole payload, in not too many segments."""
+    if whole.devices > MOST_FOLLOWED:
+        return None
+    part, reduction = best.candidate.parts[0], best.candidate.reduction
+    segments = min(part.segments, MOST_SEGMENTS)
+    schedule = lower(part.derivation, reduction, best.payload_bytes, segments)
+    size = best.payload_bytes / segments
+    prices = tuple(priced(simulator, part.derivation, reduction, size))
+    before, now = (simulate(schedule, prices, Network.of(one)) for one in (whole, simulator.system))
+    return Followed(
+        str(part.program), segments, before.seconds, now.seconds, now.busiest(5) if prices else ()
+    )

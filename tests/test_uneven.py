@@ -1,0 +1,238 @@
+"""Programs of explicit groups: proved, replayed, refuted where wrong, priced by one model."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from grammar import Collective
+from hierarchies import Axis, Domain, Hierarchy, InputError, System, fault_of, load
+from hierarchies.fabric import cast, groups_of_children
+from strategies import reductions, smart_systems, switches
+from synth.algorithms import Algorithm, Choice
+from synth.fixed_proof import prove_groups
+from synth.network import Wiring
+from synth.plan import answers
+from synth.programs import Language
+from synth.proof import Proved, Refuted
+from synth.replay import Failure
+from synth.request import Request
+from synth.simulator import Simulator
+from synth.uneven import GroupProgram, Survivors, UnevenRequest, uneven_answers
+from synth.uneven.cores import cores
+from synth.uneven.loads import lines_of
+from synth.uneven.programs import level_programs
+from synth.uneven.replay import compared, replay_groups
+from synth.worn import WornLinks
+
+COLLECTIVES = [one for one in Collective if one is not Collective.ALL_TO_ALL]
+
+
+def without(system: System, *names: str) -> System:
+    return system.with_faults([fault_of(name, system.hierarchy) for name in names])
+
+
+def asked(system: System, **how: int) -> UnevenRequest:
+    return UnevenRequest(**{"payload_bytes": 2**24, "k": 3, "max_steps": 3, **how})
+
+
+def ranked(system: System, request: UnevenRequest):  # type: ignore[no-untyped-def]
+    left = system.devices - len(system.missing)
+    return uneven_answers(system, [Axis("data", left)], ["data"], request)
+
+
+@st.composite
+def lacking(draw: st.DrawFn) -> System:
+    """Small machines of switches that lack some devices."""
+    cards = draw(st.sampled_from([(2, 3), (3, 3), (2, 2, 2), (4, 2), (2, 3, 2)]))
+    hierarchy = Hierarchy.of(**dict(zip("abc", cards, strict=False)))
+    system = switches(hierarchy)
+    count = draw(st.integers(1, system.devices - 2))
+    gone = draw(st.sets(st.integers(0, system.devices - 1), min_size=1, max_size=count))
+    names = [
+        "/".join(f"{n}{d}" for n, d in zip(hierarchy.names, hierarchy.digits(g), strict=True))
+        for g in sorted(gone)
+    ]
+    left = without(system, *names)
+    assume(left.missing and left.devices - len(left.missing) > 1)
+    return left
+
+
+@given(lacking())
+@settings(max_examples=25)
+def test_every_program_is_proved_and_replayed_and_none_beats_the_bound(system: System) -> None:
+    survivors = Survivors(system)
+    for program in level_programs(survivors):
+        assert prove_groups(program.steps, survivors.count, chunks=program.chunks) == Proved(
+            (survivors.count,)
+        )
+        assert compared(program.steps, program.chunks, survivors.count) is None
+    report = ranked(system, asked(system))
+    assert report.complete
+    seconds = [answer.candidate.seconds for answer in report.answers]
+    assert seconds == sorted(seconds)
+    assert all(one >= report.bound.seconds * (1 - 1e-9) for one in seconds)
+    for answer in report.answers:
+        assert answer.verdict == Proved((survivors.count,))
+        program = answer.candidate.program
+        assert compared(program.steps, program.chunks, survivors.count) is None
+
+
+@given(lacking(), st.data())
+@settings(max_examples=40)
+def test_a_program_that_forgets_somebody_is_refuted_and_wrong_on_arrays(
+    system: System, data: st.DataObject
+) -> None:
+    """Leave one member out of one group: z3 and the arrays say no together."""
+    survivors = Survivors(system)
+    program = data.draw(st.sampled_from(list(level_programs(survivors))))
+    number = data.draw(st.integers(0, len(program.steps) - 1))
+    step = program.steps[number]
+    group = data.draw(st.integers(0, len(step.groups) - 1))
+    member = data.draw(st.integers(0, len(step.groups[group]) - 1))
+    groups = [list(one) for one in step.groups]
+    del groups[group][member]
+    assume(groups[group])
+    pieces = None
+    if step.pieces is not None:
+        some = [list(one) for one in step.pieces]
+        del some[group][member]
+        pieces = tuple(tuple(one) for one in some)
+    broken = replace(step, groups=tuple(tuple(one) for one in groups), pieces=pieces)
+    steps = (*program.steps[:number], broken, *program.steps[number + 1 :])
+    verdict = prove_groups(steps, survivors.count, chunks=program.chunks)
+    wrong = compared(steps, program.chunks, survivors.count)
+    assert (wrong is not None) is isinstance(verdict, Refuted)
+
+
+@given(smart_systems(12), st.data())
+@settings(max_examples=100)
+def test_groups_that_are_grids_cost_what_the_simulator_says(
+    system: System, data: st.DataObject
+) -> None:
+    assume(not any(link.domain in (Domain.RING, Domain.TORUS) for link in system.links))
+    reduction = data.draw(reductions(system.hierarchy))
+    assume(reduction.tree.digits)
+    roles = cast(reduction, tuple(range(len(reduction.tree.digits))), ())
+    groups = list(groups_of_children(tuple(slot for level in roles for slot in level)))
+    collective = data.draw(st.sampled_from(COLLECTIVES))
+    simulator, wiring = Simulator(system), Wiring(system)
+    ours = {(x.algorithm, x.protocol): x for x in lines_of(collective, groups, wiring)}
+    theirs = {(x.algorithm, x.protocol): x for x in simulator.lines(collective, roles)}
+    assert {a for a, _ in theirs} - {a for a, _ in ours} <= {Algorithm.HALVING_DOUBLING}
+    assert set(ours) <= set(theirs)
+    for key, line in ours.items():
+        assert line.latency_seconds == pytest.approx(theirs[key].latency_seconds)
+        levels = WornLinks(system).busy_seconds(collective, key[0], roles)
+        told = dict(line.loads)
+        for name, seconds in zip(system.hierarchy.names, levels, strict=True):
+            assert told.get(name, 0.0) == pytest.approx(seconds / key[1].share)
+        assert told["memory"] == pytest.approx(dict(theirs[key].loads)["memory"])
+
+
+def test_without_a_whole_node_it_is_the_smaller_machine() -> None:
+    """As explicit groups, too: the flat all-reduce on three nodes' devices of four."""
+    system = load("dgx-h100:4")
+    assert without(system, "node3") == load("dgx-h100:3")
+    three = load("dgx-h100:3")
+    groups = [np.arange(24)]
+    here = lines_of(Collective.ALL_REDUCE, groups, Wiring(system), Choice.RING)
+    there = lines_of(Collective.ALL_REDUCE, groups, Wiring(three), Choice.RING)
+    assert here == there
+
+
+def test_the_core_is_ranked_as_the_even_machine_is() -> None:
+    """Where all that is left is even inside, the core's best is what the planner finds."""
+    system = load("p2-a100:2")
+    left = without(system, "node0/gpu0", "node1/gpu0")
+    [core, *_] = cores(Survivors(left))
+    assert (core.counts, core.hosts) == ((2, 15), ())
+    found = ranked(left, asked(left, k=1)).choices[0].candidate
+    even = replace(
+        system,
+        hierarchy=Hierarchy.of(node=2, gpu=15),
+    )
+    request = Request((Axis("data", 30),), ("data",), 2**24, 1, Language(3), stripes=False)
+    best = answers(even, request).answers[0].candidate
+    assert found.seconds == pytest.approx(best.seconds, rel=1e-3)
+
+
+def test_a_core_of_every_shape_and_who_hangs_on_it() -> None:
+    left = without(load("dgx-h100:4"), "node3/gpu5")
+    found = {core.counts: core for core in cores(Survivors(left))}
+    assert set(found) == {(4, 7), (3, 8)}
+    assert found[4, 7].hosts == ((0, 5), (8, 13), (16, 21))
+    assert sorted(r for hosts in found[3, 8].hosts for r in hosts[1:]) == list(range(24, 31))
+    assert len(found[3, 8].hosts) == 7
+
+
+def test_pieces_that_nobody_keeps_are_found() -> None:
+    left = Survivors(without(switches(Hierarchy.of(node=2, gpu=3)), "node1/gpu2"))
+    [program] = [
+        p
+        for p in level_programs(left)
+        if p.said[0] == "reduce-scatter inside each node in 2 shares" and len(p.steps) == 3
+    ]
+    first = program.steps[0]
+    assert first.pieces is not None
+    assert first.pieces[0] == (frozenset({0}), frozenset({1}), frozenset())
+    lost = ((frozenset({0}), frozenset(), frozenset()), first.pieces[1])
+    steps = (replace(first, pieces=lost), *program.steps[1:])
+    assert isinstance(prove_groups(steps, left.count, chunks=program.chunks), Refuted)
+    assert isinstance(replay_groups(steps, 2, np.ones((5, 4))), Failure)
+
+
+@pytest.mark.parametrize(
+    ("axes", "over", "told"),
+    [
+        ({"data": 32}, ["data"], "as in data=31"),
+        ({"data": 31, "model": 1}, ["data"], "one axis of all that are left"),
+    ],
+)
+def test_axes_that_do_not_fit_what_is_left_are_refused(
+    axes: dict[str, int], over: list[str], told: str
+) -> None:
+    left = without(load("dgx-h100:4"), "node3/gpu5")
+    given_axes = [Axis(name, size) for name, size in axes.items()]
+    with pytest.raises(InputError, match=told):
+        uneven_answers(left, given_axes, over, asked(left))
+
+
+def test_rings_of_devices_and_too_many_are_refused() -> None:
+    ring = load("tpu-v5e-slice")
+    name = "/".join(f"{n}0" for n in ring.hierarchy.names)
+    with pytest.raises(InputError, match="messages pass through its devices"):
+        Survivors(without(ring, name))
+    with pytest.raises(InputError, match="at most 256"):
+        Survivors(without(load("dgx-h100:64"), "node0/gpu0"))
+
+
+def test_one_device_that_is_left_has_nothing_to_do() -> None:
+    left = without(switches(Hierarchy.of(node=1, gpu=2, core=1)), "node0/gpu0")
+    report = ranked(left, asked(left))
+    assert [a.candidate.program for a in report.answers] == [GroupProgram((), 1, ())]
+    assert report.bound.seconds == 0
+
+
+def test_what_top_prints_is_handed_out_and_run(tmp_path: Path) -> None:
+    from synth.uneven.handing import document, ranking_of, run_on_arrays
+    from synth.uneven_bodies import uneven_json
+
+    left = without(load("dgx-h100:4"), "node3/gpu5")
+    body = json.loads(json.dumps(uneven_json(ranked(left, asked(left)))))
+    ranking = ranking_of(body)
+    found = document(ranking, 1)
+    assert found["devices"] == [d for d in range(32) if d != 29]
+    for rank in (1, 2, 3):
+        seen = run_on_arrays(ranking, rank, "float32", 1001, 1)
+        assert seen["equal"]
+        assert seen["bitwise_equal"]
+    body["answers"][0]["group_steps"][0]["groups"][0].pop()
+    with pytest.raises(InputError):
+        document(ranking_of(body), 1)
