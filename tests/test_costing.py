@@ -1,4 +1,4 @@
-"""What missing and slower things cost, asked as people ask; and who refuses what it cannot treat."""
+"""What missing and slower things cost, asked as people ask; who refuses what it cannot treat."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_nobody_ignores_a_missing_device(tmp_path: Path, words: tuple[str, ...])
 
 @pytest.mark.parametrize("verb", ["top", "time", "emit", "systems"])
 def test_a_slow_unit_of_a_description_is_told_and_priced(tmp_path: Path, verb: str) -> None:
-    slow, plain = description(tmp_path, SLOW), None
+    slow = description(tmp_path, SLOW)
     words = {
         "top": ("top", slow, *PLACED, *QUICK, "-k", "1"),
         "time": ("time", PROGRAM, slow, *PLACED, "--algorithm", "ring", "--segments", "1"),
