@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from hierarchies.errors import InputError, nearest
+from hierarchies.importers import hwloc, nccl_xml, nvidia_smi, rocm_smi
 from hierarchies.importers.draft import Draft
 from hierarchies.importers.options import Options
 from hierarchies.importers.texts import texts
@@ -19,7 +20,12 @@ class Kind:
     read: Callable[[Mapping[str, str], Options], Draft]
 
 
-KINDS: Mapping[str, Kind] = {}
+KINDS: Mapping[str, Kind] = {
+    "nvidia-smi": Kind("what nvidia-smi topo -m prints", nvidia_smi.read),
+    "nccl-xml": Kind("what NCCL or RCCL writes to NCCL_TOPO_DUMP_FILE", nccl_xml.read),
+    "rocm-smi": Kind("what rocm-smi --showtopo or amd-smi topology --json prints", rocm_smi.read),
+    "hwloc": Kind("what lstopo --of xml prints", hwloc.read),
+}
 
 
 def kind_named(name: str) -> Kind:
