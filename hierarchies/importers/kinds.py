@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from hierarchies.errors import InputError, nearest
+from hierarchies.importers import ibnetdiscover, jax_dump, kubernetes, slurm, topograph
 from hierarchies.importers.draft import Draft
 from hierarchies.importers.options import Options
 from hierarchies.importers.texts import texts
@@ -19,7 +20,13 @@ class Kind:
     read: Callable[[Mapping[str, str], Options], Draft]
 
 
-KINDS: Mapping[str, Kind] = {}
+KINDS: Mapping[str, Kind] = {
+    "slurm": Kind("topology.conf, topology.yaml or what scontrol show topology prints", slurm.read),
+    "topograph": Kind("the JSON of topograph's graph engine, or one of its models", topograph.read),
+    "kubernetes": Kind("what kubectl get nodes -o json prints", kubernetes.read),
+    "jax": Kind(f"the JSON that this prints:\n{jax_dump.SNIPPET}", jax_dump.read),
+    "ibnetdiscover": Kind("what ibnetdiscover prints", ibnetdiscover.read),
+}
 
 
 def kind_named(name: str) -> Kind:
