@@ -216,6 +216,7 @@ def step_json(price: StepPrice) -> Json:
     return {
         "collective": price.what,
         "algorithm": price.algorithm.value if price.algorithm else None,
+        "protocol": price.protocol.value if price.algorithm else None,
         "bytes": price.size_bytes,
         "seconds": price.seconds,
         "latency_seconds": price.latency_seconds,

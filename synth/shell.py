@@ -23,10 +23,11 @@ from hierarchies import InputError
 from synth.delivery import deliver, printing
 from synth.drawing import console
 from synth.handout import WrongProgramError
-from synth.questions import asked
 from synth.request import Watcher
 from synth.tables import TABLES
-from synth.wire import VERBS, Outcome
+from synth.verbs.asking import asked
+from synth.verbs.reply import Outcome
+from synth.wire import VERBS
 
 USAGE = 2
 INTERRUPTED = 130

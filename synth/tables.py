@@ -145,7 +145,7 @@ def _time(body: Json) -> RenderableType:
         carried = (f"{volume(size)} on {name}" for name, size in step["bytes_per_port"].items())
         drawn.add_row(
             step["collective"],
-            (step["algorithm"] or "-").replace("-d", "-\nd"),
+            _way(step),
             volume(step["bytes"]),
             duration(step["seconds"]),
             duration(step["latency_seconds"]),
@@ -167,6 +167,12 @@ def _time(body: Json) -> RenderableType:
             f"({speedup:.2f}x); {defaults}"
         ),
     )
+
+
+def _way(step: Json) -> str:
+    """The algorithm a step runs by, and its protocol where that is not NCCL's plain one."""
+    way: str = (step["algorithm"] or "-").replace("-d", "-\nd")
+    return way if step["protocol"] in (None, "simple") else f"{way}, {step['protocol'].upper()}"
 
 
 def _run(body: Json) -> RenderableType:

@@ -330,6 +330,14 @@ def test_where_there_is_nothing_to_do_an_all_reduce_does_nothing() -> None:
     assert answered("time", "all-reduce root inside", *where, *placed)["seconds"] == 0
 
 
+def test_a_step_tells_its_protocol() -> None:
+    small = ("all-reduce root inside", "dgx-h100:1", "--axes", "data=8", "--reduce", "data")
+    assert [step["protocol"] for step in answered("time", *small, "--bytes", "64KiB")["steps"]] == [
+        "ll"
+    ]
+    assert "direct, LL" in run("time", *small, "--bytes", "64KiB").stdout
+
+
 NINES = "9" * 5000
 BILLION = ("p2-a100:100000000", "--axes", "a=1600000000", "--reduce", "a")
 

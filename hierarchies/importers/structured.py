@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import yaml
+import yaml  # type: ignore[import-untyped]
 
 from hierarchies.errors import InputError
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hierarchies.description import load
 from hierarchies.importers.draft import Blank
 
 _TUNING = (
@@ -17,3 +18,19 @@ NVLINK_LL_LATENCY = Blank(0.6e-6, _TUNING, needed=False)
 NVLINK_LL128_LATENCY = Blank(1.9e-6, _TUNING, needed=False)
 PCIE_LATENCY = Blank(5.7e-6, _TUNING)
 PCIE_LL_LATENCY = Blank(1.0e-6, _TUNING, needed=False)
+
+
+def amd_link_latency() -> Blank:
+    """Of a message over xGMI, as the catalogue has it for the MI300X."""
+    return _as_in_mi300x(-1)
+
+
+def amd_network_latency() -> Blank:
+    """The same from node to node."""
+    return _as_in_mi300x(0)
+
+
+def _as_in_mi300x(level: int) -> Blank:
+    link = load("mi300x").links[level]
+    source = (link.sources or {}).get("latency_us", "")
+    return Blank(link.latency_seconds, f"mi300x in the catalogue: {source}")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from hierarchies.errors import InputError
 
-LARGEST_BYTES = 32 * 2**20
+LARGEST_BYTES = 16 * 2**20
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -46,3 +46,11 @@ def decoded(content: bytes, where: str) -> str:
     if not text.strip():
         raise InputError("the file is empty", where=where)
     return text
+
+
+def only(files: Mapping[str, str], what: str) -> tuple[str, str]:
+    """The name and text of the only file. Raises InputError if there are several."""
+    if len(files) != 1:
+        hint = "import one node; --nodes says how many such there are"
+        raise InputError(f"{len(files)} files of {what}", hint=hint)
+    return next(iter(files.items()))
