@@ -106,7 +106,7 @@ def _node(item: Any, where: str) -> Node:
         raise InputError("a node without a name", where=where)
     labels = {
         key: value
-        for key, value in _mapping(metadata, where).get("labels", {}).items()
+        for key, value in _mapping(metadata.get("labels") or {}, f"{where}, labels").items()
         if isinstance(value, str)
     }
     status = item.get("status") or {}
@@ -125,13 +125,15 @@ def _draft(nodes: Sequence[Node], options: Options) -> Draft:
     if not working:
         raise InputError("the list has no nodes")
     name, keys = _keys(working, options)
+    if len(working) > 1 and len({node.labels[keys[-1]] for node in working}) == len(working):
+        keys = keys[:-1]
     tiers = Tiers(
         tier_names(len(keys)),
         tuple(Host(node.name, tuple(node.labels[key] for key in keys)) for node in working),
     )
     check_nested(tiers, f"outermost first: {', '.join(keys)}")
     counted = {"gpus": sum(node.devices for node in working)} if working[0].devices else {}
-    levels = ", ".join(f"{t} = {key}" for t, key in zip(tiers.names, keys, strict=True))
+    levels = ", ".join(f"{t} = {key}" for t, key in zip(tiers.names, keys, strict=True)) or "none"
     notes = [f"labels of {name}: {levels}", *_left_out(nodes, working), *_contents(working)]
     said = Said("kubernetes-cluster", "labels of Kubernetes", notes=tuple(notes), counted=counted)
     return network(tiers, said, options, _accelerators(working))

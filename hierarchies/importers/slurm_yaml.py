@@ -73,7 +73,7 @@ def _layout(entry: dict[str, Any], notes: tuple[str, ...]) -> Layout:
             blocks = _entries(section.get("blocks"), "blocks")
             sizes = section.get("block_sizes")
             if sizes:
-                notes = (*notes, sizes_note(", ".join(map(str, sizes))))
+                notes = (*notes, sizes_note(",".join(map(str, sizes))))
             return Layout(blocks=tuple(_group(b, "block", names) for b in blocks), notes=notes)
         case "ring":
             rings = tuple(_group(ring, "ring", names) for ring in _listed(entry[kind], kind))

@@ -41,6 +41,8 @@ def from_yaml(text: str) -> Any:
         return _plain(yaml.compose(text, Loader=_LOADER))
     except yaml.YAMLError as error:
         raise InputError(f"not YAML: {_first_line(error)}", where=_place(error)) from None
+    except InputError:
+        raise
     except (RecursionError, ValueError):
         raise InputError("not YAML that can be read") from None
 
