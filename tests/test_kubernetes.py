@@ -116,7 +116,7 @@ def test_subdomains_need_their_domains_names() -> None:
         ("[]", "no list of nodes"),
         ('{"items": [1]}', "not a mapping"),
         ('{"items": [{"metadata": {}}]}', "without a name"),
-        ('{"items": [{"metadata": {"name": "a", "labels": []}}]}', "not a mapping"),
+        ('{"items": [{"metadata": {"name": "a", "labels": [1]}}]}', "not a mapping"),
         ('{"items": []}', "no nodes"),
         ('{"items": [{"metadata": {"name": "a"}}]}', "no labels that say"),
         ('{"items": [{"metadata": {"name": "a"}}', "cut off"),
