@@ -19,7 +19,7 @@ SPINE_PORTS = 1000
 def fabric(
     groups: int, hosts: int, rails: int, *, spines: int = 2, trunks: int = 1, speed: str = "4xNDR"
 ) -> str:
-    """Leaf switches by group and rail, each with ``trunks`` cables to every spine; both ends listed."""
+    """Leaf switches by group and rail, ``trunks`` cables from each to every spine, listed twice."""
     ports: dict[str, list[str]] = {}
     names: dict[str, str] = {}
 
@@ -75,8 +75,19 @@ def test_a_fabric_gives_back_what_it_was_made_of(
 
 @pytest.mark.parametrize(
     ("speed", "gigabytes"),
-    [("4xSDR", 1), ("4xDDR", 2), ("4xQDR", 4), ("4xFDR10", 5), ("4xEDR", 12.5), ("4xHDR", 25)]
-    + [("2xHDR", 12.5), ("4xNDR", 50), ("8xNDR", 100), ("4xXDR", 100), ("1xEDR", 3.125)],
+    [
+        ("4xSDR", 1),
+        ("4xDDR", 2),
+        ("4xQDR", 4),
+        ("4xFDR10", 5),
+        ("4xEDR", 12.5),
+        ("4xHDR", 25),
+        ("2xHDR", 12.5),
+        ("4xNDR", 50),
+        ("8xNDR", 100),
+        ("4xXDR", 100),
+        ("1xEDR", 3.125),
+    ],
 )
 def test_speeds_are_lanes_times_rate(speed: str, gigabytes: float) -> None:
     draft = of(fabric(2, 2, 1, speed=speed))
@@ -96,7 +107,8 @@ def test_a_node_inside_makes_a_whole_system() -> None:
 def test_no_machines_are_no_nodes() -> None:
     text = fabric(2, 3, 4)
     text += (
-        '\nCa\t1 "H-agg"\t# "Mellanox Technologies Aggregation Node"\n[1]\t"S-0000"[60]\t# lid 3 4xNDR\n'
+        '\nCa\t1 "H-agg"\t# "Mellanox Technologies Aggregation Node"\n'
+        '[1]\t"S-0000"[60]\t# lid 3 4xNDR\n'
         '\nCa\t1 "H-ufm"\t# "ufm HCA-1"\n[1]\t"S-0000"[61]\t# lid 3 4xNDR\n'
     )
     draft = of(text)
@@ -170,7 +182,10 @@ def test_cables_are_counted_once_from_either_end() -> None:
         ('Switch 2 "S-1"\n[1] "H-1"[1]\n[1] "H-2"[1]\n', "two cables"),
         ('Switch 2 "S-1"\n[1] "H-1"[1] # "a HCA-1" lid 1 4xABC\n', "speed 4xABC is not known"),
         (
-            'Switch 2 "S-1"\n[1] "H-1"[1] # "a" lid 1 4xNDR\nCa 1 "H-1"\n[1] "S-1"[1] # lid 1 4xHDR\n',
+            (
+                'Switch 2 "S-1"\n[1] "H-1"[1] # "a" lid 1 4xNDR\n'
+                'Ca 1 "H-1"\n[1] "S-1"[1] # lid 1 4xHDR\n'
+            ),
             "at the other",
         ),
     ],

@@ -70,7 +70,7 @@ def test_numbers_read_the_wrong_way_are_seen() -> None:
     with pytest.raises(InputError, match="opposite order fits"):
         of(aws, f"{AWS}2", f"{AWS}1")
     topograph = nodes(lambda i: {f"{TIER}0": f"leaf{i // 2}", f"{TIER}1": f"spine{i // 6}"})
-    with pytest.raises(InputError, match="outermost first.*opposite order fits"):
+    with pytest.raises(InputError, match=r"outermost first.*opposite order fits"):
         of(topograph, f"{TIER}0", f"{TIER}1")
 
 

@@ -111,7 +111,10 @@ def test_blocks_beside_a_tree_are_one_more_level_if_they_nest() -> None:
 
 
 def test_a_torus_counts_x_fastest_and_has_its_own_links() -> None:
-    text = "- topology: t\n  torus3d:\n    toruses:\n    - {torus: a, dims: {x: 4, y: 3, z: 2}, nodes: 'n[1-24]'}\n"
+    text = (
+        "- topology: t\n  torus3d:\n    toruses:\n"
+        "    - {torus: a, dims: {x: 4, y: 3, z: 2}, nodes: 'n[1-24]'}\n"
+    )
     draft = of(text)
     assert counts(draft) == {"z": 2, "y": 3, "x": 4}
     assert [level.entries()["ports"].value for level in draft.levels] == [12, 4, 1]  # type: ignore[union-attr]
@@ -124,7 +127,8 @@ def test_rings() -> None:
     draft = of("RingName=r1 Nodes=a[1-4]\nRingName=r2 Nodes=b[1-4]\n")
     assert counts(draft) == {"ring": 2, "node": 4}
     assert draft.levels[-1].domain.value == "ring"  # type: ignore[union-attr]
-    yaml = "- topology: t\n  ring: {rings: [{ring: r1, nodes: 'a[1-4]'}, {ring: r2, nodes: 'b[1-4]'}]}\n"
+    rings = "[{ring: r1, nodes: 'a[1-4]'}, {ring: r2, nodes: 'b[1-4]'}]"
+    yaml = f"- topology: t\n  ring: {{rings: {rings}}}\n"
     assert counts(of(yaml)) == counts(draft)
 
 
@@ -160,7 +164,7 @@ def test_a_host_on_two_switches_counts_once_with_a_note() -> None:
         ),
         ("SwitchName=a Switches=b\nSwitchName=b Switches=a", "below itself"),
         (
-            "SwitchName=a Switches=b\nSwitchName=b Switches=a\nSwitchName=c Nodes=n1\nSwitchName=d Switches=e",
+            "SwitchName=a Switches=b\nSwitchName=b Nodes=n1\nSwitchName=d Switches=e",
             "no switch 'e'",
         ),
         ("SwitchName=a Switches=a\nSwitchName=c Nodes=n1", "below itself"),
@@ -171,7 +175,10 @@ def test_a_host_on_two_switches_counts_once_with_a_note() -> None:
         ),
         ("SwitchName=a Switches=b Nodes=n1\nSwitchName=b Nodes=n2", "one of the two"),
         (
-            "SwitchName=a Switches=b,c\nSwitchName=b Nodes=n1\nSwitchName=c Switches=d\nSwitchName=d Nodes=n2",
+            (
+                "SwitchName=a Switches=b,c\nSwitchName=b Nodes=n1\n"
+                "SwitchName=c Switches=d\nSwitchName=d Nodes=n2"
+            ),
             "equally deep",
         ),
         ("SwitchName=a", "neither Switches nor Nodes"),

@@ -110,11 +110,17 @@ def test_domains_inside_domains_and_across_switches() -> None:
         ('{"instances": [{"id": 1}]}', "entry 1, id is no name"),
         ('{"instances": [{"id": "a", "network_layers": [null]}]}', "is no name"),
         (
-            '{"instances": [{"id": "a", "network_layers": ["x"]}, {"id": "b", "network_layers": []}]}',
+            (
+                '{"instances": [{"id": "a", "network_layers": ["x"]}, '
+                '{"id": "b", "network_layers": []}]}'
+            ),
             "equally deep",
         ),
         (
-            '{"instances": [{"id": "a", "network_layers": ["x"]}, {"id": "a", "network_layers": ["x"]}]}',
+            (
+                '{"instances": [{"id": "a", "network_layers": ["x"]}, '
+                '{"id": "a", "network_layers": ["x"]}]}'
+            ),
             "more than once",
         ),
         ("blocks: [{nodes: [a]}]", "switch is no name"),

@@ -2,39 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil
 
 from hierarchies.errors import InputError
 from hierarchies.importers.draft import Blank, Draft, Stated
 from hierarchies.importers.hostlist import told
-from hierarchies.importers.infiniband import Cable, Device, Speed, Subnet, subnet
-from hierarchies.importers.networks import NODE, Ports, Said, network
+from hierarchies.importers.ib_machines import Machines, is_aggregation, machines_of, nameless_hosts
+from hierarchies.importers.infiniband import Cable, Speed, Subnet, subnet
+from hierarchies.importers.networks import NODE, Ports, Said, Slower, network
 from hierarchies.importers.options import Options
 from hierarchies.importers.tiers import Host, Tiers
 
-_ADAPTER = re.compile(r"(?:mlx[0-9]+_[0-9]+|HCA-?[0-9]+|ib[a-z]*[0-9]\S*|rocep\S+|hfi1_[0-9]+)")
-_UNNAMED = re.compile(r"\s*(?:MT[0-9]+\b.*|.*Mellanox Technologies.*)?")
-_AGGREGATION = "Aggregation Node"
 _TIERS = ("pod", "zone")
 _MOST_TIERS = 8
-
-
-@dataclass(frozen=True)
-class Machines:
-    """Which leaf switches each host's cables lead to, one entry a cable, and what has no host.
-
-    ``nameless`` are the leaf switches of adapters that do not say whose they are; ``few`` are
-    hosts with at most half as many cables as is usual, taken to be no compute nodes.
-    """
-
-    leaves: Mapping[str, tuple[str, ...]]
-    nameless: tuple[str, ...]
-    few: tuple[str, ...]
-    usual: int
 
 
 def read(files: Mapping[str, str], options: Options) -> Draft:
@@ -63,46 +45,11 @@ def _draft(net: Subnet, options: Options) -> Draft:
         "infiniband-fabric",
         "ibnetdiscover",
         ports=_ports(net, machines, tiers, parts),
+        slower=tuple(_slower(net, machines, parts[0])),
         notes=tuple(_notes(net, machines, tier_of, parts)),
         counted=_counted(net, machines, tier_of),
     )
     return network(tiers, said, options)
-
-
-def is_aggregation(device: Device) -> bool:
-    """Whether it is the part of a switch that adds up (SHARP), and no machine's adapter."""
-    return not device.is_switch and _AGGREGATION in (device.description or "")
-
-
-def machines_of(net: Subnet) -> Machines:
-    """Hosts by the names of their adapters (``host mlx5_0``), which the adapters are asked for."""
-    leaves: defaultdict[str, list[str]] = defaultdict(list)
-    nameless: list[str] = []
-    for device in net.devices.values():
-        if device.is_switch or is_aggregation(device):
-            continue
-        ends = [peer for peer, _ in net.cables_of[device.id] if net.devices[peer].is_switch]
-        name = _host(device)
-        (nameless if name is None else leaves[name]).extend(ends)
-    counts = Counter(len(ends) for ends in leaves.values() if ends)
-    usual = counts.most_common(1)[0][0] if counts else 1
-    few = [name for name, ends in leaves.items() if 2 * len(ends) <= usual]
-    for ends in leaves.values():
-        if len(ends) > usual:
-            nameless.extend(ends)
-    kept = {n: tuple(e) for n, e in leaves.items() if usual / 2 < len(e) <= usual}
-    if not kept and not nameless:
-        raise InputError("no switch has adapters of hosts", hint="the file may have been cut off")
-    return Machines(kept, tuple(nameless), tuple(few), usual)
-
-
-def _host(device: Device) -> str | None:
-    if device.description is None:
-        return device.id
-    if _UNNAMED.fullmatch(device.description):
-        return None
-    *words, last = device.description.split()
-    return " ".join(words) if words and _ADAPTER.fullmatch(last) else device.description.strip()
 
 
 def _switch_tiers(net: Subnet, machines: Machines) -> dict[str, int]:
@@ -167,7 +114,7 @@ def _tiers(net: Subnet, machines: Machines, parts: Sequence[Mapping[str, str]]) 
     """Every host below the parts it is in; adapters without a name make as many as they can."""
     names = _part_names(net, parts[0])
     where = {name: leaves[0] for name, leaves in machines.leaves.items()}
-    for part, count in _nameless_hosts(machines, parts[0]).items():
+    for part, count in nameless_hosts(machines, parts[0]).items():
         where |= {f"nameless {i + 1} of {names[part]}": part for i in range(count)}
     hosts = tuple(
         Host(
@@ -181,7 +128,10 @@ def _tiers(net: Subnet, machines: Machines, parts: Sequence[Mapping[str, str]]) 
 
 def _tier_names(parts: Sequence[Mapping[str, str]]) -> tuple[str, ...]:
     alone = len(set(parts[0].values())) == len(parts[0])
-    outer = (_TIERS[t] if t < len(_TIERS) else f"tier{t + 2}" for t in range(len(parts) - 1))
+    outer = (
+        _TIERS[t] if t < len(_TIERS) else f"tier-{chr(ord('a') + t + 1)}"
+        for t in range(len(parts) - 1)
+    )
     return ("leaf" if alone else "group", *outer)
 
 
@@ -195,18 +145,6 @@ def _part_names(net: Subnet, part_of: Mapping[str, str]) -> dict[str, str]:
     for switch, part in part_of.items():
         inside[part].append(_named(net, switch))
     return {part: told(sorted(names), 1) for part, names in inside.items()}
-
-
-def _nameless_hosts(machines: Machines, part_of: Mapping[str, str]) -> dict[str, int]:
-    """How many hosts the adapters without a name make in each part: as wide as the others there."""
-    usual: defaultdict[str, Counter[int]] = defaultdict(Counter)
-    for leaves in machines.leaves.values():
-        usual[part_of[leaves[0]]][len(leaves)] += 1
-    counts = Counter(part_of[leaf] for leaf in machines.nameless)
-    return {
-        part: ceil(count / (usual[part].most_common(1)[0][0] if usual[part] else machines.usual))
-        for part, count in counts.items()
-    }
 
 
 def _ports(
@@ -227,16 +165,40 @@ def _ports(
         uplinks = uplinks_of(net, part_of)
         position = tiers.names.index(name)
         hosts = Counter(host.path[: position + 1] for host in tiers.hosts)
-        most = max((len(cables) for cables in uplinks.values()), default=0)
+        most = (
+            _whole_uplinks(net, part_of)
+            if name == tiers.names[-1]
+            else max(map(len, uplinks.values()))
+        )
         if most:
             upward = _usual_speed([cable for cables in uplinks.values() for cable in cables])
             ports[name] = _shared(most, max(hosts.values()) * machines.usual, upward, name)
     return ports
 
 
+def _whole_uplinks(net: Subnet, part_of: Mapping[str, str]) -> int:
+    """The uplinks of a part with as many leaf switches, and as many of each, as any has."""
+    alone = uplinks_of(net, {leaf: leaf for leaf in part_of})
+    return max(map(len, alone.values())) * max(Counter(part_of.values()).values())
+
+
+def _slower(net: Subnet, machines: Machines, part_of: Mapping[str, str]) -> Iterable[Slower]:
+    """Groups with fewer uplinks than a whole one, and hosts with fewer cables than is usual."""
+    whole, names = _whole_uplinks(net, part_of), _part_names(net, part_of)
+    level = _tier_names([part_of])[0]
+    for part, cables in uplinks_of(net, part_of).items():
+        if 0 < len(cables) < whole:
+            said = f"ibnetdiscover: {len(cables)} of {whole} uplinks"
+            yield Slower(level, names[part], len(cables) / whole, said)
+    for name, leaves in machines.leaves.items():
+        if len(leaves) < machines.usual:
+            said = f"ibnetdiscover: {len(leaves)} of {machines.usual} cables"
+            yield Slower(NODE, name, len(leaves) / machines.usual, said)
+
+
 def _shared(uplinks: int, nics: int, speed: Speed | None, name: str) -> Ports:
     """So many uplinks as one port for each NIC below them, which must divide what is inside."""
-    said = f"ibnetdiscover: the NICs of the fullest {name}, which share its {uplinks} uplinks"
+    said = f"ibnetdiscover: the NICs of a whole {name}, which share its {uplinks} uplinks"
     if speed is None:
         return Ports(
             Stated(nics, said), Blank(source=f"{uplinks} uplinks for {nics} NICs: their part")
@@ -310,7 +272,7 @@ def _notes(
     if thin:
         yield f"hosts with fewer than the usual {machines.usual} cables: {told(thin)}"
     if machines.nameless:
-        hosts = sum(_nameless_hosts(machines, parts[0]).values())
+        hosts = sum(nameless_hosts(machines, parts[0]).values())
         yield (
             f"{len(machines.nameless)} adapters do not say whose they are (or many hosts have one "
             f"name); with as many a host as usual they are {hosts} hosts."
@@ -332,7 +294,7 @@ def _short_switches(net: Subnet, tier_of: Mapping[str, int]) -> Iterable[str]:
         full = len(counts) - len(short)
         yield (
             f"{full} of {len(counts)} leaf switches have {most} uplinks, {told(short, 20)}. "
-            "The description gives every unit what the fullest has."
+            "The description gives every unit what one with all of them would have."
         )
 
 

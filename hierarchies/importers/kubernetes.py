@@ -100,8 +100,8 @@ def nodes_of(text: str) -> tuple[Node, ...]:
 
 
 def _node(item: Any, where: str) -> Node:
-    metadata = _mapping(item, where).get("metadata")
-    name = _mapping(metadata, f"{where}, metadata").get("name")
+    metadata = _mapping(_mapping(item, where).get("metadata"), f"{where}, metadata")
+    name = metadata.get("name")
     if not isinstance(name, str) or not name:
         raise InputError("a node without a name", where=where)
     labels = {

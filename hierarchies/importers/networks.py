@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 from hierarchies.errors import InputError
-from hierarchies.importers.draft import Blank, Draft, DraftLevel, Entry, Stated
+from hierarchies.importers.draft import Blank, Draft, DraftLevel, Entry, Lack, Stated
 from hierarchies.importers.hostlist import told
 from hierarchies.importers.options import Options
 from hierarchies.importers.suggestions import (
@@ -18,7 +18,7 @@ from hierarchies.importers.suggestions import (
 from hierarchies.importers.tiers import Tiers, largest_even_part, with_groups
 
 NODE = "node"
-_MOST_SHORT = 12
+_MOST_SHORT, _MOST_LACKS = 12, 1000
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,16 @@ class Groups:
 
 
 @dataclass(frozen=True)
+class Slower:
+    """A unit, or a node, that has a share of the bandwidth its like have to their siblings."""
+
+    level: str
+    unit: str
+    share: float
+    source: str
+
+
+@dataclass(frozen=True)
 class Said:
     """What a file says beside its tiers: who says it, links by level, notes, plain counts."""
 
@@ -45,6 +55,7 @@ class Said:
     source: str
     domain: Entry | None = None
     ports: Mapping[str, Ports] = field(default_factory=dict)
+    slower: tuple[Slower, ...] = ()
     notes: tuple[str, ...] = ()
     counted: Mapping[str, int] = field(default_factory=dict)
 
@@ -65,13 +76,33 @@ def network(
     check_nodes(hosts, options)
     even, innermost, notes = _with_accelerators(tiers.trimmed(), accelerators)
     names, counts = (*even.names, innermost), even.full()
+    lacks = _lacks(even, names, said)
     return Draft(
         said.name,
         f"{said.source}: {_product(counts, names)}",
         tuple(_level(names, counts, position, said) for position in range(len(names))),
         notes=(*said.notes, *notes, *_unevenness(even, names), *_advice(names)),
         counted={"nodes": hosts, **said.counted},
+        lacks=lacks if len(lacks) <= _MOST_LACKS else (),
     )
+
+
+def _lacks(tiers: Tiers, names: Sequence[str], said: Said) -> tuple[Lack, ...]:
+    """What is missing or slower, in the numbers of the draft's units."""
+    if not tiers.uneven and not said.slower:
+        return ()
+
+    def path(digits: Sequence[int]) -> str:
+        return "/".join(f"{name}{digit}" for name, digit in zip(names, digits, strict=False))
+
+    missing = [Lack(path(digits), said.source) for digits in tiers.missing()]
+    labels = {(names[len(u) - 1], u[-1]): digits for u, digits in tiers.numbers().items() if u}
+    slower = [
+        Lack(path(labels[found.level, found.unit]), found.source, found.share)
+        for found in said.slower
+        if (found.level, found.unit) in labels
+    ]
+    return (*missing, *slower)
 
 
 def _with_accelerators(

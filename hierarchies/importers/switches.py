@@ -9,7 +9,7 @@ from hierarchies.errors import InputError
 from hierarchies.importers.hostlist import told
 from hierarchies.importers.tiers import DEEPEST, Host, Tiers
 
-_TIERS = ("leaf", "spine", "core")
+_TIERS = ("leaf", "spine", "core", "hall")
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def tree(switches: Sequence[Switch]) -> Tree:
 
 def tier_names(depth: int) -> tuple[str, ...]:
     """Names for tiers of switches, outermost first: ``core``, ``spine``, ``leaf``."""
-    names = [_TIERS[i] if i < len(_TIERS) else f"tier{i + 1}" for i in range(depth)]
+    names = [_TIERS[i] if i < len(_TIERS) else f"tier-{chr(ord('a') + i)}" for i in range(depth)]
     return tuple(reversed(names))
 
 

@@ -82,6 +82,29 @@ class Tiers:
         units = tuple(Host("/".join(path), path[:-1]) for path in paths)
         return Tiers(self.names[:-1], units)
 
+    def numbers(self) -> dict[_UNIT, tuple[int, ...]]:
+        """The digits of every unit and host (path and name), siblings counted as they appear."""
+        digits: dict[_UNIT, tuple[int, ...]] = {(): ()}
+        siblings: Counter[_UNIT] = Counter()
+        for host in self.hosts:
+            whole = (*host.path, host.name)
+            for end in range(1, len(whole) + 1):
+                unit, parent = whole[:end], whole[: end - 1]
+                if unit not in digits:
+                    digits[unit] = (*digits[parent], siblings[parent])
+                    siblings[parent] += 1
+        return digits
+
+    def missing(self) -> list[tuple[int, ...]]:
+        """The digits of units and hosts that are not there, of a system of ``full()`` units."""
+        digits = self.numbers()
+        return [
+            (*digits[path], number)
+            for tier, most in enumerate(self.full())
+            for path, count in self.children(tier).items()
+            for number in range(count, most)
+        ]
+
     @property
     def uneven(self) -> bool:
         return prod(self.full()) != len(self.hosts)
