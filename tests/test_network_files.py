@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hierarchies import InputError
-from hierarchies.importers import Draft, Options, import_texts
+from hierarchies import InputError, read
+from hierarchies.importers import Draft, Options, import_texts, toml
 from hierarchies.importers.kinds import import_files
 from hierarchies.importers.slurm_conf import layout
 from hierarchies.importers.switches import tree
@@ -125,6 +125,39 @@ def test_an_oracle_reads_the_fabric_in_its_own_way() -> None:
     assert uplinks["ibnetdiscover: 53 of 72 uplinks"] == 53 / 72  # rails of 17, 18 and 18
     dead = [lack for lack in draft.lacks if lack.share == 3 / 4]
     assert {lack.unit.split("/")[0] for lack in dead} == {dead[0].unit.split("/")[0]}
+
+
+TRAY = """\
+name = "tray"
+[device]
+name = "a GPU"
+memory_GB_per_s = 8000
+source = "test"
+[[level]]
+name = "node"
+domain = "switch"
+bandwidth_GB_per_s = 50
+latency_us = 14
+ports = 4
+through = []
+source = "test"
+[[level]]
+name = "gpu"
+count = 4
+domain = "switch"
+bandwidth_GB_per_s = 900
+latency_us = 3
+source = "test"
+"""
+
+
+def test_the_fabric_with_trays_inside_is_a_system() -> None:
+    draft = real("ibnetdiscover/topograph-example.out").around(read(TRAY))
+    system = read(toml(draft.suggested()))
+    assert str(system.hierarchy) == "8 group x 18 node x 4 gpu"
+    assert len(system.missing) == 4 * (8 * 18 - 139)
+    assert system.links[0].bandwidth_bytes_per_second == 50e9
+    assert system.faults
 
 
 SAMPLES: Mapping[str, tuple[str, ...]] = {

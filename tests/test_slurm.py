@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from hierarchies import InputError, load, read
-from hierarchies.importers import Draft, Options, import_texts, toml
+from hierarchies.importers import Draft, Options, Stated, import_texts, toml
 
 TREE = """\
 # a tree of three tiers
@@ -146,6 +148,19 @@ def test_unlike_units_are_named_with_an_even_part() -> None:
         "4 leaf x 14 node = 56 of the 62",
     ):
         assert part in note
+
+
+def test_missing_nodes_are_exceptions_of_the_system() -> None:
+    text = "SwitchName=top Switches=s[0-1]\nSwitchName=s0 Nodes=a[1-2]\nSwitchName=s1 Nodes=b1\n"
+    draft = of(text).around(load("dgx-h100"))
+    assert [lack.unit for lack in draft.lacks] == ["leaf1/node1"]
+    leaf, *inside = draft.levels
+    filled = replace(
+        leaf, bandwidth_bytes_per_second=Stated(50e9, "plan"), ports=Stated(16, "plan")
+    )
+    system = read(toml(replace(draft, levels=(filled, *inside)).suggested()))
+    assert str(system.hierarchy) == "2 leaf x 2 node x 8 gpu"
+    assert sorted(system.missing) == list(range(24, 32))
 
 
 def test_a_host_on_two_switches_counts_once_with_a_note() -> None:

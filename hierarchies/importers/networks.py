@@ -83,7 +83,7 @@ def network(
         tuple(_level(names, counts, position, said) for position in range(len(names))),
         notes=(*said.notes, *notes, *_unevenness(even, names), *_advice(names)),
         counted={"nodes": hosts, **said.counted},
-        lacks=lacks if len(lacks) <= _MOST_LACKS else (),
+        lacks=lacks,
     )
 
 
@@ -102,7 +102,13 @@ def _lacks(tiers: Tiers, names: Sequence[str], said: Said) -> tuple[Lack, ...]:
         for found in said.slower
         if (found.level, found.unit) in labels
     ]
-    return (*missing, *slower)
+    lacks = (*missing, *slower)
+    if len(lacks) > _MOST_LACKS:
+        raise InputError(
+            f"{len(lacks):,} units are missing or slower",
+            hint=f"at most {_MOST_LACKS:,} are listed",
+        )
+    return lacks
 
 
 def _with_accelerators(
@@ -203,8 +209,8 @@ def _unevenness(tiers: Tiers, names: Sequence[str]) -> tuple[str, ...]:
         )
     note = (
         f"Not all units are equally large: {short}. The description below is of "
-        f"{_product(full, names)} = {prod(full)}, {prod(full) - there} more than there are; "
-        f"a part where all are alike has {spelled}."
+        f"{_product(full, names)} = {prod(full)}, {prod(full) - there} more than there are, which "
+        f"its exceptions take away; a part where all are alike has {spelled}."
     )
     return (note,)
 

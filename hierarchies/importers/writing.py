@@ -68,13 +68,12 @@ def _level(level: DraftLevel, innermost: bool) -> Iterator[str]:
 
 
 def _lack(lack: Lack) -> Iterator[str]:
-    """An exception, as a comment until descriptions may have them."""
     short = f"bandwidth_share = {lack.share!r}" if lack.share else "missing = true"
     yield ""
-    yield "# [[exception]]"
-    yield f"# unit = {_text(lack.unit)}"
-    yield f"# {short}"
-    yield f"# source = {_text(lack.source)}"
+    yield "[[exception]]"
+    yield f"unit = {_text(lack.unit)}"
+    yield short
+    yield f"source = {_text(lack.source)}"
 
 
 def _entry(key: str, entry: Entry) -> str:
