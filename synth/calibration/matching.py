@@ -126,10 +126,11 @@ def _total(log: Log) -> int | None:
 def _busy(system: System, total: int, hosts: int | None) -> tuple[int, ...]:
     """How many children of each level hold ranks, if hosts are filled one by one."""
     cardinalities = system.hierarchy.cardinalities
-    if total == system.devices:
-        return cardinalities
     level = host_level(system)
     most = prod(cardinalities[: level + 1])
+    sure = level >= 0 and system.hierarchy.names[level] in HOST_LEVELS
+    if total == system.devices and not (sure and hosts not in (None, most)):
+        return cardinalities
     if hosts is None:
         if level == -1:
             hosts = 1
