@@ -1,5 +1,9 @@
 """WHERE: machines, the placement of parallelism axes on them, and what is to be reduced."""
 
+from hierarchies.calibration import Calibration as Calibration
+from hierarchies.calibration import Crossing as Crossing
+from hierarchies.calibration import Fit as Fit
+from hierarchies.calibration import Residual as Residual
 from hierarchies.description import catalogue as catalogue
 from hierarchies.description import load as load
 from hierarchies.description import read as read

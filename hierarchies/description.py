@@ -16,6 +16,7 @@ from hierarchies.errors import InputError, nearest
 from hierarchies.hierarchy import Hierarchy, Level
 from hierarchies.system import Domain, Link, System
 
+BLANK = "?"
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Latency = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Source = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
@@ -146,11 +147,38 @@ def read(text: str, *, where: str = "description", count: int | None = None) -> 
     except ValueError as error:
         raise InputError(f"not a TOML file: {error}", where=where) from None
     try:
+        _check_blanks(raw)
         return _system(_Description.model_validate(raw), count)
     except ValidationError as error:
         raise _told(error, raw, where) from None
     except InputError as error:
         raise error.at(where) from None
+
+
+def _check_blanks(raw: dict[str, Any]) -> None:
+    """Refuse a description in which an importer left blanks; values are told before sources."""
+    rooms = [("device", raw.get("device"))]
+    levels = raw.get("level")
+    for level in levels if isinstance(levels, list) else []:
+        rooms.append((f"level {level.get('name')!r}" if isinstance(level, dict) else "", level))
+    tables = [(place, room) for place, room in rooms if isinstance(room, dict)]
+    values = [_told_blanks(place, room) for place, room in tables]
+    inner = [(f"{place}, source", room.get("source")) for place, room in tables]
+    sources = [_told_blanks(place, room) for place, room in inner if isinstance(room, dict)]
+    for what, told in (("not known", values), ("without a source", sources)):
+        blank = [text for text in told if text]
+        if blank:
+            raise InputError(
+                f"{what} yet: {'; '.join(blank)}",
+                hint=f'write a value, and its source, wherever "{BLANK}" stands',
+            )
+
+
+def _told_blanks(place: str, room: dict[str, Any]) -> str:
+    names = [key for key, value in room.items() if value == BLANK and key != "source"]
+    if not names and room.get("source") == BLANK:
+        names = ["source"]
+    return f"{place}: {', '.join(names)}" if names else ""
 
 
 def _system(description: _Description, count: int | None) -> System:
