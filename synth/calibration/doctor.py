@@ -15,9 +15,10 @@ from math import prod
 from statistics import median
 
 from hierarchies import System
+from synth.calibration.expecting import Predicted, Predictor
+from synth.calibration.experiments import isolating
 from synth.calibration.logs import busbw_factor
 from synth.calibration.matching import Matched
-from synth.calibration.expecting import Predicted, Predictor
 from synth.simulator import MEMORY
 from synth.units import duration
 
@@ -33,7 +34,7 @@ PORT_FIT = 0.02
 
 @dataclass(frozen=True)
 class Reading:
-    """One size of a run: measured (the better known of the two is told apart), predicted, bound."""
+    """One size of a run: what it took, and what it should have."""
 
     size_bytes: int
     in_place: bool
@@ -87,7 +88,10 @@ class Run:
 
 @dataclass(frozen=True)
 class Finding:
-    """One statement, and the level it is about ("" for none)."""
+    """One statement, and the level it is about ("" for none).
+
+    ``tests`` are the names of the experiments that would tell the ``suspects`` apart.
+    """
 
     kind: str
     text: str
@@ -95,6 +99,7 @@ class Finding:
     source: str = ""
     share: float | None = None
     suspects: tuple[str, ...] = ()
+    tests: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -109,8 +114,7 @@ class Diagnosis:
 def diagnose(system: System, matched: Sequence[Matched]) -> Diagnosis:
     """Compare runs with the prediction. Raises InputError for what cannot be priced."""
     runs = tuple(_run(system, one) for one in matched)
-    findings = [*_findings(system, runs)]
-    return Diagnosis(system, runs, tuple(findings))
+    return Diagnosis(system, runs, tuple(_findings(system, runs)))
 
 
 def _run(system: System, one: Matched) -> Run:
@@ -166,10 +170,9 @@ def _reached(run: Run) -> Iterator[Finding]:
         text = "all its sizes wait for messages: it says nothing of bandwidth"
         yield Finding("no-large-sizes", f"{_named(run)}: {text}", source=run.source)
         return
-    at = max(r.size_bytes for r in run.readings)
     kind = "short" if run.short else "as-predicted"
     text = f"{_named(run)}: {run.share:.0%} of the predicted bandwidth (by {run.way})"
-    yield Finding(kind, text, source=run.source, share=run.share) if at else Finding(kind, text)
+    yield Finding(kind, text, source=run.source, share=run.share)
 
 
 def _blamed(system: System, run: Run, runs: Sequence[Run]) -> Iterator[Finding]:
@@ -199,7 +202,7 @@ def _blamed(system: System, run: Run, runs: Sequence[Run]) -> Iterator[Finding]:
             "level-short", text + _ports(system, name, share), name, run.source, share, (name,)
         )
     elif left:
-        yield _open(run, left, others)
+        yield _open(system, run, left, others)
     else:
         text = "no level explains it: each delivers more in another run; what ran is not what was"
         yield Finding("unexplained", f"{text} predicted ({run.way})", source=run.source)
@@ -207,7 +210,7 @@ def _blamed(system: System, run: Run, runs: Sequence[Run]) -> Iterator[Finding]:
         yield _other(run, others)
 
 
-def _open(run: Run, left: dict[str, float], others: Sequence[str]) -> Finding:
+def _open(system: System, run: Run, left: dict[str, float], others: Sequence[str]) -> Finding:
     """More than one level, or another algorithm, would explain it."""
     likely = max(left, key=lambda name: left[name])
     listed = ", ".join(f"{name!r} at {share:.0%}" for name, share in left.items())
@@ -215,7 +218,9 @@ def _open(run: Run, left: dict[str, float], others: Sequence[str]) -> Finding:
         text = f"level {listed} would explain it, and so would another algorithm"
     else:
         text = f"not told apart: level {listed}; most likely {likely!r}, the busiest"
-    return Finding("open", text, likely, run.source, left[likely], tuple(left))
+    found = [isolating(system, name) for name in left]
+    tests = tuple(one.name for one in found if one is not None)
+    return Finding("open", text, likely, run.source, left[likely], tuple(left), tests)
 
 
 def _as_other_way(run: Run) -> list[str]:

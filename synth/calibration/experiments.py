@@ -13,10 +13,10 @@ from math import prod
 
 from grammar import Goal
 from hierarchies import InputError, System
+from synth.calibration.expecting import Predictor
 from synth.calibration.logs import COLLECTIVES
 from synth.calibration.matching import host_level
 from synth.calibration.measurements import Measurement
-from synth.calibration.expecting import Predictor
 from synth.protocols import Protocol, protocols
 
 SMALLEST_BYTES, LARGEST_BYTES, LARGEST_LL_BYTES = 2**10, 2**30, 2**26
@@ -270,3 +270,20 @@ def _is_power(number: int) -> bool:
 
 def _comma(numbers: Sequence[int]) -> str:
     return ",".join(str(number) for number in numbers)
+
+
+def script(system: System, found: Sequence[Experiment], launcher: str = "mpirun") -> str:
+    """All of them as a shell script whose comments say what each tells."""
+    minutes = sum(one.seconds for one in found) / 60
+    said = [
+        f"# {len(found)} tests for {system.name}, {system.hierarchy}: about {minutes:.0f} min",
+        "# TESTS is the build folder of nccl-tests, or of rccl-tests: same names, same flags.",
+        f"# Afterwards: collsynth calibrate {system.name} *.txt -o my.toml",
+        "TESTS=${TESTS:-./build}",
+    ]
+    for number, one in enumerate(found, start=1):
+        how = lines(system, one)
+        said += ["", f"# {number}. {one.goal.value}, {one.groups.where}; about {one.seconds:.0f} s"]
+        said.append(f"#    tells: {'; '.join(one.tells)}")
+        said.append(kept(how.srun if launcher == "srun" else how.mpirun, one))
+    return "\n".join(said) + "\n"

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from synth.commands.machines import count, place, systems
+from synth.commands.measured import calibrate, doctor
 from synth.commands.outputs import emit, run
 from synth.commands.planning import job, plan, top
 from synth.commands.programs import check, lower, time
@@ -19,4 +20,6 @@ COMMANDS: Mapping[str, Callable[..., None]] = {
     "time": time,
     "emit": emit,
     "run": run,
+    "calibrate": calibrate,
+    "doctor": doctor,
 }
