@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
+from hierarchies.calibration_files import CalibrationTable, FitTable, ResidualTable, calibration
 from hierarchies.errors import InputError, nearest
 from hierarchies.hierarchy import Hierarchy, Level
 from hierarchies.system import Domain, Link, System
@@ -85,6 +86,7 @@ class _Description(_Strict):
     default_count: int = Field(default=1, ge=1)
     device: _Device
     level: list[_Level] = Field(min_length=1)
+    calibration: CalibrationTable | None = None
 
 
 def catalogue() -> tuple[str, ...]:
@@ -163,14 +165,16 @@ def _system(description: _Description, count: int | None) -> System:
         except InputError as error:
             raise error.at(f"level {level.name!r}") from None
     _check_numbers(description.device.unconfirmed, ["memory_GB_per_s"], "device, unconfirmed")
+    hierarchy, table = Hierarchy(tuple(levels)), description.calibration
     return System(
         description.name,
         description.title,
-        Hierarchy(tuple(levels)),
+        hierarchy,
         tuple(links),
         description.device.memory_GB_per_s * 1e9,
         description.device.source,
         tuple(description.device.unconfirmed),
+        calibration(table, hierarchy.names) if table else None,
     )
 
 
@@ -226,8 +230,12 @@ def _told(error: ValidationError, raw: dict[str, Any], where: str) -> InputError
         place, key = f"{where}, level {name!r}", inner[1]
     elif room == "device" and inner:
         place, key = f"{where}, device", inner[0]
+    elif room == "calibration" and inner:
+        room = inner[0] if len(inner) > 2 else room
+        place, key = ", ".join([where, "calibration", *map(str, inner[:-1])]), inner[-1]
     if found["type"] == "extra_forbidden":
-        models: dict[str, type[_Strict]] = {"level": _Level, "device": _Device}
+        models: dict[str, type[BaseModel]] = {"level": _Level, "device": _Device}
+        models |= {"calibration": CalibrationTable, "fit": FitTable, "residual": ResidualTable}
         model = models.get(str(room) if key is not room else "", _Description)
         known = list(model.model_fields)
         with_unit = [name for name in known if name.startswith(f"{key}_")]

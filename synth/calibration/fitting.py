@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from math import isfinite
 
 import numpy as np
+import numpy.typing as npt
 
 from hierarchies import Calibration, Crossing, Fit, InputError, System
 from synth.calibration.leftovers import residuals, strayed
 from synth.calibration.measurements import Measurement
 from synth.calibration.solving import Key, Rows, Solution, solve
 from synth.calibration.unknown import undetermined
-from synth.calibration.ways import candidates
+from synth.calibration.ways import Candidate, candidates
 from synth.protocols import Protocol
 
 FEWEST_SIZES = 3
@@ -38,11 +39,16 @@ class FittedRow:
 
 @dataclass(frozen=True)
 class Calibrated:
-    """A system with its calibration, and the rows that it was fitted to."""
+    """A system with its calibration, and the rows that it was fitted to.
+
+    ``loss`` is what the fit made small: of two descriptions of one machine that are fitted to the
+    same rows, the one with the lower loss explains them better.
+    """
 
     system: System
     calibration: Calibration
     rows: tuple[FittedRow, ...]
+    loss: float
 
 
 def fit(system: System, measurements: Sequence[Measurement]) -> Calibrated:
@@ -68,7 +74,7 @@ def fit(system: System, measurements: Sequence[Measurement]) -> Calibrated:
         undetermined(bare, rows, solution),
         tuple(_dropped(found)),
     )
-    return Calibrated(replace(bare, calibration=calibration), calibration, found)
+    return Calibrated(replace(bare, calibration=calibration), calibration, found, first.loss)
 
 
 def _checked(measurement: Measurement) -> Measurement:
@@ -119,7 +125,11 @@ def _check_together(measurements: Sequence[Measurement]) -> None:
 
 
 def _rows(system: System, measurements: Sequence[Measurement]) -> Rows:
-    sizes, seconds, tables, numbers, ways = [], [], [], [], []
+    sizes: list[float] = []
+    seconds: list[float] = []
+    tables: list[int] = []
+    numbers: list[int] = []
+    ways: list[Candidate] = []
     for table, measurement in enumerate(measurements):
         known = candidates(system, measurement)
         for sample in measurement.samples:
@@ -136,7 +146,7 @@ def _rows(system: System, measurements: Sequence[Measurement]) -> Rows:
 def _fits(system: System, rows: Rows, solution: Solution) -> Iterator[Fit]:
     """The numbers of each way; those of levels that no row crosses stay as described."""
     levels = len(system.links)
-    crossed = np.array([candidate.waited for candidate in rows.candidates]).any(axis=0)
+    crossed = [any(each.waited[i] for each in rows.candidates) for i in range(levels)]
     gone = Counter(rows.candidates[pair].key for pair in solution.chosen)
     for key, numbers in zip(solution.keys, solution.unknowns.tolist(), strict=True):
         protocol = Protocol(key[2])
@@ -146,12 +156,17 @@ def _fits(system: System, rows: Rows, solution: Solution) -> Iterator[Fit]:
             if not crossed[level]:
                 hop = protocol.latency_seconds(link) or link.latency_seconds
                 gap, inverse = 0.0, 1 / protocol.share
-            found.append(Crossing(max(hop, 0.0), max(gap, 0.0), 1 / inverse))
-        yield Fit(key[2], tuple(found), numbers[0], key[1], key[0], gone[key])
+            found.append(Crossing(_short(hop), _short(gap), float(f"{1 / inverse:.6g}")))
+        yield Fit(key[2], tuple(found), _short(numbers[0]), key[1], key[0], gone[key])
+
+
+def _short(seconds: float) -> float:
+    """Whole tenths of nanoseconds: finer than any row tells, and written without a remainder."""
+    return max(0.0, round(seconds * 1e6, 4)) * 1e-6
 
 
 def _fitted_rows(
-    rows: Rows, measurements: Sequence[Measurement], solution: Solution, away: np.ndarray
+    rows: Rows, measurements: Sequence[Measurement], solution: Solution, away: npt.NDArray[np.bool_]
 ) -> tuple[FittedRow, ...]:
     return tuple(
         FittedRow(

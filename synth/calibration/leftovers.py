@@ -71,6 +71,7 @@ def residuals(rows: Sequence[FittedRow]) -> tuple[Residual, ...]:
 
 def _residual(smallest: int, key: tuple[str, str, str], ratios: Sequence[float]) -> Residual:
     tail = (1 - COVERED) / 2
-    low, median, high = np.quantile(ratios, [tail, 0.5, 1 - tail]).tolist()
+    quantiles = np.quantile(ratios, [tail, 0.5, 1 - tail]).tolist()
+    low, median, high = (float(f"{ratio:.6g}") for ratio in quantiles)
     collective, algorithm, protocol = key
     return Residual(smallest, len(ratios), low, median, high, protocol, algorithm, collective)

@@ -27,9 +27,8 @@ def undetermined(system: System, rows: Rows, solution: Solution) -> tuple[str, .
 
 
 def _levels_unseen(system: System, rows: Rows) -> Iterator[str]:
-    crossed = np.array([candidate.waited for candidate in rows.candidates]).any(axis=0)
     for level, name in enumerate(system.hierarchy.names):
-        if not crossed[level]:
+        if not any(candidate.waited[level] for candidate in rows.candidates):
             yield f"no row crosses level {name!r}: its numbers are those of the description"
 
 
