@@ -101,7 +101,12 @@ def worn_bound(
     """
     seconds = cut_seconds(Wiring(_at_best(system)), groups, goal)
     level = max(range(len(seconds)), key=lambda level: seconds[level])
-    return Bound(seconds[level] * payload_bytes, system.hierarchy.names[level])
+    best = Bound(seconds[level] * payload_bytes, system.hierarchy.names[level])
+    for outermost in range(len(seconds)):
+        inside = system.hierarchy.devices_in_child(outermost)
+        if any(len(np.unique(group // inside)) > 1 for group in groups):
+            return max(best, _heard(system, outermost), key=_seconds)
+    return Bound(0.0, "")
 
 
 def _seconds(one: Bound) -> float:
@@ -173,11 +178,13 @@ def _one_message(asked: _Asked) -> Bound:
     The message crosses that level's links, or those of a level outside of it.
     """
     spanned = [level for level, m in enumerate(asked.counts) if m > 1]
-    if not spanned:
-        return Bound(0.0, "")
-    cardinalities = asked.system.hierarchy.cardinalities
-    crossed = [level for level in range(spanned[0] + 1) if cardinalities[level] > 1]
-    links = [asked.system.links[level] for level in crossed]
+    return _heard(asked.system, spanned[0]) if spanned else Bound(0.0, "")
+
+
+def _heard(system: System, outermost: int) -> Bound:
+    """One message between members that are in different children of this level."""
+    cardinalities = system.hierarchy.cardinalities
+    links = [system.links[level] for level in range(outermost + 1) if cardinalities[level] > 1]
     latencies = [p.seconds(link) for link in links for p in protocols([link])]
     return Bound(min(latencies), "latency")
 
