@@ -1,0 +1,133 @@
+"""The second opinion: messages that carry out collectives, and what a judge says of them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from math import prod
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from grammar import Collective
+from synth.algorithms import Algorithm
+
+RESULTS = Path(__file__).parent.parent / "results"
+sys.path.insert(0, str(RESULTS))
+try:
+    from second_opinion import messages
+finally:
+    sys.path.remove(str(RESULTS))
+
+AR, RS, AG = Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.ALL_GATHER
+REDUCE, BROADCAST = Collective.REDUCE, Collective.BROADCAST
+KNOWN = [
+    *((one, Algorithm.RING) for one in (AR, RS, AG, REDUCE, BROADCAST)),
+    *((one, Algorithm.DIRECT) for one in (AR, RS, AG)),
+    *((one, Algorithm.HALVING_DOUBLING) for one in (AR, RS, AG)),
+    *((one, Algorithm.TREE) for one in (AR, REDUCE, BROADCAST)),
+]
+COUNTS = st.lists(st.integers(2, 5), min_size=1, max_size=3).filter(lambda c: prod(c) <= 30)
+EXPANSIONS = (st.sampled_from(KNOWN), COUNTS.map(tuple), st.integers(1, 3), st.booleans())
+
+
+def carried_out(expansion: Any, start: np.ndarray) -> np.ndarray:
+    """Every message in the order it is written down, on buffers of shape (members, atoms)."""
+    held = start.copy()
+    for message in expansion.messages:
+        part = slice(message.first, message.last)
+        sent = held[message.sender, part].copy()
+        if message.adds:
+            held[message.receiver, part] += sent
+        else:
+            held[message.receiver, part] = sent
+    return held
+
+
+@given(*EXPANSIONS)
+def test_messages_carry_out_the_collective(
+    what: tuple[Collective, Algorithm], counts: tuple[int, ...], pieces: int, both: bool
+) -> None:
+    collective, algorithm = what
+    members = prod(counts)
+    assume(algorithm is not Algorithm.HALVING_DOUBLING or members & (members - 1) == 0)
+    expansion = messages.expand(collective, algorithm, counts, pieces, both)
+    start = np.random.default_rng(1).integers(1, 10**9, (members, expansion.atoms))
+    held, total = carried_out(expansion, start), start.sum(axis=0)
+    if collective is AR:
+        assert (held == total).all()
+    elif collective is REDUCE:
+        assert (held[0] == total).all()
+    elif collective is BROADCAST:
+        assert (held == start[0]).all()
+    else:
+        owner = np.arange(expansion.atoms) * members // expansion.atoms
+        own = start[owner, np.arange(expansion.atoms)]
+        if collective is RS:
+            assert (held[owner, np.arange(expansion.atoms)] == total).all()
+        else:
+            assert (held == own).all()
+
+
+@given(*EXPANSIONS)
+def test_no_more_is_sent_than_is_needed(
+    what: tuple[Collective, Algorithm], counts: tuple[int, ...], pieces: int, both: bool
+) -> None:
+    """Each member but one adds or takes every atom once; waits name earlier messages only."""
+    collective, algorithm = what
+    members = prod(counts)
+    assume(algorithm is not Algorithm.HALVING_DOUBLING or members & (members - 1) == 0)
+    expansion = messages.expand(collective, algorithm, counts, pieces, both)
+    sent = sum(message.last - message.first for message in expansion.messages)
+    assert sent == (members - 1) * expansion.atoms * (2 if collective is AR else 1)
+    for number, message in enumerate(expansion.messages):
+        assert all(0 <= other < number for other in message.after)
+        assert message.behind < number
+        for other in message.after:
+            assert expansion.messages[other].receiver == message.sender
+
+
+@given(*EXPANSIONS)
+def test_order_beyond_what_is_waited_for_does_not_matter(
+    what: tuple[Collective, Algorithm], counts: tuple[int, ...], pieces: int, both: bool
+) -> None:
+    """Messages carried out in any order that keeps the waits give the same."""
+    collective, algorithm = what
+    members = prod(counts)
+    assume(algorithm is not Algorithm.HALVING_DOUBLING or members & (members - 1) == 0)
+    expansion = messages.expand(collective, algorithm, counts, pieces, both)
+    start = np.random.default_rng(2).integers(1, 10**9, (members, expansion.atoms))
+    shuffled = messages.Expansion(expansion.atoms, tuple(_shuffled(expansion.messages)))
+    again = carried_out(shuffled, start)
+    usual = carried_out(expansion, start)
+    if collective in (AR, AG, BROADCAST):
+        assert (again == usual).all()
+    elif collective is REDUCE:
+        assert (again[0] == usual[0]).all()
+    else:
+        atoms = np.arange(expansion.atoms)
+        owner = atoms * members // expansion.atoms
+        assert (again[owner, atoms] == usual[owner, atoms]).all()
+
+
+def _shuffled(listed: tuple[Any, ...]) -> Iterator[Any]:
+    """By turns whoever may go, drawn at random."""
+    random = np.random.default_rng(3)
+    waits = [{*message.after, message.behind} - {messages.NOBODY} for message in listed]
+    freed: list[list[int]] = [[] for _ in listed]
+    for number, others in enumerate(waits):
+        for other in others:
+            freed[other].append(number)
+    ready = [number for number, others in enumerate(waits) if not others]
+    while ready:
+        number = ready.pop(int(random.integers(len(ready))))
+        yield listed[number]
+        for other in freed[number]:
+            waits[other].discard(number)
+            if not waits[other]:
+                ready.append(other)
