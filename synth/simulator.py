@@ -243,7 +243,8 @@ class Simulator:
         for protocol in known[:1] if algorithm is Algorithm.IN_NETWORK else known:
             messages = [hops[i] * protocol.seconds(self.system.links[i]) for i in spans]
             waits = [rows[i].waits(counts, i) * m for i, m in zip(spans, messages, strict=True)]
-            latency = max(waits) if recipe.at_once else sum(waits) - recipe.spared * min(messages)
+            spared = _spared_seconds(recipe.spared, messages, counts[spans[-1]])
+            latency = max(waits) if recipe.at_once else sum(waits) - spared
             loads = [(name, seconds / protocol.share) for name, seconds in busy.items()]
             flagged = tuple((name, share / protocol.share) for name, share in carried.items())
             yield Line(algorithm, latency, (*loads, (MEMORY, memory)), flagged, protocol)
@@ -274,6 +275,19 @@ class Simulator:
         if outer:
             share += 2 * outer * sharing * busiest_block((slots,), prod(s.size for s in slots))
         return share, share / link.bandwidth_bytes_per_second, hops
+
+
+def _spared_seconds(spared: int, messages: Sequence[float], innermost: int) -> float:
+    """The cheapest edges of a ring that follow each other: so many are spared a piece.
+
+    ``messages`` are of an edge at each level, ``innermost`` members are in a row at the last. An
+    edge of any level has one of the last beside it; two of that one, where three are in a row.
+    """
+    if spared < 2:
+        return spared * min(messages)
+    *outer, inner = messages
+    beside = [*outer, inner] if innermost > 2 or not outer else outer
+    return inner + min(beside)
 
 
 def priced_by(collective: Collective, line: Line, size_bytes: float) -> StepPrice:

@@ -15,7 +15,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from grammar import Collective
-from synth.algorithms import Algorithm
+from hierarchies import Axis, Domain, Hierarchy, Link, Reduction, System, placements
+from hierarchies.fabric import cast
+from synth.algorithms import RECIPES, Algorithm
+from synth.simulator import Simulator
 
 RESULTS = Path(__file__).parent.parent / "results"
 sys.path.insert(0, str(RESULTS))
@@ -131,3 +134,40 @@ def _shuffled(listed: tuple[Any, ...]) -> Iterator[Any]:
             waits[other].discard(number)
             if not waits[other]:
                 ready.append(other)
+
+
+# What our prices say that messages wait for, against the longest way through the messages.
+
+LATENCIES = (7.0, 3.0, 1.0)
+
+
+def longest_wait(expansion: Any, counts: tuple[int, ...], latencies: tuple[float, ...]) -> float:
+    """When the last message arrives if it takes only what the outermost border it crosses costs."""
+    arrivals: list[float] = []
+    for message in expansion.messages:
+        here, there = (np.unravel_index(p, counts) for p in (message.sender, message.receiver))
+        level = next(i for i, (a, b) in enumerate(zip(here, there, strict=True)) if a != b)
+        begun = max((arrivals[other] for other in message.after), default=0.0)
+        arrivals.append(begun + latencies[level])
+    return max(arrivals)
+
+
+@given(st.sampled_from(KNOWN), COUNTS.map(tuple), st.permutations(LATENCIES))
+def test_prices_wait_as_long_as_messages_do(
+    what: tuple[Collective, Algorithm], counts: tuple[int, ...], latencies: list[float]
+) -> None:
+    collective, algorithm = what
+    members = prod(counts)
+    assume(RECIPES[what].fits(counts))
+    latencies = latencies[: len(counts)]
+    names = ("pod", "node", "gpu")[: len(counts)]
+    hierarchy = Hierarchy.of(**dict(zip(names, counts, strict=True)))
+    links = tuple(Link(Domain.SWITCH, 1e9, seconds) for seconds in latencies)
+    system = System("made", "", hierarchy, links, 1e30)
+    [placement] = placements(hierarchy, (Axis("all", members),))
+    reduction = Reduction(placement, ("all",))
+    free = tuple(range(len(reduction.tree.digits)))
+    [line] = Simulator(system).by(collective, algorithm, cast(reduction, free, ()))
+    expansion = messages.expand(collective, algorithm, counts, 1)
+    found = longest_wait(expansion, counts, tuple(latencies))
+    assert found == pytest.approx(line.latency_seconds)

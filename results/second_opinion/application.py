@@ -14,7 +14,7 @@ from second_opinion.messages import NOBODY, expand
 from second_opinion.wires import Wires
 from synth.algorithms import Algorithm
 from synth.protocols import Protocol
-from synth.schedule import Exchange, Schedule, Transpose
+from synth.schedule import Exchange, Phase, Schedule, Transpose
 
 Problem = dict[str, Any]
 How = tuple[Algorithm | None, Protocol]
@@ -24,17 +24,22 @@ NO_ROUTE = -1
 
 
 def problem(schedule: Schedule, hows: Sequence[How], wires: Wires, pieces: int) -> Problem:
+    """All messages of all segments of a schedule, as ``phases_problem``."""
+    return phases_problem(schedule.phases, hows, wires, pieces, schedule.segments)
+
+
+def phases_problem(
+    phases: Sequence[Phase], hows: Sequence[How], wires: Wires, pieces: int, segments: int = 1
+) -> Problem:
     """All messages of all segments; the mark of a message is its phase.
 
     Chains and trees cut a segment of what they carry into so many ``pieces``. Raises
     CannotExpand.
     """
-    writer = _Writer(wires, schedule.devices, len(schedule.phases))
-    for segment in range(schedule.segments):
-        writer.begin(segment)
-        for number, (phase, (algorithm, protocol)) in enumerate(
-            zip(schedule.phases, hows, strict=True)
-        ):
+    writer = _Writer(wires, len(phases))
+    for _ in range(segments):
+        writer.begin()
+        for number, (phase, (algorithm, protocol)) in enumerate(zip(phases, hows, strict=True)):
             if isinstance(phase, Transpose):
                 writer.transpose(number, phase)
             else:
@@ -50,9 +55,9 @@ def problem(schedule: Schedule, hows: Sequence[How], wires: Wires, pieces: int) 
 class _Writer:
     """Takes messages down; ``_gates`` say for each device what its next message waits for."""
 
-    def __init__(self, wires: Wires, devices: int, phases: int) -> None:
+    def __init__(self, wires: Wires, phases: int) -> None:
         self._wires = wires
-        self._gates = [NOBODY] * devices
+        self._gates = [NOBODY] * wires.system.devices
         self._before: list[dict[int, int]] = [{} for _ in range(phases)]
         self._now: list[dict[int, int]] = [{} for _ in range(phases)]
         self._numbers: dict[tuple[tuple[int, int], tuple[int, ...]], int] = {}
@@ -62,7 +67,7 @@ class _Writer:
     def routes(self) -> list[tuple[tuple[int, int], tuple[int, ...]]]:
         return list(self._numbers)
 
-    def begin(self, segment: int) -> None:
+    def begin(self) -> None:
         """A segment's phase waits for the same phase of the segment before."""
         self._gates = [NOBODY] * len(self._gates)
         self._before, self._now = self._now, [{} for _ in self._now]

@@ -1,14 +1,16 @@
 """What is put to the judge: systems, requests and payloads by a rule, every placement and program.
 
 The made systems have few devices, so that whole flat rings can be followed message by message, and
-several ports, so that rings have borders to spread over; the others are the catalogue's of at most
-64 devices whose domains are switches or circles, with two children of the outermost level.
+several ports, so that rings have borders to spread over. Those of the catalogue stand for its shapes
+of switches and circles, with two children of the outermost level; the rest of it has the same
+shapes with other figures, or meshes, or more devices than can be followed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import NamedTuple
 
 from grammar import Program, spell
@@ -19,10 +21,10 @@ from hierarchies import (
     Link,
     Reduction,
     System,
-    catalogue,
     load,
     placements,
 )
+from second_opinion.application import How
 from synth.algorithms import Choice
 from synth.answering import priced
 from synth.library import Library
@@ -32,10 +34,11 @@ from synth.rehearsal import derived
 from synth.schedule import Schedule
 from synth.simulator import Simulator, StepPrice
 
-MOST_DEVICES = 64
+CATALOGUE = ("dgx-h100:2", "p2-a100:2", "dgx1-v100:2", "l40s-pcie:2", "tpu-v5e-slice:2")
+MOST_FLAT, MOST_TREES = 16, 8
 MOST_STEPS = 3
 PAYLOADS = (2**20, 2**28)
-DOMAINS = (Domain.SWITCH, Domain.RING, Domain.TORUS)
+SEGMENTED, SEGMENTS = ("2x4, 1 port", "2x4, 2 ports"), 4
 
 
 class Asked(NamedTuple):
@@ -47,13 +50,17 @@ class Asked(NamedTuple):
 
 @dataclass(frozen=True)
 class Case:
-    """One request of one system with one payload, carried out by one choice of algorithms."""
+    """One request of one system with one payload, carried out by one choice of algorithms.
+
+    ``whole``: programs are followed from end to end, too, not only step by step.
+    """
 
     system: str
     asked: Asked
     payload_bytes: int
     choice: Choice
     segments: int = 1
+    whole: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,41 +112,39 @@ MADE = {
 
 
 def systems() -> dict[str, System]:
-    """The made ones and those of the catalogue; where a switch reduces, it is not asked to."""
+    """The made ones and some of the catalogue; where a switch reduces, it is not asked to."""
     found = dict(MADE)
-    for name in catalogue():
-        system = load(f"{name}:2")
-        if system.devices <= MOST_DEVICES and all(l.domain in DOMAINS for l in system.links):
-            links = tuple(replace(link, reduces=False) for link in system.links)
-            found[f"{name}:2"] = replace(system, links=links)
+    for name in CATALOGUE:
+        system = load(name)
+        links = tuple(replace(link, reduces=False) for link in system.links)
+        found[name] = replace(system, links=links)
     return found
 
 
 def cases() -> Iterator[Case]:
-    """Rings of every system; trees and the fastest of the made; segments of the smallest."""
+    """Rings everywhere; what is fastest where all domains are switches; trees where few."""
     for name, system in systems().items():
-        large = system.devices > 16
-        for asked in requests(system.devices):
-            if large and asked.over == (0,) and len(asked.sizes) == 1:
-                continue
-            for payload in PAYLOADS:
-                choices = tuple(Choice) if name in MADE else (Choice.RING, Choice.AUTO)
-                circle = any(link.domain is not Domain.SWITCH for link in system.links)
-                for choice in (Choice.RING,) if circle else choices:
-                    yield Case(name, asked, payload, choice)
+        switches = all(link.domain is Domain.SWITCH for link in system.links)
+        small = system.devices <= MOST_TREES
+        choices = tuple(Choice) if small else (Choice.RING, Choice.AUTO)
+        for asked, payload in product(requests(system.devices), PAYLOADS):
+            for choice in choices if switches else (Choice.RING,):
+                yield Case(name, asked, payload, choice, whole=small)
+
+
+def segmented() -> Iterator[Case]:
+    """Rings in a few segments, where the steps of a program overlap."""
     for name in SEGMENTED:
         for asked in requests(MADE[name].devices):
-            yield Case(name, asked, PAYLOADS[-1], Choice.RING, segments=4)
-
-
-SEGMENTED = ("2x4, 1 port", "2x4, 2 ports")
+            yield Case(name, asked, PAYLOADS[-1], Choice.RING, SEGMENTS)
 
 
 def requests(devices: int) -> tuple[Asked, ...]:
-    """One group of all; and two axes, of which each is reduced over."""
+    """One group of all, if they are few; and two axes, of which each is reduced over."""
     half = 4 if devices >= 16 else 2
     sizes = (devices // half, half)
-    return (Asked((devices,), (0,)), Asked(sizes, (0,)), Asked(sizes, (1,)))
+    flat = (Asked((devices,), (0,)),) if devices <= MOST_FLAT else ()
+    return (*flat, Asked(sizes, (0,)), Asked(sizes, (1,)))
 
 
 class Pairs:
@@ -169,6 +174,6 @@ class Pairs:
             yield Program(steps)
 
 
-def hows(prices: Sequence[StepPrice]) -> tuple[tuple[object, object], ...]:
+def hows(prices: Sequence[StepPrice]) -> tuple[How, ...]:
     """By which algorithm and protocol each phase is carried out."""
     return tuple((price.algorithm, price.protocol) for price in prices)
