@@ -194,7 +194,8 @@ class Study:
             kind = self.kinds.setdefault(kind_of(system, phase, price), Phases())
             kind.whole.append(seconds / price.seconds)
             kind.systems.add(case.system)
-            if case.payload_bytes != PAYLOADS[-1]:
+            # Bytes and waits by themselves do not depend on the size of the payload.
+            if case.payload_bytes != PAYLOADS[-1] and kind.bytes_alone:
                 return seconds
             carried = self.court.seconds((key, "bytes"), lambda: bytes_alone(made()))
             kind.bytes_alone.append(carried / (price.seconds - price.latency_seconds))

@@ -62,13 +62,16 @@ def drawn(seed: int) -> Flows:
 
 
 def asked(told: Flows) -> Problem:
-    """The same as a problem for the judge; every flow has ends of its own."""
+    """The same as a problem for the judge; every flow has ends and a link of its own."""
+    shared = len(told.bytes_per_second)
+    own = [flow.most_bytes_per_second for flow in told.flows]
     return {
-        "links": list(told.bytes_per_second),
-        "routes": [[2 * n, 2 * n + 1, list(flow.links)] for n, flow in enumerate(told.flows)],
+        "links": [*told.bytes_per_second, *own],
+        "routes": [
+            [2 * n, 2 * n + 1, [*flow.links, shared + n]] for n, flow in enumerate(told.flows)
+        ],
         "messages": [
-            [n, flow.size_bytes, 0.0, list(flow.after), -1, n, flow.most_bytes_per_second]
-            for n, flow in enumerate(told.flows)
+            [n, flow.size_bytes, 0.0, list(flow.after), -1, n] for n, flow in enumerate(told.flows)
         ],
         "arrivals": True,
     }

@@ -11,8 +11,7 @@ A problem is a JSON object:
 * ``routes``: ``[from, to, [links]]``, ends being numbers of devices; two may join the same ends;
 * ``messages``: ``[route, bytes, seconds, after, behind, mark]``. A message is put on its way when
   all ``after`` have arrived and ``behind`` (-1: none) has left its sender; it arrives so many
-  ``seconds`` after it has left. Route -1 needs no link. Optionally a seventh: a rate that it never
-  exceeds.
+  ``seconds`` after it has left. Route -1 needs no link.
 
 The verdict: ``seconds`` when the last one arrives, ``marks`` the same for each mark, ``arrivals``
 for each message if the problem has ``"arrivals": true``.
@@ -108,18 +107,13 @@ class Judge:
     def begin(self, ready):
         """Put messages on their way."""
         for number in ready:
-            route, size, *rest = self.messages[number]
+            route, size, *_ = self.messages[number]
             parts = round(size * PARTS_PER_BYTE)
             if route < 0 or not parts:
                 self.left(number)
                 continue
             here, there = self.ends[route]
-            if len(rest) > 4:
-                comm = simgrid.Comm.sendto_init(here, there).set_payload_size(parts)
-                comm.set_rate(rest[4] * PARTS_PER_BYTE / UNITS_PER_SECOND)
-                comm.start()
-            else:
-                comm = simgrid.Comm.sendto_async(here, there, parts)
+            comm = simgrid.Comm.sendto_async(here, there, parts)
             self.on_the_wire.append(comm)
             self.numbers.append(number)
 
