@@ -15,6 +15,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import combinations
 from statistics import median
 from typing import Any
@@ -32,7 +33,7 @@ from second_opinion.wires import Wires
 from synth.flows import simulate
 from synth.network import Network
 from synth.overlap import makespan_seconds
-from synth.schedule import Exchange, Phase, Schedule
+from synth.schedule import Exchange, Phase
 from synth.simulator import StepPrice, total_seconds
 
 COMMAND = "python results/opinions.py"
@@ -176,9 +177,7 @@ class Study:
         how = hows(pair.prices)
         phases = zip(pair.schedule.phases, how, strict=True)
         key = (case.system, case.segments, *(phase_key(*one) for one in phases))
-        return self.court.seconds(
-            key, lambda: problem(pair.schedule, how, Wires(system), PIECES)
-        )
+        return self.court.seconds(key, lambda: problem(pair.schedule, how, Wires(system), PIECES))
 
     def _phase(self, system: System, case: Case, phase: Phase, price: StepPrice) -> float:
         """A phase by itself; noted with its kind when it is first met."""
@@ -275,7 +274,7 @@ def pieces_of(study: Study) -> list[dict[str, Any]]:
             for pieces in (*OTHER_PIECES, PIECES):
                 how = (price.algorithm, price.protocol)
                 found = phases_problem([phase], [how], Wires(study.systems[name]), pieces)
-                judged = study.court.seconds((name, kind, pieces), lambda f=found: f)
+                judged = study.court.seconds((name, kind, pieces), partial(dict, found))
                 ratios[str(pieces)] = short(judged / price.seconds)
             told.append({"system": name, "kind": list(kind), "ratios": ratios})
     return told
@@ -306,7 +305,7 @@ def computed(only: str = "") -> dict[str, Any]:
         told.append(study.case(case))
     overlapping = [study.segments(case) for case in segmented() if only in case.system]
     kinds = [study.kinds[kind].told(kind) for kind in sorted(study.kinds)]
-    found = {"cases": told, "kinds": kinds, "segments": overlapping}
+    found: dict[str, Any] = {"cases": told, "kinds": kinds, "segments": overlapping}
     if not only:
         found["pieces"] = pieces_of(study)
         found["fairness"] = fairness()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from math import prod
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,13 +17,15 @@ from hypothesis import strategies as st
 from grammar import Collective
 from hierarchies import Axis, Domain, Hierarchy, Link, Reduction, System, placements
 from hierarchies.fabric import cast
-from synth.algorithms import RECIPES, Algorithm
+from synth.algorithms import RECIPES, Algorithm, Choice
 from synth.simulator import Simulator
 
 RESULTS = Path(__file__).parent.parent / "results"
 sys.path.insert(0, str(RESULTS))
 try:
-    from second_opinion import messages
+    import opinions_page
+    import record
+    from second_opinion import application, asking, cases, fairness, messages, wires
 finally:
     sys.path.remove(str(RESULTS))
 
@@ -171,3 +173,68 @@ def test_prices_wait_as_long_as_messages_do(
     expansion = messages.expand(collective, algorithm, counts, 1)
     found = longest_wait(expansion, counts, tuple(latencies))
     assert found == pytest.approx(line.latency_seconds)
+
+
+# The judge.
+
+
+def judged(problem: dict[str, Any]) -> dict[str, Any]:
+    if asking.interpreter() is None:
+        pytest.skip(asking.MISSING)
+    return next(asking.verdicts([problem]))
+
+
+def test_the_judge_shares_links_and_keeps_the_order_of_a_connection() -> None:
+    """Two share 1 GB/s for 2 ms; a third waits for the first to arrive, a fourth to have left."""
+    told = judged(
+        {
+            "links": [1e9, 1e9, 2e9],
+            "routes": [[0, 1, [0, 1]], [0, 2, [0, 2]], [0, 1, [2]]],
+            "messages": [
+                [0, 1e6, 1e-6, [], -1, 0],
+                [1, 1e6, 1e-6, [], -1, 0],
+                [2, 1e6, 5e-6, [0], -1, 1],
+                [0, 1e6, 0.0, [], 0, 2],
+            ],
+            "arrivals": True,
+        }
+    )
+    assert told["arrivals"] == pytest.approx([2.001e-3, 2.001e-3, 2.506e-3, 3e-3])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_shares_of_links_are_those_of_the_judge(seed: int) -> None:
+    told = fairness.drawn(seed)
+    assert fairness.worst_difference(told, judged(fairness.asked(told))) <= 1e-9
+
+
+@pytest.mark.parametrize("name", ["2x4, 2 ports", "2x4, 1 port through gpu", "2x4, 1 port"])
+def test_bytes_of_rings_take_as_long_as_the_judge_says(name: str) -> None:
+    """Programs of rings between members that nothing fills: to the nanosecond where waits are 0."""
+    system = cases.MADE[name]
+    silent = replace(system, links=tuple(replace(one, latency_seconds=0.0) for one in system.links))
+    asked = cases.Case(name, cases.Asked((8,), (0,)), 2**20, Choice.RING)
+    for pair in cases.Pairs(3).of(silent, asked):
+        if "reduce node" in pair.program or "reduce root" in pair.program:
+            continue
+        how = cases.hows(pair.prices)
+        steps = zip(pair.schedule.phases, how, pair.prices, strict=True)
+        for phase, one, price in steps:
+            found = application.phases_problem([phase], [one], wires.Wires(silent), 1)
+            seconds = judged(found)["seconds"]
+            assert seconds >= price.seconds * (1 - 1e-6)
+            assert seconds <= price.seconds * 1.03
+
+
+def test_the_page_is_what_the_data_gives() -> None:
+    text = (RESULTS / "README.md").read_text(encoding="utf-8")
+    told = record.read("opinions.json")
+    assert opinions_page.sections(told)["opinions"] == record.section(text, "opinions").strip("\n")
+
+
+def test_figures_of_the_second_opinion() -> None:
+    """Nobody waits longer or shorter than messages do; bytes are never less than we say."""
+    told = record.read("opinions.json")
+    for kind in told["kinds"]:
+        assert kind["waits_alone"]["median"] == pytest.approx(1, rel=1e-4)
+    assert told["fairness"]["worst"] <= 1e-9

@@ -34,7 +34,7 @@ def phases_problem(
     """All messages of all segments; the mark of a message is its phase.
 
     Chains and trees cut a segment of what they carry into so many ``pieces``. Raises
-    CannotExpand.
+    CannotExpandError.
     """
     writer = _Writer(wires, len(phases))
     for _ in range(segments):

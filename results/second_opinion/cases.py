@@ -1,9 +1,9 @@
 """What is put to the judge: systems, requests and payloads by a rule, every placement and program.
 
 The made systems have few devices, so that whole flat rings can be followed message by message, and
-several ports, so that rings have borders to spread over. Those of the catalogue stand for its shapes
-of switches and circles, with two children of the outermost level; the rest of it has the same
-shapes with other figures, or meshes, or more devices than can be followed.
+several ports, so that rings have borders to spread over. Those of the catalogue stand for its
+shapes of switches and circles, with two children of the outermost level; the rest of it has the
+same shapes with other figures, or meshes, or more devices than can be followed.
 """
 
 from __future__ import annotations

@@ -113,8 +113,9 @@ def _shared(told: Flows) -> tuple[Sharing, float]:
 
 def worst_difference(told: Flows, verdict: dict[str, Any]) -> float:
     """The largest difference of two ends, as a share of the whole time."""
-    pairs = zip(ends(told), verdict["arrivals"], strict=True)
-    return max(abs(ours - judged) for ours, judged in pairs) / float(verdict["seconds"])
+    judged: list[float] = verdict["arrivals"]
+    apart = (abs(one - other) for one, other in zip(ends(told), judged, strict=True))
+    return max(apart) / max(judged)
 
 
 def fairness(sets: int = SETS) -> dict[str, Any]:

@@ -21,6 +21,7 @@ import json
 import os
 import sys
 from heapq import heappop, heappush
+from typing import Any
 
 import simgrid
 
@@ -28,6 +29,7 @@ UNITS_PER_SECOND = 10**6
 PARTS_PER_BYTE = 2**10
 """SimGrid counts whole bytes, and takes moments closer than a nanosecond for one: its second is
 our microsecond, its byte a part of ours."""
+NEVER = -1.0
 SETTINGS = (
     "network/model:CM02",
     "network/crosstraffic:0",
@@ -42,31 +44,33 @@ SETTINGS = (
 class Judge:
     """Follows the messages of one problem; one actor starts and ends them all."""
 
-    def __init__(self, problem):
-        self.messages = problem["messages"]
+    def __init__(self, problem: dict[str, Any]) -> None:
+        self.messages: list[Any] = problem["messages"]
         count = len(self.messages)
         self.waiting = [len(m[3]) + (m[4] >= 0) for m in self.messages]
-        self.freed_by_arrival = [[] for _ in range(count)]
-        self.freed_by_leaving = [[] for _ in range(count)]
+        self.freed_by_arrival: list[list[int]] = [[] for _ in range(count)]
+        self.freed_by_leaving: list[list[int]] = [[] for _ in range(count)]
         for number, message in enumerate(self.messages):
             for other in message[3]:
                 self.freed_by_arrival[other].append(number)
             if message[4] >= 0:
                 self.freed_by_leaving[message[4]].append(number)
-        self.arrivals = [None] * count
-        self.on_the_wire = []
-        self.numbers = []
-        self.in_flight = []
+        self.arrivals = [NEVER] * count
+        self.on_the_wire: list[Any] = []
+        self.numbers: list[int] = []
+        self.in_flight: list[tuple[float, int]] = []
         self.ends = self.platform(problem)
 
-    def platform(self, problem):
+    def platform(self, problem: dict[str, Any]) -> list[list[Any]]:
         """The two hosts of each route; devices have as many hosts as routes between two of them."""
         zone = simgrid.NetZone.create_full_zone("network")
         links = []
         for number, bytes_per_second in enumerate(problem["links"]):
             bandwidth = bytes_per_second * PARTS_PER_BYTE / UNITS_PER_SECOND
             links.append(zone.create_link(f"link{number}", bandwidth).set_latency(0.0).seal())
-        hosts, ends, seen = {}, [], {}
+        hosts: dict[Any, Any] = {}
+        ends: list[list[Any]] = []
+        seen: dict[Any, int] = {}
         for here, there, crossed in problem["routes"]:
             way = seen[here, there] = seen.get((here, there), -1) + 1
             pair = []
@@ -81,7 +85,7 @@ class Judge:
         zone.seal()
         return ends
 
-    def run(self):
+    def run(self) -> None:
         """The actor."""
         clock = simgrid.Engine.instance
         self.begin([n for n, waiting in enumerate(self.waiting) if not waiting])
@@ -104,7 +108,7 @@ class Judge:
             while self.in_flight and self.in_flight[0][0] <= clock.clock:
                 self.arrived(heappop(self.in_flight)[1])
 
-    def begin(self, ready):
+    def begin(self, ready: list[int]) -> None:
         """Put messages on their way."""
         for number in ready:
             route, size, *_ = self.messages[number]
@@ -117,7 +121,7 @@ class Judge:
             self.on_the_wire.append(comm)
             self.numbers.append(number)
 
-    def left(self, number):
+    def left(self, number: int) -> None:
         seconds = self.messages[number][2]
         now = simgrid.Engine.instance.clock
         if seconds:
@@ -126,11 +130,11 @@ class Judge:
             self.arrived(number)
         self.free(self.freed_by_leaving[number])
 
-    def arrived(self, number):
+    def arrived(self, number: int) -> None:
         self.arrivals[number] = simgrid.Engine.instance.clock / UNITS_PER_SECOND
         self.free(self.freed_by_arrival[number])
 
-    def free(self, numbers):
+    def free(self, numbers: list[int]) -> None:
         ready = []
         for number in numbers:
             self.waiting[number] -= 1
@@ -139,25 +143,28 @@ class Judge:
         self.begin(ready)
 
 
-def verdict(problem):
+def verdict(problem: dict[str, Any]) -> dict[str, Any]:
     """Judge one problem; once in a process, as SimGrid has one engine."""
     options = ["judge", "--log=root.thresh:error", *(f"--cfg={one}" for one in SETTINGS)]
     engine = simgrid.Engine(options)
     judge = Judge(problem)
     simgrid.Actor.create("judge", judge.first, judge.run)
     engine.run()
-    if None in judge.arrivals:
+    if NEVER in judge.arrivals:
         raise ValueError("some messages wait for each other")
-    marks = {}
+    marks: dict[int, float] = {}
     for message, seconds in zip(judge.messages, judge.arrivals, strict=True):
         marks[message[5]] = max(marks.get(message[5], 0.0), seconds)
-    told = {"seconds": max(judge.arrivals, default=0.0), "marks": sorted(marks.items())}
+    told: dict[str, Any] = {
+        "seconds": max(judge.arrivals, default=0.0),
+        "marks": sorted(marks.items()),
+    }
     if problem.get("arrivals"):
         told["arrivals"] = judge.arrivals
     return told
 
 
-def main():
+def main() -> None:
     for line in sys.stdin:
         if os.fork() == 0:
             print(json.dumps(verdict(json.loads(line))), flush=True)

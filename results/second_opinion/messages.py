@@ -69,7 +69,7 @@ class _Writer:
         return number
 
 
-class CannotExpand(Exception):
+class CannotExpandError(Exception):
     """No messages are known for an algorithm: a switch adds up, or nobody wrote them."""
 
 
@@ -85,7 +85,7 @@ def expand(
 
     Chains and trees cut what goes along them into ``pieces``. With ``both_ways`` rings and chains
     carry half of the buffer in the other sense, as is done where links join neighbours in a circle.
-    Raises CannotExpand.
+    Raises CannotExpandError.
     """
     members = prod(counts)
     match algorithm, collective:
@@ -103,7 +103,7 @@ def expand(
             return _direct(_STAGES[collective], members)
         case Algorithm.HALVING_DOUBLING, _ if collective in _STAGES:
             return _halvings(_STAGES[collective], members)
-    raise CannotExpand(f"{collective.value} by {algorithm.value}")
+    raise CannotExpandError(f"{collective.value} by {algorithm.value}")
 
 
 _STAGES = {
@@ -189,7 +189,7 @@ def _direct(stages: Stages, members: int) -> Expansion:
 def _halvings(stages: Stages, members: int) -> Expansion:
     """Partners exchange halves, the farthest first; then the same backwards."""
     if members & (members - 1):
-        raise CannotExpand(f"halving among {members}")
+        raise CannotExpandError(f"halving among {members}")
     adding, handing = stages
     writer = _Writer()
     brought = [NOBODY] * members
@@ -263,7 +263,7 @@ def _chains(counts: Counts, both_ways: bool) -> list[Lane]:
     lanes = []
     for turns in product(*(range(count) for count in counts[1:])):
         for sense in (1, -1) if both_ways else (1,):
-            lane: Lane = []
+            lane: list[tuple[Place, Place]] = []
             _chain(lane, (), (0, *turns), counts, True, sense)
             lanes.append([(_number(a, counts), _number(b, counts)) for a, b in lane])
     return lanes
@@ -290,7 +290,8 @@ def _chain(
     ways = {}
     for before, child in zip([None, *children], children, strict=False):
         inside = (*box, child)
-        ways[child] = _chain(inner := [], inside, turns, counts, has_root and not child, sense)
+        inner: list[tuple[Place, Place]] = []
+        ways[child] = _chain(inner, inside, turns, counts, has_root and not child, sense)
         if before is not None:
             lane.append((ways[before][1], ways[child][0]))
         lane += inner

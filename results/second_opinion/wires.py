@@ -7,6 +7,7 @@ neighbours, a mesh one between every two children; a bus is one link, a device's
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from math import prod
 
 from hierarchies import Domain, System
@@ -121,8 +122,7 @@ class Wires:
         for sense, hops in senses:
             stops = [(digits[level] + sense * i) % count for i in range(hops + 1)]
             links = tuple(
-                self._link((level, digits[:level], a, b, rest), rate)
-                for a, b in zip(stops, stops[1:], strict=False)
+                self._link((level, digits[:level], a, b, rest), rate) for a, b in pairwise(stops)
             )
             ways.append(Way(1 / len(senses), links, ((level, hops),)))
         return ways
