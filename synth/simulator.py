@@ -8,7 +8,7 @@ Devices of a hierarchy look alike, so one port stands for all and a price costs 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil, prod
 
@@ -116,6 +116,7 @@ class Way:
     memory_seconds: float
     protocols: tuple[Protocol, ...]
     peers: tuple[float, ...]
+    in_a_row: int
     spared: int = 0
     at_once: bool = False
 
@@ -155,8 +156,8 @@ class Way:
         if self.at_once:
             longest = max(self.spans, key=lambda i: (self.waits[i] * one[i], -i))
             return tuple(n if i == longest else 0.0 for i, n in enumerate(found))
-        cheapest = min(self.spans, key=lambda i: (one[i], -i))
-        found[cheapest] -= min(found[cheapest], self.spared * self.hops[cheapest])
+        for level in self._spared_levels(one):
+            found[level] -= self.hops[level]
         return tuple(found)
 
     def paced(self, counted: Sequence[float]) -> tuple[float, ...]:
@@ -167,9 +168,24 @@ class Way:
         return self.peers if self.at_once else tuple(counted)
 
     def _nominal_latency(self, links: Sequence[Link], protocol: Protocol) -> float:
-        messages = [self.hops[i] * protocol.seconds(links[i]) for i in self.spans]
-        waits = [self.waits[i] * m for i, m in zip(self.spans, messages, strict=True)]
-        return max(waits) if self.at_once else sum(waits) - self.spared * min(messages)
+        messages = {i: self.hops[i] * protocol.seconds(links[i]) for i in self.spans}
+        waits = [self.waits[i] * one for i, one in messages.items()]
+        if self.at_once:
+            return max(waits)
+        return sum(waits) - sum(messages[level] for level in self._spared_levels(messages))
+
+    def _spared_levels(self, messages: Mapping[int, float]) -> tuple[int, ...]:
+        """Over which levels the messages are that a piece is spared: the cheapest in a row.
+
+        An edge of any level has one of the innermost beside it; two of that one, where three
+        members are in a row there.
+        """
+        cheapest = sorted(self.spans, key=lambda i: (messages[i], -i))
+        if self.spared < 2:
+            return tuple(cheapest[: self.spared])
+        inner = self.spans[-1]
+        beside = [i for i in cheapest if i != inner or self.in_a_row > 2 or len(cheapest) == 1]
+        return inner, beside[0]
 
 
 Pick = Callable[[Sequence[Line], float], Line]

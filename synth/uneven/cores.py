@@ -107,7 +107,11 @@ def _hosted(survivors: Survivors, ranks: Ranks, outside: Sequence[int]) -> Itera
         here = next(
             some
             for level in (*reversed(levels), -1)
-            if (some := [r for r in ranks if survivors.unit(r, level) == survivors.unit(rank, level)])
+            if (
+                some := [
+                    r for r in ranks if survivors.unit(r, level) == survivors.unit(rank, level)
+                ]
+            )
         )
         host = min(here, key=lambda r: ([busy[lv, survivors.unit(r, lv)] for lv in levels], r))
         busy.update((level, survivors.unit(host, level)) for level in levels)

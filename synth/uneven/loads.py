@@ -186,7 +186,9 @@ class _Loads:
         for protocol in known[:1] if self._algorithm is Algorithm.IN_NETWORK else known:
             latencies = [protocol.seconds(link) if i in spans else 0.0
                          for i, link in enumerate(system.links)]  # fmt: skip
-            loads = [(n, s / protocol.share) for n, s in zip(names, busy.tolist(), strict=True) if s]
+            loads = [
+                (n, s / protocol.share) for n, s in zip(names, busy.tolist(), strict=True) if s
+            ]
             yield Line(
                 self._algorithm,
                 self._latency_seconds(latencies),
@@ -198,7 +200,10 @@ class _Loads:
     def _touched(self, level: int, shares: Floats) -> float:
         row = self._rows[level]
         return max(
-            (share * row.memory(int(k)) for k, share in zip(self._shape.sizes, shares, strict=True)),
+            (
+                share * row.memory(int(k))
+                for k, share in zip(self._shape.sizes, shares, strict=True)
+            ),
             default=0.0,
         )
 
@@ -311,7 +316,9 @@ class _Loads:
         seconds = waits * np.array(latencies)[:, None]
         if self._algorithm is Algorithm.DIRECT:
             return float(seconds.max(initial=0.0))
-        least = np.where(waits > 0, np.array(latencies)[:, None], np.inf).min(axis=0, initial=np.inf)
+        least = np.where(waits > 0, np.array(latencies)[:, None], np.inf).min(
+            axis=0, initial=np.inf
+        )
         spared = self._rounds() * np.where(np.isinf(least), 0.0, least)
         return float((seconds.sum(axis=0) - spared).max(initial=0.0))
 

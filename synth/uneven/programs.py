@@ -58,7 +58,9 @@ class Survivors:
 
     def unit(self, rank: int, level: int) -> int:
         """The unit of a level that a rank is in; -1 stands before the outermost level: all."""
-        inside = self.system.hierarchy.devices_in_child(level) if level >= 0 else self.system.devices
+        inside = (
+            self.system.hierarchy.devices_in_child(level) if level >= 0 else self.system.devices
+        )
         return self.devices[rank] // inside
 
     def by_unit(self, ranks: Sequence[int], level: int) -> list[Ranks]:
@@ -103,9 +105,7 @@ class _Part:
         return [_Part(self.begin + i * each, each) for i in range(shares)]
 
     def chunks(self, whole: int) -> frozenset[int]:
-        return frozenset(
-            range(int(self.begin * whole), int((self.begin + self.length) * whole))
-        )
+        return frozenset(range(int(self.begin * whole), int((self.begin + self.length) * whole)))
 
 
 _NOTHING = _Part(Fraction(0), Fraction(0))

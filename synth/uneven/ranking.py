@@ -188,7 +188,9 @@ class _Survey:
             alone, *_ = self._on_core(core, 1, joined=False)
             choices.append(EvenChoice(core, alone))
             found += self._on_core(core, self._request.k, limit, joined=True)
-        unique = {one.program.steps: one for one in sorted(found, key=lambda c: c.key, reverse=True)}
+        unique = {
+            one.program.steps: one for one in sorted(found, key=lambda c: c.key, reverse=True)
+        }
         ranked = sorted(unique.values(), key=lambda one: one.key)
         return ranked[: self._request.k], tuple(choices)
 
@@ -262,5 +264,3 @@ def _got(core: Core) -> str:
 def _outside(core: Core) -> str:
     guests = sum(len(hosts) - 1 for hosts in core.hosts)
     return f"{guests} outside"
-
-
