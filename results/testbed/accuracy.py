@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
 from statistics import mean, median
+from typing import Any
 
 from scipy import stats
 
@@ -107,7 +108,7 @@ def wilson(hits: int, of: int, z: float = 1.959964) -> tuple[float, float]:
     return max(0.0, middle - half), min(1.0, middle + half)
 
 
-def told(cases: Sequence[Sequence[Measured]]) -> dict[str, object]:
+def told(cases: Sequence[Sequence[Measured]]) -> dict[str, Any]:
     """All figures of some cases."""
     every = [one for case in cases for one in case]
     counts = [ordered(case) for case in cases]

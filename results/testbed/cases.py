@@ -92,6 +92,7 @@ class Case:
     def pair(self, placement: Placement, program: str) -> Pair:
         reduction = self.reduction(placement)
         derivation = derive(parse(program), reduction.tree)
+        assert isinstance(derivation, Derivation)
         schedule = lower(derivation, reduction, self.payload_bytes)
         return Pair(placement.matrix, program, reduction, derivation, schedule)
 

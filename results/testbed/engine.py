@@ -128,7 +128,7 @@ class Host:
     def _exchange(self, part: Part, outgoing: Numbers, incoming: Numbers) -> None:
         """Send one piece to the next member while another comes from the one before."""
         out, into = self._out[part.after], self._into[part.before]
-        send, receive = memoryview(outgoing).cast("B"), memoryview(incoming).cast("B")
+        send, receive = outgoing.data.cast("B"), incoming.data.cast("B")
         sent = got = 0
         while True:
             if sent < len(send):
@@ -150,8 +150,8 @@ class Host:
         begins, ends = (last, 0) if adding else (0, last)
         source, target = (part.after, part.before) if adding else (part.before, part.after)
         receives, passes = part.rank != begins, part.rank != ends
-        whole = memoryview(self._buffer).cast("B")
-        come = memoryview(self._scratch[: self._buffer.size]).cast("B") if adding else whole
+        whole = self._buffer.data.cast("B")
+        come = self._scratch[: self._buffer.size].data.cast("B") if adding else whole
         got = ready = sent = 0 if receives else len(whole)
         sent = 0 if passes else len(whole)
         while got < len(whole) or sent < len(whole):

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from statistics import median
+from statistics import linear_regression, median
 from typing import Any
-
-import numpy as np
-from scipy.optimize import nnls
 
 from hierarchies import System
 from synth.algorithms import Choice
@@ -17,6 +14,7 @@ from synth.simulator import Simulator, total_seconds
 from testbed.cases import Pair
 
 Told = dict[str, Any]
+LARGE_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True)
@@ -44,21 +42,20 @@ def nominal(system: System) -> Fit:
 
 
 def fitted(flows: Sequence[Told], levels: int) -> Fit:
-    """Least squares of relative errors, none below 0: seconds = latency + bytes / rate, by level.
+    """By level: the seconds of the smallest message, and what each further byte of large ones took.
 
-    ``flows`` are rows of a file of flows.
+    The slope is that of a line through the sizes from ``LARGE_BYTES``. What a line would start
+    with at size 0 is below 0 here and left out: a shaper lets the last packet pass before it is
+    paid for, once a message. ``flows`` are rows of a file of flows.
     """
     latencies, rates = [], []
     for level in range(levels):
-        mine = [flow for flow in flows if flow["level"] == level]
-        seconds = np.array(
-            [median(flow["microseconds"]) * 1e-6 / flow["messages"] for flow in mine]
-        )
-        sizes = np.array([flow["size_bytes"] for flow in mine], dtype=np.float64)
-        rows = np.stack([np.ones(len(mine)), sizes / sizes.max()], axis=1) / seconds[:, None]
-        (latency, whole), _ = nnls(rows, np.ones(len(mine)))
-        latencies.append(float(latency))
-        rates.append(float(sizes.max() / whole))
+        mine = sorted((f for f in flows if f["level"] == level), key=lambda f: f["size_bytes"])
+        seconds = [median(flow["microseconds"]) * 1e-6 / flow["messages"] for flow in mine]
+        large = [(f["size_bytes"], s) for f, s in zip(mine, seconds, strict=True)]
+        sizes, times = zip(*[point for point in large if point[0] >= LARGE_BYTES], strict=True)
+        latencies.append(seconds[0])
+        rates.append(1 / linear_regression(sizes, times).slope)
     return Fit(tuple(latencies), tuple(rates))
 
 

@@ -3,8 +3,10 @@
 Every host is a network namespace, and one more holds all bridges: one bridge for every group of
 children that a switch joins. A cable is a veth, shaped at both ends by htb, so in both directions.
 On the cable of a whole subtree every host below has a class of its own with an equal share, told
-apart by source on the way up and by destination on the way down, and may borrow up to the whole
-rate: the cable is shared max-min fair by hosts, whatever TCP does. Pure acknowledgements go first.
+apart by source on the way up and by destination on the way down. Classes have next to no rate of
+their own and borrow in turns what the whole cable has, byte for byte: it is shared max-min fair by
+hosts, whatever TCP does. (With equal shares of their own all classes may begin with a packet at
+once, each paid for later: up to 16 KB more a phase for every host.) Pure acknowledgements go first.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ _FRAME_BYTES = 1600
 _BURST_SECONDS = 0.00032
 _QUEUE_BYTES = 4_000_000
 _QUANTUM_BYTES = 6000
+_OWN_RATE = "8kbit"
 _MTU_BYTES = 1500
 
 GSO_BYTES = 16384
@@ -173,11 +176,10 @@ def _bridge(path: Path) -> list[str]:
 def _shaped(device: str, bits_per_second: float, matches: dict[int, str]) -> list[str]:
     """htb at one end of a cable; ``matches`` tell the classes of an end that has several.
 
-    A tenth of the rate is the acknowledgements' for sure, the rest the classes' in equal shares.
+    A tenth of the rate is the acknowledgements' for sure.
     """
     whole = f"{bits_per_second:.0f}bit"
     rows = list(matches.values()) or [""]
-    share = f"{0.9 * bits_per_second / len(rows):.0f}bit"
     burst = max(_FRAME_BYTES, round(_BURST_SECONDS * bits_per_second / 8))
     add, wide = f"dev {device} parent", f"burst {burst} cburst {burst}"
     first = f"htb rate {bits_per_second / 10:.0f}bit ceil {whole} {wide} prio 0 quantum 3000"
@@ -188,8 +190,7 @@ def _shaped(device: str, bits_per_second: float, matches: dict[int, str]) -> lis
         f"qdisc add {add} 1:2 handle 2: bfifo limit 200000",
         f'filter add {add} 1: protocol ip prio 1 bpf bytecode "{_ACKNOWLEDGEMENTS}" flowid 1:2',
     ]
-    least = max(_FRAME_BYTES, burst // len(rows))
-    each = f"htb rate {share} ceil {whole} burst {least} cburst {burst} prio 1"
+    each = f"htb rate {_OWN_RATE} ceil {whole} burst {_FRAME_BYTES} cburst {burst} prio 1"
     for number, match in enumerate(rows, start=16):
         what = f"ip {match}" if match else "u32 0 0"
         said += [
