@@ -27,8 +27,8 @@ from synth.schedule import Exchange
 
 RESULTS = Path(__file__).parent.parent / "results"
 NAMES = (
-    *("accuracy", "bystanders", "cases", "crew", "engine", "flows", "measure", "network"),
-    *("orders", "prices", "systems", "traffic", "wiring"),
+    *("accuracy", "bystanders", "campaign", "cases", "crew", "engine", "flows", "judged"),
+    *("measure", "network", "orders", "page", "prices", "repeat", "systems", "traffic", "wiring"),
 )
 SHAPES = st.lists(st.integers(2, 4), min_size=1, max_size=3).map(tuple)
 
@@ -241,6 +241,27 @@ def test_bytes_of_a_ring_on_every_level() -> None:
     assert bed.traffic.by_level(wiring, [(program, 3)]) == [3 * 2 * edge, 3 * 8 * edge]
 
 
+@pytest.mark.parametrize("rates", [(50, 100, 200), (100, 200), (100, 100, 200), (200, 50)])
+def test_the_simulator_counts_the_bytes_of_every_cable(rates: tuple[int, ...]) -> None:
+    """On nominal rates the price of every program is that of its busiest cables, phase by phase.
+
+    A chain over several levels is dearer where inner cables are not twice as fast: the simulator
+    adds what it passes inside a node to what it passes on, which no cable carries at once.
+    """
+    shape = (2,) * (len(rates) - 1) + (4,)
+    for axes, over in [((prod(shape),), (0,)), ((2, prod(shape) // 2), (1,))]:
+        case = bed.cases.Case(shape, rates, axes, over, 2**18)
+        pairs = [case.pair(*pair) for pair in case.all_pairs()]
+        plain = bed.prices.nominal(case.system).applied(case.system)
+        found, model = bed.prices.prices(plain, pairs), bed.judged.byte_prices(plain, pairs)
+        for pair, price, seconds in zip(pairs, found, model, strict=True):
+            chained = re.search("(^|; )(reduce|broadcast) ", pair.program)
+            if chained and rates in ((100, 100, 200), (200, 50)):
+                assert seconds <= price * (1 + 1e-6) <= 1.6 * seconds
+            else:
+                assert price == pytest.approx(seconds, rel=1e-6)
+
+
 # Statistics.
 
 _SECONDS = st.integers(1, 40).map(lambda n: n / 8)
@@ -417,6 +438,47 @@ def test_committed_figures_are_of_cases_that_exist() -> None:
         assert len(told["pairs"]) >= 30
         for pair in told["pairs"]:
             assert len(pair["microseconds"]) >= 5
+
+
+def test_the_page_is_what_the_data_gives() -> None:
+    data = bed.campaign.record.read("testbed.json")
+    assert bed.campaign.page(data) == bed.campaign.record.README.read_text(encoding="utf-8")
+
+
+def test_fresh_prices_of_measured_cases_give_the_data() -> None:
+    data = bed.campaign.record.read("testbed.json")
+    assert [row["name"] for row in data["cases"]] == [case.name for case, _ in _committed()]
+    for shape in {case.shape: case for case, _ in _committed()}.values():
+        [told] = [one for case, one in _committed() if case == shape]
+        fit = bed.judged.fit_of(shape, bed.measure.DATA)
+        fresh = bed.accuracy.told([bed.judged.measured(shape, told, fit)])
+        [row] = [row for row in data["cases"] if row["name"] == shape.name]
+        assert row["ordered"] == bed.judged.rounded(fresh["ordered"])
+        assert row["mean_error"] == pytest.approx(fresh["error"]["mean"], rel=1e-3)
+        assert (row["place"] == 1) == (fresh["top1"]["hits"] == 1)
+
+
+def test_what_falls_short_is_said() -> None:
+    data = bed.campaign.record.read("testbed.json")
+    good = {"hits": 40, "of": 40, "wilson": [0.91, 1.0]}
+    whole = {**data["all"]["fitted"], "top1": good, "ordered": {"right": 99, "of": 100}}
+    text = bed.page.section({**data, "all": {**data["all"], "fitted": whole}})
+    [first] = [line for line in text.splitlines() if "the simulator's first |" in line]
+    [order] = [line for line in text.splitlines() if "that are ordered right" in line]
+    assert first.endswith("| yes |")
+    assert "99 of 100 (99.00%)" in order
+    assert order.endswith("| **no** |")
+
+
+def test_a_repeat_is_near_if_medians_and_order_are() -> None:
+    old = [[100 * i, 101 * i, 102 * i] for i in range(1, 6)]
+    near = bed.repeat.nearness(old, [[102 * i, 103 * i] for i in range(1, 6)])
+    assert near.near
+    assert near.ratios == pytest.approx([102.5 / 101] * 5)
+    assert (near.order.right, near.order.pairs) == (10, 10)
+    assert not bed.repeat.nearness(old, [[110 * i, 110 * i] for i in range(1, 6)]).near
+    assert not bed.repeat.nearness(old, old[:-2] + old[:-3:-1]).near
+    assert {*bed.repeat.AGAIN} <= {case.name for case in bed.cases.cases()}
 
 
 # A real one.

@@ -3,7 +3,9 @@
 All-reduce, reduce-scatter and all-gather go around a ring in the order of members: in each of
 k - 1 rounds a member sends one piece and receives another, whole, before the next round begins.
 Reduce and broadcast go along a chain: what has come is passed on at once, after the addition of
-the own numbers. Nothing else is waited for: no barrier between orders.
+the own numbers. An order is done when all has come and all that was sent has been received, which
+receivers say by one byte; a send that the kernel has only put in a queue would share the links
+with the next order. Nothing else is waited for: no barrier between orders.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import numpy.typing as npt
 from grammar import Collective
 from testbed.orders import ITEM_BYTES, Order, Part, Turn
 
+_DONE = b"."
 Numbers = npt.NDArray[np.uint32]
 _MOST_AT_ONCE = 65536
 """Bytes that a member of a chain takes at most before it passes on what it has."""
@@ -92,15 +95,18 @@ class Host:
                 pieces = np.array_split(self._buffer, len(part.members))
                 self._reduce_scatter(part, pieces)
                 self._all_gather(part, pieces)
+                self._acknowledge(part.before, part.after)
             case Collective.REDUCE_SCATTER:
                 pieces = np.array_split(self._buffer, len(part.members))
                 self._reduce_scatter(part, pieces)
+                self._acknowledge(part.before, part.after)
                 self._buffer = pieces[part.rank]
             case Collective.ALL_GATHER:
                 whole = self._other(self._buffer.size * len(part.members))
                 pieces = np.array_split(whole, len(part.members))
                 pieces[part.rank][:] = self._buffer
                 self._all_gather(part, pieces)
+                self._acknowledge(part.before, part.after)
                 self._take(whole)
             case Collective.REDUCE:
                 self._chain(part, adding=True)
@@ -170,6 +176,18 @@ class Host:
                 ready = until
             if passes and sent < ready:
                 sent += _sent(self._out[target], whole[sent:ready])
+        self._acknowledge(source if receives else None, target if passes else None)
+
+    def _acknowledge(self, source: int | None, target: int | None) -> None:
+        """Say that all has come, and wait for who has been sent to to say so."""
+        if source is not None:
+            self._into[source].send(_DONE)
+        if target is not None:
+            answers = select.poll()
+            answers.register(self._out[target], select.POLLIN)
+            answers.poll()
+            if self._out[target].recv(1) != _DONE:
+                raise ConnectionError("the receiver has gone")
 
 
 def _sent(out: socket.socket, data: memoryview) -> int:

@@ -1,6 +1,8 @@
 """Calibration: single flows between two hosts, which no judged program is.
 
-Two hosts that first part at some level pass a message to and fro; nobody else does anything.
+Two hosts that first part at some level pass a small message to and fro, or send each other a large
+one at the same time, as neighbours in a ring do: each way also carries what acknowledges the other.
+Nobody else does anything.
 """
 
 from __future__ import annotations
@@ -22,14 +24,18 @@ from testbed.network import network
 from testbed.orders import ITEM_BYTES, by_host
 
 COMMAND = "python results/testbed/campaign.py run"
-SIZES_BYTES = (4, 16 * 1024, 64 * 1024, 256 * 1024, 1024 * 1024)
+LARGE_BYTES = 64 * 1024
+SIZES_BYTES = (4, 1024, LARGE_BYTES, 256 * 1024, 1024 * 1024)
 _LONGEST_SECONDS = 0.2
 _MOST_MESSAGES = 40
 
 
 @dataclass(frozen=True)
 class Flow:
-    """Some messages of one size, one after the other, to and fro across a level."""
+    """Some messages of one size across a level, one after the other.
+
+    Small ones go to and fro; large ones, from ``LARGE_BYTES``, both ways at once.
+    """
 
     level: int
     size_bytes: int
@@ -48,6 +54,11 @@ def flows(system: System) -> Iterator[Flow]:
 def task_of(system: System, flow: Flow) -> Task:
     """A flow as the crew needs it."""
     pair = (0, system.hierarchy.devices_in_child(flow.level))
+    if flow.size_bytes >= LARGE_BYTES:
+        whole = 2 * flow.size_bytes
+        by_turns = (Collective.REDUCE_SCATTER, Collective.ALL_GATHER) * (flow.messages // 2)
+        both = [Exchange(collective, np.array([pair]), whole) for collective in by_turns]
+        return Task(by_host(both, system.devices), whole // ITEM_BYTES)
     phases = [
         Exchange(Collective.BROADCAST, np.array([pair[:: 1 - 2 * (i % 2)]]), flow.size_bytes)
         for i in range(flow.messages)

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
+from hierarchies import System
 from testbed.accuracy import Measured, fastest, first, summary, told
-from testbed.cases import Case, cases
+from testbed.cases import Case, Pair, cases
 from testbed.flows import file_of
 from testbed.prices import Fit, fitted, nominal, prices
+from testbed.traffic import busiest_seconds
+from testbed.wiring import Wiring
 
 Told = dict[str, Any]
+Pricing = Callable[[System, Sequence[Pair]], list[float]]
 KINDS = {
     "fitted": "rates, latency and cost per byte of single flows",
     "nominal": "shaped rates only",
+    "bytes": "no simulator: the bytes on each cable, at the fitted rates",
 }
 
 
@@ -34,20 +39,20 @@ def fit_of(case: Case, folder: Path) -> Fit:
     return fitted(told_of["flows"], len(case.shape))
 
 
-def measured(case: Case, told_of: Told, fit: Fit) -> list[Measured]:
+def measured(case: Case, told_of: Told, fit: Fit, price: Pricing = prices) -> list[Measured]:
     """The pairs of a case with the prices that a fit gives."""
     pairs = case.pairs()
     samples = {
         (json.dumps(row["placement"]), row["program"]): row["microseconds"]
         for row in told_of["pairs"]
     }
-    priced = prices(fit.applied(case.system), pairs)
+    priced = price(fit.applied(case.system), pairs)
     return [
         summary(
             [each * 1e-6 for each in samples[json.dumps([list(r) for r in p.matrix]), p.program]],
-            price,
+            seconds,
         )
-        for p, price in zip(pairs, priced, strict=True)
+        for p, seconds in zip(pairs, priced, strict=True)
     ]
 
 
@@ -57,6 +62,9 @@ def figures(folder: Path) -> Told:
     found = {
         "fitted": [measured(case, told_of, fit_of(case, folder)) for case, told_of in done],
         "nominal": [measured(case, told_of, nominal(case.system)) for case, told_of in done],
+        "bytes": [
+            measured(case, told_of, fit_of(case, folder), byte_prices) for case, told_of in done
+        ],
     }
     shapes = list(dict.fromkeys(case.shape for case, _ in done))
     return {
@@ -104,6 +112,11 @@ def _row(case: Case, told_of: Told, some: Sequence[Measured]) -> Told:
         "thrown": told_of["thrown"],
         "sent_over_model": [part["sent_over_model"] for part in told_of["carried"]][-1],
     }
+
+
+def byte_prices(system: System, pairs: Sequence[Pair]) -> list[float]:
+    """Seconds of pairs by the byte model."""
+    return [busiest_seconds(Wiring(system), pair.schedule) for pair in pairs]
 
 
 def rounded(value: Any) -> Any:

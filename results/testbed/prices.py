@@ -12,9 +12,9 @@ from synth.algorithms import Choice
 from synth.lowering import moves
 from synth.simulator import Simulator, total_seconds
 from testbed.cases import Pair
+from testbed.flows import LARGE_BYTES
 
 Told = dict[str, Any]
-LARGE_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True)

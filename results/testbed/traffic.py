@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 
 from grammar import Collective
-from testbed.orders import ITEM_BYTES, Order, Orders, Turn, sends
+from synth.schedule import Schedule
+from testbed.orders import ITEM_BYTES, Order, Orders, Turn, by_host, sends
 from testbed.wiring import Wiring
 
 
@@ -41,6 +42,26 @@ def flows(program: Orders) -> Counter[tuple[int, int]]:
             for target in sends(order):
                 found[device, target] += sent_bytes(order)
     return found
+
+
+def busiest_seconds(wiring: Wiring, schedule: Schedule) -> float:
+    """The byte model's price: phase after phase, the cable that is busy longest, at its rate."""
+    system = wiring.system
+    inside = [system.hierarchy.devices_in_child(level) for level in range(len(system.links))]
+    whole = 0.0
+    for phase in schedule.phases:
+        busy: Counter[tuple[int, int, str]] = Counter()
+        for pair, count in flows(by_host([phase], schedule.devices)).items():
+            for level, devices in enumerate(inside):
+                source, target = (device // devices for device in pair)
+                if source != target:
+                    busy[level, source, "up"] += count
+                    busy[level, target, "down"] += count
+        whole += max(
+            (count / system.port_bytes_per_second(level) for (level, *_), count in busy.items()),
+            default=0.0,
+        )
+    return whole
 
 
 def by_level(wiring: Wiring, programs: Iterable[tuple[Orders, int]]) -> list[int]:
