@@ -110,7 +110,9 @@ class Calibration:
         keys = [fit.key for fit in self.fits]
         twice = [key for key in keys if keys.count(key) > 1]
         _check(not twice, f"two fits for {_named(twice[0]) if twice else ''}", "one is enough")
-        _check("simple" in self.protocols, "no fit for the protocol 'simple'", "every link knows it")
+        _check(
+            "simple" in self.protocols, "no fit for the protocol 'simple'", "every link knows it"
+        )
         lacking = {key[2] for key in keys} - {key[2] for key in keys if key[:2] == (ANY, ANY)}
         said = f"no fit for any algorithm by protocol {min(lacking, default='')!r}"
         _check(not lacking, said, "add one without algorithm and collective")

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Protocol as Structure
 
 import numpy as np
 
@@ -17,8 +18,21 @@ from grammar import Collective
 from hierarchies import Devices, Domain, Hierarchy, InputError
 from synth.algorithms import Algorithm, Recipe, recipe_at
 from synth.network import Floats, Numbers, Wiring, circle_links, mesh_link
+from synth.protocols import Protocol
 from synth.schedule import Exchange, Phase
-from synth.simulator import StepPrice
+
+
+class Way(Structure):
+    """How a phase is carried out: what of its price decides its loads."""
+
+    @property
+    def algorithm(self) -> Algorithm | None: ...
+
+    @property
+    def size_bytes(self) -> float: ...
+
+    @property
+    def protocol(self) -> Protocol: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +50,7 @@ class Footprint:
     carried_bytes: Floats
 
 
-def footprint(phase: Phase, price: StepPrice, wiring: Wiring) -> Footprint:
+def footprint(phase: Phase, price: Way, wiring: Wiring) -> Footprint:
     """The loads of a phase carried out as its price says: its algorithm, its size.
 
     Every device of a transpose is a group of its own. Raises InputError for groups that are no
@@ -63,7 +77,7 @@ Entry = tuple[Numbers, Numbers, Floats | float]
 def _gathered(groups: Devices, entries: Sequence[Entry], wiring: Wiring) -> Footprint:
     """Entries as one, those of the same group and link summed."""
     keys, values = [], []
-    for group, link, each in entries:
+    for group, link, each in [*entries, *_detoured(entries, wiring)]:
         key = group * wiring.links + link
         keys.append(key.ravel())
         values.append(np.broadcast_to(each, key.shape).ravel())
@@ -72,6 +86,16 @@ def _gathered(groups: Devices, entries: Sequence[Entry], wiring: Wiring) -> Foot
     some = summed > 0
     group, link = np.divmod(whole[some], wiring.links)
     return Footprint(groups, group, link, summed[some])
+
+
+def _detoured(entries: Sequence[Entry], wiring: Wiring) -> Iterator[Entry]:
+    """What is put on missing links once more, on the links that carry it instead."""
+    for missing, others in wiring.detours.items():
+        for group, link, each in entries:
+            group, each = np.broadcast_to(group, link.shape), np.broadcast_to(each, link.shape)
+            some = link == missing
+            for other, share in others:
+                yield group[some], np.full(int(some.sum()), other), share * each[some]
 
 
 @dataclass(frozen=True, eq=False)

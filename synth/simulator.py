@@ -3,7 +3,7 @@
 Every algorithm puts its bytes on the links of each level; all replicas of a group run at once and
 share links; the link that takes longest sets the bandwidth term. Steps wait for each other.
 Devices of a hierarchy look alike, so one port stands for all and a price costs the same for 16 and
-100,000 devices.
+100,000 devices. Where the system says that some are not, ``worn`` looks at every link.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from synth.lowering import buffer_fraction
 from synth.overlap import Work, makespan_seconds
 from synth.protocols import Protocol, protocols
 from synth.search import BEYOND
+from synth.worn import WornLinks
 
 MEMORY = "memory"
 LATENCY = "latency"
@@ -174,10 +175,15 @@ def leanest(lines: Sequence[Line], size_bytes: float) -> Line:
 
 
 class Simulator:
-    """Prices the steps of programs on one system, with one choice of algorithms."""
+    """Prices the steps of programs on one system, with one choice of algorithms.
+
+    Where links are slower or missing, a level takes as long as its slowest link, and never less
+    than in the healthy system. Raises InputError for a system that lacks devices.
+    """
 
     def __init__(self, system: System, choice: Choice = Choice.AUTO) -> None:
-        self.system = system
+        self.system = system.check_even()
+        self._worn = WornLinks(system) if system.faults else None
         self.choice = choice
         self._lines: dict[tuple[Collective, Cast], tuple[Line, ...]] = {}
         self._by: dict[tuple[Collective, Algorithm, Cast], tuple[Line, ...]] = {}
@@ -304,6 +310,10 @@ class Simulator:
         rows = self._rows(collective, algorithm)
         crossing = [row.crossing(counts, i) if i in spans else 0.0 for i, row in enumerate(rows)]
         loads = [self._level(i, row, roles, crossing) for i, row in enumerate(rows)]
+        busy = [seconds for _, seconds, _ in loads]
+        if self._worn:
+            slow = self._worn.busy_seconds(collective, algorithm, roles)
+            busy = [max(pair) for pair in zip(busy, slow, strict=True)]
         waits = [row.waits(counts, i) if i in spans else 0.0 for i, row in enumerate(rows)]
         touched = max(rows[level].memory(prod(counts)) for level in spans)
         recipe = RECIPES[collective, algorithm]
@@ -313,7 +323,7 @@ class Simulator:
             algorithm,
             spans,
             tuple(share for share, _, _ in loads),
-            tuple(seconds for _, seconds, _ in loads),
+            tuple(busy),
             tuple(hops for _, _, hops in loads),
             tuple(waits),
             touched / self.system.memory_bytes_per_second,
