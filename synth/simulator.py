@@ -102,7 +102,8 @@ class Way:
     For each level: the bytes on its busiest link and the seconds they take at the description's
     bandwidth, for one byte of buffer; hops of a message, and messages that wait for each other, of
     which ``spared`` are not waited for, the cheapest ones. ``at_once``: messages across different
-    levels do not wait for each other. Bytes in memory cost ``memory_seconds``.
+    levels do not wait for each other; ``peers`` are those that a member sends to across each.
+    Bytes in memory cost ``memory_seconds``.
     """
 
     collective: str
@@ -114,6 +115,7 @@ class Way:
     waits: tuple[float, ...]
     memory_seconds: float
     protocols: tuple[Protocol, ...]
+    peers: tuple[float, ...]
     spared: int = 0
     at_once: bool = False
 
@@ -128,7 +130,10 @@ class Way:
             latency = fit.launch_seconds + sum(
                 n * level.hop_seconds for n, level in zip(counted, fit.levels, strict=True)
             )
-            gap = sum(n * level.gap_seconds for n, level in zip(counted, fit.levels, strict=True))
+            gap = sum(
+                n * level.gap_seconds
+                for n, level in zip(self.paced(counted), fit.levels, strict=True)
+            )
             shares = [level.share for level in fit.levels]
         else:
             latency, gap = self._nominal_latency(system.links, protocol), 0.0
@@ -153,6 +158,13 @@ class Way:
         cheapest = min(self.spans, key=lambda i: (one[i], -i))
         found[cheapest] -= min(found[cheapest], self.spared * self.hops[cheapest])
         return tuple(found)
+
+    def paced(self, counted: Sequence[float]) -> tuple[float, ...]:
+        """How many messages over each level keep a distance to the one before.
+
+        Those that wait for each other; where all are sent at once, those that one member sends.
+        """
+        return self.peers if self.at_once else tuple(counted)
 
     def _nominal_latency(self, links: Sequence[Link], protocol: Protocol) -> float:
         messages = [self.hops[i] * protocol.seconds(links[i]) for i in self.spans]
@@ -328,6 +340,7 @@ class Simulator:
             tuple(waits),
             touched / self.system.memory_bytes_per_second,
             known[:1] if algorithm is Algorithm.IN_NETWORK else known,
+            tuple((m - 1.0) * prod(counts[level + 1 :]) for level, m in enumerate(counts)),
             recipe.spared,
             recipe.at_once,
         )
