@@ -250,3 +250,58 @@ def test_real_logs_of_a_catalogue_machine_are_diagnosed() -> None:
     found = diagnose(system, runs)
     assert all(0.8 < (run.share or 0) < 1.0 for run in found.runs)
     assert not named(found)
+
+
+# Calibrate.
+
+
+def fixtures() -> list[str]:
+    return [str(LOGS / f"sophia-{name}-2x8.csv") for name in ("all-gather", "all-reduce")]
+
+
+def test_calibrate_writes_a_description_that_predicts_what_was_measured(tmp_path: Path) -> None:
+    place = tmp_path / "my.toml"
+    assert ask("calibrate", "dgx-a100:2", *fixtures(), "-o", str(place))[0] == 0
+    system = load(str(place))
+    assert system.calibration is not None
+    logs = [log for file in fixtures() for log in read_logs(file)]
+    found = diagnose(system, [matched(system, log) for log in logs])
+    assert all(run.share == pytest.approx(1, abs=0.1) for run in found.runs)
+    assert not any(finding.kind in ("short", "level-short") for finding in found.findings)
+
+
+def test_calibrate_says_in_json_what_it_could_not_tell() -> None:
+    code, out, _ = ask("calibrate", "dgx-a100:2", *fixtures(), "--json")
+    body = json.loads(out)
+    assert code == 0
+    assert body["rows"] == 44
+    assert body["undetermined"]
+    assert body["median_error"] < 0.1
+    schema = (LOGS.parent / "json.md").read_text(encoding="utf-8")
+    assert all(f"`{key}`" in schema for key in body if key != "schema_version")
+
+
+def test_nothing_is_left_behind_where_logs_cannot_be_fitted(tmp_path: Path) -> None:
+    few = tmp_path / "few.txt"
+    told = Written("all_reduce", 16, 2, ((2**20, 99.0, 99.0), (2**22, 199.0, 199.0)))
+    few.write_text("\n".join(text(told)))
+    place = tmp_path / "my.toml"
+    place.write_text("as it was")
+    twice = [fixtures()[0], fixtures()[0]]
+    for files in ([str(few)], twice, [fixtures()[0], str(tmp_path / "none")]):
+        code, out, error = ask("calibrate", "dgx-a100:2", *files, "-o", str(place))
+        assert (code, out, error.count("\n")) == (2, "", 1), error
+    assert place.read_text() == "as it was"
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["few.txt", "my.toml"]
+
+
+def test_what_was_left_out_stands_in_the_description(tmp_path: Path) -> None:
+    told = Written("all_reduce", 16, 2, tuple((size, size / 1e3, size / 1e3) for size in SIZES))
+    lines = text(told)
+    at = next(i for i, line in enumerate(lines) if f"{SIZES[3]}  " in line)
+    lines[at] = lines[at].replace("     0  ", "     7  ", 1)
+    log = tmp_path / "log.txt"
+    log.write_text("\n".join(lines))
+    code, out, error = ask("calibrate", "dgx-a100:2", str(log))
+    assert code == 0, error
+    assert out.startswith("# log.txt: wrong results at ")

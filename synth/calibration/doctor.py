@@ -47,6 +47,12 @@ class Reading:
         return self.predicted.seconds / self.seconds
 
     @property
+    def explained(self) -> bool:
+        """Whether the calibration's own error reaches as far as what was measured."""
+        margin = self.predicted.interval
+        return margin is not None and self.seconds <= margin.high_seconds
+
+    @property
     def waiting(self) -> float:
         """The share of the prediction that is waiting for messages."""
         return self.predicted.price.latency_seconds / self.predicted.seconds
@@ -77,7 +83,9 @@ class Run:
 
     @property
     def short(self) -> bool:
-        return self.share is not None and self.share < SHORT
+        large = [r for r in self.readings if r.waiting <= LARGE]
+        explained = 2 * sum(r.explained for r in large) >= len(large)
+        return self.share is not None and self.share < SHORT and not explained
 
     @property
     def factor(self) -> float:
