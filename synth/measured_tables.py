@@ -33,7 +33,7 @@ def _run(run: Json) -> Iterator[RenderableType]:
     for warning in run["warnings"]:
         yield Text(f"  {warning}", overflow="fold")
     columns = ("size", "time", "in place", "predicted", "bound")
-    rates = ("busbw", "in place ", "predicted ", "share")
+    rates = ("busbw", "in-place busbw", "predicted busbw", "share")
     drawn = table(*columns, *rates, "predicted by", right=",".join((*columns, *rates)))
     for out, inside in _side_by_side(run["rows"]):
         row = out or inside or {}
