@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -32,22 +32,43 @@ def _run(run: Json) -> Iterator[RenderableType]:
     yield Text(f"{run['source']}: {run['collective']} of {members}{forced}")
     for warning in run["warnings"]:
         yield Text(f"  {warning}", overflow="fold")
-    columns = ("size", "place", "time", "predicted", "bound", "busbw", "predicted busbw", "share")
-    drawn = table(*columns, "predicted by", right=",".join(columns))
-    for row in run["rows"]:
+    columns = ("size", "time", "in place", "predicted", "bound")
+    rates = ("busbw", "in-place busbw", "predicted busbw", "share")
+    drawn = table(*columns, *rates, "predicted by", right=",".join((*columns, *rates)))
+    for out, inside in _side_by_side(run["rows"]):
+        row = out or inside or {}
         drawn.add_row(
             volume(row["bytes"]),
-            "in" if row["in_place"] else "out",
-            duration(row["seconds"]),
+            duration(out["seconds"]) if out else "-",
+            duration(inside["seconds"]) if inside else "-",
             duration(row["predicted_seconds"]),
             duration(row["bound_seconds"]),
-            _rate(row["busbw_GB_per_s"]),
-            _rate(row["predicted_busbw_GB_per_s"]),
+            _rate(out),
+            _rate(inside),
+            _rate(row, "predicted_busbw_GB_per_s"),
             f"{row['predicted_seconds'] / row['seconds']:.0%}",
             f"{row['predicted_algorithm']} {row['predicted_protocol']}",
         )
     yield drawn
 
 
-def _rate(rate: float | None) -> str:
-    return "-" if rate is None else f"{rate:.4g}"
+def _side_by_side(rows: Sequence[Json]) -> Iterator[tuple[Json | None, Json | None]]:
+    """Each size's time out of place and in place, where both follow each other."""
+    held: Json | None = None
+    for row in rows:
+        if row["in_place"]:
+            same = held is not None and held["bytes"] == row["bytes"]
+            if held is not None and not same:
+                yield held, None
+            yield held if same else None, row
+            held = None
+            continue
+        if held is not None:
+            yield held, None
+        held = row
+    if held is not None:
+        yield held, None
+
+
+def _rate(row: Json | None, key: str = "busbw_GB_per_s") -> str:
+    return "-" if row is None or row[key] is None else f"{row[key]:.4g}"

@@ -135,3 +135,15 @@ def test_the_answer_pasted_into_shard_map_trains(tmp_path: Path) -> None:
     script.write_text(plain, encoding="utf-8")
     wanted = supervise([Command("jax", (sys.executable, str(script)), fake)], tmp_path, 300)
     assert float(said) == pytest.approx(float(wanted), rel=1e-5)
+
+
+def test_a_description_is_calibrated_and_planned_with(tmp_path: Path) -> None:
+    commands = [block for block in blocks("sh") if "collsynth calibrate" in block]
+    (tmp_path / "docs").symlink_to(README.parent / "docs")
+    tools = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+    environment = {**os.environ, "PATH": tools}
+    words = ["bash", "-euc", "\n".join(commands)]
+    said = subprocess.run(words, cwd=tmp_path, env=environment, check=True, capture_output=True)
+    assert b"proved" in said.stdout
+    assert "mpirun" in (tmp_path / "tests.sh").read_text(encoding="utf-8")
+    assert "[calibration]" in (tmp_path / "my.toml").read_text(encoding="utf-8")

@@ -20,7 +20,7 @@ from synth.calibration.experiments import isolating
 from synth.calibration.logs import busbw_factor
 from synth.calibration.matching import Matched
 from synth.simulator import MEMORY
-from synth.units import duration
+from synth.units import duration, volume
 
 SHORT = 0.9
 """A run below this share of the predicted bandwidth falls short."""
@@ -45,6 +45,12 @@ class Reading:
     def share(self) -> float:
         """Predicted over measured seconds: 1 is as predicted, less is slower."""
         return self.predicted.seconds / self.seconds
+
+    @property
+    def explained(self) -> bool:
+        """Whether the calibration's own error reaches as far as what was measured."""
+        margin = self.predicted.interval
+        return margin is not None and self.seconds <= margin.high_seconds
 
     @property
     def waiting(self) -> float:
@@ -77,7 +83,9 @@ class Run:
 
     @property
     def short(self) -> bool:
-        return self.share is not None and self.share < SHORT
+        large = [r for r in self.readings if r.waiting <= LARGE]
+        explained = 2 * sum(r.explained for r in large) >= len(large)
+        return self.share is not None and self.share < SHORT and not explained
 
     @property
     def factor(self) -> float:
@@ -163,6 +171,7 @@ def _findings(system: System, runs: Sequence[Run]) -> Iterator[Finding]:
         if any(r.seconds < r.predicted.bound.seconds * 0.999 for r in run.readings):
             yield _below_bound(run)
         yield from _waited(run)
+        yield from _between(run)
 
 
 def _reached(run: Run) -> Iterator[Finding]:
@@ -293,6 +302,21 @@ def _waited(run: Run) -> Iterator[Finding]:
             source=run.source,
             share=1 / run.slower,
         )
+
+
+def _between(run: Run) -> Iterator[Finding]:
+    """Sizes at which neither bandwidth nor waiting is all: how far off the worst of them is."""
+    middle = [r for r in run.readings if LARGE < r.waiting < SMALL]
+    if not middle:
+        return
+    worst = min(middle, key=lambda r: r.share)
+    if worst.share < SHORT:
+        sizes = sorted(r.size_bytes for r in middle)
+        text = (
+            f"from {volume(sizes[0])} to {volume(sizes[-1])} {worst.share:.0%} of the prediction "
+            f"at worst, at {volume(worst.size_bytes)}"
+        )
+        yield Finding("middle", text, source=run.source, share=worst.share)
 
 
 def _named(run: Run) -> str:

@@ -17,6 +17,7 @@ from synth.algorithms import Algorithm, Choice
 from synth.bound import Bound, bound
 from synth.calibration.measurements import SEND_RECEIVE, Measurement
 from synth.defaults import defaults
+from synth.margins import Interval, interval
 from synth.nccl_model import NVLS, NVLS_TREE, RING, TREE
 from synth.protocols import Protocol
 from synth.simulator import Simulator, StepPrice, priced_by
@@ -32,12 +33,16 @@ _WAYS = {
 
 @dataclass(frozen=True)
 class Predicted:
-    """One size: the price of the way that was forced or chosen, of all ways, and the bound."""
+    """One size: the price of the way that was forced or chosen, of all ways, and the bound.
+
+    ``interval`` is where a calibration takes the truth to lie; None without one.
+    """
 
     way: str
     price: StepPrice
     options: Mapping[str, float]
     bound: Bound
+    interval: Interval | None = None
 
     @property
     def seconds(self) -> float:
@@ -75,7 +80,8 @@ class Predictor:
         if not prices:
             raise InputError("groups of one rank", where=self.measurement.source)
         price = prices[0] if protocol is None else self._forced(way, Protocol(protocol), size_bytes)
-        return Predicted(way, price, found.seconds, least)
+        margin = interval(self._simulator.system, (price,))
+        return Predicted(way, price, found.seconds, least, margin)
 
     def _forced(self, way: str, protocol: Protocol, size_bytes: int) -> StepPrice:
         roles = cast(self.reduction, tuple(range(len(self.reduction.tree.digits))), ())
@@ -96,6 +102,12 @@ def busy_part(system: System, measurement: Measurement) -> tuple[System, Reducti
     Raises InputError for a part of a circle, whose idle devices would still pass messages on, and
     for groups that are not alike.
     """
+    if system.faults and measurement.busy != system.hierarchy.cardinalities:
+        raise InputError(
+            f"a part of {system.name}, which has exceptions, was busy",
+            where=measurement.source,
+            hint="measure all of it, or describe the part",
+        )
     levels, links, rows = [], [], []
     for position, level in enumerate(system.hierarchy.levels):
         members, busy = measurement.members[position], measurement.busy[position]

@@ -182,8 +182,8 @@ def _on(system: System, groups: Groups) -> Iterator[Experiment]:
         yield _made(system, groups, (Goal.REDUCE_SCATTER, None), None, ("a check of the rings",))
         yield _made(system, groups, (Goal.ALL_TO_ALL, None), None, (f"exchanges over {crossed}",))
     if all(link.reduces for link in links):
-        what = (f"what switches of {crossed} reduce",)
-        yield _made(system, groups, (Goal.ALL_REDUCE, "nvls"), None, what)
+        switches = f"what switches of {crossed} reduce"
+        yield _made(system, groups, (Goal.ALL_REDUCE, "nvls"), None, (switches,))
     yield _made(system, groups, (Goal.ALL_REDUCE, None), None, ("what the runtime chooses",))
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from statistics import median
 from typing import Any
 
 from hierarchies import System
 from synth.calibration.doctor import Diagnosis, Finding, Reading, Run
 from synth.calibration.experiments import Experiment, kept, lines
+from synth.calibration.fitting import Calibrated
+from synth.calibration.matching import Matched
 
 Json = dict[str, Any]
 
@@ -69,6 +73,7 @@ def _run(run: Run) -> Json:
 
 def _reading(run: Run, reading: Reading) -> Json:
     size, predicted = reading.size_bytes, reading.predicted
+    margin = predicted.interval
 
     def busbw(seconds: float) -> float | None:
         return run.factor * size / seconds / 1e9 if seconds else None
@@ -78,6 +83,8 @@ def _reading(run: Run, reading: Reading) -> Json:
         "in_place": reading.in_place,
         "seconds": reading.seconds,
         "predicted_seconds": predicted.seconds,
+        "predicted_low_seconds": margin.low_seconds if margin else None,
+        "predicted_high_seconds": margin.high_seconds if margin else None,
         "bound_seconds": predicted.bound.seconds,
         "busbw_GB_per_s": busbw(reading.seconds),
         "predicted_busbw_GB_per_s": busbw(predicted.seconds),
@@ -96,4 +103,32 @@ def _finding(finding: Finding) -> Json:
         "text": finding.text,
         "suspects": list(finding.suspects),
         "tests": list(finding.tests),
+    }
+
+
+def calibrated_json(calibrated: Calibrated, matched: Sequence[Matched]) -> Json:
+    """What was fitted, to how many rows, how far they lie from it, and what they cannot tell."""
+    found = calibrated.calibration
+    kept = [row for row in calibrated.rows if not row.dropped]
+    off = [abs(row.fitted_seconds / row.seconds - 1) for row in kept]
+    return {
+        "sources": list(found.sources),
+        "rows": len(calibrated.rows),
+        "median_error": median(off) if off else None,
+        "residuals": [
+            {
+                "collective": one.collective,
+                "algorithm": one.algorithm,
+                "protocol": one.protocol,
+                "smallest_bytes": one.smallest_bytes,
+                "rows": one.rows,
+                "low": one.low,
+                "median": one.median,
+                "high": one.high,
+            }
+            for one in found.residuals
+        ],
+        "undetermined": list(found.undetermined),
+        "dropped": list(found.dropped),
+        "warnings": [f"{m.log.source}: {said}" for m in matched for said in m.log.warnings],
     }

@@ -27,6 +27,7 @@ from synth.calibration.logs import (
 from synth.calibration.measurements import SEND_RECEIVE
 from synth.calibration.nccl_json import csv_tables, is_csv, is_json, json_tables
 from synth.calibration.nccl_text import tables
+from synth.calibration.plain_csv import is_plain_csv, plain_table
 
 MOST_BYTES = 2**28
 _ASK = "say --collective, or put a line '# collective: all_gather' at the top of the file"
@@ -59,6 +60,8 @@ def logs_of(text: str, source: str, collective: str | None = None) -> tuple[Log,
         collective = _named(collective)
     if is_json(text):
         found = json_tables(text, source)
+    elif is_plain_csv(text):
+        found = [plain_table(text, source)]
     elif is_csv(text):
         found = csv_tables(text, source)
     else:

@@ -6,11 +6,12 @@ from typing import Literal
 
 from pydantic import Field
 
-from hierarchies import InputError, System, load
+from hierarchies import InputError, System, described, load
 from synth.bodies import machine_json
 from synth.calibration.doctor import diagnose
 from synth.calibration.experiments import experiments, script
-from synth.calibration.in_json import diagnosis_json, experiments_json
+from synth.calibration.fitting import fit
+from synth.calibration.in_json import calibrated_json, diagnosis_json, experiments_json
 from synth.calibration.logs import Log
 from synth.calibration.matching import Matched, Said, matched
 from synth.calibration.nccl_tests import read_logs
@@ -70,7 +71,16 @@ def calibrate(question: CalibrateQuestion, watcher: Watcher) -> Reply:
         if question.files:
             raise InputError("a plan needs no logs", where="--plan", hint="leave out the files")
         return _plan(system, question.launcher)
-    raise InputError("logs cannot be fitted yet", hint="--plan says which tests to run")
+    runs = question.matched(system)
+    calibrated = fit(system, [run.measurement for run in runs])
+    body = calibrated_json(calibrated, runs)
+    said = [f"# {line}" for line in body["warnings"] if line.isprintable()]
+    device = next(
+        (name for run in runs for name in run.log.devices if name.isprintable()), "device"
+    )
+    text = "\n".join([*said, described(calibrated.system, device)])
+    files = [{"name": f"{system.name}.toml", "text": text}]
+    return reply({"system": machine_json(system), **body, "files": files})
 
 
 def _plan(system: System, launcher: str) -> Reply:
