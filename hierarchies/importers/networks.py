@@ -76,12 +76,13 @@ def network(
     check_nodes(hosts, options)
     even, innermost, notes = _with_accelerators(tiers.trimmed(), accelerators)
     names, counts = (*even.names, innermost), even.full()
+    uneven = _unevenness(even, names)
     lacks = _lacks(even, names, said)
     return Draft(
         said.name,
         f"{said.source}: {_product(counts, names)}",
         tuple(_level(names, counts, position, said) for position in range(len(names))),
-        notes=(*said.notes, *notes, *_unevenness(even, names), *_advice(names)),
+        notes=(*said.notes, *notes, *uneven, *_advice(names)),
         counted={"nodes": hosts, **said.counted},
         lacks=lacks,
     )
@@ -106,7 +107,7 @@ def _lacks(tiers: Tiers, names: Sequence[str], said: Said) -> tuple[Lack, ...]:
     if len(lacks) > _MOST_LACKS:
         raise InputError(
             f"{len(lacks):,} units are missing or slower",
-            hint=f"at most {_MOST_LACKS:,} are listed",
+            hint=f"at most {_MOST_LACKS:,} are listed; import a part of the cluster",
         )
     return lacks
 
