@@ -191,9 +191,8 @@ def _check_blanks(raw: dict[str, Any]) -> None:
     for level in levels if isinstance(levels, list) else []:
         rooms.append((f"level {level.get('name')!r}" if isinstance(level, dict) else "", level))
     tables = [(place, room) for place, room in rooms if isinstance(room, dict)]
-    values = [_told_blanks(place, room) for place, room in tables]
-    inner = [(f"{place}, source", room.get("source")) for place, room in tables]
-    sources = [_told_blanks(place, room) for place, room in inner if isinstance(room, dict)]
+    values = [_blank_keys(place, room, "source") for place, room in tables]
+    sources = [_blank_keys(place, _sources(room)) for place, room in tables]
     for what, told in (("not known", values), ("without a source", sources)):
         blank = [text for text in told if text]
         if blank:
@@ -203,10 +202,13 @@ def _check_blanks(raw: dict[str, Any]) -> None:
             )
 
 
-def _told_blanks(place: str, room: dict[str, Any]) -> str:
-    names = [key for key, value in room.items() if value == BLANK and key != "source"]
-    if not names and room.get("source") == BLANK:
-        names = ["source"]
+def _sources(room: dict[str, Any]) -> dict[str, Any]:
+    source = room.get("source")
+    return source if isinstance(source, dict) else {"all": source}
+
+
+def _blank_keys(place: str, room: dict[str, Any], other: str = "") -> str:
+    names = [key for key, value in room.items() if value == BLANK and key != other]
     return f"{place}: {', '.join(names)}" if names else ""
 
 

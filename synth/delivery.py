@@ -8,6 +8,7 @@ from base64 import b64decode
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from shutil import copymode
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -58,10 +59,24 @@ def deliver(files: Sequence[dict[str, Any]], output: str | None) -> None:
         if len(files) > 1 or place.is_dir() or output.endswith(("/", "\\")):
             _fill(place, files)
         else:
-            place.write_bytes(_content(files[0]))
+            _write(place, _content(files[0]))
     except OSError as error:
         raise InputError(f"cannot write: {error.strerror}", where=output) from None
     typer.echo(f"wrote {len(files)} {'file' if len(files) == 1 else 'files'} to {output}", err=True)
+
+
+def _write(place: Path, content: bytes) -> None:
+    """Write a file under another name first, so that what cannot be finished leaves no trace."""
+    if place.exists() and not place.is_file():
+        place.write_bytes(content)
+        return
+    place = place.resolve()
+    with TemporaryDirectory(prefix=".collsynth-", dir=place.parent) as name:
+        draft = Path(name) / place.name
+        draft.write_bytes(content)
+        if place.exists():
+            copymode(place, draft)
+        draft.replace(place)
 
 
 def _fill(folder: Path, files: Sequence[dict[str, Any]]) -> None:

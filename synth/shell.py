@@ -65,15 +65,21 @@ def ask(
         if as_json:
             text = json.dumps(reply.body, allow_nan=False) + "\n"
             deliver([{"name": f"{verb}.json", "text": text}], output)
-        elif "files" in reply.body:
-            deliver(reply.body["files"], output)
         else:
-            with printing():
-                console().print(TABLES[verb](reply.body))
+            _show(verb, reply.body, output)
     except InputError as error:
         typer.echo(f"collsynth: {error}", err=True)
         return int(Outcome.NO) if isinstance(error, WrongProgramError) else USAGE
     return INTERRUPTED if watcher.interrupted else int(reply.outcome)
+
+
+def _show(verb: str, body: dict[str, Any], output: str | None) -> None:
+    """Files go where they are wanted; a verb that has a table, too, prints that beside them."""
+    if "files" in body and (output is not None or verb not in TABLES):
+        deliver(body["files"], output)
+    if verb in TABLES:
+        with printing():
+            console().print(TABLES[verb](body))
 
 
 class _Interrupt:
@@ -265,5 +271,6 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "program": _program,
     "answer": _answer,
     "hosts": _names,
+    "keys": _names,
     "segments": _segments,
 }

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from synth.drafts import draft
 from synth.drawing import MARKS, Json, axes_told, levels, many, partial, table
 from synth.rankings import plan, top
 from synth.units import duration, volume
@@ -211,6 +212,7 @@ def _together(body: Json) -> str:
 
 TABLES: Mapping[str, Callable[[Json], RenderableType]] = {
     "systems": _systems,
+    "import": draft,
     "place": _place,
     "count": _count,
     "top": top,

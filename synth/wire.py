@@ -8,6 +8,7 @@ from typing import Any
 
 from synth.request import Watcher
 from synth.verbs.asking import Question
+from synth.verbs.importing import ImportQuestion, imported
 from synth.verbs.machines import (
     CountQuestion,
     PlaceQuestion,
@@ -33,6 +34,7 @@ class Verb:
 
 VERBS: Mapping[str, Verb] = {
     "systems": Verb(SystemsQuestion, systems),
+    "import": Verb(ImportQuestion, imported),
     "place": Verb(PlaceQuestion, place),
     "count": Verb(CountQuestion, count, partial=True),
     "top": Verb(TopQuestion, top, partial=True),

@@ -11,3 +11,4 @@ from hierarchies.importers.kinds import import_files as import_files
 from hierarchies.importers.kinds import import_texts as import_texts
 from hierarchies.importers.options import Options as Options
 from hierarchies.importers.writing import toml as toml
+from hierarchies.importers.writing import written as written

@@ -117,9 +117,10 @@ def _picture(root: Element, where: str) -> Picture:
         counted={
             "gpus": len(gpus),
             "nics": sum(_is_nic(device) for device in devices),
-            "nvlinks": sum(links.direct.values()) + (links.switched or 0) * len(gpus),
+            "connections": sum(links.direct.values()) + (links.switched or 0) * len(gpus),
         },
         switch_parts=links.parts,
+        bonded=True,
     )
 
 

@@ -27,7 +27,7 @@ def network(picture: Picture, inner: tuple[DraftLevel, ...], nodes: int | None) 
         ll, ll128 = common.NETWORK_LL_LATENCY, common.NETWORK_LL128_LATENCY
     level = DraftLevel(
         "node",
-        Blank("switch", "how the nodes are joined is not in the description of one of them"),
+        Blank("switch", "what joins the nodes is not in the file of one of them"),
         _bandwidth(nics, picture),
         latency,
         count,

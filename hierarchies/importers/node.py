@@ -177,10 +177,12 @@ def _gpu_level(
 
 
 def _island(picture: Picture, found: Shape, count: int) -> tuple[DraftLevel, tuple[str, ...]]:
-    bandwidth = _times(picture.link, found.links, picture.link_name)
+    bandwidth = _times(picture, found.links)
     name = picture.link_name
     if found.domain is not None:
-        domain: Entry = Stated(found.domain.value, f"{found.links:g} {name}s {_JOIN[found.domain]}")
+        domain: Entry = Stated(
+            found.domain.value, f"{picture.several(found.links)} {_JOIN[found.domain]}"
+        )
         reduces = _reduces(picture) if found.domain is Domain.SWITCH else None
         return _gpu_level(picture, domain, bandwidth, count, reduces), ()
     note = (
@@ -192,7 +194,7 @@ def _island(picture: Picture, found: Shape, count: int) -> tuple[DraftLevel, tup
         level = _gpu_level(picture, Blank(None, reason), _of_link(picture, reason), count, None)
         return level, (note,)
     domain = Blank("ring", f"{reason}, but rings through all GPUs exist")
-    reason = f"rings that use all links of a GPU: {found.links:g} {name}s to each neighbour"
+    reason = f"rings that use all links of a GPU: {picture.several(found.links)} to each neighbour"
     if isinstance(bandwidth, Stated):
         bandwidth = Blank(bandwidth.value, f"{reason}; {bandwidth.source}")
     else:
@@ -200,13 +202,14 @@ def _island(picture: Picture, found: Shape, count: int) -> tuple[DraftLevel, tup
     return _gpu_level(picture, domain, bandwidth, count, None), (note,)
 
 
-def _times(link: Entry, links: float, name: str) -> Entry:
+def _times(picture: Picture, links: float) -> Entry:
+    link, several = picture.link, picture.several(links)
     if isinstance(link, Blank):
         told = link.source or "what one carries depends on the GPU: say --gpu"
         suggested = None if link.suggestion is None else float(link.suggestion) * links
-        return Blank(suggested, f"{links:g} {name}s; {told}")
+        return Blank(suggested, f"{several}; {told}")
     each = float(link.value)
-    source = f"{links:g} {name}s of {each / 1e9:g} GB/s: {link.source}"
+    source = f"{several} of {each / 1e9:g} GB/s: {link.source}"
     return Stated(each * links, source, link.unconfirmed)
 
 

@@ -47,6 +47,7 @@ class Picture:
     False where the file leaves them out. ``groups``: from the coarsest on. ``pcie``: what one GPU
     has to its PCIe slot. ``arch``: what the GPUs' tools call it, ``90`` or ``gfx942``, if the
     file says. ``amd``: xGMI instead of NVLink. ``reduces``: the switches can add up.
+    ``bonded``: a "link" is all that joins two devices, as only its bandwidth is told.
     ``model``: the GPU that the user names.
     ``switch_parts``: the part of each GPU, where its switches are joined with few of the others.
     """
@@ -70,7 +71,14 @@ class Picture:
     counted: Mapping[str, int] = field(default_factory=dict)
     switch_parts: tuple[int, ...] = ()
     model: Model | None = None
+    bonded: bool = False
 
     @property
     def link_name(self) -> str:
+        if self.bonded:
+            return "NVLink bond"
         return "xGMI link" if self.amd else "NVLink"
+
+    def several(self, links: float) -> str:
+        """``1 NVLink``, ``12 NVLinks``."""
+        return f"{links:g} {self.link_name}{'' if links == 1 else 's'}"

@@ -35,7 +35,11 @@ MOST_SHARE = 2.0
 """A link carries at most so many times what its description says."""
 NOISE = ((0, 0.15), (1 << 16, 0.10), (1 << 24, 0.05))
 """Relative errors expected of rows from a size on."""
-EXPECTED = {"root": (2.0, 2.0, 3.0, 0.5), "algorithm": (1.0, 1.0, 1.0, 0.3), "way": (0.5, 0.5, 0.5, 0.2)}
+EXPECTED = {
+    "root": (2.0, 2.0, 3.0, 0.5),
+    "algorithm": (1.0, 1.0, 1.0, 0.3),
+    "way": (0.5, 0.5, 0.5, 0.2),
+}
 """How far launch, hop, gap and inverse share may stray from those of what they are like, as parts
 of what the description says (a gap: of its hop)."""
 _ROUNDS = 40
@@ -105,7 +109,12 @@ class _Problem:
         """The description; with messages that keep their distance instead of being waited for."""
         hops, gaps = slice(1, 1 + self.levels), slice(1 + self.levels, 1 + 2 * self.levels)
         found = []
-        for waited, kept, launch in ((1.0, 0.0, 1.0), (0.2, 1.0, 1.0), (0.3, 0.0, 0.3), (2.0, 0.0, 2.0)):
+        for waited, kept, launch in (
+            (1.0, 0.0, 1.0),
+            (0.2, 1.0, 1.0),
+            (0.3, 0.0, 0.3),
+            (2.0, 0.0, 2.0),
+        ):
             start = self.scale.copy()
             start[:, gaps] = kept * start[:, hops]
             start[:, hops] *= waited
@@ -163,22 +172,28 @@ class _Problem:
         number, place = np.arange(len(chosen)), self.place[chosen]
         design[number, place, 0] = 1.0
         design[number, place, 1 : 1 + levels] = self.waited[chosen]
-        for row, (pair, what) in enumerate(zip(chosen.tolist(), limit[chosen].tolist(), strict=True)):
+        for row, (pair, what) in enumerate(
+            zip(chosen.tolist(), limit[chosen].tolist(), strict=True)
+        ):
             if what == -1:
                 design[row, place[row], 1 + levels : 1 + 2 * levels] = self.waited[pair]
             elif what < levels:
                 column = 1 + 2 * levels + what
                 design[row, place[row], column] = self.size[pair] * self.busy[pair, what]
         design *= self.scale[None, :, :]
-        return np.asarray(design.reshape(len(chosen), -1) / (self.rows.seconds * self.noise)[:, None])
+        return np.asarray(
+            design.reshape(len(chosen), -1) / (self.rows.seconds * self.noise)[:, None]
+        )
 
     def _least(self, now: Solution, kept: npt.NDArray[np.bool_]) -> Floats:
         """The numbers of least squares for the ways and limits of a solution."""
         off = (now.fitted / self.rows.seconds - 1) / self.noise
         weight = (1 + off**2) ** -0.25 * kept
-        known = now.fitted - (now.design * (self.rows.seconds * self.noise)[:, None]) @ (
-            now.unknowns / self.scale
-        ).ravel()
+        known = (
+            now.fitted
+            - (now.design * (self.rows.seconds * self.noise)[:, None])
+            @ (now.unknowns / self.scale).ravel()
+        )
         aims = (self.rows.seconds - known) / (self.rows.seconds * self.noise)
         matrix = np.vstack([now.design * weight[:, None], self.prior])
         target = np.concatenate([aims * weight, self.wanted])
@@ -194,7 +209,9 @@ class _Problem:
         rows, wanted = [], []
         for place, key in enumerate(self.keys):
             kind = "way" if key[0] else "algorithm" if key[1] else "root"
-            like = self.keys.index((ANY, key[1] if key[0] else ANY, key[2])) if kind != "root" else -1
+            like = (
+                self.keys.index((ANY, key[1] if key[0] else ANY, key[2])) if kind != "root" else -1
+            )
             for column in range(width):
                 what = 0 if column == 0 else 1 + (column - 1) // self.levels
                 row = np.zeros((len(self.keys), width))

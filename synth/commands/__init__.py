@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
+from synth.commands.importing import import_
 from synth.commands.machines import count, place, systems
 from synth.commands.outputs import emit, run
 from synth.commands.planning import job, plan, top
@@ -9,6 +10,7 @@ from synth.commands.programs import check, lower, time
 
 COMMANDS: Mapping[str, Callable[..., None]] = {
     "systems": systems,
+    "import": import_,
     "place": place,
     "count": count,
     "top": top,
