@@ -18,7 +18,7 @@ from hierarchies.importers.suggestions import (
 from hierarchies.importers.tiers import Tiers, largest_even_part, with_groups
 
 NODE = "node"
-_MOST_SHORT, _MOST_LACKS = 12, 1000
+_MOST_SHORT, _MOST_TIERS_TOLD, _MOST_LACKS = 8, 4, 1000
 
 
 @dataclass(frozen=True)
@@ -232,4 +232,4 @@ def _short_units(tiers: Tiers, names: Sequence[str]) -> list[str]:
                 f"of {len(children)} at level {names[tier - 1]}, {len(children) - len(short)} have "
                 f"{most} {names[tier]}, {told(each, _MOST_SHORT)}"
             )
-    return told_of
+    return told_of[:_MOST_TIERS_TOLD]
