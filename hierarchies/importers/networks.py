@@ -184,8 +184,8 @@ def _blank_ports(name: str, innermost: bool) -> Ports:
 
 def _advice(names: Sequence[str]) -> tuple[str, ...]:
     inside = (
-        f"What is inside a {names[-1]} is not in this file: as it stands, a device is a whole "
-        f"{names[-1]}. --inside my-{names[-1]}.toml, or a name of the catalogue, puts one in."
+        f"What is inside a {names[-1]} is not in this file: without --inside (my-{names[-1]}.toml, "
+        f"or a name of the catalogue) a device is a whole {names[-1]}."
     )
     if len(names) == 1:
         return (inside,)
