@@ -26,3 +26,4 @@ from hierarchies.reduction import Tree as Tree
 from hierarchies.system import Domain as Domain
 from hierarchies.system import Link as Link
 from hierarchies.system import System as System
+from hierarchies.writing import described as described

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
+from hierarchies.calibration_files import CalibrationTable, FitTable, ResidualTable, calibration
 from hierarchies.errors import InputError, nearest
 from hierarchies.faults import Fault, fault_of
 from hierarchies.hierarchy import Hierarchy, Level
@@ -115,6 +116,7 @@ class _Description(_Strict):
     device: _Device
     level: list[_Level] = Field(min_length=1)
     exception: list[_Exception] = []
+    calibration: CalibrationTable | None = None
 
 
 def catalogue() -> tuple[str, ...]:
@@ -232,14 +234,16 @@ def _system(description: _Description, count: int | None, lines: list[int]) -> S
         except InputError as error:
             raise error.at(f"level {level.name!r}") from None
     _check_numbers(description.device.unconfirmed, ["memory_GB_per_s"], "device, unconfirmed")
+    hierarchy, table = Hierarchy(tuple(levels)), description.calibration
     system = System(
         description.name,
         description.title,
-        Hierarchy(tuple(levels)),
+        hierarchy,
         tuple(links),
         description.device.memory_GB_per_s * 1e9,
         description.device.source,
         tuple(description.device.unconfirmed),
+        calibration(table, hierarchy.names) if table else None,
     )
     return _with_exceptions(system, description.exception, lines)
 
@@ -312,11 +316,17 @@ def _told(
         place, key = f"{where}, {_exception_place(exceptions, int(inner[0]))}", inner[1]
     elif room == "device" and inner:
         place, key = f"{where}, device", inner[0]
+    elif room == "calibration" and inner:
+        room = inner[0] if len(inner) > 2 else room
+        place, key = ", ".join([where, "calibration", *map(str, inner[:-1])]), inner[-1]
     if found["type"] == "extra_forbidden":
-        models: dict[str, type[_Strict]] = {
+        models: dict[str, type[BaseModel]] = {
             "level": _Level,
             "device": _Device,
             "exception": _Exception,
+            "calibration": CalibrationTable,
+            "fit": FitTable,
+            "residual": ResidualTable,
         }
         model = models.get(str(room) if key is not room else "", _Description)
         known = list(model.model_fields)

@@ -60,21 +60,21 @@ def footprint(phase: Phase, price: Way, wiring: Wiring) -> Footprint:
         devices = phase.devices[:, None]
         whose = np.arange(len(devices))
         memory = (whose, wiring.memories(devices[:, 0]), 2 * price.size_bytes)
-        return _gathered(devices, [memory], wiring)
+        return gathered(devices, [memory], wiring)
     assert price.algorithm is not None
     loads = _Loads(phase, price.algorithm, wiring)
     flagged = price.size_bytes / price.protocol.share
     group, link, each = loads.memory()
     entries = [(group, link, each * price.size_bytes)]
     entries += [(group, link, each * flagged) for group, link, each in loads.links()]
-    return _gathered(phase.groups, entries, wiring)
+    return gathered(phase.groups, entries, wiring)
 
 
 Entry = tuple[Numbers, Numbers, Floats | float]
 """Groups, links and the bytes of each, all of one shape or made so."""
 
 
-def _gathered(groups: Devices, entries: Sequence[Entry], wiring: Wiring) -> Footprint:
+def gathered(groups: Devices, entries: Sequence[Entry], wiring: Wiring) -> Footprint:
     """Entries as one, those of the same group and link summed."""
     keys, values = [], []
     for group, link, each in [*entries, *_detoured(entries, wiring)]:
@@ -150,9 +150,9 @@ class _Loads:
             m, rank = counts[level], self._grid.ranks[:, level]
             crossing = row.crossing(counts, level) if m > 1 else 0.0
             switched = algorithm is Algorithm.IN_NETWORK and system.links[level].reduces
-            self._demands.append(crossing * _demand(phase.collective, row, m))
+            self._demands.append(crossing * demand_of(phase.collective, row, m))
             sent, received = (
-                (crossing * way for way in _switched(phase.collective, m))
+                (crossing * way for way in switched(phase.collective, m))
                 if switched
                 else (self._demands[-1].sum(axis=1), self._demands[-1].sum(axis=0))
             )
@@ -202,7 +202,7 @@ class _Loads:
             yield np.broadcast_to(alike[:, None, None], links.shape), links, loads[used]
 
 
-def _demand(collective: Collective, row: Recipe, m: int) -> Floats:
+def demand_of(collective: Collective, row: Recipe, m: int) -> Floats:
     """Who of m children sends how much to whom, in units of what the busiest sends.
 
     The first sends nothing in a reduce and gets nothing in a broadcast, whatever is said of a mesh.
@@ -215,7 +215,7 @@ def _demand(collective: Collective, row: Recipe, m: int) -> Floats:
     return demand
 
 
-def _switched(collective: Collective, m: int) -> tuple[Floats, Floats]:
+def switched(collective: Collective, m: int) -> tuple[Floats, Floats]:
     """The same where the switch adds up and copies: sums are pulled, results are sent once."""
     all_of_it, own_piece, first = np.ones(m), np.full(m, 1 / m), np.eye(m)[0]
     match collective:

@@ -8,7 +8,7 @@ Devices of a hierarchy look alike, so one port stands for all and a price costs 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil, prod
 
@@ -102,7 +102,8 @@ class Way:
     For each level: the bytes on its busiest link and the seconds they take at the description's
     bandwidth, for one byte of buffer; hops of a message, and messages that wait for each other, of
     which ``spared`` are not waited for, the cheapest ones. ``at_once``: messages across different
-    levels do not wait for each other. Bytes in memory cost ``memory_seconds``.
+    levels do not wait for each other; ``peers`` are those that a member sends to across each.
+    Bytes in memory cost ``memory_seconds``.
     """
 
     collective: str
@@ -114,6 +115,8 @@ class Way:
     waits: tuple[float, ...]
     memory_seconds: float
     protocols: tuple[Protocol, ...]
+    peers: tuple[float, ...]
+    in_a_row: int
     spared: int = 0
     at_once: bool = False
 
@@ -128,7 +131,10 @@ class Way:
             latency = fit.launch_seconds + sum(
                 n * level.hop_seconds for n, level in zip(counted, fit.levels, strict=True)
             )
-            gap = sum(n * level.gap_seconds for n, level in zip(counted, fit.levels, strict=True))
+            gap = sum(
+                n * level.gap_seconds
+                for n, level in zip(self.paced(counted), fit.levels, strict=True)
+            )
             shares = [level.share for level in fit.levels]
         else:
             latency, gap = self._nominal_latency(system.links, protocol), 0.0
@@ -150,14 +156,36 @@ class Way:
         if self.at_once:
             longest = max(self.spans, key=lambda i: (self.waits[i] * one[i], -i))
             return tuple(n if i == longest else 0.0 for i, n in enumerate(found))
-        cheapest = min(self.spans, key=lambda i: (one[i], -i))
-        found[cheapest] -= min(found[cheapest], self.spared * self.hops[cheapest])
+        for level in self._spared_levels(one):
+            found[level] -= self.hops[level]
         return tuple(found)
 
+    def paced(self, counted: Sequence[float]) -> tuple[float, ...]:
+        """How many messages over each level keep a distance to the one before.
+
+        Those that wait for each other; where all are sent at once, those that one member sends.
+        """
+        return self.peers if self.at_once else tuple(counted)
+
     def _nominal_latency(self, links: Sequence[Link], protocol: Protocol) -> float:
-        messages = [self.hops[i] * protocol.seconds(links[i]) for i in self.spans]
-        waits = [self.waits[i] * m for i, m in zip(self.spans, messages, strict=True)]
-        return max(waits) if self.at_once else sum(waits) - self.spared * min(messages)
+        messages = {i: self.hops[i] * protocol.seconds(links[i]) for i in self.spans}
+        waits = [self.waits[i] * one for i, one in messages.items()]
+        if self.at_once:
+            return max(waits)
+        return sum(waits) - sum(messages[level] for level in self._spared_levels(messages))
+
+    def _spared_levels(self, messages: Mapping[int, float]) -> tuple[int, ...]:
+        """Over which levels the messages are that a piece is spared: the cheapest in a row.
+
+        An edge of any level has one of the innermost beside it; two of that one, where three
+        members are in a row there.
+        """
+        cheapest = sorted(self.spans, key=lambda i: (messages[i], -i))
+        if self.spared < 2:
+            return tuple(cheapest[: self.spared])
+        inner = self.spans[-1]
+        beside = [i for i in cheapest if i != inner or self.in_a_row > 2 or len(cheapest) == 1]
+        return inner, beside[0]
 
 
 Pick = Callable[[Sequence[Line], float], Line]
@@ -328,6 +356,7 @@ class Simulator:
             tuple(waits),
             touched / self.system.memory_bytes_per_second,
             known[:1] if algorithm is Algorithm.IN_NETWORK else known,
+            tuple((m - 1.0) * prod(counts[level + 1 :]) for level, m in enumerate(counts)),
             recipe.spared,
             recipe.at_once,
         )
