@@ -116,9 +116,9 @@ class Way:
     memory_seconds: float
     protocols: tuple[Protocol, ...]
     peers: tuple[float, ...]
-    in_a_row: int
     spared: int = 0
     at_once: bool = False
+    in_a_row: int = 1
 
     def line(self, system: System, protocol: Protocol) -> Line:
         """Its price by a protocol: as measured, if the system is calibrated for it."""
@@ -359,6 +359,7 @@ class Simulator:
             tuple((m - 1.0) * prod(counts[level + 1 :]) for level, m in enumerate(counts)),
             recipe.spared,
             recipe.at_once,
+            counts[spans[-1]],
         )
 
     def _by_protocol(
