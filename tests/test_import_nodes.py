@@ -254,6 +254,11 @@ def test_a_gpu_of_another_architecture_is_refused() -> None:
         own(XML, "switched.xml", gpu="h10")
 
 
+def test_a_name_of_several_gpus_does_not_say_which_memory() -> None:
+    some, one = own(NV, "switched.txt", gpu="a100"), own(NV, "switched.txt", gpu="a100-40gb")
+    assert suggested(some.memory_bytes_per_second) == value(one.memory_bytes_per_second)
+
+
 def test_nodes_without_a_nic_have_a_level_that_is_all_blank() -> None:
     draft = own(ROCM, "mesh.json", nodes=3)
     assert told(draft) == "node3 gpu4 mesh"

@@ -35,7 +35,10 @@ def printed(command: str) -> str:
 
 
 @pytest.mark.parametrize("block", blocks("console"), ids=lambda block: block.split("\n")[0][2:40])
-def test_a_transcript_is_what_the_command_prints(block: str, update_golden: bool) -> None:
+def test_a_transcript_is_what_the_command_prints(
+    block: str, update_golden: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(README.parent)
     first, _, shown = block.partition("\n")
     real = printed(first.removeprefix("$ "))
     if update_golden:

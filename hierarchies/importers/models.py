@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from hierarchies.description import load
 from hierarchies.errors import InputError, nearest
-from hierarchies.importers.draft import Blank, Stated
+from hierarchies.importers.draft import Blank, Entry, Stated
 from hierarchies.system import System
 
 _ENTRIES = {
@@ -19,6 +19,7 @@ _ENTRIES = {
     "mi300x": ("mi300x", 1, ("gfx942", "942")),
     "l40s": ("l40s-pcie", 0, ("89",)),
 }
+_SEVERAL = {"a100": "of the one with 40 GB: there is one with 80 GB, which has more"}
 _BY_PCI = {
     "10de:20b0": ("a100-40gb", "the id in AWS's topology file of p4d instances"),
     "10de:2330": ("h100", "the PCI ID database, https://pci-ids.ucw.cz/"),
@@ -42,8 +43,11 @@ class Model:
     archs: tuple[str, ...]
 
     @property
-    def memory(self) -> Stated:
+    def memory(self) -> Entry:
+        """Blank where the name is of several GPUs, with what one of them has."""
         source = f"{self.system.name} in the catalogue: {self.system.memory_source}"
+        if self.name in _SEVERAL:
+            return Blank(self.system.memory_bytes_per_second, f"{_SEVERAL[self.name]}; {source}")
         return Stated(
             self.system.memory_bytes_per_second,
             source,
@@ -78,6 +82,7 @@ def memory_of(device: str) -> Blank:
         name, why = (word, "") if word in MODELS else _BY_PCI.get(word, ("", ""))
         if name:
             memory = model_named(name).memory
+            value = memory.value if isinstance(memory, Stated) else memory.suggestion
             what = f"PCI {word} is {name} in {why}; " if why else ""
-            return Blank(memory.value, f"{what}{memory.source}")
+            return Blank(value, f"{what}{memory.source}")
     return Blank(None, f"say which GPU it is (--gpu {', '.join(MODELS)}), or write it")

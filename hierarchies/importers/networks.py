@@ -18,7 +18,7 @@ from hierarchies.importers.suggestions import (
 from hierarchies.importers.tiers import Tiers, largest_even_part, with_groups
 
 NODE = "node"
-_MOST_SHORT, _MOST_LACKS = 12, 1000
+_MOST_SHORT, _MOST_TIERS_TOLD, _MOST_LACKS = 8, 4, 1000
 
 
 @dataclass(frozen=True)
@@ -76,12 +76,13 @@ def network(
     check_nodes(hosts, options)
     even, innermost, notes = _with_accelerators(tiers.trimmed(), accelerators)
     names, counts = (*even.names, innermost), even.full()
+    uneven = _unevenness(even, names)
     lacks = _lacks(even, names, said)
     return Draft(
         said.name,
         f"{said.source}: {_product(counts, names)}",
         tuple(_level(names, counts, position, said) for position in range(len(names))),
-        notes=(*said.notes, *notes, *_unevenness(even, names), *_advice(names)),
+        notes=(*said.notes, *notes, *uneven, *_advice(names)),
         counted={"nodes": hosts, **said.counted},
         lacks=lacks,
     )
@@ -106,7 +107,7 @@ def _lacks(tiers: Tiers, names: Sequence[str], said: Said) -> tuple[Lack, ...]:
     if len(lacks) > _MOST_LACKS:
         raise InputError(
             f"{len(lacks):,} units are missing or slower",
-            hint=f"at most {_MOST_LACKS:,} are listed",
+            hint=f"at most {_MOST_LACKS:,} are listed; import a part of the cluster",
         )
     return lacks
 
@@ -183,8 +184,8 @@ def _blank_ports(name: str, innermost: bool) -> Ports:
 
 def _advice(names: Sequence[str]) -> tuple[str, ...]:
     inside = (
-        f"What is inside a {names[-1]} is not in this file: as it stands, a device is a whole "
-        f"{names[-1]}. --inside my-{names[-1]}.toml, or a name of the catalogue, puts one in."
+        f"What is inside a {names[-1]} is not in this file: without --inside (my-{names[-1]}.toml, "
+        f"or a name of the catalogue) a device is a whole {names[-1]}."
     )
     if len(names) == 1:
         return (inside,)
@@ -231,4 +232,4 @@ def _short_units(tiers: Tiers, names: Sequence[str]) -> list[str]:
                 f"of {len(children)} at level {names[tier - 1]}, {len(children) - len(short)} have "
                 f"{most} {names[tier]}, {told(each, _MOST_SHORT)}"
             )
-    return told_of
+    return told_of[:_MOST_TIERS_TOLD]

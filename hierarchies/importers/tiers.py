@@ -11,7 +11,7 @@ from hierarchies.errors import InputError
 from hierarchies.importers.hostlist import told
 
 DEEPEST = 12
-_CANDIDATES = 6
+_CANDIDATES, _MOST_PARTS = 6, 64
 _UNIT = tuple[str, ...]
 
 
@@ -185,16 +185,19 @@ def largest_even_part(tiers: Tiers) -> tuple[int, ...]:
     """Children of each unit in a large part of the system where all are alike, hosts last.
 
     Every unit of the part has at least as many children, the rest is left out. The best over the
-    six most usual numbers of children at each tier.
+    most usual numbers of children at each tier: six of them, fewer in deep trees.
     """
-    return _even_part(Counter(host.path for host in tiers.hosts), ())
+    tried = min(_CANDIDATES, int(_MOST_PARTS ** (1 / max(1, len(tiers.names)))))
+    return _even_part(Counter(host.path for host in tiers.hosts), (), tried)
 
 
-def _even_part(children: Mapping[_UNIT, int], inner: tuple[int, ...]) -> tuple[int, ...]:
+def _even_part(
+    children: Mapping[_UNIT, int], inner: tuple[int, ...], tried: int
+) -> tuple[int, ...]:
     if set(children) == {()}:
         return (children[()], *inner)
     parts = []
-    for wanted, _ in Counter(children.values()).most_common(_CANDIDATES):
+    for wanted, _ in Counter(children.values()).most_common(tried):
         above = Counter(path[:-1] for path, count in children.items() if count >= wanted)
-        parts.append(_even_part(above, (wanted, *inner)))
+        parts.append(_even_part(above, (wanted, *inner), tried))
     return max(parts, key=prod)
