@@ -9,6 +9,8 @@ from hierarchies.description import load as load
 from hierarchies.description import read as read
 from hierarchies.errors import InputError as InputError
 from hierarchies.errors import nearest as nearest
+from hierarchies.faults import Fault as Fault
+from hierarchies.faults import fault_of as fault_of
 from hierarchies.hierarchy import Hierarchy as Hierarchy
 from hierarchies.hierarchy import Level as Level
 from hierarchies.placement import Axis as Axis
@@ -24,3 +26,4 @@ from hierarchies.reduction import Tree as Tree
 from hierarchies.system import Domain as Domain
 from hierarchies.system import Link as Link
 from hierarchies.system import System as System
+from hierarchies.writing import described as described

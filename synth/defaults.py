@@ -5,6 +5,8 @@ over all rails, switches that reduce (NVLS), and over several nodes these with t
 (NVLS-tree). A way runs by the protocol that NCCL's model finds fastest for it, and the model
 chooses among the ways; the model's own seconds are never shown. A program's step may take any way
 and any protocol at the same prices: the program of the plain collective alone is no dearer.
+Of a calibrated system the fit took every row that was not forced to have gone the fastest way, and
+the same is taken here.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from hierarchies.fabric import cast, members
 from synth.algorithms import Algorithm, Choice, offered
 from synth.nccl_model import MOST_LL_BYTES, NVLS, NVLS_TREE, RING, TREE, Ranks
 from synth.protocols import Protocol
-from synth.simulator import Line, Simulator, StepPrice, priced_by, total_seconds
+from synth.simulator import Line, Simulator, StepPrice, fastest, priced_by, total_seconds
 
 DIRECT = "direct"
 _ALGORITHMS = {
@@ -82,6 +84,8 @@ def defaults(
     names = [told] if told in found else [RING] if told == TREE and RING in found else [*found]
 
     def modelled_seconds(name: str) -> float:
+        if simulator.system.calibration:
+            return found[name].seconds(payload_bytes)
         return ranks.seconds(goal, name, found[name].protocol, payload_bytes)
 
     options = {name: (priced_by(collective, line, payload_bytes),) for name, line in found.items()}
@@ -111,4 +115,6 @@ def _line(ranks: Ranks, goal: Goal, name: str, lines: Sequence[Line], payload_by
     if goal is Goal.ALL_TO_ALL:
         short = payload_bytes / ranks.ranks <= MOST_LL_BYTES
         return next((line for line in lines if short and line.protocol is Protocol.LL), lines[0])
+    if ranks.system.calibration:
+        return fastest(lines, payload_bytes)
     return min(lines, key=lambda line: ranks.seconds(goal, name, line.protocol, payload_bytes))

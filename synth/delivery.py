@@ -8,7 +8,6 @@ from base64 import b64decode
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from shutil import copymode
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -66,17 +65,20 @@ def deliver(files: Sequence[dict[str, Any]], output: str | None) -> None:
 
 
 def _write(place: Path, content: bytes) -> None:
-    """Write a file under another name first, so that what cannot be finished leaves no trace."""
+    """Write under another name first, so that a full disk leaves what was there, or nothing.
+
+    What is no plain file (/dev/null, a pipe) is written to as it is.
+    """
     if place.exists() and not place.is_file():
         place.write_bytes(content)
         return
-    place = place.resolve()
-    with TemporaryDirectory(prefix=".collsynth-", dir=place.parent) as name:
-        draft = Path(name) / place.name
+    target = place.resolve()
+    with TemporaryDirectory(prefix=".collsynth-", dir=target.parent) as name:
+        draft = Path(name) / "draft"
         draft.write_bytes(content)
-        if place.exists():
-            copymode(place, draft)
-        draft.replace(place)
+        if target.exists():
+            draft.chmod(target.stat().st_mode)
+        draft.replace(target)
 
 
 def _fill(folder: Path, files: Sequence[dict[str, Any]]) -> None:

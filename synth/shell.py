@@ -206,6 +206,17 @@ def _sizes(text: str | None) -> list[int] | None:
     return [int(item) for item in items]
 
 
+def _members(text: str | None) -> list[int] | None:
+    """``2,8`` to members of each level."""
+    if text is None:
+        return None
+    items = [item.strip() for item in text.split(",")]
+    if not all(_is_number(item) for item in items):
+        hint = "write a number for each level, as in 2,8"
+        raise InputError(f"{text!r} are no members", where="--members", hint=hint)
+    return [int(item) for item in items]
+
+
 def _segments(given: str | int | None) -> Any:
     return int(given) if isinstance(given, str) and _is_number(given) else given
 
@@ -267,6 +278,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "open_axes": _open_axes,
     "reduce": _names,
     "tree": _sizes,
+    "members": _members,
     "placement": _matrix,
     "program": _program,
     "answer": _answer,

@@ -3,12 +3,12 @@
 Every algorithm puts its bytes on the links of each level; all replicas of a group run at once and
 share links; the link that takes longest sets the bandwidth term. Steps wait for each other.
 Devices of a hierarchy look alike, so one port stands for all and a price costs the same for 16 and
-100,000 devices.
+100,000 devices. Where the system says that some are not, ``worn`` looks at every link.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil, prod
 
@@ -21,6 +21,7 @@ from synth.lowering import buffer_fraction
 from synth.overlap import Work, makespan_seconds
 from synth.protocols import Protocol, protocols
 from synth.search import BEYOND
+from synth.worn import WornLinks
 
 MEMORY = "memory"
 LATENCY = "latency"
@@ -101,7 +102,8 @@ class Way:
     For each level: the bytes on its busiest link and the seconds they take at the description's
     bandwidth, for one byte of buffer; hops of a message, and messages that wait for each other, of
     which ``spared`` are not waited for, the cheapest ones. ``at_once``: messages across different
-    levels do not wait for each other. Bytes in memory cost ``memory_seconds``.
+    levels do not wait for each other; ``peers`` are those that a member sends to across each.
+    Bytes in memory cost ``memory_seconds``.
     """
 
     collective: str
@@ -113,8 +115,10 @@ class Way:
     waits: tuple[float, ...]
     memory_seconds: float
     protocols: tuple[Protocol, ...]
+    peers: tuple[float, ...]
     spared: int = 0
     at_once: bool = False
+    in_a_row: int = 1
 
     def line(self, system: System, protocol: Protocol) -> Line:
         """Its price by a protocol: as measured, if the system is calibrated for it."""
@@ -127,7 +131,10 @@ class Way:
             latency = fit.launch_seconds + sum(
                 n * level.hop_seconds for n, level in zip(counted, fit.levels, strict=True)
             )
-            gap = sum(n * level.gap_seconds for n, level in zip(counted, fit.levels, strict=True))
+            gap = sum(
+                n * level.gap_seconds
+                for n, level in zip(self.paced(counted), fit.levels, strict=True)
+            )
             shares = [level.share for level in fit.levels]
         else:
             latency, gap = self._nominal_latency(system.links, protocol), 0.0
@@ -149,14 +156,36 @@ class Way:
         if self.at_once:
             longest = max(self.spans, key=lambda i: (self.waits[i] * one[i], -i))
             return tuple(n if i == longest else 0.0 for i, n in enumerate(found))
-        cheapest = min(self.spans, key=lambda i: (one[i], -i))
-        found[cheapest] -= min(found[cheapest], self.spared * self.hops[cheapest])
+        for level in self._spared_levels(one):
+            found[level] -= self.hops[level]
         return tuple(found)
 
+    def paced(self, counted: Sequence[float]) -> tuple[float, ...]:
+        """How many messages over each level keep a distance to the one before.
+
+        Those that wait for each other; where all are sent at once, those that one member sends.
+        """
+        return self.peers if self.at_once else tuple(counted)
+
     def _nominal_latency(self, links: Sequence[Link], protocol: Protocol) -> float:
-        messages = [self.hops[i] * protocol.seconds(links[i]) for i in self.spans]
-        waits = [self.waits[i] * m for i, m in zip(self.spans, messages, strict=True)]
-        return max(waits) if self.at_once else sum(waits) - self.spared * min(messages)
+        messages = {i: self.hops[i] * protocol.seconds(links[i]) for i in self.spans}
+        waits = [self.waits[i] * one for i, one in messages.items()]
+        if self.at_once:
+            return max(waits)
+        return sum(waits) - sum(messages[level] for level in self._spared_levels(messages))
+
+    def _spared_levels(self, messages: Mapping[int, float]) -> tuple[int, ...]:
+        """Over which levels the messages are that a piece is spared: the cheapest in a row.
+
+        An edge of any level has one of the innermost beside it; two of that one, where three
+        members are in a row there.
+        """
+        cheapest = sorted(self.spans, key=lambda i: (messages[i], -i))
+        if self.spared < 2:
+            return tuple(cheapest[: self.spared])
+        inner = self.spans[-1]
+        beside = [i for i in cheapest if i != inner or self.in_a_row > 2 or len(cheapest) == 1]
+        return inner, beside[0]
 
 
 Pick = Callable[[Sequence[Line], float], Line]
@@ -174,10 +203,15 @@ def leanest(lines: Sequence[Line], size_bytes: float) -> Line:
 
 
 class Simulator:
-    """Prices the steps of programs on one system, with one choice of algorithms."""
+    """Prices the steps of programs on one system, with one choice of algorithms.
+
+    Where links are slower or missing, a level takes as long as its slowest link, and never less
+    than in the healthy system. Raises InputError for a system that lacks devices.
+    """
 
     def __init__(self, system: System, choice: Choice = Choice.AUTO) -> None:
-        self.system = system
+        self.system = system.check_even()
+        self._worn = WornLinks(system) if system.faults else None
         self.choice = choice
         self._lines: dict[tuple[Collective, Cast], tuple[Line, ...]] = {}
         self._by: dict[tuple[Collective, Algorithm, Cast], tuple[Line, ...]] = {}
@@ -304,6 +338,10 @@ class Simulator:
         rows = self._rows(collective, algorithm)
         crossing = [row.crossing(counts, i) if i in spans else 0.0 for i, row in enumerate(rows)]
         loads = [self._level(i, row, roles, crossing) for i, row in enumerate(rows)]
+        busy = [seconds for _, seconds, _ in loads]
+        if self._worn:
+            slow = self._worn.busy_seconds(collective, algorithm, roles)
+            busy = [max(pair) for pair in zip(busy, slow, strict=True)]
         waits = [row.waits(counts, i) if i in spans else 0.0 for i, row in enumerate(rows)]
         touched = max(rows[level].memory(prod(counts)) for level in spans)
         recipe = RECIPES[collective, algorithm]
@@ -313,13 +351,15 @@ class Simulator:
             algorithm,
             spans,
             tuple(share for share, _, _ in loads),
-            tuple(seconds for _, seconds, _ in loads),
+            tuple(busy),
             tuple(hops for _, _, hops in loads),
             tuple(waits),
             touched / self.system.memory_bytes_per_second,
             known[:1] if algorithm is Algorithm.IN_NETWORK else known,
+            tuple((m - 1.0) * prod(counts[level + 1 :]) for level, m in enumerate(counts)),
             recipe.spared,
             recipe.at_once,
+            counts[spans[-1]],
         )
 
     def _by_protocol(

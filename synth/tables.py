@@ -9,6 +9,7 @@ from rich.text import Text
 
 from synth.drafts import draft
 from synth.drawing import MARKS, Json, axes_told, levels, many, partial, table
+from synth.measured_tables import doctor
 from synth.rankings import plan, top
 from synth.units import duration, volume
 
@@ -221,4 +222,5 @@ TABLES: Mapping[str, Callable[[Json], RenderableType]] = {
     "lower": _lower,
     "time": _time,
     "run": _run,
+    "doctor": doctor,
 }

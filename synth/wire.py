@@ -17,6 +17,7 @@ from synth.verbs.machines import (
     place,
     systems,
 )
+from synth.verbs.measured import CalibrateQuestion, DoctorQuestion, calibrate, doctor
 from synth.verbs.outputs import EmitQuestion, RunQuestion, emitted, executed
 from synth.verbs.planning import JobQuestion, PlanQuestion, TopQuestion, job, plan, top
 from synth.verbs.programs import CheckQuestion, LowerQuestion, TimeQuestion, check, lowered, time
@@ -45,4 +46,6 @@ VERBS: Mapping[str, Verb] = {
     "time": Verb(TimeQuestion, time),
     "emit": Verb(EmitQuestion, emitted),
     "run": Verb(RunQuestion, executed),
+    "calibrate": Verb(CalibrateQuestion, calibrate),
+    "doctor": Verb(DoctorQuestion, doctor),
 }

@@ -3,6 +3,7 @@
 from hierarchies.importers.draft import Blank as Blank
 from hierarchies.importers.draft import Draft as Draft
 from hierarchies.importers.draft import DraftLevel as DraftLevel
+from hierarchies.importers.draft import Lack as Lack
 from hierarchies.importers.draft import Stated as Stated
 from hierarchies.importers.kinds import KINDS as KINDS
 from hierarchies.importers.kinds import Kind as Kind

@@ -78,11 +78,24 @@ class DraftLevel:
 
 
 @dataclass(frozen=True)
+class Lack:
+    """A unit that is missing, or has only a ``share`` of the bandwidth to its siblings.
+
+    ``unit`` is a path like ``leaf3/node14``, numbers from 0.
+    """
+
+    unit: str
+    source: str
+    share: float = 0.0
+
+
+@dataclass(frozen=True)
 class Draft:
     """What files say of a system; ``toml()`` of ``importers.writing`` makes a description of it.
 
     ``levels`` are outermost first. ``notes`` are what no ``System`` can hold, and warnings.
-    ``counted`` are plain counts of what was found in the files (gpus, nics, links, switches).
+    ``lacks`` are the units by which it falls short of what the levels say. ``counted`` are plain
+    counts of what was found in the files (gpus, nics, links, switches).
     """
 
     name: str
@@ -92,6 +105,7 @@ class Draft:
     memory_bytes_per_second: Entry = UNKNOWN
     notes: tuple[str, ...] = ()
     counted: Mapping[str, int] = field(default_factory=dict)
+    lacks: tuple[Lack, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.levels:

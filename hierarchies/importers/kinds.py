@@ -6,7 +6,17 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from hierarchies.errors import InputError, nearest
-from hierarchies.importers import hwloc, nccl_xml, nvidia_smi, rocm_smi
+from hierarchies.importers import (
+    hwloc,
+    ibnetdiscover,
+    jax_dump,
+    kubernetes,
+    nccl_xml,
+    nvidia_smi,
+    rocm_smi,
+    slurm,
+    topograph,
+)
 from hierarchies.importers.draft import Draft
 from hierarchies.importers.options import Options
 from hierarchies.importers.texts import texts
@@ -25,6 +35,11 @@ KINDS: Mapping[str, Kind] = {
     "nccl-xml": Kind("what NCCL or RCCL writes to NCCL_TOPO_DUMP_FILE", nccl_xml.read),
     "rocm-smi": Kind("what rocm-smi --showtopo or amd-smi topology --json prints", rocm_smi.read),
     "hwloc": Kind("what lstopo --of xml prints", hwloc.read),
+    "slurm": Kind("topology.conf, topology.yaml or what scontrol show topology prints", slurm.read),
+    "topograph": Kind("the JSON of topograph's graph engine, or one of its models", topograph.read),
+    "kubernetes": Kind("what kubectl get nodes -o json prints", kubernetes.read),
+    "jax": Kind(f"the JSON that this prints:\n{jax_dump.SNIPPET}", jax_dump.read),
+    "ibnetdiscover": Kind("what ibnetdiscover prints", ibnetdiscover.read),
 }
 
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator
 
 from hierarchies.description import BLANK
-from hierarchies.importers.draft import Blank, Draft, DraftLevel, Entry, Stated, Value
+from hierarchies.importers.draft import Blank, Draft, DraftLevel, Entry, Lack, Stated, Value
 
 _WIDTH = 100
 _PER_SECOND, _MICROSECONDS = "_GB_per_s", "_us"
@@ -39,6 +39,8 @@ def _lines(draft: Draft) -> Iterator[str]:
     yield f"source = {_text(_source(entry))}"
     for level in draft.levels:
         yield from _level(level, innermost=level is draft.levels[-1])
+    for lack in draft.lacks:
+        yield from _lack(lack)
 
 
 def _level(level: DraftLevel, innermost: bool) -> Iterator[str]:
@@ -63,6 +65,15 @@ def _level(level: DraftLevel, innermost: bool) -> Iterator[str]:
     for key, entry in entries.items():
         if key != "domain" and (isinstance(entry, Stated) or entry.needed):
             yield f"{key} = {_text(_source(entry))}"
+
+
+def _lack(lack: Lack) -> Iterator[str]:
+    short = f"bandwidth_share = {lack.share!r}" if lack.share else "missing = true"
+    yield ""
+    yield "[[exception]]"
+    yield f"unit = {_text(lack.unit)}"
+    yield short
+    yield f"source = {_text(lack.source)}"
 
 
 def _entry(key: str, entry: Entry) -> str:

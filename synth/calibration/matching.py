@@ -45,13 +45,12 @@ def matched(system: System, log: Log, said: Said | None = None) -> Matched:
         raise error.at(log.source) from None
 
 
-def host_level(system: System) -> int:
-    """The level whose children are hosts; -1 if the whole system is one."""
+def host_level(system: System) -> int | None:
+    """The level whose children are hosts; -1 if the whole system is one, None if nothing tells."""
     names = system.hierarchy.names
-    found = next((names.index(name) for name in HOST_LEVELS if name in names), None)
-    if found is None:
-        found = 0 if len(names) > 1 else -1
-    return found
+    if len(names) == 1:
+        return 0 if names[0] in HOST_LEVELS else -1
+    return next((names.index(name) for name in HOST_LEVELS if name in names), None)
 
 
 def _measurement(log: Log, members: tuple[int, ...], busy: tuple[int, ...]) -> Measurement:
@@ -126,10 +125,16 @@ def _total(log: Log) -> int | None:
 def _busy(system: System, total: int, hosts: int | None) -> tuple[int, ...]:
     """How many children of each level hold ranks, if hosts are filled one by one."""
     cardinalities = system.hierarchy.cardinalities
-    if total == system.devices:
-        return cardinalities
     level = host_level(system)
+    if level is None:
+        if total == system.devices:
+            return cardinalities
+        raise InputError(
+            f"{system.name} has no level that is called node or host", hint=_by_members(system)
+        )
     most = prod(cardinalities[: level + 1])
+    if total == system.devices and hosts in (None, most):
+        return cardinalities
     if hosts is None:
         if level == -1:
             hosts = 1

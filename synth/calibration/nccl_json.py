@@ -197,9 +197,9 @@ def _half_digit(value: Any) -> float:
     """Half a unit of the last digit: C++ streams print six significant ones, %lf six decimals."""
     number = _number(value)
     if not number or number != number or abs(number) == float("inf"):
-        return 0.5 * 10**-_DIGITS
-    last: float = 10.0 ** (Decimal(number).adjusted() - _DIGITS + 1)
-    return 0.5 * max(10.0**-_DIGITS, last)
+        return 0.5e-6
+    last = float(10.0 ** (Decimal(number).adjusted() - _DIGITS + 1))
+    return 0.5 * max(1e-6, last)
 
 
 def _number(value: Any) -> float | None:

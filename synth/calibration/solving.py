@@ -31,13 +31,15 @@ Key = tuple[str, str, str]
 
 LAUNCH_SECONDS = {Protocol.SIMPLE: 8.4e-6, Protocol.LL: 6.6e-6, Protocol.LL128: 14.0e-6}
 """What NCCL's model adds once a call (v2.28.7-1, src/graph/tuning.cc)."""
+LEAST_LATENCY = 0.1
+"""No launch and no hop is found to be less than this part of what was expected."""
 MOST_SHARE = 2.0
 """A link carries at most so many times what its description says."""
 NOISE = ((0, 0.15), (1 << 16, 0.10), (1 << 24, 0.05))
 """Relative errors expected of rows from a size on."""
 EXPECTED = {
-    "root": (2.0, 2.0, 3.0, 0.5),
-    "algorithm": (1.0, 1.0, 1.0, 0.3),
+    "root": (1.0, 1.0, 3.0, 1.0),
+    "algorithm": (0.5, 1.0, 1.0, 0.3),
     "way": (0.5, 0.5, 0.5, 0.2),
 }
 """How far launch, hop, gap and inverse share may stray from those of what they are like, as parts
@@ -49,11 +51,13 @@ _ROUNDS = 40
 class Rows:
     """Measured rows with the ways each may have gone, one after the other.
 
-    ``row`` has the row's number for each candidate, ascending.
+    ``row`` has the row's number for each candidate, ascending; ``table`` that of the measurement
+    of each row, whose sizes ascend.
     """
 
     sizes: Floats
     seconds: Floats
+    table: Integers
     row: Integers
     candidates: tuple[Candidate, ...]
 
@@ -95,18 +99,49 @@ class _Problem:
         self.keys = _keys([candidate.key for candidate in rows.candidates], system)
         self.place = np.array([self.keys.index(c.key) for c in rows.candidates])
         self.waited = np.array([c.waited for c in rows.candidates])
+        self.paced = np.array([c.paced for c in rows.candidates])
         self.busy = np.array([c.busy_seconds for c in rows.candidates])
         self.memory = np.array([c.memory_seconds for c in rows.candidates])
         self.size, self.taken = rows.sizes[rows.row], rows.seconds[rows.row]
         self.first = np.searchsorted(rows.row, np.arange(len(rows.sizes)))
         self.scale = np.array([_described(system, Protocol(key[2])) for key in self.keys])
+        self._correct()
         self.noise = np.empty(len(rows.sizes))
         for size, noise in NOISE:
             self.noise[rows.sizes >= size] = noise
         self.prior, self.wanted = self._priors()
 
+    def _correct(self) -> None:
+        """Put the description to scale: one factor for all latencies, one for each bandwidth.
+
+        What the smallest and the largest row of each table take, over what is described; medians.
+        """
+        described = self.scale.copy()
+        seconds, _ = self.seconds(described)
+        chosen = self.choose(seconds)
+        quiet = seconds - self.size * (
+            self.busy * described[self.place][:, 1 + 2 * self.levels :]
+        ).max(axis=1)
+        ratios: dict[int, list[float]] = {}
+        latency = []
+        for table in np.unique(self.rows.table):
+            mine = np.flatnonzero(self.rows.table == table)
+            small, large = mine[0], mine[-1]
+            start, end = self.first[small], self.first[small] + (self.rows.row == small).sum()
+            latency.append(self.rows.seconds[small] / quiet[start:end].min())
+            pair = chosen[large]
+            level = int(
+                (self.busy[pair] * described[self.place[pair], 1 + 2 * self.levels :]).argmax()
+            )
+            ratios.setdefault(level, []).append(self.rows.seconds[large] / seconds[pair])
+        factor = min(max(float(np.median(latency)), 0.2), 50.0)
+        self.scale[:, : 1 + 2 * self.levels] *= factor
+        for level in range(self.levels):
+            off = float(np.median(ratios.get(level, [1.0])))
+            self.scale[:, 1 + 2 * self.levels + level] *= min(max(off, 1 / MOST_SHARE), 100.0)
+
     def starts(self) -> list[Floats]:
-        """The description; with messages that keep their distance instead of being waited for."""
+        """The description to scale; with messages that keep their distance instead of waiting."""
         hops, gaps = slice(1, 1 + self.levels), slice(1 + self.levels, 1 + 2 * self.levels)
         found = []
         for waited, kept, launch in (
@@ -119,7 +154,6 @@ class _Problem:
             start[:, gaps] = kept * start[:, hops]
             start[:, hops] *= waited
             start[:, 0] *= launch
-            start[:, 1 + 2 * self.levels :] *= 1.2
             found.append(start)
         return found
 
@@ -127,7 +161,7 @@ class _Problem:
         """Of every candidate, and what limits it: gaps (-1), a level, or memory (levels)."""
         levels, mine = self.levels, unknowns[self.place]
         hops = (self.waited * mine[:, 1 : 1 + levels]).sum(axis=1)
-        gaps = (self.waited * mine[:, 1 + levels : 1 + 2 * levels]).sum(axis=1)
+        gaps = (self.paced * mine[:, 1 + levels : 1 + 2 * levels]).sum(axis=1)
         busy = self.size[:, None] * self.busy * mine[:, 1 + 2 * levels :]
         limits = np.column_stack([gaps, busy, self.size * self.memory])
         limit = limits.argmax(axis=1)
@@ -176,7 +210,7 @@ class _Problem:
             zip(chosen.tolist(), limit[chosen].tolist(), strict=True)
         ):
             if what == -1:
-                design[row, place[row], 1 + levels : 1 + 2 * levels] = self.waited[pair]
+                design[row, place[row], 1 + levels : 1 + 2 * levels] = self.paced[pair]
             elif what < levels:
                 column = 1 + 2 * levels + what
                 design[row, place[row], column] = self.size[pair] * self.busy[pair, what]
@@ -198,6 +232,7 @@ class _Problem:
         matrix = np.vstack([now.design * weight[:, None], self.prior])
         target = np.concatenate([aims * weight, self.wanted])
         least = np.zeros_like(self.scale)
+        least[:, : 1 + self.levels] = LEAST_LATENCY * self.scale[:, : 1 + self.levels]
         least[:, 1 + 2 * self.levels :] = 1 / MOST_SHARE
         lowest = (least / self.scale).ravel()
         found, _ = nnls(matrix, target - matrix @ lowest)

@@ -36,14 +36,16 @@ _TOLD = {
 class Candidate:
     """One algorithm and protocol for a measurement, linear in what is fitted.
 
-    For each level of the system ``waited`` messages that wait for each other and ``busy_seconds``
-    of its links for one byte of buffer, at the bandwidth of the description.
+    For each level of the system ``waited`` messages that wait for each other, ``paced`` ones that
+    keep a distance, and ``busy_seconds`` of its links for one byte of buffer, at the bandwidth of
+    the description.
     """
 
     collective: str
     algorithm: str
     protocol: Protocol
     waited: tuple[float, ...]
+    paced: tuple[float, ...]
     busy_seconds: tuple[float, ...]
     memory_seconds: float
 
@@ -58,21 +60,30 @@ def candidates(system: System, measurement: Measurement) -> tuple[Candidate, ...
     Raises InputError if the ranks do not fit the system, or nothing is known by the names that
     the runtime was forced to.
     """
+    links = placed(system, measurement)[0].links
+    return tuple(
+        Candidate(
+            measurement.collective,
+            way.algorithm.value,
+            protocol,
+            way.counted(links),
+            way.paced(way.counted(links)),
+            way.busy_seconds,
+            way.memory_seconds,
+        )
+        for way, protocol in allowed_ways(system, measurement)
+    )
+
+
+def allowed_ways(system: System, measurement: Measurement) -> tuple[tuple[Way, Protocol], ...]:
+    """The same as the simulator has them, each with a protocol. Raises InputError likewise."""
     machine, roles = placed(system, measurement)
     simulator = Simulator(replace(machine, calibration=None))
-    found = []
-    for way in _ways(simulator, measurement, roles):
-        for protocol in _allowed(way, measurement):
-            found.append(
-                Candidate(
-                    measurement.collective,
-                    way.algorithm.value,
-                    protocol,
-                    way.counted(machine.links),
-                    way.busy_seconds,
-                    way.memory_seconds,
-                )
-            )
+    found = tuple(
+        (way, protocol)
+        for way in _ways(simulator, measurement, roles)
+        for protocol in _allowed(way, measurement)
+    )
     if not found:
         told = " ".join(word for word in (measurement.algorithm, measurement.protocol) if word)
         raise InputError(
@@ -80,7 +91,7 @@ def candidates(system: System, measurement: Measurement) -> tuple[Candidate, ...
             where=measurement.source,
             hint="the links of the description, or the groups, have no such thing",
         )
-    return tuple(found)
+    return found
 
 
 def placed(system: System, measurement: Measurement) -> tuple[System, Cast]:
@@ -219,5 +230,6 @@ def sent_around(system: System, members: tuple[int, ...]) -> Way:
         waits,
         2 / system.memory_bytes_per_second,
         protocols(system.links[level] for level in spans),
+        waits,
         at_once=True,
     )

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 
 from synth.commands.importing import import_
 from synth.commands.machines import count, place, systems
+from synth.commands.measured import calibrate, doctor
 from synth.commands.outputs import emit, run
 from synth.commands.planning import job, plan, top
 from synth.commands.programs import check, lower, time
@@ -21,4 +22,6 @@ COMMANDS: Mapping[str, Callable[..., None]] = {
     "time": time,
     "emit": emit,
     "run": run,
+    "calibrate": calibrate,
+    "doctor": doctor,
 }

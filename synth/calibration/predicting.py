@@ -1,0 +1,52 @@
+"""What a system's description, or its calibration, says that a measurement should have taken."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hierarchies import System
+from synth.calibration.measurements import Measurement
+from synth.calibration.ways import allowed_ways, placed
+from synth.margins import widened
+from synth.simulator import Line
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The seconds of one row, the way the runtime is taken to go, and what rows like it strayed.
+
+    Without a calibration ``low_seconds`` and ``high_seconds`` are the seconds themselves.
+    """
+
+    size_bytes: int
+    seconds: float
+    low_seconds: float
+    high_seconds: float
+    algorithm: str
+    protocol: str
+
+
+def predict(system: System, measurement: Measurement) -> tuple[Prediction, ...]:
+    """The rows of a measurement as they should be, in its order, each by the fastest way.
+
+    The runtime chooses among what it has, or goes the way it was forced to. Raises InputError as
+    ``candidates`` does.
+    """
+    machine, _ = placed(system, measurement)
+    lines = [way.line(machine, protocol) for way, protocol in allowed_ways(system, measurement)]
+    return tuple(
+        _row(system, measurement.collective, lines, sample.size_bytes)
+        for sample in measurement.samples
+    )
+
+
+def _row(system: System, collective: str, lines: Sequence[Line], size_bytes: int) -> Prediction:
+    best = min(lines, key=lambda line: line.seconds(size_bytes))
+    algorithm, protocol, seconds = (
+        best.algorithm.value,
+        best.protocol.value,
+        best.seconds(size_bytes),
+    )
+    low, high = widened(system.calibration, (collective, algorithm, protocol), size_bytes)
+    return Prediction(size_bytes, seconds, low * seconds, high * seconds, algorithm, protocol)
