@@ -69,7 +69,7 @@ class Residual:
     """How measured seconds lie about the fitted ones, as ratios, in one class of sizes.
 
     The class begins at ``smallest_bytes`` and ends where the next one of the calibration begins.
-    ``low`` and ``high`` hold ``COVERED`` of the ratios between them.
+    ``low`` and ``high`` hold ``COVERED`` of the ratios of rows that the fit had not seen.
     """
 
     smallest_bytes: int

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from hierarchies import Calibration, Crossing, Fit, InputError, System
 from synth.calibration.leftovers import residuals, strayed
 from synth.calibration.measurements import Measurement
-from synth.calibration.solving import Key, Rows, Solution, solve
+from synth.calibration.solving import Key, Rows, Solution, solve, unseen_seconds
 from synth.calibration.unknown import undetermined
 from synth.calibration.ways import Candidate, candidates
 from synth.protocols import Protocol
@@ -26,7 +26,9 @@ FEWEST_SIZES = 3
 class FittedRow:
     """A measured row, the way it was taken to have gone, and what the fit says of it.
 
-    ``dropped``: the fit did not follow it, as it lies too far from all others.
+    What fits say that have not seen it: ``halves_seconds`` by every other size,
+    ``tables_seconds`` without the tables of its collective among the same ranks (0 where there are
+    no others). ``dropped``: the fit did not follow it, as it lies too far from all others.
     """
 
     measurement: Measurement
@@ -35,6 +37,8 @@ class FittedRow:
     fitted_seconds: float
     way: Key
     dropped: bool = False
+    halves_seconds: float = 0.0
+    tables_seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,7 @@ def fit(system: System, measurements: Sequence[Measurement]) -> Calibrated:
     away = strayed(rows.sizes, rows.seconds, first.fitted)
     solution = solve(bare, rows, ~away) if away.any() else first
     found = _fitted_rows(rows, told, solution, away)
+    found = _unseen(bare, rows, solution, found)
     calibration = Calibration(
         tuple(_fits(bare, rows, solution)),
         residuals(found),
@@ -181,6 +186,26 @@ def _fitted_rows(
             away,
             strict=True,
         )
+    )
+
+
+def _unseen(
+    system: System, rows: Rows, solution: Solution, found: Sequence[FittedRow]
+) -> tuple[FittedRow, ...]:
+    """The rows with what fits say that have not seen them."""
+    followed = np.array([not row.dropped for row in found])
+    starts = np.searchsorted(rows.table, rows.table)
+    odd = (np.arange(len(found)) - starts) % 2
+    halves = unseen_seconds(system, rows, solution, followed, odd)
+    names = [(row.measurement.collective, row.measurement.members) for row in found]
+    known = list(dict.fromkeys(names))
+    tables = np.zeros(len(found))
+    if len(known) > 1:
+        groups = np.array([known.index(name) for name in names])
+        tables = unseen_seconds(system, rows, solution, followed, groups)
+    return tuple(
+        replace(row, halves_seconds=half, tables_seconds=table)
+        for row, half, table in zip(found, halves.tolist(), tables.tolist(), strict=True)
     )
 
 
