@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from hierarchies.calibration import ANY, Calibration, Crossing, Fit, Residual
+from hierarchies.calibration import ANY, FASTEST, Calibration, Crossing, Fit, Residual
 from hierarchies.errors import InputError
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -50,6 +50,7 @@ class ResidualTable(_Way):
 class CalibrationTable(_Strict):
     """The whole part."""
 
+    runtime: str = FASTEST
     sources: list[str] = []
     undetermined: list[str] = []
     dropped: list[str] = []
@@ -77,6 +78,7 @@ def calibration(table: CalibrationTable, levels: Sequence[str]) -> Calibration:
         tuple(table.sources),
         tuple(table.undetermined),
         tuple(table.dropped),
+        table.runtime,
     )
 
 
@@ -103,6 +105,7 @@ def written(found: Calibration, levels: Sequence[str]) -> str:
 
 def _lines(found: Calibration, levels: Sequence[str]) -> Iterator[str]:
     yield "[calibration]"
+    yield f"runtime = {quoted(found.runtime)}"
     for key in ("sources", "undetermined", "dropped"):
         sentences: tuple[str, ...] = getattr(found, key)
         yield f"{key} = [" if sentences else f"{key} = []"

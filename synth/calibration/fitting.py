@@ -11,13 +11,16 @@ import numpy as np
 import numpy.typing as npt
 
 from hierarchies import Calibration, Crossing, Fit, InputError, System
+from hierarchies.calibration import FASTEST, MODEL
 from synth.calibration.leftovers import residuals, strayed
 from synth.calibration.measurements import Measurement
 from synth.calibration.solving import Key, Rows, Solution, solve, unseen_seconds
 from synth.calibration.unknown import undetermined
-from synth.calibration.ways import Candidate, candidates
+from synth.calibration.ways import Candidate, candidates, chosen
 from synth.protocols import Protocol
 
+PREFERRED = (MODEL, FASTEST)
+"""How a runtime may choose: as explains its rows better, of equals the first."""
 FEWEST_SIZES = 3
 """Of one collective among the same groups: a line has two numbers, and one size must judge it."""
 
@@ -66,8 +69,9 @@ def fit(system: System, measurements: Sequence[Measurement]) -> Calibrated:
     bare = replace(system, calibration=None)
     told = [_checked(measurement) for measurement in measurements]
     _check_together(told)
-    rows = _rows(bare, told)
-    first = solve(bare, rows)
+    tried = [(rows, solve(bare, rows)) for rows in (_rows(bare, told, how) for how in PREFERRED)]
+    best = min(range(len(tried)), key=lambda which: tried[which][1].loss)
+    rows, first = tried[best]
     away = strayed(rows.sizes, rows.seconds, first.fitted)
     solution = solve(bare, rows, ~away) if away.any() else first
     found = _fitted_rows(rows, told, solution, away)
@@ -78,6 +82,7 @@ def fit(system: System, measurements: Sequence[Measurement]) -> Calibrated:
         tuple(dict.fromkeys(measurement.source for measurement in told if measurement.source)),
         undetermined(bare, rows, solution),
         tuple(_dropped(found)),
+        PREFERRED[best],
     )
     return Calibrated(replace(bare, calibration=calibration), calibration, found, first.loss)
 
@@ -129,7 +134,7 @@ def _check_together(measurements: Sequence[Measurement]) -> None:
         seen[what] = measurement.source
 
 
-def _rows(system: System, measurements: Sequence[Measurement]) -> Rows:
+def _rows(system: System, measurements: Sequence[Measurement], runtime: str) -> Rows:
     sizes: list[float] = []
     seconds: list[float] = []
     tables: list[int] = []
@@ -138,8 +143,10 @@ def _rows(system: System, measurements: Sequence[Measurement]) -> Rows:
     for table, measurement in enumerate(measurements):
         known = candidates(system, measurement)
         for sample in measurement.samples:
-            numbers += [len(sizes)] * len(known)
-            ways += known
+            told = chosen(system, measurement, runtime, sample.size_bytes)
+            mine = [each for each in known if told in (None, each.algorithm)] or known
+            numbers += [len(sizes)] * len(mine)
+            ways += mine
             sizes.append(float(sample.size_bytes))
             seconds.append(sample.seconds)
             tables.append(table)
