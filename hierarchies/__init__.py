@@ -4,6 +4,9 @@ from hierarchies.calibration import Calibration as Calibration
 from hierarchies.calibration import Crossing as Crossing
 from hierarchies.calibration import Fit as Fit
 from hierarchies.calibration import Residual as Residual
+from hierarchies.calibration_files import CalibrationTable as CalibrationTable
+from hierarchies.calibration_files import calibration_of as calibration_of
+from hierarchies.calibration_files import table_of as table_of
 from hierarchies.description import catalogue as catalogue
 from hierarchies.description import load as load
 from hierarchies.description import read as read

@@ -20,6 +20,7 @@ from math import isfinite
 from hierarchies.errors import InputError
 
 ANY = ""
+FASTEST, MODEL = RUNTIMES = ("fastest", "model")
 COVERED = 0.9
 """The share of the rows of a class whose ratio lies between ``low`` and ``high``."""
 
@@ -69,7 +70,7 @@ class Residual:
     """How measured seconds lie about the fitted ones, as ratios, in one class of sizes.
 
     The class begins at ``smallest_bytes`` and ends where the next one of the calibration begins.
-    ``low`` and ``high`` hold ``COVERED`` of the ratios between them.
+    ``low`` and ``high`` hold ``COVERED`` of the ratios of rows that the fit had not seen.
     """
 
     smallest_bytes: int
@@ -95,6 +96,8 @@ class Residual:
 class Calibration:
     """All that a fit found: numbers, how far measurements lay from them, and what is not known.
 
+    ``runtime`` says how the runtime was found to choose among its algorithms where it was not
+    forced: the fastest, or by the published model of NCCL; among protocols it takes the fastest.
     ``undetermined`` and ``dropped`` are sentences: numbers that the rows do not tell apart or do
     not speak of, and rows that the fit did not follow. Every protocol that is fitted at all has
     one fit for any algorithm of any collective.
@@ -105,8 +108,11 @@ class Calibration:
     sources: tuple[str, ...] = ()
     undetermined: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
+    runtime: str = FASTEST
 
     def __post_init__(self) -> None:
+        said = f"a runtime that chooses by {self.runtime!r}"
+        _check(self.runtime in RUNTIMES, said, f"known are: {', '.join(RUNTIMES)}")
         keys = [fit.key for fit in self.fits]
         twice = [key for key in keys if keys.count(key) > 1]
         _check(not twice, f"two fits for {_named(twice[0]) if twice else ''}", "one is enough")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from math import inf, nextafter
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from hierarchies.calibration import ANY, Calibration, Crossing, Fit, Residual
+from hierarchies.calibration import ANY, FASTEST, Calibration, Crossing, Fit, Residual
 from hierarchies.errors import InputError
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -50,6 +51,7 @@ class ResidualTable(_Way):
 class CalibrationTable(_Strict):
     """The whole part."""
 
+    runtime: str = FASTEST
     sources: list[str] = []
     undetermined: list[str] = []
     dropped: list[str] = []
@@ -57,7 +59,7 @@ class CalibrationTable(_Strict):
     residual: list[ResidualTable] = []
 
 
-def calibration(table: CalibrationTable, levels: Sequence[str]) -> Calibration:
+def calibration_of(table: CalibrationTable, levels: Sequence[str]) -> Calibration:
     """What a table says. Raises InputError for levels that are missing or not the system's."""
     return Calibration(
         tuple(_fit(each, levels) for each in table.fit),
@@ -77,6 +79,7 @@ def calibration(table: CalibrationTable, levels: Sequence[str]) -> Calibration:
         tuple(table.sources),
         tuple(table.undetermined),
         tuple(table.dropped),
+        table.runtime,
     )
 
 
@@ -101,8 +104,15 @@ def written(found: Calibration, levels: Sequence[str]) -> str:
     return "\n".join(_lines(found, levels)) + "\n"
 
 
+def table_of(found: Calibration, levels: Sequence[str]) -> dict[str, Any]:
+    """The part as TOML reads it: plain data, as ``CalibrationTable`` takes it."""
+    table: dict[str, Any] = tomllib.loads(written(found, levels))["calibration"]
+    return table
+
+
 def _lines(found: Calibration, levels: Sequence[str]) -> Iterator[str]:
     yield "[calibration]"
+    yield f"runtime = {quoted(found.runtime)}"
     for key in ("sources", "undetermined", "dropped"):
         sentences: tuple[str, ...] = getattr(found, key)
         yield f"{key} = [" if sentences else f"{key} = []"

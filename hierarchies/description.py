@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from hierarchies.calibration_files import CalibrationTable, FitTable, ResidualTable, calibration
+from hierarchies.calibration_files import CalibrationTable, FitTable, ResidualTable, calibration_of
 from hierarchies.errors import InputError, nearest
 from hierarchies.faults import Fault, fault_of
 from hierarchies.hierarchy import Hierarchy, Level
@@ -243,7 +243,7 @@ def _system(description: _Description, count: int | None, lines: list[int]) -> S
         description.device.memory_GB_per_s * 1e9,
         description.device.source,
         tuple(description.device.unconfirmed),
-        calibration(table, hierarchy.names) if table else None,
+        calibration_of(table, hierarchy.names) if table else None,
     )
     return _with_exceptions(system, description.exception, lines)
 

@@ -222,12 +222,11 @@ def family(one: Family, links: dict[str, Any]) -> tuple[dict[str, Any], dict[str
     machines = systems(one, links)
     floor = noise(measurements)
     rows = {"sizes": by_sizes(machines, measurements), "tables": by_tables(machines, measurements)}
-    shape = lambda m: "x".join(map(str, m.members))  # noqa: E731
     return {
         "name": one["name"],
         "tables": len(measurements),
         "collectives": sorted({m.collective for m in measurements}),
-        "ranks": sorted({shape(m) for m in measurements}),
+        "ranks": sorted({"x".join(map(str, m.members)) for m in measurements}),
         "judged": {kind: summary(some, floor) for kind, some in rows.items()},
         "pairs": {kind: pairs(some) for kind, some in rows.items()},
     }, rows
@@ -236,7 +235,9 @@ def family(one: Family, links: dict[str, Any]) -> tuple[dict[str, Any], dict[str
 def measured() -> dict[str, Any]:
     """Everything: each family, and all together."""
     given = told()
-    found, everything, floor = [], {"sizes": [], "tables": []}, {name: [] for name in CLASSES}
+    found = []
+    everything: dict[str, list[Judged]] = {"sizes": [], "tables": []}
+    floor: dict[str, list[float]] = {name: [] for name in CLASSES}
     for one in given["family"]:
         said, rows = family(one, given["links"])
         print(one["name"], flush=True)

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from synth.drafts import draft
-from synth.drawing import MARKS, Json, axes_told, levels, many, partial, table
+from synth.drawing import MARKS, Json, axes_told, between, levels, many, partial, table
 from synth.measured_tables import doctor
 from synth.rankings import plan, top
 from synth.units import duration, volume
@@ -54,7 +54,21 @@ def _system(system: Json) -> RenderableType:
         Text(f"device memory: {device['memory_GB_per_s']:g} GB/s{doubt}"),
         Text("sources:"),
         *(Text(f"  {source}", overflow="fold") for source in sources if source),
+        *_calibrated(system["calibration"]),
     )
+
+
+def _calibrated(calibration: Json | None) -> Iterator[RenderableType]:
+    """What a calibration rests on, and what it leaves open."""
+    if not calibration:
+        return
+    rows = sum(fit.get("rows", 0) for fit in calibration["fit"])
+    yield Text(f"calibrated by {many(rows, 'measured row')}; prices follow them:")
+    for line in calibration["sources"]:
+        yield Text(f"  {line}", overflow="fold")
+    for title in ("undetermined", "dropped"):
+        for line in calibration[title]:
+            yield Text(f"  {title}: {line}", overflow="fold")
 
 
 def _latencies(level: Json) -> Iterator[str]:
@@ -162,13 +176,18 @@ def _time(body: Json) -> RenderableType:
         drawn,
         Text(""),
         Text(
-            f"{_together(body)}total {duration(body['seconds'])}; "
+            f"{_together(body)}total {duration(body['seconds'])}{_measured(body)}; "
             f"bound {duration(body['bound_seconds'])} ({body['bound_by'] or 'nothing to do'})\n"
             f"default ({', '.join(body['default'].values())}): "
             f"{duration(body['baseline_seconds'])} "
             f"({speedup:.2f}x); {defaults}"
         ),
     )
+
+
+def _measured(body: Json) -> str:
+    interval = body["interval_seconds"]
+    return f" (measurements say {between(interval)})" if interval else ""
 
 
 def _way(step: Json) -> str:

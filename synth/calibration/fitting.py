@@ -11,13 +11,16 @@ import numpy as np
 import numpy.typing as npt
 
 from hierarchies import Calibration, Crossing, Fit, InputError, System
+from hierarchies.calibration import FASTEST, MODEL
 from synth.calibration.leftovers import residuals, strayed
 from synth.calibration.measurements import Measurement
-from synth.calibration.solving import Key, Rows, Solution, solve
+from synth.calibration.solving import Key, Rows, Solution, solve, unseen_seconds
 from synth.calibration.unknown import undetermined
-from synth.calibration.ways import Candidate, candidates
+from synth.calibration.ways import Candidate, candidates, chosen
 from synth.protocols import Protocol
 
+PREFERRED = (MODEL, FASTEST)
+"""How a runtime may choose: as explains its rows better, of equals the first."""
 FEWEST_SIZES = 3
 """Of one collective among the same groups: a line has two numbers, and one size must judge it."""
 
@@ -26,7 +29,9 @@ FEWEST_SIZES = 3
 class FittedRow:
     """A measured row, the way it was taken to have gone, and what the fit says of it.
 
-    ``dropped``: the fit did not follow it, as it lies too far from all others.
+    What fits say that have not seen it: ``halves_seconds`` by every other size,
+    ``tables_seconds`` without the tables of its collective among the same ranks (0 where there are
+    no others). ``dropped``: the fit did not follow it, as it lies too far from all others.
     """
 
     measurement: Measurement
@@ -35,6 +40,8 @@ class FittedRow:
     fitted_seconds: float
     way: Key
     dropped: bool = False
+    halves_seconds: float = 0.0
+    tables_seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -62,17 +69,20 @@ def fit(system: System, measurements: Sequence[Measurement]) -> Calibrated:
     bare = replace(system, calibration=None)
     told = [_checked(measurement) for measurement in measurements]
     _check_together(told)
-    rows = _rows(bare, told)
-    first = solve(bare, rows)
+    tried = [(rows, solve(bare, rows)) for rows in (_rows(bare, told, how) for how in PREFERRED)]
+    best = min(range(len(tried)), key=lambda which: tried[which][1].loss)
+    rows, first = tried[best]
     away = strayed(rows.sizes, rows.seconds, first.fitted)
     solution = solve(bare, rows, ~away) if away.any() else first
     found = _fitted_rows(rows, told, solution, away)
+    found = _unseen(bare, rows, solution, found)
     calibration = Calibration(
         tuple(_fits(bare, rows, solution)),
         residuals(found),
         tuple(dict.fromkeys(measurement.source for measurement in told if measurement.source)),
         undetermined(bare, rows, solution),
         tuple(_dropped(found)),
+        PREFERRED[best],
     )
     return Calibrated(replace(bare, calibration=calibration), calibration, found, first.loss)
 
@@ -124,7 +134,7 @@ def _check_together(measurements: Sequence[Measurement]) -> None:
         seen[what] = measurement.source
 
 
-def _rows(system: System, measurements: Sequence[Measurement]) -> Rows:
+def _rows(system: System, measurements: Sequence[Measurement], runtime: str) -> Rows:
     sizes: list[float] = []
     seconds: list[float] = []
     tables: list[int] = []
@@ -133,8 +143,10 @@ def _rows(system: System, measurements: Sequence[Measurement]) -> Rows:
     for table, measurement in enumerate(measurements):
         known = candidates(system, measurement)
         for sample in measurement.samples:
-            numbers += [len(sizes)] * len(known)
-            ways += known
+            told = chosen(system, measurement, runtime, sample.size_bytes)
+            mine = [each for each in known if told in (None, each.algorithm)] or known
+            numbers += [len(sizes)] * len(mine)
+            ways += mine
             sizes.append(float(sample.size_bytes))
             seconds.append(sample.seconds)
             tables.append(table)
@@ -181,6 +193,26 @@ def _fitted_rows(
             away,
             strict=True,
         )
+    )
+
+
+def _unseen(
+    system: System, rows: Rows, solution: Solution, found: Sequence[FittedRow]
+) -> tuple[FittedRow, ...]:
+    """The rows with what fits say that have not seen them."""
+    followed = np.array([not row.dropped for row in found])
+    starts = np.searchsorted(rows.table, rows.table)
+    odd = (np.arange(len(found)) - starts) % 2
+    halves = unseen_seconds(system, rows, solution, followed, odd)
+    names = [(row.measurement.collective, row.measurement.members) for row in found]
+    known = list(dict.fromkeys(names))
+    tables = np.zeros(len(found))
+    if len(known) > 1:
+        groups = np.array([known.index(name) for name in names])
+        tables = unseen_seconds(system, rows, solution, followed, groups)
+    return tuple(
+        replace(row, halves_seconds=half, tables_seconds=table)
+        for row, half, table in zip(found, halves.tolist(), tables.tolist(), strict=True)
     )
 
 

@@ -41,26 +41,28 @@ def strayed(sizes: Floats, seconds: Floats, fitted: Floats) -> npt.NDArray[np.bo
 
 
 def residuals(rows: Sequence[FittedRow]) -> tuple[Residual, ...]:
-    """Ratios measured to fitted, also of dropped rows: a price's error is what it is."""
+    """Ratios measured to fitted by fits that had not seen the row; also of dropped rows.
+
+    A price for a collective that was measured among several sets of ranks, or for one that was not
+    measured at all, strays as tables do that a fit has not seen; one that was measured among one
+    set of ranks only, as sizes between those of the fit.
+    """
+    shapes: dict[str, set[tuple[int, ...]]] = {}
+    for row in rows:
+        shapes.setdefault(row.measurement.collective, set()).add(row.measurement.members)
     found = []
     for number, smallest in enumerate(CLASSES):
         largest = CLASSES[number + 1] if number + 1 < len(CLASSES) else None
-        mine = [
-            row
-            for row in rows
-            if smallest <= row.size_bytes and (largest is None or row.size_bytes < largest)
-        ]
         ways: dict[tuple[str, str, str], list[float]] = {}
-        for row in mine:
-            collective, algorithm, protocol = row.way
-            ratio = row.seconds / row.fitted_seconds
-            for key in (
-                (collective, algorithm, protocol),
-                (ANY, algorithm, protocol),
-                (ANY, ANY, protocol),
-                (ANY, ANY, ANY),
-            ):
-                ways.setdefault(key, []).append(ratio)
+        for row in rows:
+            if smallest <= row.size_bytes and (largest is None or row.size_bytes < largest):
+                _, algorithm, protocol = row.way
+                other = row.seconds / (row.tables_seconds or row.halves_seconds)
+                between = row.seconds / row.halves_seconds
+                own = other if len(shapes[row.measurement.collective]) > 1 else between
+                ways.setdefault(row.way, []).append(own)
+                for key in ((ANY, algorithm, protocol), (ANY, ANY, protocol), (ANY, ANY, ANY)):
+                    ways.setdefault(key, []).append(other)
         found += [
             _residual(smallest, key, ratios)
             for key, ratios in ways.items()
@@ -70,8 +72,15 @@ def residuals(rows: Sequence[FittedRow]) -> tuple[Residual, ...]:
 
 
 def _residual(smallest: int, key: tuple[str, str, str], ratios: Sequence[float]) -> Residual:
-    tail = (1 - COVERED) / 2
-    quantiles = np.quantile(ratios, [tail, 0.5, 1 - tail]).tolist()
-    low, median, high = (float(f"{ratio:.6g}") for ratio in quantiles)
+    """Order statistics that hold a new ratio with the probability that is told.
+
+    Of n rows the k-th smallest is above a new one in k of n + 1 cases (conformal prediction); with
+    few rows they are the smallest and the largest, and hold less.
+    """
+    ordered = sorted(ratios)
+    outside = int((len(ordered) + 1) * (1 - COVERED) / 2)
+    place = max(0, outside - 1)
+    three = (ordered[place], float(np.median(ordered)), ordered[-1 - place])
+    low, median, high = (float(f"{ratio:.6g}") for ratio in three)
     collective, algorithm, protocol = key
-    return Residual(smallest, len(ratios), low, median, high, protocol, algorithm, collective)
+    return Residual(smallest, len(ordered), low, median, high, protocol, algorithm, collective)

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hierarchies import System
+from hierarchies.calibration import MODEL
 from synth.calibration.measurements import Measurement
-from synth.calibration.ways import allowed_ways, placed
+from synth.calibration.ways import allowed_ways, chosen, placed
 from synth.margins import widened
 from synth.simulator import Line
 
@@ -35,10 +36,13 @@ def predict(system: System, measurement: Measurement) -> tuple[Prediction, ...]:
     """
     machine, _ = placed(system, measurement)
     lines = [way.line(machine, protocol) for way, protocol in allowed_ways(system, measurement)]
-    return tuple(
-        _row(system, measurement.collective, lines, sample.size_bytes)
-        for sample in measurement.samples
-    )
+    runtime = system.calibration.runtime if system.calibration else MODEL
+    found = []
+    for sample in measurement.samples:
+        told = chosen(system, measurement, runtime, sample.size_bytes)
+        mine = [line for line in lines if told is None or line.algorithm.value == told]
+        found.append(_row(system, measurement.collective, mine or lines, sample.size_bytes))
+    return tuple(found)
 
 
 def _row(system: System, collective: str, lines: Sequence[Line], size_bytes: int) -> Prediction:

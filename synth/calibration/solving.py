@@ -90,6 +90,25 @@ def solve(system: System, rows: Rows, keep: npt.NDArray[np.bool_] | None = None)
     return min(found, key=lambda solution: solution.loss)
 
 
+def unseen_seconds(
+    system: System,
+    rows: Rows,
+    solution: Solution,
+    keep: npt.NDArray[np.bool_],
+    groups: Integers,
+) -> Floats:
+    """What each row should take by a fit that has not seen its group; such fits start from one
+    that has.
+    """
+    problem = _Problem(system, rows)
+    found = solution.fitted.copy()
+    for group in np.unique(groups):
+        mine = groups == group
+        if (keep & ~mine).any():
+            found[mine] = problem.descend(solution.unknowns, keep & ~mine).fitted[mine]
+    return found
+
+
 class _Problem:
     """The arrays of one fit: a row for each candidate of each measured row."""
 

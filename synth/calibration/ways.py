@@ -12,9 +12,11 @@ from math import prod
 
 from grammar import Collective, Goal
 from hierarchies import Domain, Hierarchy, InputError, Level, System, nearest
+from hierarchies.calibration import FASTEST
 from hierarchies.fabric import Cast, Role, Slot
 from synth.algorithms import Algorithm
 from synth.calibration.measurements import SEND_RECEIVE, Measurement
+from synth.defaults import ALGORITHMS, names, quickest_seconds
 from synth.nccl_model import Ranks
 from synth.protocols import Protocol, protocols
 from synth.simulator import Simulator, Way
@@ -94,6 +96,23 @@ def allowed_ways(system: System, measurement: Measurement) -> tuple[tuple[Way, P
     return found
 
 
+def chosen(system: System, measurement: Measurement, runtime: str, size_bytes: int) -> str | None:
+    """The algorithm a runtime takes for a size by NCCL's model; None where others decide.
+
+    That is where it was forced, where it has but one, and where it takes the fastest.
+    """
+    goals = [goal for goal in Goal if goal.value == measurement.collective]
+    if runtime == FASTEST or measurement.algorithm or goals in ([], [Goal.ALL_TO_ALL]):
+        return None
+    machine, _ = placed(system, measurement)
+    ranks, goal = Ranks(machine, measurement.members), goals[0]
+
+    def seconds(name: str) -> float:
+        return quickest_seconds(ranks, goal, name, size_bytes)
+
+    return ALGORITHMS[min(names(ranks, goal), key=seconds)].value
+
+
 def placed(system: System, measurement: Measurement) -> tuple[System, Cast]:
     """The machine as far as it was busy, and the part that each of its levels played in a group.
 
@@ -120,13 +139,13 @@ def placed(system: System, measurement: Measurement) -> tuple[System, Cast]:
 
 
 def _check_ranks(system: System, measurement: Measurement) -> None:
-    names, where = system.hierarchy.names, measurement.source
+    levels, where = system.hierarchy.names, measurement.source
     for counts, what in ((measurement.members, "groups"), (measurement.busy, "ranks")):
-        if len(counts) != len(names):
+        if len(counts) != len(levels):
             raise InputError(
                 f"{what} on {len(counts)} levels of {system.name}",
                 where=where,
-                hint=f"it has {len(names)}: {', '.join(names)}",
+                hint=f"it has {len(levels)}: {', '.join(levels)}",
             )
     for level, members, busy in zip(
         system.hierarchy.levels, measurement.members, measurement.busy, strict=True
@@ -182,15 +201,7 @@ def runtime_algorithms(
     goal = Goal(collective)
     if goal is Goal.ALL_TO_ALL:
         return (Algorithm.DIRECT,)
-    found = [Algorithm.RING]
-    ranks = Ranks(system, members)
-    if goal is Goal.ALL_REDUCE:
-        found.append(Algorithm.TREE)
-    if goal in (Goal.ALL_REDUCE, Goal.REDUCE_SCATTER, Goal.ALL_GATHER):
-        inside = goal is Goal.ALL_REDUCE and ranks.inside and ranks.reduces(ranks.inside)
-        if ranks.reduces(ranks.spans) or inside:
-            found.append(Algorithm.IN_NETWORK)
-    return tuple(found)
+    return tuple(ALGORITHMS[name] for name in names(Ranks(system, members), goal))
 
 
 def _allowed(way: Way, measurement: Measurement) -> tuple[Protocol, ...]:
