@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -108,3 +109,19 @@ def test_a_link_to_a_file_stays_one_and_so_do_its_rights(tmp_path: Path) -> None
     assert link.is_symlink()
     assert "sm 90" in path.read_text()
     assert path.stat().st_mode & 0o777 == 0o640
+
+
+def test_a_network_is_imported_around_a_node_that_was(tmp_path: Path) -> None:
+    node, network, both = (tmp_path / name for name in ("node.toml", "topology.conf", "both.toml"))
+    run("nccl-xml", DUMP, "--suggested", "-o", str(node))
+    network.write_text(
+        "SwitchName=leaf1 Nodes=n[1-6]\nSwitchName=leaf2 Nodes=n[7-12]\n"
+        "SwitchName=top Switches=leaf[1-2]\n"
+    )
+    words = ("slurm", str(network), "--inside", str(node), "--suggested", "-o", str(both))
+    assert run(*words).exit_code == 0
+    told = tomllib.loads(both.read_text(encoding="utf-8"))["level"]
+    assert [level["count"] for level in told] == [2, 6, 4]
+    inner = load(str(node)).links
+    assert told[-1]["bandwidth_GB_per_s"] * 1e9 == inner[-1].bandwidth_bytes_per_second
+    assert told[-2]["bandwidth_GB_per_s"] * 1e9 == inner[-2].bandwidth_bytes_per_second
