@@ -34,10 +34,13 @@ def widened(
 ) -> tuple[float, float]:
     """Between which ratios to the price the truth lies; 1 and 1 where nothing was measured.
 
+    The price itself is always between them, even where rows that the fit had not seen were all
+    slower.
+
     ``way``: collective, algorithm, protocol.
     """
     found = calibration.residual(*way, size_bytes) if calibration else None
-    return (found.low, found.high) if found else (1.0, 1.0)
+    return (min(found.low, 1.0), max(found.high, 1.0)) if found else (1.0, 1.0)
 
 
 def of_step(system: System, price: StepPrice) -> Interval:
