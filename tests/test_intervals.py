@@ -97,7 +97,8 @@ def test_a_job_has_intervals_of_its_sum(calibrated: str, tmp_path: Path) -> None
     entry = '[[collective]]\nname = "{}"\nrequest = "all-reduce"\nover = ["{}"]\nbytes = "{}"\n'
     gradients, activations = entry.format("g", "data", "64MiB"), entry.format("a", "model", "1MiB")
     job.write_text(
-        f'name = "two"\n[axes]\ndata = 8\nmodel = 2\n{gradients}times = 2\n{activations}times = 10\n'
+        'name = "two"\n[axes]\ndata = 8\nmodel = 2\n'
+        f"{gradients}times = 2\n{activations}times = 10\n"
     )
     body = answered("plan", calibrated, "--job", str(job))
     best = body["ranking"][0]
