@@ -13,11 +13,13 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
+from hierarchies.calibration_files import CalibrationTable, FitTable, ResidualTable, calibration_of
 from hierarchies.errors import InputError, nearest
 from hierarchies.faults import Fault, fault_of
 from hierarchies.hierarchy import Hierarchy, Level
 from hierarchies.system import Domain, Link, System
 
+BLANK = "?"
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Latency = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Source = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
@@ -114,6 +116,7 @@ class _Description(_Strict):
     device: _Device
     level: list[_Level] = Field(min_length=1)
     exception: list[_Exception] = []
+    calibration: CalibrationTable | None = None
 
 
 def catalogue() -> tuple[str, ...]:
@@ -175,11 +178,40 @@ def read(text: str, *, where: str = "description", count: int | None = None) -> 
     except ValueError as error:
         raise InputError(f"not a TOML file: {error}", where=where) from None
     try:
+        _check_blanks(raw)
         return _system(_Description.model_validate(raw), count, _exception_lines(text))
     except ValidationError as error:
         raise _told(error, raw, where, _exception_lines(text)) from None
     except InputError as error:
         raise error.at(where) from None
+
+
+def _check_blanks(raw: dict[str, Any]) -> None:
+    """Refuse a description in which an importer left blanks; values are told before sources."""
+    rooms = [("device", raw.get("device"))]
+    levels = raw.get("level")
+    for level in levels if isinstance(levels, list) else []:
+        rooms.append((f"level {level.get('name')!r}" if isinstance(level, dict) else "", level))
+    tables = [(place, room) for place, room in rooms if isinstance(room, dict)]
+    values = [_blank_keys(place, room, "source") for place, room in tables]
+    sources = [_blank_keys(place, _sources(room)) for place, room in tables]
+    for what, told in (("not known", values), ("without a source", sources)):
+        blank = [text for text in told if text]
+        if blank:
+            raise InputError(
+                f"{what} yet: {'; '.join(blank)}",
+                hint=f'write a value, and its source, wherever "{BLANK}" stands',
+            )
+
+
+def _sources(room: dict[str, Any]) -> dict[str, Any]:
+    source = room.get("source")
+    return source if isinstance(source, dict) else {"all": source}
+
+
+def _blank_keys(place: str, room: dict[str, Any], other: str = "") -> str:
+    names = [key for key, value in room.items() if value == BLANK and key != other]
+    return f"{place}: {', '.join(names)}" if names else ""
 
 
 def _exception_lines(text: str) -> list[int]:
@@ -202,14 +234,16 @@ def _system(description: _Description, count: int | None, lines: list[int]) -> S
         except InputError as error:
             raise error.at(f"level {level.name!r}") from None
     _check_numbers(description.device.unconfirmed, ["memory_GB_per_s"], "device, unconfirmed")
+    hierarchy, table = Hierarchy(tuple(levels)), description.calibration
     system = System(
         description.name,
         description.title,
-        Hierarchy(tuple(levels)),
+        hierarchy,
         tuple(links),
         description.device.memory_GB_per_s * 1e9,
         description.device.source,
         tuple(description.device.unconfirmed),
+        calibration_of(table, hierarchy.names) if table else None,
     )
     return _with_exceptions(system, description.exception, lines)
 
@@ -282,11 +316,17 @@ def _told(
         place, key = f"{where}, {_exception_place(exceptions, int(inner[0]))}", inner[1]
     elif room == "device" and inner:
         place, key = f"{where}, device", inner[0]
+    elif room == "calibration" and inner:
+        room = inner[0] if len(inner) > 2 else room
+        place, key = ", ".join([where, "calibration", *map(str, inner[:-1])]), inner[-1]
     if found["type"] == "extra_forbidden":
-        models: dict[str, type[_Strict]] = {
+        models: dict[str, type[BaseModel]] = {
             "level": _Level,
             "device": _Device,
             "exception": _Exception,
+            "calibration": CalibrationTable,
+            "fit": FitTable,
+            "residual": ResidualTable,
         }
         model = models.get(str(room) if key is not room else "", _Description)
         known = list(model.model_fields)

@@ -9,6 +9,7 @@ from enum import Enum
 from functools import cached_property
 from math import isfinite
 
+from hierarchies.calibration import Calibration
 from hierarchies.errors import InputError
 from hierarchies.faults import Fault, check_distinct_faults, missing_devices
 from hierarchies.hierarchy import Hierarchy, Level, check_distinct
@@ -80,8 +81,9 @@ class System:
     """A hierarchy with one link a level, outermost first, and its devices' memory bandwidth.
 
     The name is written into comments and docstrings of emitted code, so it is one line in which
-    nothing can end them; the title is only ever shown. ``faults`` say what is missing or slower
-    than the links are; ``hierarchy`` counts what is missing, too.
+    nothing can end them; the title is only ever shown. ``calibration`` is what measurements said of
+    these links: prices follow it, while the description stays what it was. ``faults`` say what is
+    missing or slower than the links are; ``hierarchy`` counts what is missing, too.
     """
 
     name: str
@@ -91,6 +93,7 @@ class System:
     memory_bytes_per_second: float
     memory_source: str = ""
     unconfirmed: tuple[str, ...] = ()
+    calibration: Calibration | None = None
     faults: tuple[Fault, ...] = ()
 
     def __post_init__(self) -> None:
@@ -102,6 +105,8 @@ class System:
                 f"{len(self.links)} links for {len(self.hierarchy.levels)} levels",
                 hint="every level needs one",
             )
+        if self.calibration:
+            self._check_fits(self.calibration)
         for check in (self._check_ports, self._check_through, self._check_chain):
             for level, name in enumerate(self.hierarchy.names):
                 try:
@@ -193,6 +198,15 @@ class System:
         first, *rest = self.hierarchy.levels
         levels = (Level(first.name, outermost), *rest)
         return replace(self, hierarchy=Hierarchy(levels))
+
+    def _check_fits(self, calibration: Calibration) -> None:
+        for fit in calibration.fits:
+            if len(fit.levels) != len(self.links):
+                raise InputError(
+                    f"a fit of {len(fit.levels)} levels for a system of {len(self.links)}",
+                    where="calibration",
+                    hint="every level needs its numbers",
+                )
 
     def _check_fault(self, fault: Fault) -> None:
         """Whether there is such a thing, and links that can be slower or missing."""

@@ -25,13 +25,14 @@ into one of the parts that it joins: links from switches to other parts then cou
 Nor is anything done before one message has come through. For one group of all devices on a tree
 with alike parts the bound is what flows reach (for an all-gather ForestColl's optimum, arXiv
 2402.06787), but for an all-reduce whose outer switches reduce: there it was up to a sixth below.
+Of a calibrated system the bound takes what is faster of description and measurement.
 It also counts links that lead away from all members of a group, as if nothing had to come back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from math import prod
 
@@ -77,7 +78,7 @@ def bound(
     InputError for a system that lacks devices.
     """
     tree = reduction.tree
-    system.check_even()
+    system = _at_best(system.check_even())
     asked = _Asked(system, cast(reduction, tuple(range(len(tree.digits))), ()), goal)
     best = _one_message(asked)
     for level, name in enumerate(system.hierarchy.names):
@@ -98,7 +99,7 @@ def worn_bound(
 
     Members of groups may be in units unevenly; each group's root is its first.
     """
-    seconds = cut_seconds(Wiring(system), groups, goal)
+    seconds = cut_seconds(Wiring(_at_best(system)), groups, goal)
     level = max(range(len(seconds)), key=lambda level: seconds[level])
     best = Bound(seconds[level] * payload_bytes, system.hierarchy.names[level])
     for outermost in range(len(seconds)):
@@ -110,6 +111,40 @@ def worn_bound(
 
 def _seconds(one: Bound) -> float:
     return one.seconds
+
+
+def _at_best(system: System) -> System:
+    """The machine as it is at its best, by its description or as measured, whichever is faster.
+
+    A bound must not be above what was measured, and a description may be wrong; but that rows were
+    slower says of a runtime what it reached, and not of a link what it can carry.
+    """
+    measured = system.calibration
+    if measured is None:
+        return system
+    quickest = {
+        name: min(
+            level.hop_seconds
+            for fit in measured.fits
+            if fit.protocol == name
+            for level in fit.levels
+        )
+        for name in measured.protocols
+    }
+    links = []
+    for link, share in zip(system.links, measured.generosity, strict=True):
+        known = {protocol.value: protocol.latency_seconds(link) for protocol in protocols([link])}
+        best = {n: min(known[n] or 0.0, quickest.get(n, known[n] or 0.0)) for n in known}
+        links.append(
+            replace(
+                link,
+                bandwidth_bytes_per_second=link.bandwidth_bytes_per_second * share,
+                latency_seconds=best["simple"],
+                ll_latency_seconds=best.get("ll"),
+                ll128_latency_seconds=best.get("ll128"),
+            )
+        )
+    return replace(system, links=tuple(links), calibration=None)
 
 
 @dataclass(frozen=True)

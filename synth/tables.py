@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from synth.drawing import MARKS, Json, axes_told, exceptions, levels, many, partial, table
+from synth.drafts import draft
+from synth.drawing import MARKS, Json, axes_told, between, exceptions, levels, many, partial, table
+from synth.measured_tables import doctor
 from synth.rankings import plan, top
 from synth.uneven_tables import cost
 from synth.units import duration, volume
@@ -58,6 +60,7 @@ def _system(system: Json) -> RenderableType:
         Text(f"device memory: {device['memory_GB_per_s']:g} GB/s{doubt}"),
         Text("sources:"),
         *(Text(f"  {source}", overflow="fold") for source in sources if source),
+        *_calibrated(system["calibration"]),
     )
 
 
@@ -65,6 +68,19 @@ def _excepted(system: Json) -> Iterator[RenderableType]:
     """A line that says what is missing or slower."""
     if told := exceptions(system):
         yield Text(told, overflow="fold")
+
+
+def _calibrated(calibration: Json | None) -> Iterator[RenderableType]:
+    """What a calibration rests on, and what it leaves open."""
+    if not calibration:
+        return
+    rows = sum(fit.get("rows", 0) for fit in calibration["fit"])
+    yield Text(f"calibrated by {many(rows, 'measured row')}; prices follow them:")
+    for line in calibration["sources"]:
+        yield Text(f"  {line}", overflow="fold")
+    for title in ("undetermined", "dropped"):
+        for line in calibration[title]:
+            yield Text(f"  {title}: {line}", overflow="fold")
 
 
 def _latencies(level: Json) -> Iterator[str]:
@@ -173,13 +189,18 @@ def _time(body: Json) -> RenderableType:
         drawn,
         Text(""),
         Text(
-            f"{_together(body)}total {duration(body['seconds'])}; "
+            f"{_together(body)}total {duration(body['seconds'])}{_measured(body)}; "
             f"bound {duration(body['bound_seconds'])} ({body['bound_by'] or 'nothing to do'})\n"
             f"default ({', '.join(body['default'].values())}): "
             f"{duration(body['baseline_seconds'])} "
             f"({speedup:.2f}x); {defaults}"
         ),
     )
+
+
+def _measured(body: Json) -> str:
+    interval = body["interval_seconds"]
+    return f" (measurements say {between(interval)})" if interval else ""
 
 
 def _way(step: Json) -> str:
@@ -224,6 +245,7 @@ def _together(body: Json) -> str:
 
 TABLES: Mapping[str, Callable[[Json], RenderableType]] = {
     "systems": _systems,
+    "import": draft,
     "place": _place,
     "count": _count,
     "top": top,
@@ -233,4 +255,5 @@ TABLES: Mapping[str, Callable[[Json], RenderableType]] = {
     "lower": _lower,
     "time": _time,
     "run": _run,
+    "doctor": doctor,
 }

@@ -8,6 +8,7 @@ from typing import Any
 
 from synth.request import Watcher
 from synth.verbs.asking import Question
+from synth.verbs.importing import ImportQuestion, imported
 from synth.verbs.machines import (
     CountQuestion,
     PlaceQuestion,
@@ -16,6 +17,7 @@ from synth.verbs.machines import (
     place,
     systems,
 )
+from synth.verbs.measured import CalibrateQuestion, DoctorQuestion, calibrate, doctor
 from synth.verbs.outputs import EmitQuestion, RunQuestion, emitted, executed
 from synth.verbs.planning import (
     CostQuestion,
@@ -42,6 +44,7 @@ class Verb:
 
 VERBS: Mapping[str, Verb] = {
     "systems": Verb(SystemsQuestion, systems),
+    "import": Verb(ImportQuestion, imported),
     "place": Verb(PlaceQuestion, place),
     "count": Verb(CountQuestion, count, partial=True),
     "top": Verb(TopQuestion, top, partial=True),
@@ -53,4 +56,6 @@ VERBS: Mapping[str, Verb] = {
     "time": Verb(TimeQuestion, time),
     "emit": Verb(EmitQuestion, emitted),
     "run": Verb(RunQuestion, executed),
+    "calibrate": Verb(CalibrateQuestion, calibrate),
+    "doctor": Verb(DoctorQuestion, doctor),
 }

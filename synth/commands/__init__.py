@@ -2,13 +2,16 @@
 
 from collections.abc import Callable, Mapping
 
+from synth.commands.importing import import_
 from synth.commands.machines import count, place, systems
+from synth.commands.measured import calibrate, doctor
 from synth.commands.outputs import emit, run
 from synth.commands.planning import cost, job, plan, top
 from synth.commands.programs import check, lower, time
 
 COMMANDS: Mapping[str, Callable[..., None]] = {
     "systems": systems,
+    "import": import_,
     "place": place,
     "count": count,
     "top": top,
@@ -20,4 +23,6 @@ COMMANDS: Mapping[str, Callable[..., None]] = {
     "time": time,
     "emit": emit,
     "run": run,
+    "calibrate": calibrate,
+    "doctor": doctor,
 }

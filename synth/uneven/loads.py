@@ -22,8 +22,8 @@ from synth.demands import tree_peak
 from synth.footprint import Entry, demand_of, gathered, through_switch
 from synth.network import Floats, Numbers, Wiring, mesh_link
 from synth.protocols import protocols
-from synth.simulator import MEMORY, Line
-from synth.worn import by_level
+from synth.simulator import Line, Way
+from synth.worn import by_level, levels_of
 
 _SPLITTING = {Collective.ALL_REDUCE: 2, Collective.REDUCE_SCATTER: 1, Collective.ALL_GATHER: 1}
 _TURNS = {
@@ -171,31 +171,39 @@ class _Loads:
         self._received = [received for _, received in ways]
 
     def lines(self, shares: Floats) -> Iterator[Line]:
+        """One a protocol; the group that waits longest decides how long is waited."""
         shape, system = self._shape, self._wiring.system
+        entries = [(whose, link, each * shares[whose]) for whose, link, each in self._entries()]
+        one = gathered(shape.member[:, None], entries, self._wiring)
+        carried = np.bincount(one.link, one.carried_bytes, self._wiring.links)
+        peaks = [float(carried[a:b].max(initial=0.0)) for a, b in levels_of(self._wiring)]
+        busy = tuple(by_level(self._wiring, one.link, one.carried_bytes).tolist())
         spans = shape.spans()
         touched = max((self._touched(level, shares) for level in spans), default=0.0)
-        memory = touched / system.memory_bytes_per_second
-        scale = shares[shape.whose]
-        entries = [
-            (whose, link, each * shares[whose]) for whose, link, each in self._entries()
-        ] or [(shape.whose[:0], shape.whose[:0], scale[:0])]
-        one = gathered(shape.member[:, None], entries, self._wiring)
-        busy = by_level(self._wiring, one.link, one.carried_bytes)
-        names = system.hierarchy.names
-        known = protocols(system.links[level] for level in spans)
-        for protocol in known[:1] if self._algorithm is Algorithm.IN_NETWORK else known:
-            latencies = [protocol.seconds(link) if i in spans else 0.0
-                         for i, link in enumerate(system.links)]  # fmt: skip
-            loads = [
-                (n, s / protocol.share) for n, s in zip(names, busy.tolist(), strict=True) if s
-            ]
-            yield Line(
+        ways = [
+            Way(
+                self._collective.value,
                 self._algorithm,
-                self._latency_seconds(latencies),
-                (*loads, (MEMORY, memory)),
+                tuple(level for level, n in enumerate(waits) if n),
+                tuple(peaks),
+                busy,
+                (1,) * len(waits),
+                waits,
+                float(touched / system.memory_bytes_per_second),
                 (),
-                protocol,
+                peers,
+                self._rounds(),
+                self._algorithm is Algorithm.DIRECT,
+                in_a_row,
             )
+            for waits, peers, in_a_row in self._waiting()
+        ]
+        known = protocols(system.links[level] for level in spans)
+        fitted = system.calibration and system.calibration.protocols
+        for protocol in known[:1] if self._algorithm is Algorithm.IN_NETWORK else known:
+            if not fitted or protocol.value in fitted:
+                lines = [way.line(system, protocol) for way in ways]
+                yield max(lines, key=lambda line: line.latency_seconds + line.gap_seconds)
 
     def _touched(self, level: int, shares: Floats) -> float:
         row = self._rows[level]
@@ -301,44 +309,49 @@ class _Loads:
             links = base + mesh_link(children, digits[here], digits[there])
             yield np.full(len(links), at.owner[pair]), links, demand[here, there]
 
-    def _latency_seconds(self, latencies: Sequence[float]) -> float:
-        """Of the group that waits longest."""
-        groups = len(self._shape.sizes)
-        waits = np.zeros((len(latencies), groups))
-        for level in range(len(latencies)):
-            at = self._shape.levels[level]
+    def _waiting(self) -> set[tuple[tuple[float, ...], tuple[float, ...], int]]:
+        """The ways in which groups wait: messages that wait for each other, and that one sends,
+        over each level; how many members are in a row in the innermost.
+        """
+        levels, groups = self._shape.levels, len(self._shape.sizes)
+        waits, peers = np.zeros((2, len(levels), groups))
+        in_a_row = np.ones(groups, dtype=np.int64)
+        for level, at in enumerate(levels):
+            top = at.inside == self._shape.sizes[at.owner]
             if self._algorithm is Algorithm.RING:
-                top = (at.inside == self._shape.sizes[at.owner]) & (self._rounds() > 0)
-                edges = np.where(at.m > 1, at.m - 1 + top, 0) * max(1, self._rounds())
+                closed = top & (self._rounds() > 0)
+                edges = np.where(at.m > 1, at.m - 1 + closed, 0) * max(1, self._rounds())
                 waits[level] = np.bincount(at.owner, edges, groups)
             else:
-                np.maximum.at(waits[level], at.owner, [self._depth(level, int(m)) for m in at.m])
-        seconds = waits * np.array(latencies)[:, None]
-        if self._algorithm is Algorithm.DIRECT:
-            return float(seconds.max(initial=0.0))
-        least = np.where(waits > 0, np.array(latencies)[:, None], np.inf).min(
-            axis=0, initial=np.inf
-        )
-        spared = self._rounds() * np.where(np.isinf(least), 0.0, least)
-        return float((seconds.sum(axis=0) - spared).max(initial=0.0))
+                pairs = zip(at.m.tolist(), top.tolist(), strict=True)
+                np.maximum.at(waits[level], at.owner, [self._depth(level, *pair) for pair in pairs])
+            np.maximum.at(peers[level], self._shape.whose, at.inside[at.parent] - at.p)
+            most = np.ones(groups, dtype=np.int64)
+            np.maximum.at(most, at.owner, at.m)
+            in_a_row = np.where(most > 1, most, in_a_row)
+        rows = zip(waits.T.tolist(), peers.T.tolist(), in_a_row.tolist(), strict=True)
+        return {(tuple(waited), tuple(sent), row) for waited, sent, row in rows}
 
     def _rounds(self) -> int:
         """How often a ring is gone round; 0 for all else."""
         ring = self._algorithm is Algorithm.RING
         return _SPLITTING.get(self._collective, 0) if ring else 0
 
-    def _depth(self, level: int, m: int) -> float:
-        """How many messages wait for each other at a level where m children take part."""
+    def _depth(self, level: int, m: int, outermost: bool) -> float:
+        """How many messages wait for each other at a level where m children take part.
+
+        Inside of the outermost level a piece on its way to or from the root crosses two children.
+        """
         if m < 2:
             return 0.0
         if self._algorithm is Algorithm.DIRECT:
             return float(_SPLITTING[self._collective])
         if self._switched(level):
             return float(_TURNS[self._collective])
-        reduce_all = self._collective is Collective.ALL_REDUCE
-        if not self._treelike(level):
-            return (2.0 if reduce_all else 1.0) * (m - 1)
-        return 2.0 * ceil(log2(m)) if reduce_all else 1.0 + ceil(log2(m - 1))
+        if self._collective is Collective.ALL_REDUCE:
+            return 2.0 * (ceil(log2(m)) if self._treelike(level) else m - 1)
+        one_way = 1.0 + ceil(log2(m - 1)) if self._treelike(level) else m - 1.0
+        return one_way if outermost else 2 * one_way
 
 
 @cache

@@ -19,6 +19,7 @@ from synth.bodies import (
     Json,
     defaults_json,
     exceptions_json,
+    interval_json,
     proof_json,
     step_json,
 )
@@ -27,6 +28,7 @@ from synth.defaults import defaults
 from synth.emit.document import document
 from synth.handout import derived_from_text
 from synth.lowering import lower
+from synth.margins import interval
 from synth.proof import Proved, Refuted, prove
 from synth.replay import Failure, compare, multiplicities, wanted
 from synth.request import Watcher
@@ -152,6 +154,8 @@ def time(question: TimeQuestion, watcher: Watcher) -> Reply:
             "barrier_seconds": total_seconds(barriers),
             "baseline_seconds": total_seconds(plain.baseline),
             **defaults_json(plain),
+            "interval_seconds": interval_json(interval(system, prices * segments, taken)),
+            "baseline_interval_seconds": interval_json(interval(system, plain.baseline)),
             "bound_seconds": least.seconds,
             "bound_by": least.level,
             "limited_by": limiting(prices, segments),

@@ -1,0 +1,1 @@
+"""A hierarchical network that is real: hosts as network namespaces, levels as shaped bridges."""
