@@ -5,10 +5,10 @@ BIN := .venv/bin
 # this release is what the tests were written with. make test RUNTIMES= does without, and skips.
 RUNTIMES ?= torch==2.13.0 jax mpi4py mpich
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick slow check wheel bench results testbed coverage clean
+.PHONY: help demo test quick slow check wheel bench results fidelity second-opinion testbed coverage clean
 
 help:  ## list the commands
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 .venv/made:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -54,6 +54,12 @@ bench: .venv/dev  ## measure what the project promises, into results/
 
 results: .venv/dev  ## put the paper's claims to the simulator, into results/
 	$(BIN)/python results/reproduce.py
+
+fidelity: .venv/dev  ## judge calibrated prices by the measurements in ../shared, into results/
+	$(BIN)/python results/fidelity.py
+
+second-opinion: .venv/dev  ## put prices to SimGrid, into results/ (Debian: apt-get install python3-simgrid)
+	$(BIN)/python results/opinions.py
 
 testbed: .venv/dev  ## repeat a small part of what was measured on a test network (Linux, root)
 	PYTHONPATH=. $(BIN)/python results/testbed/campaign.py again

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -12,10 +13,13 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
+from hierarchies.calibration_files import CalibrationTable, FitTable, ResidualTable, calibration_of
 from hierarchies.errors import InputError, nearest
+from hierarchies.faults import Fault, fault_of
 from hierarchies.hierarchy import Hierarchy, Level
 from hierarchies.system import Domain, Link, System
 
+BLANK = "?"
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Latency = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Source = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
@@ -28,6 +32,7 @@ _NUMBERS = (
     "ports",
     "reduces",
 )
+_EXCEPTION = re.compile(r"[ \t]*\[\[[ \t]*(exception|'exception'|\"exception\")[ \t]*\]\]")
 _COUNT = re.compile(r"(?P<name>.+):(?P<count>-?[0-9]{1,18})")
 _GIGABITS = re.compile(r"Gb|[Gg]bps|[Gg]bit")
 
@@ -79,12 +84,39 @@ def _check_numbers(names: Iterable[str], numbers: Sequence[str], where: str) -> 
             raise InputError(f"{name!r} is no number given here", where=where, hint=hint)
 
 
+class _Exception(_Strict):
+    """A unit, port or cable that is missing, or slower."""
+
+    unit: Source
+    missing: bool = False
+    bandwidth_share: float | None = None
+    source: Source | None = None
+
+    def fault(self, hierarchy: Hierarchy) -> Fault:
+        share = self.bandwidth_share
+        if self.missing is (share is not None):
+            told = "both missing and slower" if self.missing else "as it should be"
+            raise InputError(
+                f"{self.unit} is {told}",
+                hint="either missing = true or bandwidth_share = ...",
+            )
+        if share is not None and not 0 < share <= 1:
+            raise InputError(
+                f"bandwidth_share = {share}", hint="above 0 and at most 1; else missing = true"
+            )
+        if share is not None and self.source is None:
+            raise InputError("no 'source'", hint="say where the number is from")
+        return fault_of(self.unit, hierarchy, share or 0.0, self.source or "")
+
+
 class _Description(_Strict):
     name: str = Field(min_length=1)
     title: str = ""
     default_count: int = Field(default=1, ge=1)
     device: _Device
     level: list[_Level] = Field(min_length=1)
+    exception: list[_Exception] = []
+    calibration: CalibrationTable | None = None
 
 
 def catalogue() -> tuple[str, ...]:
@@ -146,14 +178,53 @@ def read(text: str, *, where: str = "description", count: int | None = None) -> 
     except ValueError as error:
         raise InputError(f"not a TOML file: {error}", where=where) from None
     try:
-        return _system(_Description.model_validate(raw), count)
+        _check_blanks(raw)
+        return _system(_Description.model_validate(raw), count, _exception_lines(text))
     except ValidationError as error:
-        raise _told(error, raw, where) from None
+        raise _told(error, raw, where, _exception_lines(text)) from None
     except InputError as error:
         raise error.at(where) from None
 
 
-def _system(description: _Description, count: int | None) -> System:
+def _check_blanks(raw: dict[str, Any]) -> None:
+    """Refuse a description in which an importer left blanks; values are told before sources."""
+    rooms = [("device", raw.get("device"))]
+    levels = raw.get("level")
+    for level in levels if isinstance(levels, list) else []:
+        rooms.append((f"level {level.get('name')!r}" if isinstance(level, dict) else "", level))
+    tables = [(place, room) for place, room in rooms if isinstance(room, dict)]
+    values = [_blank_keys(place, room, "source") for place, room in tables]
+    sources = [_blank_keys(place, _sources(room)) for place, room in tables]
+    for what, told in (("not known", values), ("without a source", sources)):
+        blank = [text for text in told if text]
+        if blank:
+            raise InputError(
+                f"{what} yet: {'; '.join(blank)}",
+                hint=f'write a value, and its source, wherever "{BLANK}" stands',
+            )
+
+
+def _sources(room: dict[str, Any]) -> dict[str, Any]:
+    source = room.get("source")
+    return source if isinstance(source, dict) else {"all": source}
+
+
+def _blank_keys(place: str, room: dict[str, Any], other: str = "") -> str:
+    names = [key for key, value in room.items() if value == BLANK and key != other]
+    return f"{place}: {', '.join(names)}" if names else ""
+
+
+def _exception_lines(text: str) -> list[int]:
+    """The line of each exception's header, from 1."""
+    return [n for n, line in enumerate(text.split("\n"), 1) if _EXCEPTION.match(line)]
+
+
+def _exception_place(lines: list[int], number: int) -> str:
+    line = f"line {lines[number]}, " if number < len(lines) else ""
+    return f"{line}exception {number + 1}"
+
+
+def _system(description: _Description, count: int | None, lines: list[int]) -> System:
     levels, links = [], []
     for position, level in enumerate(description.level):
         innermost = position == len(description.level) - 1
@@ -163,15 +234,30 @@ def _system(description: _Description, count: int | None) -> System:
         except InputError as error:
             raise error.at(f"level {level.name!r}") from None
     _check_numbers(description.device.unconfirmed, ["memory_GB_per_s"], "device, unconfirmed")
-    return System(
+    hierarchy, table = Hierarchy(tuple(levels)), description.calibration
+    system = System(
         description.name,
         description.title,
-        Hierarchy(tuple(levels)),
+        hierarchy,
         tuple(links),
         description.device.memory_GB_per_s * 1e9,
         description.device.source,
         tuple(description.device.unconfirmed),
+        calibration_of(table, hierarchy.names) if table else None,
     )
+    return _with_exceptions(system, description.exception, lines)
+
+
+def _with_exceptions(system: System, given: Sequence[_Exception], lines: list[int]) -> System:
+    """The system with all of them. Raises InputError with the place of the first that is wrong."""
+    faults: list[Fault] = []
+    for number, exception in enumerate(given):
+        try:
+            faults.append(exception.fault(system.hierarchy))
+            replace(system, faults=tuple(faults)).missing  # noqa: B018 - checked one by one
+        except InputError as error:
+            raise error.at(_exception_place(lines, number)) from None
+    return system.with_faults(faults) if faults else system
 
 
 def _cardinality(description: _Description, position: int, count: int | None) -> int:
@@ -215,7 +301,9 @@ def _seconds(microseconds: float | None) -> float | None:
     return None if microseconds is None else microseconds * 1e-6
 
 
-def _told(error: ValidationError, raw: dict[str, Any], where: str) -> InputError:
+def _told(
+    error: ValidationError, raw: dict[str, Any], where: str, exceptions: list[int]
+) -> InputError:
     """The first thing pydantic found, in our words: an unknown key before a missing one."""
     found = sorted(error.errors(), key=lambda e: e["type"] != "extra_forbidden")[0]
     room, *inner = found["loc"]
@@ -224,10 +312,22 @@ def _told(error: ValidationError, raw: dict[str, Any], where: str) -> InputError
         entry = raw["level"][inner[0]]
         name = entry.get("name", inner[0]) if isinstance(entry, dict) else inner[0]
         place, key = f"{where}, level {name!r}", inner[1]
+    elif room == "exception" and len(inner) > 1:
+        place, key = f"{where}, {_exception_place(exceptions, int(inner[0]))}", inner[1]
     elif room == "device" and inner:
         place, key = f"{where}, device", inner[0]
+    elif room == "calibration" and inner:
+        room = inner[0] if len(inner) > 2 else room
+        place, key = ", ".join([where, "calibration", *map(str, inner[:-1])]), inner[-1]
     if found["type"] == "extra_forbidden":
-        models: dict[str, type[_Strict]] = {"level": _Level, "device": _Device}
+        models: dict[str, type[BaseModel]] = {
+            "level": _Level,
+            "device": _Device,
+            "exception": _Exception,
+            "calibration": CalibrationTable,
+            "fit": FitTable,
+            "residual": ResidualTable,
+        }
         model = models.get(str(room) if key is not room else "", _Description)
         known = list(model.model_fields)
         with_unit = [name for name in known if name.startswith(f"{key}_")]

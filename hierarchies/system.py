@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import cached_property
 from math import isfinite
 
+from hierarchies.calibration import Calibration
 from hierarchies.errors import InputError
+from hierarchies.faults import Fault, check_distinct_faults, missing_devices
 from hierarchies.hierarchy import Hierarchy, Level, check_distinct
 
 LONGEST_NAME = 100
@@ -77,7 +81,9 @@ class System:
     """A hierarchy with one link a level, outermost first, and its devices' memory bandwidth.
 
     The name is written into comments and docstrings of emitted code, so it is one line in which
-    nothing can end them; the title is only ever shown.
+    nothing can end them; the title is only ever shown. ``calibration`` is what measurements said of
+    these links: prices follow it, while the description stays what it was. ``faults`` say what is
+    missing or slower than the links are; ``hierarchy`` counts what is missing, too.
     """
 
     name: str
@@ -87,6 +93,8 @@ class System:
     memory_bytes_per_second: float
     memory_source: str = ""
     unconfirmed: tuple[str, ...] = ()
+    calibration: Calibration | None = None
+    faults: tuple[Fault, ...] = ()
 
     def __post_init__(self) -> None:
         _check_name(self.name)
@@ -97,16 +105,79 @@ class System:
                 f"{len(self.links)} links for {len(self.hierarchy.levels)} levels",
                 hint="every level needs one",
             )
+        if self.calibration:
+            self._check_fits(self.calibration)
         for check in (self._check_ports, self._check_through, self._check_chain):
             for level, name in enumerate(self.hierarchy.names):
                 try:
                     check(level)
                 except InputError as error:
                     raise error.at(f"level {name!r}") from None
+        for fault in self.faults:
+            self._check_fault(fault)
+        check_distinct_faults(self.faults, self.hierarchy)
+        self._check_ports_left()
 
     @property
     def devices(self) -> int:
         return self.hierarchy.devices
+
+    @cached_property
+    def missing(self) -> tuple[int, ...]:
+        """The ids of the devices that are not there."""
+        return missing_devices(self.faults, self.hierarchy)
+
+    @property
+    def healthy(self) -> System:
+        """The same machine with nothing missing and nothing slower."""
+        return replace(self, faults=())
+
+    @property
+    def faults_told(self) -> str:
+        """What is missing or slower, in words; nothing where nothing is."""
+        return ", ".join(
+            f"without {fault.name(self.hierarchy)}"
+            if fault.missing
+            else f"{fault.name(self.hierarchy)} at {fault.share:g} of its bandwidth"
+            for fault in self.faults
+        )
+
+    def check_even(self) -> System:
+        """The system itself, where no device is missing.
+
+        Raises InputError where one is: whoever counts devices by levels cannot treat that.
+        """
+        if self.missing:
+            raise InputError(
+                f"{self.name} lacks {len(self.missing)} of {self.devices} devices "
+                f"({self.faults_told}): its units are uneven",
+                hint="only 'top' and 'cost', over one axis of all that are left, can treat that; "
+                "for the rest describe the largest even machine",
+            )
+        return self
+
+    def with_faults(self, faults: Iterable[Fault]) -> System:
+        """The same machine with more missing or slower.
+
+        What is as fast as it was is no fault. Where whole outermost units are missing that the
+        others do not need, the machine is the smaller one, and the others are numbered anew.
+        Raises InputError for what cannot be so.
+        """
+        given = replace(self, faults=(*self.faults, *faults))
+        some = tuple(fault for fault in given.faults if fault.share < 1)
+        given = replace(given, faults=some)
+        inside = self.hierarchy.devices_in_child(0)
+        lost = Counter(device // inside for device in given.missing)
+        gone = sorted(unit for unit, devices in lost.items() if devices == inside)
+        alone = self.links[0].domain not in (Domain.RING, Domain.TORUS)
+        if not gone or not alone or any(not fault.path for fault in some):
+            return given
+        smaller = self.healthy.resized(self.hierarchy.cardinalities[0] - len(gone))
+        moved = {old: old - sum(unit < old for unit in gone) for old, *_ in (f.path for f in some)}
+        left = (f for f in some if f.path[0] not in gone)
+        return replace(
+            smaller, faults=tuple(replace(f, path=(moved[f.path[0]], *f.path[1:])) for f in left)
+        )
 
     def through(self, level: int) -> tuple[int, ...]:
         """The inner levels, by position, whose links the traffic of a level crosses too."""
@@ -127,6 +198,49 @@ class System:
         first, *rest = self.hierarchy.levels
         levels = (Level(first.name, outermost), *rest)
         return replace(self, hierarchy=Hierarchy(levels))
+
+    def _check_fits(self, calibration: Calibration) -> None:
+        for fit in calibration.fits:
+            if len(fit.levels) != len(self.links):
+                raise InputError(
+                    f"a fit of {len(fit.levels)} levels for a system of {len(self.links)}",
+                    where="calibration",
+                    hint="every level needs its numbers",
+                )
+
+    def _check_fault(self, fault: Fault) -> None:
+        """Whether there is such a thing, and links that can be slower or missing."""
+        link, name = self.links[fault.level], fault.name(self.hierarchy)
+        circle = link.domain in (Domain.RING, Domain.TORUS)
+        if fault.port is not None:
+            if link.domain is not Domain.SWITCH:
+                raise InputError(
+                    f"no port {name!r}", hint=f"in a {link.domain.value} only cables have names"
+                )
+            if not 0 <= fault.port < link.ports:
+                raise InputError(f"no port {name!r}", hint=f"ports are 0 to {link.ports - 1}")
+        if fault.ends is not None:
+            low, high = fault.ends
+            children = self.hierarchy.cardinalities[fault.level]
+            near = not circle or high - low in (1, children - 1)
+            if link.domain in (Domain.SWITCH, Domain.BUS) or not near:
+                raise InputError(f"no cable {name!r}", hint=f"they stand in a {link.domain.value}")
+            if fault.missing:
+                raise InputError(
+                    f"{name} cannot be missing: messages have no other way in our routes",
+                    hint="say how slow it is instead",
+                )
+        if not fault.missing and fault.is_unit and link.domain is Domain.BUS:
+            raise InputError(f"{name} has no link of its own", hint="a bus is one medium for all")
+
+    def _check_ports_left(self) -> None:
+        dead: dict[tuple[int, ...], int] = {}
+        for fault in self.faults:
+            if fault.port is not None and fault.missing:
+                dead[fault.path] = dead.get(fault.path, 0) + 1
+                if dead[fault.path] == self.links[fault.level].ports:
+                    unit = replace(fault, port=None).name(self.hierarchy)
+                    raise InputError(f"{unit} has no port left", hint=f"take it out: {unit}")
 
     def _check_ports(self, level: int) -> None:
         link = self.links[level]

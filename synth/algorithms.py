@@ -66,7 +66,8 @@ class Recipe:
     ``crossing(members, level)``: bytes one participant sends across the level (and receives), at
     the busiest child. ``demand(m)``: who sends how much to whom among m children of one parent,
     in units of what the busiest sends. ``waits(members, level)``: how many messages across the
-    level wait for each other, of which ``spared`` are not waited for, the cheapest ones;
+    level wait for each other, of which ``spared`` that follow each other in a ring are not waited
+    for, the cheapest ones;
     ``at_once``: messages across different levels do not wait for each other.
     ``memory(k)``: bytes read or written in a device's memory.
     """
@@ -170,7 +171,19 @@ def _at_once(rounds: int) -> Callable[[Members, int], float]:
 def _rooted_tree_waits(members: Members, level: int) -> float:
     """One message between the root and the trees of the others, then down or up those."""
     m = members[level]
-    return 1.0 + ceil(log2(m - 1)) if m > 1 else 0.0
+    return _twice_inside(members, level) * (1.0 + ceil(log2(m - 1))) if m > 1 else 0.0
+
+
+def _twice_inside(members: Members, level: int) -> int:
+    """A piece crosses a child between the root and its border, and another from border to end.
+
+    As it is spread over all members of a child, most of it does not leave where the root is.
+    """
+    return 1 if _outside(members, level) == 1 else 2
+
+
+def _rooted_chain_waits(members: Members, level: int) -> float:
+    return float(_twice_inside(members, level) * (members[level] - 1))
 
 
 def _pulled_and_copied(members: Members, level: int) -> float:
@@ -280,7 +293,7 @@ def _chained(collective: Collective) -> Recipe:
     """A tree that is a chain at one level: up it and down again, each member being an end once."""
     if collective is not _AR:
         chain = RECIPES[collective, Algorithm.RING]
-        return replace(chain, waits=lambda members, level: float(members[level] - 1))
+        return replace(chain, waits=_rooted_chain_waits)
     return Recipe(
         _always,
         lambda members, level: 2 * (members[level] - 1) / members[level] / _inside(members, level),

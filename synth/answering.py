@@ -11,6 +11,7 @@ from synth.defaults import defaults
 from synth.finder import Found, FoundPart
 from synth.library import Library
 from synth.lowering import moves
+from synth.margins import interval
 from synth.pipelines import price_ticks
 from synth.proof import Unknown, Verdict
 from synth.rehearsal import derived, judged
@@ -48,18 +49,21 @@ class Teller:
         stripes = tuple(self._stripe(part, found) for part in found.parts)
         parts = tuple(stripe.part for stripe in stripes)
         candidate = Candidate(reduction, parts, found.ticks)
+        plain = defaults(self._simulator, reduction, payload_bytes, goal)
         whole = priced(self._simulator, parts[0].derivation, reduction, payload_bytes)
         return Answer(
             rank,
             candidate,
             payload_bytes,
-            defaults(self._simulator, reduction, payload_bytes, goal),
+            plain,
             bound(self._simulator.system, reduction, payload_bytes, goal),
             limiting_side_by_side(
                 [(stripe.prices, stripe.part.segments) for stripe in stripes], candidate.seconds
             ),
             stripes,
             total_seconds(whole),
+            interval(self._simulator.system, _all_phases(stripes), candidate.seconds),
+            interval(self._simulator.system, plain.baseline),
         )
 
     def _stripe(self, part: FoundPart, found: Found) -> Stripe:
@@ -84,6 +88,13 @@ class Teller:
             verdicts[steps] = judged(derivation)
         self._told += 1
         return verdicts[steps]
+
+
+def _all_phases(stripes: Iterable[Stripe]) -> Iterator[StepPrice]:
+    """The phases of all segments of all stripes."""
+    for stripe in stripes:
+        for _ in range(stripe.part.segments):
+            yield from stripe.prices
 
 
 def pick_of(stripes: int) -> Pick:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from base64 import b64encode
 from typing import Any
 
-from hierarchies import System
+from hierarchies import System, table_of
 from synth.defaults import Defaults
 from synth.emit import Files, Source
 from synth.explaining import why
 from synth.jobplan import JobPlan, Planned
+from synth.margins import Interval, tied
 from synth.proof import Proved, Refuted, Unknown, Verdict
 from synth.request import Answer, Report, Stripe, told_together
 from synth.simulator import StepPrice
@@ -58,6 +59,7 @@ def machine_in_full_json(system: System) -> Json:
             "source": system.memory_source,
             "unconfirmed": list(system.unconfirmed),
         },
+        "calibration": system.calibration and table_of(system.calibration, system.hierarchy.names),
     }
 
 
@@ -75,7 +77,10 @@ def ranking_json(report: Report) -> Json:
         "bytes": request.payload_bytes,
         "algorithm": request.choice.value,
         "collapse": request.collapse,
-        "answers": [_answer(answer) for answer in report.answers],
+        "answers": [
+            {**_answer(answer), "tied": tied(report.answers[0].interval, answer.interval)}
+            for answer in report.answers
+        ],
         "best_default_seconds": report.best_default_seconds,
         "considered": {
             "placements": report.placements,
@@ -131,6 +136,8 @@ def plan_json(plan: JobPlan) -> Json:
                 "axes": {axis.name: axis.size for axis in option.axes},
                 "placement": [list(row) for row in option.placement.matrix],
                 "exposed_seconds": option.exposed_seconds,
+                "interval_seconds": interval_json(plan.interval(option)),
+                "tied": tied(plan.interval(plan.ranking[0]), plan.interval(option)),
             }
             for option in plan.ranking
         ],
@@ -194,9 +201,16 @@ def _answer(answer: Answer) -> Json:
         "limited_by": answer.limited_by,
         "steps": [step_json(price) for stripe in answer.stripes for price in stripe.prices],
         "stripes": [_stripe(answer, stripe) for stripe in answer.stripes],
+        "interval_seconds": interval_json(answer.interval),
+        "baseline_interval_seconds": interval_json(answer.baseline_interval),
         "why": why(answer),
         **proof_json(answer.verdict),
     }
+
+
+def interval_json(interval: Interval | None) -> list[float] | None:
+    """Its two ends in seconds."""
+    return None if interval is None else [interval.low_seconds, interval.high_seconds]
 
 
 def _stripe(answer: Answer, stripe: Stripe) -> Json:
@@ -216,6 +230,7 @@ def step_json(price: StepPrice) -> Json:
     return {
         "collective": price.what,
         "algorithm": price.algorithm.value if price.algorithm else None,
+        "protocol": price.protocol.value if price.algorithm else None,
         "bytes": price.size_bytes,
         "seconds": price.seconds,
         "latency_seconds": price.latency_seconds,

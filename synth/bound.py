@@ -25,24 +25,26 @@ into one of the parts that it joins: links from switches to other parts then cou
 Nor is anything done before one message has come through. For one group of all devices on a tree
 with alike parts the bound is what flows reach (for an all-gather ForestColl's optimum, arXiv
 2402.06787), but for an all-reduce whose outer switches reduce: there it was up to a sixth below.
+Of a calibrated system the bound takes what is faster of description and measurement.
 It also counts links that lead away from all members of a group, as if nothing had to come back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
 from math import prod
 
 import numpy as np
 import numpy.typing as npt
 
 from grammar import Goal
-from hierarchies import Domain, Reduction, System
+from hierarchies import Devices, Domain, Reduction, System
 from hierarchies.fabric import Cast, cast, groups_of_children, members
+from synth.cuts import Counts, crossed, cut_seconds, needs
+from synth.network import Wiring
 from synth.protocols import protocols
-
-Counts = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -71,9 +73,12 @@ def bound(
 ) -> Bound:
     """The least time in which a goal can be reached on every group of a reduction.
 
-    ``payload_bytes`` is the largest buffer of a device, as ``Goal`` says.
+    ``payload_bytes`` is the largest buffer of a device, as ``Goal`` says. Where links are slower or
+    missing, it is the larger of the healthy system's bound and what ``cuts`` counts. Raises
+    InputError for a system that lacks devices.
     """
     tree = reduction.tree
+    system = _at_best(system.check_even())
     asked = _Asked(system, cast(reduction, tuple(range(len(tree.digits))), ()), goal)
     best = _one_message(asked)
     for level, name in enumerate(system.hierarchy.names):
@@ -81,7 +86,65 @@ def bound(
         seconds = payload_bytes * max(cuts, default=0.0)
         if seconds > best.seconds:
             best = Bound(seconds, name)
+    if system.faults:
+        groups = groups_of_children(tuple(chain(*asked.roles)))
+        best = max(best, worn_bound(system, list(groups), payload_bytes, goal), key=_seconds)
     return best
+
+
+def worn_bound(
+    system: System, groups: Sequence[Devices], payload_bytes: float, goal: Goal
+) -> Bound:
+    """The same for explicit groups of all devices that are there, each link as fast as it is.
+
+    Members of groups may be in units unevenly; each group's root is its first.
+    """
+    seconds = cut_seconds(Wiring(_at_best(system)), groups, goal)
+    level = max(range(len(seconds)), key=lambda level: seconds[level])
+    best = Bound(seconds[level] * payload_bytes, system.hierarchy.names[level])
+    for outermost in range(len(seconds)):
+        inside = system.hierarchy.devices_in_child(outermost)
+        if any(len(np.unique(group // inside)) > 1 for group in groups):
+            return max(best, _heard(system, outermost), key=_seconds)
+    return Bound(0.0, "")
+
+
+def _seconds(one: Bound) -> float:
+    return one.seconds
+
+
+def _at_best(system: System) -> System:
+    """The machine as it is at its best, by its description or as measured, whichever is faster.
+
+    A bound must not be above what was measured, and a description may be wrong; but that rows were
+    slower says of a runtime what it reached, and not of a link what it can carry.
+    """
+    measured = system.calibration
+    if measured is None:
+        return system
+    quickest = {
+        name: min(
+            level.hop_seconds
+            for fit in measured.fits
+            if fit.protocol == name
+            for level in fit.levels
+        )
+        for name in measured.protocols
+    }
+    links = []
+    for link, share in zip(system.links, measured.generosity, strict=True):
+        known = {protocol.value: protocol.latency_seconds(link) for protocol in protocols([link])}
+        best = {n: min(known[n] or 0.0, quickest.get(n, known[n] or 0.0)) for n in known}
+        links.append(
+            replace(
+                link,
+                bandwidth_bytes_per_second=link.bandwidth_bytes_per_second * share,
+                latency_seconds=best["simple"],
+                ll_latency_seconds=best.get("ll"),
+                ll128_latency_seconds=best.get("ll128"),
+            )
+        )
+    return replace(system, links=tuple(links), calibration=None)
 
 
 @dataclass(frozen=True)
@@ -115,35 +178,18 @@ def _one_message(asked: _Asked) -> Bound:
     The message crosses that level's links, or those of a level outside of it.
     """
     spanned = [level for level, m in enumerate(asked.counts) if m > 1]
-    if not spanned:
-        return Bound(0.0, "")
-    cardinalities = asked.system.hierarchy.cardinalities
-    crossed = [level for level in range(spanned[0] + 1) if cardinalities[level] > 1]
-    links = [asked.system.links[level] for level in crossed]
+    return _heard(asked.system, spanned[0]) if spanned else Bound(0.0, "")
+
+
+def _heard(system: System, outermost: int) -> Bound:
+    """One message between members that are in different children of this level."""
+    cardinalities = system.hierarchy.cardinalities
+    links = [system.links[level] for level in range(outermost + 1) if cardinalities[level] > 1]
     latencies = [p.seconds(link) for link in links for p in protocols([link])]
     return Bound(min(latencies), "latency")
 
 
 # One part alone.
-
-
-def _needs(goal: Goal, p: Counts, k: int, rooted: Counts) -> tuple[Counts, Counts]:
-    """Buffers out of a part and into it, for groups of which it has p members, the root or not."""
-    cut = (p > 0) & (p < k)
-    match goal:
-        case Goal.ALL_REDUCE:
-            out, into = np.ones_like(p), np.ones_like(p)
-        case Goal.ALL_GATHER:
-            out, into = p / k, (k - p) / k
-        case Goal.REDUCE_SCATTER:
-            out, into = (k - p) / k, p / k
-        case Goal.BROADCAST:
-            out, into = rooted, 1 - rooted
-        case Goal.REDUCE:
-            out, into = 1 - rooted, rooted
-        case Goal.ALL_TO_ALL:
-            out = into = p * (k - p) / k
-    return out * cut, into * cut
 
 
 def _parts_alone(asked: _Asked, level: int) -> Iterator[float]:
@@ -152,7 +198,7 @@ def _parts_alone(asked: _Asked, level: int) -> Iterator[float]:
     The parents of a level are of two kinds for rooted goals: one holds roots, the others none.
     """
     system = asked.system
-    if not _crossed(system, level):
+    if not crossed(system, level):
         return
     children = groups_of_children(asked.roles[level])
     size, here = system.hierarchy.cardinalities[level], asked.within(level)
@@ -161,11 +207,11 @@ def _parts_alone(asked: _Asked, level: int) -> Iterator[float]:
     for arc in (1, *_arcs(system, level)):
         held, roots = _held(children, size, arc), _held(children[:, :1], size, arc)
         for parent in parents:
-            for each in _needs(asked.goal, here * held, asked.k, roots * parent):
-                needs = alike * each.sum(axis=0)
-                yield float(needs.max()) / _leaving(system, level, arc)
+            for each in needs(asked.goal, here * held, asked.k, roots * parent):
+                asked_of = alike * each.sum(axis=0)
+                yield float(asked_of.max()) / _leaving(system, level, arc)
                 if size % arc == 0:
-                    yield float(needs[::arc].sum()) / _siblings_leaving(system, level, arc)
+                    yield float(asked_of[::arc].sum()) / _siblings_leaving(system, level, arc)
 
 
 def _held(children: npt.NDArray[np.int64], size: int, arc: int) -> Counts:
@@ -237,16 +283,8 @@ def _beyond(system: System, level: int) -> Iterator[int]:
     """
     for outer in range(level):
         counted = any(outer < inner <= level for inner in system.through(outer))
-        if _crossed(system, outer) and not counted:
+        if crossed(system, outer) and not counted:
             yield outer
-
-
-def _crossed(system: System, level: int) -> bool:
-    """Whether there are messages that cross a level's links: its own, or those of outer levels."""
-    cardinalities = system.hierarchy.cardinalities
-    return cardinalities[level] > 1 or any(
-        cardinalities[outer] > 1 and level in system.through(outer) for outer in range(level)
-    )
 
 
 # All parts together.
@@ -255,7 +293,7 @@ def _crossed(system: System, level: int) -> bool:
 def _parts_together(asked: _Asked, level: int, replicas: int) -> Iterator[float]:
     """Seconds, for one byte of buffer, that all parts of a kind take: alike and side by side."""
     system = asked.system
-    if not _crossed(system, level):
+    if not crossed(system, level):
         return
     children = system.hierarchy.cardinalities[level]
     for arc in (1, *(arc for arc in _arcs(system, level) if children % arc == 0)):
@@ -295,12 +333,12 @@ def _with_switches(system: System, level: int, arc: int) -> float:
     A switch that reduces is in the same part as one child of those it joins: links to and from
     all others leave a part. Without such switches it is what leaves the parts anyway.
     """
-    reducing = [j for j in range(level + 1) if _crossed(system, j) and system.links[j].reduces]
+    reducing = [j for j in range(level + 1) if crossed(system, j) and system.links[j].reduces]
     if not reducing:
         return _all_leaving(system, level, arc)
     total = 0.0
     for j in range(level + 1):
-        if _crossed(system, j):
+        if crossed(system, j):
             domains, children = (prod(system.hierarchy.cardinalities[:n]) for n in (j, j + 1))
             own = domains * _side_by_side(system, j, arc if j == level else 1)
             both = 2 * (children - domains * (j == level)) / children if j in reducing else 1

@@ -5,6 +5,8 @@ over all rails, switches that reduce (NVLS), and over several nodes these with t
 (NVLS-tree). A way runs by the protocol that NCCL's model finds fastest for it, and the model
 chooses among the ways; the model's own seconds are never shown. A program's step may take any way
 and any protocol at the same prices: the program of the plain collective alone is no dearer.
+Of a calibrated system the runtime chooses as its rows were found to be chosen: the fastest way, or
+that of NCCL's model, and of protocols the fastest.
 """
 
 from __future__ import annotations
@@ -14,14 +16,15 @@ from dataclasses import dataclass
 
 from grammar import Collective, Goal
 from hierarchies import Reduction
+from hierarchies.calibration import FASTEST
 from hierarchies.fabric import cast, members
 from synth.algorithms import Algorithm, Choice, offered
 from synth.nccl_model import MOST_LL_BYTES, NVLS, NVLS_TREE, RING, TREE, Ranks
-from synth.protocols import Protocol
-from synth.simulator import Line, Simulator, StepPrice, priced_by, total_seconds
+from synth.protocols import Protocol, protocols
+from synth.simulator import Line, Simulator, StepPrice, fastest, priced_by, total_seconds
 
 DIRECT = "direct"
-_ALGORITHMS = {
+ALGORITHMS = {
     RING: Algorithm.RING,
     TREE: Algorithm.TREE,
     NVLS: Algorithm.IN_NETWORK,
@@ -75,20 +78,32 @@ def defaults(
     ranks = Ranks(simulator.system, tuple(members(slots) for slots in roles))
     collective = Collective(goal.value)
     found = {}
-    for name in _names(ranks, goal):
-        lines = simulator.by(collective, _ALGORITHMS[name], roles)
+    for name in names(ranks, goal):
+        lines = simulator.by(collective, ALGORITHMS[name], roles)
         found[name] = _line(ranks, goal, name, lines, payload_bytes)
     told = simulator.choice.value
-    names = [told] if told in found else [RING] if told == TREE and RING in found else [*found]
+    few = [told] if told in found else [RING] if told == TREE and RING in found else [*found]
 
     def modelled_seconds(name: str) -> float:
+        measured = simulator.system.calibration
+        if measured and measured.runtime == FASTEST:
+            return found[name].seconds(payload_bytes)
+        if measured:
+            return quickest_seconds(ranks, goal, name, payload_bytes)
         return ranks.seconds(goal, name, found[name].protocol, payload_bytes)
 
     options = {name: (priced_by(collective, line, payload_bytes),) for name, line in found.items()}
-    return Defaults(options, names[0] if len(names) == 1 else min(names, key=modelled_seconds))
+    return Defaults(options, few[0] if len(few) == 1 else min(few, key=modelled_seconds))
 
 
-def _names(ranks: Ranks, goal: Goal) -> Iterator[str]:
+def quickest_seconds(ranks: Ranks, goal: Goal, name: str, payload_bytes: float) -> float:
+    """What NCCL's model says of a way by the protocol that it takes to be the fastest."""
+    known = protocols(ranks.system.links[level] for level in ranks.spans)
+    one = known[:1] if ALGORITHMS[name] is Algorithm.IN_NETWORK else known
+    return min(ranks.seconds(goal, name, protocol, payload_bytes) for protocol in one)
+
+
+def names(ranks: Ranks, goal: Goal) -> Iterator[str]:
     """The ways there are, in NCCL's words; of those that tie the first is chosen."""
     if goal is Goal.ALL_TO_ALL:
         known = offered(Collective.ALL_TO_ALL, ranks.counts, ranks.system.links, Choice.AUTO)
@@ -111,4 +126,6 @@ def _line(ranks: Ranks, goal: Goal, name: str, lines: Sequence[Line], payload_by
     if goal is Goal.ALL_TO_ALL:
         short = payload_bytes / ranks.ranks <= MOST_LL_BYTES
         return next((line for line in lines if short and line.protocol is Protocol.LL), lines[0])
+    if ranks.system.calibration:
+        return fastest(lines, payload_bytes)
     return min(lines, key=lambda line: ranks.seconds(goal, name, line.protocol, payload_bytes))

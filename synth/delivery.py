@@ -58,10 +58,27 @@ def deliver(files: Sequence[dict[str, Any]], output: str | None) -> None:
         if len(files) > 1 or place.is_dir() or output.endswith(("/", "\\")):
             _fill(place, files)
         else:
-            place.write_bytes(_content(files[0]))
+            _write(place, _content(files[0]))
     except OSError as error:
         raise InputError(f"cannot write: {error.strerror}", where=output) from None
     typer.echo(f"wrote {len(files)} {'file' if len(files) == 1 else 'files'} to {output}", err=True)
+
+
+def _write(place: Path, content: bytes) -> None:
+    """Write under another name first, so that a full disk leaves what was there, or nothing.
+
+    What is no plain file (/dev/null, a pipe) is written to as it is.
+    """
+    if place.exists() and not place.is_file():
+        place.write_bytes(content)
+        return
+    target = place.resolve()
+    with TemporaryDirectory(prefix=".collsynth-", dir=target.parent) as name:
+        draft = Path(name) / "draft"
+        draft.write_bytes(content)
+        if target.exists():
+            draft.chmod(target.stat().st_mode)
+        draft.replace(target)
 
 
 def _fill(folder: Path, files: Sequence[dict[str, Any]]) -> None:

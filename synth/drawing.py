@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
+
+from synth.units import duration
 
 Json = dict[str, Any]
 _PIPE_WIDTH = 200
@@ -36,6 +38,11 @@ def table(*columns: str, right: str = "", wraps: str = "") -> Table:
             no_wrap=column != wraps,
         )
     return table
+
+
+def between(interval: Sequence[float]) -> str:
+    """Where a time lies: ``3 ms to 4 ms``."""
+    return " to ".join(duration(end) for end in interval)
 
 
 def levels(system: Json) -> str:

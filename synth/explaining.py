@@ -71,7 +71,7 @@ def _told(who: str, stripes: _Stripes, seconds: float) -> str:
     if not overlaps and waits > seconds / 100:
         parts.append(f"messages are waited for {waits / seconds:.0%}")
     if overlaps and waits > seconds / 2:
-        parts.append("messages are waited for in most of the time")
+        parts.append("messages are waited for most of the time")
     return f"{who} takes {duration(seconds)}, of which {', '.join(parts)}"
 
 

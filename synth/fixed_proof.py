@@ -26,7 +26,7 @@ def prove_at(
     Chunks are numbered like devices. Proved(sizes) holds for these sizes only. Raises
     InputError for a program that does not fit the tree or the goal.
     """
-    steps = [_grouped(meant, tree) for meant in instructions(program, tree, goal)]
+    steps = [grouped(meant, tree) for meant in instructions(program, tree, goal)]
     naming = _Naming(tuple(str(step) for step in program.steps), tree.names, tree.sizes)
     return _decide(steps, Payload(tree.devices, tree.devices, goal), naming, effort)
 
@@ -88,7 +88,7 @@ def _spelled(step: GroupStep) -> str:
     return f"{step.collective.value} over {', '.join(str(list(group)) for group in step.groups)}"
 
 
-def _grouped(meant: Instruction, tree: Tree) -> GroupStep:
+def grouped(meant: Instruction, tree: Tree) -> GroupStep:
     """The groups and pieces that an instruction means at the tree's sizes."""
     numbered = list(product(*(range(size) for size in tree.sizes)))
     free = meant.groups.free

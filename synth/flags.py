@@ -12,6 +12,8 @@ TARGETS = (
     "rankfile, slurm, torchrun, jax-devices, kubernetes"
 )
 GOALS = "all-reduce, reduce-scatter, all-gather, reduce, broadcast, all-to-all"
+KINDS = "nvidia-smi, nccl-xml, rocm-smi, hwloc, slurm, topograph, kubernetes, jax, ibnetdiscover"
+MODELS = "v100, a100, a100-40gb, h100, h200, gb200, mi300x, l40s"
 BACKENDS = "numpy, jax, gloo, mpi"
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 SystemName = Annotated[

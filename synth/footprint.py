@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Protocol as Structure
 
 import numpy as np
 
@@ -17,8 +18,21 @@ from grammar import Collective
 from hierarchies import Devices, Domain, Hierarchy, InputError
 from synth.algorithms import Algorithm, Recipe, recipe_at
 from synth.network import Floats, Numbers, Wiring, circle_links, mesh_link
+from synth.protocols import Protocol
 from synth.schedule import Exchange, Phase
-from synth.simulator import StepPrice
+
+
+class Way(Structure):
+    """How a phase is carried out: what of its price decides its loads."""
+
+    @property
+    def algorithm(self) -> Algorithm | None: ...
+
+    @property
+    def size_bytes(self) -> float: ...
+
+    @property
+    def protocol(self) -> Protocol: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +50,7 @@ class Footprint:
     carried_bytes: Floats
 
 
-def footprint(phase: Phase, price: StepPrice, wiring: Wiring) -> Footprint:
+def footprint(phase: Phase, price: Way, wiring: Wiring) -> Footprint:
     """The loads of a phase carried out as its price says: its algorithm, its size.
 
     Every device of a transpose is a group of its own. Raises InputError for groups that are no
@@ -46,24 +60,24 @@ def footprint(phase: Phase, price: StepPrice, wiring: Wiring) -> Footprint:
         devices = phase.devices[:, None]
         whose = np.arange(len(devices))
         memory = (whose, wiring.memories(devices[:, 0]), 2 * price.size_bytes)
-        return _gathered(devices, [memory], wiring)
+        return gathered(devices, [memory], wiring)
     assert price.algorithm is not None
     loads = _Loads(phase, price.algorithm, wiring)
     flagged = price.size_bytes / price.protocol.share
     group, link, each = loads.memory()
     entries = [(group, link, each * price.size_bytes)]
     entries += [(group, link, each * flagged) for group, link, each in loads.links()]
-    return _gathered(phase.groups, entries, wiring)
+    return gathered(phase.groups, entries, wiring)
 
 
 Entry = tuple[Numbers, Numbers, Floats | float]
 """Groups, links and the bytes of each, all of one shape or made so."""
 
 
-def _gathered(groups: Devices, entries: Sequence[Entry], wiring: Wiring) -> Footprint:
+def gathered(groups: Devices, entries: Sequence[Entry], wiring: Wiring) -> Footprint:
     """Entries as one, those of the same group and link summed."""
     keys, values = [], []
-    for group, link, each in entries:
+    for group, link, each in [*entries, *_detoured(entries, wiring)]:
         key = group * wiring.links + link
         keys.append(key.ravel())
         values.append(np.broadcast_to(each, key.shape).ravel())
@@ -72,6 +86,16 @@ def _gathered(groups: Devices, entries: Sequence[Entry], wiring: Wiring) -> Foot
     some = summed > 0
     group, link = np.divmod(whole[some], wiring.links)
     return Footprint(groups, group, link, summed[some])
+
+
+def _detoured(entries: Sequence[Entry], wiring: Wiring) -> Iterator[Entry]:
+    """What is put on missing links once more, on the links that carry it instead."""
+    for missing, others in wiring.detours.items():
+        for group, link, each in entries:
+            group, each = np.broadcast_to(group, link.shape), np.broadcast_to(each, link.shape)
+            some = link == missing
+            for other, share in others:
+                yield group[some], np.full(int(some.sum()), other), share * each[some]
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,9 +150,9 @@ class _Loads:
             m, rank = counts[level], self._grid.ranks[:, level]
             crossing = row.crossing(counts, level) if m > 1 else 0.0
             switched = algorithm is Algorithm.IN_NETWORK and system.links[level].reduces
-            self._demands.append(crossing * _demand(phase.collective, row, m))
+            self._demands.append(crossing * demand_of(phase.collective, row, m))
             sent, received = (
-                (crossing * way for way in _switched(phase.collective, m))
+                (crossing * way for way in switched(phase.collective, m))
                 if switched
                 else (self._demands[-1].sum(axis=1), self._demands[-1].sum(axis=0))
             )
@@ -178,7 +202,7 @@ class _Loads:
             yield np.broadcast_to(alike[:, None, None], links.shape), links, loads[used]
 
 
-def _demand(collective: Collective, row: Recipe, m: int) -> Floats:
+def demand_of(collective: Collective, row: Recipe, m: int) -> Floats:
     """Who of m children sends how much to whom, in units of what the busiest sends.
 
     The first sends nothing in a reduce and gets nothing in a broadcast, whatever is said of a mesh.
@@ -191,7 +215,7 @@ def _demand(collective: Collective, row: Recipe, m: int) -> Floats:
     return demand
 
 
-def _switched(collective: Collective, m: int) -> tuple[Floats, Floats]:
+def switched(collective: Collective, m: int) -> tuple[Floats, Floats]:
     """The same where the switch adds up and copies: sums are pulled, results are sent once."""
     all_of_it, own_piece, first = np.ones(m), np.full(m, 1 / m), np.eye(m)[0]
     match collective:

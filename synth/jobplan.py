@@ -28,6 +28,7 @@ from synth.answering import Teller
 from synth.finder import Finder, Found
 from synth.job import Job
 from synth.library import Library
+from synth.margins import Interval
 from synth.pipelines import SEGMENTS
 from synth.programs import Language
 from synth.request import Answer, Watcher
@@ -100,6 +101,21 @@ class JobPlan:
     placements: int
     of_placements: int
     complete: bool
+
+    def interval(self, option: Option) -> Interval | None:
+        """Where measurements take the exposed seconds of a placement to lie.
+
+        Of the chosen one the sum over its entries, as if all were off to the same side; of the
+        others by the same ratios to the price, as their entries are calls of the same kinds.
+        """
+        each = [(float(one.entry.weight), one.answer.interval) for one in self.entries]
+        total = sum(one.exposed_seconds for one in self.entries)
+        if any(interval is None for _, interval in each) or not total:
+            return None
+        share = option.exposed_seconds / total
+        low = sum(weight * one.low_seconds for weight, one in each if one)
+        high = sum(weight * one.high_seconds for weight, one in each if one)
+        return Interval(share * low, share * high)
 
 
 def plan_job(

@@ -17,13 +17,15 @@ from math import isfinite
 import numpy as np
 import numpy.typing as npt
 
-from hierarchies import Domain, InputError, System
+from hierarchies import Domain, Fault, InputError, System
 
 Numbers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 MOST_LINKS = 2**22
 MOST_COMPARED = 5000
 """How many names are looked at for those that somebody may have meant."""
+NEARLY = 1e-9
+"""A link of which less than this share is left is missing."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,10 @@ class Wiring:
 
     @cached_property
     def bandwidths(self) -> Floats:
-        """Bytes per second of every link, as the system is described; shape (links,)."""
+        """Bytes per second of every link, as the system is described; shape (links,).
+
+        Links that are slower count as such; ports that are missing as they were (``detours``).
+        """
         found = np.empty(self.links)
         for level, link in enumerate(self.system.links):
             switch = link.domain is Domain.SWITCH
@@ -72,6 +77,89 @@ class Wiring:
                 else link.bandwidth_bytes_per_second
             )
         found[self.firsts[-1] :] = self.system.memory_bytes_per_second
+        for number, share in self._shares.items():
+            found[number] *= share or 1.0
+        return found
+
+    @cached_property
+    def _shares(self) -> dict[int, float]:
+        """What is left of the bandwidth of each link that is not what it was."""
+        shares: dict[int, float] = {}
+        lost: dict[int, float] = {}
+        for fault in self.system.faults:
+            if fault.missing and fault.port is None:
+                continue
+            if fault.port is None:
+                for link in self._links_of(fault):
+                    shares[link] = shares.get(link, 1.0) * fault.share
+                continue
+            several = self._several(fault.level)
+            for link in self._links_of(fault):
+                lost[link] = lost.get(link, 0.0) + (1 - fault.share) / several
+        for link, part in lost.items():
+            left = 1 - part
+            shares[link] = shares.get(link, 1.0) * (left if left > NEARLY else 0.0)
+        return shares
+
+    def _several(self, level: int) -> int:
+        """How many ports one link stands for: more than one where devices have several each."""
+        inside = self._inside(level)
+        return max(1, self.system.links[level].ports // inside)
+
+    def _links_of(self, fault: Fault) -> list[int]:
+        """The links, both ways, that a fault is about; of a unit all that leave it."""
+        level, inside = fault.level, self._inside(fault.level)
+        unit = 0
+        for digit, card in zip(fault.path, self.system.hierarchy.cardinalities, strict=False):
+            unit = unit * card + digit
+        if self.system.links[level].domain is not Domain.SWITCH:
+            return [link for link in self._of_level(level) if self._told(fault, link)]
+        block = self.system.block(level)
+        first = self.firsts[level] + 2 * (unit * inside // block)
+        ports = range(inside // block)
+        if fault.port is not None:
+            ports = range(
+                fault.port // self._several(level), fault.port // self._several(level) + 1
+            )
+        return [first + 2 * port + way for port in ports for way in (0, 1)]
+
+    def _of_level(self, level: int) -> range:
+        return range(self.firsts[level], self.firsts[level + 1])
+
+    def _told(self, fault: Fault, link: int) -> bool:
+        """Whether the name of a link that is no port says that a fault is about it."""
+        names = self.system.hierarchy.names
+        parts = self.cable(link).split("/")
+        outer = [f"{n}{d}" for n, d in zip(names, fault.path, strict=False)][: fault.level]
+        ends = parts[fault.level].split("-")
+        wanted = fault.ends or (fault.path[fault.level],)
+        return parts[: fault.level] == outer and {f"{names[fault.level]}{e}" for e in wanted} <= {
+            *ends
+        }
+
+    @cached_property
+    def detours(self) -> Mapping[int, tuple[tuple[int, float], ...]]:
+        """For each link that is missing the others of its unit that carry its load, in shares.
+
+        A missing port's traffic leaves by the unit's other ports, in proportion to what they can
+        carry, and at no more than the pace that the port had: that is left of it as a link. The
+        way to the other ports is not counted.
+        """
+        found = {}
+        for link, share in self._shares.items():
+            if share:
+                continue
+            level = max(i for i, first in enumerate(self.firsts[:-1]) if first <= link)
+            ports = self._inside(level) // self.system.block(level)
+            place, way = divmod(link - self.firsts[level], 2)
+            begin = self.firsts[level] + 2 * (place // ports * ports) + way
+            others = [
+                other
+                for other in range(begin, begin + 2 * ports, 2)
+                if self._shares.get(other, 1.0)
+            ]
+            whole = float(self.bandwidths[others].sum())
+            found[link] = tuple((o, float(self.bandwidths[o]) / whole) for o in others)
         return found
 
     def _count(self, level: int) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from synth.drawing import MARKS, Json, axes_told, level_names, levels, many, partial, table
+from synth.drawing import MARKS, Json, axes_told, between, level_names, levels, many, partial, table
 from synth.units import duration, volume
 
 _LEGEND = (
@@ -31,7 +31,7 @@ def top(body: Json) -> RenderableType:
             str(answer["rank"]),
             str(answer["placement"]).replace("], ", "],\n "),
             _in_stripes(answer),
-            duration(answer["seconds"]),
+            duration(answer["seconds"]) + _measured(answer["interval_seconds"]),
             f"{answer['speedup']:.2f}x",
             f"{_share_of_bound(answer):.0%}",
             answer["limited_by"] or "-",
@@ -54,6 +54,7 @@ def top(body: Json) -> RenderableType:
             f"best default: {duration(body['best_default_seconds'])}"
         ),
         Text(_LEGEND),
+        *_ties(body["answers"], "answer"),
         *([Text(f"not priced: what the axis {' or '.join(others)} sends")] if others else []),
         *partial(body),
     )
@@ -111,6 +112,7 @@ def plan(body: Json) -> RenderableType:
         *_entries(body),
         Text(""),
         *_others(others),
+        *_ties(body["ranking"], "placement"),
         *_unpriced(body),
         Text(f"{_of(body['considered'])}; what computing costs is not weighed"),
         Text("loss: one call against the placement that the entry would have wanted for itself"),
@@ -164,10 +166,29 @@ def _others(ranking: list[Json]) -> Iterator[RenderableType]:
             drawn.add_row(
                 axes_told(option["axes"]),
                 str(option["placement"]),
-                duration(option["exposed_seconds"]),
+                duration(option["exposed_seconds"]) + _measured(option["interval_seconds"]),
             )
         yield drawn
         yield Text("")
+
+
+def _measured(interval: list[float] | None) -> str:
+    """Where measurements take a price to lie, below it; nothing where none were taken."""
+    return f"\n{between(interval)}" if interval else ""
+
+
+def _ties(ranked: list[Json], what: str) -> Iterator[RenderableType]:
+    """Which of the ranked ones, or the default, measurements cannot tell from the first."""
+    if not ranked or not ranked[0]["interval_seconds"]:
+        return
+    said = "below each time: where 9 of 10 measurements lay about such prices"
+    many_tied = sum(one["tied"] for one in ranked)
+    if many_tied > 1:
+        said += f"\n{many(many_tied, what)} tie with the first: their intervals overlap"
+    baseline = ranked[0].get("baseline_interval_seconds")
+    if baseline and baseline[0] <= ranked[0]["interval_seconds"][1]:
+        said += f"\nthe default ({between(baseline)}) ties with the first, too"
+    yield Text(said)
 
 
 def _unpriced(body: Json) -> Iterator[RenderableType]:

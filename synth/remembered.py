@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from grammar import Goal
 from hierarchies import (
     Axis,
+    CalibrationTable,
     Domain,
     Hierarchy,
     InputError,
@@ -19,6 +20,7 @@ from hierarchies import (
     Placement,
     Reduction,
     System,
+    calibration_of,
 )
 from synth.algorithms import Choice
 
@@ -75,16 +77,20 @@ class _System(_Part):
     title: str = ""
     levels: list[_Level]
     device: _Device
+    calibration: CalibrationTable | None = None
 
     def system(self) -> System:
+        hierarchy = Hierarchy(tuple(Level(level.name, level.count) for level in self.levels))
+        measured = self.calibration
         return System(
             self.name,
             self.title,
-            Hierarchy(tuple(Level(level.name, level.count) for level in self.levels)),
+            hierarchy,
             tuple(level.link() for level in self.levels),
             self.device.memory_GB_per_s * 1e9,
             self.device.source,
             tuple(self.device.unconfirmed),
+            calibration_of(measured, hierarchy.names) if measured else None,
         )
 
 

@@ -11,6 +11,7 @@ from synth.algorithms import Choice
 from synth.bound import Bound
 from synth.defaults import Defaults
 from synth.lowering import check_payload
+from synth.margins import Interval
 from synth.pipelines import SEGMENTS
 from synth.programs import Language
 from synth.proof import Proved, Verdict
@@ -118,7 +119,8 @@ class Answer:
     ``defaults`` is what the runtime would do for the plain collective on the same placement, each
     of its options priced by name, ``baseline_seconds`` the one it would choose; ``bound`` what no
     schedule can beat; ``limited_by`` the resource that is waited for longest. ``barrier_seconds``
-    is the price of the first stripe's program for the whole payload in one segment.
+    is the price of the first stripe's program for the whole payload in one segment. ``interval``
+    and ``baseline_interval`` are where measurements take the seconds to lie; None without any.
     """
 
     rank: int
@@ -129,6 +131,8 @@ class Answer:
     limited_by: str
     stripes: tuple[Stripe, ...]
     barrier_seconds: float
+    interval: Interval | None = None
+    baseline_interval: Interval | None = None
 
     @property
     def goal(self) -> Goal:

@@ -23,10 +23,11 @@ from hierarchies import InputError
 from synth.delivery import deliver, printing
 from synth.drawing import console
 from synth.handout import WrongProgramError
-from synth.questions import asked
 from synth.request import Watcher
 from synth.tables import TABLES
-from synth.wire import VERBS, Outcome
+from synth.verbs.asking import asked
+from synth.verbs.reply import Outcome
+from synth.wire import VERBS
 
 USAGE = 2
 INTERRUPTED = 130
@@ -64,15 +65,21 @@ def ask(
         if as_json:
             text = json.dumps(reply.body, allow_nan=False) + "\n"
             deliver([{"name": f"{verb}.json", "text": text}], output)
-        elif "files" in reply.body:
-            deliver(reply.body["files"], output)
         else:
-            with printing():
-                console().print(TABLES[verb](reply.body))
+            _show(verb, reply.body, output)
     except InputError as error:
         typer.echo(f"collsynth: {error}", err=True)
         return int(Outcome.NO) if isinstance(error, WrongProgramError) else USAGE
     return INTERRUPTED if watcher.interrupted else int(reply.outcome)
+
+
+def _show(verb: str, body: dict[str, Any], output: str | None) -> None:
+    """Files go where they are wanted; a verb that has a table, too, prints that beside them."""
+    if "files" in body and (output is not None or verb not in TABLES):
+        deliver(body["files"], output)
+    if verb in TABLES:
+        with printing():
+            console().print(TABLES[verb](body))
 
 
 class _Interrupt:
@@ -199,6 +206,17 @@ def _sizes(text: str | None) -> list[int] | None:
     return [int(item) for item in items]
 
 
+def _members(text: str | None) -> list[int] | None:
+    """``2,8`` to members of each level."""
+    if text is None:
+        return None
+    items = [item.strip() for item in text.split(",")]
+    if not all(_is_number(item) for item in items):
+        hint = "write a number for each level, as in 2,8"
+        raise InputError(f"{text!r} are no members", where="--members", hint=hint)
+    return [int(item) for item in items]
+
+
 def _segments(given: str | int | None) -> Any:
     return int(given) if isinstance(given, str) and _is_number(given) else given
 
@@ -260,9 +278,11 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "open_axes": _open_axes,
     "reduce": _names,
     "tree": _sizes,
+    "members": _members,
     "placement": _matrix,
     "program": _program,
     "answer": _answer,
     "hosts": _names,
+    "keys": _names,
     "segments": _segments,
 }

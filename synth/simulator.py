@@ -3,17 +3,17 @@
 Every algorithm puts its bytes on the links of each level; all replicas of a group run at once and
 share links; the link that takes longest sets the bandwidth term. Steps wait for each other.
 Devices of a hierarchy look alike, so one port stands for all and a price costs the same for 16 and
-100,000 devices.
+100,000 devices. Where the system says that some are not, ``worn`` looks at every link.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil, prod
 
 from grammar import Collective, Groups, Instruction
-from hierarchies import Domain, InputError, Reduction, System
+from hierarchies import Domain, InputError, Link, Reduction, System
 from hierarchies.fabric import Cast, busiest_block, cast, load, members
 from synth.algorithms import RECIPES, Algorithm, Choice, Recipe, offered, recipe_at
 from synth.layout import Buffers, Move, Shuffle
@@ -21,6 +21,7 @@ from synth.lowering import buffer_fraction
 from synth.overlap import Work, makespan_seconds
 from synth.protocols import Protocol, protocols
 from synth.search import BEYOND
+from synth.worn import WornLinks
 
 MEMORY = "memory"
 LATENCY = "latency"
@@ -34,6 +35,8 @@ class Line:
 
     ``loads``: for each resource (level names, and ``memory``) the seconds it is busy for one byte
     of buffer; ``bytes_per_port`` the bytes its busiest port or link carries then, flags included.
+    Messages of a calibrated system keep a distance, ``gap_seconds`` in all, which passes while
+    bytes are on the wire: its line begins flat.
     """
 
     algorithm: Algorithm
@@ -41,13 +44,20 @@ class Line:
     loads: tuple[tuple[str, float], ...]
     bytes_per_port: tuple[tuple[str, float], ...]
     protocol: Protocol = Protocol.SIMPLE
+    gap_seconds: float = 0.0
     seconds_per_byte: float = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "seconds_per_byte", max(load for _, load in self.loads))
 
+    def waiting_seconds(self, size_bytes: float) -> float:
+        """How long no byte moves."""
+        return self.latency_seconds + max(
+            0.0, self.gap_seconds - size_bytes * self.seconds_per_byte
+        )
+
     def seconds(self, size_bytes: float) -> float:
-        return self.latency_seconds + size_bytes * self.seconds_per_byte
+        return self.waiting_seconds(size_bytes) + size_bytes * self.seconds_per_byte
 
 
 @dataclass(frozen=True)
@@ -85,6 +95,99 @@ class StepPrice:
         return ticks_of(self.seconds)
 
 
+@dataclass(frozen=True)
+class Way:
+    """One algorithm for one collective among given groups: what it does at every level.
+
+    For each level: the bytes on its busiest link and the seconds they take at the description's
+    bandwidth, for one byte of buffer; hops of a message, and messages that wait for each other, of
+    which ``spared`` are not waited for, the cheapest ones. ``at_once``: messages across different
+    levels do not wait for each other; ``peers`` are those that a member sends to across each.
+    Bytes in memory cost ``memory_seconds``.
+    """
+
+    collective: str
+    algorithm: Algorithm
+    spans: tuple[int, ...]
+    bytes_per_port: tuple[float, ...]
+    busy_seconds: tuple[float, ...]
+    hops: tuple[int, ...]
+    waits: tuple[float, ...]
+    memory_seconds: float
+    protocols: tuple[Protocol, ...]
+    peers: tuple[float, ...]
+    spared: int = 0
+    at_once: bool = False
+    in_a_row: int = 1
+
+    def line(self, system: System, protocol: Protocol) -> Line:
+        """Its price by a protocol: as measured, if the system is calibrated for it."""
+        names = system.hierarchy.names
+        fit = system.calibration and system.calibration.fit(
+            self.collective, self.algorithm.value, protocol.value
+        )
+        if fit:
+            counted = self.counted(system.links)
+            latency = fit.launch_seconds + sum(
+                n * level.hop_seconds for n, level in zip(counted, fit.levels, strict=True)
+            )
+            gap = sum(
+                n * level.gap_seconds
+                for n, level in zip(self.paced(counted), fit.levels, strict=True)
+            )
+            shares = [level.share for level in fit.levels]
+        else:
+            latency, gap = self._nominal_latency(system.links, protocol), 0.0
+            shares = [protocol.share] * len(names)
+        crossed = [level for level, share in enumerate(self.bytes_per_port) if share]
+        loads = [(names[i], self.busy_seconds[i] / shares[i]) for i in crossed]
+        flagged = tuple((names[i], self.bytes_per_port[i] / protocol.share) for i in crossed)
+        memory = (MEMORY, self.memory_seconds)
+        return Line(self.algorithm, latency, (*loads, memory), flagged, protocol, gap)
+
+    def counted(self, links: Sequence[Link]) -> tuple[float, ...]:
+        """How many hops over each level are waited for in all, as a fit counts them.
+
+        The cheapest messages, and those that others outlast, are told by the description, so that
+        the price is linear in what is fitted.
+        """
+        found = [n * hops for n, hops in zip(self.waits, self.hops, strict=True)]
+        one = {i: self.hops[i] * links[i].latency_seconds for i in self.spans}
+        if self.at_once:
+            longest = max(self.spans, key=lambda i: (self.waits[i] * one[i], -i))
+            return tuple(n if i == longest else 0.0 for i, n in enumerate(found))
+        for level in self._spared_levels(one):
+            found[level] -= self.hops[level]
+        return tuple(found)
+
+    def paced(self, counted: Sequence[float]) -> tuple[float, ...]:
+        """How many messages over each level keep a distance to the one before.
+
+        Those that wait for each other; where all are sent at once, those that one member sends.
+        """
+        return self.peers if self.at_once else tuple(counted)
+
+    def _nominal_latency(self, links: Sequence[Link], protocol: Protocol) -> float:
+        messages = {i: self.hops[i] * protocol.seconds(links[i]) for i in self.spans}
+        waits = [self.waits[i] * one for i, one in messages.items()]
+        if self.at_once:
+            return max(waits)
+        return sum(waits) - sum(messages[level] for level in self._spared_levels(messages))
+
+    def _spared_levels(self, messages: Mapping[int, float]) -> tuple[int, ...]:
+        """Over which levels the messages are that a piece is spared: the cheapest in a row.
+
+        An edge of any level has one of the innermost beside it; two of that one, where three
+        members are in a row there.
+        """
+        cheapest = sorted(self.spans, key=lambda i: (messages[i], -i))
+        if self.spared < 2:
+            return tuple(cheapest[: self.spared])
+        inner = self.spans[-1]
+        beside = [i for i in cheapest if i != inner or self.in_a_row > 2 or len(cheapest) == 1]
+        return inner, beside[0]
+
+
 Pick = Callable[[Sequence[Line], float], Line]
 """Chooses the line a step runs by, given the size of its buffer; the first of those that tie."""
 
@@ -100,10 +203,15 @@ def leanest(lines: Sequence[Line], size_bytes: float) -> Line:
 
 
 class Simulator:
-    """Prices the steps of programs on one system, with one choice of algorithms."""
+    """Prices the steps of programs on one system, with one choice of algorithms.
+
+    Where links are slower or missing, a level takes as long as its slowest link, and never less
+    than in the healthy system. Raises InputError for a system that lacks devices.
+    """
 
     def __init__(self, system: System, choice: Choice = Choice.AUTO) -> None:
-        self.system = system
+        self.system = system.check_even()
+        self._worn = WornLinks(system) if system.faults else None
         self.choice = choice
         self._lines: dict[tuple[Collective, Cast], tuple[Line, ...]] = {}
         self._by: dict[tuple[Collective, Algorithm, Cast], tuple[Line, ...]] = {}
@@ -150,9 +258,8 @@ class Simulator:
         """The phases of each move as what they ask of the machine: as ``move``, without reasons."""
         found = []
         for move, line, size in self._sized(alphabet, reduction, payload_bytes, pick):
-            step = Work(
-                line.latency_seconds, {name: size * load for name, load in line.loads if load}
-            )
+            busy = {name: size * load for name, load in line.loads if load}
+            step = Work(line.waiting_seconds(size), busy)
             before, after = (
                 [self._shuffle(shuffle, reduction, payload_bytes).work for shuffle in shuffles]
                 for shuffles in (move.before, move.after)
@@ -224,29 +331,45 @@ class Simulator:
         seconds = 2 * size / self.system.memory_bytes_per_second
         return StepPrice("transpose", None, size, seconds, 0.0, MEMORY, (), ((MEMORY, seconds),))
 
+    def way(self, collective: Collective, algorithm: Algorithm, roles: Cast) -> Way:
+        """What one algorithm does on every level, before a protocol gives it a price."""
+        counts = tuple(members(slots) for slots in roles)
+        spans = tuple(level for level, m in enumerate(counts) if m > 1)
+        rows = self._rows(collective, algorithm)
+        crossing = [row.crossing(counts, i) if i in spans else 0.0 for i, row in enumerate(rows)]
+        loads = [self._level(i, row, roles, crossing) for i, row in enumerate(rows)]
+        busy = [seconds for _, seconds, _ in loads]
+        if self._worn:
+            slow = self._worn.busy_seconds(collective, algorithm, roles)
+            busy = [max(pair) for pair in zip(busy, slow, strict=True)]
+        waits = [row.waits(counts, i) if i in spans else 0.0 for i, row in enumerate(rows)]
+        touched = max(rows[level].memory(prod(counts)) for level in spans)
+        recipe = RECIPES[collective, algorithm]
+        known = protocols(self.system.links[level] for level in spans)
+        return Way(
+            collective.value,
+            algorithm,
+            spans,
+            tuple(share for share, _, _ in loads),
+            tuple(busy),
+            tuple(hops for _, _, hops in loads),
+            tuple(waits),
+            touched / self.system.memory_bytes_per_second,
+            known[:1] if algorithm is Algorithm.IN_NETWORK else known,
+            tuple((m - 1.0) * prod(counts[level + 1 :]) for level, m in enumerate(counts)),
+            recipe.spared,
+            recipe.at_once,
+            counts[spans[-1]],
+        )
+
     def _by_protocol(
         self, collective: Collective, algorithm: Algorithm, roles: Cast
     ) -> Iterator[Line]:
-        counts = tuple(members(slots) for slots in roles)
-        spans = [level for level, m in enumerate(counts) if m > 1]
-        rows = self._rows(collective, algorithm)
-        crossing = [row.crossing(counts, i) if i in spans else 0.0 for i, row in enumerate(rows)]
-        carried, busy, hops = {}, {}, {}
-        for level, name in enumerate(self.system.hierarchy.names):
-            share, seconds, hops[level] = self._level(level, rows[level], roles, crossing)
-            if share:
-                carried[name], busy[name] = share, seconds
-        touched = max(rows[level].memory(prod(counts)) for level in spans)
-        memory = touched / self.system.memory_bytes_per_second
-        recipe = RECIPES[collective, algorithm]
-        known = protocols(self.system.links[level] for level in spans)
-        for protocol in known[:1] if algorithm is Algorithm.IN_NETWORK else known:
-            messages = [hops[i] * protocol.seconds(self.system.links[i]) for i in spans]
-            waits = [rows[i].waits(counts, i) * m for i, m in zip(spans, messages, strict=True)]
-            latency = max(waits) if recipe.at_once else sum(waits) - recipe.spared * min(messages)
-            loads = [(name, seconds / protocol.share) for name, seconds in busy.items()]
-            flagged = tuple((name, share / protocol.share) for name, share in carried.items())
-            yield Line(algorithm, latency, (*loads, (MEMORY, memory)), flagged, protocol)
+        way = self.way(collective, algorithm, roles)
+        fitted = self.system.calibration and self.system.calibration.protocols
+        for protocol in way.protocols:
+            if not fitted or protocol.value in fitted:
+                yield way.line(self.system, protocol)
 
     def _rows(self, collective: Collective, algorithm: Algorithm) -> list[Recipe]:
         """What the algorithm does at each level."""
@@ -284,7 +407,7 @@ def priced_by(collective: Collective, line: Line, size_bytes: float) -> StepPric
         line.algorithm,
         size_bytes,
         line.seconds(size_bytes),
-        line.latency_seconds,
+        line.waiting_seconds(size_bytes),
         busiest,
         tuple((name, share * size_bytes) for name, share in line.bytes_per_port),
         tuple((name, size_bytes * load) for name, load in line.loads),

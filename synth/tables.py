@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from synth.drawing import MARKS, Json, axes_told, levels, many, partial, table
+from synth.drafts import draft
+from synth.drawing import MARKS, Json, axes_told, between, levels, many, partial, table
+from synth.measured_tables import doctor
 from synth.rankings import plan, top
 from synth.units import duration, volume
 
@@ -52,7 +54,21 @@ def _system(system: Json) -> RenderableType:
         Text(f"device memory: {device['memory_GB_per_s']:g} GB/s{doubt}"),
         Text("sources:"),
         *(Text(f"  {source}", overflow="fold") for source in sources if source),
+        *_calibrated(system["calibration"]),
     )
+
+
+def _calibrated(calibration: Json | None) -> Iterator[RenderableType]:
+    """What a calibration rests on, and what it leaves open."""
+    if not calibration:
+        return
+    rows = sum(fit.get("rows", 0) for fit in calibration["fit"])
+    yield Text(f"calibrated by {many(rows, 'measured row')}; prices follow them:")
+    for line in calibration["sources"]:
+        yield Text(f"  {line}", overflow="fold")
+    for title in ("undetermined", "dropped"):
+        for line in calibration[title]:
+            yield Text(f"  {title}: {line}", overflow="fold")
 
 
 def _latencies(level: Json) -> Iterator[str]:
@@ -145,7 +161,7 @@ def _time(body: Json) -> RenderableType:
         carried = (f"{volume(size)} on {name}" for name, size in step["bytes_per_port"].items())
         drawn.add_row(
             step["collective"],
-            (step["algorithm"] or "-").replace("-d", "-\nd"),
+            _way(step),
             volume(step["bytes"]),
             duration(step["seconds"]),
             duration(step["latency_seconds"]),
@@ -160,13 +176,24 @@ def _time(body: Json) -> RenderableType:
         drawn,
         Text(""),
         Text(
-            f"{_together(body)}total {duration(body['seconds'])}; "
+            f"{_together(body)}total {duration(body['seconds'])}{_measured(body)}; "
             f"bound {duration(body['bound_seconds'])} ({body['bound_by'] or 'nothing to do'})\n"
             f"default ({', '.join(body['default'].values())}): "
             f"{duration(body['baseline_seconds'])} "
             f"({speedup:.2f}x); {defaults}"
         ),
     )
+
+
+def _measured(body: Json) -> str:
+    interval = body["interval_seconds"]
+    return f" (measurements say {between(interval)})" if interval else ""
+
+
+def _way(step: Json) -> str:
+    """The algorithm a step runs by, and its protocol where that is not NCCL's plain one."""
+    way: str = (step["algorithm"] or "-").replace("-d", "-\nd")
+    return way if step["protocol"] in (None, "simple") else f"{way}, {step['protocol'].upper()}"
 
 
 def _run(body: Json) -> RenderableType:
@@ -205,6 +232,7 @@ def _together(body: Json) -> str:
 
 TABLES: Mapping[str, Callable[[Json], RenderableType]] = {
     "systems": _systems,
+    "import": draft,
     "place": _place,
     "count": _count,
     "top": top,
@@ -213,4 +241,5 @@ TABLES: Mapping[str, Callable[[Json], RenderableType]] = {
     "lower": _lower,
     "time": _time,
     "run": _run,
+    "doctor": doctor,
 }

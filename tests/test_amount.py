@@ -28,7 +28,7 @@ from synth.amount import (
     rule_of,
     worked_out,
 )
-from synth.questions import size_in_bytes
+from synth.verbs.asking import size_in_bytes
 
 NAMES = ("data", "tensor", "layers")
 VALUES = st.fixed_dictionaries({name: st.integers(-9, 99).map(Fraction) for name in NAMES})

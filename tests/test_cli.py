@@ -63,6 +63,10 @@ def answered(*words: str) -> Any:
 GOLDEN_COMMANDS = {
     "systems": ["systems"],
     "system": ["systems", "l40s-pcie"],
+    "import": [
+        *("import", "nvidia-smi", str(Path(__file__).parent / "imports" / "switched.txt")),
+        *("--nodes", "4", "--gpu", "a100"),
+    ],
     "place": ["place", "dgx-h100:4", "--axes", "data=8,model=4"],
     "count": ["count", "--digits", "3"],
     "top": ["top", "p2-a100:4", "--axes", "data=16,model=4", "--reduce", "data", "-k", "4"],
@@ -134,7 +138,7 @@ def test_golden_text(name: str, update_golden: bool) -> None:
 @pytest.mark.parametrize("name", GOLDEN_COMMANDS)
 def test_nothing_is_cut_off_on_a_screen_of_80_columns(name: str) -> None:
     words = GOLDEN_COMMANDS[name]
-    if words[0] not in TABLES or words[0] == "systems":  # addresses may be folded
+    if words[0] not in TABLES or words[0] in ("systems", "import"):  # addresses may be folded
         return
     body = json.loads(run(*words, "--json").stdout)
     told = r"\d+(?:\.\d+)?|\b(?:us|ms|s|KiB|MiB|GiB|proved|ring|tree|direct)\b"
@@ -330,6 +334,14 @@ def test_where_there_is_nothing_to_do_an_all_reduce_does_nothing() -> None:
     assert answered("time", "all-reduce root inside", *where, *placed)["seconds"] == 0
 
 
+def test_a_step_tells_its_protocol() -> None:
+    small = ("all-reduce root inside", "dgx-h100:1", "--axes", "data=8", "--reduce", "data")
+    assert [step["protocol"] for step in answered("time", *small, "--bytes", "64KiB")["steps"]] == [
+        "ll"
+    ]
+    assert "direct, LL" in run("time", *small, "--bytes", "64KiB").stdout
+
+
 NINES = "9" * 5000
 BILLION = ("p2-a100:100000000", "--axes", "a=1600000000", "--reduce", "a")
 
@@ -470,7 +482,7 @@ def test_every_verb_is_a_command_with_help_and_is_documented() -> None:
 
 def _keys(body: object) -> set[str]:
     if isinstance(body, dict):
-        free = {"axes", "sources", "bytes_per_port"}
+        free = {"axes", "sources", "bytes_per_port", "counted"}
         inner = (_keys(value) for key, value in body.items() if key not in free)
         return set(body).union(*inner)
     if isinstance(body, list):

@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hierarchies import InputError
-from synth.questions import PlaceQuestion, TopQuestion, asked, size_in_bytes
+from synth.verbs.asking import asked, size_in_bytes
+from synth.verbs.machines import PlaceQuestion
+from synth.verbs.planning import TopQuestion
 
 TOP = {"system": "dgx-h100", "axes": {"data": 32}, "reduce": ["data"]}
 

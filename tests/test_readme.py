@@ -35,7 +35,10 @@ def printed(command: str) -> str:
 
 
 @pytest.mark.parametrize("block", blocks("console"), ids=lambda block: block.split("\n")[0][2:40])
-def test_a_transcript_is_what_the_command_prints(block: str, update_golden: bool) -> None:
+def test_a_transcript_is_what_the_command_prints(
+    block: str, update_golden: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(README.parent)
     first, _, shown = block.partition("\n")
     real = printed(first.removeprefix("$ "))
     if update_golden:
@@ -135,3 +138,15 @@ def test_the_answer_pasted_into_shard_map_trains(tmp_path: Path) -> None:
     script.write_text(plain, encoding="utf-8")
     wanted = supervise([Command("jax", (sys.executable, str(script)), fake)], tmp_path, 300)
     assert float(said) == pytest.approx(float(wanted), rel=1e-5)
+
+
+def test_a_description_is_calibrated_and_planned_with(tmp_path: Path) -> None:
+    commands = [block for block in blocks("sh") if "collsynth calibrate" in block]
+    (tmp_path / "docs").symlink_to(README.parent / "docs")
+    tools = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+    environment = {**os.environ, "PATH": tools}
+    words = ["bash", "-euc", "\n".join(commands)]
+    said = subprocess.run(words, cwd=tmp_path, env=environment, check=True, capture_output=True)
+    assert b"proved" in said.stdout
+    assert "mpirun" in (tmp_path / "tests.sh").read_text(encoding="utf-8")
+    assert "[calibration]" in (tmp_path / "my.toml").read_text(encoding="utf-8")

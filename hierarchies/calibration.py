@@ -1,0 +1,169 @@
+"""What measurements said of a machine, kept beside what its makers say of it.
+
+A collective of s bytes takes, by one algorithm and protocol,
+
+    launch + sum of hops + max(sum of gaps, s x the busiest level's seconds per byte)
+
+which is LogGP (Alexandrov et al., 1995) for collectives: a *hop* is waited for with every message
+that waits for another; a *gap* is what must lie between two such messages, but passes while others
+are on the wire; the *launch* is paid once a call. A level's bandwidth is that of the description
+times a *share*. Each is fitted for collective, algorithm and protocol; the names are those that
+the fit uses, and "" stands for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import isfinite
+
+from hierarchies.errors import InputError
+
+ANY = ""
+FASTEST, MODEL = RUNTIMES = ("fastest", "model")
+COVERED = 0.9
+"""The share of the rows of a class whose ratio lies between ``low`` and ``high``."""
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """What a fit says of one level's links: seconds per message, share of their bandwidth."""
+
+    hop_seconds: float
+    gap_seconds: float
+    share: float
+
+    def __post_init__(self) -> None:
+        for seconds in (self.hop_seconds, self.gap_seconds):
+            _check(
+                seconds >= 0, f"{seconds} s for a message", "a finite number, 0 or more", seconds
+            )
+        _check(self.share > 0, f"a share of {self.share}", "a finite number above 0", self.share)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The fitted numbers of one way: ``levels`` has one entry for each level, outermost first.
+
+    ``rows``: how many measured rows were taken to have gone this way, 0 where it has its numbers
+    from ways that are like it.
+    """
+
+    protocol: str
+    levels: tuple[Crossing, ...]
+    launch_seconds: float
+    algorithm: str = ANY
+    collective: str = ANY
+    rows: int = 0
+
+    def __post_init__(self) -> None:
+        launch = self.launch_seconds
+        _check(launch >= 0, f"a launch of {launch} s", "a finite number, 0 or more", launch)
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.collective, self.algorithm, self.protocol
+
+
+@dataclass(frozen=True)
+class Residual:
+    """How measured seconds lie about the fitted ones, as ratios, in one class of sizes.
+
+    The class begins at ``smallest_bytes`` and ends where the next one of the calibration begins.
+    ``low`` and ``high`` hold ``COVERED`` of the ratios of rows that the fit had not seen.
+    """
+
+    smallest_bytes: int
+    rows: int
+    low: float
+    median: float
+    high: float
+    protocol: str = ANY
+    algorithm: str = ANY
+    collective: str = ANY
+
+    def __post_init__(self) -> None:
+        ordered = 0 < self.low <= self.median <= self.high
+        said = f"ratios {self.low}, {self.median}, {self.high}"
+        _check(ordered, said, "low, median and high are positive and ascend", self.high)
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.collective, self.algorithm, self.protocol
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """All that a fit found: numbers, how far measurements lay from them, and what is not known.
+
+    ``runtime`` says how the runtime was found to choose among its algorithms where it was not
+    forced: the fastest, or by the published model of NCCL; among protocols it takes the fastest.
+    ``undetermined`` and ``dropped`` are sentences: numbers that the rows do not tell apart or do
+    not speak of, and rows that the fit did not follow. Every protocol that is fitted at all has
+    one fit for any algorithm of any collective.
+    """
+
+    fits: tuple[Fit, ...]
+    residuals: tuple[Residual, ...]
+    sources: tuple[str, ...] = ()
+    undetermined: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+    runtime: str = FASTEST
+
+    def __post_init__(self) -> None:
+        said = f"a runtime that chooses by {self.runtime!r}"
+        _check(self.runtime in RUNTIMES, said, f"known are: {', '.join(RUNTIMES)}")
+        keys = [fit.key for fit in self.fits]
+        twice = [key for key in keys if keys.count(key) > 1]
+        _check(not twice, f"two fits for {_named(twice[0]) if twice else ''}", "one is enough")
+        _check(
+            "simple" in self.protocols, "no fit for the protocol 'simple'", "every link knows it"
+        )
+        lacking = {key[2] for key in keys} - {key[2] for key in keys if key[:2] == (ANY, ANY)}
+        said = f"no fit for any algorithm by protocol {min(lacking, default='')!r}"
+        _check(not lacking, said, "add one without algorithm and collective")
+
+    @property
+    def protocols(self) -> frozenset[str]:
+        """Those that have a fit; a system with a calibration uses no others."""
+        return frozenset(fit.protocol for fit in self.fits)
+
+    def fit(self, collective: str, algorithm: str, protocol: str) -> Fit | None:
+        """The fit that says most of a way; None where nothing was fitted for its protocol."""
+        known = {fit.key: fit for fit in self.fits}
+        return next(
+            (known[key] for key in _wider(collective, algorithm, protocol) if key in known), None
+        )
+
+    def residual(
+        self, collective: str, algorithm: str, protocol: str, size_bytes: float
+    ) -> Residual | None:
+        """How far rows like this lay from the fit: of the nearest way whose class has any."""
+        edges = sorted({residual.smallest_bytes for residual in self.residuals})
+        edge = max((edge for edge in edges if edge <= size_bytes), default=min(edges, default=0))
+        known = {
+            residual.key: residual for residual in self.residuals if residual.smallest_bytes == edge
+        }
+        keys = (*_wider(collective, algorithm, protocol), (ANY, ANY, ANY))
+        return next((known[key] for key in keys if key in known), None)
+
+    @property
+    def generosity(self) -> tuple[float, ...]:
+        """For each level the largest share found, at least 1: what its links surely can carry."""
+        levels = zip(*(fit.levels for fit in self.fits), strict=True)
+        return tuple(max(1.0, *(level.share for level in each)) for each in levels)
+
+
+def _wider(collective: str, algorithm: str, protocol: str) -> Iterator[tuple[str, str, str]]:
+    yield collective, algorithm, protocol
+    yield ANY, algorithm, protocol
+    yield ANY, ANY, protocol
+
+
+def _named(key: tuple[str, str, str]) -> str:
+    return " ".join(name or "any" for name in key)
+
+
+def _check(holds: bool, said: str, hint: str, number: float = 0.0) -> None:
+    if not holds or not isfinite(number):
+        raise InputError(said, hint=hint)

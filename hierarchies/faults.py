@@ -1,0 +1,154 @@
+"""What of a machine is missing or slower: units, ports and cables, by names that people use.
+
+``node3/gpu5`` is a *unit*: the names of the levels with numbers from 0, outermost first.
+``node3/nic2`` (or ``node3/port2``) is a *port* of the unit ``node3``, one of those by which it is
+joined to its siblings. ``node3/gpu0-gpu1`` is a *cable* between two children of ``node3``, where
+they stand in a ring or torus or have a mesh of cables.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import isfinite
+
+from hierarchies.errors import InputError, nearest
+from hierarchies.hierarchy import Hierarchy
+
+_NUMBERED = re.compile(r"(?P<name>.*[^0-9])(?P<number>0|[1-9][0-9]{0,8})")
+_PORTS = ("port", "nic")
+MISSING = 0.0
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A unit, port or cable with the share of its bandwidth that is left; 0.0 if it is missing.
+
+    ``path`` has the digits of the unit, or of the parent of a cable's two ends, outermost first;
+    ``port`` the number of a port of that unit; ``ends`` the two children that a cable joins, of
+    which the first is the lower. A unit that is slower is slower at all links that join it to its
+    siblings; a unit that is missing is missing with all its devices.
+    """
+
+    path: tuple[int, ...]
+    share: float = MISSING
+    port: int | None = None
+    ends: tuple[int, int] | None = None
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        if not (isfinite(self.share) and 0 <= self.share <= 1):
+            raise InputError(
+                f"a share of {self.share} of the bandwidth",
+                hint="above 0 and at most 1; what carries nothing at all is missing",
+            )
+
+    @property
+    def missing(self) -> bool:
+        return self.share == MISSING
+
+    @property
+    def is_unit(self) -> bool:
+        return self.port is None and self.ends is None
+
+    @property
+    def what(self) -> tuple[object, ...]:
+        """What it is about, whatever is said of it."""
+        return self.path, self.port, self.ends
+
+    @property
+    def level(self) -> int:
+        """The level of the links it is about: those that join the children of one parent."""
+        return len(self.path) - (self.ends is None)
+
+    def name(self, hierarchy: Hierarchy) -> str:
+        """The path that ``fault_of`` reads."""
+        names = hierarchy.names
+        parts = [f"{name}{digit}" for name, digit in zip(names, self.path, strict=False)]
+        if self.port is not None:
+            parts.append(f"port{self.port}")
+        if self.ends is not None:
+            parts.append("-".join(f"{names[len(self.path)]}{end}" for end in self.ends))
+        return "/".join(parts)
+
+
+def fault_of(text: str, hierarchy: Hierarchy, share: float = MISSING, source: str = "") -> Fault:
+    """What a path names, with the share of its bandwidth that is left.
+
+    Raises InputError for a name that is no level's, numbers out of range, and a bad share.
+    """
+    *outer, last = text.strip().split("/")
+    path = _digits(outer, hierarchy, text)
+    joined = [_numbered(end) for end in last.split("-")]
+    if len(joined) == 2 and all(joined):
+        ends = sorted(_digits([end], hierarchy, text, len(path))[0] for end in last.split("-"))
+        if ends[0] == ends[1]:
+            raise InputError(f"{text!r} is no cable", hint="it joins two different children")
+        return Fault(path, share, ends=(ends[0], ends[1]), source=source)
+    name, number = _numbered(last) or ("", -1)
+    if path and name in _PORTS and name not in hierarchy.names:
+        return Fault(path, share, port=number, source=source)
+    return Fault((*path, *_digits([last], hierarchy, text, len(path))), share, source=source)
+
+
+def _numbered(part: str) -> tuple[str, int] | None:
+    match = _NUMBERED.fullmatch(part)
+    return (match["name"], int(match["number"])) if match else None
+
+
+def _digits(
+    parts: Sequence[str], hierarchy: Hierarchy, text: str, begin: int = 0
+) -> tuple[int, ...]:
+    """The digits of a path of units, the first of the level ``begin``."""
+    found = []
+    for level, part in enumerate(parts, start=begin):
+        if level >= len(hierarchy.levels):
+            hint = f"a device is named {_example(hierarchy, len(hierarchy.levels))}"
+            raise InputError(f"no unit {text!r}: {part!r} is inside of a device", hint=hint)
+        known, card = hierarchy.names[level], hierarchy.cardinalities[level]
+        name, number = _numbered(part) or (part, -1)
+        if name != known or number < 0:
+            near = nearest(name, hierarchy.names) if name not in hierarchy.names else ""
+            hint = f"here stands {known} and a number, as in {_example(hierarchy, level + 1)}"
+            raise InputError(f"no unit {text!r}", hint=f"{near} {hint}".strip())
+        if number >= card:
+            raise InputError(f"no unit {text!r}", hint=f"{known}0 to {known}{card - 1} are there")
+        found.append(number)
+    return tuple(found)
+
+
+def _example(hierarchy: Hierarchy, levels: int) -> str:
+    return "/".join(f"{name}0" for name in hierarchy.names[:levels])
+
+
+def check_distinct_faults(faults: Iterable[Fault], hierarchy: Hierarchy) -> None:
+    """Refuse what is said twice of one thing, or of something that is missing. InputError."""
+    gone = {fault.path for fault in faults if fault.missing and fault.is_unit}
+    seen = set()
+    for fault in faults:
+        name = fault.name(hierarchy)
+        if fault.what in seen:
+            raise InputError(f"{name} is named twice", hint="say once what is left of it")
+        seen.add(fault.what)
+        inside = len(fault.path) - fault.is_unit
+        if any(fault.path[:end] in gone for end in range(1, inside + 1)):
+            raise InputError(f"{name} is part of a unit that is missing", hint="leave it out")
+
+
+def missing_devices(faults: Iterable[Fault], hierarchy: Hierarchy) -> tuple[int, ...]:
+    """The ids of the devices that are not there, ascending.
+
+    Raises InputError if none is left.
+    """
+    gone: set[int] = set()
+    for fault in faults:
+        if fault.missing and fault.is_unit:
+            inside = hierarchy.devices_in_child(len(fault.path) - 1)
+            first = 0
+            for digit, card in zip(fault.path, hierarchy.cardinalities, strict=False):
+                first = first * card + digit
+            gone.update(range(first * inside, (first + 1) * inside))
+    if len(gone) == hierarchy.devices:
+        raise InputError("no device is left", hint="leave at least one")
+    return tuple(sorted(gone))

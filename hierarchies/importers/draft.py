@@ -1,0 +1,234 @@
+"""What somebody else's file says of a system, and what it leaves open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from hierarchies.errors import InputError
+from hierarchies.system import System
+
+Value = bool | int | float | str
+
+
+@dataclass(frozen=True)
+class Stated:
+    """A value that the file determines.
+
+    ``source`` says where it stands, or which table it was computed with; ``unconfirmed``: the file
+    says so, but there is reason to doubt it (another note says which).
+    """
+
+    value: Value
+    source: str
+    unconfirmed: bool = False
+
+
+@dataclass(frozen=True)
+class Blank:
+    """A value that the file does not say.
+
+    ``suggestion`` is what it often is, and ``source`` who says so; None where nobody does.
+    ``needed``: a system cannot be read without it; else leaving it out means something, too.
+    """
+
+    suggestion: Value | None = None
+    source: str = ""
+    needed: bool = True
+
+
+Entry = Stated | Blank
+UNKNOWN = Blank()
+
+
+@dataclass(frozen=True)
+class DraftLevel:
+    """One level as far as it is known: see ``hierarchies.system.Link`` for the meaning.
+
+    Bandwidths are bytes a second, latencies seconds; ``domain`` is the value of a ``Domain``.
+    ``count`` None leaves it to the reader (only of the outermost level: one, or ``file.toml:N``).
+    ``through`` names inner levels. ``about`` is a line that people read above the level.
+    """
+
+    name: str
+    domain: Entry
+    bandwidth_bytes_per_second: Entry
+    latency_seconds: Entry
+    count: Entry | None = None
+    ports: Entry | None = None
+    through: tuple[str, ...] = ()
+    reduces: Entry | None = None
+    ll_latency_seconds: Entry | None = None
+    ll128_latency_seconds: Entry | None = None
+    about: str = ""
+
+    def entries(self) -> dict[str, Entry]:
+        """What is said or blank, by its key in the TOML description, in the order it is written."""
+        known: dict[str, Entry | None] = {
+            "count": self.count,
+            "domain": self.domain,
+            "bandwidth_GB_per_s": self.bandwidth_bytes_per_second,
+            "latency_us": self.latency_seconds,
+            "ll_latency_us": self.ll_latency_seconds,
+            "ll128_latency_us": self.ll128_latency_seconds,
+            "ports": self.ports,
+            "reduces": self.reduces,
+        }
+        return {key: entry for key, entry in known.items() if entry is not None}
+
+
+@dataclass(frozen=True)
+class Lack:
+    """A unit that is missing, or has only a ``share`` of the bandwidth to its siblings.
+
+    ``unit`` is a path like ``leaf3/node14``, numbers from 0.
+    """
+
+    unit: str
+    source: str
+    share: float = 0.0
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What files say of a system; ``toml()`` of ``importers.writing`` makes a description of it.
+
+    ``levels`` are outermost first. ``notes`` are what no ``System`` can hold, and warnings.
+    ``lacks`` are the units by which it falls short of what the levels say. ``counted`` are plain
+    counts of what was found in the files (gpus, nics, links, switches).
+    """
+
+    name: str
+    title: str
+    levels: tuple[DraftLevel, ...]
+    device: str = ""
+    memory_bytes_per_second: Entry = UNKNOWN
+    notes: tuple[str, ...] = ()
+    counted: Mapping[str, int] = field(default_factory=dict)
+    lacks: tuple[Lack, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.levels:
+            raise InputError("nothing that could be a level was found")
+
+    def blanks(self) -> Iterator[tuple[str, str, Blank]]:
+        """Where (``device`` or the name of a level), which key, and the blank, in order."""
+        if isinstance(self.memory_bytes_per_second, Blank):
+            yield "device", "memory_GB_per_s", self.memory_bytes_per_second
+        for level in self.levels:
+            for key, entry in level.entries().items():
+                if isinstance(entry, Blank):
+                    yield level.name, key, entry
+
+    def suggested(self) -> Draft:
+        """The same with every suggestion taken, as a value that is unconfirmed."""
+        return replace(
+            self,
+            memory_bytes_per_second=_taken(self.memory_bytes_per_second),
+            levels=tuple(_level_taken(level) for level in self.levels),
+        )
+
+    def around(self, inner: System) -> Draft:
+        """The network of this draft around nodes that ``inner`` describes.
+
+        The innermost level here (the nodes of one switch) and the outermost of ``inner`` (its
+        nodes) are one: its count is from here; what is blank here is as ``inner`` says.
+        """
+        return _around(self, inner)
+
+
+def _taken(entry: Entry) -> Entry:
+    if isinstance(entry, Stated) or entry.suggestion is None:
+        return entry
+    return Stated(entry.suggestion, f"suggested: {entry.source}", unconfirmed=True)
+
+
+def _level_taken(level: DraftLevel) -> DraftLevel:
+    def taken(entry: Entry | None) -> Entry | None:
+        return None if entry is None else _taken(entry)
+
+    return replace(
+        level,
+        count=taken(level.count),
+        domain=_taken(level.domain),
+        bandwidth_bytes_per_second=_taken(level.bandwidth_bytes_per_second),
+        latency_seconds=_taken(level.latency_seconds),
+        ll_latency_seconds=taken(level.ll_latency_seconds),
+        ll128_latency_seconds=taken(level.ll128_latency_seconds),
+        ports=taken(level.ports),
+        reduces=taken(level.reduces),
+    )
+
+
+def level_of(system: System, position: int) -> DraftLevel:
+    """A level of a system that is known, as a draft of it, with the sources it has."""
+    link, level = system.links[position], system.hierarchy.levels[position]
+    sources = link.sources or {}
+
+    def stated(key: str, value: Value) -> Stated:
+        source = sources.get(key, f"the description of {system.name}")
+        return Stated(value, source, key in link.unconfirmed)
+
+    def latency(key: str, seconds: float | None) -> Stated | None:
+        return None if seconds is None else stated(key, seconds)
+
+    return DraftLevel(
+        level.name,
+        stated("domain", link.domain.value),
+        stated("bandwidth_GB_per_s", link.bandwidth_bytes_per_second),
+        stated("latency_us", link.latency_seconds),
+        stated("count", level.cardinality),
+        stated("ports", link.ports),
+        link.through,
+        stated("reduces", True) if link.reduces else None,
+        latency("ll_latency_us", link.ll_latency_seconds),
+        latency("ll128_latency_us", link.ll128_latency_seconds),
+    )
+
+
+def _around(outer: Draft, inner: System) -> Draft:
+    node, *inside = [level_of(inner, position) for position in range(len(inner.links))]
+    border = outer.levels[-1]
+
+    def known(ours: Entry | None, theirs: Entry | None) -> Entry | None:
+        return ours if isinstance(ours, Stated) else theirs or ours
+
+    merged = replace(
+        border,
+        domain=known(border.domain, node.domain) or border.domain,
+        bandwidth_bytes_per_second=known(
+            border.bandwidth_bytes_per_second, node.bandwidth_bytes_per_second
+        )
+        or UNKNOWN,
+        latency_seconds=known(border.latency_seconds, node.latency_seconds) or UNKNOWN,
+        ports=known(border.ports, node.ports),
+        reduces=known(border.reduces, node.reduces),
+        ll_latency_seconds=known(border.ll_latency_seconds, node.ll_latency_seconds),
+        ll128_latency_seconds=known(border.ll128_latency_seconds, node.ll128_latency_seconds),
+        through=node.through,
+    )
+    taken = {level.name for level in inside}
+    clash = [level.name for level in outer.levels if level.name in taken]
+    if clash:
+        raise InputError(
+            f"level {clash[0]!r} is in the network and inside the node",
+            hint="rename it in one of the two files",
+        )
+    outside = [
+        replace(level, through=_beyond(level, node)) if border.name in level.through else level
+        for level in outer.levels[:-1]
+    ]
+    unconfirmed = "memory_GB_per_s" in inner.unconfirmed
+    return replace(
+        outer,
+        levels=(*outside, merged, *inside),
+        memory_bytes_per_second=Stated(
+            inner.memory_bytes_per_second, inner.memory_source or inner.name, unconfirmed
+        ),
+    )
+
+
+def _beyond(level: DraftLevel, node: DraftLevel) -> tuple[str, ...]:
+    """A level that crosses the nodes' ports crosses what these cross, too."""
+    extra = tuple(name for name in node.through if name not in level.through)
+    return (*level.through, *extra)

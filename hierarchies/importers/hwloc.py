@@ -1,0 +1,243 @@
+"""Reads hwloc's XML (``lstopo --of xml``): where GPUs and NICs hang, and NVLinks if it saw them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import gcd
+from xml.etree.ElementTree import Element
+
+from hierarchies.errors import InputError
+from hierarchies.importers.draft import UNKNOWN, Blank, Draft, Entry, Stated
+from hierarchies.importers.islands import components
+from hierarchies.importers.locality import Way, groupings, near, slowest_alone
+from hierarchies.importers.markup import parsed, whole
+from hierarchies.importers.node import draft_of
+from hierarchies.importers.options import Options
+from hierarchies.importers.picture import MOST_GPUS, Nic, Picture
+from hierarchies.importers.texts import only
+
+TOLD_BY = "hwloc's XML"
+MOST_OBJECTS = 4096
+MOST_MEGABYTES = 10**9
+_GPU_CLASSES = ("0302", "0380", "1200")
+_DISPLAY = "0300"
+_COMPUTE = re.compile(r"(cuda|nvml|rsmi|opencl|ze)[0-9]")
+_NIC_CLASSES = ("02", "0c06")
+_AMD = "[1002:"
+_RATE = re.compile(r"[0-9]{1,6}(\.[0-9]{1,9})?")
+
+
+@dataclass(frozen=True)
+class _Device:
+    """A PCI device, the objects it lies in, and those that lie in it."""
+
+    element: Element
+    path: tuple[Element, ...]
+
+    @property
+    def kind(self) -> str:
+        return self.element.get("pci_type", "")
+
+    @property
+    def way(self) -> Way:
+        """The package (or what is highest), then the bridges above the device."""
+        packages = [e for e in self.path if e.get("type") in ("Package", "Socket")]
+        bridges = [e for e in self.path if e.get("type") == "Bridge"]
+        return (packages[-1] if packages else self.path[0], *bridges)
+
+    def names(self) -> list[str]:
+        """Of the devices that the operating system makes of it."""
+        inside = (e for e in self.element.iter("object") if e.get("type") == "OSDev")
+        return [e.get("name", "") for e in inside]
+
+
+def read(files: Mapping[str, str], options: Options) -> Draft:
+    """The node in the one file given. Raises InputError, naming the place."""
+    where, text = only(files, TOLD_BY)
+    root = parsed(text, where)
+    try:
+        if root.tag != "topology" or root.find("object") is None:
+            raise InputError("not hwloc's XML", hint="lstopo --of xml writes it")
+        picture = _picture(root, where)
+    except InputError as error:
+        raise error.at(where) from None
+    return draft_of(picture, options)
+
+
+def _devices(root: Element) -> Iterator[_Device]:
+    stack: list[tuple[Element, tuple[Element, ...]]] = [(e, ()) for e in root.iterfind("object")]
+    while stack:
+        element, path = stack.pop()
+        if element.get("type") == "PCIDev" and path:
+            yield _Device(element, path)
+        inside = (*path, element)
+        stack.extend((child, inside) for child in reversed(element.findall("object")))
+
+
+def _is_gpu(device: _Device) -> bool:
+    if device.kind.startswith(_GPU_CLASSES):
+        return True
+    names = device.names()
+    return device.kind.startswith(_DISPLAY) and any(_COMPUTE.match(name) for name in names)
+
+
+def _picture(root: Element, where: str) -> Picture:
+    devices = list(_devices(root))
+    gpus = [device for device in devices if _is_gpu(device)]
+    if not gpus:
+        what = f"{len(devices)} PCI devices, none of them a GPU" if devices else "no PCI devices"
+        raise InputError(f"hwloc saw {what}", hint="run lstopo --whole-io --of xml on the GPU node")
+    if len(gpus) > MOST_GPUS:
+        raise InputError(f"{len(gpus)} GPUs in one node")
+    kinds = {gpu.kind[5:16] for gpu in gpus}
+    if len(kinds) > 1:
+        raise InputError(
+            f"the GPUs differ: PCI {', '.join(sorted(kinds))}",
+            hint="in a system all devices are alike: take the others out of the file",
+        )
+    nics, notes = _nics(devices, gpus)
+    links = _links(root, gpus)
+    ways = [gpu.way for gpu in gpus]
+    return Picture(
+        where,
+        TOLD_BY,
+        tuple(_name(gpu) for gpu in gpus),
+        links.direct,
+        links.switched,
+        links.link,
+        links.known,
+        groupings(ways, [nic.way for nic in devices if _is_nic(nic)], _rate),
+        slowest_alone(ways, [gpu.element for gpu in gpus], _rate),
+        nics,
+        _model(gpus[0]),
+        amd=_AMD in gpus[0].kind,
+        notes=(*notes, *links.notes),
+        counted={
+            "gpus": len(gpus),
+            "nics": sum(_is_nic(device) for device in devices),
+            "connections": sum(links.direct.values()) + (links.switched or 0) * len(gpus),
+        },
+        switch_parts=links.parts,
+        bonded=True,
+    )
+
+
+def _name(gpu: _Device) -> str:
+    return gpu.element.get("pci_busid", "?")[:20]
+
+
+def _model(gpu: _Device) -> str:
+    told = (e.get("value", "") for e in gpu.element.iter("info") if e.get("name") == "GPUModel")
+    return next(told, "")[:80] or f"PCI {gpu.kind[6:15]}"
+
+
+def _is_nic(device: _Device) -> bool:
+    return device.kind.startswith(_NIC_CLASSES) and bool(device.names())
+
+
+def _nics(devices: list[_Device], gpus: list[_Device]) -> tuple[tuple[Nic, ...], tuple[str, ...]]:
+    """Those that the operating system has a fabric for (verbs), else all; hwloc says no speed."""
+    nics = [device for device in devices if _is_nic(device)]
+    fabrics = [nic for nic in nics if any(_is_fabric(e) for e in nic.element.iter("object"))]
+    kept = fabrics or nics
+    notes: tuple[str, ...] = ()
+    if len(kept) < len(nics):
+        gone = ", ".join(nic.names()[0] for nic in nics if nic not in kept)
+        notes = (f"Left out of the level 'node', as they have no verbs: {gone}.",)
+    ways = [gpu.way for gpu in gpus]
+    return tuple(Nic(nic.names()[-1][:100], None, near(nic.way, ways)) for nic in kept), notes
+
+
+def _is_fabric(element: Element) -> bool:
+    name = element.get("name", "")
+    return element.get("type") == "OSDev" and name.startswith(
+        ("mlx", "hfi", "qib", "efa", "bnxt_re")
+    )
+
+
+def _rate(element: Element) -> Entry:
+    """What a bridge or device has on PCIe: gigabytes a second, as hwloc writes it."""
+    text = element.get("pci_link_speed", "")
+    if element.get("type") in ("Package", "Socket") or not _RATE.fullmatch(text) or not float(text):
+        return Blank(None, f"{TOLD_BY} does not say it")
+    source = f"{TOLD_BY}: {float(text):g} GB/s at {element.get('pci_busid', 'a bridge')[:20]}"
+    return Stated(float(text) * 1e9, source)
+
+
+@dataclass(frozen=True)
+class _Links:
+    known: bool
+    direct: Mapping[tuple[int, int], int]
+    switched: int | None = None
+    link: Entry = UNKNOWN
+    parts: tuple[int, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def _links(root: Element, gpus: list[_Device]) -> _Links:
+    """NVLinks, which hwloc sees only if it was built with NVML."""
+    if _AMD in gpus[0].kind:
+        return _Links(False, {}, notes=("hwloc's XML does not tell xGMI links.",))
+    found = [e for e in root if e.get("name") == "NVLinkBandwidth"]
+    if not found:
+        note = "No NVLinks in the file: hwloc sees them only if it was built with NVML."
+        return _Links(False, {}, notes=(note,))
+    place = _places(gpus)
+    objects = _words(found[0], "indexes")
+    rates = _numbers(_words(found[0], "u64values"))
+    if len(objects) > MOST_OBJECTS or len(rates) != len(objects) ** 2:
+        raise InputError(f"NVLinkBandwidth has {len(rates)} values for {len(objects)} objects")
+    index = [place.get(name.rpartition(":")[2]) for name in objects]
+    if len({i for i in index if i is not None}) < len([i for i in index if i is not None]):
+        raise InputError("NVLinkBandwidth lists a GPU twice")
+    return _of_matrix(index, rates, len(gpus))
+
+
+def _of_matrix(index: list[int | None], rates: list[int], gpus: int) -> _Links:
+    size = len(index)
+    direct: dict[tuple[int, int], int] = {}
+    into = [0] * gpus
+    switches: dict[tuple[int, int], int] = {}
+    for row, gpu in enumerate(index):
+        for column, peer in enumerate(index):
+            rate = rates[row * size + column]
+            if gpu is None or not rate or row == column:
+                continue
+            if peer is None:
+                into[gpu] += rate
+                switches[gpu, gpus + column] = 1
+            elif gpu < peer:
+                direct[gpu, peer] = rate
+                if rates[column * size + row] != rate:
+                    raise InputError("NVLinkBandwidth differs between the two ways")
+    if any(into) and (len(set(into)) > 1 or direct):
+        raise InputError("some GPUs have other links to NVSwitches than others")
+    unit = gcd(*direct.values(), *(rates[i] for i in range(size * size) if rates[i])) or 1
+    source = f"{TOLD_BY}, NVLinkBandwidth: {unit / 1000:g} GB/s"
+    link = Stated(unit * 1e6, source)
+    if not any(into):
+        return _Links(True, {pair: rate // unit for pair, rate in direct.items()}, link=link)
+    joined = components(gpus + size, switches)
+    part = {gpu: number for number, members in enumerate(joined) for gpu in members}
+    return _Links(True, {}, into[0] // unit, link, tuple(part[gpu] for gpu in range(gpus)))
+
+
+def _places(gpus: list[_Device]) -> dict[str, int]:
+    """The number of the GPU, by the hwloc index of it and of what lies in it."""
+    return {
+        element.get("gp_index", ""): number
+        for number, gpu in enumerate(gpus)
+        for element in gpu.element.iter("object")
+    }
+
+
+def _words(element: Element, tag: str) -> list[str]:
+    return " ".join(part.text or "" for part in element.iterfind(tag)).split()
+
+
+def _numbers(words: list[str]) -> list[int]:
+    for word in words:
+        whole(Element("u64values", value=word), "value", MOST_MEGABYTES, "NVLinkBandwidth")
+    return [int(word) for word in words]

@@ -1,0 +1,78 @@
+"""Which machines the adapters of an InfiniBand subnet belong to."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import ceil
+
+from hierarchies.errors import InputError
+from hierarchies.importers.infiniband import Device, Subnet
+
+_ADAPTER = re.compile(r"(?:mlx[0-9]+_[0-9]+|HCA-?[0-9]+|ib[a-z]*[0-9]\S*|rocep\S+|hfi1_[0-9]+)")
+_UNNAMED = re.compile(r"\s*(?:MT[0-9]+\b.*|.*Mellanox Technologies.*)?")
+_AGGREGATION = "Aggregation Node"
+
+
+@dataclass(frozen=True)
+class Machines:
+    """Which leaf switches each host's cables lead to, one entry a cable, and what has no host.
+
+    ``nameless`` are the leaf switches of adapters that do not say whose they are; ``few`` are
+    hosts with at most half as many cables as is usual, taken to be no compute nodes.
+    """
+
+    leaves: Mapping[str, tuple[str, ...]]
+    nameless: tuple[str, ...]
+    few: tuple[str, ...]
+    usual: int
+
+
+def is_aggregation(device: Device) -> bool:
+    """Whether it is the part of a switch that adds up (SHARP), and no machine's adapter."""
+    return not device.is_switch and _AGGREGATION in (device.description or "")
+
+
+def machines_of(net: Subnet) -> Machines:
+    """Hosts by the names of their adapters (``host mlx5_0``), which the adapters are asked for."""
+    leaves: defaultdict[str, list[str]] = defaultdict(list)
+    nameless: list[str] = []
+    for device in net.devices.values():
+        if device.is_switch or is_aggregation(device):
+            continue
+        ends = [peer for peer, _ in net.cables_of[device.id] if net.devices[peer].is_switch]
+        name = _host(device)
+        (nameless if name is None else leaves[name]).extend(ends)
+    counts = Counter(len(ends) for ends in leaves.values() if ends)
+    usual = counts.most_common(1)[0][0] if counts else 1
+    few = [name for name, ends in leaves.items() if 2 * len(ends) <= usual]
+    for ends in leaves.values():
+        if len(ends) > usual:
+            nameless.extend(ends)
+    kept = {n: tuple(e) for n, e in leaves.items() if usual / 2 < len(e) <= usual}
+    if not kept and not nameless:
+        raise InputError("no switch has adapters of hosts", hint="the file may have been cut off")
+    return Machines(kept, tuple(nameless), tuple(few), usual)
+
+
+def _host(device: Device) -> str | None:
+    if device.description is None:
+        return device.id
+    if _UNNAMED.fullmatch(device.description):
+        return None
+    *words, last = device.description.split()
+    return " ".join(words) if words and _ADAPTER.fullmatch(last) else device.description.strip()
+
+
+def nameless_hosts(machines: Machines, part_of: Mapping[str, str]) -> dict[str, int]:
+    """How many hosts the adapters without a name make in each part: as wide as the others there."""
+    usual: defaultdict[str, Counter[int]] = defaultdict(Counter)
+    for leaves in machines.leaves.values():
+        usual[part_of[leaves[0]]][len(leaves)] += 1
+    counts = Counter(part_of[leaf] for leaf in machines.nameless)
+    return {
+        part: ceil(count / (usual[part].most_common(1)[0][0] if usual[part] else machines.usual))
+        for part, count in counts.items()
+    }

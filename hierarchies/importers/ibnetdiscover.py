@@ -1,0 +1,304 @@
+"""The levels of an InfiniBand fabric, with the speeds and numbers of its cables."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from hierarchies.errors import InputError
+from hierarchies.importers.draft import Blank, Draft, Stated
+from hierarchies.importers.hostlist import told
+from hierarchies.importers.ib_machines import Machines, is_aggregation, machines_of, nameless_hosts
+from hierarchies.importers.infiniband import Cable, Speed, Subnet, subnet
+from hierarchies.importers.networks import NODE, Ports, Said, Slower, network
+from hierarchies.importers.options import Options
+from hierarchies.importers.tiers import Host, Tiers
+
+_TIERS = ("pod", "zone")
+_MOST_TIERS = 8
+
+
+def read(files: Mapping[str, str], options: Options) -> Draft:
+    """The draft of a subnet from one output. Raises InputError, naming the file."""
+    if len(files) > 1:
+        raise InputError(f"{len(files)} files: {told(files)}", hint="give one subnet at a time")
+    name, text = next(iter(files.items()))
+    try:
+        return _draft(subnet(text), options)
+    except InputError as error:
+        raise error.at(name) from None
+
+
+def _draft(net: Subnet, options: Options) -> Draft:
+    switches = [device for device in net.devices.values() if device.is_switch]
+    if not switches:
+        raise InputError(
+            f"no switch, only adapters ({len(net.devices)}): nothing says where they hang",
+            hint="ibnetdiscover was cut short, or saw only its own node",
+        )
+    machines = machines_of(net)
+    tier_of = _switch_tiers(net, machines)
+    parts = _components(net, machines, tier_of)
+    tiers = _tiers(net, machines, parts)
+    said = Said(
+        "infiniband-fabric",
+        "ibnetdiscover",
+        ports=_ports(net, machines, tiers, parts),
+        slower=tuple(_slower(net, machines, parts[0])),
+        notes=tuple(_notes(net, machines, tier_of, parts)),
+        counted=_counted(net, machines, tier_of),
+    )
+    return network(tiers, said, options)
+
+
+def _switch_tiers(net: Subnet, machines: Machines) -> dict[str, int]:
+    """0 for switches with hosts, 1 for those right above these, and so on."""
+    row = {leaf for leaves in machines.leaves.values() for leaf in leaves} | {*machines.nameless}
+    tier_of: dict[str, int] = {}
+    tier = 0
+    while row:
+        tier_of |= dict.fromkeys(row, tier)
+        row = {
+            peer
+            for switch in row
+            for peer, _ in net.cables_of[switch]
+            if net.devices[peer].is_switch and peer not in tier_of
+        }
+        tier += 1
+    return tier_of
+
+
+@dataclass
+class _Union:
+    """Which things hang together."""
+
+    parent: dict[str, str]
+
+    def find(self, item: str) -> str:
+        while self.parent.setdefault(item, item) != item:
+            self.parent[item] = item = self.parent[self.parent[item]]
+        return item
+
+    def join(self, items: Iterable[str]) -> None:
+        first, *others = [self.find(item) for item in items]
+        for other in others:
+            self.parent[self.find(other)] = self.find(first)
+
+
+def _components(
+    net: Subnet, machines: Machines, tier_of: Mapping[str, int]
+) -> tuple[dict[str, str], ...]:
+    """For each tier the part every switch is in, when only switches up to that tier join parts.
+
+    At tier 0 leaf switches hang together by the hosts they share: the rails of one group.
+    """
+    union = _Union({})
+    for leaves in machines.leaves.values():
+        union.join(leaves)
+    lowest = [switch for switch, tier in tier_of.items() if tier == 0]
+    parts = [{switch: union.find(switch) for switch in lowest}]
+    for highest in range(1, max(tier_of.values(), default=0) + 2):
+        for cable in net.cables:
+            ends = [id for id, _ in cable.ends]
+            if all(tier_of.get(id, highest + 1) <= highest for id in ends):
+                union.join(ends)
+        inside = [switch for switch, tier in tier_of.items() if tier <= highest]
+        parts.append({switch: union.find(switch) for switch in inside})
+        if len({parts[-1][leaf] for leaf in lowest}) == 1 or highest >= _MOST_TIERS:
+            break
+    return tuple(parts)
+
+
+def _tiers(net: Subnet, machines: Machines, parts: Sequence[Mapping[str, str]]) -> Tiers:
+    """Every host below the parts it is in; adapters without a name make as many as they can."""
+    names = _part_names(net, parts[0])
+    where = {name: leaves[0] for name, leaves in machines.leaves.items()}
+    for part, count in nameless_hosts(machines, parts[0]).items():
+        where |= {f"nameless {i + 1} of {names[part]}": part for i in range(count)}
+    hosts = tuple(
+        Host(
+            name,
+            (*(_named(net, tier[leaf]) for tier in reversed(parts[1:])), names[parts[0][leaf]]),
+        )
+        for name, leaf in where.items()
+    )
+    return Tiers(tuple(reversed(_tier_names(parts))), hosts)
+
+
+def _tier_names(parts: Sequence[Mapping[str, str]]) -> tuple[str, ...]:
+    alone = len(set(parts[0].values())) == len(parts[0])
+    outer = (
+        _TIERS[t] if t < len(_TIERS) else f"tier-{chr(ord('a') + t + 1)}"
+        for t in range(len(parts) - 1)
+    )
+    return ("leaf" if alone else "group", *outer)
+
+
+def _named(net: Subnet, switch: str) -> str:
+    return net.devices[switch].description or switch
+
+
+def _part_names(net: Subnet, part_of: Mapping[str, str]) -> dict[str, str]:
+    """A name for each part of leaf switches: its first switch, and how many more there are."""
+    inside: defaultdict[str, list[str]] = defaultdict(list)
+    for switch, part in part_of.items():
+        inside[part].append(_named(net, switch))
+    return {part: told(sorted(names), 1) for part, names in inside.items()}
+
+
+def _ports(
+    net: Subnet, machines: Machines, tiers: Tiers, parts: Sequence[Mapping[str, str]]
+) -> dict[str, Ports]:
+    """The NICs of a node; the uplinks of each tier's fullest unit, shared among its NICs."""
+    nics = [
+        cable
+        for name, device in net.devices.items()
+        if not device.is_switch and not is_aggregation(device)
+        for _, cable in net.cables_of[name]
+    ]
+    speed = _usual_speed(nics)
+    ports = {
+        NODE: Ports(Stated(machines.usual, "ibnetdiscover: cables of a host"), _bandwidth(speed))
+    }
+    for name, part_of in zip(_tier_names(parts), parts, strict=True):
+        uplinks = uplinks_of(net, part_of)
+        position = tiers.names.index(name)
+        hosts = Counter(host.path[: position + 1] for host in tiers.hosts)
+        most = (
+            _whole_uplinks(net, part_of)
+            if name == tiers.names[-1]
+            else max(map(len, uplinks.values()))
+        )
+        if most:
+            upward = _usual_speed([cable for cables in uplinks.values() for cable in cables])
+            ports[name] = _shared(most, max(hosts.values()) * machines.usual, upward, name)
+    return ports
+
+
+def _whole_uplinks(net: Subnet, part_of: Mapping[str, str]) -> int:
+    """The uplinks of a part with as many leaf switches, and as many of each, as any has."""
+    alone = uplinks_of(net, {leaf: leaf for leaf in part_of})
+    return max(map(len, alone.values())) * max(Counter(part_of.values()).values())
+
+
+def _slower(net: Subnet, machines: Machines, part_of: Mapping[str, str]) -> Iterable[Slower]:
+    """Groups with fewer uplinks than a whole one, and hosts with fewer cables than is usual."""
+    whole, names = _whole_uplinks(net, part_of), _part_names(net, part_of)
+    level = _tier_names([part_of])[0]
+    for part, cables in uplinks_of(net, part_of).items():
+        if 0 < len(cables) < whole:
+            said = f"ibnetdiscover: {len(cables)} of {whole} uplinks"
+            yield Slower(level, names[part], len(cables) / whole, said)
+    for name, leaves in machines.leaves.items():
+        if len(leaves) < machines.usual:
+            said = f"ibnetdiscover: {len(leaves)} of {machines.usual} cables"
+            yield Slower(NODE, name, len(leaves) / machines.usual, said)
+
+
+def _shared(uplinks: int, nics: int, speed: Speed | None, name: str) -> Ports:
+    """So many uplinks as one port for each NIC below them, which must divide what is inside."""
+    said = f"ibnetdiscover: the NICs of a whole {name}, which share its {uplinks} uplinks"
+    if speed is None:
+        return Ports(
+            Stated(nics, said), Blank(source=f"{uplinks} uplinks for {nics} NICs: their part")
+        )
+    each = f"{speed.spelled} = {speed.bits_per_second / 1e9:g} Gb/s"
+    return Ports(
+        Stated(nics, said),
+        Stated(
+            uplinks * speed.bits_per_second / 8 / nics,
+            f"ibnetdiscover: {uplinks} uplinks of {each} for {nics} NICs",
+        ),
+    )
+
+
+def _bandwidth(speed: Speed | None) -> Stated | Blank:
+    if speed is None:
+        return Blank(source="the file has no speeds; of one NIC, per direction")
+    said = f"ibnetdiscover: {speed.spelled} = {speed.bits_per_second / 1e9:g} Gb/s"
+    return Stated(speed.bits_per_second / 8, said)
+
+
+def _usual_speed(cables: Iterable[Cable]) -> Speed | None:
+    counts = Counter(cable.speed for cable in cables)
+    return counts.most_common(1)[0][0] if counts else None
+
+
+def uplinks_of(net: Subnet, part_of: Mapping[str, str]) -> dict[str, list[Cable]]:
+    """For each part of switches, the cables to switches outside it."""
+    uplinks: dict[str, list[Cable]] = {part: [] for part in part_of.values()}
+    for cable in net.cables:
+        ends = [id for id, _ in cable.ends]
+        if all(net.devices[id].is_switch for id in ends):
+            inside = [part_of.get(id) for id in ends]
+            if inside[0] != inside[1]:
+                for part in inside:
+                    if part is not None:
+                        uplinks[part].append(cable)
+    return uplinks
+
+
+def _counted(net: Subnet, machines: Machines, tier_of: Mapping[str, int]) -> dict[str, int]:
+    tiers = Counter(tier_of.values())
+    names = ("leaf switches", "spine switches", "core switches")
+    counted = {name: tiers[tier] for tier, name in enumerate(names) if tiers[tier]}
+    return {
+        "nics": sum(map(len, machines.leaves.values())) + len(machines.nameless),
+        "switches": sum(device.is_switch for device in net.devices.values()),
+        **counted,
+        "links": len(net.cables),
+    }
+
+
+def _notes(
+    net: Subnet,
+    machines: Machines,
+    tier_of: Mapping[str, int],
+    parts: Sequence[Mapping[str, str]],
+) -> Iterable[str]:
+    adding = sum(map(is_aggregation, net.devices.values()))
+    if adding:
+        yield (
+            f"{adding} aggregation nodes (SHARP) are left out as hosts. They say that the switches "
+            "can reduce; whether a job may use them is not in this file (reduces = true)."
+        )
+    if machines.few:
+        yield (
+            f"left out, as at most half of the usual {machines.usual} cables lead to them: "
+            f"{told(machines.few)}"
+        )
+    thin = [name for name, leaves in machines.leaves.items() if len(leaves) < machines.usual]
+    if thin:
+        yield f"hosts with fewer than the usual {machines.usual} cables: {told(thin)}"
+    if machines.nameless:
+        hosts = sum(nameless_hosts(machines, parts[0]).values())
+        yield (
+            f"{len(machines.nameless)} adapters do not say whose they are (or many hosts have one "
+            f"name); with as many a host as usual they are {hosts} hosts."
+        )
+    idle = [_named(net, d.id) for d in net.devices.values() if d.is_switch and d.id not in tier_of]
+    if idle:
+        yield f"switches from which no host can be reached: {told(idle)}"
+    yield from _short_switches(net, tier_of)
+    yield from _odd_speeds(net.cables)
+
+
+def _short_switches(net: Subnet, tier_of: Mapping[str, int]) -> Iterable[str]:
+    """Leaf switches with fewer uplinks than the most."""
+    alone = {leaf: leaf for leaf, tier in tier_of.items() if tier == 0}
+    counts = {leaf: len(cables) for leaf, cables in uplinks_of(net, alone).items()}
+    most = max(counts.values(), default=0)
+    short = [f"{_named(net, leaf)} has {count}" for leaf, count in counts.items() if count < most]
+    if short:
+        full = len(counts) - len(short)
+        yield (
+            f"{full} of {len(counts)} leaf switches have {most} uplinks, {told(short, 20)}. "
+            "The description gives every unit what one with all of them would have."
+        )
+
+
+def _odd_speeds(cables: Sequence[Cable]) -> Iterable[str]:
+    counts = Counter(cable.speed.spelled if cable.speed else "no speed" for cable in cables)
+    if len(counts) > 1:
+        yield "cables of several speeds: " + ", ".join(f"{n} of {s}" for s, n in counts.items())

@@ -1,0 +1,165 @@
+"""What ibnetdiscover prints, and the net files of ibsim, which are written alike."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from hierarchies.errors import InputError
+
+_HEADER = re.compile(r'(Switch|Ca|Hca|Rt)\s+([0-9]{1,3})\s+"([^"]{1,100})"\s*(?:#\s*"([^"]*)")?')
+_PORT = re.compile(
+    r"\[([0-9]{1,3})\](?:\[ext [0-9]{1,3}\])?(?:\([0-9a-fA-F]{1,16}\))?"
+    r'\s*"([^"]{1,100})"\s*\[([0-9]{1,3})\](.*)'
+)
+_RATE = re.compile(r"\b([0-9]{1,2})x([A-Z]{2,4}[0-9]{0,2})\b")
+_QUOTED = re.compile(r'"([^"]*)"')
+_FACT = re.compile(r"(?:vendid|devid|sysimgguid|switchguid|caguid|rtguid|module|[a-z]+guid)\s*=")
+
+# Gb/s of data a lane and direction, after the line code (8b/10b up to QDR, then 64b/66b).
+_LANE_GIGABITS = {
+    "SDR": 2.0,
+    "DDR": 4.0,
+    "QDR": 8.0,
+    "FDR10": 10.0,
+    "FDR": 14.0625 * 64 / 66,
+    "EDR": 25.0,
+    "HDR": 50.0,
+    "NDR": 100.0,
+    "XDR": 200.0,
+}
+
+Port = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Speed:
+    """How fast a cable is: as the file spells it, and in bits a second and direction."""
+
+    spelled: str
+    bits_per_second: float
+
+
+@dataclass(frozen=True)
+class Device:
+    """A switch, or an adapter (a NIC, a router, the aggregation node inside a switch)."""
+
+    id: str
+    is_switch: bool
+    description: str | None
+
+
+@dataclass(frozen=True)
+class Cable:
+    """What joins two ports; ``speed`` None where the file has none."""
+
+    ends: tuple[Port, Port]
+    speed: Speed | None
+
+
+@dataclass(frozen=True)
+class Subnet:
+    """All devices by their ids, and all cables, each once."""
+
+    devices: Mapping[str, Device]
+    cables: tuple[Cable, ...]
+
+    @cached_property
+    def cables_of(self) -> Mapping[str, tuple[tuple[str, Cable], ...]]:
+        """For each device the devices at the other ends of its cables, and the cables."""
+        found: dict[str, list[tuple[str, Cable]]] = {id: [] for id in self.devices}
+        for cable in self.cables:
+            (one, _), (other, _) = cable.ends
+            found[one].append((other, cable))
+            found[other].append((one, cable))
+        return {id: tuple(ends) for id, ends in found.items()}
+
+
+def subnet(text: str) -> Subnet:
+    """The devices and cables of a subnet.
+
+    A cable stands in the blocks of both its ends, or of one; adapters may have no block of their
+    own. Raises InputError, naming the line, for lines that have no place here, for ports with two
+    cables, and for a switch that others name and that has no block: the file was cut off.
+    """
+    devices: dict[str, Device] = {}
+    peers: dict[str, tuple[int, str | None]] = {}
+    cables: dict[Port, Cable] = {}
+    current: str | None = None
+    for number, raw in enumerate(text.splitlines(), start=1):
+        line = raw.strip()
+        if not line or line.startswith("#") or _FACT.match(line):
+            continue
+        try:
+            if match := _HEADER.match(line):
+                current = _begin(match, devices)
+            elif match := _PORT.match(line):
+                if current is None:
+                    raise InputError("a port before any switch or adapter")
+                _connect(current, match, cables)
+                peers.setdefault(match[2], (number, _description(match[4])))
+            else:
+                raise InputError(
+                    f"{line[:60]!r} is no line of ibnetdiscover",
+                    hint='blocks begin with Switch or Ca, then ports: [1] "H-..."[1] # ... 4xNDR',
+                )
+        except InputError as error:
+            raise error.at(f"line {number}") from None
+    _add_peers(devices, peers)
+    return Subnet(devices, tuple(dict.fromkeys(cables.values())))
+
+
+def _begin(match: re.Match[str], devices: dict[str, Device]) -> str:
+    id = match[3]
+    if id in devices:
+        raise InputError(f"{id!r} is given twice")
+    devices[id] = Device(id, match[1] == "Switch", match[4])
+    return id
+
+
+def _connect(current: str, match: re.Match[str], cables: dict[Port, Cable]) -> None:
+    here, there = (current, int(match[1])), (match[2], int(match[3]))
+    one, other = sorted((here, there))
+    cable = Cable((one, other), _speed(match[4]))
+    for end in (one, other):
+        known = cables.setdefault(end, cable)
+        if known.ends != cable.ends:
+            raise InputError(f"port {end[1]} of {end[0]!r} has two cables")
+        if known.speed and cable.speed and known.speed != cable.speed:
+            raise InputError(
+                f"the cable at port {end[1]} of {end[0]!r} is {known.speed.spelled} at one end "
+                f"and {cable.speed.spelled} at the other"
+            )
+
+
+def _speed(rest: str) -> Speed | None:
+    matches = _RATE.findall(_QUOTED.sub("", rest))
+    if not matches:
+        return None
+    lanes, rate = matches[-1]
+    if rate not in _LANE_GIGABITS:
+        raise InputError(
+            f"the speed {lanes}x{rate} is not known", hint=f"known are {', '.join(_LANE_GIGABITS)}"
+        )
+    return Speed(f"{lanes}x{rate}", int(lanes) * _LANE_GIGABITS[rate] * 1e9)
+
+
+def _description(rest: str) -> str | None:
+    match = _QUOTED.search(rest)
+    return match[1] if match else None
+
+
+def _add_peers(devices: dict[str, Device], peers: Mapping[str, tuple[int, str | None]]) -> None:
+    """Adapters that only switches tell of."""
+    for id, (number, description) in peers.items():
+        if id in devices:
+            continue
+        if id.startswith("S-"):
+            raise InputError(
+                f"no block for the switch {id!r}",
+                where=f"line {number}",
+                hint="the file may have been cut off",
+            )
+        devices[id] = Device(id, False, description)

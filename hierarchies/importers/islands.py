@@ -1,0 +1,109 @@
+"""The shape in which links join GPUs: a mesh, a ring, or nothing that a level can say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from hierarchies.errors import InputError
+from hierarchies.system import Domain
+
+Links = Mapping[tuple[int, int], int]
+LARGEST_RING, MOST_STEPS = 32, 20_000
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Equal islands of GPUs, each in the order in which its GPUs stand, and how they are joined.
+
+    ``domain`` None: the links make neither a mesh nor a ring. ``links`` are those between two
+    neighbours; then, of a GPU with the fewest, half: those to each neighbour if rings use them
+    all. ``ring``: there is a ring through every island.
+    """
+
+    islands: tuple[tuple[int, ...], ...]
+    domain: Domain | None
+    links: float
+    ring: bool = True
+
+
+def between(links: Links, one: int, other: int) -> int:
+    """How many links join two GPUs."""
+    return links.get((min(one, other), max(one, other)), 0)
+
+
+def shape(gpus: int, links: Links) -> Shape:
+    """The shape of direct links. Raises InputError if the islands are of unequal sizes."""
+    parts = components(gpus, links)
+    sizes = sorted({len(part) for part in parts})
+    if len(sizes) > 1:
+        raise InputError(
+            f"links join the GPUs in parts of {' and '.join(map(str, sizes))}",
+            hint="in a system all parts are alike: import the GPUs of one part, or write it down",
+        )
+    if sizes == [1]:
+        return Shape(tuple(parts), None, 0, ring=False)
+    return _mesh(parts, links) or _ring(parts, links) or _irregular(parts, links)
+
+
+def components(gpus: int, links: Links) -> list[tuple[int, ...]]:
+    """The sets of GPUs that links join, by their first members."""
+    part = list(range(gpus))
+    for (one, other), count in links.items():
+        if count and part[one] != part[other]:
+            low, high = sorted((part[one], part[other]))
+            part = [low if p == high else p for p in part]
+    return [tuple(gpu for gpu in range(gpus) if part[gpu] == first) for first in sorted(set(part))]
+
+
+def _mesh(parts: list[tuple[int, ...]], links: Links) -> Shape | None:
+    counts = {between(links, a, b) for part in parts for a in part for b in part if a != b}
+    if len(counts) == 1 and 0 not in counts:
+        return Shape(tuple(parts), Domain.MESH, counts.pop())
+    return None
+
+
+def _ring(parts: list[tuple[int, ...]], links: Links) -> Shape | None:
+    counts = {count for count in links.values() if count}
+    two = all(_neighbours(gpu, part, links) == 2 for part in parts for gpu in part)
+    if len(counts) != 1 or not two:
+        return None
+    rings = [_around(part, links) for part in parts]
+    found = tuple(ring for ring in rings if ring)
+    return Shape(found, Domain.RING, counts.pop()) if len(found) == len(parts) else None
+
+
+def _irregular(parts: list[tuple[int, ...]], links: Links) -> Shape:
+    rings = [_around(part, links) for part in parts]
+    totals = [sum(between(links, gpu, peer) for peer in part) for part in parts for gpu in part]
+    if all(rings):
+        return Shape(tuple(ring for ring in rings if ring), None, min(totals) / 2)
+    return Shape(tuple(parts), None, min(totals) / 2, ring=False)
+
+
+def _neighbours(gpu: int, part: tuple[int, ...], links: Links) -> int:
+    return sum(between(links, gpu, peer) > 0 for peer in part)
+
+
+def _around(part: tuple[int, ...], links: Links) -> tuple[int, ...] | None:
+    """A ring through all GPUs of a part, the most links first; None if none is found in time."""
+    if len(part) > LARGEST_RING:
+        return None
+    nearest = {
+        gpu: sorted(
+            (peer for peer in part if between(links, gpu, peer)),
+            key=lambda peer: (between(links, gpu, peer), -peer),
+        )
+        for gpu in part
+    }
+    stack: list[tuple[int, ...]] = [(part[0],)]
+    for _ in range(MOST_STEPS):
+        if not stack:
+            return None
+        path = stack.pop()
+        if len(path) == len(part):
+            if between(links, path[-1], path[0]):
+                return path
+            continue
+        stack.extend((*path, peer) for peer in nearest[path[-1]] if peer not in path)
+    return None

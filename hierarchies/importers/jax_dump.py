@@ -1,0 +1,295 @@
+"""The devices JAX sees: a torus of TPU chips, perhaps in several slices, or processes of GPUs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from hierarchies.description import load
+from hierarchies.errors import InputError
+from hierarchies.importers.draft import Blank, Draft, DraftLevel, Stated
+from hierarchies.importers.hostlist import told
+from hierarchies.importers.networks import check_nodes
+from hierarchies.importers.options import Options
+from hierarchies.importers.structured import from_json
+from hierarchies.importers.suggestions import NETWORK_LATENCY
+
+SNIPPET = """\
+import jax, json
+print(json.dumps([(d.id, d.process_index, d.device_kind, getattr(d, "coords", None),
+                   getattr(d, "core_on_chip", None), getattr(d, "slice_index", None))
+                  for d in jax.devices()]))"""
+
+MOST_DEVICES = 10**6
+_FIELDS = ("id", "process_index", "device_kind", "coords", "core_on_chip", "slice_index")
+_SOURCE = "jax.devices()"
+_KNOWN = {"TPU v4": "tpu-v4-pod-slice", "TPU v5 lite": "tpu-v5e-slice", "TPU v5e": "tpu-v5e-slice"}
+
+
+@dataclass(frozen=True)
+class Device:
+    """One device as JAX tells of it; ``coords`` are x, y, z, empty where there are none."""
+
+    id: int
+    process: int
+    kind: str
+    coords: tuple[int, ...]
+    core: int
+    slice: int
+
+
+def read(files: Mapping[str, str], options: Options) -> Draft:
+    """The draft of what one dump lists. Raises InputError, naming the file."""
+    if len(files) > 1:
+        raise InputError(
+            f"{len(files)} files: {told(files)}",
+            hint="jax.devices() lists all devices of a job: one process's dump is enough",
+        )
+    name, text = next(iter(files.items()))
+    try:
+        return _draft(devices_of(text), options)
+    except InputError as error:
+        raise error.at(name) from None
+
+
+def devices_of(text: str) -> tuple[Device, ...]:
+    """The devices in a dump. Raises InputError for JSON that is none, and for an id given twice."""
+    found = from_json(text)
+    if not isinstance(found, list) or not found:
+        raise InputError("no list of devices", hint=f"it is made by\n{SNIPPET}")
+    if len(found) > MOST_DEVICES:
+        raise InputError(f"{len(found):,} devices", hint=f"at most {MOST_DEVICES:,} are read")
+    devices = tuple(_device(entry, f"device {i + 1}") for i, entry in enumerate(found))
+    twice = [str(id) for id, count in Counter(d.id for d in devices).items() if count > 1]
+    if twice:
+        raise InputError(f"ids given more than once: {told(twice)}")
+    return devices
+
+
+def _device(entry: Any, where: str) -> Device:
+    if isinstance(entry, dict):
+        entry = [entry.get(field) for field in _FIELDS]
+    if not isinstance(entry, list) or len(entry) != len(_FIELDS):
+        raise InputError(
+            f"a device is not {len(_FIELDS)} values", where=where, hint=", ".join(_FIELDS)
+        )
+    id, process, kind, coords, core, slice = entry
+    if not isinstance(kind, str):
+        raise InputError("device_kind is no text", where=where)
+    if coords is not None and not (isinstance(coords, list) and 1 <= len(coords) <= 3):
+        raise InputError("coords are not 1 to 3 numbers", where=where)
+    return Device(
+        _whole(id, f"{where}, id"),
+        _whole(process, f"{where}, process_index"),
+        kind,
+        tuple(_whole(c, f"{where}, coords") for c in coords or ()),
+        _whole(core or 0, f"{where}, core_on_chip"),
+        _whole(slice or 0, f"{where}, slice_index"),
+    )
+
+
+def _whole(value: Any, where: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 10**9:
+        raise InputError(f"{str(value)[:40]!r} is no number from 0", where=where)
+    return value
+
+
+def _draft(devices: Sequence[Device], options: Options) -> Draft:
+    kinds = Counter(device.kind for device in devices)
+    if len(kinds) > 1:
+        raise InputError(f"devices of several kinds: {told(kinds)}", hint="import them apart")
+    dimensions = {len(device.coords) for device in devices}
+    if len(dimensions) > 1:
+        raise InputError("some devices have coords of another length than others")
+    check_nodes(len({device.process for device in devices}), options)
+    return _torus(devices) if dimensions != {0} else _processes(devices)
+
+
+def _torus(devices: Sequence[Device]) -> Draft:
+    """Slices of boxes of chips of cores; z outermost, x innermost but for the cores."""
+    axes = "xyz"[: len(devices[0].coords)]
+    slices: dict[int, list[Device]] = {}
+    for device in devices:
+        slices.setdefault(device.slice, []).append(device)
+    boxes = {number: _box(inside) for number, inside in slices.items()}
+    shapes = Counter(boxes.values())
+    if len(shapes) > 1:
+        told_of = "; ".join(f"slice {number}: {_spelled(b, axes)}" for number, b in boxes.items())
+        raise InputError(
+            f"slices of several shapes: {told_of[:300]}", hint="import slices of one shape"
+        )
+    shape = next(iter(shapes))
+    kind = devices[0].kind
+    levels = _levels(kind, len(slices), shape, axes)
+    notes = [_WRAPS, *_order_note(devices)]
+    return Draft(
+        "jax-devices",
+        f"{kind}: {len(slices)} slices of {_spelled(shape, axes)}",
+        levels,
+        device=kind,
+        memory_bytes_per_second=_memory(kind),
+        notes=tuple(notes),
+        counted={
+            "devices": len(devices),
+            "slices": len(slices),
+            "chips": len({(d.slice, d.coords) for d in devices}),
+            "processes": len({device.process for device in devices}),
+        },
+    )
+
+
+_NO_COORDINATES = (
+    "These devices have no coordinates, so the dump says only which process holds which. "
+    "Where several processes share a machine, nodes here are parts of one."
+)
+_WRAPS = (
+    "The dump does not say whether the ends of each dimension are joined. A torus is priced as if "
+    "they were, which is too good where they are not (a TPU v5e joins them only across all 16 "
+    "chips, a TPU v4 where every dimension is a multiple of 4)."
+)
+
+
+def _box(devices: Sequence[Device]) -> tuple[int, ...]:
+    """The extents of the box that devices fill, x first, cores last.
+
+    Raises InputError if one is missing, or two are at one place.
+    """
+    places = [(*device.coords, device.core) for device in devices]
+    lows = [min(column) for column in zip(*places, strict=True)]
+    highs = [max(column) for column in zip(*places, strict=True)]
+    extents = tuple(high - low + 1 for low, high in zip(lows, highs, strict=True))
+    if len(set(places)) != len(places):
+        twice = [str(place) for place, count in Counter(places).items() if count > 1]
+        raise InputError(f"two devices at one place (coords and core): {told(twice)}")
+    if prod(extents) != len(places):
+        raise InputError(
+            f"{len(places)} devices in a box of {' x '.join(map(str, extents))} (coords and core)",
+            hint="a torus needs every place of the box; dump all devices of the slice",
+        )
+    return extents
+
+
+def _spelled(box: Sequence[int], axes: str) -> str:
+    cores = f" x {box[-1]} cores" if box[-1] > 1 else ""
+    return " x ".join(f"{extent} {a}" for extent, a in zip(box, axes, strict=False)) + cores
+
+
+def _levels(kind: str, slices: int, box: Sequence[int], axes: str) -> tuple[DraftLevel, ...]:
+    levels, inside = [], prod(box)
+    if slices > 1:
+        levels.append(_slice_level(slices))
+    for axis in reversed(range(len(axes))):
+        inside //= box[axis]
+        if box[axis] > 1:
+            levels.append(_axis_level(kind, axes[axis], box[axis], inside))
+    if box[-1] > 1:
+        levels.append(_core_level(box[-1]))
+    return tuple(levels) or (_axis_level(kind, "x", 1, 1),)
+
+
+def _slice_level(count: int) -> DraftLevel:
+    return DraftLevel(
+        "slice",
+        Blank("switch", "slices are joined by a data centre's network"),
+        Blank(source="of one host's NIC, per direction; the dump does not know it"),
+        Blank(source="of the data centre's network; the dump does not know it"),
+        Stated(count, f"{_SOURCE}: slice_index"),
+        Blank(source="how many NICs all hosts of one slice have together"),
+    )
+
+
+def _axis_level(kind: str, axis: str, count: int, inside: int) -> DraftLevel:
+    known = _KNOWN.get(kind)
+    bandwidth, latency = Blank(source="of one link between neighbours, per direction"), Blank()
+    if known:
+        link = load(known).links[-1]
+        sources = link.sources or {}
+        bandwidth = Blank(
+            link.bandwidth_bytes_per_second, _said_by(known, sources, "bandwidth_GB_per_s")
+        )
+        latency = Blank(link.latency_seconds, _said_by(known, sources, "latency_us"))
+    return DraftLevel(
+        axis,
+        Stated("torus", f"{_SOURCE}: coords"),
+        bandwidth,
+        latency,
+        Stated(count, f"{_SOURCE}: coords"),
+        Stated(inside, "every device of a torus has links of its own"),
+    )
+
+
+def _said_by(known: str, sources: Mapping[str, str], key: str) -> str:
+    return f"{known} of the catalogue, {sources.get(key, 'no source')}"
+
+
+def _core_level(count: int) -> DraftLevel:
+    return DraftLevel(
+        "core",
+        Blank("bus", "cores of a chip share its memory; the dump does not say how they are joined"),
+        Blank(source="between the cores of one chip: about its memory's bandwidth"),
+        Blank(),
+        Stated(count, f"{_SOURCE}: core_on_chip"),
+    )
+
+
+def _memory(kind: str) -> Blank:
+    known = _KNOWN.get(kind)
+    if not known:
+        return Blank()
+    system = load(known)
+    return Blank(
+        system.memory_bytes_per_second, f"{known} of the catalogue, {system.memory_source}"
+    )
+
+
+def _order_note(devices: Sequence[Device]) -> list[str]:
+    """Whether JAX's ids count the places as the levels do: slices, z, y, x, cores."""
+    by_place = sorted(devices, key=lambda d: (d.slice, *reversed(d.coords), d.core))
+    if [d.id for d in by_place] == sorted(d.id for d in devices):
+        return []
+    order = "which counts x fastest, then y, z and slices: order the mesh by coords, not by id."
+    return [f"JAX's ids run in another order than this description's, {order}"]
+
+
+def _processes(devices: Sequence[Device]) -> Draft:
+    """Without coords: nodes are the processes, each with as many devices."""
+    held = Counter(device.process for device in devices)
+    if len(set(held.values())) > 1:
+        told_of = told(f"process {process} has {count}" for process, count in held.items())
+        raise InputError(
+            f"processes with different numbers of devices: {told_of}",
+            hint="import processes that are alike",
+        )
+    source = f"{_SOURCE}: process_index"
+    inside = next(iter(held.values()))
+    node = DraftLevel(
+        "node",
+        Blank("switch", "usual for a network of nodes"),
+        Blank(source="of one NIC, per direction: 400 Gb/s are 50 GB/s"),
+        NETWORK_LATENCY,
+        Stated(len(held), source),
+        Blank(source="how many NICs a node has for this network"),
+    )
+    device = DraftLevel(
+        "device",
+        Blank(source="switch, mesh or ring: what joins the devices of one process"),
+        Blank(source="of one device's port, per direction"),
+        Blank(),
+        Stated(inside, source),
+    )
+    kind = devices[0].kind
+    slices = len({d.slice for d in devices})
+    notes = [_NO_COORDINATES]
+    if slices > 1:
+        notes.append(f"slice_index has {slices} values, which were not taken as a level.")
+    return Draft(
+        "jax-devices",
+        f"{kind}: {len(held)} processes of {inside} devices",
+        (node, device),
+        device=kind,
+        notes=tuple(notes),
+        counted={"devices": len(devices), "processes": len(held)},
+    )

@@ -1,0 +1,201 @@
+"""Labels of Kubernetes nodes: ``kubectl get nodes -o json``."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hierarchies.errors import InputError
+from hierarchies.importers.draft import Draft
+from hierarchies.importers.hostlist import MOST_HOSTS, told
+from hierarchies.importers.networks import Groups, Said, network
+from hierarchies.importers.options import Options
+from hierarchies.importers.structured import from_json
+from hierarchies.importers.switches import tier_names
+from hierarchies.importers.tiers import Host, Tiers, check_nested
+
+_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "google.com/tpu", "aws.amazon.com/neuron")
+_PRODUCTS = ("nvidia.com/gpu.product", "cloud.google.com/gke-accelerator")
+_ACCELERATORS = (
+    ("domain", ("accelerator.topograph.run/domain",)),
+    (
+        "subdomain",
+        ("accelerator.topograph.run/domain", "accelerator.topograph.run/sub-domain"),
+    ),
+    ("domain", ("network.topology.nvidia.com/accelerator",)),
+    ("ultraserver", ("topology.k8s.aws/ultraserver-id",)),
+    ("clique", ("nvidia.com/gpu.clique",)),
+)
+_MOST_TIERS = 10
+
+
+@dataclass(frozen=True)
+class Preset:
+    """The labels that name the switches above a node, outermost first, as one writer has them.
+
+    ``needed`` is the one that is always there: some writers share the others.
+    """
+
+    name: str
+    keys: tuple[str, ...]
+    needed: str
+
+
+_TOPOGRAPH, _OLDER = "fabric.topograph.run/tier-", "network.topology.nvidia.com/"
+_AWS, _GKE = "topology.k8s.aws/network-node-layer-", "cloud.google.com/gce-topology-"
+
+
+def _preset(name: str, prefix: str, ends: Iterable[object], needed: object) -> Preset:
+    return Preset(name, tuple(f"{prefix}{end}" for end in ends), f"{prefix}{needed}")
+
+
+# topograph counts tiers from the node up, AWS counts layers from the top down.
+PRESETS = (
+    _preset("topograph", _TOPOGRAPH, range(_MOST_TIERS - 1, -1, -1), 0),
+    _preset("topograph before 1.0", _OLDER, ("core", "spine", "leaf"), "leaf"),
+    _preset("topograph 0.1", _OLDER, ("datacenter", "spine", "block"), "block"),
+    _preset("AWS", _AWS, range(1, _MOST_TIERS), 1),
+    _preset("GKE", _GKE, ("block", "subblock", "host"), "block"),
+)
+
+
+@dataclass(frozen=True)
+class Node:
+    """One node: its labels, and how many devices of which model it says it has."""
+
+    name: str
+    labels: Mapping[str, str]
+    devices: int
+    model: str
+
+
+def read(files: Mapping[str, str], options: Options) -> Draft:
+    """The draft of a cluster from one list of nodes.
+
+    ``options.keys`` are the labels to go by, outermost first; without them a preset whose labels
+    every node has. Nodes without devices are left out where others have some. Raises InputError,
+    naming the file.
+    """
+    if len(files) > 1:
+        raise InputError(f"{len(files)} files: {told(files)}", hint="give one list of nodes")
+    name, text = next(iter(files.items()))
+    try:
+        return _draft(nodes_of(text), options)
+    except InputError as error:
+        raise error.at(name) from None
+
+
+def nodes_of(text: str) -> tuple[Node, ...]:
+    """The nodes of a Kubernetes list. Raises InputError for JSON that is none."""
+    found = from_json(text)
+    items = found.get("items") if isinstance(found, dict) else None
+    if not isinstance(items, list):
+        raise InputError("no list of nodes", hint="give what kubectl get nodes -o json prints")
+    if len(items) > MOST_HOSTS:
+        raise InputError(f"{len(items):,} nodes", hint=f"at most {MOST_HOSTS:,} are read")
+    return tuple(_node(item, f"items, entry {i + 1}") for i, item in enumerate(items))
+
+
+def _node(item: Any, where: str) -> Node:
+    metadata = _mapping(_mapping(item, where).get("metadata"), f"{where}, metadata")
+    name = metadata.get("name")
+    if not isinstance(name, str) or not name:
+        raise InputError("a node without a name", where=where)
+    labels = {
+        key: value
+        for key, value in _mapping(metadata.get("labels") or {}, f"{where}, labels").items()
+        if isinstance(value, str)
+    }
+    status = item.get("status") or {}
+    capacity = _mapping(_mapping(status, where).get("capacity") or {}, where)
+    devices = next((_number(capacity[key]) for key in _RESOURCES if key in capacity), 0)
+    model = next((labels[key] for key in _PRODUCTS if key in labels), "")
+    return Node(name, labels, devices, model)
+
+
+def _number(value: Any) -> int:
+    return int(value) if re.fullmatch(r"[0-9]{1,6}", str(value), re.ASCII) else 0
+
+
+def _draft(nodes: Sequence[Node], options: Options) -> Draft:
+    working = [node for node in nodes if node.devices] or list(nodes)
+    if not working:
+        raise InputError("the list has no nodes")
+    name, keys = _keys(working, options)
+    if len(working) > 1 and len({node.labels[keys[-1]] for node in working}) == len(working):
+        keys = keys[:-1]
+    tiers = Tiers(
+        tier_names(len(keys)),
+        tuple(Host(node.name, tuple(node.labels[key] for key in keys)) for node in working),
+    )
+    check_nested(tiers, f"outermost first: {', '.join(keys)}")
+    counted = {"gpus": sum(node.devices for node in working)} if working[0].devices else {}
+    levels = ", ".join(f"{t} = {key}" for t, key in zip(tiers.names, keys, strict=True)) or "none"
+    notes = [f"labels of {name}: {levels}", *_left_out(nodes, working), *_contents(working)]
+    said = Said("kubernetes-cluster", "labels of Kubernetes", notes=tuple(notes), counted=counted)
+    return network(tiers, said, options, _accelerators(working))
+
+
+def _keys(nodes: Sequence[Node], options: Options) -> tuple[str, tuple[str, ...]]:
+    """Whose labels name the levels, and the labels, outermost first."""
+    if options.keys:
+        for key in options.keys:
+            missing = [node.name for node in nodes if key not in node.labels]
+            if missing:
+                raise InputError(f"no label {key!r} on {told(missing)}", where="--keys")
+        return "--keys", options.keys
+    partly = []
+    for preset in PRESETS:
+        some = [key for key in preset.keys if any(key in node.labels for node in nodes)]
+        bare = [n.name for n in nodes if any(key not in n.labels for key in some)]
+        if preset.needed in some and not bare:
+            return preset.name, tuple(some)
+        if preset.needed in some:
+            partly.append(f"those of {preset.name} are not on {told(bare)}")
+    raise InputError(
+        f"no labels that say where every node hangs{': ' if partly else ''}{'; '.join(partly)}",
+        hint="name them, outermost first: --keys LABEL,LABEL",
+    )
+
+
+def _left_out(nodes: Sequence[Node], working: Sequence[Node]) -> list[str]:
+    kept = {node.name for node in working}
+    others = [node.name for node in nodes if node.name not in kept]
+    return [f"without devices, left out: {told(others)}"] if others else []
+
+
+def _contents(nodes: Sequence[Node]) -> list[str]:
+    """What the nodes say they hold."""
+    kinds = Counter((node.devices, node.model) for node in nodes if node.devices)
+    if not kinds:
+        return []
+    listed = "; ".join(
+        f"{count} nodes with {devices} devices{f' of {model}' if model else ''}"
+        for (devices, model), count in kinds.most_common(6)
+    )
+    return [f"inside: {listed}"]
+
+
+def _accelerators(nodes: Sequence[Node]) -> tuple[Groups, ...]:
+    """The accelerator domains by the first writer whose labels all nodes have."""
+    found: list[Groups] = []
+    for name, keys in _ACCELERATORS:
+        if found and not (name == "subdomain" and found[0].name == "domain"):
+            continue
+        of = {
+            node.name: "/".join(node.labels[key] for key in keys)
+            for node in nodes
+            if all(key in node.labels for key in keys)
+        }
+        if len(of) == len(nodes):
+            found.append(Groups(name, of))
+    return tuple(found)
+
+
+def _mapping(value: Any, where: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise InputError("not a mapping of keys to values", where=where)
+    return value

@@ -1,0 +1,50 @@
+"""Which GPUs lie behind the same sockets and PCIe switches, from the ways to them in a tree."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from xml.etree.ElementTree import Element
+
+from hierarchies.importers.draft import Blank, Entry, Stated
+from hierarchies.importers.picture import Grouping
+
+Way = tuple[Element, ...]
+"""The socket and the PCIe switches above a device, outermost first."""
+
+
+def groupings(
+    gpus: Sequence[Way], nics: Sequence[Way], uplink: Callable[[Element], Entry]
+) -> tuple[Grouping, ...]:
+    """How sockets and then PCIe switches part the GPUs; every way starts with the socket."""
+    inside = {id(step) for way in nics for step in way}
+    kept: list[Grouping] = []
+    for depth in range(max(len(way) for way in gpus)):
+        above = [way[min(depth, len(way) - 1)] for way in gpus]
+        numbers = {key: number for number, key in enumerate(dict.fromkeys(map(id, above)))}
+        parts = tuple(numbers[id(step)] for step in above)
+        if not kept or kept[-1].parts != parts:
+            name = "socket" if depth == 0 else f"bridge{depth}"
+            kept.append(Grouping(name, parts, uplink(above[0]), all(k in inside for k in numbers)))
+    return tuple(kept)
+
+
+def slowest_alone(
+    gpus: Sequence[Way], slots: Sequence[Element], rate: Callable[[Element], Entry]
+) -> Entry:
+    """What a GPU has to itself: the slowest PCIe link above it that no other GPU uses."""
+    users = Counter(id(step) for way in gpus for step in way)
+    rates = set()
+    for way, slot in zip(gpus, slots, strict=True):
+        alone = [rate(step) for step in (*way[1:], slot) if users[id(step)] <= 1]
+        said = [entry for entry in alone if isinstance(entry, Stated)]
+        rates.add(min(said, key=lambda entry: float(entry.value)) if said else alone[-1])
+    return rates.pop() if len(rates) == 1 else Blank(None, "the PCIe links of the GPUs differ")
+
+
+def near(nic: Way, gpus: Sequence[Way]) -> frozenset[int]:
+    """The GPUs that lie behind a PCIe switch that the NIC lies behind, too."""
+    switches = {id(step) for step in nic[1:]}
+    return frozenset(
+        gpu for gpu, way in enumerate(gpus) if any(id(step) in switches for step in way[1:])
+    )

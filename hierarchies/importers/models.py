@@ -1,0 +1,88 @@
+"""GPUs by the names people call them, with the numbers that the catalogue has of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hierarchies.description import load
+from hierarchies.errors import InputError, nearest
+from hierarchies.importers.draft import Blank, Entry, Stated
+from hierarchies.system import System
+
+_ENTRIES = {
+    "v100": ("dgx1-v100", 3, ("70",)),
+    "a100": ("dgx-a100", 12, ("80",)),
+    "a100-40gb": ("azure-ndv4", 12, ("80",)),
+    "h100": ("dgx-h100", 18, ("90",)),
+    "h200": ("dgx-h200", 18, ("90",)),
+    "gb200": ("gb200-nvl72", 18, ("100",)),
+    "mi300x": ("mi300x", 1, ("gfx942", "942")),
+    "l40s": ("l40s-pcie", 0, ("89",)),
+}
+_SEVERAL = {"a100": "of the one with 40 GB: there is one with 80 GB, which has more"}
+_BY_PCI = {
+    "10de:20b0": ("a100-40gb", "the id in AWS's topology file of p4d instances"),
+    "10de:2330": ("h100", "the PCI ID database, https://pci-ids.ucw.cz/"),
+    "1002:74a1": ("mi300x", "the PCI ID database, https://pci-ids.ucw.cz/"),
+    "1002:74b5": ("mi300x", "the PCI ID database, https://pci-ids.ucw.cz/"),
+}
+MODELS = tuple(_ENTRIES)
+
+
+@dataclass(frozen=True)
+class Model:
+    """A GPU: its memory bandwidth and what one NVLink or xGMI link carries in each direction.
+
+    ``links``: how many of these the catalogue's machine counts in its bandwidth, 0 if it has none.
+    ``archs``: what NCCL's ``sm`` or RCCL's ``gcn`` says of it.
+    """
+
+    name: str
+    system: System
+    links: int
+    archs: tuple[str, ...]
+
+    @property
+    def memory(self) -> Entry:
+        """Blank where the name is of several GPUs, with what one of them has."""
+        source = f"{self.system.name} in the catalogue: {self.system.memory_source}"
+        if self.name in _SEVERAL:
+            return Blank(self.system.memory_bytes_per_second, f"{_SEVERAL[self.name]}; {source}")
+        return Stated(
+            self.system.memory_bytes_per_second,
+            source,
+            "memory_GB_per_s" in self.system.unconfirmed,
+        )
+
+    @property
+    def link(self) -> Stated | None:
+        if not self.links:
+            return None
+        link = self.system.links[-1]
+        source = (link.sources or {}).get("bandwidth_GB_per_s", "")
+        return Stated(
+            link.bandwidth_bytes_per_second / self.links,
+            f"{self.links} links of {self.system.name} in the catalogue: {source}",
+            "bandwidth_GB_per_s" in link.unconfirmed,
+        )
+
+
+def model_named(name: str) -> Model:
+    """Raises InputError for a GPU that the catalogue knows nothing of."""
+    if name.lower() not in _ENTRIES:
+        raise InputError(f"no GPU {name!r} is known", hint=nearest(name, MODELS))
+    entry, links, archs = _ENTRIES[name.lower()]
+    return Model(name.lower(), load(entry), links, archs)
+
+
+def memory_of(device: str) -> Blank:
+    """What the memory of a device may be, whose name or PCI id is of a GPU in the catalogue."""
+    words = device.lower().replace("-", " ").replace("_", " ").split()
+    for word in words:
+        name, why = (word, "") if word in MODELS else _BY_PCI.get(word, ("", ""))
+        if name:
+            memory = model_named(name).memory
+            value = memory.value if isinstance(memory, Stated) else memory.suggestion
+            what = f"PCI {word} is {name} in {why}; " if why else ""
+            return Blank(value, f"{what}{memory.source}")
+    return Blank(None, f"say which GPU it is (--gpu {', '.join(MODELS)}), or write it")

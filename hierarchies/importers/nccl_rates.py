@@ -1,0 +1,51 @@
+"""What NCCL and RCCL take a link to carry: the constants of their topology models."""
+
+from __future__ import annotations
+
+from hierarchies.importers.draft import Blank, Entry, Stated
+
+_BY_SM = ((100, 40.1), (90, 20.6), (87, 20.0), (86, 12.0), (70, 20.0), (60, 18.0), (0, 20.0))
+_BY_GCN = (("gfx95", 48.0), ("gfx94", 48.0), ("94", 48.0), ("gfx90a", 36.0), ("910", 36.0))
+_VEGA = 24.0
+_GIGATRANSFERS = {"2.5": 15, "5": 30, "5.0": 30, "8": 60, "8.0": 60, "16": 120, "16.0": 120}
+_GIGATRANSFERS |= {"32": 240, "32.0": 240, "64": 480, "64.0": 480}
+_INTEL = ((0xCF, 40.0), (0x8F, 22.0), (0x55, 10.0), (0, 6.0))
+_AMD = 16.0
+
+
+def nvlink(sm: int) -> Stated:
+    """Bytes a second of one NVLink of a GPU of compute capability ``sm`` (80 is 8.0)."""
+    rate = next(rate for lowest, rate in _BY_SM if sm >= lowest)
+    return Stated(rate * 1e9, f"NCCL's table for sm {sm}, {rate:g} GB/s a link (src/graph/topo.h)")
+
+
+def xgmi(gcn: str) -> Stated:
+    """The same of one xGMI link, by the architecture that RCCL writes (``gfx942``, ``908``)."""
+    rate = next((rate for start, rate in _BY_GCN if gcn.startswith(start)), _VEGA)
+    return Stated(
+        rate * 1e9, f"RCCL's table for gcn {gcn}, {rate:g} GB/s a link (src/graph/topo.h)"
+    )
+
+
+def pcie(link_speed: str, link_width: int) -> Entry:
+    """Bytes a second of a PCIe link, as NCCL computes it from what the kernel says of it."""
+    words = link_speed.split()
+    known = _GIGATRANSFERS.get(words[0]) if words else None
+    if known is None:
+        return Blank(None, "the file does not say how fast PCIe is")
+    width = link_width or 16
+    rate = width * known / 80
+    text = f"NCCL's {rate:g} GB/s for PCIe of {words[0]} GT/s and {width} lanes"
+    return Stated(rate * 1e9, f"{text} (src/graph/topo.cc)")
+
+
+def between_sockets(vendor: str, family: int, model: int) -> Blank:
+    """What NCCL takes the link between two sockets to carry; no file says it."""
+    rate = None
+    if vendor == "AuthenticAMD":
+        rate = _AMD
+    if vendor == "GenuineIntel" and family == 6:
+        rate = next(rate for lowest, rate in _INTEL if model >= lowest)
+    if rate is None:
+        return Blank(None, "the file does not say what goes from socket to socket")
+    return Blank(rate * 1e9, f"NCCL's {rate:g} GB/s between CPUs of {vendor} (src/graph/topo.h)")

@@ -1,0 +1,302 @@
+"""Reads the topology that NCCL or RCCL dumps as XML, and those that vendors ship for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from xml.etree.ElementTree import Element
+
+from hierarchies.errors import InputError
+from hierarchies.importers import nccl_rates
+from hierarchies.importers.draft import UNKNOWN, Blank, Draft, Entry
+from hierarchies.importers.locality import groupings, near, slowest_alone
+from hierarchies.importers.markup import parsed, whole
+from hierarchies.importers.models import memory_of
+from hierarchies.importers.node import draft_of
+from hierarchies.importers.options import Options
+from hierarchies.importers.picture import MOST_GPUS, Grouping, Nic, Picture
+from hierarchies.importers.texts import only
+
+MOST_LINKS_OF_ONE = 1000
+_GPU_CLASSES = ("0x0300", "0x0302", "0x0380", "0x1200")
+_NIC_CLASSES = ("0x0200", "0x0207")
+_SWITCH_LINK, _CPU_LINK = "0x068000", "0x068001"
+_VIRTUAL = ("br-", "veth", "virbr", "docker", "lo", "tap", "tun", "cni", "flannel", "cali")
+_MEGABIT = 1e6 / 8
+
+
+@dataclass(frozen=True)
+class _Found:
+    """An element, and those that it lies in, from its CPU on."""
+
+    element: Element
+    path: tuple[Element, ...]
+
+    @property
+    def slot(self) -> Element:
+        """The PCIe device that a GPU or a network port is."""
+        return next((e for e in reversed(self.path) if e.tag == "pci"), self.element)
+
+    @property
+    def bridges(self) -> tuple[Element, ...]:
+        """The CPU and the PCIe switches above the device, outermost first."""
+        return tuple(e for e in self.path if e.tag in ("cpu", "pci") and e is not self.slot)
+
+
+@dataclass
+class _Parts:
+    gpus: list[_Found] = field(default_factory=list)
+    nics: list[_Found] = field(default_factory=list)
+    partial: bool = False
+
+
+def read(files: Mapping[str, str], options: Options) -> Draft:
+    """The node in the one file given. Raises InputError, naming the place."""
+    where, text = only(files, "a NCCL topology")
+    root = parsed(text, where)
+    try:
+        _check_root(root)
+        picture = _picture(root, where)
+    except InputError as error:
+        raise error.at(where) from None
+    return draft_of(picture, options)
+
+
+def _check_root(root: Element) -> None:
+    if root.tag == "graphs":
+        raise InputError(
+            "this is the graph that NCCL chose (its rings and trees), not the topology",
+            hint="set NCCL_TOPO_DUMP_FILE, not NCCL_GRAPH_DUMP_FILE",
+        )
+    if root.tag != "system":
+        raise InputError(f"<{root.tag[:40]}> is no NCCL topology", hint="it starts with <system>")
+    if root.find("cpu") is None:
+        raise InputError(
+            "no <cpu> in <system>: neither NCCL nor RCCL writes such a file",
+            hint="set NCCL_TOPO_DUMP_FILE in a run, and import the file it writes",
+        )
+
+
+def _walk(root: Element) -> Iterator[_Found]:
+    stack: list[tuple[Element, tuple[Element, ...]]] = [(root, ())]
+    while stack:
+        element, path = stack.pop()
+        yield _Found(element, path)
+        inside = path if element is root else (*path, element)
+        stack.extend((child, inside) for child in reversed(element))
+
+
+def _parts(root: Element) -> _Parts:
+    parts = _Parts()
+    for found in _walk(root):
+        if found.element.tag == "gpu":
+            parts.gpus.append(found)
+        elif found.element.tag == "net":
+            parts.nics.append(found)
+    if parts.gpus:
+        return parts
+    for found in _walk(root):
+        kind = found.element.get("class", "")[:6] if found.element.tag == "pci" else ""
+        inside = _Found(found.element, (*found.path, found.element))
+        if kind in _GPU_CLASSES:
+            parts.gpus.append(inside)
+        elif kind in _NIC_CLASSES and not list(found.element):
+            parts.nics.append(inside)
+    parts.partial = True
+    return parts
+
+
+def _picture(root: Element, where: str) -> Picture:
+    parts = _parts(root)
+    if not parts.gpus:
+        raise InputError("no <gpu>, and no PCIe device that is one")
+    if len(parts.gpus) > MOST_GPUS:
+        raise InputError(f"{len(parts.gpus)} GPUs in one file")
+    names = tuple(gpu.slot.get("busid", "").lower() for gpu in parts.gpus)
+    if "" in names or len(set(names)) < len(names):
+        raise InputError("two GPUs without a busid of their own")
+    amd = any(gpu.element.find("xgmi") is not None or gpu.element.get("gcn") for gpu in parts.gpus)
+    told_by = "RCCL's topology XML" if amd else "NCCL's topology XML"
+    notes = _virtual_notes(parts.nics)
+    direct: dict[tuple[int, int], int] = {}
+    switched = None
+    device, arch = "", ""
+    link: Entry = UNKNOWN
+    if parts.partial:
+        notes = (*notes, "The file lists PCIe devices only, as vendors ship it: no links of GPUs.")
+    else:
+        device, arch, link = _device(parts.gpus, bool(amd))
+        direct, switched, more = _links(parts.gpus, names)
+        notes = (*notes, *more)
+    hosts = {e.get("host_hash") for e in root.findall("cpu")}
+    if len(hosts) > 1:
+        notes = (*notes, f"The file shows {len(hosts)} hosts that one NVLink domain joins.")
+    nics = _nics(parts)
+    total = sum(direct.values()) if switched is None else switched * len(names)
+    return Picture(
+        where,
+        told_by,
+        _gpu_names(parts, names),
+        direct,
+        switched,
+        link,
+        not parts.partial,
+        _groups(parts),
+        slowest_alone(
+            [gpu.bridges for gpu in parts.gpus], [gpu.slot for gpu in parts.gpus], _speed
+        ),
+        nics,
+        device or _pci_name(parts.gpus[0].slot),
+        _memory(parts.gpus[0].slot),
+        arch=arch,
+        amd=bool(amd),
+        reduces=switched is not None and _sm(parts.gpus[0].element) >= 90,
+        notes=notes,
+        counted={
+            "gpus": len(names),
+            "nics": len(parts.nics),
+            ("xgmi" if amd else "nvlinks"): total,
+        },
+    )
+
+
+def _gpu_names(parts: _Parts, names: tuple[str, ...]) -> tuple[str, ...]:
+    if parts.partial:
+        return names
+    return tuple(f"GPU {gpu.element.get('dev', '?')[:20]}" for gpu in parts.gpus)
+
+
+def _sm(gpu: Element) -> int:
+    return whole(gpu, "sm", 100_000, "gpu") if gpu.get("sm") else 0
+
+
+def _device(gpus: list[_Found], amd: bool) -> tuple[str, str, Entry]:
+    """The GPUs' name, architecture, and what one link carries. Raises InputError if they differ."""
+    key = "gcn" if amd else "sm"
+    kinds = {gpu.element.get(key, "")[:20] for gpu in gpus}
+    if len(kinds) > 1:
+        raise InputError(
+            f"the GPUs differ: {key} {', '.join(sorted(kinds))}",
+            hint="in a system all devices are alike: take the others out of the file",
+        )
+    name = _pci_name(gpus[0].slot)
+    kind = kinds.pop()
+    if not kind:
+        return name, "", UNKNOWN
+    rate = nccl_rates.xgmi(kind) if amd else nccl_rates.nvlink(_sm(gpus[0].element))
+    return f"{key} {kind}{', ' if name else ''}{name}", kind, rate
+
+
+def _pci_name(slot: Element) -> str:
+    vendor, device = slot.get("vendor", ""), slot.get("device", "")
+    return f"PCI {vendor[2:8]}:{device[2:8]}" if vendor and device else ""
+
+
+def _memory(slot: Element) -> Blank:
+    return memory_of(_pci_name(slot))
+
+
+def _links(
+    gpus: list[_Found], names: tuple[str, ...]
+) -> tuple[dict[tuple[int, int], int], int | None, tuple[str, ...]]:
+    """Links from GPU to GPU, links of a GPU into switches, and what is left out."""
+    place = {name: index for index, name in enumerate(names)}
+    direct: dict[tuple[int, int], int] = {}
+    into = [0] * len(gpus)
+    notes = set()
+    for index, gpu in enumerate(gpus):
+        for link in (*gpu.element.iterfind("nvlink"), *gpu.element.iterfind("xgmi")):
+            count = whole(link, "count", MOST_LINKS_OF_ONE, f"GPU {names[index]}")
+            target, kind = link.get("target", "").lower(), link.get("tclass", "").lower()
+            if kind.startswith(_SWITCH_LINK):
+                into[index] += count
+            elif target == names[index]:
+                notes.add("Links of a GPU to itself are left out.")
+            elif target in place:
+                pair = index, place[target]
+                direct[pair] = direct.get(pair, 0) + count
+            elif kind.startswith(_CPU_LINK):
+                notes.add("Links to CPUs are left out.")
+            else:
+                notes.add("Links to GPUs that are not in the file are left out.")
+        if gpu.element.find("c2c") is not None:
+            notes.add("C2C links to CPUs are left out.")
+    return _both_ways(direct, names), _all_switched(into, direct), tuple(sorted(notes))
+
+
+def _both_ways(
+    direct: dict[tuple[int, int], int], names: tuple[str, ...]
+) -> dict[tuple[int, int], int]:
+    for (one, other), count in direct.items():
+        back = direct.get((other, one), 0)
+        if back != count:
+            raise InputError(
+                f"{count} links from GPU {names[one]} to {names[other]}, {back} the other way",
+                hint="the file is damaged: dump it again",
+            )
+    return {pair: count for pair, count in direct.items() if pair[0] < pair[1] and count}
+
+
+def _all_switched(into: list[int], direct: Mapping[tuple[int, int], int]) -> int | None:
+    if not any(into):
+        return None
+    if len(set(into)) > 1 or any(direct.values()):
+        links = " and ".join(str(count) for count in sorted(set(into)))
+        what = "besides links from GPU to GPU" if direct else f"of {links} links"
+        raise InputError(f"some GPUs hang on NVSwitches {what}", hint="a GPU may have lost links")
+    return into[0]
+
+
+def _nics(parts: _Parts) -> tuple[Nic, ...]:
+    """The physical ports; those that only have a name, and no PCIe device, if there are no such."""
+    real = [nic for nic in parts.nics if _is_physical(nic)]
+    real = real or [nic for nic in parts.nics if not _is_virtual(nic)]
+    ways = [gpu.bridges for gpu in parts.gpus]
+    nics = []
+    for nic in real:
+        speed = nic.element.get("speed")
+        rate = None
+        if nic.element.tag == "net" and speed is not None:
+            rate = whole(nic.element, "speed", 10**12, "net") * _MEGABIT or None
+        name = nic.element.get("name") or nic.element.get("busid") or "a NIC"
+        beside = near(nic.bridges, ways)
+        nics.append(Nic(name[:100], rate, beside, default=not _is_physical(nic)))
+    return tuple(nics)
+
+
+def _is_physical(nic: _Found) -> bool:
+    return any(element.tag == "pci" for element in nic.path)
+
+
+def _is_virtual(nic: _Found) -> bool:
+    return nic.element.get("name", "").startswith(_VIRTUAL)
+
+
+def _virtual_notes(nics: list[_Found]) -> tuple[str, ...]:
+    loose = [nic for nic in nics if not _is_physical(nic)]
+    if not loose:
+        return ()
+    names = ", ".join(nic.element.get("name", "?")[:40] for nic in loose)
+    if len(loose) < len(nics) or all(_is_virtual(nic) for nic in loose):
+        return (f"Left out, as no PCIe device is behind them: {names}.",)
+    return (f"No PCIe device is behind {names}: what speed they say may be a default.",)
+
+
+def _groups(parts: _Parts) -> tuple[Grouping, ...]:
+    ports = [nic.bridges for nic in parts.nics if _is_physical(nic)]
+    return groupings([gpu.bridges for gpu in parts.gpus], ports, _uplink)
+
+
+def _uplink(bridge: Element) -> Entry:
+    if bridge.tag == "cpu":
+        family, model = (_number(bridge.get(key)) for key in ("familyid", "modelid"))
+        return nccl_rates.between_sockets(bridge.get("vendor", ""), family, model)
+    return _speed(bridge)
+
+
+def _number(text: str | None) -> int:
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 9 else 0
+
+
+def _speed(slot: Element) -> Entry:
+    return nccl_rates.pcie(slot.get("link_speed", ""), _number(slot.get("link_width")))

@@ -1,0 +1,235 @@
+"""Tiers of hosts as the levels of a draft: counts that are known, links that are mostly blank."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+from hierarchies.errors import InputError
+from hierarchies.importers.draft import Blank, Draft, DraftLevel, Entry, Lack, Stated
+from hierarchies.importers.hostlist import told
+from hierarchies.importers.options import Options
+from hierarchies.importers.suggestions import (
+    NETWORK_LATENCY,
+    NETWORK_LL128_LATENCY,
+    NETWORK_LL_LATENCY,
+)
+from hierarchies.importers.tiers import Tiers, largest_even_part, with_groups
+
+NODE = "node"
+_MOST_SHORT, _MOST_TIERS_TOLD, _MOST_LACKS = 8, 4, 1000
+
+
+@dataclass(frozen=True)
+class Ports:
+    """The ports of one child of a level: their number and bandwidth, as far as they are known."""
+
+    count: Entry
+    bandwidth_bytes_per_second: Entry
+
+
+@dataclass(frozen=True)
+class Groups:
+    """The group that each host is in, by the host's name."""
+
+    name: str
+    of: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Slower:
+    """A unit, or a node, that has a share of the bandwidth its like have to their siblings."""
+
+    level: str
+    unit: str
+    share: float
+    source: str
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a file says beside its tiers: who says it, links by level, notes, plain counts."""
+
+    name: str
+    source: str
+    domain: Entry | None = None
+    ports: Mapping[str, Ports] = field(default_factory=dict)
+    slower: tuple[Slower, ...] = ()
+    notes: tuple[str, ...] = ()
+    counted: Mapping[str, int] = field(default_factory=dict)
+
+
+def network(
+    tiers: Tiers, said: Said, options: Options, accelerators: Sequence[Groups] = ()
+) -> Draft:
+    """The draft of a network whose innermost level are its nodes, or its accelerator domains.
+
+    ``accelerators`` group nodes that are joined by more than the network (NVLink), the largest
+    groups first. Where they are the innermost units, they are the devices, and ``--inside``
+    describes one; else they are a level like others.
+
+    Raises InputError where ``options.nodes`` is another number than the file's, and where the
+    units are so unlike that a system of equal ones would be twice as large as what there is.
+    """
+    hosts = len(tiers.hosts)
+    check_nodes(hosts, options)
+    even, innermost, notes = _with_accelerators(tiers.trimmed(), accelerators)
+    names, counts = (*even.names, innermost), even.full()
+    uneven = _unevenness(even, names)
+    lacks = _lacks(even, names, said)
+    return Draft(
+        said.name,
+        f"{said.source}: {_product(counts, names)}",
+        tuple(_level(names, counts, position, said) for position in range(len(names))),
+        notes=(*said.notes, *notes, *uneven, *_advice(names)),
+        counted={"nodes": hosts, **said.counted},
+        lacks=lacks,
+    )
+
+
+def _lacks(tiers: Tiers, names: Sequence[str], said: Said) -> tuple[Lack, ...]:
+    """What is missing or slower, in the numbers of the draft's units."""
+    if not tiers.uneven and not said.slower:
+        return ()
+
+    def path(digits: Sequence[int]) -> str:
+        return "/".join(f"{name}{digit}" for name, digit in zip(names, digits, strict=False))
+
+    missing = [Lack(path(digits), said.source) for digits in tiers.missing()]
+    labels = {(names[len(u) - 1], u[-1]): digits for u, digits in tiers.numbers().items() if u}
+    slower = [
+        Lack(path(labels[found.level, found.unit]), found.source, found.share)
+        for found in said.slower
+        if (found.level, found.unit) in labels
+    ]
+    lacks = (*missing, *slower)
+    if len(lacks) > _MOST_LACKS:
+        raise InputError(
+            f"{len(lacks):,} units are missing or slower",
+            hint=f"at most {_MOST_LACKS:,} are listed; import a part of the cluster",
+        )
+    return lacks
+
+
+def _with_accelerators(
+    tiers: Tiers, accelerators: Sequence[Groups]
+) -> tuple[Tiers, str, tuple[str, ...]]:
+    """The tiers, what their innermost units are, and what is to be told of it."""
+    notes, last, name = [], None, ""
+    for groups in accelerators:
+        grouped = with_groups(tiers, groups.name, groups.of)
+        tiers, last, name = grouped.tiers, grouped.tier, groups.name
+        notes.append(grouped.note)
+    if last is None or last != len(tiers.names) - 1:
+        return tiers, NODE, tuple(notes)
+    sizes = sorted(set(tiers.children(len(tiers.names)).values()))
+    notes.append(
+        f"The nodes of one {name} ({' or '.join(map(str, sizes))}) are joined by more than this "
+        f"network (NVLink), so a {name} is the innermost unit here."
+    )
+    return tiers.without_hosts(), name, tuple(notes)
+
+
+def check_nodes(found: int, options: Options) -> None:
+    """Raises InputError if the user asks for another number of nodes than a file has."""
+    if options.nodes not in (None, found):
+        raise InputError(
+            f"--nodes {options.nodes}, but there are {found} nodes in the file",
+            hint="leave --nodes out",
+        )
+
+
+def cable(
+    name: str, domain: str, count: Entry | None, source: str, ports: int | None = None
+) -> DraftLevel:
+    """A level whose children are joined by cables between neighbours: a ring or torus."""
+    return DraftLevel(
+        name,
+        Stated(domain, source),
+        Blank(source="of one link between neighbours, per direction"),
+        NETWORK_LATENCY,
+        count,
+        None if ports is None else Stated(ports, "every device has a link of its own"),
+    )
+
+
+def _level(names: Sequence[str], counts: Sequence[int], position: int, said: Said) -> DraftLevel:
+    name = names[position]
+    ports = said.ports.get(name) or _blank_ports(name, position == len(names) - 1)
+    return DraftLevel(
+        name,
+        said.domain or Stated("switch", said.source),
+        ports.bandwidth_bytes_per_second,
+        NETWORK_LATENCY,
+        Stated(counts[position], said.source),
+        ports.count,
+        tuple(names[position + 1 :]),
+        ll_latency_seconds=NETWORK_LL_LATENCY,
+        ll128_latency_seconds=NETWORK_LL128_LATENCY,
+    )
+
+
+def _blank_ports(name: str, innermost: bool) -> Ports:
+    if innermost:
+        return Ports(
+            Blank(source=f"how many NICs a {name} has for this network"),
+            Blank(source="of one NIC, per direction: 400 Gb/s are 50 GB/s"),
+        )
+    return Ports(
+        Blank(source=f"how many uplinks the switches of one {name} have together"),
+        Blank(source="of one uplink, per direction: 400 Gb/s are 50 GB/s"),
+    )
+
+
+def _advice(names: Sequence[str]) -> tuple[str, ...]:
+    inside = (
+        f"What is inside a {names[-1]} is not in this file: without --inside (my-{names[-1]}.toml, "
+        f"or a name of the catalogue) a device is a whole {names[-1]}."
+    )
+    if len(names) == 1:
+        return (inside,)
+    return (
+        inside,
+        "Where nothing is oversubscribed, a unit has as many uplinks as its nodes have NICs.",
+    )
+
+
+def _unevenness(tiers: Tiers, names: Sequence[str]) -> tuple[str, ...]:
+    """Notes on units with fewer children than others. Raises InputError for a wild mixture."""
+    if not tiers.uneven:
+        return ()
+    full, there = tiers.full(), len(tiers.hosts)
+    part = largest_even_part(tiers)
+    spelled = f"{_product(part, names)} = {prod(part)} of the {there}"
+    short = "; ".join(_short_units(tiers, names))
+    if prod(full) >= 2 * there:
+        raise InputError(
+            f"the units are too unlike to be levels: {short}",
+            hint=f"a part where all are alike has {spelled}",
+        )
+    note = (
+        f"Not all units are equally large: {short}. The description below is of "
+        f"{_product(full, names)} = {prod(full)}, {prod(full) - there} more than there are, which "
+        f"its exceptions take away; a part where all are alike has {spelled}."
+    )
+    return (note,)
+
+
+def _product(counts: Sequence[int], names: Sequence[str]) -> str:
+    return " x ".join(f"{count} {name}" for count, name in zip(counts, names, strict=True))
+
+
+def _short_units(tiers: Tiers, names: Sequence[str]) -> list[str]:
+    """For each tier, the units that have fewer children than the fullest one."""
+    told_of = []
+    for tier, most in enumerate(tiers.full()):
+        children = tiers.children(tier)
+        short = {path: count for path, count in children.items() if count < most}
+        if short:
+            each = (f"{path[-1]} has {count}" for path, count in short.items())
+            told_of.append(
+                f"of {len(children)} at level {names[tier - 1]}, {len(children) - len(short)} have "
+                f"{most} {names[tier]}, {told(each, _MOST_SHORT)}"
+            )
+    return told_of[:_MOST_TIERS_TOLD]

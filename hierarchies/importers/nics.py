@@ -1,0 +1,94 @@
+"""The outermost level of a node: its network ports, as far as GPUs can share them evenly."""
+
+from __future__ import annotations
+
+from hierarchies.importers import suggestions as common
+from hierarchies.importers.draft import Blank, DraftLevel, Entry, Stated
+from hierarchies.importers.picture import Nic, Picture
+
+FASTEST = 1e12 / 8
+_GIGABIT = 1e9 / 8
+
+Told = tuple[tuple[DraftLevel, ...], tuple[str, ...]]
+
+
+def network(picture: Picture, inner: tuple[DraftLevel, ...], nodes: int | None) -> Told:
+    """The level ``node``, if there are NICs or the user counts nodes; and what is left out."""
+    if not picture.nics and nodes is None:
+        note = f"{picture.told_by} shows no NIC: the system is this one node (--nodes adds more)."
+        return (), (note,)
+    nics, notes = _chosen(picture)
+    count = None if nodes is None else Stated(nodes, "said by whoever imported it")
+    ports, more = _ports(nics, len(picture.gpus))
+    if picture.amd:
+        latency, ll, ll128 = common.amd_network_latency(), None, None
+    else:
+        latency = common.NETWORK_LATENCY
+        ll, ll128 = common.NETWORK_LL_LATENCY, common.NETWORK_LL128_LATENCY
+    level = DraftLevel(
+        "node",
+        Blank("switch", "what joins the nodes is not in the file of one of them"),
+        _bandwidth(nics, picture),
+        latency,
+        count,
+        ports,
+        _through(picture, inner),
+        ll_latency_seconds=ll,
+        ll128_latency_seconds=ll128 if inner[-1].ll128_latency_seconds else None,
+        about=f"NICs: {', '.join(nic.name for nic in nics)}" if nics else "",
+    )
+    if count is None:
+        notes = (*notes, "How many nodes there are is not said: load(file.toml:N), or --nodes N.")
+    return (level,), (*notes, *more)
+
+
+def _chosen(picture: Picture) -> tuple[tuple[Nic, ...], tuple[str, ...]]:
+    """The NICs that jobs use: the fastest, and those beside GPUs if some are."""
+    nics = picture.nics
+    notes: list[str] = []
+    rates = {nic.bytes_per_second or 0.0 for nic in nics}
+    if len(rates) > 1:
+        fast = tuple(nic for nic in nics if (nic.bytes_per_second or 0.0) == max(rates))
+        notes.append(_left_out(nics, fast, "slower"))
+        nics = fast
+    beside = tuple(nic for nic in nics if nic.near)
+    if beside and len(beside) < len(nics):
+        notes.append(_left_out(nics, beside, "behind no PCIe switch of a GPU"))
+        nics = beside
+    return nics, tuple(notes)
+
+
+def _left_out(nics: tuple[Nic, ...], kept: tuple[Nic, ...], why: str) -> str:
+    gone = ", ".join(nic.name for nic in nics if nic not in kept)
+    return f"Left out of the level 'node', as they are {why}: {gone}."
+
+
+def _ports(nics: tuple[Nic, ...], gpus: int) -> tuple[Entry, tuple[str, ...]]:
+    ports = len(nics)
+    if not ports:
+        return Blank(None, "no NIC was found"), ()
+    if gpus % ports == 0 or ports % gpus == 0:
+        return Stated(ports, f"{ports} NIC ports were found"), ()
+    fewer = max(number for number in range(1, ports) if gpus % number == 0 or number % gpus == 0)
+    reason = f"{ports} NIC ports cannot be shared evenly by {gpus} GPUs; {fewer} can"
+    return Blank(fewer, reason), (f"{reason}: the ports are left open.",)
+
+
+def _bandwidth(nics: tuple[Nic, ...], picture: Picture) -> Entry:
+    rate = nics[0].bytes_per_second if nics else None
+    if rate is None:
+        return Blank(None, f"{picture.told_by} does not say how fast the NICs are")
+    gigabits = rate / _GIGABIT
+    said = f"{picture.told_by} says {gigabits:g} Gb/s"
+    if rate <= FASTEST:
+        return Stated(rate, f"{said} for {nics[0].name}", nics[0].default)
+    return Blank(rate / 1000, f"{said}, which no NIC has: perhaps a thousandth is meant")
+
+
+def _through(picture: Picture, inner: tuple[DraftLevel, ...]) -> tuple[str, ...]:
+    """NICs hang beside NVLink; without it their traffic crosses the PCIe links of the GPUs."""
+    if picture.direct or picture.switched is not None or not picture.links_known:
+        return ()
+    inside = {group.name: group.nics_inside for group in picture.groups}
+    crossed = [level.name for level in inner[:-1] if not inside.get(level.name, True)]
+    return (*crossed, inner[-1].name)

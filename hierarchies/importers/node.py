@@ -1,0 +1,339 @@
+"""From the picture of one node to the levels of a system."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import PurePath
+
+from hierarchies.description import load
+from hierarchies.errors import InputError
+from hierarchies.importers import suggestions as common
+from hierarchies.importers.draft import UNKNOWN, Blank, Draft, DraftLevel, Entry, Stated
+from hierarchies.importers.islands import Shape, shape
+from hierarchies.importers.models import Model, memory_of, model_named
+from hierarchies.importers.nics import network
+from hierarchies.importers.options import Options
+from hierarchies.importers.picture import MOST_GPUS, Grouping, Picture
+from hierarchies.system import LONGEST_NAME, Domain
+
+_ISLAND = "island"
+_JOIN = {
+    Domain.SWITCH: "lead from every GPU into the NVSwitches",
+    Domain.MESH: "join every two GPUs",
+    Domain.RING: "join neighbours in a ring",
+}
+
+
+def draft_of(picture: Picture, options: Options) -> Draft:
+    """The node's levels, its network outermost. Raises InputError if no system can hold it."""
+    if not picture.gpus:
+        raise InputError("no GPU was found", where=picture.where)
+    if len(picture.gpus) > MOST_GPUS:
+        raise InputError(f"{len(picture.gpus)} GPUs in one node", where=picture.where)
+    try:
+        return _draft(_with_model(picture, options.gpu), options)
+    except InputError as error:
+        raise error.at(picture.where) from None
+
+
+def _draft(picture: Picture, options: Options) -> Draft:
+    inside = _inside(picture)
+    inner, order, notes = inside.levels, inside.order, inside.notes
+    outer, more = network(replace(picture, groups=inside.groups), inner, options.nodes)
+    if order != tuple(range(len(order))):
+        names = ", ".join(picture.gpus[gpu] for gpu in order)
+        notes = (f"Devices are numbered in this order: {names}.", *notes)
+    memory = picture.memory
+    if memory == UNKNOWN:
+        memory = memory_of(picture.device)
+    stem = PurePath(picture.where).name.partition(".")[0]
+    name = "".join(c if c.isalnum() or c in "-_." else "-" for c in stem)[:LONGEST_NAME]
+    return Draft(
+        name or "imported",
+        f"Node of {len(picture.gpus)} GPUs, as told by {picture.told_by}",
+        (*outer, *inner),
+        picture.device,
+        memory,
+        (*picture.notes, *notes, *more),
+        picture.counted,
+    )
+
+
+def _with_model(picture: Picture, name: str | None) -> Picture:
+    """The same with what the catalogue has of a GPU that the user names."""
+    if name is None:
+        return picture
+    model = model_named(name)
+    if picture.arch and picture.arch not in model.archs:
+        raise InputError(
+            f"{name} is of architecture {model.archs[0]}, the file shows {picture.arch}",
+            hint="leave --gpu out, or name the GPU that is in the file",
+        )
+    link = picture.link
+    notes = picture.notes
+    if isinstance(link, Blank):
+        link = model.link or link
+    elif model.link is not None:
+        notes = (*notes, _two_rates(picture, link, model))
+    return replace(
+        picture,
+        device=picture.device if name.lower() in picture.device.lower() else name,
+        memory=model.memory,
+        link=link,
+        notes=notes,
+        model=model,
+    )
+
+
+def _two_rates(picture: Picture, link: Stated, model: Model) -> str:
+    assert model.link is not None, "asked only of a GPU that has links"
+    told, known = float(link.value) / 1e9, float(model.link.value) / 1e9
+    return (
+        f"One {picture.link_name} is taken to carry {told:g} GB/s ({link.source}); "
+        f"{model.system.name} in the catalogue has {known:g}."
+    )
+
+
+@dataclass(frozen=True)
+class _Inside:
+    """The levels inside a node, the order of its GPUs, and the groupings that became levels."""
+
+    levels: tuple[DraftLevel, ...]
+    order: tuple[int, ...]
+    notes: tuple[str, ...] = ()
+    groups: tuple[Grouping, ...] = ()
+
+
+def _inside(picture: Picture) -> _Inside:
+    gpus = len(picture.gpus)
+    everyone = tuple(range(gpus))
+    if not picture.links_known:
+        return _Inside((_unknown_links(picture),), everyone)
+    found = _switches(picture) if picture.switched is not None else shape(gpus, picture.direct)
+    size = len(found.islands[0])
+    if size == gpus and (gpus > 1 or found.domain):
+        level, notes = _island(picture, found, gpus)
+        return _Inside((level,), found.islands[0], notes)
+    return _grouped(picture, found, size)
+
+
+def _switches(picture: Picture) -> Shape:
+    """GPUs that NVSwitches join. Raises InputError if the parts they are joined in are unequal."""
+    parts = picture.switch_parts or (0,) * len(picture.gpus)
+    members = [[gpu for gpu, part in enumerate(parts) if part == p] for p in sorted(set(parts))]
+    if len({len(part) for part in members}) > 1:
+        sizes = " and ".join(str(len(part)) for part in members)
+        raise InputError(f"NVSwitches join the GPUs in parts of {sizes}")
+    return Shape(tuple(map(tuple, members)), Domain.SWITCH, picture.switched or 0)
+
+
+def _reduces(picture: Picture) -> Blank | None:
+    if not picture.reduces:
+        return None
+    link = load("dgx-h100").links[-1]
+    source = (link.sources or {}).get("reduces", "")
+    return Blank(True, f"the NVSwitches of Hopper and later add up: {source}", False)
+
+
+def _unknown_links(picture: Picture) -> DraftLevel:
+    reason = f"{picture.told_by} has no {picture.link_name}s in it"
+    count = len(picture.gpus)
+    domain, bandwidth = Blank(None, reason), _of_link(picture, reason)
+    if picture.model and picture.model.system.hierarchy.cardinalities[-1] == count:
+        link, name = picture.model.system.links[-1], picture.model.system.name
+        domain = Blank(link.domain.value, f"{reason}; as {name} in the catalogue")
+        source = (link.sources or {}).get("bandwidth_GB_per_s", "")
+        bandwidth = Blank(link.bandwidth_bytes_per_second, f"{reason}; as {name}: {source}")
+    return _gpu_level(picture, domain, bandwidth, count, None)
+
+
+def _of_link(picture: Picture, reason: str) -> Blank:
+    if isinstance(picture.link, Stated):
+        value, source = float(picture.link.value), picture.link.source
+        return Blank(None, f"{reason}; one link has {value / 1e9:g} GB/s ({source})")
+    return Blank(None, reason)
+
+
+def _gpu_level(
+    picture: Picture, domain: Entry, bandwidth: Entry, count: int, reduces: Entry | None
+) -> DraftLevel:
+    told = Stated(count, f"{picture.told_by} shows {len(picture.gpus)} GPUs")
+    if picture.amd:
+        latency, ll, ll128 = common.amd_link_latency(), None, None
+    else:
+        latency = common.NVLINK_LATENCY
+        ll, ll128 = common.NVLINK_LL_LATENCY, common.NVLINK_LL128_LATENCY
+    return DraftLevel(
+        "gpu",
+        domain,
+        bandwidth,
+        latency,
+        told,
+        reduces=reduces,
+        ll_latency_seconds=ll,
+        ll128_latency_seconds=ll128,
+    )
+
+
+def _island(picture: Picture, found: Shape, count: int) -> tuple[DraftLevel, tuple[str, ...]]:
+    bandwidth = _times(picture, found.links)
+    name = picture.link_name
+    if found.domain is not None:
+        domain: Entry = Stated(
+            found.domain.value, f"{picture.several(found.links)} {_JOIN[found.domain]}"
+        )
+        reduces = _reduces(picture) if found.domain is Domain.SWITCH else None
+        return _gpu_level(picture, domain, bandwidth, count, reduces), ()
+    note = (
+        f"The {name}s are neither a ring nor the same between every two GPUs, and no system "
+        "holds them as they are: the level 'gpu' is left open."
+    )
+    reason = f"{name}s make neither a ring nor a mesh"
+    if not found.ring:
+        level = _gpu_level(picture, Blank(None, reason), _of_link(picture, reason), count, None)
+        return level, (note,)
+    domain = Blank("ring", f"{reason}, but rings through all GPUs exist")
+    reason = f"rings that use all links of a GPU: {picture.several(found.links)} to each neighbour"
+    if isinstance(bandwidth, Stated):
+        bandwidth = Blank(bandwidth.value, f"{reason}; {bandwidth.source}")
+    else:
+        bandwidth = Blank(bandwidth.suggestion, f"{reason}; {bandwidth.source}")
+    return _gpu_level(picture, domain, bandwidth, count, None), (note,)
+
+
+def _times(picture: Picture, links: float) -> Entry:
+    link, several = picture.link, picture.several(links)
+    if isinstance(link, Blank):
+        told = link.source or "what one carries depends on the GPU: say --gpu"
+        suggested = None if link.suggestion is None else float(link.suggestion) * links
+        return Blank(suggested, f"{several}; {told}")
+    each = float(link.value)
+    source = f"{several} of {each / 1e9:g} GB/s: {link.source}"
+    return Stated(each * links, source, link.unconfirmed)
+
+
+def _grouped(picture: Picture, found: Shape, size: int) -> _Inside:
+    """Levels of sockets, PCIe switches and islands around the innermost level of GPUs."""
+    gpus = len(picture.gpus)
+    groups = picture.groups
+    if size > 1:
+        part = {gpu: index for index, island in enumerate(found.islands) for gpu in island}
+        parts = tuple(part[gpu] for gpu in range(gpus))
+        groups = (*groups, Grouping(_ISLAND, parts, _between_islands(picture, found)))
+    kept, notes = _nested(groups, gpus, size)
+    place = {gpu: index for island in found.islands for index, gpu in enumerate(island)}
+    order = tuple(
+        sorted(range(gpus), key=lambda gpu: (*(_rank(g.parts, gpu) for g in kept), place[gpu]))
+    )
+    count = gpus
+    levels: list[DraftLevel] = []
+    for group in kept:
+        parts_here = len(set(group.parts))
+        levels.append(_group_level(picture, group, parts_here * count // gpus, found))
+        count = gpus // parts_here
+    if size > 1:
+        last, more = _island(picture, found, count)
+        notes = (*notes, *more)
+    else:
+        last = _pcie_level(picture, count)
+    return _Inside((*_chained(levels), last), order, notes, kept)
+
+
+def _rank(parts: tuple[int, ...], gpu: int) -> int:
+    return parts.index(parts[gpu])
+
+
+def _nested(
+    groups: tuple[Grouping, ...], gpus: int, size: int
+) -> tuple[tuple[Grouping, ...], tuple[str, ...]]:
+    """The groupings that divide evenly and do not cut each other; islands go before sockets."""
+    kept: list[Grouping] = []
+    notes = []
+    for group in reversed(groups):
+        sizes = {group.parts.count(part) for part in group.parts}
+        finer = kept[0].parts if kept else tuple(range(gpus))
+        cut = any(
+            finer[a] == finer[b] and group.parts[a] != group.parts[b]
+            for a in range(gpus)
+            for b in range(a)
+        )
+        if len(set(group.parts)) in (1, len(set(finer))) or (kept and _refines(group.parts, finer)):
+            continue
+        if len(sizes) > 1 or cut:
+            what = "do not hold equally many GPUs" if len(sizes) > 1 else "cut the linked GPUs"
+            notes.append(f"The parts of level {group.name!r} {what}: the level is left out.")
+            continue
+        kept.insert(0, group)
+    bridges = [group for group in kept if group.name.startswith("bridge")]
+    if len(bridges) == 1:
+        kept = [replace(g, name="bridge") if g is bridges[0] else g for g in kept]
+    return tuple(kept), tuple(notes)
+
+
+def _refines(parts: tuple[int, ...], coarse: tuple[int, ...]) -> bool:
+    """Whether GPUs of one part are in one part of the coarser grouping, too."""
+    return len(set(zip(parts, coarse, strict=True))) == len(set(parts))
+
+
+def _chained(levels: list[DraftLevel]) -> list[DraftLevel]:
+    """A socket's traffic crosses the PCIe switches inside it, and what these cross."""
+    chained = list(levels)
+    for outer, inner in reversed(list(pairwise(range(len(levels))))):
+        if chained[inner].through:
+            through = (chained[inner].name, *chained[inner].through)
+            chained[outer] = replace(chained[outer], through=through)
+    return chained
+
+
+def _group_level(picture: Picture, group: Grouping, count: int, found: Shape) -> DraftLevel:
+    size = len(found.islands[0])
+    source = f"{picture.told_by}: {len(set(group.parts))} parts of {len(picture.gpus)} GPUs"
+    level = DraftLevel(
+        group.name,
+        Stated("switch", "PCIe and the sockets, taken as a switch that never blocks"),
+        group.uplink,
+        common.PCIE_LATENCY,
+        Stated(count, source),
+        Stated(1, source),
+        () if size > 1 else ("gpu",),
+        ll_latency_seconds=None if picture.amd else common.PCIE_LL_LATENCY,
+    )
+    if group.name != _ISLAND:
+        return level
+    if found.domain is not Domain.SWITCH:
+        return replace(level, ports=Stated(size, "every GPU has a PCIe link of its own"))
+    reason = f"{picture.told_by} shows no links between the switches of the parts"
+    return replace(
+        level,
+        domain=Blank("switch", reason),
+        ports=Blank(size, reason),
+        through=("gpu",),
+        latency_seconds=common.NVLINK_LATENCY,
+        ll_latency_seconds=common.NVLINK_LL_LATENCY,
+        ll128_latency_seconds=common.NVLINK_LL128_LATENCY,
+    )
+
+
+def _between_islands(picture: Picture, found: Shape) -> Blank:
+    if found.domain is Domain.SWITCH:
+        return Blank(None, f"{picture.told_by} shows no links between the switches of the parts")
+    reason = "what a GPU gets on the way over PCIe; less where GPUs share it"
+    if isinstance(picture.pcie, Stated):
+        return Blank(picture.pcie.value, f"{reason}; {picture.pcie.source}")
+    return Blank(None, reason)
+
+
+def _pcie_level(picture: Picture, count: int) -> DraftLevel:
+    about = "The GPUs meet on PCIe only, which is taken as a switch that never blocks."
+    pcie = picture.pcie
+    if pcie == UNKNOWN:
+        pcie = Blank(None, f"{picture.told_by} does not say how fast PCIe is")
+    return DraftLevel(
+        "gpu",
+        Stated("switch", f"no {picture.link_name}s: {about}"),
+        pcie,
+        common.PCIE_LATENCY,
+        Stated(count, f"{picture.told_by} shows {len(picture.gpus)} GPUs"),
+        ll_latency_seconds=None if picture.amd else common.PCIE_LL_LATENCY,
+    )

@@ -1,0 +1,84 @@
+"""What a file shows of one node, whichever tool wrote it: the ground common to all kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from hierarchies.importers.draft import UNKNOWN, Entry
+from hierarchies.importers.models import Model
+
+MOST_GPUS = 1024
+
+
+@dataclass(frozen=True)
+class Nic:
+    """A network port: its bandwidth, None if not said, and the GPUs behind its PCIe switch.
+
+    ``default``: no device is known behind it, so that its bandwidth may be one that is assumed.
+    """
+
+    name: str
+    bytes_per_second: float | None = None
+    near: frozenset[int] = frozenset()
+    default: bool = False
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """GPUs that lie together (socket, PCIe switch): the part of each, and what leads out of one.
+
+    ``nics_inside``: every part has NICs of its own, whose traffic does not leave it.
+    """
+
+    name: str
+    parts: tuple[int, ...]
+    uplink: Entry = UNKNOWN
+    nics_inside: bool = True
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One node. GPUs are numbered as ``gpus`` lists them, by the names that the file gives them.
+
+    ``direct``: how many links join two GPUs, lower number first, pairs without any left out.
+    ``switched``: how many links lead from each GPU into the switches that join them all; None if
+    there are none. ``link``: bytes a second, per direction, of one such link. ``links_known``:
+    False where the file leaves them out. ``groups``: from the coarsest on. ``pcie``: what one GPU
+    has to its PCIe slot. ``arch``: what the GPUs' tools call it, ``90`` or ``gfx942``, if the
+    file says. ``amd``: xGMI instead of NVLink. ``reduces``: the switches can add up.
+    ``bonded``: a "link" is all that joins two devices, as only its bandwidth is told.
+    ``model``: the GPU that the user names.
+    ``switch_parts``: the part of each GPU, where its switches are joined with few of the others.
+    """
+
+    where: str
+    told_by: str
+    gpus: tuple[str, ...]
+    direct: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    switched: int | None = None
+    link: Entry = UNKNOWN
+    links_known: bool = True
+    groups: tuple[Grouping, ...] = ()
+    pcie: Entry = UNKNOWN
+    nics: tuple[Nic, ...] = ()
+    device: str = ""
+    memory: Entry = UNKNOWN
+    arch: str = ""
+    amd: bool = False
+    reduces: bool = False
+    notes: tuple[str, ...] = ()
+    counted: Mapping[str, int] = field(default_factory=dict)
+    switch_parts: tuple[int, ...] = ()
+    model: Model | None = None
+    bonded: bool = False
+
+    @property
+    def link_name(self) -> str:
+        if self.bonded:
+            return "NVLink bond"
+        return "xGMI link" if self.amd else "NVLink"
+
+    def several(self, links: float) -> str:
+        """``1 NVLink``, ``12 NVLinks``."""
+        return f"{links:g} {self.link_name}{'' if links == 1 else 's'}"

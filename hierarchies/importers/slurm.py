@@ -1,0 +1,126 @@
+"""Slurm's view of a cluster: topology.conf, topology.yaml, ``scontrol show topology``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import prod
+
+from hierarchies.errors import InputError
+from hierarchies.importers import slurm_conf, slurm_yaml
+from hierarchies.importers.draft import Blank, Draft, Stated
+from hierarchies.importers.hostlist import told
+from hierarchies.importers.networks import NODE, Said, cable, check_nodes, network
+from hierarchies.importers.options import Options
+from hierarchies.importers.slurm_layout import Group, Layout, Torus
+from hierarchies.importers.switches import tree
+from hierarchies.importers.tiers import Host, Tiers, with_groups
+
+_NAME, _SOURCE = "slurm-cluster", "Slurm's topology"
+_UNSAID = Blank("switch", "usual; Slurm does not say what joins blocks or rings")
+
+
+def read(files: Mapping[str, str], options: Options) -> Draft:
+    """The draft of a cluster from Slurm's file; a topology.yaml wins over a topology.conf.
+
+    No bandwidth is in it: Slurm knows none. Raises InputError, naming the file.
+    """
+    named = {name: text for name, text in files.items() if _is_yaml(name, text)} or files
+    ignored = [name for name in files if name not in named]
+    if len(named) > 1:
+        raise InputError(
+            f"{len(named)} files: {told(named)}", hint="give the topology of one cluster"
+        )
+    name, text = next(iter(named.items()))
+    try:
+        layout = slurm_yaml.layout(text) if _is_yaml(name, text) else slurm_conf.layout(text)
+        draft = _draft(layout, options)
+    except InputError as error:
+        raise error.at(name) from None
+    notes = (f"left out, as Slurm does beside a topology.yaml: {told(ignored)}",) if ignored else ()
+    return replace(draft, notes=(*notes, *draft.notes))
+
+
+def _is_yaml(name: str, text: str) -> bool:
+    return name.endswith((".yaml", ".yml")) or text.lstrip().startswith(("- ", "---"))
+
+
+def _draft(layout: Layout, options: Options) -> Draft:
+    if layout.tori:
+        return _torus(layout.tori, layout.notes, options)
+    if layout.rings:
+        return _rings(layout.rings, layout.notes, options)
+    if layout.switches:
+        return _switches(layout, options)
+    if layout.blocks:
+        return _blocks(layout.blocks, layout.notes, options)
+    raise InputError(
+        "no switch, block or ring is in it", hint="a topology.conf has SwitchName=... lines"
+    )
+
+
+def _switches(layout: Layout, options: Options) -> Draft:
+    found = tree(layout.switches)
+    tiers, notes = found.tiers, [*layout.notes, *found.notes]
+    if len(found.tops) > 1:
+        notes.append(
+            f"no switch joins {told(found.tops)}: Slurm keeps every job inside one of them. "
+            "The outermost level takes it that something joins them."
+        )
+    if layout.blocks:
+        groups = {node: block.name for block in layout.blocks for node in block.nodes}
+        grouped = with_groups(tiers, "block", groups)
+        tiers = grouped.tiers
+        notes.append(grouped.note)
+    counted = {
+        f"{name} switches": count
+        for name, count in zip(found.tiers.names, found.switches, strict=True)
+    }
+    said = Said(_NAME, _SOURCE, notes=tuple(notes), counted=counted)
+    return network(tiers, said, options)
+
+
+def _blocks(blocks: Sequence[Group], notes: Sequence[str], options: Options) -> Draft:
+    _check_apart(blocks, "block")
+    hosts = tuple(Host(node, (block.name,)) for block in blocks for node in block.nodes)
+    said = Said(_NAME, _SOURCE, _UNSAID, notes=tuple(notes), counted={"blocks": len(blocks)})
+    return network(Tiers(("block",), hosts), said, options)
+
+
+def _rings(rings: Sequence[Group], notes: Sequence[str], options: Options) -> Draft:
+    _check_apart(rings, "ring")
+    hosts = tuple(Host(node, (ring.name,)) for ring in rings for node in ring.nodes)
+    said = Said(_NAME, _SOURCE, _UNSAID, notes=tuple(notes), counted={"rings": len(rings)})
+    draft = network(Tiers(("ring",), hosts), said, options)
+    *outer, nodes = draft.levels
+    closed = cable(NODE, "ring", nodes.count, _SOURCE)
+    return replace(draft, levels=(*(replace(level, through=()) for level in outer), closed))
+
+
+def _torus(tori: Sequence[Torus], notes: Sequence[str], options: Options) -> Draft:
+    if len(tori) > 1:
+        raise InputError(
+            f"{len(tori)} tori: {told(torus.name for torus in tori)}",
+            hint="import one: leave the others out of the file",
+        )
+    x, y, z = tori[0].dimensions
+    check_nodes(prod((x, y, z)), options)
+    levels = [
+        cable(name, "torus", Stated(count, _SOURCE), _SOURCE, ports)
+        for name, count, ports in (("z", z, x * y), ("y", y, x), ("x", x, 1))
+        if count > 1
+    ] or [cable("x", "torus", Stated(1, _SOURCE), _SOURCE)]
+    return Draft(
+        _NAME,
+        f"{_SOURCE}: a torus of {z} z x {y} y x {x} x",
+        tuple(levels),
+        notes=(*notes, "A device of this description is a whole node, with links of its own."),
+        counted={"nodes": x * y * z},
+    )
+
+
+def _check_apart(groups: Sequence[Group], what: str) -> None:
+    twice = [name for name, count in Counter(g.name for g in groups).items() if count > 1]
+    if twice:
+        raise InputError(f"{what}s given twice: {told(twice)}")

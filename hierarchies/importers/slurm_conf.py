@@ -1,0 +1,131 @@
+"""The lines of Slurm's topology.conf, and of what ``scontrol show topology`` prints."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from hierarchies.errors import InputError, nearest
+from hierarchies.importers.hostlist import Names
+from hierarchies.importers.slurm_layout import Group, Layout
+from hierarchies.importers.switches import Switch
+
+_PAIR = re.compile(r'\s*([A-Za-z][A-Za-z_0-9]{0,40})\s*=\s*("[^"]*"|[^\s"]+)')
+_KEYS = {
+    key.lower(): key
+    for key in (
+        "SwitchName",
+        "Switches",
+        "Nodes",
+        "LinkSpeed",
+        "Level",
+        "BlockName",
+        "BlockSizes",
+        "BlockIndex",
+        "BlockSize",
+        "AggregatedBlock",
+        "RingName",
+    )
+}
+_LONGEST_LINE = 1_000_000
+SPEED_NOTE = "LinkSpeed is not taken: Slurm does not use it, and it has no unit."
+
+
+def sizes_note(sizes: str) -> str:
+    """Why the block sizes of Slurm are no levels."""
+    return f"BlockSizes {sizes} are the sizes that Slurm plans with; they say nothing of links."
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line that says something: its number, and its values by the keys' usual spelling."""
+
+    number: int
+    values: Mapping[str, str]
+
+
+def lines(text: str) -> Iterator[Line]:
+    """The settings of a topology.conf. Raises InputError for a line that is none."""
+    held, first = "", 0
+    for number, raw in enumerate(text.splitlines(), start=1):
+        line = raw.split("#", 1)[0].rstrip()
+        first = first or number
+        if len(held) + len(line) > _LONGEST_LINE:
+            raise InputError("the line is too long", where=f"line {first}")
+        if line.endswith("\\"):
+            held += f"{line[:-1]} "
+            continue
+        if (held + line).strip():
+            yield Line(first, _values(held + line, first))
+        held, first = "", 0
+    if held.strip():
+        yield Line(first, _values(held, first))
+
+
+def _values(line: str, number: int) -> dict[str, str]:
+    values: dict[str, str] = {}
+    position = 0
+    while line[position:].strip():
+        match = _PAIR.match(line, position)
+        if not match:
+            rest = line[position:].strip()
+            raise InputError(
+                f"{rest[:60]!r} is no setting of a topology.conf",
+                where=f"line {number}",
+                hint="lines are like SwitchName=s0 Nodes=dev[0-5]",
+            )
+        key = _KEYS.get(match[1].lower())
+        if key is None:
+            raise InputError(
+                f"unknown key {match[1]!r}",
+                where=f"line {number}",
+                hint=nearest(match[1], _KEYS.values()),
+            )
+        if key in values:
+            raise InputError(f"{key} is given twice", where=f"line {number}")
+        values[key] = match[2].strip('"')
+        position = match.end()
+    return values
+
+
+def layout(text: str) -> Layout:
+    """What a topology.conf says. Keys are read in any case; ``LinkSpeed`` is told, not used."""
+    names = Names()
+    switches, blocks, rings, notes = [], [], [], []
+    for line in lines(text):
+        try:
+            match line.values:
+                case {"SwitchName": name}:
+                    switches.append(_switch(name, line.values, names))
+                case {"BlockName": name, "Nodes": nodes}:
+                    blocks.append(Group(name, names.of(nodes)))
+                case {"RingName": name, "Nodes": nodes}:
+                    rings.append(Group(name, names.of(nodes)))
+                case {"BlockSizes": sizes}:
+                    notes.append(sizes_note(sizes))
+                case {"AggregatedBlock": _}:
+                    continue
+                case _:
+                    raise InputError(
+                        f"{', '.join(line.values)} without what it belongs to",
+                        hint="lines are like SwitchName=s0 Nodes=dev[0-5]",
+                    )
+        except InputError as error:
+            raise error.at(f"line {line.number}") from None
+        if "LinkSpeed" in line.values and SPEED_NOTE not in notes:
+            notes.append(SPEED_NOTE)
+    return Layout(tuple(switches), tuple(blocks), tuple(rings), notes=tuple(notes))
+
+
+def _switch(name: str, values: Mapping[str, str], names: Names) -> Switch:
+    below, nodes = values.get("Switches"), values.get("Nodes")
+    if below and nodes and "Level" not in values:
+        raise InputError(
+            f"switch {name!r} has Switches and Nodes", hint="a switch names one of the two"
+        )
+    if below:
+        return Switch(name, names.of(below))
+    if not nodes:
+        raise InputError(f"switch {name!r} has neither Switches nor Nodes")
+    return Switch(name, hosts=names.of(nodes))

@@ -1,0 +1,171 @@
+"""Slurm's topology.yaml: several topologies, of which the cluster's default one is read.
+
+The keys are those of Slurm's manual page topology.yaml(5); of rings and tori, which came with
+Slurm 26.05, the entries are known (``nodes``, ``dims``, ``regions``), and the key of their list is
+not looked at.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from hierarchies.errors import InputError, nearest
+from hierarchies.importers.hostlist import Names, told
+from hierarchies.importers.slurm_conf import sizes_note
+from hierarchies.importers.slurm_layout import Group, Layout, Torus
+from hierarchies.importers.structured import from_yaml
+from hierarchies.importers.switches import Switch
+
+_KINDS = ("tree", "block", "flat", "ring", "torus3d")
+_TRUE = frozenset({"true", "yes", "on"})
+_LONGEST_NUMBER = 9
+
+
+def layout(text: str) -> Layout:
+    """The topology that the cluster uses, with a note of the others.
+
+    Raises InputError for text that is no topology.yaml and for a flat topology, which says
+    nothing of where nodes are.
+    """
+    found = from_yaml(text)
+    if not isinstance(found, list) or not found:
+        raise InputError(
+            "no list of topologies", hint="a topology.yaml begins with '- topology: name'"
+        )
+    entries = [_mapping(entry, "a topology") for entry in found]
+    chosen = _chosen(entries)
+    name = _text(chosen.get("topology"), "topology")
+    others = [str(entry.get("topology")) for entry in entries if entry is not chosen]
+    notes = (f"other topologies of the file are left out: {told(others)}",) if others else ()
+    try:
+        return _layout(chosen, notes)
+    except InputError as error:
+        raise error.at(f"topology {name!r}") from None
+
+
+def _chosen(entries: list[dict[str, Any]]) -> dict[str, Any]:
+    for entry in entries:
+        if str(entry.get("cluster_default")).lower() in _TRUE:
+            return entry
+    if len(entries) == 1:
+        return entries[0]
+    names = told(str(entry.get("topology")) for entry in entries)
+    raise InputError(
+        f"several topologies and none is the cluster's default: {names}",
+        hint="write cluster_default: true in one of them",
+    )
+
+
+def _layout(entry: dict[str, Any], notes: tuple[str, ...]) -> Layout:
+    given = [kind for kind in _KINDS if kind in entry]
+    if len(given) != 1:
+        unknown = [key for key in entry if key not in ("topology", "cluster_default")]
+        hint = nearest(unknown[0], _KINDS) if unknown and not given else "exactly one is needed"
+        raise InputError(f"a topology with {' and '.join(given) or 'no known type'}", hint=hint)
+    names, kind = Names(), given[0]
+    match kind:
+        case "tree":
+            switches = _entries(_mapping(entry[kind], kind).get("switches"), "switches")
+            return Layout(switches=tuple(_switch(s, names) for s in switches), notes=notes)
+        case "block":
+            section = _mapping(entry[kind], kind)
+            blocks = _entries(section.get("blocks"), "blocks")
+            sizes = section.get("block_sizes")
+            if sizes:
+                notes = (*notes, sizes_note(",".join(map(str, sizes))))
+            return Layout(blocks=tuple(_group(b, "block", names) for b in blocks), notes=notes)
+        case "ring":
+            rings = tuple(_group(ring, "ring", names) for ring in _listed(entry[kind], kind))
+            return Layout(rings=rings, notes=notes)
+        case "torus3d":
+            tori = tuple(_torus(torus, names) for torus in _listed(entry[kind], kind))
+            return Layout(tori=tori, notes=notes)
+    raise InputError(
+        "the topology is flat: it says nothing of where nodes are",
+        hint="ibnetdiscover, or the labels of Kubernetes nodes, may say it",
+    )
+
+
+def _switch(entry: dict[str, Any], names: Names) -> Switch:
+    name = _text(entry.get("switch"), "switch")
+    children, nodes = entry.get("children"), entry.get("nodes")
+    if bool(children) == bool(nodes):
+        raise InputError(
+            f"switch {name!r} has {'both' if nodes else 'neither'} of children and nodes",
+            hint="a switch names one of the two",
+        )
+    if children:
+        return Switch(name, names.of(_text(children, "children")))
+    return Switch(name, hosts=names.of(_text(nodes, "nodes")))
+
+
+def _group(entry: dict[str, Any], key: str, names: Names) -> Group:
+    return Group(_text(entry.get(key), key), names.of(_text(entry.get("nodes"), "nodes")))
+
+
+def _torus(entry: dict[str, Any], names: Names) -> Torus:
+    """A torus whose nodes fill it, as Slurm asks; the first node is at 0, 0, 0, x runs fastest."""
+    name = next((str(v) for k, v in entry.items() if k in ("torus", "torus3d", "name")), "torus")
+    dimensions = _dimensions(entry)
+    lists = [entry.get("nodes")]
+    if entry.get("regions"):
+        regions = _entries(entry["regions"], "regions")
+        lists = [region.get("nodes") for region in regions]
+    nodes = [node for text in lists for node in names.of(_text(text, "nodes"))]
+    if len(set(nodes)) != len(nodes):
+        raise InputError(f"torus {name!r} has a node twice")
+    if prod(dimensions) != len(nodes):
+        raise InputError(
+            f"torus {name!r} of {' x '.join(map(str, dimensions))} has {len(nodes)} nodes",
+            hint=f"{prod(dimensions)} fill it",
+        )
+    return Torus(name, dimensions, len(nodes))
+
+
+def _dimensions(entry: dict[str, Any]) -> tuple[int, int, int]:
+    dims = _mapping(entry.get("dims"), "dims")
+    x, y, z = (_number(dims.get(axis), f"dims, {axis}") for axis in "xyz")
+    return x, y, z
+
+
+def _listed(section: Any, what: str) -> list[dict[str, Any]]:
+    """The entries of a section: its one list, whatever the key is called, or itself."""
+    if isinstance(section, dict):
+        lists = [value for key, value in section.items() if _is_entries(value)]
+        if "nodes" in section or "dims" in section or not lists:
+            return [section]
+        return _entries(lists[0], what)
+    return _entries(section, what)
+
+
+def _is_entries(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(entry, dict) for entry in value)
+
+
+def _entries(value: Any, what: str) -> list[dict[str, Any]]:
+    if not isinstance(value, list) or not value:
+        raise InputError(f"no {what}", hint="a list with at least one entry is needed")
+    return [_mapping(entry, what) for entry in value]
+
+
+def _mapping(value: Any, what: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise InputError(f"{what} is not a mapping of keys to values")
+    return value
+
+
+def _text(value: Any, what: str) -> str:
+    """A text, or a list of texts as one hostlist."""
+    if isinstance(value, list) and value and all(isinstance(v, str) for v in value):
+        return ",".join(value)
+    if not isinstance(value, str) or not value:
+        raise InputError(f"no {what}")
+    return value
+
+
+def _number(value: Any, what: str) -> int:
+    text = str(value)
+    if not text.isascii() or not text.isdigit() or len(text) > _LONGEST_NUMBER or int(text) < 1:
+        raise InputError(f"{what} is {text[:40]!r}", hint="a whole number from 1")
+    return int(text)

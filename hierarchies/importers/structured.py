@@ -1,0 +1,96 @@
+"""YAML and JSON that others wrote, as plain lists and mappings, with bounded work."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import yaml  # type: ignore[import-untyped]
+
+from hierarchies.errors import InputError
+
+LARGEST_YAML = 4 * 2**20
+_DEEPEST = 40
+_NULLS = frozenset({"", "~", "null", "Null", "NULL"})
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def from_json(text: str) -> Any:
+    """What a JSON text says. Raises InputError for what is none, or is nested too deeply."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise InputError("the JSON is nested too deeply") from None
+    except ValueError as error:
+        raise InputError(f"not JSON: {error}", hint="the file may have been cut off") from None
+
+
+def from_yaml(text: str) -> Any:
+    """What a YAML text says, every scalar as the text it is written as, nothing as None.
+
+    So ``0010`` stays the name of a host. Raises InputError for what is no YAML, for more than one
+    document, for aliases (they can stand for more than any memory holds), for a key given twice
+    and for nesting or text beyond all need.
+    """
+    if len(text) > LARGEST_YAML:
+        raise InputError(
+            f"a YAML file of {len(text):,} characters", hint=f"at most {LARGEST_YAML:,} are read"
+        )
+    try:
+        _check_events(text)
+        return _plain(yaml.compose(text, Loader=_LOADER))
+    except yaml.YAMLError as error:
+        raise InputError(f"not YAML: {_first_line(error)}", where=_place(error)) from None
+    except InputError:
+        raise
+    except (RecursionError, ValueError):
+        raise InputError("not YAML that can be read") from None
+
+
+def _check_events(text: str) -> None:
+    depth = 0
+    for event in yaml.parse(text, Loader=_LOADER):
+        if isinstance(event, yaml.AliasEvent):
+            raise InputError(
+                f"the alias *{event.anchor} of YAML is not read",
+                where=f"line {event.start_mark.line + 1}",
+                hint="write out what it stands for",
+            )
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        if depth > _DEEPEST:
+            raise InputError(
+                f"YAML nested more than {_DEEPEST} deep", where=f"line {event.start_mark.line + 1}"
+            )
+
+
+def _plain(node: Any) -> Any:
+    if isinstance(node, yaml.SequenceNode):
+        return [_plain(entry) for entry in node.value]
+    if isinstance(node, yaml.MappingNode):
+        return _mapping(node)
+    if node is None or (node.style is None and node.value in _NULLS):
+        return None
+    return node.value
+
+
+def _mapping(node: Any) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for key, value in node.value:
+        where = f"line {key.start_mark.line + 1}"
+        if not isinstance(key, yaml.ScalarNode):
+            raise InputError("a key that is no text", where=where)
+        if key.value in result:
+            raise InputError(f"{key.value!r} is given twice", where=where)
+        result[key.value] = _plain(value)
+    return result
+
+
+def _first_line(error: yaml.YAMLError) -> str:
+    problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
+    return str(problem).splitlines()[0][:200]
+
+
+def _place(error: yaml.YAMLError) -> str:
+    mark = getattr(error, "problem_mark", None)
+    return f"line {mark.line + 1}" if mark else ""

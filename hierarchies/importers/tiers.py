@@ -1,0 +1,203 @@
+"""From where each host hangs to levels of equally many children, and what is missing from them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from hierarchies.errors import InputError
+from hierarchies.importers.hostlist import told
+
+DEEPEST = 12
+_CANDIDATES, _MOST_PARTS = 6, 64
+_UNIT = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Host:
+    """One machine, and the unit of every tier it is part of, outermost first."""
+
+    name: str
+    path: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Tiers:
+    """Hosts below tiers of units, outermost first; ``names`` are those of the tiers.
+
+    A unit is told by its whole path, so the same name under two parents is two units.
+    """
+
+    names: tuple[str, ...]
+    hosts: tuple[Host, ...]
+
+    def __post_init__(self) -> None:
+        if not self.hosts:
+            raise InputError("there are no hosts", hint="at least one is needed")
+        if len(self.names) > DEEPEST:
+            raise InputError(
+                f"{len(self.names)} tiers above the hosts", hint=f"at most {DEEPEST} are read"
+            )
+        for host in self.hosts:
+            if len(host.path) != len(self.names):
+                raise InputError(
+                    f"host {host.name!r} is below {len(host.path)} tiers, "
+                    f"others are below {len(self.names)}",
+                    hint="every host must be equally deep in the tree",
+                )
+        twice = [name for name, count in Counter(h.name for h in self.hosts).items() if count > 1]
+        if twice:
+            raise InputError(f"hosts given more than once: {told(twice)}")
+
+    def children(self, tier: int) -> dict[_UNIT, int]:
+        """For every unit of a tier (0 = all there is), how many units or hosts it holds."""
+        if tier == len(self.names):
+            return dict(Counter(host.path for host in self.hosts))
+        inner = {host.path[: tier + 1] for host in self.hosts}
+        return dict(Counter(path[:tier] for path in inner))
+
+    def units(self, tier: int) -> int:
+        """How many units there are at a tier; 0 is the one that holds all."""
+        return len({host.path[:tier] for host in self.hosts})
+
+    def trimmed(self) -> Tiers:
+        """Without tiers that hold one unit in every unit above: they divide nothing."""
+        kept = [tier for tier in range(len(self.names)) if max(self.children(tier).values()) > 1]
+        return Tiers(
+            tuple(self.names[tier] for tier in kept),
+            tuple(
+                replace(host, path=tuple(host.path[tier] for tier in kept)) for host in self.hosts
+            ),
+        )
+
+    def full(self) -> tuple[int, ...]:
+        """Children of each unit if all were as large as the largest; the hosts come last."""
+        return tuple(max(self.children(tier).values()) for tier in range(len(self.names) + 1))
+
+    def without_hosts(self) -> Tiers:
+        """The units of the innermost tier as if they were the hosts."""
+        paths = dict.fromkeys(host.path for host in self.hosts)
+        units = tuple(Host("/".join(path), path[:-1]) for path in paths)
+        return Tiers(self.names[:-1], units)
+
+    def numbers(self) -> dict[_UNIT, tuple[int, ...]]:
+        """The digits of every unit and host (path and name), siblings counted as they appear."""
+        digits: dict[_UNIT, tuple[int, ...]] = {(): ()}
+        siblings: Counter[_UNIT] = Counter()
+        for host in self.hosts:
+            whole = (*host.path, host.name)
+            for end in range(1, len(whole) + 1):
+                unit, parent = whole[:end], whole[: end - 1]
+                if unit not in digits:
+                    digits[unit] = (*digits[parent], siblings[parent])
+                    siblings[parent] += 1
+        return digits
+
+    def missing(self) -> list[tuple[int, ...]]:
+        """The digits of units and hosts that are not there, of a system of ``full()`` units."""
+        digits = self.numbers()
+        return [
+            (*digits[path], number)
+            for tier, most in enumerate(self.full())
+            for path, count in self.children(tier).items()
+            for number in range(count, most)
+        ]
+
+    @property
+    def uneven(self) -> bool:
+        return prod(self.full()) != len(self.hosts)
+
+
+@dataclass(frozen=True)
+class Grouped:
+    """Tiers after groups of hosts were laid beside them.
+
+    ``tier`` is the position of the tier whose units are the groups, None where there is none.
+    """
+
+    tiers: Tiers
+    tier: int | None
+    note: str
+
+
+def with_groups(tiers: Tiers, name: str, groups: Mapping[str, str]) -> Grouped:
+    """The tiers with one more, if these groups of hosts nest with them.
+
+    ``groups`` names the group of each host. Groups that are exactly the units of a tier, single
+    hosts, or all hosts together add none.
+    """
+    lost = [host.name for host in tiers.hosts if host.name not in groups]
+    if lost:
+        return Grouped(tiers, None, f"{name}: not taken as a level: {told(lost)} are in none")
+    label = [groups[host.name] for host in tiers.hosts]
+    if len(set(label)) == len(label):
+        return Grouped(tiers, None, f"{name}: each is one node")
+    depth = _deepest_around(tiers, label)
+    if len({host.path[:depth] for host in tiers.hosts}) == len(set(label)):
+        what = f"each is one {tiers.names[depth - 1]}" if depth else "one holds all nodes"
+        return Grouped(tiers, depth - 1 if depth else None, f"{name}: {what}")
+    if depth < len(tiers.names) and not _refines(
+        [host.path[: depth + 1] for host in tiers.hosts], label
+    ):
+        cut = f"they cut across the units of {tiers.names[depth]!r}"
+        return Grouped(tiers, None, f"{name}: not taken as a level: {cut}")
+    hosts = tuple(
+        replace(host, path=(*host.path[:depth], group, *host.path[depth:]))
+        for host, group in zip(tiers.hosts, label, strict=True)
+    )
+    names = (*tiers.names[:depth], name, *tiers.names[depth:])
+    return Grouped(Tiers(names, hosts), depth, f"{name}: a level of its own")
+
+
+def _deepest_around(tiers: Tiers, label: Sequence[str]) -> int:
+    """The deepest tier whose units hold whole groups."""
+    for depth in range(len(tiers.names), 0, -1):
+        if _refines(label, [host.path[:depth] for host in tiers.hosts]):
+            return depth
+    return 0
+
+
+def _refines(fine: Sequence[object], coarse: Sequence[object]) -> bool:
+    """Whether every class of the fine partition lies in one class of the coarse one."""
+    return len(set(zip(fine, coarse, strict=True))) == len(set(fine))
+
+
+def check_nested(tiers: Tiers, order: str) -> None:
+    """Refuse units that lie in two units above while the opposite order would nest.
+
+    ``order`` says how the file was taken to be ordered. Raises InputError.
+    """
+    for outer in range(len(tiers.names) - 1):
+        above = [host.path[outer] for host in tiers.hosts]
+        below = [host.path[outer + 1] for host in tiers.hosts]
+        if not _refines(below, above) and _refines(above, below):
+            first = next(host for host in tiers.hosts)
+            raise InputError(
+                f"{tiers.names[outer + 1]} is outside {tiers.names[outer]}, not inside it: "
+                f"host {first.name!r} is in {first.path[outer + 1]!r} and {first.path[outer]!r}",
+                hint=f"they were taken as {order}; the opposite order fits",
+            )
+
+
+def largest_even_part(tiers: Tiers) -> tuple[int, ...]:
+    """Children of each unit in a large part of the system where all are alike, hosts last.
+
+    Every unit of the part has at least as many children, the rest is left out. The best over the
+    most usual numbers of children at each tier: six of them, fewer in deep trees.
+    """
+    tried = min(_CANDIDATES, int(_MOST_PARTS ** (1 / max(1, len(tiers.names)))))
+    return _even_part(Counter(host.path for host in tiers.hosts), (), tried)
+
+
+def _even_part(
+    children: Mapping[_UNIT, int], inner: tuple[int, ...], tried: int
+) -> tuple[int, ...]:
+    if set(children) == {()}:
+        return (children[()], *inner)
+    parts = []
+    for wanted, _ in Counter(children.values()).most_common(tried):
+        above = Counter(path[:-1] for path, count in children.items() if count >= wanted)
+        parts.append(_even_part(above, (wanted, *inner), tried))
+    return max(parts, key=prod)

@@ -1,0 +1,185 @@
+"""NVIDIA topograph: the JSON of its graph engine, and the models its simulations read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hierarchies.errors import InputError
+from hierarchies.importers.draft import Draft
+from hierarchies.importers.hostlist import MOST_HOSTS, Names, told
+from hierarchies.importers.networks import Groups, Said, network
+from hierarchies.importers.options import Options
+from hierarchies.importers.structured import from_json, from_yaml
+from hierarchies.importers.switches import Switch, tier_names, tree
+from hierarchies.importers.tiers import Host, Tiers, check_nested
+
+_NAME = "topograph-cluster"
+_GROUPS = {"domain": "domain", "sub-domain": "subdomain", "nvlink": "domain"}
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Hosts below tiers of switches, and the accelerator domains they are in, largest first."""
+
+    tiers: Tiers
+    domains: tuple[Groups, ...]
+    notes: tuple[str, ...]
+    counted: Mapping[str, int]
+
+
+def read(files: Mapping[str, str], options: Options) -> Draft:
+    """The draft of a cluster from one graph JSON or one model. Raises InputError, naming it."""
+    if len(files) > 1:
+        raise InputError(f"{len(files)} files: {told(files)}", hint="give one graph or model")
+    name, text = next(iter(files.items()))
+    try:
+        cluster = cluster_of(text)
+        said = Said(_NAME, "topograph", notes=cluster.notes, counted=cluster.counted)
+        return network(cluster.tiers, said, options, cluster.domains)
+    except InputError as error:
+        raise error.at(name) from None
+
+
+def cluster_of(text: str) -> Cluster:
+    """What a graph or a model says. Raises InputError for text that is neither."""
+    found = from_json(text) if text.lstrip().startswith("{") else from_yaml(text)
+    if isinstance(found, dict) and "instances" in found:
+        return _graph(_list(found["instances"], "instances"))
+    if isinstance(found, dict) and ("blocks" in found or "capacity_blocks" in found):
+        return _model(found)
+    raise InputError(
+        "neither a graph nor a model of topograph",
+        hint="a graph has 'instances' with 'network_layers', a model 'switches' and 'blocks'",
+    )
+
+
+def _graph(instances: list[Any]) -> Cluster:
+    """Instances name their switches closest first."""
+    if len(instances) > MOST_HOSTS:
+        raise InputError(f"{len(instances):,} instances", hint=f"at most {MOST_HOSTS:,} are read")
+    hosts, labels, models = [], {}, Counter[str]()
+    for position, entry in enumerate(instances):
+        where = f"instances, entry {position + 1}"
+        instance = _mapping(entry, where)
+        name = _text(instance.get("id"), f"{where}, id")
+        layers = _list(instance.get("network_layers"), f"{where}, network_layers")
+        path = tuple(_text(layer, f"{where}, network_layers") for layer in reversed(layers))
+        hosts.append(Host(name, path))
+        labels[name] = _labels(instance)
+        models[str(instance.get("type") or "")] += 1
+    if not hosts:
+        raise InputError("the graph has no instances")
+    tiers = Tiers(tier_names(len(hosts[0].path)), tuple(hosts))
+    check_nested(tiers, "closest switch first")
+    counted = {f"{name} switches": tiers.units(tier + 1) for tier, name in enumerate(tiers.names)}
+    return Cluster(tiers, _domains(labels), _models_note(models), counted)
+
+
+def _model(found: Mapping[str, Any]) -> Cluster:
+    names = Names()
+    if "blocks" in found:
+        blocks = _list(found["blocks"], "blocks")
+        above = _mapping(found.get("switches") or {}, "switches")
+        under: dict[str, str] = {}
+    else:
+        blocks = _list(found["capacity_blocks"], "capacity_blocks")
+        above, under = _old_switches(_list(found.get("switches"), "switches"))
+    hosts: dict[str, list[str]] = {}
+    labels: dict[str, dict[str, str]] = {}
+    models = Counter[str]()
+    for position, entry in enumerate(blocks):
+        where = f"blocks, entry {position + 1}"
+        block = _mapping(entry, where)
+        switch = block.get("switch") or under.get(str(block.get("name")))
+        nodes = names.of(",".join(_texts(block.get("nodes"), f"{where}, nodes")))
+        hosts.setdefault(_text(switch, f"{where}, switch"), []).extend(nodes)
+        labels |= dict.fromkeys(nodes, _labels(block))
+        models[str(block.get("type") or "")] += len(nodes)
+    switches = [
+        Switch(name, tuple(_texts(_mapping(value or {}, name).get("switches"), name, empty=True)))
+        for name, value in above.items()
+        if name not in hosts or _mapping(value or {}, name).get("switches")
+    ]
+    switches += [Switch(name, hosts=tuple(nodes)) for name, nodes in hosts.items()]
+    found_tree = tree(switches)
+    counted = {
+        f"{name} switches": count
+        for name, count in zip(found_tree.tiers.names, found_tree.switches, strict=True)
+    }
+    notes = (*found_tree.notes, *_models_note(models))
+    return Cluster(found_tree.tiers, _domains(labels), notes, counted)
+
+
+def _old_switches(entries: list[Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Switches as models before 2025 list them, and the switch of each capacity block."""
+    above, under = {}, {}
+    for position, entry in enumerate(entries):
+        where = f"switches, entry {position + 1}"
+        switch = _mapping(entry, where)
+        name = _text(switch.get("name"), f"{where}, name")
+        if name in above:
+            raise InputError(f"switch {name!r} is given twice")
+        above[name] = switch
+        for block in _texts(switch.get("capacity_blocks"), where, empty=True):
+            under[block] = name
+    return above, under
+
+
+def _labels(entry: Mapping[str, Any]) -> dict[str, str]:
+    """The accelerator domains that an instance or block is labelled with."""
+    found: dict[str, str] = {}
+    for room in ("labels", "annotations", "attributes"):
+        for key, value in _mapping(entry.get(room) or {}, room).items():
+            group = _GROUPS.get(key.rpartition("/")[2])
+            if group and value is not None:
+                found[group] = str(value)
+    if entry.get("nvlink"):
+        found.setdefault("domain", str(entry["nvlink"]))
+    return found
+
+
+def _domains(labels: Mapping[str, Mapping[str, str]]) -> tuple[Groups, ...]:
+    """Domains, and domains inside domains: a name counts only together with what it is in."""
+    result = []
+    for depth, name in enumerate(("domain", "subdomain")):
+        outer = ("domain", "subdomain")[: depth + 1]
+        of = {
+            host: "/".join(found[key] for key in outer)
+            for host, found in labels.items()
+            if all(key in found for key in outer)
+        }
+        if of:
+            result.append(Groups(name, of))
+    return tuple(result)
+
+
+def _models_note(models: Counter[str]) -> tuple[str, ...]:
+    named = [f"{count} of type {model}" for model, count in models.items() if model]
+    return (f"nodes: {', '.join(named)}",) if named else ()
+
+
+def _list(value: Any, what: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise InputError(f"{what} is no list")
+    return value
+
+
+def _mapping(value: Any, what: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise InputError(f"{what} is not a mapping of keys to values")
+    return value
+
+
+def _text(value: Any, what: str) -> str:
+    if not isinstance(value, str) or not value:
+        raise InputError(f"{what} is no name")
+    return value
+
+
+def _texts(value: Any, what: str, *, empty: bool = False) -> Iterable[str]:
+    if value is None and empty:
+        return []
+    return [_text(entry, what) for entry in _list(value, what)]

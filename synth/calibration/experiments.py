@@ -1,0 +1,289 @@
+"""Which tests to run so that a description can be fitted, and what each will tell.
+
+Every level is timed alone (groups whose ranks differ at that level only), from the inside out
+(groups that fill one child), and all together. Where the runtime would choose, links are told by
+the ring, latencies by each protocol; NCCL_TESTS_SPLIT makes the groups (README of rccl-tests).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from grammar import Goal
+from hierarchies import InputError, System
+from synth.calibration.expecting import Predictor
+from synth.calibration.logs import COLLECTIVES
+from synth.calibration.matching import host_level
+from synth.calibration.measurements import Measurement
+from synth.protocols import Protocol, protocols
+
+SMALLEST_BYTES, LARGEST_BYTES, LARGEST_LL_BYTES = 2**10, 2**30, 2**26
+WARM_UP, REPEATS = 5, 20
+START_SECONDS = 10.0
+"""What starting a test is taken to cost; a rough figure, for the run time that is told."""
+_TESTS = {ours: theirs for theirs, ours in COLLECTIVES.items()}
+_ALGORITHM = {"ring": "Ring", "tree": "Tree", "nvls": "NVLS"}
+_PROTOCOL = {Protocol.SIMPLE: "Simple", Protocol.LL: "LL", Protocol.LL128: "LL128"}
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Which ranks form groups: members and busy as in ``Measurement``, and how they are made.
+
+    ``split`` is the value of NCCL_TESTS_SPLIT, "" for one group of all. ``where`` says it in words.
+    """
+
+    members: tuple[int, ...]
+    busy: tuple[int, ...]
+    split: str
+    where: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One test to run: what, on which groups, forced to what; what it tells; where it is kept.
+
+    ``seconds`` is a rough run time, by the prediction for the description as it is.
+    """
+
+    name: str
+    goal: Goal
+    groups: Groups
+    algorithm: str | None
+    protocol: Protocol | None
+    smallest_bytes: int
+    largest_bytes: int
+    tells: tuple[str, ...]
+    seconds: float
+
+    @property
+    def file(self) -> str:
+        return f"{self.name}.txt"
+
+    @property
+    def program(self) -> str:
+        return f"{_TESTS[self.goal.value]}_perf"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What is set for the run, in NCCL's words, which are RCCL's too."""
+        found = {}
+        if self.groups.split:
+            found["NCCL_TESTS_SPLIT"] = self.groups.split
+        if self.algorithm:
+            found["NCCL_ALGO"] = _ALGORITHM[self.algorithm]
+        if self.protocol:
+            found["NCCL_PROTO"] = _PROTOCOL[self.protocol]
+        return found
+
+    @property
+    def arguments(self) -> str:
+        sizes = f"-b {_size(self.smallest_bytes)} -e {_size(self.largest_bytes)} -f 2"
+        return f"{sizes} -g 1 -w {WARM_UP} -n {REPEATS}"
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Comment lines to stand above the output, so that nobody has to tell it again."""
+        ways = {k: v for k, v in self.environment.items() if k != "NCCL_TESTS_SPLIT"}
+        told = [f"# collective: {_TESTS[self.goal.value]}"]
+        told.append(f"# members: {_comma(self.groups.members)}")
+        told.append(f"# busy: {_comma(self.groups.busy)}")
+        if ways:
+            told.append("# algo: " + " ".join(f"{key}={value}" for key, value in ways.items()))
+        return tuple(told)
+
+
+def experiments(system: System) -> tuple[Experiment, ...]:
+    """The tests for a system, innermost level first. Raises InputError for a single device."""
+    if system.devices == 1:
+        raise InputError(f"{system.name} has one device", hint="nothing is sent anywhere")
+    found: dict[str, Experiment] = {}
+    for groups in _all_groups(system):
+        for one in _on(system, groups):
+            found.setdefault(one.name, one)
+    return tuple(found.values())
+
+
+def isolating(system: System, level: str) -> Experiment | None:
+    """The test that times one level alone, on its bandwidth; None if the level has one child."""
+    position = system.hierarchy.index(level)
+    groups = next(_alone(system, position), None)
+    return None if groups is None else next(_on(system, groups), None)
+
+
+def _all_groups(system: System) -> Iterator[Groups]:
+    counts = system.hierarchy.cardinalities
+    several = [level for level, count in enumerate(counts) if count > 1]
+    for level in reversed(several):
+        yield from _alone(system, level)
+    for level in reversed(several):
+        yield from _inside(system, level)
+
+
+def _alone(system: System, level: int) -> Iterator[Groups]:
+    """Ranks that differ at one level only; on one child of the outer levels where no split can."""
+    counts, name = system.hierarchy.cardinalities, system.hierarchy.names[level]
+    if counts[level] == 1:
+        return
+    inner = prod(counts[level + 1 :])
+    members = tuple(count if i == level else 1 for i, count in enumerate(counts))
+    where = f"level {name} alone, all at once"
+    if inner == 1:
+        split = f"DIV {counts[level]}" if system.devices > counts[level] else ""
+        yield Groups(members, counts, split, where, f"{name}-alone")
+    elif system.devices == counts[level] * inner:
+        yield Groups(members, counts, f"MOD {inner}", where, f"{name}-alone")
+    elif _is_power(inner) and _is_power(counts[level]):
+        rest = (2 ** (system.devices - 1).bit_length() - 1) ^ ((counts[level] - 1) * inner)
+        yield Groups(members, counts, f"AND 0x{rest:x}", where, f"{name}-alone")
+    else:
+        busy = tuple(1 if i < level else count for i, count in enumerate(counts))
+        one = f"{where}, in one {system.hierarchy.names[level - 1]}"
+        yield Groups(members, busy, f"MOD {inner}", one, f"{name}-alone")
+
+
+def _inside(system: System, level: int) -> Iterator[Groups]:
+    """Ranks of one child of the level outside, all of them; the outermost: one group of all."""
+    counts, names = system.hierarchy.cardinalities, system.hierarchy.names
+    if not any(count > 1 for count in counts[level + 1 :]):
+        return
+    whole = prod(counts[level:])
+    members = tuple(1 if i < level else count for i, count in enumerate(counts))
+    if whole == system.devices:
+        yield Groups(members, counts, "", "all ranks together", "all")
+        return
+    where = f"all ranks of one {names[level - 1]}, each by itself"
+    yield Groups(members, counts, f"DIV {whole}", where, f"inside-{names[level - 1]}")
+
+
+def _on(system: System, groups: Groups) -> Iterator[Experiment]:
+    """The collectives to run on some groups, the one that tells most first."""
+    names = system.hierarchy.names
+    spans = [level for level, m in enumerate(groups.members) if m > 1]
+    links = [system.links[level] for level in spans]
+    known = protocols(links)
+    crossed = " and ".join(names[level] for level in spans)
+    single = len(spans) == 1
+    bandwidth = f"bandwidth of {crossed}"
+    if not single:
+        bandwidth = f"how {crossed} share the way: through, ports"
+    ring = (Goal.ALL_REDUCE, "ring")
+    yield _made(system, groups, ring, Protocol.SIMPLE, (bandwidth, f"latency of {crossed}"))
+    for protocol in known[1:] if single else ():
+        what = f"{protocol.value}_latency of {crossed}"
+        yield _made(system, groups, ring, protocol, (what,))
+    yield _made(system, groups, (Goal.ALL_GATHER, None), None, (f"{bandwidth}, by another way",))
+    if not single:
+        tree = (Goal.ALL_REDUCE, "tree")
+        yield _made(system, groups, tree, Protocol.SIMPLE, (f"trees over {crossed}",))
+        yield _made(system, groups, (Goal.REDUCE_SCATTER, None), None, ("a check of the rings",))
+        yield _made(system, groups, (Goal.ALL_TO_ALL, None), None, (f"exchanges over {crossed}",))
+    if all(link.reduces for link in links):
+        switches = f"what switches of {crossed} reduce"
+        yield _made(system, groups, (Goal.ALL_REDUCE, "nvls"), None, (switches,))
+    yield _made(system, groups, (Goal.ALL_REDUCE, None), None, ("what the runtime chooses",))
+
+
+def _made(
+    system: System,
+    groups: Groups,
+    what: tuple[Goal, str | None],
+    protocol: Protocol | None,
+    tells: tuple[str, ...],
+) -> Experiment:
+    goal, algorithm = what
+    parts = [groups.name, goal.value, algorithm or "", protocol.value if protocol else ""]
+    largest = LARGEST_LL_BYTES if protocol is Protocol.LL else LARGEST_BYTES
+    seconds = _run_seconds(system, groups, what, protocol, largest)
+    name = "-".join(part for part in parts if part)
+    return Experiment(
+        name, goal, groups, algorithm, protocol, SMALLEST_BYTES, largest, tells, seconds
+    )
+
+
+def _run_seconds(
+    system: System,
+    groups: Groups,
+    what: tuple[Goal, str | None],
+    protocol: Protocol | None,
+    largest: int,
+) -> float:
+    goal, algorithm = what
+    told = protocol.value if protocol else None
+    measurement = Measurement(goal.value, groups.members, groups.busy, (), algorithm, told)
+    predictor = Predictor(system, measurement)
+    steps = range((largest // SMALLEST_BYTES).bit_length())
+    once = sum(predictor.at(SMALLEST_BYTES << step).seconds for step in steps)
+    both_places = 2
+    return START_SECONDS + both_places * (WARM_UP + REPEATS) * once
+
+
+@dataclass(frozen=True)
+class Lines:
+    """How one experiment is started: by Open MPI or by Slurm."""
+
+    mpirun: str
+    srun: str
+
+
+def lines(system: System, experiment: Experiment) -> Lines:
+    """The command lines, one rank a device; ``$TESTS`` is the build folder of either suite.
+
+    Where no level of the system is called node or host, ranks are left to the launcher to spread.
+    """
+    busy, level = experiment.groups.busy, host_level(system)
+    ranks = prod(busy)
+    spread, nodes = "", ""
+    if level is not None:
+        hosts = prod(busy[: level + 1])
+        spread = f" --map-by ppr:{ranks // hosts}:node"
+        nodes = f" -N {hosts} --ntasks-per-node={ranks // hosts}"
+    environment = experiment.environment
+    test = f"$TESTS/{experiment.program} {experiment.arguments}"
+    passed = "".join(f' -x {key}="{value}"' for key, value in environment.items())
+    before = "".join(f'{key}="{value}" ' for key, value in environment.items())
+    return Lines(
+        f"mpirun -np {ranks}{spread}{passed} {test}",
+        f"{before}srun -n {ranks}{nodes} {test}",
+    )
+
+
+def kept(command: str, experiment: Experiment) -> str:
+    """The command with its notes, its output in the file it is to be kept in."""
+    echoed = "; ".join(f"echo '{note}'" for note in experiment.notes)
+    return f"({echoed}; {command}) > {experiment.file}"
+
+
+def _size(size_bytes: int) -> str:
+    for shift, unit in ((30, "G"), (20, "M"), (10, "K")):
+        if size_bytes >> shift << shift == size_bytes and size_bytes >> shift:
+            return f"{size_bytes >> shift}{unit}"
+    return str(size_bytes)
+
+
+def _is_power(number: int) -> bool:
+    return number & (number - 1) == 0
+
+
+def _comma(numbers: Sequence[int]) -> str:
+    return ",".join(str(number) for number in numbers)
+
+
+def script(system: System, found: Sequence[Experiment], launcher: str = "mpirun") -> str:
+    """All of them as a shell script whose comments say what each tells."""
+    minutes = sum(one.seconds for one in found) / 60
+    said = [
+        f"# {len(found)} tests for {system.name}, {system.hierarchy}: about {minutes:.0f} min",
+        "# TESTS is the build folder of nccl-tests, or of rccl-tests: same names, same flags.",
+        f"# Afterwards: collsynth calibrate {system.name} *.txt -o my.toml",
+        "TESTS=${TESTS:-./build}",
+    ]
+    for number, one in enumerate(found, start=1):
+        how = lines(system, one)
+        said += ["", f"# {number}. {one.goal.value}, {one.groups.where}; about {one.seconds:.0f} s"]
+        said.append(f"#    tells: {'; '.join(one.tells)}")
+        said.append(kept(how.srun if launcher == "srun" else how.mpirun, one))
+    return "\n".join(said) + "\n"

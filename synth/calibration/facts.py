@@ -1,0 +1,200 @@
+"""What a file tells of a run beside its rows; kept from it are numbers and words of ours only.
+
+Logs hold whole environments, command lines and host names. Nothing of those is kept but what this
+module knows the meaning of: the name of a test, NCCL_ALGO, NCCL_PROTO and NCCL_TESTS_SPLIT, each
+as one of few known values, and hosts as numbers.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from synth.calibration.logs import COLLECTIVES, UNREAD, Rank, Row, Table
+
+ALGORITHMS = {
+    "ring": "ring",
+    "tree": "tree",
+    "nvls": "nvls",
+    "nvlstree": "nvls_tree",
+    "collnetdirect": "collnet_direct",
+    "collnetchain": "collnet_chain",
+    "pat": "pat",
+}
+PROTOCOLS = {"simple": "simple", "ll": "ll", "ll128": "ll128"}
+_PROGRAM = re.compile(rf"(?<![\w])({'|'.join([*UNREAD, *COLLECTIVES])})_perf")
+_FORCED = re.compile(
+    r"NCCL_(ALGO|PROTO)(?: +set by environment to +| *= *)[\"']?([A-Za-z0-9:^;,_]{1,200})"
+)
+_SPLIT = re.compile(
+    r"NCCL_TESTS_SPLIT(?P<mask>_MASK)?(?: *= *|: +)[\"']?"
+    r"(?P<rule>(?:(?:AND|OR|MOD|DIV|[&|%/]) *)?(?:0[xX][0-9a-fA-F]{1,8}|0[bB][01]{1,31}|\d{1,9}))"
+)
+_RULE = re.compile(r"(?P<name>AND|OR|MOD|DIV|[&|%/]) *(?P<value>\w+)")
+_RULES = {"&": "AND", "|": "OR", "%": "MOD", "/": "DIV"}
+
+
+def program_of(line: str) -> str | None:
+    """The collective whose test a line names (``all_reduce_perf``), in the tests' words."""
+    found = _PROGRAM.search(line)
+    return found[1] if found else None
+
+
+def algorithm_told(value: str) -> str | None:
+    """NCCL_ALGO's value as one algorithm of ours; None for none, several and unknown ones."""
+    return ALGORITHMS.get(value.strip().lower())
+
+
+def protocol_told(value: str) -> str | None:
+    """NCCL_PROTO's value as one protocol of ours; None for none, several and unknown ones."""
+    return PROTOCOLS.get(value.strip().lower())
+
+
+def split_told(text: str) -> str | None:
+    """``MOD 8`` of ``NCCL_TESTS_SPLIT="%8"``, ``AND 7`` of ``NCCL_TESTS_SPLIT_MASK=0x7``."""
+    found = _SPLIT.search(text)
+    if not found:
+        return None
+    rule = f"AND {found['rule']}" if found["mask"] else found["rule"]
+    parts = _RULE.fullmatch(rule)
+    if not parts:
+        return None
+    try:
+        value = int(parts["value"], 0)
+    except ValueError:
+        return None
+    return f"{_RULES.get(parts['name'], parts['name'])} {value}"
+
+
+def color(split: str, rank: int) -> int:
+    """The group that NCCL_TESTS_SPLIT puts a rank in (nccl-tests, src/common.cu)."""
+    rule, value = split.split()
+    number = int(value)
+    match rule:
+        case "AND":
+            return rank & number
+        case "OR":
+            return rank | number
+        case "MOD":
+            return rank % number if number else rank
+        case _:
+            return rank // number if number else rank
+
+
+def forced(facts: Facts, line: str) -> None:
+    """Note what a line says that the environment forced."""
+    if "NCCL_" not in line:
+        return
+    one_run = "NCCL INFO" in line or program_of(line) is not None
+    for which, value in _FORCED.findall(line):
+        told = algorithm_told(value) if which == "ALGO" else protocol_told(value)
+        if told is None:
+            facts.unknown.append(f"NCCL_{which}")
+        else:
+            facts.force(which, told, one_run)
+    if split := split_told(line):
+        facts.force("SPLIT", split, one_run)
+
+
+@dataclass
+class Facts:
+    """Gathers what is told of a run until its table has been read."""
+
+    source: str
+    collective: str | None = None
+    places: list[Rank] = field(default_factory=list)
+    version: str = ""
+    iterations: int | None = None
+    validated: bool = True
+    single_size: bool = False
+    columns: tuple[str, ...] = ()
+    told_ranks: int | None = None
+    told_hosts: int | None = None
+    members: tuple[int, ...] | None = None
+    busy: tuple[int, ...] | None = None
+    unknown: list[str] = field(default_factory=list)
+    ended: bool = False
+    _hosts: dict[str, int] = field(default_factory=dict)
+    _forced: dict[str, str] = field(default_factory=dict)
+    _lasting: dict[str, str] = field(default_factory=dict)
+
+    def force(self, which: str, value: str, one_run: bool) -> None:
+        """Note a forced way: of this run (its command line, NCCL's own words), or from here on."""
+        (self._forced if one_run else self._lasting)[which] = value
+
+    def host_number(self, name: str) -> int:
+        """The number of a host, in the order in which their names come up."""
+        return self._hosts.setdefault(name, len(self._hosts))
+
+    def note(self, key: str, value: str) -> None:
+        """Take a comment line ``# key: value`` that states a fact of the run."""
+        match key:
+            case "collective":
+                known = value in COLLECTIVES or value in UNREAD
+                self.collective = value if known else self.collective
+            case "ranks":
+                self.told_ranks = _whole(value) or self.told_ranks
+            case "nodes" | "hosts":
+                self.told_hosts = _whole(value) or self.told_hosts
+            case "members":
+                self.members = _wholes(value) or self.members
+            case "busy":
+                self.busy = _wholes(value) or self.busy
+
+    def table(self, rows: tuple[Row, ...], broken: int = 0) -> Table:
+        """What is known, with these rows."""
+        names = sorted(set(self.unknown))
+        ways = {**self._lasting, **self._forced}
+        return Table(
+            source=self.source,
+            collective=self.collective,
+            rows=rows,
+            places=tuple(self.places),
+            told_ranks=self.told_ranks,
+            told_hosts=self.told_hosts,
+            members=self.members,
+            busy=self.busy,
+            version=self.version,
+            algorithm=ways.get("ALGO"),
+            protocol=ways.get("PROTO"),
+            split=ways.get("SPLIT"),
+            broken=broken,
+            iterations=self.iterations,
+            validated=self.validated,
+            single_size=self.single_size,
+            columns=self.columns,
+            warnings=tuple(f"{name} has a value that names no single way" for name in names),
+        )
+
+    def afresh(self, keep_places: bool = False) -> Facts:
+        """The facts of the next run of the same file: notes hold on, what runs print does not.
+
+        A run's list of devices goes with its table, unless more tables follow without a list of
+        their own (a test of several types or roots prints one list).
+        """
+        places = list(self.places) if keep_places else []
+        hosts = dict(self._hosts) if keep_places else {}
+        return Facts(
+            self.source,
+            collective=self.collective,
+            places=places,
+            version=self.version,
+            told_ranks=self.told_ranks,
+            told_hosts=self.told_hosts,
+            members=self.members,
+            busy=self.busy,
+            validated=self.validated,
+            iterations=self.iterations,
+            _hosts=hosts,
+            _lasting=dict(self._lasting),
+        )
+
+
+def _whole(text: str) -> int | None:
+    text = text.strip()
+    return int(text) if text.isascii() and text.isdigit() and 0 < len(text) < 10 else None
+
+
+def _wholes(text: str) -> tuple[int, ...] | None:
+    parts = [_whole(part) for part in text.split(",")]
+    return None if None in parts or len(parts) > 16 else tuple(part for part in parts if part)

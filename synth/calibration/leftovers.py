@@ -1,0 +1,86 @@
+"""What a fit leaves over: how far rows lie from it, by way and class of sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from hierarchies import Residual
+from hierarchies.calibration import ANY, COVERED
+
+if TYPE_CHECKING:
+    from synth.calibration.fitting import FittedRow
+
+CLASSES = (0, 1 << 16, 1 << 20, 1 << 24, 1 << 28)
+"""Where classes of sizes begin, in bytes."""
+FEWEST_ROWS = 8
+"""A way has ratios of its own in a class where so many rows went it."""
+_FAR, _SPREADS = 2.0, 5.0
+
+Floats = npt.NDArray[np.float64]
+
+
+def strayed(sizes: Floats, seconds: Floats, fitted: Floats) -> npt.NDArray[np.bool_]:
+    """Which rows the fit should not follow: off by more than a factor of 2, and 5 spreads.
+
+    The spread is the median distance of the rows of the same class, put to scale so that it is a
+    standard deviation where errors are normal (Hampel's rule).
+    """
+    off = np.log(seconds / fitted)
+    away = np.zeros(len(off), dtype=np.bool_)
+    number = np.searchsorted(CLASSES, sizes, side="right")
+    for one in np.unique(number):
+        mine = number == one
+        distance = np.abs(off[mine] - np.median(off[mine]))
+        spread = 1.4826 * float(np.median(distance))
+        away[mine] = distance > max(np.log(_FAR), _SPREADS * spread)
+    return away
+
+
+def residuals(rows: Sequence[FittedRow]) -> tuple[Residual, ...]:
+    """Ratios measured to fitted by fits that had not seen the row; also of dropped rows.
+
+    A price for a collective that was measured among several sets of ranks, or for one that was not
+    measured at all, strays as tables do that a fit has not seen; one that was measured among one
+    set of ranks only, as sizes between those of the fit.
+    """
+    shapes: dict[str, set[tuple[int, ...]]] = {}
+    for row in rows:
+        shapes.setdefault(row.measurement.collective, set()).add(row.measurement.members)
+    found = []
+    for number, smallest in enumerate(CLASSES):
+        largest = CLASSES[number + 1] if number + 1 < len(CLASSES) else None
+        ways: dict[tuple[str, str, str], list[float]] = {}
+        for row in rows:
+            if smallest <= row.size_bytes and (largest is None or row.size_bytes < largest):
+                _, algorithm, protocol = row.way
+                other = row.seconds / (row.tables_seconds or row.halves_seconds)
+                between = row.seconds / row.halves_seconds
+                own = other if len(shapes[row.measurement.collective]) > 1 else between
+                ways.setdefault(row.way, []).append(own)
+                for key in ((ANY, algorithm, protocol), (ANY, ANY, protocol), (ANY, ANY, ANY)):
+                    ways.setdefault(key, []).append(other)
+        found += [
+            _residual(smallest, key, ratios)
+            for key, ratios in ways.items()
+            if len(ratios) >= FEWEST_ROWS or key == (ANY, ANY, ANY)
+        ]
+    return tuple(found)
+
+
+def _residual(smallest: int, key: tuple[str, str, str], ratios: Sequence[float]) -> Residual:
+    """Order statistics that hold a new ratio with the probability that is told.
+
+    Of n rows the k-th smallest is above a new one in k of n + 1 cases (conformal prediction); with
+    few rows they are the smallest and the largest, and hold less.
+    """
+    ordered = sorted(ratios)
+    outside = int((len(ordered) + 1) * (1 - COVERED) / 2)
+    place = max(0, outside - 1)
+    three = (ordered[place], float(np.median(ordered)), ordered[-1 - place])
+    low, median, high = (float(f"{ratio:.6g}") for ratio in three)
+    collective, algorithm, protocol = key
+    return Residual(smallest, len(ordered), low, median, high, protocol, algorithm, collective)

@@ -1,0 +1,234 @@
+"""Which devices of a system a log's ranks were: from hosts and groups to members of each level.
+
+Launchers fill hosts one by one, and what is known of a rank is its host and its place there. So
+the ranks that took part are taken to fill, at each level, the first children; what that leaves open
+is asked for and never guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from hierarchies import InputError, System
+from synth.calibration.facts import color
+from synth.calibration.logs import Log
+from synth.calibration.measurements import Measurement, Sample
+
+HOST_LEVELS = ("node", "host")
+"""Names of levels whose children are hosts, as launchers count them."""
+
+
+@dataclass(frozen=True)
+class Said:
+    """What the caller says of logs that do not say it: hosts in all, or members of each level."""
+
+    hosts: int | None = None
+    members: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Matched:
+    """A log, and the devices of a system it was taken on."""
+
+    log: Log
+    measurement: Measurement
+
+
+def matched(system: System, log: Log, said: Said | None = None) -> Matched:
+    """Map a log onto a system. Raises InputError for what does not fit, or is not told."""
+    try:
+        members, busy = _members(system, log, said or Said())
+        return Matched(log, _measurement(log, members, busy))
+    except InputError as error:
+        raise error.at(log.source) from None
+
+
+def host_level(system: System) -> int | None:
+    """The level whose children are hosts; -1 if the whole system is one, None if nothing tells."""
+    names = system.hierarchy.names
+    if len(names) == 1:
+        return 0 if names[0] in HOST_LEVELS else -1
+    return next((names.index(name) for name in HOST_LEVELS if name in names), None)
+
+
+def _measurement(log: Log, members: tuple[int, ...], busy: tuple[int, ...]) -> Measurement:
+    samples = tuple(
+        Sample(row.size_bytes, timing.seconds, in_place)
+        for row in log.rows
+        for timing, in_place in ((row.out_of_place, False), (row.in_place, True))
+        if timing is not None
+    )
+    return Measurement(
+        log.collective,
+        members,
+        busy,
+        samples,
+        log.table.algorithm,
+        log.table.protocol,
+        log.source,
+    )
+
+
+def _members(system: System, log: Log, said: Said) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The members of a group at each level, and of all that took part."""
+    table = log.table
+    if table.members or said.members:
+        members = table.members or said.members or ()
+        busy = table.busy or (members if table.split is None else None)
+        return _stated(system, log, members, busy or system.hierarchy.cardinalities)
+    total = _total(log)
+    if total is None:
+        raise InputError("nothing tells the number of ranks", hint=_by_members(system))
+    if total > system.devices:
+        raise InputError(
+            f"{total} ranks, and {system.name} has {system.devices} devices ({system.hierarchy})",
+            hint="name the system as large as the one measured, as in dgx-h100:8",
+        )
+    busy = _busy(system, total, said.hosts or log.hosts)
+    colors = _colors(log, total)
+    return (_grouped(log, busy, colors), busy) if colors else (busy, busy)
+
+
+def _stated(
+    system: System, log: Log, members: tuple[int, ...], busy: tuple[int, ...]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    cardinalities = system.hierarchy.cardinalities
+    for told, what in ((members, "members"), (busy, "busy")):
+        fits = len(told) == len(cardinalities) and all(
+            1 <= some <= most for some, most in zip(told, cardinalities, strict=True)
+        )
+        if not fits:
+            raise InputError(
+                f"{what} {_comma(told)} are not of {system.hierarchy}", hint=_by_members(system)
+            )
+    if any(one > all_ for one, all_ in zip(members, busy, strict=True)):
+        raise InputError(f"members {_comma(members)} are more than are busy, {_comma(busy)}")
+    if log.ranks is not None and prod(members) != log.ranks:
+        raise InputError(
+            f"members {_comma(members)} are {prod(members)} ranks, the log is of {log.ranks}",
+            hint="groups of the log are as large as its busbw says",
+        )
+    return members, busy
+
+
+def _total(log: Log) -> int | None:
+    """The ranks of a whole run, all groups together."""
+    if log.groups > 1:
+        return len(log.table.places)
+    if log.table.split is not None and not log.table.places:
+        return log.table.told_ranks
+    return log.ranks
+
+
+def _busy(system: System, total: int, hosts: int | None) -> tuple[int, ...]:
+    """How many children of each level hold ranks, if hosts are filled one by one."""
+    cardinalities = system.hierarchy.cardinalities
+    level = host_level(system)
+    if level is None:
+        if total == system.devices:
+            return cardinalities
+        raise InputError(
+            f"{system.name} has no level that is called node or host", hint=_by_members(system)
+        )
+    most = prod(cardinalities[: level + 1])
+    if total == system.devices and hosts in (None, most):
+        return cardinalities
+    if hosts is None:
+        if level == -1:
+            hosts = 1
+        else:
+            raise InputError(
+                f"nothing tells on how many hosts the {total} ranks were",
+                hint="say --hosts, or put a line '# nodes: 2' at the top of the file",
+            )
+    if total % hosts:
+        raise InputError(
+            f"{total} ranks are not spread evenly over {hosts} hosts", hint=_by_members(system)
+        )
+    if hosts > most:
+        raise InputError(
+            f"the log is of {hosts} hosts, {system.name} has {most}",
+            hint="name the system as large as the one measured, as in dgx-h100:8",
+        )
+    outer = _filled(cardinalities[: level + 1], hosts)
+    inner = _filled(cardinalities[level + 1 :], total // hosts)
+    if outer is None or inner is None:
+        where = "hosts" if outer is None else "ranks of a host"
+        raise InputError(
+            f"{hosts} hosts with {total // hosts} ranks can lie on {system.hierarchy} in several "
+            f"ways: the {where} fill no whole level",
+            hint=_by_members(system),
+        )
+    return (*outer, *inner)
+
+
+def _filled(cardinalities: Sequence[int], count: int) -> tuple[int, ...] | None:
+    """So many of them as members of each level, if there is one way only; else None."""
+    if count == prod(cardinalities):
+        return tuple(cardinalities)
+    if count == 1 or sum(1 for size in cardinalities if size > 1) <= 1:
+        ways = [
+            tuple(count if i == at else 1 for i in range(len(cardinalities)))
+            for at, size in enumerate(cardinalities)
+            if size >= count
+        ]
+        return ways[0] if len(set(ways)) == 1 else None
+    return None
+
+
+def _colors(log: Log, total: int) -> list[int]:
+    """The group of each rank, in the order of their numbers; none where all are in one."""
+    places = sorted(log.table.places, key=lambda place: place.rank)
+    if log.groups > 1:
+        return [place.group for place in places]
+    if log.table.split is not None and len(places) != total:
+        colors = [color(log.table.split, rank) for rank in range(total)]
+        return colors if len(set(colors)) > 1 else []
+    return []
+
+
+def _grouped(log: Log, busy: tuple[int, ...], colors: Sequence[int]) -> tuple[int, ...]:
+    """The members of one group at each level. Raises InputError unless all groups are alike."""
+    spots = _spots(log, len(colors))
+    shapes = set()
+    for one in set(colors):
+        digits = [_digits(spots[i], busy) for i, other in enumerate(colors) if other == one]
+        members = tuple(len(set(column)) for column in zip(*digits, strict=True))
+        if prod(members) != len(digits):
+            raise InputError("a group of ranks is no block of levels", hint="use MOD or DIV")
+        shapes.add(members)
+    if len(shapes) > 1:
+        told = " and ".join(_comma(shape) for shape in sorted(shapes))
+        raise InputError(f"groups lie differently on the machine: {told}", hint="use MOD or DIV")
+    return shapes.pop()
+
+
+def _spots(log: Log, total: int) -> list[int]:
+    """Where each rank sits among all, host by host: ranks may have been dealt out in turn."""
+    places = sorted(log.table.places, key=lambda place: place.rank)
+    if len(places) != total or any(place.host is None for place in places):
+        return list(range(total))
+    ordered = sorted(range(total), key=lambda i: (places[i].host or 0, places[i].device, i))
+    spots = [0] * total
+    for spot, i in enumerate(ordered):
+        spots[i] = spot
+    return spots
+
+
+def _digits(number: int, sizes: Sequence[int]) -> tuple[int, ...]:
+    digits = []
+    for size in reversed(sizes):
+        number, digit = divmod(number, size)
+        digits.append(digit)
+    return tuple(reversed(digits))
+
+
+def _by_members(system: System) -> str:
+    example = _comma(system.hierarchy.cardinalities)
+    return f"say how many children of each level a group has ranks in, as in --members {example}"
+
+
+def _comma(numbers: Sequence[int]) -> str:
+    return ",".join(str(number) for number in numbers)

@@ -1,0 +1,259 @@
+"""What nccl-tests (-J) and rccl-tests (-Z json, -Z csv) write to files instead of the screen.
+
+nccl-tests' files hold the whole environment of the run. It is thrown away while the file is read,
+all but the values of three variables, and those only if they are words this house knows.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
+from pathlib import PurePosixPath
+from typing import Any
+
+from hierarchies import InputError
+from synth.calibration.facts import Facts, forced, program_of
+from synth.calibration.logs import COLLECTIVES, UNREAD, Rank, Row, Table, Timing
+from synth.calibration.nccl_text import version_told
+
+_DIGITS = 6
+"""Decimals that C's %lf prints."""
+_RCCL_NAMES = {name.replace("_", ""): name for name in (*COLLECTIVES, *UNREAD)}
+_CSV_TAIL = ("size", "type", "redop", "inPlace", "time", "algBw", "busBw", "wrong")
+_CSV_HEADS = {2: ("name", "gpus"), 5: ("name", "nodes", "ranks", "ranksPerNode", "gpusPerRank")}
+
+
+def is_json(text: str) -> bool:
+    """Whether a text begins as JSON does, and not with a launcher's ``[1,0]``."""
+    return re.match(r"\s*(\{|\[\s*[{\]])", text[:1000]) is not None
+
+
+def is_csv(text: str) -> bool:
+    """Whether a text begins as rccl-tests' CSV does."""
+    return re.match(r"\s*(numCycle, *)?(collective|name), ", text[:200]) is not None
+
+
+def json_tables(text: str, source: str) -> list[Table]:
+    """The table of an nccl-tests file, or the tables of rccl-tests' lines.
+
+    Raises InputError for what is neither, and never quotes from it.
+    """
+    whole, lines = _parsed(text)
+    if isinstance(whole, dict) and "results" in whole:
+        return [_nccl(whole, source)]
+    rows = whole if isinstance(whole, list) else [whole] if isinstance(whole, dict) else lines
+    found = [row for row in rows if isinstance(row, dict) and "size" in row and "time" in row]
+    if not found:
+        hint = "a file of nccl-tests' -J, or of rccl-tests' -Z json"
+        raise InputError("JSON that is no log", where=source, hint=hint)
+    return _rccl(found, source)
+
+
+def csv_tables(text: str, source: str) -> list[Table]:
+    """The tables of rccl-tests' CSV. Its head names fewer columns than its rows have."""
+    rows = []
+    for cells in csv.reader(text.splitlines()[1:], skipinitialspace=True):
+        head = _CSV_HEADS.get(len(cells) - len(_CSV_TAIL))
+        cycle = _CSV_HEADS.get(len(cells) - len(_CSV_TAIL) - 1)
+        names = (*head, *_CSV_TAIL) if head else ("numCycle", *(cycle or ()), *_CSV_TAIL)
+        rows.append(dict(zip(names, cells, strict=False)) if head or cycle else {})
+    return _rccl(rows, source)
+
+
+def _parsed(text: str) -> tuple[Any, list[Any]]:
+    """A JSON document, or its lines where each is one."""
+    try:
+        return _loads(text), []
+    except (ValueError, RecursionError):
+        return None, [row for line in text.splitlines() if (row := _line(line)) is not None]
+
+
+def _line(text: str) -> Any:
+    text = text.strip().rstrip(",")
+    if not text.startswith("{") or len(text) > 10_000:
+        return None
+    try:
+        return _loads(_quoted(text))
+    except (ValueError, RecursionError):
+        return None
+
+
+_BARE = re.compile(r"(?<=:)\s*(?!true|false|null|nan\b)([A-Za-z][\w/]*)(?=\s*[,}])")
+
+
+def _quoted(text: str) -> str:
+    """rccl-tests writes ``"wrong":N/A`` and names without quotes."""
+    return re.sub(r":\s*nan\b", ': "nan"', _BARE.sub(r'"\1"', text))
+
+
+def _loads(text: str) -> Any:
+    return json.loads(text, object_pairs_hook=_without_environment, parse_int=_integer)
+
+
+def _integer(text: str) -> int | float:
+    return int(text) if len(text) <= 20 else float(text)
+
+
+def _without_environment(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """An object as it is read, without what stands under ``env`` but three known variables."""
+    return {key: _known_ways(value) if key == "env" else value for key, value in pairs}
+
+
+def _known_ways(environment: Any) -> Facts:
+    facts = Facts("")
+    for entry in environment if isinstance(environment, list) else ():
+        named = isinstance(entry, str) and len(entry) < 300
+        if named and re.match(r"NCCL_(ALGO|PROTO|TESTS_SPLIT(_MASK)?)=", entry):
+            forced(facts, entry)
+    return facts
+
+
+def _nccl(told: Mapping[str, Any], source: str) -> Table:
+    environment = told.get("env")
+    facts = Facts(source)
+    if isinstance(environment, Facts):
+        facts = environment
+        facts.source = source
+    arguments = told.get("args")
+    if isinstance(arguments, list) and arguments and isinstance(arguments[0], str):
+        facts.collective = program_of(PurePosixPath(arguments[0][:1000]).name)
+    version = told.get("nccl_version")
+    facts.version = version_told(str(version)) if isinstance(version, int) else ""
+    config = told.get("config")
+    if isinstance(config, dict):
+        _configured(facts, config)
+    results = told.get("results")
+    rows = results if isinstance(results, list) else []
+    found = [_nccl_row(row) for row in rows]
+    good = tuple(row for row in found if row is not None)
+    return facts.table(good, broken=len(found) - len(good))
+
+
+def _configured(facts: Facts, config: Mapping[str, Any]) -> None:
+    iterations = config.get("iterations")
+    facts.iterations = iterations if isinstance(iterations, int) else None
+    facts.validated = config.get("validation") not in (0, "0", "false")
+    devices = config.get("devices")
+    each = _amount(config.get("nthreads"), 1) * _amount(config.get("ngpus"), 1)
+    for device in devices if isinstance(devices, list) else ():
+        if not isinstance(device, dict):
+            continue
+        host = device.get("hostname")
+        number = facts.host_number(host) if isinstance(host, str) else None
+        first = (_amount(device.get("rank"), 0), _amount(device.get("device"), 0))
+        group = _amount(device.get("group"), 0)
+        name = str(device.get("device_info", ""))[:80].strip()
+        # Of a process with several devices only the first is recorded; the others follow it.
+        facts.places += [
+            Rank(first[0] + i, group, number, first[1] + i, name) for i in range(min(each, 1024))
+        ]
+    ranks = {place.rank for place in facts.places}
+    if len(ranks) < len(facts.places):  # every device was recorded after all
+        kept = {place.rank: place for place in reversed(facts.places)}
+        facts.places = [kept[rank] for rank in sorted(kept)]
+
+
+def _amount(value: Any, otherwise: int) -> int:
+    return value if type(value) is int and 0 <= value < 10**6 else otherwise
+
+
+def _nccl_row(row: Any) -> Row | None:
+    if not isinstance(row, dict):
+        return None
+    size, count = row.get("size"), row.get("count")
+    if type(size) is not int or type(count) is not int or size < 0:
+        return None
+    halves = [_nccl_timing(row.get(half)) for half in ("out_of_place", "in_place")]
+    if halves == [None, None]:
+        return None
+    root = str(row.get("root", "")).strip()
+    where = int(root) if re.fullmatch(r"-?\d{1,9}", root) else None
+    operation = row.get("redop")
+    named = operation if isinstance(operation, str) and operation.isalpha() else None
+    return Row(size, count, str(row.get("type", ""))[:20], named, where, halves[0], halves[1])
+
+
+def _nccl_timing(half: Any) -> Timing | None:
+    if not isinstance(half, dict):
+        return None
+    keys = ("time" if "time" in half else "cpu_time", "alg_bw", "bus_bw")
+    return _timing([half.get(key) for key in keys], half.get("nwrong"))
+
+
+def _timing(values: Sequence[Any], wrong: Any) -> Timing | None:
+    numbers = [_number(value) for value in values]
+    if any(number is None for number in numbers):
+        return None
+    seconds, algbw, busbw = ((n or 0.0) * s for n, s in zip(numbers, (1e-6, 1e9, 1e9), strict=True))
+    slack = [_half_digit(value) * s for value, s in zip(values, (1e-6, 1e9, 1e9), strict=True)]
+    errors = None if wrong in (None, "N/A") else _number(wrong)
+    return Timing(seconds, algbw, busbw, errors, (slack[0], slack[1], slack[2]))
+
+
+def _half_digit(value: Any) -> float:
+    """Half a unit of the last digit: C++ streams print six significant ones, %lf six decimals."""
+    number = _number(value)
+    if not number or number != number or abs(number) == float("inf"):
+        return 0.5e-6
+    last = float(10.0 ** (Decimal(number).adjusted() - _DIGITS + 1))
+    return 0.5 * max(1e-6, last)
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool) or value is None:
+        return None
+    try:
+        return float(value) if isinstance(value, (int, float, str)) else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def _rccl(rows: Iterable[Mapping[str, Any]], source: str) -> list[Table]:
+    """One log for each test, its in-place rows put beside the others of the same size."""
+    runs: dict[tuple[object, ...], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        keys = ("name", "ranks", "nodes", "gpus", "type", "redop")
+        runs.setdefault(tuple(str(row.get(key)).strip() for key in keys), []).append(row)
+    return [_rccl_log(found, source) for found in runs.values()]
+
+
+def _rccl_log(rows: Sequence[Mapping[str, Any]], source: str) -> Table:
+    facts = Facts(source)
+    first = rows[0]
+    name = str(first.get("name", "")).strip().lower().replace("_", "")
+    facts.collective = _RCCL_NAMES.get(name)
+    for key, note in (("ranks", "ranks"), ("gpus", "ranks"), ("nodes", "nodes")):
+        if first.get(key) is not None:
+            facts.note(note, str(first[key]))
+    made = list(_rccl_rows(rows))
+    good = tuple(row for row in made if row is not None)
+    return facts.table(good, broken=len(made) - len(good))
+
+
+def _rccl_rows(rows: Sequence[Mapping[str, Any]]) -> Iterator[Row | None]:
+    """A row for each size and turn: an in-place time joins the out-of-place one before it."""
+    held: Row | None = None
+    for told in rows:
+        timing = _timing([told.get(key) for key in ("time", "algBw", "busBw")], told.get("wrong"))
+        size = str(told.get("size", "")).strip()
+        if timing is None or not re.fullmatch(r"\d{1,18}", size):
+            yield None
+            continue
+        kind, operation = (str(told.get(key, "")).strip() for key in ("type", "redop"))
+        inside = str(told.get("inPlace", "")).strip() in ("1", "true", "True")
+        if inside and held is not None and held.size_bytes == int(size):
+            yield Row(held.size_bytes, -1, kind, operation, None, held.out_of_place, timing)
+            held = None
+            continue
+        if held is not None:
+            yield held
+        held = None
+        if inside:
+            yield Row(int(size), -1, kind, operation, None, None, timing)
+        else:
+            held = Row(int(size), -1, kind, operation, None, timing, None)
+    if held is not None:
+        yield held

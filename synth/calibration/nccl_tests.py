@@ -1,0 +1,351 @@
+"""Reads what nccl-tests and rccl-tests wrote, and checks it against itself before it is believed.
+
+Three things tell how many ranks a table is of: the list of devices, busbw / algbw, and for tests
+of pieces size / (count x type). They must agree. A size is the largest buffer of a rank in all
+tests (src/common.cu prints the greater of what is sent and received), which is our payload.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import chain
+from math import inf, isinf
+from pathlib import Path
+
+from hierarchies import InputError, nearest
+from synth.calibration.logs import (
+    COLLECTIVES,
+    PIECES,
+    UNREAD,
+    WORD_BYTES,
+    Log,
+    Row,
+    Table,
+)
+from synth.calibration.measurements import SEND_RECEIVE
+from synth.calibration.nccl_json import csv_tables, is_csv, is_json, json_tables
+from synth.calibration.nccl_text import tables
+from synth.calibration.plain_csv import is_plain_csv, plain_table
+
+MOST_BYTES = 2**28
+_ASK = "say --collective, or put a line '# collective: all_gather' at the top of the file"
+_OLD_GATHER = ("all-gather", "reduce-scatter")
+
+
+def read_logs(path: str | Path, collective: str | None = None) -> tuple[Log, ...]:
+    """Every table of a file, checked. ``collective`` says what was run where the file does not.
+
+    Raises InputError for a file that cannot be read or holds no table, and for tables that
+    contradict themselves.
+    """
+    place = Path(path)
+    try:
+        with place.open("rb") as file:
+            raw = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from None
+    except ValueError:
+        raise InputError("is no name of a file", where=repr(str(path))[:80]) from None
+    if len(raw) > MOST_BYTES:
+        raise InputError(f"larger than {MOST_BYTES} bytes", where=str(path), hint="is it a log?")
+    encoding = "utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+    return logs_of(raw.decode(encoding, errors="replace"), place.name, collective)
+
+
+def logs_of(text: str, source: str, collective: str | None = None) -> tuple[Log, ...]:
+    """The same of a text. ``source`` names it in errors and warnings."""
+    if collective is not None:
+        collective = _named(collective)
+    if is_json(text):
+        found = json_tables(text, source)
+    elif is_plain_csv(text):
+        found = [plain_table(text, source)]
+    elif is_csv(text):
+        found = csv_tables(text, source)
+    else:
+        found = tables(text.splitlines(), source)
+    found = [table for table in found if table.rows]
+    if not found:
+        hint = "a log has rows of size, count, type, ..., time, algbw, busbw"
+        raise InputError("no table of nccl-tests or rccl-tests", where=source, hint=hint)
+    return tuple(_checked(table, collective) for table in found)
+
+
+def _named(name: str) -> str:
+    """A collective by our name or the tests'. Raises InputError for others."""
+    known = {**COLLECTIVES, **{ours: ours for ours in COLLECTIVES.values()}}
+    if name not in known:
+        hint = nearest(name, known)
+        raise InputError(f"no collective {name!r}", where="--collective", hint=hint)
+    return known[name]
+
+
+def _checked(table: Table, collective: str | None) -> Log:
+    """One table, believed. Raises InputError for what contradicts itself."""
+    try:
+        _not_many_copies(table)
+        what = _collective(table, collective)
+        _fits_rows(table, what)
+        ranks = _ranks(table, what)
+        _times_agree(table, what, ranks)
+        groups = _groups(table)
+        return Log(
+            table,
+            what,
+            ranks,
+            len(groups) if groups else 1,
+            _hosts(table),
+            tuple(_usable(table.rows)),
+            tuple(dict.fromkeys(chain(table.warnings, _warnings(table)))),
+        )
+    except InputError as error:
+        raise error.at(table.source) from None
+
+
+def _not_many_copies(table: Table) -> None:
+    ranks = [place.rank for place in table.places]
+    if len(set(ranks)) < len(ranks):
+        raise InputError(
+            f"rank {Counter(ranks).most_common(1)[0][0]} is listed more than once",
+            hint="were the tests built without MPI=1? Then each process ran a test of its own",
+        )
+
+
+def _collective(table: Table, said: str | None) -> str:
+    """What was measured: as the file tells, else as the rows do, else as the caller says.
+
+    Raises InputError where nothing tells, where two disagree, and for what is no request of ours.
+    """
+    if table.collective in UNREAD:
+        hint = f"those that are: {', '.join(COLLECTIVES)}"
+        raise InputError(f"{table.collective} is no collective we price", hint=hint)
+    if table.collective is not None:
+        told = COLLECTIVES[table.collective]
+        if said is not None and said != told:
+            raise InputError(
+                f"the file is of {told}, --collective says {said}", hint="leave out --collective"
+            )
+        return told
+    if said is not None:
+        return said
+    able = _collectives_by_rows(table)
+    if len(able) == 1:
+        return able[0]
+    if not able:
+        raise InputError("the rows fit no collective", hint=_ASK)
+    raise InputError(f"the rows fit {' and '.join(able)}", hint=_ASK)
+
+
+def _collectives_by_rows(table: Table) -> list[str]:
+    """What the rows can be of, by their reduction operation, root, counts, and ratios."""
+    return [what for what in COLLECTIVES.values() if _why_not(table, what) == ""]
+
+
+def _fits_rows(table: Table, what: str) -> None:
+    if why := _why_not(table, what):
+        raise InputError(f"these are no rows of {what}: {why}", hint="is the table another test's?")
+
+
+def _why_not(table: Table, what: str) -> str:
+    """Why rows cannot be of a collective; "" where they can."""
+    row = max(table.rows, key=lambda row: row.size_bytes)
+    reduces = what in ("all-reduce", "reduce-scatter", "reduce")
+    operation = row.operation if row.operation != "none" else None
+    if reduces and operation is None and row.count >= 0:
+        return "they name no reduction operation"
+    if not reduces and what != SEND_RECEIVE and operation is not None:
+        return f"they reduce ({operation})"
+    rooted = what in ("reduce", "broadcast")
+    if row.root is not None and (row.root >= 0) != rooted:
+        return f"their root is {row.root}"
+    if row.root is None and rooted and row.count >= 0:
+        return "they have no root"
+    if table.columns and "redop" not in table.columns and what not in ("all-gather", "broadcast"):
+        return "their head has no reduction operation"
+    low, high = _ranks_by_counts(table, what)
+    if low > high or high < 2:
+        return "size / (count x type) is not that of this test"
+    if _by_ratio(table, what) is None:
+        return "busbw / algbw is not that of this test"
+    return _why_not_checked(table, what)
+
+
+def _why_not_checked(table: Table, what: str) -> str:
+    """Two tests know no in-place results, so they check only the others."""
+    inside = [row.in_place.wrong is not None for row in table.rows if row.in_place]
+    outside = [row.out_of_place.wrong is not None for row in table.rows if row.out_of_place]
+    alone = what in ("all-to-all", SEND_RECEIVE)
+    if alone and any(inside):
+        return "their in-place results are checked"
+    if not alone and inside and all(outside) and outside and not any(inside):
+        return "only their out-of-place results are checked"
+    return ""
+
+
+def _ranks_by_counts(table: Table, what: str) -> tuple[float, float]:
+    """The least and the greatest number of ranks by size / (count x type)."""
+    low, high = 1.0, inf
+    for row in table.rows:
+        word = WORD_BYTES.get(row.kind)
+        if word is None or row.count <= 0 or not row.size_bytes:
+            continue
+        times = row.size_bytes / (row.count * word)
+        if what not in PIECES:
+            if times != 1:
+                return inf, 0.0
+            continue
+        low, high = max(low, times), min(high, times)
+    return low, high
+
+
+def _by_ratio(table: Table, what: str) -> tuple[float, float] | None:
+    """The least and the greatest number of ranks by busbw / algbw; None if there is none."""
+    ratios = [timing.ratio() for row in table.rows for timing in row.timings]
+    low = max((low for low, _ in ratios), default=0.0) * (1 - 1e-6)
+    high = min((high for _, high in ratios), default=inf) * (1 + 1e-6)
+    if low > high:
+        return None
+    if what == "all-reduce":
+        return _ranks_of(low / 2, high / 2)
+    if what in PIECES:
+        # The oldest tests print algbw with the factor in it already.
+        if low <= 1 <= high and what in _OLD_GATHER and not low <= 0.5 <= high:
+            return 1.0, inf
+        return _ranks_of(low, high)
+    return (1.0, inf) if low <= 1 <= high else None
+
+
+def _ranks_of(low: float, high: float) -> tuple[float, float] | None:
+    """The n with low <= (n - 1)/n <= high."""
+    if low >= 1:
+        return None
+    least = max(1.0, 1 / (1 - low) if low > 0 else 1.0)
+    most = inf if high >= 1 else 1 / (1 - high)
+    return (least, most) if most * (1 + 1e-9) >= least and most >= 2 * (1 - 1e-6) else None
+
+
+def _groups(table: Table) -> dict[int, int]:
+    """How many ranks each group has, by the device list or by NCCL_TESTS_SPLIT."""
+    if not _complete(table):
+        return {}
+    return dict(Counter(place.group for place in table.places))
+
+
+def _complete(table: Table) -> bool:
+    """Whether the list of devices has every rank from 0 on."""
+    return bool(table.places) and {p.rank for p in table.places} == set(range(len(table.places)))
+
+
+def _hosts(table: Table) -> int | None:
+    if not _complete(table) or any(place.host is None for place in table.places):
+        return table.told_hosts
+    listed = len({place.host for place in table.places})
+    if table.told_hosts not in (None, listed):
+        raise InputError(
+            f"the devices listed are on {listed} hosts, a note says {table.told_hosts}"
+        )
+    return listed
+
+
+def _ranks(table: Table, what: str) -> int | None:
+    """The ranks of one group. Raises InputError where what tells them disagrees."""
+    told: dict[str, tuple[float, float]] = {}
+    groups = _groups(table)
+    if groups and len(set(groups.values())) > 1:
+        sizes = ", ".join(str(size) for size in sorted(set(groups.values())))
+        raise InputError(f"groups of unequal size: {sizes}", hint="choose NCCL_TESTS_SPLIT anew")
+    if groups:
+        size = next(iter(groups.values()))
+        told["the list of devices"] = (size, size)
+    elif table.places:
+        ranks = max(place.rank for place in table.places) + 1
+        told["the list of devices"] = (ranks, ranks)
+    if table.told_ranks and len(groups) <= 1:
+        told["the number of ranks that is stated"] = (table.told_ranks, table.told_ranks)
+    counts = _ranks_by_counts(table, what)
+    if what in PIECES and not isinf(counts[1]):
+        told["size / (count x type)"] = counts
+    ratio = _by_ratio(table, what)
+    if ratio is not None and ratio != (1.0, inf):
+        told["busbw / algbw"] = ratio
+    return _agreed(told)
+
+
+def _agreed(told: dict[str, tuple[float, float]]) -> int | None:
+    if not told:
+        return None
+    low = max(low for low, _ in told.values()) * (1 - 1e-9)
+    high = min(high for _, high in told.values()) * (1 + 1e-9)
+    if low > high:
+        parts = [f"{source} says {_span(*span)}" for source, span in told.items()]
+        raise InputError(
+            f"the number of ranks is contradicted: {'; '.join(parts)}",
+            hint="is the file put together from several runs?",
+        )
+    whole = range(int(low) + (int(low) < low), int(min(high, low + 1)) + 1)
+    return whole[0] if len(whole) == 1 and high < low + 1 else None
+
+
+def _span(low: float, high: float) -> str:
+    if high - low < 0.5:
+        return f"{round((low + high) / 2)}"
+    return f"{low:.4g} or more" if isinf(high) else f"{low:.4g} to {high:.4g}"
+
+
+def _times_agree(table: Table, what: str, ranks: int | None) -> None:
+    """Raises InputError for a row whose algbw is not its size over its time."""
+    for row in table.rows:
+        for timing in row.timings:
+            if timing.agrees(row.size_bytes):
+                continue
+            if ranks and what in PIECES and timing.agrees(row.size_bytes, (ranks - 1) / ranks):
+                continue
+            shown = timing.algbw_bytes_per_second / 1e9
+            took = timing.seconds * 1e6
+            raise InputError(
+                f"{row.size_bytes} bytes in {took:g} us are not {shown:g} GB/s",
+                hint="the columns do not belong together, or the time is in another unit",
+            )
+
+
+def _usable(rows: Iterable[Row]) -> Iterator[Row]:
+    """Rows above 0 bytes, without the times that must not be used."""
+    for row in rows:
+        out, inside = (
+            t if t and not t.unusable else None for t in (row.out_of_place, row.in_place)
+        )
+        if row.size_bytes and (out or inside):
+            yield replace(row, out_of_place=out, in_place=inside)
+
+
+def _warnings(table: Table) -> Iterator[str]:
+    """What is wrong with single rows: said, and kept out of what is fitted."""
+    if table.broken:
+        yield f"{table.broken} rows are torn apart by other output and left out"
+    bad: dict[str, list[int]] = {}
+    for row in table.rows:
+        for timing in row.timings:
+            if timing.unusable:
+                bad.setdefault(timing.unusable, []).append(row.size_bytes)
+    for why, sizes in bad.items():
+        yield f"{why} at {_listed(sizes)}: left out"
+    if empty := sum(1 for row in table.rows if not row.size_bytes):
+        yield f"{empty} rows of 0 bytes left out"
+    twice = [
+        size
+        for size, n in Counter(r.size_bytes for r in table.rows if r.size_bytes).items()
+        if n > 1
+    ]
+    if twice:
+        yield f"{_listed(twice)} measured more than once: all are kept"
+    places = table.places
+    if places and not _complete(table):
+        yield f"the list of devices has {len(places)} of the ranks up to {places[-1].rank}"
+
+
+def _listed(sizes: Sequence[int]) -> str:
+    several = sorted(set(sizes))
+    shown = ", ".join(str(size) for size in several[:4])
+    return f"{shown}{', ...' if len(several) > 4 else ''} bytes"

@@ -1,0 +1,310 @@
+"""The least squares of a calibration: which way each row went, and what the ways cost.
+
+Unknown for every way (collective, algorithm, protocol) are a launch and, for each level, a hop, a
+gap and the inverse of a share. Given which way a row went and what it was limited by, its seconds
+are linear in them; so both are told by turns, the ways by what is fastest at the numbers found
+last, the numbers by non-negative least squares (scipy's) of relative errors, weighted anew each
+time by the soft-L1 loss so that a row far off pulls no harder than one near by.
+
+What rows do not tell is told by what is expected before any is seen (``EXPECTED``), as rows of
+their own: a way is like its algorithm for other collectives, that like other algorithms by the
+same protocol, and these like the description and the launch in NCCL's model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import nnls
+
+from hierarchies import System
+from hierarchies.calibration import ANY
+from synth.calibration.ways import Candidate
+from synth.protocols import Protocol
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+Key = tuple[str, str, str]
+
+LAUNCH_SECONDS = {Protocol.SIMPLE: 8.4e-6, Protocol.LL: 6.6e-6, Protocol.LL128: 14.0e-6}
+"""What NCCL's model adds once a call (v2.28.7-1, src/graph/tuning.cc)."""
+LEAST_LATENCY = 0.1
+"""No launch and no hop is found to be less than this part of what was expected."""
+MOST_SHARE = 2.0
+"""A link carries at most so many times what its description says."""
+NOISE = ((0, 0.15), (1 << 16, 0.10), (1 << 24, 0.05))
+"""Relative errors expected of rows from a size on."""
+EXPECTED = {
+    "root": (1.0, 1.0, 3.0, 1.0),
+    "algorithm": (0.5, 1.0, 1.0, 0.3),
+    "way": (0.5, 0.5, 0.5, 0.2),
+}
+"""How far launch, hop, gap and inverse share may stray from those of what they are like, as parts
+of what the description says (a gap: of its hop)."""
+_ROUNDS = 40
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Measured rows with the ways each may have gone, one after the other.
+
+    ``row`` has the row's number for each candidate, ascending; ``table`` that of the measurement
+    of each row, whose sizes ascend.
+    """
+
+    sizes: Floats
+    seconds: Floats
+    table: Integers
+    row: Integers
+    candidates: tuple[Candidate, ...]
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Unknowns by way, (ways, 1 + 3 levels): launch, hops, gaps, inverse shares.
+
+    ``chosen`` is the candidate each row was taken to have gone by, ``fitted`` its seconds;
+    ``design`` the rows of the last least squares, scaled to expected errors, over all unknowns in
+    order; ``loss`` what was made small.
+    """
+
+    keys: tuple[Key, ...]
+    unknowns: Floats
+    chosen: Integers
+    fitted: Floats
+    design: Floats
+    loss: float
+
+    def of(self, key: Key) -> Floats:
+        return np.asarray(self.unknowns[self.keys.index(key)])
+
+
+def solve(system: System, rows: Rows, keep: npt.NDArray[np.bool_] | None = None) -> Solution:
+    """The best of a few starts. ``keep`` are the rows to follow; all have their ways told."""
+    problem = _Problem(system, rows)
+    kept = np.ones(len(rows.sizes), dtype=np.bool_) if keep is None else keep
+    found = [problem.descend(start, kept) for start in problem.starts()]
+    return min(found, key=lambda solution: solution.loss)
+
+
+def unseen_seconds(
+    system: System,
+    rows: Rows,
+    solution: Solution,
+    keep: npt.NDArray[np.bool_],
+    groups: Integers,
+) -> Floats:
+    """What each row should take by a fit that has not seen its group; such fits start from one
+    that has.
+    """
+    problem = _Problem(system, rows)
+    found = solution.fitted.copy()
+    for group in np.unique(groups):
+        mine = groups == group
+        if (keep & ~mine).any():
+            found[mine] = problem.descend(solution.unknowns, keep & ~mine).fitted[mine]
+    return found
+
+
+class _Problem:
+    """The arrays of one fit: a row for each candidate of each measured row."""
+
+    def __init__(self, system: System, rows: Rows) -> None:
+        self.system, self.rows = system, rows
+        self.levels = len(system.links)
+        self.keys = _keys([candidate.key for candidate in rows.candidates], system)
+        self.place = np.array([self.keys.index(c.key) for c in rows.candidates])
+        self.waited = np.array([c.waited for c in rows.candidates])
+        self.paced = np.array([c.paced for c in rows.candidates])
+        self.busy = np.array([c.busy_seconds for c in rows.candidates])
+        self.memory = np.array([c.memory_seconds for c in rows.candidates])
+        self.size, self.taken = rows.sizes[rows.row], rows.seconds[rows.row]
+        self.first = np.searchsorted(rows.row, np.arange(len(rows.sizes)))
+        self.scale = np.array([_described(system, Protocol(key[2])) for key in self.keys])
+        self._correct()
+        self.noise = np.empty(len(rows.sizes))
+        for size, noise in NOISE:
+            self.noise[rows.sizes >= size] = noise
+        self.prior, self.wanted = self._priors()
+
+    def _correct(self) -> None:
+        """Put the description to scale: one factor for all latencies, one for each bandwidth.
+
+        What the smallest and the largest row of each table take, over what is described; medians.
+        """
+        described = self.scale.copy()
+        seconds, _ = self.seconds(described)
+        chosen = self.choose(seconds)
+        quiet = seconds - self.size * (
+            self.busy * described[self.place][:, 1 + 2 * self.levels :]
+        ).max(axis=1)
+        ratios: dict[int, list[float]] = {}
+        latency = []
+        for table in np.unique(self.rows.table):
+            mine = np.flatnonzero(self.rows.table == table)
+            small, large = mine[0], mine[-1]
+            start, end = self.first[small], self.first[small] + (self.rows.row == small).sum()
+            latency.append(self.rows.seconds[small] / quiet[start:end].min())
+            pair = chosen[large]
+            level = int(
+                (self.busy[pair] * described[self.place[pair], 1 + 2 * self.levels :]).argmax()
+            )
+            ratios.setdefault(level, []).append(self.rows.seconds[large] / seconds[pair])
+        factor = min(max(float(np.median(latency)), 0.2), 50.0)
+        self.scale[:, : 1 + 2 * self.levels] *= factor
+        for level in range(self.levels):
+            off = float(np.median(ratios.get(level, [1.0])))
+            self.scale[:, 1 + 2 * self.levels + level] *= min(max(off, 1 / MOST_SHARE), 100.0)
+
+    def starts(self) -> list[Floats]:
+        """The description to scale; with messages that keep their distance instead of waiting."""
+        hops, gaps = slice(1, 1 + self.levels), slice(1 + self.levels, 1 + 2 * self.levels)
+        found = []
+        for waited, kept, launch in (
+            (1.0, 0.0, 1.0),
+            (0.2, 1.0, 1.0),
+            (0.3, 0.0, 0.3),
+            (2.0, 0.0, 2.0),
+        ):
+            start = self.scale.copy()
+            start[:, gaps] = kept * start[:, hops]
+            start[:, hops] *= waited
+            start[:, 0] *= launch
+            found.append(start)
+        return found
+
+    def seconds(self, unknowns: Floats) -> tuple[Floats, Integers]:
+        """Of every candidate, and what limits it: gaps (-1), a level, or memory (levels)."""
+        levels, mine = self.levels, unknowns[self.place]
+        hops = (self.waited * mine[:, 1 : 1 + levels]).sum(axis=1)
+        gaps = (self.paced * mine[:, 1 + levels : 1 + 2 * levels]).sum(axis=1)
+        busy = self.size[:, None] * self.busy * mine[:, 1 + 2 * levels :]
+        limits = np.column_stack([gaps, busy, self.size * self.memory])
+        limit = limits.argmax(axis=1)
+        return mine[:, 0] + hops + limits.max(axis=1), limit - 1
+
+    def choose(self, seconds: Floats) -> Integers:
+        """The fastest candidate of each row."""
+        least = np.minimum.reduceat(seconds, self.first)
+        fastest = np.flatnonzero(seconds <= least[self.rows.row])
+        return np.asarray(fastest[np.searchsorted(self.rows.row[fastest], np.arange(len(least)))])
+
+    def descend(self, start: Floats, kept: npt.NDArray[np.bool_]) -> Solution:
+        """By turns the ways and the numbers, as long as the loss falls; steps are halved."""
+        best = self._solution(start, kept)
+        step = 1.0
+        for _ in range(_ROUNDS):
+            aim = self._least(best, kept)
+            while True:
+                tried = self._solution(best.unknowns + step * (aim - best.unknowns), kept)
+                if tried.loss < best.loss * (1 - 1e-6) or step < 1 / 16:
+                    break
+                step /= 2
+            if tried.loss >= best.loss * (1 - 1e-6):
+                break
+            best, step = tried, min(1.0, 2 * step)
+        return best
+
+    def _solution(self, unknowns: Floats, kept: npt.NDArray[np.bool_]) -> Solution:
+        seconds, limit = self.seconds(unknowns)
+        chosen = self.choose(seconds)
+        fitted = seconds[chosen]
+        off = (fitted / self.rows.seconds - 1) / self.noise
+        design = self._design(chosen, limit)
+        strayed = self.prior @ (unknowns / self.scale).ravel() - self.wanted
+        loss = float((2 * (np.sqrt(1 + off[kept] ** 2) - 1)).sum() + (strayed**2).sum())
+        return Solution(self.keys, unknowns, chosen, fitted, design, loss)
+
+    def _design(self, chosen: Integers, limit: Integers) -> Floats:
+        """How each row's seconds grow with each unknown (in units of what is described)."""
+        levels, width = self.levels, 1 + 3 * self.levels
+        design = np.zeros((len(chosen), len(self.keys), width))
+        number, place = np.arange(len(chosen)), self.place[chosen]
+        design[number, place, 0] = 1.0
+        design[number, place, 1 : 1 + levels] = self.waited[chosen]
+        for row, (pair, what) in enumerate(
+            zip(chosen.tolist(), limit[chosen].tolist(), strict=True)
+        ):
+            if what == -1:
+                design[row, place[row], 1 + levels : 1 + 2 * levels] = self.paced[pair]
+            elif what < levels:
+                column = 1 + 2 * levels + what
+                design[row, place[row], column] = self.size[pair] * self.busy[pair, what]
+        design *= self.scale[None, :, :]
+        return np.asarray(
+            design.reshape(len(chosen), -1) / (self.rows.seconds * self.noise)[:, None]
+        )
+
+    def _least(self, now: Solution, kept: npt.NDArray[np.bool_]) -> Floats:
+        """The numbers of least squares for the ways and limits of a solution."""
+        off = (now.fitted / self.rows.seconds - 1) / self.noise
+        weight = (1 + off**2) ** -0.25 * kept
+        known = (
+            now.fitted
+            - (now.design * (self.rows.seconds * self.noise)[:, None])
+            @ (now.unknowns / self.scale).ravel()
+        )
+        aims = (self.rows.seconds - known) / (self.rows.seconds * self.noise)
+        matrix = np.vstack([now.design * weight[:, None], self.prior])
+        target = np.concatenate([aims * weight, self.wanted])
+        least = np.zeros_like(self.scale)
+        least[:, : 1 + self.levels] = LEAST_LATENCY * self.scale[:, : 1 + self.levels]
+        least[:, 1 + 2 * self.levels :] = 1 / MOST_SHARE
+        lowest = (least / self.scale).ravel()
+        found, _ = nnls(matrix, target - matrix @ lowest)
+        return np.asarray((found + lowest).reshape(self.scale.shape) * self.scale)
+
+    def _priors(self) -> tuple[Floats, Floats]:
+        """Rows that say what each way is like, in units of what is described."""
+        width = 1 + 3 * self.levels
+        rows, wanted = [], []
+        for place, key in enumerate(self.keys):
+            kind = "way" if key[0] else "algorithm" if key[1] else "root"
+            like = (
+                self.keys.index((ANY, key[1] if key[0] else ANY, key[2])) if kind != "root" else -1
+            )
+            for column in range(width):
+                what = 0 if column == 0 else 1 + (column - 1) // self.levels
+                row = np.zeros((len(self.keys), width))
+                row[place, column] = 1.0
+                if like >= 0:
+                    row[like, column] -= self.scale[like, column] / self.scale[place, column]
+                told = 1.0 if like < 0 and what != 2 else 0.0
+                spread = EXPECTED[kind][what]
+                rows.append(row.ravel() / spread)
+                wanted.append(told / spread)
+        return np.array(rows), np.array(wanted)
+
+
+def _keys(leaves: Sequence[Key], system: System) -> tuple[Key, ...]:
+    """All ways, and before them what they are like."""
+    found: dict[Key, None] = {}
+    for protocol in _known(system):
+        found[ANY, ANY, protocol.value] = None
+    for key in leaves:
+        found[ANY, key[1], key[2]] = None
+    for key in leaves:
+        found[key] = None
+    return tuple(sorted(found, key=lambda key: (bool(key[0]), bool(key[1]))))
+
+
+def _known(system: System) -> list[Protocol]:
+    """Protocols that at least one link knows."""
+    return [
+        protocol
+        for protocol in Protocol
+        if any(protocol.latency_seconds(link) is not None for link in system.links)
+    ]
+
+
+def _described(system: System, protocol: Protocol) -> Floats:
+    """Launch, hops, gaps and inverse shares before anything was measured; none is 0."""
+    hops = [
+        max(protocol.latency_seconds(link) or link.latency_seconds, 1e-9) for link in system.links
+    ]
+    return np.array(
+        [LAUNCH_SECONDS[protocol], *hops, *hops, *[1 / protocol.share] * len(system.links)]
+    )

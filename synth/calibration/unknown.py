@@ -1,0 +1,88 @@
+"""What measured rows cannot tell: ways and levels no row speaks of, numbers that share one sum."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from hierarchies import System
+from synth.calibration.solving import Key, Rows, Solution
+
+ALIKE = 0.02
+"""Numbers share one sum where a change of them that leaves all rows as they were, but for this
+part, is possible: the least singular values of their columns, each of length 1."""
+
+Floats = npt.NDArray[np.float64]
+
+
+def undetermined(system: System, rows: Rows, solution: Solution) -> tuple[str, ...]:
+    """Sentences, the widest first."""
+    return (
+        *_levels_unseen(system, rows),
+        *_ways_unseen(rows, solution),
+        *_shared(system, rows, solution),
+    )
+
+
+def _levels_unseen(system: System, rows: Rows) -> Iterator[str]:
+    for level, name in enumerate(system.hierarchy.names):
+        if not any(candidate.waited[level] for candidate in rows.candidates):
+            yield f"no row crosses level {name!r}: its numbers are those of the description"
+
+
+def _ways_unseen(rows: Rows, solution: Solution) -> Iterator[str]:
+    gone = {rows.candidates[pair].key for pair in solution.chosen}
+    for key in solution.keys:
+        if key[0] and key not in gone:
+            yield f"no row went by {_way(key)}: priced like other ways by {key[2]}"
+    for protocol in dict.fromkeys(key[2] for key in solution.keys):
+        if protocol not in {key[2] for key in gone}:
+            yield f"no row went by protocol {protocol}: its numbers follow the description"
+
+
+def _shared(system: System, rows: Rows, solution: Solution) -> Iterator[str]:
+    names = _names(system)
+    design = solution.design.reshape(len(rows.sizes), len(solution.keys), len(names))
+    for place, key in enumerate(solution.keys):
+        if key[0]:
+            columns = design[:, place, :]
+            lengths = np.linalg.norm(columns, axis=0)
+            seen = np.flatnonzero(lengths > 0)
+            for together in _directions(columns[:, seen] / lengths[seen]):
+                numbers = " and ".join(names[seen[i]] for i in together)
+                yield f"{_way(key)}: the rows tell only one sum of {numbers}"
+            never = [names[i] for i in range(len(names)) if not lengths[i] and _busy(rows, key, i)]
+            if len(seen) and never:
+                yield f"{_way(key)}: nothing was limited by {' or '.join(never)}"
+
+
+def _directions(columns: Floats) -> Iterator[list[int]]:
+    """Sets of columns of which a combination is all but nothing."""
+    if not columns.size:
+        return
+    _, values, directions = np.linalg.svd(columns, full_matrices=True)
+    padded = np.concatenate([values, np.zeros(columns.shape[1] - len(values))])
+    for value, direction in zip(padded, directions, strict=True):
+        together = np.flatnonzero(np.abs(direction) > 0.2).tolist()
+        if value < ALIKE and len(together) > 1:
+            yield together
+
+
+def _busy(rows: Rows, key: Key, column: int) -> bool:
+    """Whether a column is a share of a level that the way puts bytes on."""
+    candidate = next(candidate for candidate in rows.candidates if candidate.key == key)
+    level = column - 1 - 2 * len(candidate.waited)
+    return level >= 0 and candidate.busy_seconds[level] > 0
+
+
+def _names(system: System) -> list[str]:
+    levels = system.hierarchy.names
+    parts = [f"{what} of level {name!r}" for what in ("hop", "gap", "share") for name in levels]
+    return ["launch", *parts]
+
+
+def _way(key: Key) -> str:
+    collective, algorithm, protocol = key
+    return f"{collective} by {algorithm}, {protocol}"

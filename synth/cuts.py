@@ -1,0 +1,125 @@
+"""What must cross the links of each unit, where links and groups need not be alike.
+
+``bound`` lets one child stand for all of its level. Here every unit of every level is a part of its
+own, with the links that its own devices can leave it by, each as fast as it is; groups are lists of
+devices that may have any numbers of members in any units. Of the ways to count in ``bound`` these
+are used: one part alone, for any goal; and for an all-reduce all parts of a level together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from grammar import Goal
+from hierarchies import Devices, Domain, System
+from synth.network import Floats, Numbers, Wiring
+
+Counts = Floats
+
+
+def needs(goal: Goal, p: Counts, k: Counts | int, rooted: Counts) -> tuple[Counts, Counts]:
+    """Buffers out of a part and into it, for groups of which it has p members, the root or not."""
+    cut = (p > 0) & (p < k)
+    match goal:
+        case Goal.ALL_REDUCE:
+            out, into = np.ones_like(p), np.ones_like(p)
+        case Goal.ALL_GATHER:
+            out, into = p / k, (k - p) / k
+        case Goal.REDUCE_SCATTER:
+            out, into = (k - p) / k, p / k
+        case Goal.BROADCAST:
+            out, into = rooted, 1 - rooted
+        case Goal.REDUCE:
+            out, into = 1 - rooted, rooted
+        case Goal.ALL_TO_ALL:
+            out = into = p * (k - p) / k
+    return out * cut, into * cut
+
+
+def crossed(system: System, level: int) -> bool:
+    """Whether there are messages that cross a level's links: its own, or those of outer levels."""
+    cardinalities = system.hierarchy.cardinalities
+    return cardinalities[level] > 1 or any(
+        cardinalities[outer] > 1 and level in system.through(outer) for outer in range(level)
+    )
+
+
+def cut_seconds(wiring: Wiring, groups: Sequence[Devices], goal: Goal) -> tuple[float, ...]:
+    """For each level what no schedule can beat, for one byte of buffer on every member.
+
+    ``groups`` are the members of each group, the root first; every device that is there is in one.
+    Levels whose links are no ports count as they are described, however slow some of them are.
+    """
+    member = np.concatenate(groups)
+    whose = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
+    sizes = np.array([[len(group)] for group in groups])
+    roots = np.array([group[0] for group in groups])
+    found = []
+    for level in range(len(wiring.system.links)):
+        if not crossed(wiring.system, level):
+            found.append(0.0)
+            continue
+        inside = wiring.system.hierarchy.devices_in_child(level)
+        units, unit = np.unique(member // inside, return_inverse=True)
+        p = np.zeros((len(groups), len(units)))
+        np.add.at(p, (whose, unit), 1.0)
+        rooted = (roots[:, None] // inside == units).astype(np.float64)
+        room = _leaving(wiring, level, member, unit)
+        both = needs(goal, p, sizes, rooted)
+        alone = max(float((each.sum(axis=0) / room).max()) for each in both)
+        found.append(max(alone, _together(wiring.system, level, p, goal) / float(room.sum())))
+    return tuple(found)
+
+
+def _together(system: System, level: int, p: Counts, goal: Goal) -> float:
+    """Buffers out of all parts: M of a group send 2 (M - 1), or M where switches between reduce."""
+    touched = (p > 0).sum(axis=1)
+    several = touched[touched > 1]
+    if goal is not Goal.ALL_REDUCE:
+        return 0.0
+    if any(link.reduces for link in system.links[: level + 1]):
+        return float(several.sum())
+    return float((2 * (several - 1)).sum())
+
+
+def _leaving(wiring: Wiring, level: int, devices: Numbers, unit: Numbers) -> Floats:
+    """Bytes a second that can leave each unit by the links that its devices can reach.
+
+    Entry i of the last two says that a device is in a unit, counted from 0.
+    """
+    system = wiring.system
+    total = np.zeros(1 + int(unit.max()))
+    for outer in range(level + 1):
+        counted = any(outer < inner <= level for inner in system.through(outer))
+        if crossed(system, outer) and not counted:
+            total += _own(wiring, outer, devices, unit, level)
+    return total
+
+
+def _own(wiring: Wiring, outer: int, devices: Numbers, unit: Numbers, level: int) -> Floats:
+    """The same of one level's links.
+
+    The devices behind a missing port still have its pace, as there are other ways out; but where
+    the other ways are those of the same unit, it is these that count.
+    """
+    system, units = wiring.system, 1 + int(unit.max())
+    link = system.links[outer]
+    if link.domain is Domain.SWITCH:
+        pairs = np.unique(unit * wiring.links + wiring.ports(outer, devices))
+        whose, port = np.divmod(pairs, wiring.links)
+        room = wiring.bandwidths[port]
+        for i in np.flatnonzero(np.isin(port, list(wiring.detours))).tolist():
+            here = set(port[whose == whose[i]].tolist())
+            others = [o for o, _ in wiring.detours[int(port[i])] if o not in here]
+            room[i] = min(float(room[i]), float(wiring.bandwidths[others].sum()))
+        return np.bincount(whose, room, units).astype(np.float64)
+    children = system.hierarchy.cardinalities[outer]
+    links = {
+        Domain.RING: min(2, children - 1),
+        Domain.TORUS: min(2, children - 1) * system.hierarchy.devices_in_child(level),
+        Domain.MESH: children - 1,
+        Domain.BUS: 1,
+    }[link.domain]
+    return np.full(units, links * link.bandwidth_bytes_per_second)

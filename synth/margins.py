@@ -1,0 +1,78 @@
+"""How far the truth may lie from a price: intervals from what a calibration's fit left over.
+
+A calibration keeps, for each way and class of sizes, between which ratios to the fitted seconds
+nine of ten measured rows lay. A step's interval is its price times the two. Steps add up: the
+interval of a program goes from the sum of the lows to the sum of the highs, as if every step were
+off to the same side. That is wider than errors that know nothing of each other (whose squares add
+up), and right for what a fit gets wrong: the same machine, links and runtime carry all steps. Where
+steps overlap, the price of the whole is widened by the same ratios as the sum of its steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from hierarchies import Calibration, System
+from synth.simulator import StepPrice
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Seconds between which a price is taken to lie."""
+
+    low_seconds: float
+    high_seconds: float
+
+    def overlaps(self, other: Interval) -> bool:
+        """Whether the two may be as fast as each other: told as a tie."""
+        return self.low_seconds <= other.high_seconds and other.low_seconds <= self.high_seconds
+
+
+def widened(
+    calibration: Calibration | None, way: tuple[str, str, str], size_bytes: float
+) -> tuple[float, float]:
+    """Between which ratios to the price the truth lies; 1 and 1 where nothing was measured.
+
+    The price itself is always between them, even where rows that the fit had not seen were all
+    slower.
+
+    ``way``: collective, algorithm, protocol.
+    """
+    found = calibration.residual(*way, size_bytes) if calibration else None
+    return (min(found.low, 1.0), max(found.high, 1.0)) if found else (1.0, 1.0)
+
+
+def of_step(system: System, price: StepPrice) -> Interval:
+    """The interval of one phase. A transpose is no message: it is taken at its price."""
+    if price.algorithm is None:
+        return Interval(price.seconds, price.seconds)
+    way = (price.what, price.algorithm.value, price.protocol.value)
+    low, high = widened(system.calibration, way, price.size_bytes)
+    return Interval(low * price.seconds, high * price.seconds)
+
+
+def interval(
+    system: System, prices: Iterable[StepPrice], seconds: float | None = None
+) -> Interval | None:
+    """The interval of a program, from the prices of its phases; None without a calibration.
+
+    ``seconds`` is what the whole takes, where that is not the sum of the phases: phases that
+    overlap, or (given those of one segment) segments.
+    """
+    if system.calibration is None:
+        return None
+    prices = tuple(prices)
+    total = sum(price.seconds for price in prices)
+    if not total:
+        return Interval(0.0, 0.0)
+    each = [of_step(system, price) for price in prices]
+    whole = total if seconds is None else seconds
+    low = sum(one.low_seconds for one in each) / total
+    high = sum(one.high_seconds for one in each) / total
+    return Interval(low * whole, high * whole)
+
+
+def tied(first: Interval | None, other: Interval | None) -> bool:
+    """Whether measurements cannot tell two answers apart. Without intervals nothing is tied."""
+    return bool(first and other and first.overlaps(other))

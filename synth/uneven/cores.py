@@ -1,0 +1,120 @@
+"""The largest even machines inside an uneven one, and how those outside hang on them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+
+from grammar import Collective, Instruction
+from hierarchies import Digit, Tree
+from synth.fixed_proof import GroupStep, grouped
+from synth.uneven.programs import Ranks, Survivors
+
+MOST_CORES = 4
+
+
+@dataclass(frozen=True)
+class Core:
+    """Some ranks that make an even machine.
+
+    ``counts``: how many children of each level; ``ranks`` in the order of the tree's digits;
+    ``hosts``: groups of one rank inside and those outside that hang on it.
+    """
+
+    counts: tuple[int, ...]
+    tree: Tree
+    ranks: Ranks
+    hosts: tuple[Ranks, ...]
+
+    @property
+    def told(self) -> str:
+        return str(self.tree)
+
+    def step(self, meant: Instruction) -> GroupStep:
+        """What an instruction on the core's tree means for its ranks."""
+        plain = grouped(meant, self.tree)
+        groups = tuple(tuple(self.ranks[d] for d in group) for group in plain.groups)
+        return replace(plain, groups=groups)
+
+    def joined(self, collective: Collective) -> GroupStep:
+        """Those outside hand over what they have (reduce), or get what there is (broadcast)."""
+        return GroupStep(collective, self.hosts)
+
+
+def cores(survivors: Survivors) -> tuple[Core, ...]:
+    """The largest even machines: none has as many or more children of every level than another.
+
+    The largest come first; more than ``MOST_CORES`` are left out, and those of one device.
+    """
+    found: dict[tuple[int, ...], Ranks] = {}
+    cards = survivors.system.hierarchy.cardinalities
+    for inner in product(*(range(1, card + 1) for card in cards[1:])):
+        chosen = _chosen(survivors, (cards[0], *inner))
+        found[chosen[0], *inner] = chosen[1]
+    best = [
+        counts
+        for counts in found
+        if not any(
+            other != counts and all(a >= b for a, b in zip(other, counts, strict=True))
+            for other in found
+        )
+    ]
+    best.sort(key=lambda counts: (-len(found[counts]), counts))
+    made = (_core(survivors, counts, found[counts]) for counts in best)
+    return tuple(core for core in made if len(core.ranks) > 1)[:MOST_CORES]
+
+
+def _chosen(survivors: Survivors, counts: tuple[int, ...]) -> tuple[int, Ranks]:
+    """How many outermost units have so many children of every inner level, and whose ranks."""
+    hierarchy = survivors.system.hierarchy
+    good = set(survivors.devices)
+    kept: dict[int, list[int]] = {}
+    for level in range(len(counts) - 1, -1, -1):
+        card = hierarchy.cardinalities[level]
+        common = Counter(unit % card for unit in good)
+        parents: dict[int, list[int]] = {}
+        for unit in sorted(good, key=lambda unit: (-common[unit % card], unit)):
+            parents.setdefault(unit // card, []).append(unit)
+        enough = {p: sorted(u[: counts[level]]) for p, u in parents.items()
+                  if level == 0 or len(u) >= counts[level]}  # fmt: skip
+        kept = {p: units if level == len(counts) - 1 else [d for u in units for d in kept[u]]
+                for p, units in enough.items()}  # fmt: skip
+        if level == 0:
+            outermost = len(enough.get(0, []))
+            rank = {device: rank for rank, device in enumerate(survivors.devices)}
+            return outermost, tuple(rank[device] for device in kept.get(0, []))
+        good = set(enough)
+    raise AssertionError("a hierarchy has a level")
+
+
+def _core(survivors: Survivors, counts: tuple[int, ...], ranks: Ranks) -> Core:
+    names = survivors.system.hierarchy.names
+    digits = tuple(Digit(n, c) for n, c in zip(names, counts, strict=True) if c > 1)
+    inside = set(ranks)
+    outside = [rank for rank in range(survivors.count) if rank not in inside]
+    hosted = _hosted(survivors, ranks, outside)
+    return Core(counts, Tree(digits), ranks, tuple(hosted))
+
+
+def _hosted(survivors: Survivors, ranks: Ranks, outside: Sequence[int]) -> Iterator[Ranks]:
+    """Each rank outside hangs on one in the smallest unit they share, all units alike."""
+    levels = range(len(survivors.system.hierarchy.levels))
+    busy: Counter[tuple[int, int]] = Counter()
+    guests: dict[int, list[int]] = {}
+    for rank in outside:
+        here = next(
+            some
+            for level in (*reversed(levels), -1)
+            if (
+                some := [
+                    r for r in ranks if survivors.unit(r, level) == survivors.unit(rank, level)
+                ]
+            )
+        )
+        host = min(here, key=lambda r: ([busy[lv, survivors.unit(r, lv)] for lv in levels], r))
+        busy.update((level, survivors.unit(host, level)) for level in levels)
+        guests.setdefault(host, []).append(rank)
+    for host in sorted(guests):
+        yield (host, *guests[host])

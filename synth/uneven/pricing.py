@@ -1,0 +1,119 @@
+"""What programs of explicit groups cost: step by step, on links that may all differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from grammar import Collective
+from synth.algorithms import Choice
+from synth.fixed_proof import GroupStep
+from synth.layout import Move, Shuffle
+from synth.lowering import buffer_fraction
+from synth.network import Wiring
+from synth.overlap import Work
+from synth.simulator import MEMORY, Line, StepPrice, fastest, priced_by
+from synth.uneven.cores import Core
+from synth.uneven.loads import lines_of
+from synth.uneven.programs import GroupProgram, Survivors
+
+
+@dataclass(frozen=True)
+class _Sized:
+    """The lines a step may run by, and its largest buffer as a share of the payload."""
+
+    collective: Collective
+    lines: tuple[Line, ...]
+    share: float
+
+    def price(self, payload_bytes: float) -> StepPrice:
+        size = self.share * payload_bytes
+        return priced_by(self.collective, fastest(self.lines, size), size)
+
+
+class GroupPricer:
+    """Prices steps over groups of the devices that are left."""
+
+    def __init__(self, survivors: Survivors, choice: Choice = Choice.AUTO) -> None:
+        self._devices = np.array(survivors.devices, dtype=np.int64)
+        self._wiring = Wiring(survivors.system)
+        self._choice = choice
+        self._known: dict[tuple[GroupStep, tuple[float, ...], bool], tuple[Line, ...]] = {}
+
+    def program(self, program: GroupProgram) -> list[_Sized]:
+        """Every step of a program with what it may run by."""
+        return [
+            self._sized(step, sizes, equal)
+            for step, (sizes, equal) in zip(program.steps, _buffers(program), strict=True)
+        ]
+
+    def whole(self, step: GroupStep) -> _Sized:
+        """A step that moves whole payloads."""
+        return self._sized(step, (1.0,) * len(step.groups), True)
+
+    def move(self, move: Move, core: Core) -> _Sized:
+        """A step of a program on an even core."""
+        share = 1 / min(buffer_fraction(kind, core.tree) for kind in move.buffers)
+        step = core.step(move.instruction)
+        return self._sized(step, (share,) * len(step.groups), True)
+
+    def works(self, move: Move, core: Core, payload_bytes: float) -> tuple[Work, ...]:
+        """A move with its shuffles, as what they ask of the machine."""
+        prices = self.phases(move, core, payload_bytes)
+        return tuple(price.work for price in prices)
+
+    def phases(self, move: Move, core: Core, payload_bytes: float) -> list[StepPrice]:
+        """A move with its shuffles, and the prices of each."""
+        step = self.move(move, core).price(payload_bytes)
+        before, after = (
+            [self._shuffle(shuffle, core, payload_bytes) for shuffle in some]
+            for some in (move.before, move.after)
+        )
+        return [*before, step, *after]
+
+    def _shuffle(self, shuffle: Shuffle, core: Core, payload_bytes: float) -> StepPrice:
+        size = payload_bytes / buffer_fraction(shuffle.scattered, core.tree)
+        seconds = 2 * size / self._wiring.system.memory_bytes_per_second
+        return StepPrice("transpose", None, size, seconds, 0.0, MEMORY, (), ((MEMORY, seconds),))
+
+    def _sized(self, step: GroupStep, sizes: tuple[float, ...], equal: bool) -> _Sized:
+        key = (step, sizes, equal)
+        largest = max(sizes)
+        if key not in self._known:
+            groups = [self._devices[list(group)] for group in step.groups]
+            shares = [size / largest for size in sizes]
+            self._known[key] = lines_of(
+                step.collective, groups, self._wiring, self._choice, equal=equal, sizes=shares
+            )
+        return _Sized(step.collective, self._known[key], largest)
+
+
+def _buffers(program: GroupProgram) -> Iterator[tuple[tuple[float, ...], bool]]:
+    """For each step the largest buffer of each group, and whether all pieces of it are equal."""
+    held: dict[int, int] = {}
+
+    def of(group: Sequence[int]) -> list[int]:
+        return [held.get(rank, program.chunks) for rank in group]
+
+    for step in program.steps:
+        sizes, equal = [], True
+        for number, group in enumerate(step.groups):
+            before = of(group)
+            whole = {
+                Collective.ALL_GATHER: sum(before),
+                Collective.BROADCAST: before[0],
+            }.get(step.collective, max(before))
+            after = [whole] * len(group)
+            if step.collective is Collective.REDUCE:
+                after = [whole] + [0] * (len(group) - 1)
+            if step.collective is Collective.REDUCE_SCATTER:
+                assert step.pieces is not None
+                after = [len(piece) for piece in step.pieces[number]]
+                equal = equal and len(set(after)) == 1
+            if step.collective is Collective.ALL_GATHER:
+                equal = equal and len(set(before)) == 1
+            held.update(zip(group, after, strict=True))
+            sizes.append(whole / program.chunks)
+        yield tuple(sizes), equal

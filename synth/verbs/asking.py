@@ -1,0 +1,161 @@
+"""What questions have in common: sizes, axes, placed programs; checked before any work is done."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from typing import Annotated, Literal, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from grammar import Goal
+from hierarchies import (
+    Axis,
+    InputError,
+    Placement,
+    Reduction,
+    System,
+    count_placements,
+    load,
+    placements,
+)
+from synth.amount import UNITS
+from synth.pipelines import SEGMENTS
+
+_SIZE = re.compile(r"(?P<number>[0-9]{1,18}(\.[0-9]{1,18})?) *(?P<unit>[A-Za-z]*)")
+
+
+_UNITS = {"": 1, **UNITS}
+
+
+def size_in_bytes(text: str | int) -> int:
+    """``1GiB``, ``64M``, ``1.5MB``, ``4096``: a size in bytes.
+
+    KiB, MiB, GiB, TiB and the bare letters K, M, G, T (as in nccl-tests) are powers of 1024; KB,
+    MB, GB, TB powers of 1000. Raises InputError for anything else, and for less than a byte.
+    """
+    match = _SIZE.fullmatch(str(text).strip())
+    if not match or match["unit"] not in _UNITS:
+        hint = "a number of at least 1 and a unit, as in 4096, 64MiB or 1GB"
+        raise InputError(f"the size {str(text)!r} cannot be read", hint=hint)
+    size = Fraction(match["number"]) * _UNITS[match["unit"]]
+    if size < 1 or size.denominator != 1:
+        told = f"the size {str(text)!r} is {float(size):g} bytes"
+        raise InputError(told, hint="a whole number above 0")
+    return int(size)
+
+
+def _size(value: object) -> object:
+    return size_in_bytes(value) if isinstance(value, (str, int)) else value
+
+
+def _sizes(value: object) -> object:
+    """``1KiB..4GiB`` as the sizes at both ends; anything else as one size."""
+    if isinstance(value, str) and ".." in value:
+        value = value.split("..", 1)
+    if isinstance(value, (list, tuple)):
+        return tuple(_size(end) for end in value)
+    return _size(value)
+
+
+Bytes = Annotated[int, BeforeValidator(_size)]
+
+
+OneOrMoreBytes = Annotated[int | tuple[int, int], BeforeValidator(_sizes)]
+
+
+Matrix = list[list[int]]
+
+
+Segments = Annotated[int, Field(ge=1, le=4096)] | Literal["auto"]
+
+
+class Question(BaseModel):
+    """What all questions have in common: nothing is guessed, unknown keys are refused."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+def axes_of(axes: dict[str, int]) -> tuple[Axis, ...]:
+    """Axes by name and size, in their order. Raises InputError for names and sizes of no use."""
+    return tuple(Axis(name, size) for name, size in axes.items())
+
+
+def matrix_of(matrix: Matrix) -> tuple[tuple[int, ...], ...]:
+    """A parallelism matrix as it came in JSON, frozen."""
+    return tuple(tuple(row) for row in matrix)
+
+
+def segment_counts(segments: int | str) -> tuple[int, ...]:
+    """The numbers of segments to choose from. One is always among them: it may be the best."""
+    return SEGMENTS if segments == "auto" else tuple(sorted({1, int(segments)}))
+
+
+class PlacedQuestion(Question):
+    """A program on one placement of the axes of a system."""
+
+    program: str
+    system: str
+    axes: dict[str, int]
+    reduce: list[str]
+    placement: Matrix | None = None
+    collapse: bool = True
+    request: Goal = Field(default=Goal.ALL_REDUCE, strict=False)
+
+    def reduction(self, system: System) -> Reduction:
+        """The reduction the program is for.
+
+        Raises InputError where the placement is left out and there are several.
+        """
+        axes = axes_of(self.axes)
+        if self.placement is not None:
+            placement = Placement(system.hierarchy, axes, matrix_of(self.placement))
+        else:
+            count = count_placements(system.hierarchy, axes)
+            if count > 1:
+                raise InputError(
+                    f"the axes have {count} placements on {system.hierarchy}",
+                    hint="choose one with --placement; 'collsynth place' lists them",
+                )
+            placement = next(placements(system.hierarchy, axes))
+        return Reduction(placement, tuple(self.reduce), self.collapse)
+
+
+class PerhapsPlacedQuestion(Question):
+    """Where a program runs, if that is told."""
+
+    system: str | None = None
+    axes: dict[str, int] | None = None
+    reduce: list[str] | None = None
+    placement: Matrix | None = None
+    collapse: bool = True
+
+    def place(self, program: str) -> tuple[System, Reduction]:
+        """The system, and the reduction a program is for. Raises InputError for what is missing."""
+        question = PlacedQuestion(
+            program=program,
+            system=self.system or "",
+            axes=self.axes or {},
+            reduce=self.reduce or [],
+            placement=self.placement,
+            collapse=self.collapse,
+        )
+        system = load(question.system)
+        return system, question.reduction(system)
+
+
+Q = TypeVar("Q", bound=Question)
+
+
+def asked(model: type[Q], given: object) -> Q:
+    """A question from JSON-like data. Raises InputError, naming the key that cannot be used."""
+    try:
+        return model.model_validate(given)
+    except ValidationError as error:
+        found = error.errors()[0]
+        place = ".".join(str(part) for part in found["loc"])
+        own = found.get("ctx", {}).get("error")
+        if isinstance(own, InputError):
+            raise own.at(place) from None
+        said = found["msg"][0].lower() + found["msg"][1:]
+        raise InputError(f"{found['input']!r} cannot be used", where=place, hint=said) from None

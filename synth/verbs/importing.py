@@ -1,0 +1,94 @@
+"""The verb that reads other people's descriptions of machines."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from hierarchies import load
+from hierarchies.importers import (
+    Blank,
+    Draft,
+    DraftLevel,
+    Options,
+    Stated,
+    import_files,
+    toml,
+    written,
+)
+from synth.bodies import Json
+from synth.request import Watcher
+from synth.verbs.asking import Question
+from synth.verbs.reply import Reply, reply
+
+
+class ImportQuestion(Question):
+    """Files of one kind, and what is known beside them.
+
+    ``inside``: a system whose nodes the imported network joins. ``suggested``: suggestions are
+    taken as values, unconfirmed.
+    """
+
+    kind: str
+    files: list[str] = Field(min_length=1)
+    nodes: int | None = None
+    gpu: str | None = None
+    keys: list[str] = Field(default_factory=list)
+    inside: str | None = None
+    suggested: bool = False
+
+
+def imported(question: ImportQuestion, watcher: Watcher) -> Reply:
+    """What the files say, what they leave open, and the description to be completed."""
+    options = Options(question.nodes, question.gpu, tuple(question.keys))
+    draft = import_files(question.kind, question.files, options)
+    if question.inside is not None:
+        draft = draft.around(load(question.inside))
+    if question.suggested:
+        draft = draft.suggested()
+    blanks = [_blank_json(place, key, blank) for place, key, blank in draft.blanks()]
+    body = {
+        "kind": question.kind,
+        "draft": _draft_json(draft),
+        "blanks": blanks,
+        "complete": not any(blank["needed"] for blank in blanks),
+        "files": [{"name": f"{draft.name}.toml", "text": toml(draft)}],
+    }
+    return reply(body)
+
+
+def _draft_json(draft: Draft) -> Json:
+    memory = draft.memory_bytes_per_second
+    return {
+        "name": draft.name,
+        "title": draft.title,
+        "device": draft.device,
+        "memory_GB_per_s": _value("memory_GB_per_s", memory),
+        "levels": [_level_json(level) for level in draft.levels],
+        "counted": dict(draft.counted),
+        "notes": list(draft.notes),
+    }
+
+
+def _level_json(level: DraftLevel) -> Json:
+    entries = level.entries()
+    return {
+        "name": level.name,
+        **{key: _value(key, entry) for key, entry in entries.items()},
+        "through": list(level.through),
+        "sources": {key: e.source for key, e in entries.items() if isinstance(e, Stated)},
+    }
+
+
+def _value(key: str, entry: Stated | Blank) -> bool | int | float | str | None:
+    return written(key, entry.value) if isinstance(entry, Stated) else None
+
+
+def _blank_json(place: str, key: str, blank: Blank) -> Json:
+    suggestion = None if blank.suggestion is None else written(key, blank.suggestion)
+    return {
+        "place": place,
+        "key": key,
+        "needed": blank.needed,
+        "suggestion": suggestion,
+        "reason": blank.source,
+    }

@@ -1,0 +1,81 @@
+"""The verbs that look at machines and at what can be said on them."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from grammar import Goal, admitted
+from hierarchies import (
+    catalogue,
+    count_placements,
+    load,
+    placements,
+)
+from synth.bodies import (
+    machine_in_full_json,
+    machine_json,
+)
+from synth.programs import Language, explore_states
+from synth.request import Watcher
+from synth.verbs.asking import Question, axes_of
+from synth.verbs.reply import Outcome, Reply, reply
+
+
+class SystemsQuestion(Question):
+    """The catalogue, or one system (a name, ``name:N``, or the path of a TOML file) in full."""
+
+    system: str | None = None
+
+
+class PlaceQuestion(Question):
+    """All placements of the axes on a system."""
+
+    system: str
+    axes: dict[str, int]
+
+
+class CountQuestion(Question):
+    """How many valid programs a tree of so many digits has."""
+
+    digits: int = Field(ge=0)
+    max_steps: int = 5
+    across: bool = False
+    request: Goal = Field(default=Goal.ALL_REDUCE, strict=False)
+
+
+def systems(question: SystemsQuestion, watcher: Watcher) -> Reply:
+    """The catalogue, or one system with all its numbers and their sources."""
+    if question.system is not None:
+        return reply({"system": machine_in_full_json(load(question.system))})
+    listed = [machine_json(load(name)) for name in catalogue()]
+    return reply({"systems": listed})
+
+
+def place(question: PlaceQuestion, watcher: Watcher) -> Reply:
+    """Every placement of the axes, in order, and how many there are."""
+    system = load(question.system)
+    axes = axes_of(question.axes)
+    found = [[list(row) for row in p.matrix] for p in placements(system.hierarchy, axes)]
+    return reply(
+        {
+            "system": machine_json(system),
+            "axes": question.axes,
+            "count": count_placements(system.hierarchy, axes),
+            "placements": found,
+        }
+    )
+
+
+def count(question: CountQuestion, watcher: Watcher) -> Reply:
+    """How many instructions a tree admits, and how many valid programs there are by length."""
+    language = Language(question.max_steps, question.across, question.request)
+    graph = explore_states(question.digits, language, watcher.searching)
+    choices = admitted(question.digits, across=question.across, goal=question.request)
+    body = {
+        "request": question.request.value,
+        "digits": question.digits,
+        "by_length": graph.count()[1:],
+        "instructions": len(choices),
+        "complete": graph.complete,
+    }
+    return reply(body, Outcome.OK if graph.complete else Outcome.PARTIAL)

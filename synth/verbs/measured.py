@@ -1,0 +1,103 @@
+"""The verbs that look at what was measured: which tests to run, and what they say of a machine."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from hierarchies import InputError, System, described, load
+from synth.bodies import machine_json
+from synth.calibration.doctor import diagnose
+from synth.calibration.experiments import experiments, script
+from synth.calibration.fitting import fit
+from synth.calibration.in_json import calibrated_json, diagnosis_json, experiments_json
+from synth.calibration.logs import Log
+from synth.calibration.matching import Matched, Said, matched
+from synth.calibration.nccl_tests import read_logs
+from synth.request import Watcher
+from synth.verbs.asking import Question
+from synth.verbs.reply import Outcome, Reply, reply
+
+
+class LogsQuestion(Question):
+    """Logs of nccl-tests or rccl-tests taken on a system, and what they do not say themselves."""
+
+    system: str
+    files: list[str] = Field(default_factory=list)
+    collective: str | None = None
+    hosts: int | None = Field(default=None, ge=1)
+    members: list[int] | None = None
+
+    def matched(self, system: System) -> tuple[Matched, ...]:
+        """All tables of all files, on the devices they were taken on.
+
+        Raises InputError for files that cannot be read or do not fit, and for logs of devices of
+        several kinds.
+        """
+        if not self.files:
+            raise InputError("no log is given", hint="name files that nccl-tests wrote")
+        logs = [log for file in self.files for log in read_logs(file, self.collective)]
+        _one_kind(logs)
+        said = Said(self.hosts, tuple(self.members) if self.members else None)
+        return tuple(matched(system, log, said) for log in logs)
+
+
+class CalibrateQuestion(LogsQuestion):
+    """The tests to run on a system (``plan``), or its numbers fitted to those that were run."""
+
+    plan: bool = False
+    launcher: Literal["mpirun", "srun"] = "mpirun"
+
+
+class DoctorQuestion(LogsQuestion):
+    """What a system should give, beside what it gave."""
+
+
+def _one_kind(logs: list[Log]) -> None:
+    kinds: dict[tuple[str, ...], str] = {}
+    for log in logs:
+        if log.devices:
+            kinds.setdefault(log.devices, log.source)
+    if len(kinds) > 1:
+        told = "; ".join(f"{where}: {', '.join(names)}" for names, where in kinds.items())
+        raise InputError(f"logs of several machines: {told}", hint="give those of one")
+
+
+def calibrate(question: CalibrateQuestion, watcher: Watcher) -> Reply:
+    """The tests to run, with the lines that run them and what each tells."""
+    system = load(question.system)
+    if question.plan:
+        if question.files:
+            raise InputError("a plan needs no logs", where="--plan", hint="leave out the files")
+        return _plan(system, question.launcher)
+    runs = question.matched(system)
+    calibrated = fit(system, [run.measurement for run in runs])
+    body = calibrated_json(calibrated, runs)
+    said = [f"# {line}" for line in body["warnings"] if line.isprintable()]
+    device = next(
+        (name for run in runs for name in run.log.devices if name.isprintable()), "device"
+    )
+    text = "\n".join([*said, described(calibrated.system, device)])
+    files = [{"name": f"{system.name}.toml", "text": text}]
+    return reply({"system": machine_json(system), **body, "files": files})
+
+
+def _plan(system: System, launcher: str) -> Reply:
+    found = experiments(system)
+    text = script(system, found, launcher)
+    body = {
+        "system": machine_json(system),
+        "experiments": experiments_json(system, found),
+        "files": [{"name": "tests.sh", "text": text}],
+    }
+    return reply(body)
+
+
+def doctor(question: DoctorQuestion, watcher: Watcher) -> Reply:
+    """Measured beside predicted and bound, size by size, and which level falls short."""
+    system = load(question.system)
+    diagnosis = diagnose(system, question.matched(system))
+    body = {"system": machine_json(system), **diagnosis_json(diagnosis)}
+    short = any(run.short for run in diagnosis.runs)
+    return reply(body, Outcome.NO if short else Outcome.OK)

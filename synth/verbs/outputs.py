@@ -1,0 +1,168 @@
+"""The verbs that hand programs out: as files for runtimes, or run here."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from importlib.metadata import version
+from itertools import pairwise
+from math import isfinite
+from typing import Any
+
+from pydantic import ConfigDict, Field
+
+from grammar import Goal
+from hierarchies import (
+    InputError,
+)
+from synth.algorithms import Choice
+from synth.bodies import (
+    Json,
+    emitted_json,
+    stripes_json,
+)
+from synth.emit import Options, RankOrder, Source, emit, target_of
+from synth.handout import hand_out
+from synth.remembered import Remembered, remembered
+from synth.request import Watcher, told_together
+from synth.run import BACKENDS, Trial, run
+from synth.schedule import ends, padded
+from synth.verbs.asking import Bytes, PerhapsPlacedQuestion
+from synth.verbs.reply import Outcome, Reply, reply
+
+
+class HandOutQuestion(PerhapsPlacedQuestion):
+    """A program on one placement, or an answer that ``top`` gave before (the key ``from``).
+
+    ``rank`` chooses among the answers, and ``placement`` too where several have that rank.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True, populate_by_name=True)
+
+    program: str | None = None
+    answer: dict[str, Any] | None = Field(default=None, alias="from")
+    rank: int = 1
+    bytes: Bytes | None = None
+    request: Goal | None = Field(default=None, strict=False)
+    algorithm: Choice | None = Field(default=None, strict=False)
+    segments: int | None = Field(default=None, ge=1, le=4096)
+
+    def chosen(self) -> Remembered:
+        """What is to be handed out.
+
+        Raises InputError if neither or both are given, and for what does not fit together.
+        """
+        parts = (self.program, self.system, self.axes, self.reduce)
+        if self.answer is None and self.rank != 1:
+            raise InputError(f"rank {self.rank} of no answers", hint="it chooses among --from's")
+        if self.answer is not None:
+            if not self.collapse:
+                raise InputError("an answer remembers its digits", hint="leave out --no-collapse")
+            if any(part is not None for part in parts):
+                raise InputError(
+                    "a program and an answer are given",
+                    hint="either PROGRAM SYSTEM --axes --reduce, or --from",
+                )
+            found = remembered(self.answer, self.rank, self.placement)
+        elif self.program is None or self.system is None:
+            raise InputError(
+                "nothing to hand out is given",
+                hint="either PROGRAM SYSTEM --axes --reduce, or --from with an answer of 'top'",
+            )
+        else:
+            system, reduction = self.place(self.program)
+            found = Remembered(system, reduction, self.program, 2**30, Choice.AUTO)
+        return replace(
+            found,
+            payload_bytes=self.bytes or found.payload_bytes,
+            goal=self.request or found.goal,
+            algorithm=self.algorithm or found.algorithm,
+            segments=self.segments or found.segments,
+            beside=tuple(
+                replace(one, segments=self.segments or one.segments) for one in found.beside
+            ),
+        )
+
+
+class EmitQuestion(HandOutQuestion):
+    """A program in the words of a runtime or tool."""
+
+    target: str
+    rank_order: RankOrder = Field(default=RankOrder.MACHINE, strict=False)
+    hosts: list[str] | None = None
+    host_level: str | None = None
+    channels: int | None = Field(default=None, ge=1)
+
+
+class RunQuestion(HandOutQuestion):
+    """A program executed by processes of this machine."""
+
+    bytes: Bytes | None = 2**20
+    backend: str = "numpy"
+    dtype: str = "float32"
+    repeat: int = Field(default=5, ge=1, le=1000)
+    check: bool = False
+    timeout_seconds: float = Field(default=120.0, gt=0, strict=False)
+
+
+def emitted(question: EmitQuestion, watcher: Watcher) -> Reply:
+    """A program in the words of a runtime or tool, as files."""
+    options = Options(
+        rank_order=question.rank_order,
+        hosts=tuple(question.hosts or ()),
+        host_level=question.host_level,
+        channels=question.channels,
+        made_by=f"collsynth {version('collsynth')}",
+    )
+    chosen = question.chosen()
+    if not target_of(question.target).overlaps:
+        chosen = replace(chosen, segments=1)
+    given = hand_out(chosen, options)
+    return reply(emitted_json(given.source, question.target, emit(question.target, given.source)))
+
+
+def executed(question: RunQuestion, watcher: Watcher) -> Reply:
+    """What was seen when a program ran here, beside what was predicted for its system."""
+    given = hand_out(question.chosen(), Options())
+    schedule = given.source.schedule
+    trial = Trial(
+        given.source.payload_bytes,
+        question.dtype,
+        question.repeat,
+        question.check,
+        question.timeout_seconds,
+    )
+    seen = run(question.backend, given.source, trial, watcher.go_on)
+    checked = {key: seen.get(key) for key in ("equal", "error", "bitwise_equal")}
+    if checked["error"] is not None and not isfinite(checked["error"]):
+        checked["error"] = None
+    segments = seen.get("segments", schedule.segments)
+    same = checked["bitwise_equal"] or not BACKENDS[question.backend].same_bits
+    wrong = question.check and not (checked["equal"] and same)
+    body = {
+        "system": given.source.system.name,
+        "program": told_together(str(one.program) for one in given.source.schedules),
+        "backend": question.backend,
+        "devices": schedule.devices,
+        "bytes": seen["bytes"],
+        "padded_bytes": _padded(given.source, seen),
+        "segments": segments,
+        "stripes": stripes_json(given.source),
+        "dtype": question.dtype,
+        "check": checked if question.check else None,
+        "measured_seconds": seen["seconds"],
+        "measured_plain_seconds": seen["plain_seconds"],
+        "predicted_seconds": given.source.seconds,
+        "predicted_plain_seconds": given.plain_seconds,
+    }
+    return reply(body, Outcome.NO if wrong else Outcome.OK)
+
+
+def _padded(source: Source, seen: Json) -> int:
+    """The bytes that were sent round: each slice with its padding."""
+    schedules = source.schedules
+    cuts = (0, *ends([one.payload_bytes for one in schedules], seen["bytes"]))
+    cut = seen.get("stripes") or [{"segments": seen.get("segments", s.segments)} for s in schedules]
+    return sum(
+        padded(end - begin, one.pieces * said["segments"])
+        for one, said, (begin, end) in zip(schedules, cut, pairwise(cuts), strict=True)
+    )

@@ -1,0 +1,208 @@
+"""The verbs about one program: is it right, whom does it join, what does it cost."""
+
+from __future__ import annotations
+
+import numpy as np
+from pydantic import Field
+
+from grammar import Goal, Program, canonical, parse
+from hierarchies import (
+    Digit,
+    InputError,
+    Reduction,
+    Tree,
+    load,
+)
+from synth.algorithms import Choice
+from synth.answering import in_segments, priced
+from synth.bodies import (
+    Json,
+    defaults_json,
+    interval_json,
+    proof_json,
+    step_json,
+)
+from synth.bound import bound
+from synth.defaults import defaults
+from synth.emit.document import document
+from synth.handout import derived_from_text
+from synth.lowering import lower
+from synth.margins import interval
+from synth.proof import Proved, Refuted, prove
+from synth.replay import Failure, compare, multiplicities, wanted
+from synth.request import Watcher
+from synth.semantics import Derivation, Refusal, derive, retold
+from synth.simulator import Simulator, limiting, total_seconds
+from synth.telling import holdings
+from synth.verbs.asking import (
+    Bytes,
+    PerhapsPlacedQuestion,
+    PlacedQuestion,
+    Segments,
+    segment_counts,
+)
+from synth.verbs.reply import Outcome, Reply, reply
+
+MOST_REPLAYED = 2**26
+
+
+class CheckQuestion(PerhapsPlacedQuestion):
+    """Whether a program does what is requested, on a tree of sizes or on a placed reduction."""
+
+    program: str
+    tree: list[int] | None = None
+    request: Goal = Field(default=Goal.ALL_REDUCE, strict=False)
+    replay: bool = False
+
+    def reduction(self) -> Reduction | Tree:
+        """The tree, or the reduction whose tree the program is over.
+
+        Raises InputError if neither or both are given.
+        """
+        placed = [part is not None for part in (self.system, self.axes, self.reduce)]
+        clash = any(placed) or self.placement is not None
+        if clash if self.tree is not None else not all(placed):
+            raise InputError(
+                "give the tree the program is over, or where it runs",
+                hint="either --tree 2,8 or a SYSTEM with --axes and --reduce",
+            )
+        if self.tree is not None:
+            return Tree.of(*self.tree)
+        return self.place(self.program)[1]
+
+
+class LowerQuestion(PlacedQuestion):
+    """The schedule of a program for the real devices."""
+
+    bytes: Bytes = 2**30
+
+
+class TimeQuestion(LowerQuestion):
+    """The price of a program, phase by phase."""
+
+    algorithm: Choice = Field(default=Choice.AUTO, strict=False)
+    segments: Segments = "auto"
+
+
+def check(question: CheckQuestion, watcher: Watcher) -> Reply:
+    """Whether a program is an all-reduce: derivation and proof, or what goes wrong and where."""
+    where = question.reduction()
+    tree = where if isinstance(where, Tree) else where.tree
+    given = parse(question.program)
+    program = canonical(given, tree)
+    derivation = derive(program, tree, question.request)
+    verdict = prove(program, tree, question.request)
+    valid = isinstance(derivation, Derivation) and isinstance(verdict, Proved)
+    body: Json = {
+        "request": question.request.value,
+        "given": str(given),
+        "program": str(program),
+        "tree": {"names": list(tree.names), "sizes": list(tree.sizes)},
+        "valid": valid,
+        "states": [],
+        "refused": None,
+        **proof_json(verdict),
+        "replay": None,
+    }
+    match derivation:
+        case Refusal(step, kind, reason):
+            body["refused"] = {"step": step, "kind": kind.value, "reason": reason}
+            if question.replay:
+                sizes = verdict.sizes if isinstance(verdict, Refuted) else tree.sizes
+                body["replay"] = _counted(program, tree, sizes, question.request)
+        case Derivation():
+            body["states"] = [[str(h) for h in held] for held in holdings(derivation)]
+            if question.replay:
+                body["replay"] = _replayed(derivation, where)
+    failed = not valid or (body["replay"] or {"equal": True})["equal"] is not True
+    return reply(body, Outcome.NO if failed else Outcome.OK)
+
+
+def lowered(question: LowerQuestion, watcher: Watcher) -> Reply:
+    """The schedule: per step the groups of real devices in order, and the bytes."""
+    system = load(question.system)
+    reduction = question.reduction(system)
+    schedule = lower(
+        derived_from_text(question.program, reduction, question.request), reduction, question.bytes
+    )
+    return reply(document(schedule, system.name))
+
+
+def time(question: TimeQuestion, watcher: Watcher) -> Reply:
+    """What each phase of a program costs and why."""
+    system = load(question.system)
+    reduction = question.reduction(system)
+    derivation = derived_from_text(question.program, reduction, question.request)
+    simulator = Simulator(system, question.algorithm)
+    counts = segment_counts(question.segments)
+    segments, prices, taken = in_segments(simulator, derivation, reduction, question.bytes, counts)
+    least = bound(system, reduction, question.bytes, question.request)
+    plain = defaults(simulator, reduction, question.bytes, question.request)
+    barriers = priced(simulator, derivation, reduction, question.bytes)
+    return reply(
+        {
+            "system": system.name,
+            "request": question.request.value,
+            "program": str(derivation.program),
+            "bytes": question.bytes,
+            "segments": segments,
+            "steps": [step_json(price) for price in prices],
+            "seconds": taken,
+            "barrier_seconds": total_seconds(barriers),
+            "baseline_seconds": total_seconds(plain.baseline),
+            **defaults_json(plain),
+            "interval_seconds": interval_json(interval(system, prices * segments, taken)),
+            "baseline_interval_seconds": interval_json(interval(system, plain.baseline)),
+            "bound_seconds": least.seconds,
+            "bound_by": least.level,
+            "limited_by": limiting(prices, segments),
+        }
+    )
+
+
+def _replayed(derivation: Derivation, where: Reduction | Tree) -> Json:
+    """Execute a program at real size on payloads that are no multiple of the group."""
+    tree = derivation.tree
+    if isinstance(where, Tree):
+        where = Reduction.plain(*tree.sizes)
+        derivation = retold(derivation, where.tree)
+    schedule = lower(derivation, where, payload_bytes=1)
+    elements = schedule.pieces + 1
+    if schedule.devices * elements > MOST_REPLAYED:
+        raise InputError(
+            f"a replay of {elements} elements on {schedule.devices} devices does not fit in memory",
+            where="--replay",
+            hint=f"at most {MOST_REPLAYED} in all; the proof holds for every size",
+        )
+    failure = compare(schedule, elements)
+    return {
+        "devices": schedule.devices,
+        "elements": elements,
+        "equal": failure is None,
+        "reason": failure.reason if failure else None,
+    }
+
+
+def _counted(program: Program, tree: Tree, sizes: tuple[int, ...], goal: Goal) -> Json:
+    """Execute an unverified program at the sizes of the counterexample, counting contributions."""
+    small = Tree(tuple(Digit(name, size) for name, size in zip(tree.names, sizes, strict=True)))
+    if small.devices**3 > MOST_REPLAYED:
+        raise InputError(
+            f"{small.devices} devices are too many to count contributions on",
+            where="--replay",
+            hint=f"their cube may be at most {MOST_REPLAYED}",
+        )
+    counts = multiplicities(program, small, goal)
+    reason = None
+    if isinstance(counts, Failure):
+        reason = f"step {(counts.phase or 0) + 1}: {counts.reason}"
+    elif (wrong := np.argwhere(counts != wanted(counts, goal))).size:
+        device, chunk, contributor = wrong[0].tolist()
+        times = int(counts[device, chunk, contributor])
+        reason = f"device {device} has device {contributor}'s chunk {chunk} {times} times"
+    return {
+        "devices": small.devices,
+        "elements": small.devices,
+        "equal": not reason,
+        "reason": reason,
+    }

@@ -1,0 +1,90 @@
+"""Machines whose calibration is known, and what would be measured on them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from hierarchies import (
+    Calibration,
+    Crossing,
+    Domain,
+    Fit,
+    Hierarchy,
+    Level,
+    Link,
+    Residual,
+    System,
+)
+from synth.calibration.measurements import Measurement, Sample
+from synth.calibration.predicting import predict
+
+SIZES = tuple(8 << power for power in range(28))
+_SEEN = {"simple": 1.0, "ll": 0.45, "ll128": 0.85}
+
+
+def bare(nodes: int = 8, gpus: int = 4) -> System:
+    between = Link(
+        Domain.SWITCH, 25e9, 14e-6, gpus, ll_latency_seconds=2.7e-6, ll128_latency_seconds=4e-6
+    )
+    inside = Link(
+        Domain.SWITCH, 300e9, 3.4e-6, ll_latency_seconds=0.6e-6, ll128_latency_seconds=1.9e-6
+    )
+    hierarchy = Hierarchy((Level("node", nodes), Level("gpu", gpus)))
+    return System("known", "", hierarchy, (between, inside), 2e12)
+
+
+def calibration(
+    launches: Sequence[float] = (20e-6, 6e-6, 12e-6),
+    hops: Sequence[Sequence[float]] = ((18e-6, 5e-6), (4e-6, 1e-6), (6e-6, 2e-6)),
+    shares: Sequence[float] = (0.9, 0.8),
+) -> Calibration:
+    """One fit a protocol, for all algorithms and collectives; rows that stray by a tenth."""
+    fits = tuple(
+        Fit(
+            protocol,
+            tuple(
+                Crossing(hop, 0.0, share * seen) for hop, share in zip(each, shares, strict=True)
+            ),
+            launch,
+        )
+        for (protocol, seen), launch, each in zip(_SEEN.items(), launches, hops, strict=True)
+    )
+    return Calibration(fits, (Residual(0, 100, 0.9, 1.0, 1.1),), ("made up",))
+
+
+def calibrated(nodes: int = 8, gpus: int = 4) -> System:
+    return replace(bare(nodes, gpus), calibration=calibration())
+
+
+def measured(
+    system: System,
+    collective: str,
+    members: tuple[int, ...],
+    *,
+    noise: float = 0.0,
+    algorithm: str | None = None,
+    protocol: str | None = None,
+    seed: int = 0,
+    sizes: Sequence[int] = SIZES,
+) -> Measurement:
+    """What the machine takes, each time off by so much at most."""
+    asked = Measurement(
+        collective,
+        members,
+        members,
+        tuple(Sample(size, 1.0) for size in sizes),
+        algorithm,
+        protocol,
+        f"{collective} {members} {algorithm} {protocol} {seed}",
+    )
+    random = np.random.default_rng(seed)
+    return replace(
+        asked,
+        samples=tuple(
+            Sample(row.size_bytes, float(row.seconds * (1 + noise * random.uniform(-1, 1))))
+            for row in predict(system, asked)
+        ),
+    )

@@ -1,0 +1,307 @@
+"""The doctor names the level that was made slow, and none without ground."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from hierarchies import InputError, System, load
+from log_writer import Written, devices, text
+from shared import shared
+from synth.calibration.doctor import Diagnosis, diagnose
+from synth.calibration.expecting import Predictor, busy_part
+from synth.calibration.logs import Log, Table
+from synth.calibration.matching import Matched, Said, matched
+from synth.calibration.measurements import Measurement, Sample
+from synth.calibration.nccl_tests import logs_of, read_logs
+from synth.cli import app
+
+SYSTEM = load("dgx-a100:4")
+SIZES = tuple(2**power for power in range(10, 33, 2))
+LOGS = Path(__file__).parent.parent / "docs" / "logs"
+
+
+def slowed(system: System, **shares: float) -> System:
+    """The machine with the bandwidth of some levels at a share of what is described."""
+    links = tuple(
+        replace(link, bandwidth_bytes_per_second=link.bandwidth_bytes_per_second * shares[name])
+        if name in shares
+        else link
+        for name, link in zip(system.hierarchy.names, system.links, strict=True)
+    )
+    return replace(system, links=links)
+
+
+def measured_on(system: System, members: tuple[int, ...], name: str) -> Matched:
+    """A run by rings on a machine that may be another than the one described."""
+    bare = Measurement("all-gather", members, members, (), "ring", "simple", name)
+    there = Predictor(system, bare)
+    samples = tuple(Sample(size, there.at(size).seconds) for size in SIZES)
+    log = Log(Table(name, "all_gather", ()), "all-gather", 1, 1, 1, ())
+    return Matched(log, replace(bare, samples=samples))
+
+
+def named(found: Diagnosis) -> set[tuple[str, str]]:
+    return {(f.source, f.level) for f in found.findings if f.kind == "level-short"}
+
+
+def test_a_machine_that_is_as_described_is_not_blamed() -> None:
+    runs = [measured_on(SYSTEM, (1, 8), "one"), measured_on(SYSTEM, (4, 8), "four")]
+    found = diagnose(SYSTEM, runs)
+    assert [f.kind for f in found.findings] == ["as-predicted", "as-predicted"]
+    assert all(run.share == pytest.approx(1) for run in found.runs)
+
+
+@given(st.floats(0.05, 0.8))
+def test_one_node_clears_its_level_and_the_other_is_named(share: float) -> None:
+    there = slowed(SYSTEM, node=share)
+    found = diagnose(SYSTEM, [measured_on(there, (1, 8), "one"), measured_on(there, (4, 8), "all")])
+    assert named(found) == {("all", "node")}
+    [blamed] = [f for f in found.findings if f.kind == "level-short"]
+    assert blamed.share == pytest.approx(share, rel=0.02)
+    ports = any(abs(share - part) < 0.015 for part in (0.125, 0.25, 0.5))
+    assert not ports or "of its 8 ports" in blamed.text
+
+
+def test_half_of_the_ports_are_told_where_the_arithmetic_fits() -> None:
+    for share, said in ((0.5, "4 of its 8 ports"), (0.25, "2 of its 8 ports"), (0.41, "")):
+        there = slowed(SYSTEM, node=share)
+        runs = [measured_on(there, (1, 8), "one"), measured_on(there, (4, 8), "all")]
+        [blamed] = [f for f in diagnose(SYSTEM, runs).findings if f.kind == "level-short"]
+        assert ("of its 8 ports" in blamed.text) == bool(said)
+        assert said in blamed.text
+
+
+@given(st.floats(0.05, 0.6))
+def test_one_log_over_two_levels_names_neither_and_says_what_would(share: float) -> None:
+    there = slowed(SYSTEM, gpu=share)
+    found = diagnose(SYSTEM, [measured_on(there, (4, 8), "all")])
+    if not found.runs[0].short:
+        return
+    assert not named(found)
+    [opened] = [f for f in found.findings if f.kind == "open"]
+    assert set(opened.suspects) == {"node", "gpu"}
+    assert opened.tests == (
+        "node-alone-all-reduce-ring-simple",
+        "gpu-alone-all-reduce-ring-simple",
+    )
+    assert "not told apart" in opened.text
+
+
+@given(st.floats(0.05, 0.8), st.floats(0.05, 0.8))
+def test_what_is_named_is_always_slow(node: float, gpu: float) -> None:
+    there = slowed(SYSTEM, node=node, gpu=gpu)
+    shapes = {"one": (1, 8), "all": (4, 8), "across": (4, 1)}
+    found = diagnose(SYSTEM, [measured_on(there, m, name) for name, m in shapes.items()])
+    slow = {"node": node, "gpu": gpu}
+    for finding in found.findings:
+        if finding.kind == "level-short":
+            assert finding.share == pytest.approx(slow[finding.level], rel=0.12)
+
+
+def test_faster_than_predicted_and_than_the_bound_is_said() -> None:
+    found = diagnose(SYSTEM, [measured_on(slowed(SYSTEM, gpu=4.0), (1, 8), "one")])
+    kinds = [f.kind for f in found.findings]
+    assert "above-prediction" in kinds
+    assert "below-bound" in kinds
+
+
+def test_a_forced_way_is_predicted_and_a_wrong_one_refused() -> None:
+    log = Written("all_reduce", 8, 1, tuple((size, 100.0, 100.0) for size in SIZES))
+    for line, way in (("NCCL_ALGO=Tree", "tree"), ("NCCL_ALGO=Ring", "ring")):
+        [read] = logs_of("\n".join([f"export {line}", *text(log)]), "a.txt")
+        predictor = Predictor(load("dgx-a100:1"), matched(load("dgx-a100:1"), read).measurement)
+        assert predictor.at(2**20).way == way
+    [read] = logs_of("\n".join(["export NCCL_ALGO=NVLS", *text(log)]), "a.txt")
+    one = load("dgx-a100:1")
+    with pytest.raises(InputError, match="forced to nvls"):
+        diagnose(one, [matched(one, read)])
+
+
+def test_ports_of_idle_devices_do_not_count() -> None:
+    measurement = Measurement("all-gather", (4, 1), (4, 1), ())
+    part, _ = busy_part(SYSTEM, measurement)
+    node = SYSTEM.hierarchy.index("node")
+    assert part.links[node].ports == 1
+    assert part.port_bytes_per_second(node) == SYSTEM.port_bytes_per_second(node)
+
+
+# From logs to devices.
+
+
+def a_log(ranks: int, hosts: int, groups: list[int] | None = None, members: int = 0) -> Log:
+    told = Written("all_reduce", ranks, hosts, ())
+    rows = Written("all_reduce", members or ranks, 1, tuple((s, 50.0, 50.0) for s in SIZES[:6]))
+    lines = ["all_reduce_perf", *devices(told, groups=groups), *text(rows, head=False)]
+    [log] = logs_of("\n".join(lines), "a.txt")
+    return log
+
+
+@pytest.mark.parametrize(
+    ("ranks", "hosts", "members"),
+    [(32, 4, (4, 8)), (16, 2, (2, 8)), (8, 1, (1, 8)), (2, 2, (2, 1)), (4, 1, (1, 4))],
+)
+def test_hosts_and_ranks_say_which_devices(
+    ranks: int, hosts: int, members: tuple[int, ...]
+) -> None:
+    found = matched(SYSTEM, a_log(ranks, hosts)).measurement
+    assert (found.members, found.busy) == (members, members)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "hosts", "said"),
+    [(64, 8, "64 ranks"), (8, 8, "8 hosts"), (24, 2, "no whole level"), (5, 5, "5 hosts")],
+)
+def test_what_does_not_fit_is_refused(ranks: int, hosts: int, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        matched(SYSTEM, a_log(ranks, hosts))
+
+
+def test_where_nothing_tells_the_caller_is_asked() -> None:
+    told = Written("all_reduce", 16, 2, tuple((size, 50.0, 50.0) for size in SIZES))
+    [log] = logs_of("\n".join(["all_reduce_perf", *text(told, head=False)]), "a.txt")
+    with pytest.raises(InputError, match="--hosts"):
+        matched(SYSTEM, log)
+    assert matched(SYSTEM, log, Said(hosts=2)).measurement.members == (2, 8)
+    assert matched(SYSTEM, log, Said(members=(4, 4))).measurement.members == (4, 4)
+    with pytest.raises(InputError, match="32 ranks"):
+        matched(SYSTEM, log, Said(members=(4, 8)))
+
+
+def test_groups_that_are_no_levels_are_refused() -> None:
+    crooked = [(rank // 2 + rank % 2) % 16 for rank in range(32)]
+    with pytest.raises(InputError, match="no block of levels"):
+        matched(SYSTEM, a_log(32, 4, crooked, 2))
+
+
+# The verbs.
+
+
+def ask(*words: str) -> tuple[int, str, str]:
+    said = CliRunner().invoke(app, list(words))
+    return said.exit_code, said.stdout, said.stderr
+
+
+def test_the_verb_says_in_json_what_the_table_says() -> None:
+    file = str(LOGS / "sophia-all-gather-2x8.csv")
+    code, out, _ = ask("doctor", "dgx-a100:2", file, "--json")
+    body = json.loads(out)
+    [run] = body["runs"]
+    assert run["members"] == [2, 8]
+    assert code == int(run["share"] < 0.9)
+    _, table, _ = ask("doctor", "dgx-a100:2", file)
+    assert all(finding["text"] in table for finding in body["findings"])
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["doctor", "dgx-a100:2"], "no log is given"),
+        (["doctor", "dgx-a100:2", "none.txt"], "cannot be read"),
+        (["doctor", "dgx-a100:2", "README.md"], "no table"),
+        (["doctor", "dgx-a100:1", str(LOGS / "sophia-all-gather-2x8.csv")], "16 ranks"),
+        (["calibrate", "--plan", "dgx-a100:2", "x.txt"], "needs no logs"),
+        (["calibrate", "dgx-a100:2"], "no log is given"),
+    ],
+)
+def test_mistakes_are_said_in_one_line(words: list[str], said: str) -> None:
+    code, out, error = ask(*words)
+    assert (code, out) == (2, "")
+    assert said in error
+    assert error.count("\n") == 1
+
+
+def test_the_plan_goes_into_a_file_all_or_nothing(tmp_path: Path) -> None:
+    place = tmp_path / "tests.sh"
+    assert ask("calibrate", "--plan", "dgx-a100:2", "-o", str(place))[0] == 0
+    assert place.read_text().count("mpirun -np 16") > 10
+    before = place.read_text()
+    assert ask("calibrate", "--plan", "nowhere", "-o", str(place))[0] == 2
+    assert place.read_text() == before
+    assert [one.name for one in tmp_path.iterdir()] == ["tests.sh"]
+
+
+def test_logs_of_different_gpus_are_no_one_machine(tmp_path: Path) -> None:
+    files = []
+    for model in ("NVIDIA A100", "NVIDIA H100"):
+        told = Written("all_reduce", 16, 2, tuple((size, 99.0, 99.0) for size in SIZES))
+        lines = ["all_reduce_perf", *devices(told, model), *text(told, head=False)]
+        files.append(tmp_path / f"{model[7:]}.txt")
+        files[-1].write_text("\n".join(lines))
+    code, _, error = ask("doctor", "dgx-a100:2", *map(str, files))
+    assert code == 2
+    assert "several machines" in error
+
+
+def test_real_logs_of_a_catalogue_machine_are_diagnosed() -> None:
+    folder = shared("nccl-tests-logs")
+    system = load("dgx-a100:2")
+    runs = [
+        matched(system, log)
+        for name in ("sophia-dgxa100-hdr-2x8-allgather-1", "sophia-dgxa100-hdr-2x8-allreduce-1")
+        for log in read_logs(folder / f"{name}.txt")
+    ]
+    found = diagnose(system, runs)
+    assert all(0.8 < (run.share or 0) < 1.0 for run in found.runs)
+    assert not named(found)
+
+
+# Calibrate.
+
+
+def fixtures() -> list[str]:
+    return [str(LOGS / f"sophia-{name}-2x8.csv") for name in ("all-gather", "all-reduce")]
+
+
+def test_calibrate_writes_a_description_that_predicts_what_was_measured(tmp_path: Path) -> None:
+    place = tmp_path / "my.toml"
+    assert ask("calibrate", "dgx-a100:2", *fixtures(), "-o", str(place))[0] == 0
+    system = load(str(place))
+    assert system.calibration is not None
+    logs = [log for file in fixtures() for log in read_logs(file)]
+    found = diagnose(system, [matched(system, log) for log in logs])
+    assert all(run.share == pytest.approx(1, abs=0.1) for run in found.runs)
+    assert not any(finding.kind in ("short", "level-short") for finding in found.findings)
+
+
+def test_calibrate_says_in_json_what_it_could_not_tell() -> None:
+    code, out, _ = ask("calibrate", "dgx-a100:2", *fixtures(), "--json")
+    body = json.loads(out)
+    assert code == 0
+    assert body["rows"] == 44
+    assert body["undetermined"]
+    assert body["median_error"] < 0.1
+    schema = (LOGS.parent / "json.md").read_text(encoding="utf-8")
+    assert all(f"`{key}`" in schema for key in body if key != "schema_version")
+
+
+def test_nothing_is_left_behind_where_logs_cannot_be_fitted(tmp_path: Path) -> None:
+    few = tmp_path / "few.txt"
+    told = Written("all_reduce", 16, 2, ((2**20, 99.0, 99.0), (2**22, 199.0, 199.0)))
+    few.write_text("\n".join(text(told)))
+    place = tmp_path / "my.toml"
+    place.write_text("as it was")
+    twice = [fixtures()[0], fixtures()[0]]
+    for files in ([str(few)], twice, [fixtures()[0], str(tmp_path / "none")]):
+        code, out, error = ask("calibrate", "dgx-a100:2", *files, "-o", str(place))
+        assert (code, out, error.count("\n")) == (2, "", 1), error
+    assert place.read_text() == "as it was"
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["few.txt", "my.toml"]
+
+
+def test_what_was_left_out_stands_in_the_description(tmp_path: Path) -> None:
+    told = Written("all_reduce", 16, 2, tuple((size, size / 1e3, size / 1e3) for size in SIZES))
+    lines = text(told)
+    at = next(i for i, line in enumerate(lines) if f"{SIZES[3]}  " in line)
+    lines[at] = lines[at].replace("     0  ", "     7  ", 1)
+    log = tmp_path / "log.txt"
+    log.write_text("\n".join(lines))
+    code, out, error = ask("calibrate", "dgx-a100:2", str(log))
+    assert code == 0, error
+    assert out.startswith("# log.txt: wrong results at ")

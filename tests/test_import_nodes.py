@@ -1,0 +1,356 @@
+"""What is read of one node: against counts made by hand, raw text, graphs, and other sources."""
+
+from __future__ import annotations
+
+import random
+import re
+from itertools import combinations
+from pathlib import Path
+
+import networkx as nx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hierarchies import Domain, InputError, load, read
+from hierarchies.importers import (
+    Blank,
+    Draft,
+    DraftLevel,
+    Options,
+    Stated,
+    import_files,
+    import_texts,
+    toml,
+)
+from hierarchies.importers.islands import shape
+from shared import shared
+
+HERE = Path(__file__).parent / "imports"
+NV, XML, ROCM, HWLOC = "nvidia-smi", "nccl-xml", "rocm-smi", "hwloc"
+FOLDER = {NV: "nvidia-smi", XML: "nccl-xml", ROCM: "rocm-smi", HWLOC: "hwloc-xml"}
+
+# Counted by hand in each file: GPUs, NIC ports (all that are listed), links (one between two GPUs
+# once; into NVSwitches from each GPU), and the levels with their counts, innermost last.
+COUNTED = {
+    (NV, "2gpu-nv2.txt"): (2, 0, 2, "gpu2 mesh"),
+    (NV, "2gpu-phb.txt"): (2, 0, 0, "gpu2 switch"),
+    (NV, "dgx1-v100-8-nic4.txt"): (8, 4, 24, "node gpu8 ?"),
+    (NV, "hgx-a100-8.txt"): (8, 0, 96, "gpu8 switch"),
+    (NV, "hgx-h100-8.txt"): (8, 0, 144, "gpu8 switch"),
+    (NV, "hgx-h100-8-smt.txt"): (8, 0, 144, "gpu8 switch"),
+    (NV, "l40s-2-nic2.txt"): (2, 2, 0, "node gpu2 switch"),
+    (NV, "pcie-2-pix.txt"): (2, 0, 0, "gpu2 switch"),
+    (NV, "pcie-4-sys.txt"): (4, 0, 0, "gpu4 switch"),
+    (NV, "v100-2-nic4.txt"): (2, 4, 0, "node gpu2 switch"),
+    (NV, "v100-4-nic2.txt"): (4, 2, 12, "node gpu4 mesh"),
+    (NV, "v100-8-nic1-dlperf.txt"): (8, 1, 24, "node gpu8 ?"),
+    (XML, "aws-p4d-24xl-topo.xml"): (8, 4, 0, "node gpu8 ?"),
+    (XML, "azure-nc48v4-topo.xml"): (2, 1, 12, "node gpu2 mesh"),
+    (XML, "azure-ndv2-topo.xml"): (8, 1, 0, "node gpu8 ?"),
+    (XML, "azure-ndv4-topo.xml"): (8, 8, 0, "node gpu8 ?"),
+    (XML, "cs244c-a100-nccl_topo.xml"): (1, 3, 12, "node gpu1 switch"),
+    (XML, "oci-topo-flattened.xml"): (8, 8, 0, "node gpu8 ?"),
+    (XML, "rccl-topo_4p1h.xml"): (4, 1, 4, "node gpu4 ring"),
+    (XML, "rccl-topo_4p3l_n2.xml"): (8, 1, 12, "node island2 gpu4 mesh"),
+    (XML, "rccl-topo_8p_rome.xml"): (8, 1, 8, "node island2 gpu4 ring"),
+    (XML, "rccl-topo_8p_90a.xml"): (8, 1, 12, "node gpu8 ?"),
+    (XML, "rccl-topo_4p_942.xml"): (4, 4, 6, "node gpu4 mesh"),
+    (XML, "rccl-topo_8p_pcie.xml"): (8, 1, 0, "node bridge2 gpu4 switch"),
+    (XML, "yccl-topo.xml"): (4, 10, 0, "node socket2 gpu2 switch"),
+    (XML, "yynil-topo.xml"): (2, 2, 0, "node gpu2 switch"),
+    (ROCM, "archer2-mi210-4.txt"): (4, 0, 6, "gpu4 mesh"),
+    (ROCM, "gfx906-4-pcie.txt"): (4, 0, 0, "gpu4 switch"),
+    (ROCM, "mi100-4-pcie.txt"): (4, 0, 0, "socket2 gpu2 switch"),
+    (HWLOC, "nvidiaDGX2.xml"): (16, 0, 96, "island2 gpu8 switch"),
+    (HWLOC, "24em64t-2n6c2t-pci.xml"): (3, 3, 0, "node gpu3 ?"),
+}
+REFUSED = {
+    (XML, "cs244c-a100-nccl_graph.xml"): "the graph that NCCL chose",
+    (XML, "flagcx-topo_demo.xml"): "no <cpu> in <system>",
+    (XML, "ncclgp-nvlink_5GPU.xml"): "the GPUs differ: sm 75, 90",
+    (HWLOC, "32em64t-2n8c2t-pci-noio.xml"): "hwloc saw no PCI devices",
+    (HWLOC, "32em64t-2n8c2t-pci-normalio.xml"): "the GPUs differ: PCI [1002:6798], [10de:1094]",
+    (HWLOC, "32em64t-2n8c2t-pci-wholeio.xml"): "the GPUs differ",
+    (HWLOC, "32em64t-2n8c+dax+nvme+mic+dimms.xml"): "none of them a GPU",
+    (HWLOC, "40intel64-2g2n4c+pcilocality.xml"): "none of them a GPU",
+    (HWLOC, "AMD-19h-Zen3-2xEpyc-7763.xml"): "no PCI devices",
+    (HWLOC, "Intel-SapphireRapids-2xXeonMax9460.xml"): "no PCI devices",
+    (HWLOC, "devel09-pci.xml"): "none of them a GPU",
+    (HWLOC, "dudley.xml"): "no PCI devices",
+    (HWLOC, "heteromem.xml"): "no PCI devices",
+}
+
+
+def real(kind: str, name: str, **options: object) -> Draft:
+    path = shared("topo", FOLDER[kind], name)
+    return import_files(kind, [str(path)], Options(**options))  # type: ignore[arg-type]
+
+
+def own(kind: str, name: str, **options: object) -> Draft:
+    return import_files(kind, [str(HERE / name)], Options(**options))  # type: ignore[arg-type]
+
+
+def told(draft: Draft) -> str:
+    """The levels with their counts, and the domain of the innermost."""
+    words = [
+        f"{level.name}{level.count.value if isinstance(level.count, Stated) else ''}"
+        for level in draft.levels
+    ]
+    domain = draft.levels[-1].domain
+    return " ".join([*words, str(domain.value) if isinstance(domain, Stated) else "?"])
+
+
+def links(draft: Draft) -> int:
+    return sum(draft.counted.get(key, 0) for key in ("nvlinks", "xgmi", "connections"))
+
+
+def level(draft: Draft, name: str) -> DraftLevel:
+    return next(level for level in draft.levels if level.name == name)
+
+
+def value(entry: object) -> object:
+    assert isinstance(entry, Stated), entry
+    return entry.value
+
+
+def suggested(entry: object) -> object:
+    assert isinstance(entry, Blank), entry
+    return entry.suggestion
+
+
+@pytest.mark.parametrize(("kind", "name"), COUNTED, ids=[name for _, name in COUNTED])
+def test_a_real_file_has_what_was_counted_by_hand(kind: str, name: str) -> None:
+    draft = real(kind, name)
+    found = (draft.counted["gpus"], draft.counted.get("nics", 0), links(draft), told(draft))
+    assert found == COUNTED[kind, name]
+
+
+@pytest.mark.parametrize(("kind", "name"), REFUSED, ids=[name for _, name in REFUSED])
+def test_a_real_file_that_no_system_holds_is_refused_with_the_reason(kind: str, name: str) -> None:
+    with pytest.raises(InputError) as caught:
+        real(kind, name)
+    assert REFUSED[kind, name] in str(caught.value)
+
+
+def test_every_real_file_is_imported_but_those_known_to_be_refused() -> None:
+    for kind, folder in FOLDER.items():
+        for path in shared("topo", folder).iterdir():
+            if path.suffix != ".source" and (kind, path.name) not in REFUSED:
+                draft = import_files(kind, [str(path)])
+                assert not toml(draft).startswith("name = \n")
+
+
+def test_every_dump_of_nccl_has_what_its_raw_text_has() -> None:
+    for path in shared("topo", "nccl-xml").glob("*.xml"):
+        text = re.sub(r"<!--.*?-->", "", path.read_text(), flags=re.DOTALL)
+        gpus = len(re.findall(r"<gpu\s", text))
+        if (XML, path.name) in REFUSED or not gpus:
+            continue
+        draft = import_files(XML, [str(path)])
+        counts = [
+            int(count) * (1 if "0x068000" in link else 0.5)
+            for link, count in re.findall(r'(<(?:nvlink|xgmi)[^>]*count="(\d+)"[^>]*>)', text)
+        ]
+        nics = len(re.findall(r"<net\s", text))
+        assert (draft.counted["gpus"], draft.counted["nics"]) == (gpus, nics), path.name
+        assert links(draft) == sum(counts), path.name
+
+
+def test_a_matrix_that_was_cut_says_so_and_keeps_what_the_gpus_say() -> None:
+    path = shared("topo", "nvidia-smi-truncated", "dgxh100-8-nic12-truncated.txt")
+    draft = import_files(NV, [str(path)], Options(gpu="h100"))
+    assert draft.counted == {"gpus": 8, "nics": 12, "nvlinks": 144}
+    assert value(level(draft, "node").ports) == 8
+    assert any("Rows of NICs are missing" in note for note in draft.notes)
+    assert any("NIC1, NIC2, NIC7, NIC8" in note for note in draft.notes)
+
+
+MACHINES = [
+    (XML, "aws-p4d-24xl-topo.xml", "aws-p4d", "a100-40gb"),
+    (XML, "azure-ndv4-topo.xml", "azure-ndv4", "a100-40gb"),
+    (XML, "rccl-topo_8p_942vm.xml", "mi300x", "mi300x"),
+    (NV, "hgx-a100-8.txt", "dgx-a100", "a100"),
+    (NV, "hgx-h100-8.txt", "dgx-h100", "h100"),
+    (NV, "dgx1-v100-8-nic4.txt", "dgx1-v100", "v100"),
+]
+
+
+@pytest.mark.parametrize(("kind", "name", "machine", "gpu"), MACHINES)
+def test_a_file_agrees_with_the_catalogues_own_sources(
+    kind: str, name: str, machine: str, gpu: str
+) -> None:
+    draft, known = real(kind, name, gpu=gpu).suggested(), load(machine)
+    inner, link = draft.levels[-1], known.links[-1]
+    assert value(inner.count) == known.hierarchy.cardinalities[-1]
+    assert value(inner.domain) == link.domain.value
+    if kind != XML or not draft.counted.get("xgmi"):  # RCCL's table has 48 where the wire has 64
+        assert value(inner.bandwidth_bytes_per_second) == link.bandwidth_bytes_per_second
+    if len(draft.levels) > 1:
+        assert value(draft.levels[0].ports) == known.links[0].ports
+        rate = draft.levels[0].bandwidth_bytes_per_second
+        if isinstance(rate, Stated):
+            assert rate.value == known.links[0].bandwidth_bytes_per_second
+
+
+def test_two_boards_of_one_design_are_alike() -> None:
+    one, other = real(NV, "dgx1-v100-8-nic4.txt"), real(NV, "v100-8-nic1-dlperf.txt")
+    assert one.levels[-1] == other.levels[-1]
+    nccl, smi = real(XML, "oci-H100-topology.xml"), real(NV, "hgx-h100-8.txt")
+    assert nccl.counted["nvlinks"] == smi.counted["nvlinks"]
+    assert nccl.levels[-1].domain == smi.levels[-1].domain
+
+
+def test_nccls_own_constants_make_the_bandwidth() -> None:
+    draft = real(XML, "oci-H100-topology.xml")
+    assert value(draft.levels[-1].bandwidth_bytes_per_second) == 18 * 20.6e9
+    assert value(level(draft, "node").bandwidth_bytes_per_second) == 180e9 / 8
+    assert value(level(draft, "node").ports) == 16
+    h800 = real(XML, "yccl-topo_h800.xml")
+    assert value(h800.levels[-1].bandwidth_bytes_per_second) == 8 * 20.6e9
+
+
+def test_a_speed_that_no_nic_has_stays_blank() -> None:
+    node = level(real(XML, "rccl-topo_4p_942.xml"), "node")
+    assert suggested(node.bandwidth_bytes_per_second) == 25e9
+
+
+@pytest.mark.parametrize(("nics", "fewer"), [(3, 2), (5, 4), (6, 4)])
+def test_nics_that_gpus_cannot_share_evenly_stay_blank(nics: int, fewer: int) -> None:
+    draft = real(XML, f"rccl-topo_8p6l_{nics}nic.xml")
+    assert draft.counted["nics"] == nics
+    assert suggested(level(draft, "node").ports) == fewer
+
+
+def test_the_fixtures_are_what_they_were_written_to_be() -> None:
+    switched = own(NV, "switched.txt", nodes=4, gpu="a100")
+    assert told(switched) == "node4 gpu8 switch"
+    assert value(switched.levels[0].ports) == 4
+    assert value(switched.levels[1].bandwidth_bytes_per_second) == 300e9
+    assert any("mlx5_4" in note for note in switched.notes)
+    dump = own(XML, "switched.xml", nodes=2)
+    system = read(toml(dump.suggested()))
+    assert str(system.hierarchy) == "2 node x 4 gpu"
+    assert system.links[1].reduces
+    assert system.links[1].unconfirmed
+    rings = own(XML, "rings.xml")
+    assert told(rings) == "island2 gpu4 ring"
+    assert (
+        "in this order: GPU 0, GPU 1, GPU 3, GPU 2, GPU 4, GPU 5, GPU 7, GPU 6." in rings.notes[0]
+    )
+    assert value(rings.levels[1].bandwidth_bytes_per_second) == 2 * 36e9
+    assert told(own(ROCM, "pairs.txt")) == "island2 gpu2 mesh"
+    assert told(own(ROCM, "mesh.json")) == "gpu4 mesh"
+    seen = own(HWLOC, "ring.xml")
+    assert told(seen) == "node gpu4 ring"
+    assert value(seen.levels[1].bandwidth_bytes_per_second) == 50e9
+    assert suggested(seen.memory_bytes_per_second) == load("dgx1-v100").memory_bytes_per_second
+
+
+def test_a_gpu_of_another_architecture_is_refused() -> None:
+    with pytest.raises(InputError, match="a100 is of architecture 80, the file shows 90"):
+        own(XML, "switched.xml", gpu="a100")
+    with pytest.raises(InputError, match="did you mean h100"):
+        own(XML, "switched.xml", gpu="h10")
+
+
+def test_a_name_of_several_gpus_does_not_say_which_memory() -> None:
+    some, one = own(NV, "switched.txt", gpu="a100"), own(NV, "switched.txt", gpu="a100-40gb")
+    assert suggested(some.memory_bytes_per_second) == value(one.memory_bytes_per_second)
+
+
+def test_nodes_without_a_nic_have_a_level_that_is_all_blank() -> None:
+    draft = own(ROCM, "mesh.json", nodes=3)
+    assert told(draft) == "node3 gpu4 mesh"
+    assert isinstance(draft.levels[0].ports, Blank)
+
+
+def matrix(cells: dict[tuple[int, int], str], gpus: int, gap: str) -> str:
+    names = [f"GPU{i}" for i in range(gpus)]
+    lines = [gap.join(["", *names, "CPU Affinity", "NUMA Affinity"])]
+    for i, name in enumerate(names):
+        row = [" X " if i == j else cells[min(i, j), max(i, j)] for j in range(gpus)]
+        lines.append(gap.join([name, *row, "0-3", "0"]))
+    return "\n".join(lines) + "\n"
+
+
+@given(st.integers(2, 8), st.data(), st.sampled_from(["\t", "    "]))
+def test_a_matrix_is_read_as_it_was_written(gpus: int, data: st.DataObject, gap: str) -> None:
+    kinds = st.sampled_from(["NV1", "NV2", "PIX", "PXB", "PHB", "NODE", "SYS"])
+    cells = {pair: data.draw(kinds) for pair in combinations(range(gpus), 2)}
+    count = {pair: int(cell[2:]) for pair, cell in cells.items() if cell.startswith("NV")}
+    graph = nx.Graph(list(count))
+    graph.add_nodes_from(range(gpus))
+    sizes = {len(part) for part in nx.connected_components(graph)}
+    text = matrix(cells, gpus, gap)
+    if len(sizes) > 1:
+        with pytest.raises(InputError, match="in parts of"):
+            import_texts(NV, {"f": text})
+        return
+    draft = import_texts(NV, {"f": text})
+    assert draft.counted == {"gpus": gpus, "nics": 0, "nvlinks": sum(count.values())}
+    counts = [int(str(value(level.count))) for level in draft.levels]
+    product = 1
+    for number in counts:
+        product *= number
+    assert product == gpus
+    damaged = text.replace("GPU1", "GPU7", 1) if gpus < 8 else text.replace(" X ", "SYS", 1)
+    with pytest.raises(InputError):
+        import_texts(NV, {"f": damaged})
+
+
+def test_a_matrix_that_differs_the_other_way_is_refused() -> None:
+    text = matrix({(0, 1): "NV4"}, 2, "\t")
+    with pytest.raises(InputError, match="GPU1 to GPU0 is NV2, the other way it is NV4"):
+        import_texts(NV, {"f": text.replace("GPU1\tNV4", "GPU1\tNV2")})
+    with pytest.raises(InputError, match="no row for GPU1"):
+        import_texts(NV, {"f": text[: text.rindex("GPU1")]})
+
+
+@given(
+    st.sampled_from(["mesh", "ring"]),
+    st.integers(3, 6),
+    st.integers(1, 3),
+    st.integers(1, 4),
+    st.integers(0, 2**16),
+)
+def test_a_shape_is_found_under_any_numbering(
+    kind: str, size: int, islands: int, count: int, seed: int
+) -> None:
+    graph = nx.complete_graph(size) if kind == "mesh" else nx.cycle_graph(size)
+    graph = nx.disjoint_union_all([graph] * islands)
+    numbers = list(range(size * islands))
+    random.Random(seed).shuffle(numbers)
+    links = {tuple(sorted((numbers[a], numbers[b]))): count for a, b in graph.edges}
+    found = shape(size * islands, links)  # type: ignore[arg-type]
+    alike = Domain.MESH if kind == "mesh" or size == 3 else Domain.RING
+    assert (found.domain, found.links) == (alike, count)
+    renamed = nx.relabel_nodes(graph, dict(enumerate(numbers)))
+    assert {frozenset(part) for part in found.islands} == {
+        frozenset(part) for part in nx.connected_components(renamed)
+    }
+    for island in found.islands:
+        around = zip(island, (*island[1:], island[0]), strict=True)
+        assert all(renamed.has_edge(a, b) for a, b in around)
+
+
+@given(st.integers(4, 8), st.data())
+def test_an_irregular_shape_suggests_a_ring_only_along_links(
+    gpus: int, data: st.DataObject
+) -> None:
+    links = {
+        pair: count
+        for pair in combinations(range(gpus), 2)
+        if (count := data.draw(st.integers(0, 2)))
+    }
+    graph = nx.Graph(list(links))
+    graph.add_nodes_from(range(gpus))
+    if not nx.is_connected(graph):
+        return
+    found = shape(gpus, links)
+    if found.domain is None and found.ring:
+        around = zip(found.islands[0], (*found.islands[0][1:], found.islands[0][0]), strict=True)
+        assert all(graph.has_edge(a, b) for a, b in around)
+    if found.domain is None:
+        totals = [sum(c for pair, c in links.items() if gpu in pair) for gpu in range(gpus)]
+        assert found.links == min(totals) / 2

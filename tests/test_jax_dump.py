@@ -1,0 +1,104 @@
+"""Dumps of jax.devices(): boxes of chips, slices, cores, and processes without coordinates."""
+
+from __future__ import annotations
+
+import json
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hierarchies import InputError, read
+from hierarchies.importers import Draft, import_texts, toml
+from hierarchies.importers.jax_dump import SNIPPET
+from test_slurm import counts
+
+
+def rows(
+    box: tuple[int, int, int], *, cores: int = 1, slices: int = 1, kind: str = "TPU v4"
+) -> list[list[Any]]:
+    """As JAX lists them: by slice, then z, y, x, core."""
+    x, y, z = map(range, box)
+    places = product(range(slices), z, y, x, range(cores))
+    return [
+        [id, id // 4, kind, [px, py, pz], core, number]
+        for id, (number, pz, py, px, core) in enumerate(places)
+    ]
+
+
+def of(found: object) -> Draft:
+    return import_texts("jax", {"devices.json": json.dumps(found)})
+
+
+@given(st.tuples(*[st.integers(1, 4)] * 3), st.integers(1, 2), st.integers(1, 3))
+def test_a_box_becomes_its_dimensions(box: tuple[int, int, int], cores: int, slices: int) -> None:
+    draft = of(rows(box, cores=cores, slices=slices))
+    expected = {"slice": slices, "z": box[2], "y": box[1], "x": box[0], "core": cores}
+    assert counts(draft) == ({k: v for k, v in expected.items() if v > 1} or {"x": 1})
+    assert not any("another order" in note for note in draft.notes)
+    assert draft.counted["chips"] == box[0] * box[1] * box[2] * slices
+
+
+def test_what_is_known_of_a_chip_is_suggested_with_its_source() -> None:
+    draft = of(rows((4, 4, 4)))
+    blanks = {(where, key): blank for where, key, blank in draft.blanks()}
+    assert blanks["x", "bandwidth_GB_per_s"].suggestion == 45e9
+    assert "tpu-v4-pod-slice" in blanks["x", "bandwidth_GB_per_s"].source
+    system = read(toml(draft.suggested()))
+    assert system.hierarchy.cardinalities == (4, 4, 4)
+    assert [link.ports for link in system.links] == [16, 4, 1]
+    with pytest.raises(InputError):
+        read(toml(of(rows((2, 2, 1), kind="TPU v99"))))
+
+
+def test_ids_in_another_order_are_told() -> None:
+    found = rows((2, 2, 1))
+    found[1][0], found[2][0] = 2, 1
+    assert any("another order" in note for note in of(found).notes)
+
+
+def test_processes_of_devices_without_coordinates() -> None:
+    found = [[i, i // 8, "NVIDIA H100 80GB HBM3", None, None, 0] for i in range(32)]
+    draft = of(found)
+    assert counts(draft) == {"node": 4, "device": 8}
+    named = [
+        dict(zip(("id", "process_index", "device_kind"), row[:3], strict=True)) for row in found
+    ]
+    assert of(named) == draft
+
+
+@pytest.mark.parametrize(
+    ("found", "problem"),
+    [
+        ({}, "no list of devices"),
+        ([], "no list of devices"),
+        ([[0, 0, "TPU v4"]], "not 6 values"),
+        ([[0, 0, "TPU v4", [0, 0, "x"], 0, 0]], "'x' is no number"),
+        ([[0, 0, "TPU v4", [0] * 9, 0, 0]], "1 to 3 numbers"),
+        ([[True, 0, "k", None, None, None]], "no number"),
+        ([[-1, 0, "k", None, None, None]], "no number"),
+        ([[0, 0, None, None, None, None]], "no text"),
+        (rows((2, 2, 2))[:-1], "7 devices in a box of 2 x 2 x 2"),
+        ([*rows((2, 1, 1)), *rows((2, 1, 1))], "more than once"),
+        ([*rows((2, 1, 1)), [9, 0, "TPU v4", [0, 0, 0], 0, 0]], "at one place"),
+        ([*rows((2, 1, 1)), [9, 0, "TPU v5", [0, 1, 0], 0, 0]], "several kinds"),
+        ([*rows((2, 1, 1)), [9, 0, "TPU v4", [0, 0, 0], 0, 1]], "several shapes"),
+        (
+            [[0, 0, "a", None, None, 0], [1, 1, "a", None, None, 0], [2, 1, "a", None, None, 0]],
+            "different numbers",
+        ),
+    ],
+)
+def test_what_is_refused_and_why(found: object, problem: str) -> None:
+    with pytest.raises(InputError, match=problem):
+        of(found)
+
+
+def test_the_snippet_is_python_that_asks_for_what_is_read() -> None:
+    compile(SNIPPET, "snippet", "exec")
+    assert SNIPPET in (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+    for field in ("id", "process_index", "device_kind", "coords", "core_on_chip", "slice_index"):
+        assert field in SNIPPET

@@ -1,0 +1,137 @@
+"""topograph's graphs and models: the same cluster either way, closest switches first."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from hierarchies import InputError, load
+from hierarchies.importers import Draft, import_texts
+from test_slurm import counts
+
+MODEL = """\
+switches:
+  core: {switches: [s1, s2]}
+  s1: {switches: [l11, l12]}
+  s2: {switches: [l21, l22]}
+blocks:
+- {switch: l11, nodes: ["n[0101-0104]"]}
+- {switch: l12, nodes: ["n[0105-0107]", n0108]}
+- {switch: l21, nodes: ["n[0109-0112]"], type: H100}
+- {switch: l22, nodes: ["n[0113-0116]"]}
+"""
+OLD = """\
+switches:
+- name: core
+  switches: [l1, l2]
+- name: l1
+  capacity_blocks: [cb1]
+- name: l2
+  capacity_blocks: [cb2]
+capacity_blocks:
+- {name: cb1, type: H100, nvlink: nvl1, nodes: [n1, n2]}
+- {name: cb2, type: H100, nvlink: nvl2, nodes: [n3, n4]}
+"""
+
+
+def of(text: str) -> Draft:
+    return import_texts("topograph", {"cluster": text})
+
+
+def graph(*, reverse: bool = False, **labels: str) -> str:
+    instances = [
+        {
+            "id": f"i{n}",
+            "network_layers": [f"leaf{n // 2}", f"spine{n // 4}", "core"],
+            "labels": labels,
+        }
+        for n in range(8)
+    ]
+    for instance in instances:
+        if reverse:
+            instance["network_layers"] = instance["network_layers"][::-1]  # type: ignore[index]
+    return json.dumps({"instances": instances})
+
+
+def test_a_model_and_its_host_names() -> None:
+    draft = of(MODEL)
+    assert counts(draft) == {"spine": 2, "leaf": 2, "node": 4}
+    assert draft.counted == {
+        "nodes": 16,
+        "core switches": 1,
+        "spine switches": 2,
+        "leaf switches": 4,
+    }
+    assert any("4 of type H100" in note for note in draft.notes)
+
+
+def test_a_graph_names_the_closest_switch_first() -> None:
+    assert counts(of(graph())) == {"spine": 2, "leaf": 2, "node": 2}
+    with pytest.raises(InputError, match="opposite order fits"):
+        of(graph(reverse=True))
+
+
+def test_accelerator_domains_are_the_innermost_units() -> None:
+    domains = MODEL
+    for leaf in ("l11", "l12", "l21", "l22"):
+        domains = domains.replace(
+            f"switch: {leaf},", f"switch: {leaf}, annotations: {{a.b/domain: nvl-{leaf}}},"
+        )
+    draft = of(domains)
+    assert counts(draft) == {"spine": 2, "domain": 2}
+    assert draft.counted["nodes"] == 16
+    inside = draft.around(load("gb200-nvl72"))
+    assert counts(inside) == {"spine": 2, "domain": 2, "gpu": 72}
+    assert inside.levels[1].entries()["ports"].value == 72  # type: ignore[union-attr]
+
+
+def test_domains_inside_domains_and_across_switches() -> None:
+    two = MODEL.replace("{switch: l1", "{annotations: {a/domain: d1}, switch: l1").replace(
+        "{switch: l2", "{annotations: {a/domain: d2}, switch: l2"
+    )
+    draft = of(two)
+    assert counts(draft) == {"spine": 2, "leaf": 2, "node": 4}
+    assert any("domain: each is one spine" in note for note in draft.notes)
+    assert counts(of(OLD)) == {"domain": 2}
+    assert any(
+        "domain" in note for note in of(graph(**{"accelerator.topograph.run/domain": "one"})).notes
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("{}", "neither a graph nor a model"),
+        ("a: b", "neither a graph nor a model"),
+        ("{", "not JSON"),
+        ('{"instances": 1}', "no list"),
+        ('{"instances": []}', "no instances"),
+        ('{"instances": [{"id": 1}]}', "entry 1, id is no name"),
+        ('{"instances": [{"id": "a", "network_layers": [null]}]}', "is no name"),
+        (
+            (
+                '{"instances": [{"id": "a", "network_layers": ["x"]}, '
+                '{"id": "b", "network_layers": []}]}'
+            ),
+            "equally deep",
+        ),
+        (
+            (
+                '{"instances": [{"id": "a", "network_layers": ["x"]}, '
+                '{"id": "a", "network_layers": ["x"]}]}'
+            ),
+            "more than once",
+        ),
+        ("blocks: [{nodes: [a]}]", "switch is no name"),
+        ("blocks: [{switch: s, nodes: a}]", "no list"),
+        ("blocks: [{switch: s, nodes: ['a[1-99999999]']}]", "too many"),
+        ("switches: {a: {switches: [b]}}\nblocks: [{switch: c, nodes: [n]}]", "no switch 'b'"),
+        ("switches: [a]\nblocks: []", "not a mapping"),
+        ("blocks: &b [{switch: s, nodes: [n]}]\nother: *b", "alias"),
+        ('{"instances": ' + "[" * 100_000, "nested too deeply|not JSON"),
+    ],
+)
+def test_what_is_refused_and_why(text: str, problem: str) -> None:
+    with pytest.raises(InputError, match=problem):
+        of(text)
