@@ -21,7 +21,7 @@ from testbed.cases import cases
 from testbed.flows import file_of, measure_flows
 from testbed.judged import figures, rounded
 from testbed.measure import DATA, measure
-from testbed.network import down, missing
+from testbed.network import clear, missing
 from testbed.page import section
 from testbed.repeat import again
 
@@ -79,7 +79,7 @@ def main() -> int:
         print("\n".join(case.name for case in cases()))
         return 0
     if asked.what == "down":
-        print(f"{down()} namespaces taken away")
+        print(f"{clear()} namespaces taken away")
         return 0
     if asked.what == "report":
         return report()

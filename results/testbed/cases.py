@@ -181,7 +181,7 @@ _TABLE: tuple[tuple[tuple[int, ...], tuple[float, ...], tuple[_Row, ...]], ...] 
             ((8, 2), (0,), 3, (512,)),
             ((4, 4), (0,), 3, (512,)),
             ((4, 4), (1,), 3, (512,)),
-            ((2, 8), (0, 1), 3, (256,)),
+            ((2, 8), (0, 1), 3, (256, 1024)),
         ),
     ),
     (
@@ -210,7 +210,10 @@ _TABLE: tuple[tuple[tuple[int, ...], tuple[float, ...], tuple[_Row, ...]], ...] 
 
 
 def cases() -> tuple[Case, ...]:
-    """All of them, the shapes in turn, so that a part of the campaign says something of all."""
+    """All of them, the systems in turn, so that a part of the campaign says something of all.
+
+    The requests with most pairs come last.
+    """
     found = [
         [
             Case(shape, megabits, axes, over, size * _KIB, most_steps)
@@ -220,4 +223,4 @@ def cases() -> tuple[Case, ...]:
         for shape, megabits, rows in _TABLE
     ]
     most = max(map(len, found))
-    return tuple(some[i] for i in range(most) for some in found if i < len(some))
+    return tuple(some[-1 - i] for i in range(most) for some in found if i < len(some))

@@ -37,6 +37,15 @@ def missing() -> str:
     for tool in ("ip", "tc"):
         if shutil.which(tool) is None:
             return f"needs {tool}, of iproute2"
+    try:
+        with _alone():
+            return _lacking()
+    except InputError as error:
+        return f"needs this machine: {error}"
+
+
+def _lacking() -> str:
+    """What the kernel lacks, or nothing."""
     probe = f"{PREFIX}probe"
     try:
         _run(["ip", "netns", "add", probe])
@@ -56,6 +65,18 @@ def missing() -> str:
 def network(system: System) -> Iterator[Wiring]:
     """The system's network, for as long as the block lasts. Raises InputError if it cannot be."""
     wiring = Wiring(system)
+    with _alone():
+        down()
+        try:
+            _build(wiring)
+            yield wiring
+        finally:
+            down()
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """One test network at a time. Raises InputError where there is another."""
     with _LOCK.open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -63,12 +84,13 @@ def network(system: System) -> Iterator[Wiring]:
             raise InputError(
                 "another test network is up", hint="there is one at a time on a machine"
             ) from None
-        down()
-        try:
-            _build(wiring)
-            yield wiring
-        finally:
-            down()
+        yield
+
+
+def clear() -> int:
+    """Take away what a crash has left; how many namespaces. Raises InputError if one is in use."""
+    with _alone():
+        return down()
 
 
 def down() -> int:
