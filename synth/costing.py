@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from grammar import Goal
 from hierarchies import Axis, InputError, System
 from synth.answering import pick_of, priced
-from synth.flows import simulate
+from synth.flows import Flowed, simulate
 from synth.lowering import lower
 from synth.network import Network
 from synth.overlap import Lane, together_seconds
@@ -129,15 +129,21 @@ def _same_seconds(simulator: Simulator, candidate: Candidate) -> float:
 
 
 def _followed(whole: System, simulator: Simulator, best: Answer) -> Followed | None:
-    """The largest stripe's program for the whole payload, in not too many segments."""
+    """The largest stripe's program for the whole payload, in not too many segments.
+
+    On either machine by the algorithms that are fastest there.
+    """
     if whole.devices > MOST_FOLLOWED:
         return None
     part, reduction = best.candidate.parts[0], best.candidate.reduction
     segments = min(part.segments, MOST_SEGMENTS)
     schedule = lower(part.derivation, reduction, best.payload_bytes, segments)
     size = best.payload_bytes / segments
-    prices = tuple(priced(simulator, part.derivation, reduction, size))
-    before, now = (simulate(schedule, prices, Network.of(one)) for one in (whole, simulator.system))
-    return Followed(
-        str(part.program), segments, before.seconds, now.seconds, now.busiest(5) if prices else ()
-    )
+
+    def run(on: Simulator) -> Flowed:
+        prices = tuple(priced(on, part.derivation, reduction, size))
+        return simulate(schedule, prices, Network.of(on.system))
+
+    before, now = run(Simulator(whole, simulator.choice)), run(simulator)
+    busiest = now.busiest(5) if schedule.phases else ()
+    return Followed(str(part.program), segments, before.seconds, now.seconds, busiest)

@@ -76,6 +76,17 @@ def test_what_a_slow_cable_costs() -> None:
     assert top["answers"][0]["seconds"] == best
 
 
+def test_a_program_is_followed_on_either_machine_by_what_is_fastest_there() -> None:
+    """The slow port makes a tree the fastest there; the healthy machine keeps its own way."""
+    where = ("dgx-h100:4", "--axes", "data=32", "--reduce", "data")
+    followed = asked("cost", *where, *QUICK, "--slow", "node3/nic2=0.5")["followed"]
+    segments = ("--segments", str(followed["segments"]))
+    healthy = asked("time", followed["program"], *where, *segments)
+    assert followed["healthy_seconds"] == pytest.approx(healthy["seconds"], rel=1e-6)
+    slow = asked("time", followed["program"], *where, *segments, "--slow", "node3/nic2=0.5")
+    assert healthy["seconds"] < followed["seconds"] <= slow["seconds"] * (1 + 1e-6)
+
+
 def test_what_a_lost_gpu_and_a_lost_node_cost() -> None:
     lost = asked("cost", *ONE, *QUICK, "--without", "node1/gpu3")
     assert lost["best"]["axes"] == {"data": 15}
