@@ -17,6 +17,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import record
+from hierarchies import InputError
 from testbed.cases import cases
 from testbed.flows import file_of, measure_flows
 from testbed.judged import figures, rounded
@@ -90,4 +91,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except InputError as error:
+        sys.exit(f"error: {error}")
