@@ -11,7 +11,7 @@ _GIGA = 1e9
 
 
 def described(system: System, device: str = "device") -> str:
-    """The description of a system, its calibration included; reading it gives the same system.
+    """The description of a system, with what it lacks and its calibration, to be read again.
 
     Sources are written as they are; "not stated" where a system made by hand has none. The name
     of the device is nowhere kept, so it is asked for.
@@ -36,6 +36,12 @@ def _lines(system: System, device: str) -> Iterator[str]:
         yield f"name = {quoted(level.name)}"
         yield f"count = {level.cardinality}"
         yield from _link(link)
+    for fault in system.faults:
+        yield ""
+        yield "[[exception]]"
+        yield f"unit = {quoted(fault.name(system.hierarchy))}"
+        yield "missing = true" if fault.missing else f"bandwidth_share = {fault.share!r}"
+        yield f"source = {quoted(fault.source or 'not stated')}"
 
 
 def _link(link: Link) -> Iterator[str]:

@@ -221,6 +221,7 @@ def test_the_plan_goes_into_a_file_all_or_nothing(tmp_path: Path) -> None:
     place = tmp_path / "tests.sh"
     assert ask("calibrate", "--plan", "dgx-a100:2", "-o", str(place))[0] == 0
     assert place.read_text().count("mpirun -np 16") > 10
+    assert "collsynth calibrate dgx-a100:2 *.txt" in place.read_text()
     before = place.read_text()
     assert ask("calibrate", "--plan", "nowhere", "-o", str(place))[0] == 2
     assert place.read_text() == before

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hierarchies import Domain, Hierarchy, InputError, System, fault_of, load, read
+from hierarchies import Domain, Hierarchy, InputError, System, described, fault_of, load, read
 from strategies import hierarchies, switches, systems
 
 TEXT = """\
@@ -154,3 +154,14 @@ def test_a_system_that_lacks_devices_says_so_to_who_needs_them_all() -> None:
     assert system.check_even() is system
     with pytest.raises(InputError, match="lacks 1 of 4 devices"):
         system.with_faults([fault_of("node0/gpu1", system.hierarchy)]).check_even()
+
+
+@pytest.mark.parametrize("names", [["node3/gpu5"], ["node1/port2", "node0"], ["node2/gpu1"]])
+def test_a_system_is_written_with_what_it_lacks(names: list[str]) -> None:
+    healthy = load("dgx-h100:4")
+    slow = fault_of("node2/port1", healthy.hierarchy, 0.25, "a test")
+    lacking = [fault_of(name, healthy.hierarchy, 0.0, "seen") for name in names]
+    system = healthy.with_faults([*lacking, slow])
+    again = read(described(system))
+    assert again.faults == system.faults
+    assert (again.devices, again.missing) == (system.devices, system.missing)

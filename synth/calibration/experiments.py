@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
+from shlex import quote
 
 from grammar import Goal
 from hierarchies import InputError, System
@@ -272,13 +273,18 @@ def _comma(numbers: Sequence[int]) -> str:
     return ",".join(str(number) for number in numbers)
 
 
-def script(system: System, found: Sequence[Experiment], launcher: str = "mpirun") -> str:
-    """All of them as a shell script whose comments say what each tells."""
+def script(
+    system: System, found: Sequence[Experiment], launcher: str = "mpirun", spec: str = ""
+) -> str:
+    """All of them as a shell script whose comments say what each tells.
+
+    ``spec`` is what the system is loaded by, to be used again with the logs.
+    """
     minutes = sum(one.seconds for one in found) / 60
     said = [
         f"# {len(found)} tests for {system.name}, {system.hierarchy}: about {minutes:.0f} min",
         "# TESTS is the build folder of nccl-tests, or of rccl-tests: same names, same flags.",
-        f"# Afterwards: collsynth calibrate {system.name} *.txt -o my.toml",
+        f"# Afterwards: collsynth calibrate {quote(spec or system.name)} *.txt -o my.toml",
         "TESTS=${TESTS:-./build}",
     ]
     for number, one in enumerate(found, start=1):

@@ -70,7 +70,7 @@ def calibrate(question: CalibrateQuestion, watcher: Watcher) -> Reply:
     if question.plan:
         if question.files:
             raise InputError("a plan needs no logs", where="--plan", hint="leave out the files")
-        return _plan(system, question.launcher)
+        return _plan(system, question.launcher, question.system)
     runs = question.matched(system)
     calibrated = fit(system, [run.measurement for run in runs])
     body = calibrated_json(calibrated, runs)
@@ -83,9 +83,9 @@ def calibrate(question: CalibrateQuestion, watcher: Watcher) -> Reply:
     return reply({"system": machine_json(system), **body, "files": files})
 
 
-def _plan(system: System, launcher: str) -> Reply:
+def _plan(system: System, launcher: str, spec: str) -> Reply:
     found = experiments(system)
-    text = script(system, found, launcher)
+    text = script(system, found, launcher, spec)
     body = {
         "system": machine_json(system),
         "experiments": experiments_json(system, found),
