@@ -233,8 +233,10 @@ def test_the_page_is_what_the_data_gives() -> None:
 
 
 def test_figures_of_the_second_opinion() -> None:
-    """Nobody waits longer or shorter than messages do; bytes are never less than we say."""
+    """On switches messages wait just as long as prices say; shares of links are the same."""
     told = record.read("opinions.json")
     for kind in told["kinds"]:
-        assert kind["waits_alone"]["median"] == pytest.approx(1, rel=1e-4)
+        if "circles" not in kind["spans"]:
+            for end in ("lowest", "highest"):
+                assert kind["waits_alone"][end] == pytest.approx(1, rel=1e-4)
     assert told["fairness"]["worst"] <= 1e-9
