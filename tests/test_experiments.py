@@ -7,7 +7,7 @@ import shlex
 from math import prod
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hierarchies import Domain, Hierarchy, InputError, Level, Link, System, catalogue, load
@@ -59,6 +59,7 @@ def digits(rank: int, sizes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 @given(systems())
+@settings(max_examples=40)
 def test_the_groups_are_the_levels_they_say(system: System) -> None:
     for one in experiments(system):
         groups: dict[int, list[tuple[int, ...]]] = {}
@@ -73,6 +74,7 @@ def test_the_groups_are_the_levels_they_say(system: System) -> None:
 
 
 @given(systems())
+@settings(max_examples=40)
 def test_every_level_that_has_several_children_is_timed_alone(system: System) -> None:
     names = [one.name for one in experiments(system)]
     assert len(set(names)) == len(names)
@@ -102,6 +104,7 @@ def its_log(system: System, one: Experiment, *, notes: bool, listed: bool) -> st
 
 
 @given(systems(), st.booleans(), st.data())
+@settings(max_examples=40)
 def test_a_log_is_mapped_back_onto_its_groups(
     system: System, notes: bool, data: st.DataObject
 ) -> None:

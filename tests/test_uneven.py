@@ -65,7 +65,7 @@ def lacking(draw: st.DrawFn) -> System:
 
 
 @given(lacking())
-@settings(max_examples=25)
+@settings(max_examples=15)
 def test_every_program_is_proved_and_replayed_and_none_beats_the_bound(system: System) -> None:
     survivors = Survivors(system)
     for program in level_programs(survivors):
