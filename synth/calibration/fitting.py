@@ -13,6 +13,7 @@ import numpy.typing as npt
 from hierarchies import Calibration, Crossing, Fit, InputError, System
 from hierarchies.calibration import FASTEST, MODEL
 from synth.calibration.leftovers import residuals, strayed
+from synth.calibration.likeness import unmeasured
 from synth.calibration.measurements import Measurement
 from synth.calibration.solving import Key, Rows, Solution, solve, unseen_seconds
 from synth.calibration.unknown import undetermined
@@ -156,11 +157,16 @@ def _rows(system: System, measurements: Sequence[Measurement], runtime: str) -> 
 
 
 def _fits(system: System, rows: Rows, solution: Solution) -> Iterator[Fit]:
-    """The numbers of each way; those of levels that no row crosses stay as described."""
+    """The numbers of each way, those like them included that no row can have gone.
+
+    Those of levels that no row crosses stay as described.
+    """
     levels = len(system.links)
     crossed = [any(each.waited[i] for each in rows.candidates) for i in range(levels)]
     gone = Counter(rows.candidates[pair].key for pair in solution.chosen)
-    for key, numbers in zip(solution.keys, solution.unknowns.tolist(), strict=True):
+    told = [*zip(solution.keys, solution.unknowns, strict=True)]
+    for key, unknowns in [*told, *unmeasured(solution.keys, solution.unknowns, solution.lowest)]:
+        numbers = unknowns.tolist()
         protocol = Protocol(key[2])
         found = []
         for level, link in enumerate(system.links):

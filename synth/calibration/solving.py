@@ -6,9 +6,10 @@ are linear in them; so both are told by turns, the ways by what is fastest at th
 last, the numbers by non-negative least squares (scipy's) of relative errors, weighted anew each
 time by the soft-L1 loss so that a row far off pulls no harder than one near by.
 
-What rows do not tell is told by what is expected before any is seen (``EXPECTED``), as rows of
-their own: a way is like its algorithm for other collectives, that like other algorithms by the
-same protocol, and these like the description and the launch in NCCL's model.
+What rows do not tell is told by what is expected before any is seen (``likeness``), as rows of
+their own: a way is like its algorithm for other collectives whose rounds are of the same kinds, an
+algorithm like others by the same protocol, and these like the description and the launch in NCCL's
+model.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from scipy.optimize import nnls
 
 from hierarchies import System
 from hierarchies.calibration import ANY
+from synth.calibration.likeness import expected, part
 from synth.calibration.ways import Candidate
 from synth.protocols import Protocol
 
@@ -37,13 +39,6 @@ MOST_SHARE = 2.0
 """A link carries at most so many times what its description says."""
 NOISE = ((0, 0.15), (1 << 16, 0.10), (1 << 24, 0.05))
 """Relative errors expected of rows from a size on."""
-EXPECTED = {
-    "root": (1.0, 1.0, 3.0, 1.0),
-    "algorithm": (0.5, 1.0, 1.0, 0.3),
-    "way": (0.5, 0.5, 0.5, 0.2),
-}
-"""How far launch, hop, gap and inverse share may stray from those of what they are like, as parts
-of what the description says (a gap: of its hop)."""
 _ROUNDS = 40
 
 
@@ -68,7 +63,7 @@ class Solution:
 
     ``chosen`` is the candidate each row was taken to have gone by, ``fitted`` its seconds;
     ``design`` the rows of the last least squares, scaled to expected errors, over all unknowns in
-    order; ``loss`` what was made small.
+    order; ``loss`` what was made small; ``lowest`` what each unknown may be at least.
     """
 
     keys: tuple[Key, ...]
@@ -77,6 +72,7 @@ class Solution:
     fitted: Floats
     design: Floats
     loss: float
+    lowest: Floats
 
     def of(self, key: Key) -> Floats:
         return np.asarray(self.unknowns[self.keys.index(key)])
@@ -125,6 +121,9 @@ class _Problem:
         self.first = np.searchsorted(rows.row, np.arange(len(rows.sizes)))
         self.scale = np.array([_described(system, Protocol(key[2])) for key in self.keys])
         self._correct()
+        self.lowest = np.zeros_like(self.scale)
+        self.lowest[:, : 1 + self.levels] = LEAST_LATENCY * self.scale[:, : 1 + self.levels]
+        self.lowest[:, 1 + 2 * self.levels :] = 1 / MOST_SHARE
         self.noise = np.empty(len(rows.sizes))
         for size, noise in NOISE:
             self.noise[rows.sizes >= size] = noise
@@ -216,7 +215,7 @@ class _Problem:
         design = self._design(chosen, limit)
         strayed = self.prior @ (unknowns / self.scale).ravel() - self.wanted
         loss = float((2 * (np.sqrt(1 + off[kept] ** 2) - 1)).sum() + (strayed**2).sum())
-        return Solution(self.keys, unknowns, chosen, fitted, design, loss)
+        return Solution(self.keys, unknowns, chosen, fitted, design, loss, self.lowest)
 
     def _design(self, chosen: Integers, limit: Integers) -> Floats:
         """How each row's seconds grow with each unknown (in units of what is described)."""
@@ -250,33 +249,26 @@ class _Problem:
         aims = (self.rows.seconds - known) / (self.rows.seconds * self.noise)
         matrix = np.vstack([now.design * weight[:, None], self.prior])
         target = np.concatenate([aims * weight, self.wanted])
-        least = np.zeros_like(self.scale)
-        least[:, : 1 + self.levels] = LEAST_LATENCY * self.scale[:, : 1 + self.levels]
-        least[:, 1 + 2 * self.levels :] = 1 / MOST_SHARE
-        lowest = (least / self.scale).ravel()
+        lowest = (self.lowest / self.scale).ravel()
         found, _ = nnls(matrix, target - matrix @ lowest)
         return np.asarray((found + lowest).reshape(self.scale.shape) * self.scale)
 
     def _priors(self) -> tuple[Floats, Floats]:
-        """Rows that say what each way is like, in units of what is described."""
+        """Rows that say what each way is like, in units of what is described.
+
+        Of all ways by one protocol together, made independent of each other and of spread 1.
+        """
         width = 1 + 3 * self.levels
         rows, wanted = [], []
-        for place, key in enumerate(self.keys):
-            kind = "way" if key[0] else "algorithm" if key[1] else "root"
-            like = (
-                self.keys.index((ANY, key[1] if key[0] else ANY, key[2])) if kind != "root" else -1
-            )
+        for protocol in dict.fromkeys(key[2] for key in self.keys):
+            places = [i for i, key in enumerate(self.keys) if key[2] == protocol]
             for column in range(width):
-                what = 0 if column == 0 else 1 + (column - 1) // self.levels
-                row = np.zeros((len(self.keys), width))
-                row[place, column] = 1.0
-                if like >= 0:
-                    row[like, column] -= self.scale[like, column] / self.scale[place, column]
-                told = 1.0 if like < 0 and what != 2 else 0.0
-                spread = EXPECTED[kind][what]
-                rows.append(row.ravel() / spread)
-                wanted.append(told / spread)
-        return np.array(rows), np.array(wanted)
+                apart, aim = expected([self.keys[i] for i in places], part(column, self.levels))
+                found = np.zeros((len(places), len(self.keys), width))
+                found[:, places, column] = apart
+                rows.append(found.reshape(len(places), -1))
+                wanted.append(aim)
+        return np.concatenate(rows), np.concatenate(wanted)
 
 
 def _keys(leaves: Sequence[Key], system: System) -> tuple[Key, ...]:

@@ -1,0 +1,136 @@
+"""What ways have in common, so that measured ones tell what others are expected to cost.
+
+Rounds of a ring or a tree reduce or copy, and an all-reduce has as many of one kind as of the
+other; chains and trees from or to a root send one way, all others both ways at once. What such
+rounds cost beyond others is a *trait*, the same for every collective that has them:
+
+    way = its algorithm + the sum of its traits + what is its own
+
+each with a spread about 0 before any row is seen (partial pooling: Gelman and Hill, Data Analysis
+Using Regression, 2006). Numbers are those of one message and one byte on the wire, of which an
+all-reduce has as many as a reduce-scatter and an all-gather together: so it follows from these as
+their mean, which is their sum. What one way is cheaper than both may be a half-duplex medium; and
+of calls in a row, as benchmarks make them, a chain has several under way where a ring waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from grammar import Collective
+from hierarchies.calibration import ANY
+from synth.algorithms import RECIPES, Algorithm
+from synth.calibration.measurements import SEND_RECEIVE
+
+Floats = npt.NDArray[np.float64]
+Key = tuple[str, str, str]
+
+TRAITS = {
+    Collective.ALL_REDUCE.value: {"both ways": 1.0, "reducing": 0.5, "copying": 0.5},
+    Collective.REDUCE_SCATTER.value: {"both ways": 1.0, "reducing": 1.0},
+    Collective.ALL_GATHER.value: {"both ways": 1.0, "copying": 1.0},
+    Collective.REDUCE.value: {"one way": 1.0, "reducing": 1.0},
+    Collective.BROADCAST.value: {"one way": 1.0, "copying": 1.0},
+    Collective.ALL_TO_ALL.value: {"both ways": 1.0, "copying": 1.0},
+    SEND_RECEIVE: {"both ways": 1.0, "copying": 1.0},
+}
+"""Which part of the rounds of a collective has a trait."""
+PROTOCOL, ALGORITHM = (1.0, 1.0, 3.0, 1.0), (0.5, 1.0, 1.0, 0.3)
+"""How far launch, hop, gap and inverse share may stray, as parts of what the description says (a
+gap: of its hop): those of a protocol from the description, of an algorithm from its protocol."""
+SPREADS = {
+    **dict.fromkeys(("one way", "both ways"), (0.5, 0.5, 0.5, 0.3)),
+    **dict.fromkeys(("reducing", "copying"), (0.2, 0.2, 0.2, 0.2)),
+}
+"""How far a trait moves them, in the same parts."""
+OWN, ALONE = (0.3, 0.3, 0.3, 0.1), (0.5, 0.5, 0.5, 0.2)
+"""How far a way strays from what its algorithm and traits say, and where it has no traits."""
+
+
+def part(column: int, levels: int) -> int:
+    """Which of launch, hop, gap and inverse share a column of a fit's unknowns is."""
+    return 0 if column == 0 else 1 + (column - 1) // levels
+
+
+def expected(keys: Sequence[Key], what: int) -> tuple[Floats, Floats]:
+    """What is expected of all ways by one protocol, before any row: a matrix and a vector.
+
+    The matrix times their numbers (``what``: launch, hop, gap or inverse share), less the vector,
+    is independent with spread 1. All that a way is like is among the keys.
+    """
+    place = {key: number for number, key in enumerate(keys)}
+    rows, wanted = np.zeros((len(keys), len(keys))), np.zeros(len(keys))
+    for key, number in place.items():
+        rows[number, number] = 1.0
+        if key[0] or key[1]:
+            rows[number, place[_like(key)]] = -1.0
+        if not key[0]:
+            spread = (ALGORITHM if key[1] else PROTOCOL)[what]
+            rows[number] /= spread
+            wanted[number] = float(not key[1] and what != 2) / spread
+    ways = [key for key in keys if key[0]]
+    if ways:
+        places = [place[way] for way in ways]
+        apart = np.linalg.cholesky(np.linalg.inv(_covariance(ways, ways, what))).T
+        rows[places] = apart @ rows[places]
+    return rows, wanted
+
+
+def unmeasured(
+    keys: Sequence[Key], unknowns: Floats, lowest: Floats
+) -> Iterator[tuple[Key, Floats]]:
+    """The ways that no row can have gone, by algorithms that some can, and what to expect of them.
+
+    ``unknowns`` are those of the keys, (keys, 1 + 3 levels), ``lowest`` what each may be at least,
+    alike for all ways by one protocol. Expected given all other ways by the same protocol.
+    """
+    for _, algorithm, protocol in [key for key in keys if key[1] and not key[0]]:
+        mine = [key for key in keys if key[2] == protocol]
+        known = np.array([unknowns[keys.index(key)] for key in mine])
+        for collective, by in RECIPES:
+            key = collective.value, algorithm, protocol
+            if by.value == algorithm and key not in mine:
+                yield key, np.maximum(_given(key, mine, known), lowest[keys.index(_like(key))])
+
+
+def _given(key: Key, others: Sequence[Key], known: Floats) -> Floats:
+    """A way's expectation given those of others: of numbers that are normal together."""
+    levels = (known.shape[1] - 1) // 3
+    place = {other: number for number, other in enumerate(others)}
+    ways = [other for other in others if other[0]]
+    strayed = np.array([known[place[way]] - known[place[_like(way)]] for way in ways])
+    found: Floats = known[place[_like(key)]].copy()
+    for column in range(len(found)):
+        what = part(column, levels)
+        weights = np.linalg.solve(_covariance(ways, ways, what), _covariance(ways, [key], what))
+        found[column] += weights[:, 0] @ strayed[:, column]
+    return found
+
+
+def _like(key: Key) -> Key:
+    """Its algorithm for any collective, or its protocol for any algorithm."""
+    return ANY, key[1] if key[0] else ANY, key[2]
+
+
+def _covariance(ways: Sequence[Key], others: Sequence[Key], what: int) -> Floats:
+    """Of what ways and others, by one protocol, stray from their algorithms: (ways, others)."""
+    spreads = np.array([spread[what] for spread in SPREADS.values()])
+    found = (_weights(ways) * spreads) @ (_weights(others) * spreads).T
+    for row, way in enumerate(ways):
+        own = (OWN if _has_traits(way) else ALONE)[what]
+        found[row] += [own**2 * (way == other) for other in others]
+    return np.asarray(found)
+
+
+def _weights(ways: Sequence[Key]) -> Floats:
+    return np.array(
+        [[TRAITS[way[0]].get(trait, 0.0) * _has_traits(way) for trait in SPREADS] for way in ways]
+    )
+
+
+def _has_traits(way: Key) -> bool:
+    """What switches do has none: they reduce and copy on the way."""
+    return way[1] != Algorithm.IN_NETWORK.value
