@@ -69,6 +69,8 @@ class Recipe:
     level wait for each other, of which ``spared`` that follow each other in a ring are not waited
     for, the cheapest ones;
     ``at_once``: messages across different levels do not wait for each other.
+    ``linear``: every member sends each piece once at most and gets it once at most, across
+    whichever level, so that levels do not add up on a port that the bytes of several pass.
     ``memory(k)``: bytes read or written in a device's memory.
     """
 
@@ -79,6 +81,7 @@ class Recipe:
     memory: Callable[[int], float]
     spared: int = 0
     at_once: bool = False
+    linear: bool = False
 
 
 def _always(members: Members) -> bool:
@@ -233,7 +236,15 @@ def _splitting() -> dict[tuple[Collective, Algorithm], Recipe]:
 
 
 def _rooted() -> dict[tuple[Collective, Algorithm], Recipe]:
-    """Chains and trees for reduce and broadcast; "ring" is their pipelined chain."""
+    """Chains and trees for reduce and broadcast; "ring" is their pipelined chain.
+
+    The chain is linear: a ring cut open at the root, one for each place at which it enters a child
+    (two hops out where that is inside the root's child, which ``waits`` does not see). A port that
+    outer levels do not pass is as busy as in the root's child, where each hands all on to the next.
+    On a bus all hops of a child count, those within and those across its border: they do add up.
+    Trees inside the root's child hang on the root in all pieces, so that it gets a whole buffer
+    there and, where it is the border itself, its part of what comes from outside: levels add up.
+    """
     rows = {}
     for collective, chain, trees in (
         (Collective.REDUCE, towards_first, trees_to_first),
@@ -241,7 +252,7 @@ def _rooted() -> dict[tuple[Collective, Algorithm], Recipe]:
     ):
         memory = _memory(_TOUCHED[collective], whole=True)
         rows[collective, Algorithm.RING] = Recipe(
-            _always, _chain_crossing, chain, _chain_waits, memory
+            _always, _chain_crossing, chain, _chain_waits, memory, linear=True
         )
         rows[collective, Algorithm.TREE] = Recipe(
             _always, _chain_crossing, trees, _rooted_tree_waits, memory
@@ -293,7 +304,7 @@ def _chained(collective: Collective) -> Recipe:
     """A tree that is a chain at one level: up it and down again, each member being an end once."""
     if collective is not _AR:
         chain = RECIPES[collective, Algorithm.RING]
-        return replace(chain, waits=_rooted_chain_waits)
+        return replace(chain, waits=_rooted_chain_waits, linear=False)
     return Recipe(
         _always,
         lambda members, level: 2 * (members[level] - 1) / members[level] / _inside(members, level),

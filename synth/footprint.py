@@ -136,6 +136,7 @@ class _Loads:
     def __init__(self, phase: Exchange, algorithm: Algorithm, wiring: Wiring) -> None:
         system = wiring.system
         self._wiring, self._system, self._groups = wiring, system, phase.groups
+        self._collective = phase.collective
         self._whose = np.broadcast_to(np.arange(len(phase.groups))[:, None], phase.groups.shape)
         self._grid = _Grid.of(phase.groups, system.hierarchy)
         counts = self._grid.counts
@@ -171,20 +172,32 @@ class _Loads:
         whose, counts = self._whose, self._grid.counts
         for level, link in enumerate(self._system.links):
             outer = [j for j in range(level) if level in self._system.through(j)]
-            sent, received = (
-                np.sum([each[j] for j in outer], axis=0) if outer else np.zeros(whose.shape[1])
-                for each in (self._sent, self._received)
-            )
             match link.domain:
                 case Domain.SWITCH:
                     ports = self._wiring.ports(level, self._groups)
-                    yield whose, ports, sent + self._sent[level]
-                    yield whose, ports + 1, received + self._received[level]
+                    sent, received = self._through_ports([*outer, level])
+                    yield whose, ports, sent
+                    yield whose, ports + 1, received
                 case Domain.BUS:
                     buses = self._wiring.buses(level, self._groups)
-                    yield whose, buses, sent + received + self._sent[level]
+                    passing = [way[j] for j in outer for way in (self._sent, self._received)]
+                    yield whose, buses, np.sum([*passing, self._sent[level]], axis=0)
                 case _ if counts[level] > 1:
                     yield from self._messages(level, link.domain)
+
+    def _through_ports(self, passing: Sequence[int]) -> tuple[Floats, Floats]:
+        """What every member sends and receives on ports of the last of some levels."""
+        counts, ranks = self._grid.counts, self._grid.ranks
+        several = sum(counts[level] > 1 for level in passing) > 1
+        if self._rows[passing[-1]].linear and several:
+            inside = [prod(counts[level + 1 :]) for level in range(len(counts))]
+            widths = (np.broadcast_to(each, ranks.shape) for each in (counts, inside))
+            return cut_ring(self._collective, passing, ranks, *widths)
+        sent, received = (
+            np.sum([way[level] for level in passing], axis=0)
+            for way in (self._sent, self._received)
+        )
+        return sent, received
 
     def _messages(self, level: int, domain: Domain) -> Iterator[Entry]:
         """Messages among the children of one parent, on the links between those."""
@@ -229,6 +242,31 @@ def through_switch(collective: Collective, m: int) -> tuple[Floats, Floats]:
             return first, all_of_it
         case _:
             return all_of_it, all_of_it
+
+
+def cut_ring(
+    collective: Collective, passing: Sequence[int], ranks: Numbers, counts: Numbers, inside: Numbers
+) -> tuple[Floats, Floats]:
+    """What members of rooted chains send and receive on ports that several levels pass.
+
+    ``ranks``, ``counts`` and ``inside``, shape (members, levels): which of how many children of one
+    parent a member is in, of how many members that child is; the root is the first everywhere. Each
+    chain is a ring in member order cut open at the root, and begins in each child at another of its
+    members: all but the root send each piece on once, all but the last in the ring get it once.
+    """
+    several = counts > 1
+    edges = np.where(several, (counts - 1) / counts, 0.0) / inside
+    outermost = several & (np.cumsum(several, axis=1) == 1)
+    edges = np.where(outermost, 1 / inside, edges)
+    each = np.where(several, 1 / inside, 0.0)[:, passing].max(axis=1)
+    sent = np.where((ranks == 0).all(axis=1), 0.0, each)
+    received = each.copy()
+    for level in passing:
+        first, last = ranks[:, :level] == 0, ranks[:, level:] == counts[:, level:] - 1
+        ends = first.all(axis=1) & last.all(axis=1)
+        received -= np.where(ends, edges[:, level], 0.0)
+    received = np.maximum(received, 0.0)
+    return (received, sent) if collective is Collective.BROADCAST else (sent, received)
 
 
 def _across(size: int, children: Numbers, demand: Floats) -> Floats:

@@ -384,9 +384,11 @@ class Simulator:
         """Per byte of buffer: bytes on a level's busiest link, its seconds; and the hops."""
         system, slots, inside = self.system, roles[level], roles[level + 1 :]
         link = system.links[level]
-        outer = sum(crossing[j] for j in range(level) if level in system.through(j))
+        passing = [crossing[j] for j in range(level) if level in system.through(j)]
+        outer = sum(passing)
         if link.domain is Domain.SWITCH:
-            share = busiest_block(inside, system.block(level)) * (crossing[level] + outer)
+            each = max(crossing[level], *passing, 0.0) if row.linear else crossing[level] + outer
+            share = busiest_block(inside, system.block(level)) * each
             return share, share / system.port_bytes_per_second(level), 1
         whole = system.hierarchy.devices_in_child(level)
         sharing = 1 if link.domain is Domain.TORUS else busiest_block(inside, whole)

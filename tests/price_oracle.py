@@ -112,6 +112,10 @@ class Machine:
 
     def busy(self, messages: Iterable[Message]) -> dict[str, float]:
         """For each level used, the seconds its busiest link is busy for one byte of buffer."""
+        return self.slowest(self.loads(messages))
+
+    def loads(self, messages: Iterable[Message]) -> dict[Wire, Fraction]:
+        """Shares of a buffer on every link used."""
         loads: dict[Wire, Fraction] = {}
         totals: dict[tuple[int, int], Fraction] = {}
         for source, target, amount in messages:
@@ -121,6 +125,10 @@ class Machine:
             for share, way in self.routes(source, target):
                 for wire in way:
                     loads[wire] = loads.get(wire, Fraction(0)) + amount * share
+        return loads
+
+    def slowest(self, loads: dict[Wire, Fraction]) -> dict[str, float]:
+        """Of what is on links, the seconds of the busiest of each level."""
         seconds: dict[str, float] = {}
         for wire, load in loads.items():
             level = wire[0]
@@ -241,6 +249,57 @@ class Machine:
         steps = [pair for order in orders for pair in pairwise((0, *order))]
         share = Fraction(1, len(orders))
         return [(b, a, share) if to_first else (a, b, share) for a, b in steps]
+
+    def cut_rings(self, group: Group, to_first: bool) -> list[list[Message]]:
+        """Linear chains through all members, one for each inner place, in order of their steps.
+
+        Child by child in a circle from that place on, the whole cut open where the first member
+        comes round again; towards the first, or away from it. Each carries an equal share.
+        """
+        table, counts = self.coordinates(group), self.counts(group)
+        turns = list(product(*map(range, counts[1:])))
+        chains = []
+        for turn in turns:
+            starts = zip(counts, (0, *turn), strict=True)
+            digits = [[(i + start) % m for i in range(m)] for m, start in starts]
+            circle = [table[where] for where in product(*digits)]
+            root = circle.index(table[(0,) * len(counts)])
+            line = circle[root:] + circle[:root]
+            steps = [(a, b, Fraction(1, len(turns))) for a, b in pairwise(line)]
+            chains.append([(b, a, x) for a, b, x in reversed(steps)] if to_first else steps)
+        return chains
+
+    def passing(self, level: int, group: Group) -> tuple[int, int]:
+        """Of how many levels with several of a group's children the traffic is on links of one,
+        and how many there are.
+        """
+        names, counts = self.system.hierarchy.names, self.counts(group)
+        here = [
+            outer == level or names[level] in self.system.links[outer].through
+            for outer in range(level + 1)
+        ]
+        several = [m > 1 for m in counts]
+        both = (a and b for a, b in zip(here, several, strict=False))
+        return sum(both), sum(several)
+
+    def alike(self, group: Group) -> bool:
+        """Whether on each level no other traffic passes, or all of it, as far as it concerns."""
+        found = (self.passing(level, group) for level in range(len(self.cards)))
+        return all(here < 2 or here == several for here, several in found)
+
+    def chained(self, group: Group, to_first: bool) -> dict[Wire, Fraction]:
+        """What pipelined chains put on links, as a price takes them: on ports that several levels
+        pass, linear chains through all members; on all other links, chains level by level.
+        """
+        apart = self.loads(self.chain(group, to_first))
+        linear = self.loads(chain.from_iterable(self.cut_rings(group, to_first)))
+        shared = {
+            level
+            for level, link in enumerate(self.system.links)
+            if link.domain is Domain.SWITCH and self.passing(level, group)[0] > 1
+        }
+        rest = {wire: load for wire, load in apart.items() if wire[0] not in shared}
+        return rest | {wire: load for wire, load in linear.items() if wire[0] in shared}
 
     def rooted_trees(self, group: Group, to_first: bool) -> Iterator[Message]:
         """Two trees over all children but the first, which both hang below the first; else chains.

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from fractions import Fraction
 from functools import cache
 from itertools import chain
 
@@ -24,7 +26,7 @@ from hierarchies import (
     placements,
 )
 from hierarchies.fabric import cast
-from price_oracle import Group, Machine, Message, groups_of, least_seconds
+from price_oracle import Group, Machine, Message, Wire, groups_of, least_seconds
 from strategies import placed, reductions, systems
 from synth.algorithms import Algorithm, Choice
 from synth.layout import Move
@@ -152,9 +154,20 @@ def busy(
 ) -> dict[str, float]:
     """The explicit model's seconds a byte, for each level."""
     machine = Machine(system)
-    return machine.busy(
-        chain.from_iterable(messages(machine, line.algorithm, collective, g) for g in groups)
-    )
+    whole: Counter[Wire] = Counter()
+    for group in groups:
+        for wire, share in explicit(machine, line.algorithm, collective, group).items():
+            whole[wire] += share
+    return machine.slowest(dict(whole))
+
+
+def explicit(
+    machine: Machine, algorithm: Algorithm, collective: Collective, group: Group
+) -> dict[Wire, Fraction]:
+    """What a group puts on every link, message by message, in shares of a buffer."""
+    if algorithm is Algorithm.RING and collective in ROOTED:
+        return machine.chained(group, collective is Collective.REDUCE)
+    return machine.loads(messages(machine, algorithm, collective, group))
 
 
 def loads(line: Line) -> dict[str, float]:
@@ -193,6 +206,7 @@ def test_chains_are_as_busy_as_their_busiest_link(
     system, reduction, what = case
     what = replace(what, collective=Collective.REDUCE)
     groups = groups_of(reduction, what.groups)
+    assume(Machine(system).alike(groups[0]))
     line = lines_of(system, reduction, what)[0]
     expected = busy(system, line, what.collective, groups)
     found = loads(line)
@@ -204,6 +218,57 @@ def test_chains_are_as_busy_as_their_busiest_link(
         assert value * (1 - 1e-9) <= found[name] <= slack * value * (1 + 1e-9)
 
 
+@given(asked(18, plain=True), st.sampled_from(ROOTED))
+@settings(max_examples=150, deadline=None)
+def test_no_port_carries_more_of_linear_chains_than_the_price_of_chains(
+    case: tuple[System, Reduction, Instruction], collective: Collective
+) -> None:
+    """Rings cut open at the root can be run: every member sends and gets each piece once at most.
+
+    On no level are they busier than the price says, and no price says more than chains that go
+    level by level, each from the first child to the last, put on ports together.
+    """
+    system, reduction, what = case
+    machine, to_first = Machine(system), collective is Collective.REDUCE
+    groups = groups_of(reduction, what.groups)
+    found = loads(lines_of(system, reduction, replace(what, collective=collective))[0])
+    linear = machine.busy(m for g in groups for c in machine.cut_rings(g, to_first) for m in c)
+    apart = machine.busy(m for g in groups for m in machine.chain(g, to_first))
+    assert set(linear) == set(found) == set(apart)
+    for level, name in enumerate(system.hierarchy.names):
+        if name in found:
+            assert linear[name] <= found[name] * (1 + 1e-9)
+            assert found[name] <= apart[name] * (1 + 1e-9)
+            here, several = machine.passing(level, groups[0])
+            if here == several:
+                assert found[name] == pytest.approx(linear[name], rel=1e-9)
+
+
+@given(asked(18), st.booleans())
+@settings(deadline=None)
+def test_linear_chains_take_every_contribution_to_the_root_once(
+    case: tuple[System, Reduction, Instruction], to_first: bool
+) -> None:
+    """Message by message, and what the root has everywhere; nobody sends or gets a piece twice."""
+    system, reduction, what = case
+    group = groups_of(reduction, what.groups)[0]
+    for steps in Machine(system).cut_rings(group, to_first):
+        held = {device: Counter([device]) for device in group}
+        for source, target, _ in steps:
+            if to_first:
+                held[target] += held[source]
+            else:
+                assert source == group[0] or held[source] == {group[0]: 1}
+                held[target] = Counter(held[source])
+        if to_first:
+            assert held[group[0]] == Counter(group)
+        else:
+            assert all(each == {group[0]: 1} for each in held.values())
+        for ends in zip(*((source, target) for source, target, _ in steps), strict=True):
+            assert max(Counter(ends).values()) == 1
+        assert len(steps) == len(group) - 1
+
+
 @given(asked(plain=True), st.sampled_from(ROOTED))
 @settings(deadline=None)
 def test_rooted_trees_on_switches_are_as_busy_as_two_explicit_trees(
@@ -211,6 +276,7 @@ def test_rooted_trees_on_switches_are_as_busy_as_two_explicit_trees(
 ) -> None:
     system, reduction, what = case
     groups = groups_of(reduction, what.groups)
+    assume(Machine(system).alike(groups[0]))
     for line in lines_of(system, reduction, replace(what, collective=collective)):
         expected = busy(system, line, collective, groups)
         assert loads(line) == pytest.approx(expected, rel=1e-9), line.algorithm

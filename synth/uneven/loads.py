@@ -19,7 +19,7 @@ from grammar import Collective
 from hierarchies import Devices, Domain, InputError, System
 from synth.algorithms import Algorithm, Choice, Recipe, recipe_at
 from synth.demands import tree_peak
-from synth.footprint import Entry, demand_of, gathered, through_switch
+from synth.footprint import Entry, cut_ring, demand_of, gathered, through_switch
 from synth.network import Floats, Numbers, Wiring, mesh_link
 from synth.protocols import protocols
 from synth.simulator import Line, Way
@@ -272,23 +272,38 @@ class _Loads:
     def _entries(self) -> Iterator[Entry]:
         """Level by level what members put on links: their groups, the links, the bytes."""
         system, wiring, shape = self._wiring.system, self._wiring, self._shape
-        nothing = np.zeros(len(shape.member))
         for level, link in enumerate(system.links):
             outer = [j for j in range(level) if level in system.through(j)]
-            sent, received = (
-                np.sum([way[j] for j in outer], axis=0) if outer else nothing
-                for way in (self._sent, self._received)
-            )
             match link.domain:
                 case Domain.SWITCH:
                     ports = wiring.ports(level, shape.member)
-                    yield shape.whose, ports, sent + self._sent[level]
-                    yield shape.whose, ports + 1, received + self._received[level]
+                    sent, received = self._through_ports([*outer, level])
+                    yield shape.whose, ports, sent
+                    yield shape.whose, ports + 1, received
                 case Domain.BUS:
                     buses = wiring.buses(level, shape.member)
-                    yield shape.whose, buses, sent + received + self._sent[level]
+                    passing = [way[j] for j in outer for way in (self._sent, self._received)]
+                    yield shape.whose, buses, np.sum([*passing, self._sent[level]], axis=0)
                 case Domain.MESH:
                     yield from self._across(level)
+
+    def _through_ports(self, passing: Sequence[int]) -> tuple[Floats, Floats]:
+        """What every member sends and receives on ports of the last of some levels."""
+        sent, received = (
+            np.sum([way[level] for level in passing], axis=0)
+            for way in (self._sent, self._received)
+        )
+        if not self._rows[passing[-1]].linear:
+            return sent, received
+        levels = self._shape.levels
+        ranks = np.stack([at.rank for at in levels], axis=-1)
+        counts = np.stack([at.m[at.parent] for at in levels], axis=-1)
+        inside = np.stack([at.p for at in levels], axis=-1)
+        linear = cut_ring(self._collective, passing, ranks, counts, inside)
+        groups = np.zeros((len(self._shape.sizes), len(levels)), dtype=np.bool_)
+        np.logical_or.at(groups, self._shape.whose, counts > 1)
+        several = groups[:, passing].sum(axis=1)[self._shape.whose] > 1
+        return np.where(several, linear[0], sent), np.where(several, linear[1], received)
 
     def _across(self, level: int) -> Iterator[Entry]:
         """Messages between the children of one parent, each on its own link of the mesh."""
