@@ -28,6 +28,7 @@ from synth.lowering import lower
 from synth.network import Network
 from synth.overlap import makespan_seconds
 from synth.plan import answers
+from synth.prices import StepPrice
 from synth.programs import Language, Vertex, explore_moves, explore_states
 from synth.proof import Proved, prove
 from synth.rehearsal import derived
@@ -35,7 +36,7 @@ from synth.request import Report, Request
 from synth.schedule import Exchange, Schedule
 from synth.search import Explored
 from synth.semantics import State
-from synth.simulator import Simulator, StepPrice
+from synth.simulator import Simulator
 
 Figures = dict[str, float]
 Graph = Explored[Vertex, Move]

@@ -33,8 +33,8 @@ from second_opinion.wires import Wires
 from synth.flows import simulate
 from synth.network import Network
 from synth.overlap import makespan_seconds
+from synth.prices import StepPrice, total_seconds
 from synth.schedule import Exchange, Phase
-from synth.simulator import StepPrice, total_seconds
 
 COMMAND = "python results/opinions.py"
 PIECES = 16

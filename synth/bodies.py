@@ -11,9 +11,9 @@ from synth.emit import Files, Source
 from synth.explaining import why
 from synth.jobplan import JobPlan, Planned
 from synth.margins import Interval, tied
+from synth.prices import StepPrice
 from synth.proof import Proved, Refuted, Unknown, Verdict
 from synth.request import Answer, Report, Stripe, told_together
-from synth.simulator import StepPrice
 from synth.sweep import Sweep
 
 Json = dict[str, Any]

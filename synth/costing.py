@@ -14,8 +14,9 @@ from synth.network import Network
 from synth.overlap import Lane, together_seconds
 from synth.pipelines import price_ticks
 from synth.plan import answers
+from synth.prices import TICKS_PER_SECOND
 from synth.request import Answer, Candidate, Report, Request, Watcher
-from synth.simulator import TICKS_PER_SECOND, Simulator
+from synth.simulator import Simulator
 from synth.uneven import UnevenReport, UnevenRequest, uneven_answers
 
 MOST_SEGMENTS = 8

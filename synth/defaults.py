@@ -19,9 +19,11 @@ from hierarchies import Reduction
 from hierarchies.calibration import FASTEST
 from hierarchies.fabric import cast, members
 from synth.algorithms import Algorithm, Choice, offered
+from synth.lines import Line, fastest
 from synth.nccl_model import MOST_LL_BYTES, NVLS, NVLS_TREE, RING, TREE, Ranks
+from synth.prices import StepPrice, priced_by, total_seconds
 from synth.protocols import Protocol, protocols
-from synth.simulator import Line, Simulator, StepPrice, fastest, priced_by, total_seconds
+from synth.simulator import Simulator
 
 DIRECT = "direct"
 ALGORITHMS = {

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from synth.lines import MEMORY
+from synth.prices import StepPrice, summed
 from synth.request import Answer
-from synth.simulator import MEMORY, StepPrice, summed
 from synth.units import duration, volume
 
 _ALIKE = 1e-3

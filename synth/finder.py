@@ -14,8 +14,9 @@ from grammar import Goal, Instruction
 from hierarchies import Reduction
 from synth.bound import bound
 from synth.library import Graph, Labels, Library
+from synth.lines import leanest
 from synth.pipelines import Overlapped, Phases, bound_ticks, cheapest
-from synth.simulator import Simulator, leanest
+from synth.simulator import Simulator
 from synth.stripes import split
 
 _Slice = tuple[Labels, int, int]

@@ -26,9 +26,9 @@ import numpy as np
 from hierarchies import InputError
 from synth.footprint import Footprint, footprint
 from synth.network import Floats, Network, Numbers
+from synth.prices import StepPrice
 from synth.schedule import Exchange, Schedule
 from synth.sharing import NEAR, Sharing, scarce
-from synth.simulator import StepPrice
 
 GoOn = Callable[[int, int], bool]
 SOONER = 1e-9

@@ -30,10 +30,11 @@ from synth.job import Job
 from synth.library import Library
 from synth.margins import Interval
 from synth.pipelines import SEGMENTS
+from synth.prices import TICKS_PER_SECOND
 from synth.programs import Language
 from synth.request import Answer, Watcher
 from synth.settled import SettledEntry, SettledJob, assignments, settled
-from synth.simulator import TICKS_PER_SECOND, Simulator
+from synth.simulator import Simulator
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from hierarchies import Calibration, System
-from synth.simulator import StepPrice
+from synth.prices import StepPrice
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,10 @@ from synth.defaults import defaults
 from synth.finder import Finder, Found
 from synth.library import Library
 from synth.pipelines import SEGMENTS
+from synth.prices import total_seconds
 from synth.programs import Language
 from synth.request import Report, Request, Watcher
-from synth.simulator import Simulator, total_seconds
+from synth.simulator import Simulator
 
 _Placed = tuple[int, int, tuple[str, ...], int, Found]
 """The key of a program found, the position of its placement, and what was found."""

@@ -13,10 +13,10 @@ from synth.defaults import Defaults
 from synth.lowering import check_payload
 from synth.margins import Interval
 from synth.pipelines import SEGMENTS
+from synth.prices import TICKS_PER_SECOND, StepPrice, total_seconds
 from synth.programs import Language
 from synth.proof import Proved, Verdict
 from synth.semantics import Derivation
-from synth.simulator import TICKS_PER_SECOND, StepPrice, total_seconds
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from synth.overlap import Lane, together_seconds
 from synth.pipelines import SEGMENTS, Overlapped, Phases, price_ticks
-from synth.simulator import TICKS_PER_SECOND, ticks_of
+from synth.prices import TICKS_PER_SECOND, ticks_of
 
 MOST_STRIPES = 4
 """How many programs run side by side at most: each has streams and groups of its own."""

@@ -29,10 +29,11 @@ from synth.algorithms import Choice
 from synth.bound import all_gather_bound, all_reduce_bound, bound
 from synth.lowering import moves
 from synth.plan import answers
+from synth.prices import TICKS_PER_SECOND
 from synth.programs import Language, explore_moves
 from synth.rehearsal import one_step
 from synth.request import Request
-from synth.simulator import TICKS_PER_SECOND, Simulator
+from synth.simulator import Simulator
 
 GB = 1e9
 

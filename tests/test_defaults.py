@@ -13,8 +13,9 @@ from strategies import reductions, smart_systems
 from synth.algorithms import Algorithm, Choice
 from synth.bound import bound
 from synth.defaults import Defaults, defaults
+from synth.prices import TICKS_PER_SECOND
 from synth.protocols import Protocol
-from synth.simulator import TICKS_PER_SECOND, Simulator
+from synth.simulator import Simulator
 
 GB = 1e9
 ALGORITHMS = {

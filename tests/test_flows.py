@@ -29,13 +29,15 @@ from synth.answering import priced
 from synth.bound import all_reduce_bound
 from synth.flows import ASKED_EVERY, Flowed, anomalies, simulate, what_if
 from synth.footprint import Footprint, footprint
+from synth.lines import MEMORY
 from synth.lowering import lower
 from synth.network import Floats, Network
 from synth.overlap import makespan_seconds
+from synth.prices import StepPrice
 from synth.programs import Language
 from synth.rehearsal import derived
 from synth.schedule import Schedule
-from synth.simulator import MEMORY, Simulator, StepPrice
+from synth.simulator import Simulator
 
 CLOSE = 1e-9
 THREE_STEPS = "reduce-scatter node inside; all-reduce node parallel(root); all-gather node inside"

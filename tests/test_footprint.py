@@ -18,9 +18,11 @@ from price_oracle import Group, Machine, groups_of
 from strategies import reductions, smart_systems, systems
 from synth.algorithms import Algorithm
 from synth.footprint import Footprint, footprint
+from synth.lines import MEMORY, Line
 from synth.network import Network, Wiring
+from synth.prices import StepPrice, priced_by
 from synth.schedule import Exchange, Transpose
-from synth.simulator import MEMORY, Line, Simulator, StepPrice, priced_by
+from synth.simulator import Simulator
 from test_network import spelled
 from test_simulator import explicit
 

@@ -14,7 +14,8 @@ from hierarchies.fabric import cast
 from price_oracle import Machine, groups_of
 from strategies import reductions, smart_systems
 from synth.algorithms import Algorithm
-from synth.simulator import MEMORY, Line, Simulator
+from synth.lines import MEMORY, Line
+from synth.simulator import Simulator
 
 GB = 1e9
 

@@ -15,11 +15,11 @@ from strategies import systems
 from synth.job_files import load_job, read_job, shipped_jobs
 from synth.jobplan import How, JobPlan, plan_job
 from synth.plan import answers
+from synth.prices import TICKS_PER_SECOND
 from synth.programs import Language
 from synth.proof import Proved
 from synth.request import Request, Watcher
 from synth.settled import SettledEntry, assignments, settled
-from synth.simulator import TICKS_PER_SECOND
 
 QUICK = How(k=3, language=Language(3), segments=(1, 4))
 

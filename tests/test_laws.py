@@ -27,10 +27,11 @@ from synth.network import Network
 from synth.overlap import makespan_seconds
 from synth.pipelines import price_ticks
 from synth.plan import answers
+from synth.prices import TICKS_PER_SECOND, StepPrice, total_seconds
 from synth.programs import Language
 from synth.request import Request
 from synth.semantics import Derivation, derive
-from synth.simulator import TICKS_PER_SECOND, Simulator, StepPrice, total_seconds
+from synth.simulator import Simulator
 from test_flows import CLOSE, Case, cases, levels_of, meets_the_busiest
 
 MiB = 2**20

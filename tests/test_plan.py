@@ -36,13 +36,14 @@ from synth.lowering import lower, moves
 from synth.overlap import Lane, together_seconds
 from synth.pipelines import SEGMENTS, price_ticks
 from synth.plan import answers
+from synth.prices import TICKS_PER_SECOND, limiting, ticks_of
 from synth.programs import Language
 from synth.proof import Proved
 from synth.rehearsal import derived, one_step, rehearse
 from synth.replay import compare_stripes
 from synth.request import Answer, Report, Request, Watcher
 from synth.semantics import Derivation, Refusal, derive
-from synth.simulator import TICKS_PER_SECOND, Simulator, limiting, ticks_of
+from synth.simulator import Simulator
 
 GB = 10**9
 Texts = tuple[str, ...]

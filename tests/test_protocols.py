@@ -11,8 +11,9 @@ from hierarchies import Domain, Link, System
 from hierarchies.fabric import cast
 from strategies import reductions, smart_systems
 from synth.algorithms import Algorithm
+from synth.lines import MEMORY, Line
 from synth.protocols import Protocol, protocols
-from synth.simulator import MEMORY, Line, Simulator
+from synth.simulator import Simulator
 
 LL, LL128, SIMPLE = Protocol.LL, Protocol.LL128, Protocol.SIMPLE
 PLAIN = Link(Domain.SWITCH, 1e9, 1e-5)

@@ -30,13 +30,15 @@ from price_oracle import Group, Machine, Message, Wire, groups_of, least_seconds
 from strategies import placed, reductions, systems
 from synth.algorithms import Algorithm, Choice
 from synth.layout import Move
+from synth.lines import MEMORY, Line
 from synth.lowering import lower, moves
+from synth.prices import LATENCY, StepPrice
 from synth.programs import Language, Vertex, explore_moves
 from synth.rehearsal import derived, one_step
 from synth.schedule import Exchange
 from synth.search import Explored
 from synth.semantics import Derivation
-from synth.simulator import LATENCY, MEMORY, Line, Simulator, StepPrice
+from synth.simulator import Simulator
 
 GB = 1e9
 ROUNDS = {Collective.ALL_REDUCE: 2, Collective.REDUCE_SCATTER: 1, Collective.ALL_GATHER: 1}

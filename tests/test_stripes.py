@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from synth.overlap import Lane, Work, side_by_side
 from synth.pipelines import Overlapped, Phases, price_ticks
-from synth.simulator import TICKS_PER_SECOND
+from synth.prices import TICKS_PER_SECOND
 from synth.stripes import MOST_STRIPES, Split, Stripe, mix, price_of, split, whole_bytes
 
 NAMES = ("node", "gpu", "memory")

@@ -31,10 +31,11 @@ from synth.lowering import lower
 from synth.network import Network, Wiring
 from synth.pipelines import price_ticks
 from synth.plan import answers
+from synth.prices import total_seconds
 from synth.programs import Language
 from synth.rehearsal import derived
 from synth.request import Request
-from synth.simulator import Simulator, total_seconds
+from synth.simulator import Simulator
 
 SIZE = 2**24
 

@@ -19,7 +19,7 @@ from synth.calibration.expecting import Predicted, Predictor
 from synth.calibration.experiments import isolating
 from synth.calibration.logs import busbw_factor
 from synth.calibration.matching import Matched
-from synth.simulator import MEMORY
+from synth.lines import MEMORY
 from synth.units import duration, volume
 
 SHORT = 0.9

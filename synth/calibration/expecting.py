@@ -19,8 +19,9 @@ from synth.calibration.measurements import SEND_RECEIVE, Measurement
 from synth.defaults import defaults
 from synth.margins import Interval, interval
 from synth.nccl_model import NVLS, NVLS_TREE, RING, TREE
+from synth.prices import StepPrice, priced_by
 from synth.protocols import Protocol
-from synth.simulator import Simulator, StepPrice, priced_by
+from synth.simulator import Simulator
 
 _WAYS = {
     RING: Algorithm.RING,

@@ -9,8 +9,8 @@ from hierarchies import System
 from hierarchies.calibration import MODEL
 from synth.calibration.measurements import Measurement
 from synth.calibration.ways import allowed_ways, chosen, placed
+from synth.lines import Line
 from synth.margins import widened
-from synth.simulator import Line
 
 
 @dataclass(frozen=True)

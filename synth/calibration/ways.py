@@ -17,9 +17,10 @@ from hierarchies.fabric import Cast, Role, Slot
 from synth.algorithms import Algorithm
 from synth.calibration.measurements import SEND_RECEIVE, Measurement
 from synth.defaults import ALGORITHMS, names, quickest_seconds
+from synth.lines import Way
 from synth.nccl_model import Ranks
 from synth.protocols import Protocol, protocols
-from synth.simulator import Simulator, Way
+from synth.simulator import Simulator
 
 COLLECTIVES = (*(goal.value for goal in Goal), SEND_RECEIVE)
 _TOLD = {

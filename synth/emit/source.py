@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from hierarchies import InputError, System
 from synth.emit.mesh import Mesh, RankOrder, mesh
 from synth.overlap import Lane, together_seconds
+from synth.prices import StepPrice
 from synth.proof import Proved, Unknown
 from synth.schedule import Exchange, Schedule
-from synth.simulator import StepPrice
 
 Files = dict[str, str | bytes]
 """What a target consists of: the content of each file by its name."""

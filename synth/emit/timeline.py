@@ -22,8 +22,8 @@ from synth.emit.launchers import hosts, places
 from synth.emit.mesh import RankOrder, mesh
 from synth.emit.source import Files, Source
 from synth.overlap import side_by_side
+from synth.prices import StepPrice
 from synth.schedule import Phase, Schedule, Transpose
-from synth.simulator import StepPrice
 
 MOST_DEVICES = 4096
 MOST_SHOWN = 16

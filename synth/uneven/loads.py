@@ -20,9 +20,9 @@ from hierarchies import Devices, Domain, InputError, System
 from synth.algorithms import Algorithm, Choice, Recipe, recipe_at
 from synth.demands import tree_peak
 from synth.footprint import Entry, cut_ring, demand_of, gathered, through_switch
+from synth.lines import Line, Way
 from synth.network import Floats, Numbers, Wiring, mesh_link
 from synth.protocols import protocols
-from synth.simulator import Line, Way
 from synth.worn import by_level, levels_of
 
 _SPLITTING = {Collective.ALL_REDUCE: 2, Collective.REDUCE_SCATTER: 1, Collective.ALL_GATHER: 1}

@@ -11,10 +11,11 @@ from grammar import Collective, Instruction
 from synth.algorithms import Choice
 from synth.fixed_proof import GroupStep
 from synth.layout import Move, Shuffle
+from synth.lines import MEMORY, Line, fastest
 from synth.lowering import buffer_fraction
 from synth.network import Wiring
 from synth.overlap import Work
-from synth.simulator import MEMORY, Line, StepPrice, fastest, priced_by
+from synth.prices import StepPrice, priced_by
 from synth.uneven.cores import Core
 from synth.uneven.loads import lines_of
 from synth.uneven.programs import GroupProgram, Survivors

@@ -1,0 +1,150 @@
+"""What an algorithm does on every level, and its price as a line in the size of the buffer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from hierarchies import Link, System
+from synth.algorithms import Algorithm
+from synth.protocols import Protocol
+
+MEMORY = "memory"
+
+
+@dataclass(frozen=True)
+class Line:
+    """The price of one algorithm, by one protocol, as a line in the size of the buffer.
+
+    ``loads``: for each resource (level names, and ``memory``) the seconds it is busy for one byte
+    of buffer; ``bytes_per_port`` the bytes its busiest port or link carries then, flags included.
+    Messages of a calibrated system keep a distance, ``gap_seconds`` in all, which passes while
+    bytes are on the wire: its line begins flat.
+    """
+
+    algorithm: Algorithm
+    latency_seconds: float
+    loads: tuple[tuple[str, float], ...]
+    bytes_per_port: tuple[tuple[str, float], ...]
+    protocol: Protocol = Protocol.SIMPLE
+    gap_seconds: float = 0.0
+    seconds_per_byte: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "seconds_per_byte", max(load for _, load in self.loads))
+
+    def waiting_seconds(self, size_bytes: float) -> float:
+        """How long no byte moves."""
+        return self.latency_seconds + max(
+            0.0, self.gap_seconds - size_bytes * self.seconds_per_byte
+        )
+
+    def seconds(self, size_bytes: float) -> float:
+        return self.waiting_seconds(size_bytes) + size_bytes * self.seconds_per_byte
+
+
+@dataclass(frozen=True)
+class Way:
+    """One algorithm for one collective among given groups: what it does at every level.
+
+    For each level: the bytes on its busiest link and the seconds they take at the description's
+    bandwidth, for one byte of buffer; hops of a message, and messages that wait for each other, of
+    which ``spared`` are not waited for, the cheapest ones. ``at_once``: messages across different
+    levels do not wait for each other; ``peers`` are those that a member sends to across each.
+    Bytes in memory cost ``memory_seconds``.
+    """
+
+    collective: str
+    algorithm: Algorithm
+    spans: tuple[int, ...]
+    bytes_per_port: tuple[float, ...]
+    busy_seconds: tuple[float, ...]
+    hops: tuple[int, ...]
+    waits: tuple[float, ...]
+    memory_seconds: float
+    protocols: tuple[Protocol, ...]
+    peers: tuple[float, ...]
+    spared: int = 0
+    at_once: bool = False
+    in_a_row: int = 1
+
+    def line(self, system: System, protocol: Protocol) -> Line:
+        """Its price by a protocol: as measured, if the system is calibrated for it."""
+        names = system.hierarchy.names
+        fit = system.calibration and system.calibration.fit(
+            self.collective, self.algorithm.value, protocol.value
+        )
+        if fit:
+            counted = self.counted(system.links)
+            latency = fit.launch_seconds + sum(
+                n * level.hop_seconds for n, level in zip(counted, fit.levels, strict=True)
+            )
+            gap = sum(
+                n * level.gap_seconds
+                for n, level in zip(self.paced(counted), fit.levels, strict=True)
+            )
+            shares = [level.share for level in fit.levels]
+        else:
+            latency, gap = self._nominal_latency(system.links, protocol), 0.0
+            shares = [protocol.share] * len(names)
+        crossed = [level for level, share in enumerate(self.bytes_per_port) if share]
+        loads = [(names[i], self.busy_seconds[i] / shares[i]) for i in crossed]
+        flagged = tuple((names[i], self.bytes_per_port[i] / protocol.share) for i in crossed)
+        memory = (MEMORY, self.memory_seconds)
+        return Line(self.algorithm, latency, (*loads, memory), flagged, protocol, gap)
+
+    def counted(self, links: Sequence[Link]) -> tuple[float, ...]:
+        """How many hops over each level are waited for in all, as a fit counts them.
+
+        The cheapest messages, and those that others outlast, are told by the description, so that
+        the price is linear in what is fitted.
+        """
+        found = [n * hops for n, hops in zip(self.waits, self.hops, strict=True)]
+        one = {i: self.hops[i] * links[i].latency_seconds for i in self.spans}
+        if self.at_once:
+            longest = max(self.spans, key=lambda i: (self.waits[i] * one[i], -i))
+            return tuple(n if i == longest else 0.0 for i, n in enumerate(found))
+        for level in self._spared_levels(one):
+            found[level] -= self.hops[level]
+        return tuple(found)
+
+    def paced(self, counted: Sequence[float]) -> tuple[float, ...]:
+        """How many messages over each level keep a distance to the one before.
+
+        Those that wait for each other; where all are sent at once, those that one member sends.
+        """
+        return self.peers if self.at_once else tuple(counted)
+
+    def _nominal_latency(self, links: Sequence[Link], protocol: Protocol) -> float:
+        messages = {i: self.hops[i] * protocol.seconds(links[i]) for i in self.spans}
+        waits = [self.waits[i] * one for i, one in messages.items()]
+        if self.at_once:
+            return max(waits)
+        return sum(waits) - sum(messages[level] for level in self._spared_levels(messages))
+
+    def _spared_levels(self, messages: Mapping[int, float]) -> tuple[int, ...]:
+        """Over which levels the messages are that a piece is spared: the cheapest in a row.
+
+        An edge of any level has one of the innermost beside it; two of that one, where three
+        members are in a row there.
+        """
+        cheapest = sorted(self.spans, key=lambda i: (messages[i], -i))
+        if self.spared < 2:
+            return tuple(cheapest[: self.spared])
+        inner = self.spans[-1]
+        beside = [i for i in cheapest if i != inner or self.in_a_row > 2 or len(cheapest) == 1]
+        return inner, beside[0]
+
+
+Pick = Callable[[Sequence[Line], float], Line]
+"""Chooses the line a step runs by, given the size of its buffer; the first of those that tie."""
+
+
+def fastest(lines: Sequence[Line], size_bytes: float) -> Line:
+    """The one that takes least time by itself."""
+    return min(lines, key=lambda line: line.seconds(size_bytes))
+
+
+def leanest(lines: Sequence[Line], size_bytes: float) -> Line:
+    """The one that keeps its busiest resource busy for least time, as others use it meanwhile."""
+    return min(lines, key=lambda line: (line.seconds_per_byte, line.latency_seconds))

@@ -1,0 +1,137 @@
+"""What a step costs and why; what prices come to together, and what limits them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import ceil
+
+from grammar import Collective
+from hierarchies import InputError
+from synth.algorithms import Algorithm
+from synth.lines import Line
+from synth.overlap import Work, makespan_seconds
+from synth.protocols import Protocol
+from synth.search import BEYOND
+
+LATENCY = "latency"
+
+
+TICKS_PER_SECOND = 10**12
+"""Prices are compared in whole picoseconds: closer ones are ties."""
+
+
+@dataclass(frozen=True)
+class StepPrice:
+    """What one phase costs and why.
+
+    ``what`` is the collective's name, or ``transpose``; ``busiest`` the resource that is busy
+    longest (a level's name, or ``memory``).
+    ``bytes_per_port`` gives for each level what its busiest port or link carries, per direction;
+    ``busy_seconds`` for each resource how long it is busy.
+    """
+
+    what: str
+    algorithm: Algorithm | None
+    size_bytes: float
+    seconds: float
+    latency_seconds: float
+    busiest: str
+    bytes_per_port: tuple[tuple[str, float], ...]
+    busy_seconds: tuple[tuple[str, float], ...]
+    protocol: Protocol = Protocol.SIMPLE
+
+    @property
+    def work(self) -> Work:
+        """What it asks of the machine, for the price of phases that overlap."""
+        return Work(self.latency_seconds, {name: busy for name, busy in self.busy_seconds if busy})
+
+    @property
+    def limited_by(self) -> str:
+        """The busiest resource, or ``latency`` where waiting for messages takes longer."""
+        return LATENCY if self.latency_seconds > self.seconds / 2 else self.busiest
+
+    @property
+    def ticks(self) -> int:
+        return ticks_of(self.seconds)
+
+
+def priced_by(collective: Collective, line: Line, size_bytes: float) -> StepPrice:
+    """What a collective costs that is carried out as a line says."""
+    busiest, _ = max(line.loads, key=lambda item: item[1])
+    return StepPrice(
+        collective.value,
+        line.algorithm,
+        size_bytes,
+        line.seconds(size_bytes),
+        line.waiting_seconds(size_bytes),
+        busiest,
+        tuple((name, share * size_bytes) for name, share in line.bytes_per_port),
+        tuple((name, size_bytes * load) for name, load in line.loads),
+        line.protocol,
+    )
+
+
+def total_seconds(prices: Iterable[StepPrice]) -> float:
+    """The price of phases that wait for each other: their sum, in whole picoseconds."""
+    return sum(price.ticks for price in prices) / TICKS_PER_SECOND
+
+
+def summed(rows: Iterable[Iterable[tuple[str, float]]]) -> dict[str, float]:
+    """The sum for each name, of what the prices of several phases say of it."""
+    found: dict[str, float] = {}
+    for row in rows:
+        for name, value in row:
+            found[name] = found.get(name, 0.0) + value
+    return found
+
+
+def limiting(prices: Iterable[StepPrice], segments: int = 1) -> str:
+    """The resource a program waits for longest: a level's name, ``memory`` or ``latency``.
+
+    ``prices`` are of one segment. Where segments overlap, it is the resource that is busiest in
+    all; ``latency`` if none is busy for half of the time.
+    """
+    prices = tuple(prices)
+    if segments > 1 and prices:
+        return _busiest(prices, segments)
+    waits = summed(
+        (
+            (LATENCY, price.latency_seconds),
+            (price.busiest, price.seconds - price.latency_seconds),
+        )
+        for price in prices
+    )
+    return max(waits, key=lambda name: waits[name]) if waits else ""
+
+
+def _busiest(prices: tuple[StepPrice, ...], segments: int) -> str:
+    return _most_busy([(prices, segments)], makespan_seconds([p.work for p in prices], segments))
+
+
+def limiting_side_by_side(
+    stripes: Sequence[tuple[Sequence[StepPrice], int]], seconds: float
+) -> str:
+    """The same for programs side by side, each with the prices of one of its segments."""
+    if len(stripes) == 1:
+        return limiting(*stripes[0])
+    return _most_busy(stripes, seconds)
+
+
+def _most_busy(stripes: Sequence[tuple[Sequence[StepPrice], int]], whole_seconds: float) -> str:
+    busy = summed(
+        [(name, segments * seconds) for name, seconds in price.busy_seconds]
+        for prices, segments in stripes
+        for price in prices
+    )
+    most = max(busy, key=lambda name: busy[name])
+    return most if 2 * busy[most] >= whole_seconds else LATENCY
+
+
+def ticks_of(seconds: float) -> int:
+    """Seconds in whole picoseconds, rounded up. Raises InputError where they are too many."""
+    if seconds * TICKS_PER_SECOND >= BEYOND >> 4:
+        raise InputError(
+            f"one step would take {seconds:.3g} s", hint="give a smaller payload or faster links"
+        )
+    return ceil(seconds * TICKS_PER_SECOND)
