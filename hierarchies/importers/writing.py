@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 
+from hierarchies.calibration_files import quoted
 from hierarchies.description import BLANK
 from hierarchies.importers.draft import Blank, Draft, DraftLevel, Entry, Lack, Stated, Value
 
@@ -29,14 +29,14 @@ def _lines(draft: Draft) -> Iterator[str]:
             f'Where "{BLANK}" stands, write the value, and in the source of that name where it '
             "is from; suggestions stand beside it."
         )
-    yield f"name = {_text(draft.name)}"
-    yield f"title = {_text(draft.title)}"
-    yield from ("", "[device]", f"name = {_text(draft.device or 'not said')}")
+    yield f"name = {quoted(draft.name)}"
+    yield f"title = {quoted(draft.title)}"
+    yield from ("", "[device]", f"name = {quoted(draft.device or 'not said')}")
     entry = draft.memory_bytes_per_second
     yield _entry("memory_GB_per_s", entry)
     if isinstance(entry, Stated) and entry.unconfirmed:
         yield 'unconfirmed = ["memory_GB_per_s"]'
-    yield f"source = {_text(_source(entry))}"
+    yield f"source = {quoted(_source(entry))}"
     for level in draft.levels:
         yield from _level(level, innermost=level is draft.levels[-1])
     for lack in draft.lacks:
@@ -52,28 +52,28 @@ def _level(level: DraftLevel, innermost: bool) -> Iterator[str]:
     if isinstance(domain, Stated):
         yield from _comment(f"{domain.value}: {domain.source}")
     yield "[[level]]"
-    yield f"name = {_text(level.name)}"
+    yield f"name = {quoted(level.name)}"
     for key, entry in entries.items():
         yield _entry(key, entry)
     if level.through or not innermost:
-        yield f"through = [{', '.join(_text(name) for name in level.through)}]"
+        yield f"through = [{', '.join(quoted(name) for name in level.through)}]"
     doubted = [k for k, e in entries.items() if isinstance(e, Stated) and e.unconfirmed]
     doubted = [key for key in doubted if key != "domain"]
     if doubted:
-        yield f"unconfirmed = [{', '.join(_text(key) for key in doubted)}]"
+        yield f"unconfirmed = [{', '.join(quoted(key) for key in doubted)}]"
     yield from ("", "[level.source]")
     for key, entry in entries.items():
         if key != "domain" and (isinstance(entry, Stated) or entry.needed):
-            yield f"{key} = {_text(_source(entry))}"
+            yield f"{key} = {quoted(_source(entry))}"
 
 
 def _lack(lack: Lack) -> Iterator[str]:
     short = f"bandwidth_share = {lack.share!r}" if lack.share else "missing = true"
     yield ""
     yield "[[exception]]"
-    yield f"unit = {_text(lack.unit)}"
+    yield f"unit = {quoted(lack.unit)}"
     yield short
-    yield f"source = {_text(lack.source)}"
+    yield f"source = {quoted(lack.source)}"
 
 
 def _entry(key: str, entry: Entry) -> str:
@@ -86,7 +86,7 @@ def _entry(key: str, entry: Entry) -> str:
         advice = entry.source
     if not entry.needed:
         return f"# {key} = {BLANK}  may be left out; {_one_line(advice)}"
-    return f"{key} = {_text(BLANK)}  # {_one_line(advice)}"
+    return f"{key} = {quoted(BLANK)}  # {_one_line(advice)}"
 
 
 def _source(entry: Entry) -> str:
@@ -109,12 +109,8 @@ def _value(key: str, value: Value) -> str:
     if isinstance(shown, bool):
         return "true" if shown else "false"
     if isinstance(shown, str):
-        return _text(shown)
+        return quoted(shown)
     return repr(shown)
-
-
-def _text(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _one_line(text: str) -> str:
