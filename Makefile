@@ -21,7 +21,7 @@ help:  ## list the commands
 	@touch $@
 
 .venv/dev: .venv/made pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,results]' $(RUNTIMES)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,results,server,postgres,cluster]' $(RUNTIMES)
 	@touch $@ .venv/core
 
 demo: .venv/core  ## install, and run the main job on a real machine of the catalogue
