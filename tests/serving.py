@@ -8,18 +8,19 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 import uvicorn
+from synth.cutting import Piece
+from synth.service.work import KilledError, Progress
+from synth.service.work.problems import guarded, opened
+from synth.service.work.reporting import Reporting
 
 from synth.bodies import Json
-from synth.cutting import Piece
 from synth.service.server import House, Server, address_of, listen
 from synth.service.settings import Settings
 from synth.service.store import Store
-from synth.service.work import Killed, Progress
-from synth.service.work.problems import opened, guarded
-from synth.service.work.reporting import Reporting
 
 
 class HereTicket:
@@ -35,7 +36,7 @@ class HereTicket:
     def kill(self) -> None:
         self.stopped.set()
         if not self.future.done():
-            self.future.set_exception(Killed("ended as was asked"))
+            self.future.set_exception(KilledError("ended as was asked"))
 
 
 class HereCrew:
@@ -93,12 +94,15 @@ class Served:
 def served(folder: Path, crew: object | None = None, **how: object) -> Iterator[Served]:
     """A server with a store in a folder; ``how`` changes its settings."""
     url = f"sqlite:///{folder / 'service.db'}"
-    settings = Settings(**{"store_url": url, "name": "test", "port": 0, "grace_seconds": 2.0, **how})
+    given: dict[str, Any] = {"store_url": url, "name": "test", "port": 0, "grace_seconds": 2.0}
+    settings = Settings(**{**given, **how})
     store = Store(settings.store_url)
     store.migrate()
     house = House(settings, store, crew or HereCrew())
     sock = listen("127.0.0.1", 0)
-    config = uvicorn.Config(house.app, log_config=None, access_log=False, timeout_graceful_shutdown=2)
+    config = uvicorn.Config(
+        house.app, log_config=None, access_log=False, timeout_graceful_shutdown=2
+    )
     server = Server(config, house)
     thread = threading.Thread(target=server.run, args=([sock],))
     thread.start()

@@ -19,14 +19,14 @@ from synth.service.questions import Put, put_of
 from synth.service.store import Claim, Store, StoredAnswer, StoreError
 from synth.service.work import (
     Crew,
-    CrewLost,
+    CrewLostError,
     Errand,
-    Killed,
-    OutOfMemory,
-    OverTime,
+    InternalError,
+    KilledError,
+    OutOfMemoryError,
+    OverTimeError,
     Progress,
-    WorkerLost,
-    Wrong,
+    WorkerLostError,
 )
 from synth.verbs.reply import Outcome, Reply
 from synth.wire import VERBS
@@ -112,14 +112,14 @@ class Drive:
         """How the job ended, written down; None where it did not, or not by us."""
         try:
             end = self._end()
-        except WorkerLost as error:
+        except WorkerLostError as error:
             log.warning("a job lost its worker: %s", error, extra=self._named())
             self._written(lambda: self.store.lose(self.claim))
             return None
-        except (Killed, CrewLost) as error:
+        except (KilledError, CrewLostError) as error:
             if self.cancelled and not self.abandoned:
                 return "cancelled" if self._finished(None) else None
-            self.crew_lost = isinstance(error, CrewLost)
+            self.crew_lost = isinstance(error, CrewLostError)
             if not self.lost:
                 self._written(lambda: self.store.give_back(self.claim))
             return None
@@ -147,11 +147,11 @@ class Drive:
             raise
         except InputError as error:
             return problem(HTTPStatus.UNPROCESSABLE_ENTITY, error.problem, error.where, error.hint)
-        except (OverTime, OutOfMemory) as error:
+        except (OverTimeError, OutOfMemoryError) as error:
             if self.cancelled:
                 return None
             return problem(HTTPStatus.UNPROCESSABLE_ENTITY, error.problem, hint=error.hint)
-        except Wrong as error:
+        except InternalError as error:
             return problem(HTTPStatus.INTERNAL_SERVER_ERROR, error.problem, hint=error.hint)
         return self._ending(put, reply, time.monotonic() - begun)
 

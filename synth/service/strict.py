@@ -24,6 +24,8 @@ def json_of(raw: bytes) -> Any:
     except UnicodeDecodeError as error:
         told = f"the body is not UTF-8: byte {raw[error.start]:#04x} at {error.start}"
         raise not_json(told, "send JSON in UTF-8") from None
+    if text.startswith("\ufeff"):
+        raise not_json("the body begins with a byte order mark", "send JSON in UTF-8 without it")
     try:
         found = _DECODER.decode(text)
     except RecursionError:
@@ -76,8 +78,9 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _integer(digits: str) -> int:
-    if len(digits) > _MOST_DIGITS:
-        told = f"the number {digits[:12]}... has {len(digits.lstrip('-'))} digits"
+    count = len(digits.lstrip("-"))
+    if count > _MOST_DIGITS:
+        told = f"the number {digits[:12]}... has {count} digits"
         raise not_json(told, f"no number needs more than {_MOST_DIGITS}")
     return int(digits)
 

@@ -48,7 +48,7 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {
         "sequence": 2048,
         "micro_batches": 8,
     },
-    "check": {"program": _NESTED, "tree": [2, 16]},
+    "check": {"program": _NESTED.replace("node", "d0"), "tree": [2, 16]},
     "lower": {"program": _NESTED, **_ON},
     "time": {"program": _NESTED, **_ON, "bytes": "64MiB"},
     "emit": {"program": _NESTED, **_ON, "target": "torch"},
