@@ -8,7 +8,7 @@ import typer
 
 # Spelled out here so that --help need not load the tables; a test holds them together.
 TARGETS = (
-    "torch, jax, jax-flat, mpi, mscclpp, chakra, nccl-tuner, json, trace, "
+    "torch, jax, jax-flat, mpi, mscclpp, chakra, nccl-tuner, json, trace, svg, "
     "rankfile, slurm, torchrun, jax-devices, kubernetes"
 )
 GOALS = "all-reduce, reduce-scatter, all-gather, reduce, broadcast, all-to-all"

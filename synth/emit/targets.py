@@ -7,7 +7,18 @@ from dataclasses import dataclass
 
 from grammar import Goal
 from hierarchies import InputError, nearest
-from synth.emit import chakra, document, jax, launchers, mpi, mscclpp, nccl_tuner, timeline, torch
+from synth.emit import (
+    chakra,
+    document,
+    jax,
+    launchers,
+    mpi,
+    mscclpp,
+    nccl_tuner,
+    picture,
+    timeline,
+    torch,
+)
 from synth.emit.source import CannotExpressError, Files, Source
 
 
@@ -17,9 +28,9 @@ class Target:
 
     ``runs`` is true where what is written carries out the program, ``overlaps`` where it can do so
     in segments and stripes; others are given schedules of one. ``places`` is true where only the
-    placement is written, and neither the program nor what it is for matters; others are given
-    all-reduces only. ``check`` raises what ``write`` would raise, sooner; None where writing is
-    quick.
+    placement is written, and neither the program nor what it is for matters; ``tells`` where only
+    what the simulator says is shown, whatever the program is for; others are given all-reduces
+    only. ``check`` raises what ``write`` would raise, sooner; None where writing is quick.
     """
 
     summary: str
@@ -27,6 +38,7 @@ class Target:
     runs: bool = False
     overlaps: bool = False
     places: bool = False
+    tells: bool = False
     check: Callable[[Source], None] | None = None
 
 
@@ -42,7 +54,10 @@ TARGETS: Mapping[str, Target] = {
     "nccl-tuner": Target("NCCL tuner: algorithms for the leaves", nccl_tuner.write),
     "json": Target("the schedule as JSON, by a published schema", document.write, overlaps=True),
     "trace": Target(
-        "a Chrome/Perfetto timeline of the simulated run", timeline.write, overlaps=True
+        "a Chrome/Perfetto timeline of the simulated run", timeline.write, overlaps=True, tells=True
+    ),
+    "svg": Target(
+        "a drawing of the simulated run, and a table", picture.write, overlaps=True, tells=True
     ),
     "rankfile": Target("Open MPI: which device each rank gets", launchers.rankfile, places=True),
     "slurm": Target("Slurm: hosts for --distribution=arbitrary", launchers.slurm, places=True),
@@ -69,7 +84,7 @@ def emit(target: str, source: Source) -> Files:
     if row.places:
         return row.write(source.stripes[0])
     if not _serves(row, source):
-        able = ", ".join(name for name, row in TARGETS.items() if row.places)
+        able = ", ".join(name for name, row in TARGETS.items() if row.places or row.tells)
         raise CannotExpressError(
             f"{target} cannot express a program for {source.schedule.goal.value}: only all-reduces "
             "are handed out",
@@ -114,7 +129,7 @@ def _able(targets: Mapping[str, Target], source: Source) -> tuple[str, ...]:
 
 
 def _serves(target: Target, source: Source) -> bool:
-    return target.places or source.schedule.goal is Goal.ALL_REDUCE
+    return target.places or target.tells or source.schedule.goal is Goal.ALL_REDUCE
 
 
 def _can(target: Target, source: Source) -> bool:

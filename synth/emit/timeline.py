@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from hierarchies import InputError
+from hierarchies import Devices, InputError
 from synth.emit.launchers import hosts, places
 from synth.emit.mesh import RankOrder, mesh
 from synth.emit.source import Files, Source
@@ -167,19 +167,21 @@ def _names(
     pids = list(dict.fromkeys(tracks[0].pid for tracks in own))
     for position, (pid, host) in enumerate(zip(pids, hosts(source), strict=True), len(ports)):
         yield from _process(pid, host, position)
-    for device, (tracks, name) in enumerate(zip(own, _device_names(source), strict=True)):
+    for device, (tracks, name) in enumerate(
+        zip(own, names_of_devices(source, np.arange(len(own))), strict=True)
+    ):
         yield from _threads(tracks, name, device, labels)
 
 
-def _device_names(source: Source) -> list[str]:
+def names_of_devices(source: Source, devices: Devices) -> list[str]:
     """Devices by number and by their coordinates on the parallelism axes."""
     placement = source.schedule.reduction.placement
-    ranks = mesh(placement, RankOrder.AXES).ranks(np.arange(source.schedule.devices))
+    ranks = mesh(placement, RankOrder.AXES).ranks(devices)
     coordinates = np.unravel_index(ranks, [axis.size for axis in placement.axes])
     names = [axis.name for axis in placement.axes]
     return [
         f"device {device} ({', '.join(f'{n} {c}' for n, c in zip(names, at, strict=True))})"
-        for device, at in enumerate(np.stack(coordinates, axis=1).tolist())
+        for device, at in zip(devices.tolist(), np.stack(coordinates, axis=1).tolist(), strict=True)
     ]
 
 

@@ -1,0 +1,231 @@
+"""What a drawing of the simulated run shows: rows of devices and links, and when they are at work.
+
+Devices that take part in the same phases look alike. A small machine gets a row for each device, a
+large one a row for each such class, with its first device by name. Every level gets a row for its
+busiest port, whose bars say how busy it is; so does the devices' memory.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from synth.emit.source import Source
+from synth.emit.timeline import names_of_devices
+from synth.overlap import Span, side_by_side
+from synth.schedule import Phase, Transpose
+
+MOST_DEVICES = 16
+"""With more devices, or more bars than this allows for, classes of devices are shown."""
+MOST_ROWS = 12
+_MOST_BARS = 4000
+_MOST_BARS_IN_LANE = 240
+_MEMORY = "memory"
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A stretch of time in which a phase is at work on some segments; counted from 1.
+
+    ``busy_share`` is the part of it for which a link is busy; 1 for devices.
+    """
+
+    begin_seconds: float
+    end_seconds: float
+    lane: int
+    what: str
+    stripe: int
+    step: int
+    first_segment: int
+    last_segment: int
+    busy_share: float = 1.0
+
+
+@dataclass(frozen=True)
+class Row:
+    """A device, a class of devices, or a link: how many it stands for, and what it does when."""
+
+    kind: str
+    name: str
+    alike: int
+    busy_seconds: float
+    bars: tuple[Bar, ...]
+
+
+@dataclass(frozen=True)
+class Chart:
+    """All rows. ``lanes`` is how many bars may stand above each other in one of them.
+
+    ``merged``: several segments may share a bar; ``left_out``: classes of devices without a row.
+    """
+
+    seconds: float
+    lanes: int
+    rows: tuple[Row, ...]
+    merged: bool
+    left_out: int
+    notes: tuple[str, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """The rows without their bars: what a table beside the drawing says."""
+        rows = [{k: v for k, v in asdict(row).items() if k != "bars"} for row in self.rows]
+        share = self.seconds or 1.0
+        for row in rows:
+            row["busy_share"] = row["busy_seconds"] / share
+        return {"seconds": self.seconds, "rows": rows, "notes": list(self.notes)}
+
+
+@dataclass(frozen=True)
+class _Phase:
+    """A phase of a stripe, counted from 0, with its lane and all its slices of time."""
+
+    stripe: int
+    step: int
+    lane: int
+    phase: Phase
+    what: str
+    busy_seconds: Mapping[str, float]
+    spans: tuple[Span, ...]
+
+
+def chart(source: Source) -> Chart:
+    """What is to be drawn of a schedule with its prices."""
+    phases = tuple(_phases(source))
+    seconds = max((span.end_seconds for one in phases for span in one.spans), default=0.0)
+    bars = sum(len(one.spans) for one in phases)
+    devices = source.schedule.devices
+    each = devices <= MOST_DEVICES and devices * bars <= _MOST_BARS
+    rows, left_out = _device_rows(source, phases, each)
+    drawn = (*rows, *_link_rows(source, phases))
+    lanes = 1 + max((one.lane for one in phases), default=0)
+    most = max(24, min(_MOST_BARS_IN_LANE, _MOST_BARS // max(1, lanes * len(drawn))))
+    merged = any(len(one.spans) > most for one in phases)
+    thinned = tuple(_thin(row, most) for row in drawn)
+    notes = tuple(_notes(each, left_out, merged))
+    return Chart(seconds, lanes, thinned, merged, left_out, notes)
+
+
+def _phases(source: Source) -> Iterator[_Phase]:
+    spans: dict[tuple[int, int], list[Span]] = defaultdict(list)
+    for span in side_by_side(source.lanes):
+        spans[span.lane, span.phase].append(span)
+    together = bool(source.beside) or source.schedule.segments > 1
+    lane = 0
+    for number, stripe in enumerate(source.stripes):
+        for step, (phase, price) in enumerate(
+            zip(stripe.schedule.phases, stripe.prices, strict=True)
+        ):
+            busy = dict(price.busy_seconds)
+            when = tuple(sorted(spans[number, step], key=lambda span: span.begin_seconds))
+            yield _Phase(number, step, lane if together else 0, phase, price.what, busy, when)
+            lane += 1
+
+
+def _device_rows(
+    source: Source, phases: tuple[_Phase, ...], each: bool
+) -> tuple[tuple[Row, ...], int]:
+    """A row for each device, or for each class of them; and how many classes have none."""
+    devices = source.schedule.devices
+    takes_part = np.zeros((len(phases), devices), dtype=np.bool_)
+    for number, one in enumerate(phases):
+        joined = one.phase.devices if isinstance(one.phase, Transpose) else one.phase.groups
+        takes_part[number, np.asarray(joined).reshape(-1)] = True
+    if each:
+        first, counts = np.arange(devices), np.ones(devices, dtype=np.int64)
+    else:
+        _, first, counts = np.unique(takes_part, axis=1, return_index=True, return_counts=True)
+        order = np.argsort(first)
+        first, counts = first[order], counts[order]
+    shown = first[:MOST_ROWS] if not each else first
+    names = names_of_devices(source, shown)
+    rows = tuple(
+        _device_row(name, int(alike), [phases[i] for i in np.flatnonzero(takes_part[:, device])])
+        for name, alike, device in zip(names, counts, shown.tolist(), strict=False)
+    )
+    return rows, len(first) - len(shown)
+
+
+def _device_row(name: str, alike: int, phases: list[_Phase]) -> Row:
+    bars = tuple(_bar(one, span, 1.0) for one in phases for span in one.spans)
+    return Row("device", name, alike, _covered(bars), bars)
+
+
+def _covered(bars: tuple[Bar, ...]) -> float:
+    """For how long at least one bar is there."""
+    found, until = 0.0, 0.0
+    for bar in sorted(bars, key=lambda one: one.begin_seconds):
+        found += max(0.0, bar.end_seconds - max(until, bar.begin_seconds))
+        until = max(until, bar.end_seconds)
+    return found
+
+
+def _link_rows(source: Source, phases: tuple[_Phase, ...]) -> Iterator[Row]:
+    """The busiest port of each level, outermost first, and the memory of a device."""
+    for name in (*source.system.hierarchy.names, _MEMORY):
+        using = [(one, one.busy_seconds.get(name, 0.0)) for one in phases]
+        bars = tuple(
+            _bar(one, span, busy / length)
+            for one, busy in using
+            for span in one.spans
+            if busy and (length := span.end_seconds - span.begin_seconds) > 0
+        )
+        in_all = sum(busy * len(one.spans) for one, busy in using)
+        kind = _MEMORY if name == _MEMORY else "link"
+        yield Row(kind, name, 1, in_all, bars)
+
+
+def _bar(one: _Phase, span: Span, busy_share: float) -> Bar:
+    return Bar(
+        span.begin_seconds,
+        span.end_seconds,
+        one.lane,
+        one.what,
+        one.stripe + 1,
+        one.step + 1,
+        span.segment + 1,
+        span.segment + 1,
+        min(1.0, busy_share),
+    )
+
+
+def _thin(row: Row, most: int) -> Row:
+    """The row with at most so many bars for each phase: neighbours are one."""
+    by_phase: dict[tuple[int, int], list[Bar]] = defaultdict(list)
+    for bar in row.bars:
+        by_phase[bar.stripe, bar.step].append(bar)
+    bars: list[Bar] = []
+    for some in by_phase.values():
+        size = -(-len(some) // most)
+        bars += [_joined(some[at : at + size]) for at in range(0, len(some), size)]
+    return Row(row.kind, row.name, row.alike, row.busy_seconds, tuple(bars))
+
+
+def _joined(bars: list[Bar]) -> Bar:
+    """Bars that follow each other as one, as busy as they are over its whole length."""
+    first, last = bars[0], bars[-1]
+    length = last.end_seconds - first.begin_seconds
+    busy = sum((bar.end_seconds - bar.begin_seconds) * bar.busy_share for bar in bars)
+    return Bar(
+        first.begin_seconds,
+        last.end_seconds,
+        first.lane,
+        first.what,
+        first.stripe,
+        first.step,
+        first.first_segment,
+        last.last_segment,
+        first.busy_share if len(bars) == 1 else min(1.0, busy / length),
+    )
+
+
+def _notes(each: bool, left_out: int, merged: bool) -> Iterator[str]:
+    if not each:
+        yield "one device stands for all that take part in the same steps"
+    if left_out:
+        yield f"{left_out} more classes of devices are not drawn"
+    if merged:
+        yield "segments that follow each other share a bar"
