@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 from hypothesis import Phase, settings
+
+from databases import Cluster, cluster
 
 settings.register_profile("house", deadline=None, derandomize=True)
 settings.register_profile(
@@ -21,3 +26,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture
 def update_golden(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--update-golden"))
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Cluster]:
+    """A PostgreSQL cluster for this session."""
+    with cluster() as started:
+        yield started
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where a store may be: an empty database of either kind."""
+    pytest.importorskip("sqlalchemy", reason="needs sqlalchemy, of the extra 'server'")
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/store.db"
+    found: Cluster = request.getfixturevalue("postgres")
+    return found.new_database()

@@ -1,0 +1,39 @@
+"""The store: jobs, answers, keys and systems in one database, outliving every process."""
+
+from synth.service.store.claims import MOST_ATTEMPTS
+from synth.service.store.records import (
+    Claim,
+    ConflictError,
+    Job,
+    Key,
+    NewJob,
+    NewKey,
+    Noted,
+    Status,
+    StoredAnswer,
+    StoredSystem,
+    StoreError,
+    Submitted,
+    digest_of,
+)
+from synth.service.store.store import Store
+from synth.service.store.tables import NAME_CHARACTERS
+
+__all__ = [
+    "MOST_ATTEMPTS",
+    "NAME_CHARACTERS",
+    "Claim",
+    "ConflictError",
+    "Job",
+    "Key",
+    "NewJob",
+    "NewKey",
+    "Noted",
+    "Status",
+    "Store",
+    "StoreError",
+    "StoredAnswer",
+    "StoredSystem",
+    "Submitted",
+    "digest_of",
+]

@@ -1,0 +1,162 @@
+"""Jobs as those who do the work see them: claimed, noted, ended, put back.
+
+Whoever claims a job gets a token; every later word about the job carries it, and is written only
+while the token is the job's. So a server that was taken for dead can neither end a job that went
+to another, nor end one twice.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+from sqlalchemy import ColumnElement, Connection, Update, case, literal, null, select, update
+
+from synth.service.store import answers
+from synth.service.store.jobs import COLUMNS, job_of, written
+from synth.service.store.records import Claim, Noted, Status, StoredAnswer
+from synth.service.store.tables import JOB
+
+MOST_ATTEMPTS = 3
+_HELD = JOB.c.status.in_((Status.RUNNING, Status.CANCELLING))
+_FREED = {"owner": None, "token": None, "lease_until": None}
+GIVEN_UP = {
+    "problem": f"the job was begun {MOST_ATTEMPTS} times, and each time its worker was lost",
+    "where": "",
+    "hint": "ask for less, or give the workers more memory",
+}
+
+
+def claim(connection: Connection, owner: str, lease: timedelta, now: datetime) -> Claim | None:
+    """The oldest queued job, from now on the owner's; None where there is none."""
+    token = uuid4().hex
+    queued = select(JOB.c.number).where(JOB.c.status == Status.QUEUED).order_by(JOB.c.number)
+    oldest = queued.limit(1).with_for_update(skip_locked=True).scalar_subquery()
+    change = {
+        "status": Status.RUNNING,
+        "started": now,
+        "attempts": JOB.c.attempts + 1,
+        "revision": JOB.c.revision + 1,
+        "owner": owner,
+        "token": token,
+        "lease_until": now + lease,
+    }
+    taken = update(JOB).where(JOB.c.number == oldest).values(change).returning(*COLUMNS)
+    row = connection.execute(taken).one_or_none()
+    return None if row is None else Claim(job_of(row._mapping), owner, token)
+
+
+def renew(connection: Connection, owner: str, until: datetime) -> int:
+    """Hold all that the owner has until then; how many jobs that is."""
+    mine = update(JOB).where(_HELD, JOB.c.owner == owner)
+    return connection.execute(mine.values(lease_until=until)).rowcount
+
+
+def requeue(
+    connection: Connection,
+    lost: ColumnElement[bool],
+    now: datetime,
+    *,
+    skip_locked: bool = False,
+) -> int:
+    """Take the jobs that are ``lost`` from their owners; how many are queued again.
+
+    One that was being cancelled is cancelled; one that was begun too often fails. What somebody
+    else writes at this very moment is waited for or, with ``skip_locked``, left as it is.
+    """
+    chosen = select(JOB.c.number, JOB.c.status, JOB.c.attempts).where(_HELD, lost)
+    found = chosen.order_by(JOB.c.number).with_for_update(skip_locked=skip_locked)
+    fates: dict[Status, list[int]] = {}
+    for number, status, attempts in connection.execute(found):
+        fates.setdefault(_fate(Status(status), attempts), []).append(number)
+    for fate, numbers in fates.items():
+        change = update(JOB).where(JOB.c.number.in_(numbers)).values(_put_back(fate, now))
+        connection.execute(change)
+    return len(fates.get(Status.QUEUED, ()))
+
+
+def note(
+    connection: Connection, claim: Claim, progress: dict[str, Any], best: bytes | None
+) -> Noted:
+    """Write down how far the work is; a ``best`` that is None leaves the one before."""
+    change: dict[str, Any] = {"progress": written(progress), "revision": JOB.c.revision + 1}
+    if best is not None:
+        change["best"] = best
+    status = connection.execute(_held(claim).values(change).returning(JOB.c.status)).scalar()
+    return Noted(going_on=status == Status.RUNNING, lost=status is None)
+
+
+def finish(connection: Connection, claim: Claim, answer: StoredAnswer, now: datetime) -> bool:
+    """End a job with a complete answer, which is kept under its own key."""
+    change = _ended(Status.DONE, now) | {"answer_key": answer.key, "best": None}
+    if not _changed(connection, claim, change):
+        return False
+    answers.keep(connection, answer)
+    answers.saw(connection, claim.job.team, answer.key)
+    return True
+
+
+def finish_partly(connection: Connection, claim: Claim, body: bytes | None, now: datetime) -> bool:
+    """End a job with what there is of an answer: cancelled if that was wanted, else partial."""
+    cancelled = JOB.c.status == Status.CANCELLING
+    change = _ended(case((cancelled, Status.CANCELLED), else_=Status.PARTIAL), now)
+    return _changed(connection, claim, change | ({} if body is None else {"best": body}))
+
+
+def fail(connection: Connection, claim: Claim, problem: dict[str, Any], now: datetime) -> bool:
+    """End a job with what went wrong."""
+    change = _ended(Status.FAILED, now) | {"problem": written(problem)}
+    return _changed(connection, claim, change)
+
+
+def give_back(connection: Connection, claim: Claim, now: datetime) -> bool:
+    """Queue a job again as if it had not been begun; one that is being cancelled is cancelled."""
+    cancelled = JOB.c.status == Status.CANCELLING
+    change = {
+        "status": case((cancelled, Status.CANCELLED), else_=Status.QUEUED),
+        "finished": case((cancelled, literal(now, JOB.c.finished.type)), else_=null()),
+        "attempts": JOB.c.attempts - 1,
+        "revision": JOB.c.revision + 1,
+    }
+    return _changed(connection, claim, change | _FREED)
+
+
+def owned(owner: str) -> ColumnElement[bool]:
+    """What an owner has."""
+    return JOB.c.owner == owner
+
+
+def expired(now: datetime) -> ColumnElement[bool]:
+    """What nobody has held on to in time."""
+    return JOB.c.lease_until < now
+
+
+def mine(claim: Claim) -> ColumnElement[bool]:
+    """What a claim is for, while it holds."""
+    return (JOB.c.id == claim.job.id) & (JOB.c.token == claim.token)
+
+
+def _held(claim: Claim) -> Update:
+    return update(JOB).where(_HELD, mine(claim))
+
+
+def _changed(connection: Connection, claim: Claim, change: dict[str, Any]) -> bool:
+    return connection.execute(_held(claim).values(change)).rowcount == 1
+
+
+def _fate(status: Status, attempts: int) -> Status:
+    if status is Status.CANCELLING:
+        return Status.CANCELLED
+    return Status.QUEUED if attempts < MOST_ATTEMPTS else Status.FAILED
+
+
+def _put_back(fate: Status, now: datetime) -> dict[str, Any]:
+    if fate is Status.QUEUED:
+        return {"status": fate, "revision": JOB.c.revision + 1, **_FREED}
+    told = {"problem": written(GIVEN_UP)} if fate is Status.FAILED else {}
+    return _ended(fate, now) | told
+
+
+def _ended(status: Status | ColumnElement[Status], now: datetime) -> dict[str, Any]:
+    return {"status": status, "finished": now, "revision": JOB.c.revision + 1, **_FREED}

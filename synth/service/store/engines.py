@@ -1,0 +1,118 @@
+"""One database behind a URL: how SQLite and PostgreSQL are spoken to, and how they differ.
+
+SQLite: write-ahead log, so that readers never wait; a transaction that writes takes the lock at
+its beginning, so that none fails half-way; every commit is on the disk before it is told
+(``synchronous=FULL``), so that what was acknowledged outlives the process and, as far as the disk
+keeps its word, the power. PostgreSQL does the same by its own settings.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from sqlite3 import Connection as SqliteConnection
+from sqlite3 import OperationalError as SqliteBusyError
+
+from sqlalchemy import Connection, Engine, Table, create_engine, event, func, select
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, StatementError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+
+from hierarchies import InputError
+from synth.service.store.records import StoreError
+from synth.service.store.tables import Moment
+
+BUSY_SECONDS = 30.0
+_HINT = "sqlite:///answers.db, or postgresql://user:password@host/database"
+_BEGIN = "collsynth_begin"
+
+
+def engine(given: str) -> Engine:
+    """The engine of a database; nothing is connected yet. Raises InputError for what is no URL."""
+    url = _url(given)
+    if url.get_backend_name() == "sqlite":
+        made = create_engine(url, connect_args={"timeout": BUSY_SECONDS})
+        event.listen(made, "connect", _configure)
+        event.listen(made, "begin", _begin)
+        return made
+    return create_engine(url, pool_size=10, max_overflow=20, pool_pre_ping=True)
+
+
+def for_writing(made: Engine) -> Engine:
+    """The same engine, its transactions begun with the right to write."""
+    return made.execution_options(**{_BEGIN: "BEGIN IMMEDIATE"})
+
+
+def insert(connection: Connection, table: Table) -> postgresql.Insert | sqlite.Insert:
+    """An insert that knows what to do on conflict."""
+    postgres = connection.dialect.name == "postgresql"
+    return postgresql.insert(table) if postgres else sqlite.insert(table)
+
+
+def database_now(connection: Connection) -> datetime:
+    """The time by which leases are told: that of the database, where servers share one."""
+    if connection.dialect.name == "sqlite":
+        return datetime.now(UTC)
+    return connection.execute(select(func.clock_timestamp(type_=Moment()))).scalar_one()
+
+
+@contextmanager
+def telling(made: Engine) -> Iterator[None]:
+    """Whatever goes wrong between us and the database becomes a StoreError."""
+    try:
+        yield
+    except (DBAPIError, PoolTimeoutError) as error:
+        lines = str(getattr(error, "orig", None) or error).strip().splitlines()
+        told = f"the store {shown(made)} cannot be used: {lines[0] if lines else error}"
+        raise StoreError(told, hint="see that it is there, and may be written") from error
+    except StatementError as error:
+        if isinstance(error.orig, InputError):
+            raise error.orig from None
+        raise
+
+
+def shown(made: Engine) -> str:
+    """The URL, without its password."""
+    return made.url.render_as_string(hide_password=True)
+
+
+def _url(given: str) -> URL:
+    try:
+        url = make_url(given)
+        backend = url.get_backend_name()
+    except (ArgumentError, ValueError):
+        raise InputError("that is no URL of a store", hint=_HINT) from None
+    if backend in ("postgresql", "postgres"):
+        return url.set(drivername="postgresql+psycopg")
+    if backend != "sqlite":
+        raise InputError(f"a store cannot be in {backend}", hint=_HINT)
+    if url.database in (None, "", ":memory:"):
+        raise InputError("a store in SQLite needs a file", hint=_HINT)
+    return url.set(drivername="sqlite+pysqlite")
+
+
+def _configure(connection: SqliteConnection, record: object) -> None:
+    connection.isolation_level = None
+    _write_ahead(connection)
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA foreign_keys = ON")
+
+
+def _write_ahead(connection: SqliteConnection) -> None:
+    """Turned on once for a file; SQLite does not wait for the others who do so at that moment."""
+    end = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except SqliteBusyError as error:
+            if "locked" not in str(error) or time.monotonic() > end:
+                raise
+            time.sleep(0.01)
+
+
+def _begin(connection: Connection) -> None:
+    connection.exec_driver_sql(connection.get_execution_options().get(_BEGIN, "BEGIN"))

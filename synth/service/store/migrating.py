@@ -1,0 +1,45 @@
+"""Brings a database to the tables of this version (alembic lives here, and in ``migrations``)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sqlalchemy import Connection, inspect, text
+
+from synth.service.store.records import StoreError
+from synth.service.store.tables import REVISION
+
+_PLACE = Path(__file__).parent / "migrations"
+_LOCK = 0x636F6C6C
+"""Any number that is ours: it names the lock that servers take in PostgreSQL."""
+
+
+def migrate(connection: Connection, revision: str = REVISION) -> None:
+    """Within the transaction: up to a revision, all or nothing, one server at a time.
+
+    Raises StoreError where the database is at a revision that this version does not know.
+    """
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
+    if _revision(connection) == revision:
+        return
+    # Not at the top of the file: it takes long to load, and is seldom needed.
+    from alembic import command
+    from alembic.config import Config
+    from alembic.script import ScriptDirectory
+
+    config = Config(attributes={"connection": connection})
+    config.set_main_option("script_location", str(_PLACE).replace("%", "%%"))
+    known = {one.revision for one in ScriptDirectory.from_config(config).walk_revisions()}
+    found = _revision(connection)
+    if found is not None and found not in known:
+        told = f"the store was made by a newer version (its tables are at revision {found!r})"
+        raise StoreError(told, hint="upgrade collsynth, or use another store")
+    command.upgrade(config, revision)
+
+
+def _revision(connection: Connection) -> str | None:
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    found = connection.execute(text("SELECT version_num FROM alembic_version"))
+    return found.scalar_one_or_none()

@@ -1,0 +1,90 @@
+"""The first tables: keys, systems, answers and who saw them, jobs."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0001"
+down_revision = None
+
+NAME = sa.String(200)
+MOMENT = sa.DateTime(timezone=True)
+
+
+def upgrade() -> None:
+    """Make the tables."""
+    op.create_table(
+        "api_key",
+        sa.Column("id", NAME, nullable=False),
+        sa.Column("team", NAME, nullable=False),
+        sa.Column("name", NAME, nullable=False),
+        sa.Column("digest", sa.String(64), nullable=False),
+        sa.Column("rate_per_second", sa.Float()),
+        sa.Column("jobs_per_day", sa.Integer()),
+        sa.Column("created", MOMENT, nullable=False),
+        sa.Column("revoked", sa.Boolean(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_api_key"),
+    )
+    op.create_index("ix_api_key_team", "api_key", ["team"])
+    op.create_table(
+        "system",
+        sa.Column("team", NAME, nullable=False),
+        sa.Column("name", NAME, nullable=False),
+        sa.Column("text", sa.String(), nullable=False),
+        sa.Column("changed", MOMENT, nullable=False),
+        sa.PrimaryKeyConstraint("team", "name", name="pk_system"),
+    )
+    op.create_table(
+        "answer",
+        sa.Column("key", NAME, nullable=False),
+        sa.Column("verb", NAME, nullable=False),
+        sa.Column("edition", NAME, nullable=False),
+        sa.Column("question", sa.String(), nullable=False),
+        sa.Column("outcome", sa.Integer(), nullable=False),
+        sa.Column("body", sa.LargeBinary(), nullable=False),
+        sa.Column("seconds", sa.Float(), nullable=False),
+        sa.Column("created", MOMENT, nullable=False),
+        sa.PrimaryKeyConstraint("key", name="pk_answer"),
+    )
+    op.create_table(
+        "seen",
+        sa.Column("team", NAME, nullable=False),
+        sa.Column("key", NAME, nullable=False),
+        sa.ForeignKeyConstraint(["key"], ["answer.key"], name="fk_seen_key"),
+        sa.PrimaryKeyConstraint("team", "key", name="pk_seen"),
+    )
+    make_jobs()
+
+
+def make_jobs() -> None:
+    """The table of jobs; ``number`` is the order in which they came."""
+    op.create_table(
+        "job",
+        sa.Column("number", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
+        sa.Column("id", NAME, nullable=False),
+        sa.Column("team", NAME, nullable=False),
+        sa.Column("key_id", NAME),
+        sa.Column("verb", NAME, nullable=False),
+        sa.Column("question", sa.String(), nullable=False),
+        sa.Column("answer_key", NAME, nullable=False),
+        sa.Column("idempotency_key", NAME),
+        sa.Column("budget_seconds", sa.Float()),
+        sa.Column("status", sa.String(10), nullable=False),
+        sa.Column("created", MOMENT, nullable=False),
+        sa.Column("started", MOMENT),
+        sa.Column("finished", MOMENT),
+        sa.Column("attempts", sa.Integer(), nullable=False),
+        sa.Column("progress", sa.String()),
+        sa.Column("best", sa.LargeBinary()),
+        sa.Column("problem", sa.String()),
+        sa.Column("revision", sa.Integer(), nullable=False),
+        sa.Column("owner", NAME),
+        sa.Column("token", sa.String(32)),
+        sa.Column("lease_until", MOMENT),
+        sa.ForeignKeyConstraint(["key_id"], ["api_key.id"], name="fk_job_key_id"),
+        sa.PrimaryKeyConstraint("number", name="pk_job"),
+        sa.UniqueConstraint("id", name="uq_job_id"),
+        sa.UniqueConstraint("team", "idempotency_key", name="uq_job_team_idempotency_key"),
+    )
+    op.create_index("ix_job_status_number", "job", ["status", "number"])
+    op.create_index("ix_job_team_number", "job", ["team", "number"])
+    op.create_index("ix_job_key_id_created", "job", ["key_id", "created"])

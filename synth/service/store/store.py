@@ -1,0 +1,254 @@
+"""The door of the store: every method is one transaction, from any thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from datetime import datetime, timedelta
+from threading import Lock
+from typing import Any
+
+from sqlalchemy import Connection, literal, select
+
+from synth.service.store import answers, claims, engines, jobs, keys, migrating, systems
+from synth.service.store.records import (
+    Claim,
+    Job,
+    Key,
+    NewJob,
+    NewKey,
+    Noted,
+    Status,
+    StoredAnswer,
+    StoredSystem,
+    Submitted,
+)
+
+
+class Store:
+    """What the service knows, in SQLite or PostgreSQL.
+
+    Once a method has returned, what it wrote outlives the process. All methods raise StoreError
+    where the database cannot be reached or used, and InputError for texts it cannot keep.
+    ``now`` tells the time of a transaction; unless given, it is the database's.
+    """
+
+    def __init__(
+        self, url: str, now: Callable[[Connection], datetime] = engines.database_now
+    ) -> None:
+        self._engine = engines.engine(url)
+        self._writer = engines.for_writing(self._engine)
+        self._now = now
+        one_writer = self._engine.dialect.name == "sqlite"
+        self._turn: Lock | nullcontext[None] = Lock() if one_writer else nullcontext()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+    def migrate(self) -> None:
+        """Make the tables, or bring them up to date; several servers may do so at once.
+
+        Raises StoreError for a database that a newer version made.
+        """
+        with self._writing() as connection:
+            migrating.migrate(connection)
+
+    def ping(self) -> None:
+        """Nothing, where the store answers."""
+        with self._reading() as connection:
+            connection.execute(select(literal(1)))
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        self._engine.dispose()
+
+    def create_key(
+        self,
+        team: str,
+        name: str,
+        rate_per_second: float | None = None,
+        jobs_per_day: int | None = None,
+    ) -> NewKey:
+        """A new key of a team. None as a limit is no limit."""
+        with self._writing() as connection:
+            limits = (rate_per_second, jobs_per_day)
+            return keys.create(connection, team, name, limits, self._now(connection))
+
+    def key(self, id: str) -> Key | None:
+        """The key of that id."""
+        with self._reading() as connection:
+            return keys.one(connection, id)
+
+    def keys(self, team: str | None = None) -> list[Key]:
+        """The keys of a team, or of all, oldest first, the revoked ones too."""
+        with self._reading() as connection:
+            return keys.known(connection, team)
+
+    def revoke(self, id: str) -> bool:
+        """No longer admit a key; False where there is none of that id."""
+        with self._writing() as connection:
+            return keys.revoke(connection, id)
+
+    def jobs_since(self, key_id: str, when: datetime) -> int:
+        """How many jobs came with a key since then."""
+        with self._reading() as connection:
+            return keys.jobs_since(connection, key_id, when)
+
+    def put_system(self, team: str, name: str, text: str) -> StoredSystem:
+        """Keep a system under a name, in the place of the one that had it."""
+        with self._writing() as connection:
+            system = StoredSystem(team, name, text, self._now(connection))
+            systems.put(connection, system)
+            return system
+
+    def system(self, team: str, name: str) -> StoredSystem | None:
+        """A team's system of that name."""
+        with self._reading() as connection:
+            return systems.one(connection, team, name)
+
+    def systems(self, team: str) -> list[StoredSystem]:
+        """A team's systems, by name."""
+        with self._reading() as connection:
+            return systems.known(connection, team)
+
+    def delete_system(self, team: str, name: str) -> bool:
+        """Forget a team's system; False where there was none."""
+        with self._writing() as connection:
+            return systems.remove(connection, team, name)
+
+    def answer(self, key: str) -> StoredAnswer | None:
+        """The answer kept under a key."""
+        with self._reading() as connection:
+            return answers.one(connection, key)
+
+    def keep(self, answer: StoredAnswer) -> None:
+        """Keep a complete answer, unless there is one under its key: the first stays."""
+        with self._writing() as connection:
+            answers.keep(connection, answer)
+
+    def saw(self, team: str, key: str) -> None:
+        """A team may look at an answer from now on. Nothing where no such answer is kept."""
+        with self._writing() as connection:
+            answers.saw(connection, team, key)
+
+    def has_seen(self, team: str, key: str) -> bool:
+        """If a team asked for an answer that is kept."""
+        with self._reading() as connection:
+            return answers.has_seen(connection, team, key)
+
+    def submit(self, new: NewJob) -> Submitted:
+        """Queue a job; one with an idempotency key that the team used before is found again.
+
+        Raises ConflictError where the key came with another question.
+        """
+        with self._writing() as connection:
+            return jobs.submit(connection, new, self._now(connection))
+
+    def job(self, id: str) -> Job | None:
+        """The job of that id."""
+        with self._reading() as connection:
+            return jobs.one(connection, id)
+
+    def jobs(
+        self,
+        team: str,
+        limit: int,
+        after: str | None = None,
+        status: Status | None = None,
+        verb: str | None = None,
+    ) -> list[Job]:
+        """A team's jobs, newest first, without their ``best``.
+
+        ``after`` is the id of the last job of the page before; jobs that come meanwhile shift
+        nothing. Raises InputError where the team has no such job.
+        """
+        with self._reading() as connection:
+            wanted = {"status": status, "verb": verb}
+            return jobs.listed(connection, team, limit, after, wanted)
+
+    def counts(self, team: str | None = None) -> dict[Status, int]:
+        """How many jobs stand where, of a team or of all."""
+        with self._reading() as connection:
+            return jobs.counted(connection, team)
+
+    def cancel(self, id: str) -> Job | None:
+        """Cancel a job: at once if it is queued; a running one is cancelling until it ends."""
+        with self._writing() as connection:
+            return jobs.cancel(connection, id, self._now(connection))
+
+    def claim(self, owner: str, lease_seconds: float) -> Claim | None:
+        """The oldest queued job, which the owner now works on; None where there is none.
+
+        No two claims get the same job. It is lost unless renewed within the lease.
+        """
+        with self._writing() as connection:
+            lease = timedelta(seconds=lease_seconds)
+            return claims.claim(connection, owner, lease, self._now(connection))
+
+    def renew(self, owner: str, lease_seconds: float) -> int:
+        """Hold all that the owner works on for that long from now; how many jobs that is."""
+        with self._writing() as connection:
+            until = self._now(connection) + timedelta(seconds=lease_seconds)
+            return claims.renew(connection, owner, until)
+
+    def requeue(self, owner: str) -> int:
+        """Take back what an owner that is no more was working on; how many are queued again.
+
+        A job that was lost so ``MOST_ATTEMPTS`` times fails; one being cancelled is cancelled.
+        """
+        with self._writing() as connection:
+            lost = claims.owned(owner)
+            return claims.requeue(connection, lost, self._now(connection))
+
+    def requeue_expired(self) -> int:
+        """The same with all jobs whose leases ran out."""
+        with self._writing() as connection:
+            now = self._now(connection)
+            return claims.requeue(connection, claims.expired(now), now, skip_locked=True)
+
+    def lose(self, claim: Claim) -> bool:
+        """The same with one job, whose worker died; True if it is queued again."""
+        with self._writing() as connection:
+            lost = claims.mine(claim)
+            return claims.requeue(connection, lost, self._now(connection)) == 1
+
+    def note(self, claim: Claim, progress: dict[str, Any], best: bytes | None = None) -> Noted:
+        """Write down how far a job is, and the best answer so far (None: as before)."""
+        with self._writing() as connection:
+            return claims.note(connection, claim, progress, best)
+
+    def finish(self, claim: Claim, found: StoredAnswer | bytes | None) -> bool:
+        """End a job; False where the claim was lost: then nothing is written.
+
+        With a complete answer it is done, even if it was being cancelled, and the answer is kept
+        for all. With a partial body (None: the best that was noted) it is cancelled if that was
+        wanted, else partial, and the body stays with the job as its ``best``.
+        """
+        with self._writing() as connection:
+            now = self._now(connection)
+            if isinstance(found, StoredAnswer):
+                return claims.finish(connection, claim, found, now)
+            return claims.finish_partly(connection, claim, found, now)
+
+    def fail(self, claim: Claim, problem: dict[str, Any]) -> bool:
+        """End a job with what went wrong; False where the claim was lost."""
+        with self._writing() as connection:
+            return claims.fail(connection, claim, problem, self._now(connection))
+
+    def give_back(self, claim: Claim) -> bool:
+        """Queue a job again and do not count the attempt; False where the claim was lost."""
+        with self._writing() as connection:
+            return claims.give_back(connection, claim, self._now(connection))
+
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        with engines.telling(self._engine), self._engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def _writing(self) -> Iterator[Connection]:
+        with self._turn, engines.telling(self._engine), self._writer.begin() as connection:
+            yield connection

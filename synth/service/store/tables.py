@@ -1,0 +1,154 @@
+"""The tables, as SQLAlchemy declares them; ``migrations`` has made them, step by step."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    DateTime,
+    Dialect,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    UniqueConstraint,
+)
+from sqlalchemy.types import TypeDecorator
+
+from hierarchies import InputError
+
+NAME_CHARACTERS = 200
+REVISION = "0001"
+"""The last of ``migrations``."""
+
+
+class Words(TypeDecorator[str]):
+    """Text that every database keeps alike. ``what`` it is called where it cannot be kept."""
+
+    impl = String
+    cache_ok = True
+
+    def __init__(self, what: str, most: int | None = NAME_CHARACTERS) -> None:
+        super().__init__(most)
+        self.what = what
+        self.most = most
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        if value is None:
+            return None
+        if self.most is not None and len(value) > self.most:
+            told = f"the {self.what} has {len(value)} characters"
+            raise InputError(told, hint=f"at most {self.most}")
+        if "\0" in value:
+            raise InputError(f"the {self.what} has a NUL character in it", hint="leave it out")
+        if not value.isascii():
+            try:
+                value.encode()
+            except UnicodeEncodeError:
+                told = f"the {self.what} has half of a surrogate pair in it"
+                raise InputError(told, hint="give text that UTF-8 can write") from None
+        return value
+
+
+class Moment(TypeDecorator[datetime]):
+    """A time in UTC; SQLite knows no time zones."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        return None if value is None else value.astimezone(UTC)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None or value.tzinfo is not None:
+            return None if value is None else value.astimezone(UTC)
+        return value.replace(tzinfo=UTC)
+
+
+METADATA = MetaData(
+    naming_convention={
+        "pk": "pk_%(table_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    }
+)
+
+API_KEY = Table(
+    "api_key",
+    METADATA,
+    Column("id", Words("key"), primary_key=True),
+    Column("team", Words("team"), nullable=False, index=True),
+    Column("name", Words("key's name"), nullable=False),
+    Column("digest", String(64), nullable=False),
+    Column("rate_per_second", Float),
+    Column("jobs_per_day", Integer),
+    Column("created", Moment, nullable=False),
+    Column("revoked", Boolean, nullable=False),
+)
+
+SYSTEM = Table(
+    "system",
+    METADATA,
+    Column("team", Words("team"), primary_key=True),
+    Column("name", Words("system's name"), primary_key=True),
+    Column("text", Words("system's text", None), nullable=False),
+    Column("changed", Moment, nullable=False),
+)
+
+ANSWER = Table(
+    "answer",
+    METADATA,
+    Column("key", Words("answer's key"), primary_key=True),
+    Column("verb", Words("verb"), nullable=False),
+    Column("edition", Words("edition"), nullable=False),
+    Column("question", Words("question", None), nullable=False),
+    Column("outcome", Integer, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+    Column("seconds", Float, nullable=False),
+    Column("created", Moment, nullable=False),
+)
+
+SEEN = Table(
+    "seen",
+    METADATA,
+    Column("team", Words("team"), primary_key=True),
+    Column("key", Words("answer's key"), ForeignKey("answer.key"), primary_key=True),
+)
+
+JOB = Table(
+    "job",
+    METADATA,
+    Column("number", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+    Column("id", Words("job"), nullable=False, unique=True),
+    Column("team", Words("team"), nullable=False),
+    Column("key_id", Words("key"), ForeignKey("api_key.id")),
+    Column("verb", Words("verb"), nullable=False),
+    Column("question", Words("question", None), nullable=False),
+    Column("answer_key", Words("answer's key"), nullable=False),
+    Column("idempotency_key", Words("idempotency key")),
+    Column("budget_seconds", Float),
+    Column("status", String(10), nullable=False),
+    Column("created", Moment, nullable=False),
+    Column("started", Moment),
+    Column("finished", Moment),
+    Column("attempts", Integer, nullable=False),
+    Column("progress", Words("progress", None)),
+    Column("best", LargeBinary),
+    Column("problem", Words("problem", None)),
+    Column("revision", Integer, nullable=False),
+    Column("owner", Words("owner")),
+    Column("token", String(32)),
+    Column("lease_until", Moment),
+    UniqueConstraint("team", "idempotency_key"),
+    Index(None, "status", "number"),
+    Index(None, "team", "number"),
+    Index(None, "key_id", "created"),
+)

@@ -1,0 +1,321 @@
+"""The store on both databases: what each statement promises."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+pytest.importorskip("sqlalchemy", reason="needs sqlalchemy, of the extra 'server'")
+
+from hierarchies import InputError
+from synth.service.store import (
+    MOST_ATTEMPTS,
+    Claim,
+    ConflictError,
+    Job,
+    NewJob,
+    Status,
+    Store,
+    StoredAnswer,
+    StoreError,
+)
+
+DAY = timedelta(days=1)
+
+
+@pytest.fixture
+def store(store_url: str) -> Iterator[Store]:
+    with Store(store_url) as made:
+        made.migrate()
+        yield made
+
+
+def new(question: str = "{}", team: str = "ours", **more: object) -> NewJob:
+    return NewJob(team, None, "top", question, f"key of {question}", **more)
+
+
+def answer_to(job: Job, body: bytes = b"{}") -> StoredAnswer:
+    when = datetime(2026, 1, 2, 3, 4, 5, 678901, UTC)
+    return StoredAnswer(job.answer_key, job.verb, "0.1", job.question, 0, body, 0.25, when)
+
+
+def claimed(store: Store, owner: str = "we", lease_seconds: float = 60) -> Claim:
+    claim = store.claim(owner, lease_seconds)
+    assert claim is not None
+    return claim
+
+
+def seen(store: Store, job_id: str) -> Job:
+    job = store.job(job_id)
+    assert job is not None
+    return job
+
+
+def test_a_key_is_told_once_and_kept_as_a_digest(store: Store) -> None:
+    made = store.create_key("ours", "ci", rate_per_second=2.5, jobs_per_day=7)
+    kept = store.key(made.id)
+    assert kept is not None
+    assert made.secret.startswith(f"cs_{made.id}_")
+    assert made.secret.split("_")[2] not in repr((made, kept, kept.digest))
+    assert kept.admits(made.secret)
+    assert not kept.admits(made.secret + "0")
+    assert not kept.admits("cs_\ud800")
+    assert (kept.team, kept.name, kept.rate_per_second, kept.jobs_per_day, kept.revoked) == (
+        ("ours", "ci", 2.5, 7, False)
+    )
+    assert store.revoke(made.id)
+    again = store.key(made.id)
+    assert again is not None
+    assert not again.admits(made.secret)
+    assert not store.revoke("unknown")
+    assert store.key("unknown") is None
+
+
+def test_keys_are_listed_by_team(store: Store) -> None:
+    made = [store.create_key(team, "a").id for team in ("ours", "theirs", "ours")]
+    everyones = store.keys()
+    assert {key.id for key in everyones} == {*made}
+    assert [key.id for key in store.keys("theirs")] == [made[1]]
+    assert store.keys("nobody's") == []
+
+
+def test_jobs_of_a_key_are_counted_since_a_time(store: Store) -> None:
+    key = store.create_key("ours", "ci").id
+    for question in ("1", "2"):
+        store.submit(NewJob("ours", key, "top", question, question))
+    store.submit(new("3"))
+    now = datetime.now(UTC)
+    assert store.jobs_since(key, now - DAY) == 2
+    assert store.jobs_since(key, now + DAY) == 0
+
+
+def test_a_system_is_kept_under_its_team_and_name(store: Store) -> None:
+    store.put_system("ours", "lab", "old")
+    store.put_system("ours", "lab", "new")
+    store.put_system("theirs", "lab", "another")
+    store.put_system("ours", "Attic", "more")
+    found = store.system("ours", "lab")
+    assert found is not None
+    assert found.text == "new"
+    assert [one.name for one in store.systems("ours")] == ["Attic", "lab"]
+    assert store.delete_system("ours", "lab")
+    assert not store.delete_system("ours", "lab")
+    assert store.system("ours", "lab") is None
+    assert store.system("theirs", "lab") is not None
+
+
+def test_the_first_answer_under_a_key_stays(store: Store) -> None:
+    first = answer_to(store.submit(new()).job, b'{"x": 1}')
+    store.keep(first)
+    store.keep(answer_to(store.submit(new()).job, b'{"x": 2}'))
+    assert store.answer(first.key) == first
+    assert store.answer("unknown") is None
+
+
+def test_a_team_sees_the_answers_it_asked_for(store: Store) -> None:
+    store.saw("ours", "unknown")
+    assert not store.has_seen("ours", "unknown")
+    answer = answer_to(store.submit(new()).job)
+    store.keep(answer)
+    for _ in range(2):
+        store.saw("ours", answer.key)
+    assert store.has_seen("ours", answer.key)
+    assert not store.has_seen("theirs", answer.key)
+
+
+def test_a_job_from_queue_to_answer(store: Store) -> None:
+    submitted = store.submit(new(budget_seconds=1.5))
+    job = submitted.job
+    assert submitted.created
+    assert (job.status, job.attempts, job.revision, job.budget_seconds) == ("queued", 0, 0, 1.5)
+    assert job == store.job(job.id)
+    claim = claimed(store)
+    assert (claim.job.id, claim.job.status, claim.job.attempts) == (job.id, "running", 1)
+    noted = store.note(claim, {"stage": "searching \0 \ud800", "done": 1, "of": 2}, b"best")
+    assert (noted.going_on, noted.lost) == (True, False)
+    store.note(claim, {"done": 2})
+    assert seen(store, job.id).best == b"best"
+    assert seen(store, job.id).progress == {"done": 2}
+    answer = answer_to(job)
+    assert store.finish(claim, answer)
+    done = seen(store, job.id)
+    assert (done.status, done.best, done.revision) == (Status.DONE, None, 4)
+    assert done.finished is not None
+    assert done.started is not None
+    assert done.created <= done.started <= done.finished
+    assert store.answer(job.answer_key) == answer
+    assert store.has_seen("ours", answer.key)
+    assert store.claim("we", 60) is None
+
+
+def test_a_job_of_an_older_edition_points_to_the_answer_that_was_made(store: Store) -> None:
+    job = store.submit(new()).job
+    later = answer_to(job).__class__(**{**vars(answer_to(job)), "key": "of another edition"})
+    assert store.finish(claimed(store), later)
+    assert seen(store, job.id).answer_key == later.key
+    assert store.has_seen("ours", later.key)
+
+
+def test_a_lost_claim_writes_nothing(store: Store) -> None:
+    job = store.submit(new()).job
+    old = claimed(store, lease_seconds=-1)
+    assert store.requeue_expired() == 1
+    now = claimed(store, "another")
+    before = seen(store, job.id)
+    assert store.note(old, {"done": 1}, b"wrong").lost
+    assert not store.finish(old, answer_to(job))
+    assert not store.finish(old, b"wrong")
+    assert not store.fail(old, {"problem": "wrong"})
+    assert not store.give_back(old)
+    assert not store.lose(old)
+    assert seen(store, job.id) == before
+    assert store.answer(job.answer_key) is None
+    assert store.finish(now, answer_to(job))
+    assert not store.finish(now, answer_to(job))
+
+
+def test_a_renewed_lease_is_not_taken(store: Store) -> None:
+    store.submit(new())
+    claimed(store, lease_seconds=-1)
+    assert store.renew("another", 60) == 0
+    assert store.renew("we", 60) == 1
+    assert store.requeue_expired() == 0
+    assert store.requeue("another") == 0
+    assert store.requeue("we") == 1
+
+
+def test_a_job_whose_workers_are_lost_fails_and_says_so(store: Store) -> None:
+    job = store.submit(new()).job
+    for attempt in range(1, MOST_ATTEMPTS + 1):
+        claim = claimed(store)
+        assert claim.job.attempts == attempt
+        assert store.lose(claim) == (attempt < MOST_ATTEMPTS)
+    failed = seen(store, job.id)
+    assert failed.status is Status.FAILED
+    assert failed.problem is not None
+    assert "worker was lost" in failed.problem["problem"]
+    assert failed.finished is not None
+
+
+def test_giving_back_does_not_count(store: Store) -> None:
+    store.submit(new())
+    for _ in range(MOST_ATTEMPTS + 1):
+        claim = claimed(store)
+        assert claim.job.attempts == 1
+        assert store.give_back(claim)
+
+
+def test_a_queued_job_is_cancelled_at_once(store: Store) -> None:
+    job = store.submit(new()).job
+    cancelled = store.cancel(job.id)
+    assert cancelled is not None
+    assert (cancelled.status, cancelled.revision) == (Status.CANCELLED, 1)
+    assert cancelled.finished is not None
+    assert store.cancel(job.id) == cancelled
+    assert store.claim("we", 60) is None
+    assert store.cancel("unknown") is None
+
+
+@pytest.mark.parametrize(
+    ("end", "status", "best"),
+    [
+        (lambda store, claim: store.finish(claim, b"part"), Status.CANCELLED, b"part"),
+        (lambda store, claim: store.finish(claim, None), Status.CANCELLED, b"noted"),
+        (lambda store, claim: store.finish(claim, answer_to(claim.job)), Status.DONE, None),
+        (lambda store, claim: store.fail(claim, {"problem": "no"}), Status.FAILED, b"noted"),
+        (lambda store, claim: store.give_back(claim), Status.CANCELLED, b"noted"),
+        (lambda store, claim: not store.lose(claim), Status.CANCELLED, b"noted"),
+    ],
+)
+def test_a_cancelling_job_comes_to_an_end(
+    store: Store, end: object, status: Status, best: bytes | None
+) -> None:
+    store.submit(new())
+    claim = claimed(store)
+    store.note(claim, {}, b"noted")
+    cancelling = store.cancel(claim.job.id)
+    assert cancelling is not None
+    assert (cancelling.status, cancelling.finished) == (Status.CANCELLING, None)
+    noted = store.note(claim, {})
+    assert (noted.going_on, noted.lost) == (False, False)
+    assert callable(end)
+    assert end(store, claim)
+    ended = seen(store, claim.job.id)
+    assert (ended.status, ended.best) == (status, best)
+    assert ended.finished is not None
+
+
+def test_a_partial_answer_stays_with_its_job(store: Store) -> None:
+    job = store.submit(new()).job
+    assert store.finish(claimed(store), b"part")
+    assert (seen(store, job.id).status, seen(store, job.id).best) == (Status.PARTIAL, b"part")
+    assert store.answer(job.answer_key) is None
+    assert not store.has_seen("ours", job.answer_key)
+
+
+def test_an_idempotency_key_finds_its_job_again(store: Store) -> None:
+    first = store.submit(new("1", idempotency_key="k"))
+    again = store.submit(new("1", idempotency_key="k"))
+    assert (again.job, again.created) == (first.job, False)
+    with pytest.raises(ConflictError, match="another question"):
+        store.submit(new("2", idempotency_key="k"))
+    assert store.submit(new("2", "theirs", idempotency_key="k")).created
+    assert store.counts() == {**dict.fromkeys(Status, 0), Status.QUEUED: 2}
+    assert store.counts("ours")[Status.QUEUED] == 1
+
+
+def test_jobs_are_listed_newest_first_by_pages(store: Store) -> None:
+    made = [store.submit(new(str(number))).job.id for number in range(5)]
+    store.submit(new("6", "theirs"))
+    claim = claimed(store)
+    store.note(claim, {}, b"best")
+    assert [job.id for job in store.jobs("ours", 9)] == made[::-1]
+    first = store.jobs("ours", 2)
+    store.submit(new("7"))
+    rest = store.jobs("ours", 9, after=first[-1].id)
+    assert [job.id for job in first + rest] == made[::-1]
+    running = store.jobs("ours", 9, status=Status.RUNNING, verb="top")
+    assert [(job.id, job.best) for job in running] == [(made[0], None)]
+    assert store.jobs("ours", 9, verb="plan") == []
+    with pytest.raises(InputError, match="there is no job"):
+        store.jobs("theirs", 9, after=made[0])
+
+
+@pytest.mark.parametrize("bad", ["a\0b", "\ud800", "n" * 1_000_000])
+def test_texts_that_no_database_keeps_alike_are_refused(store: Store, bad: str) -> None:
+    with pytest.raises(InputError):
+        store.submit(new(team=bad))
+    with pytest.raises(InputError):
+        store.submit(new(idempotency_key=bad))
+    with pytest.raises(InputError):
+        store.put_system("ours", bad, "text")
+    with pytest.raises(InputError):
+        store.create_key("ours", bad)
+    with pytest.raises(InputError):
+        store.job(bad)
+    assert store.counts()[Status.QUEUED] == 0
+
+
+@pytest.mark.parametrize("odd", ["🚀 é", "'; DROP TABLE job; --", "%s %(x)s :y ?", "", " \n\t"])
+def test_odd_texts_come_back_as_they_were(store: Store, odd: str) -> None:
+    store.put_system(odd, odd, odd * 100_000)
+    found = store.system(odd, odd)
+    assert found is not None
+    assert found.text == odd * 100_000
+    job = store.submit(new(odd, odd, idempotency_key=odd)).job
+    assert not store.submit(new(odd, odd, idempotency_key=odd)).created
+    assert store.jobs(odd, 2) == [job]
+    store.fail(claimed(store, odd), {"problem": odd})
+    assert seen(store, job.id).problem == {"problem": odd}
+
+
+def test_what_cannot_be_a_store_is_told(tmp_path: object) -> None:
+    for url in ("nonsense", "", "mysql://host/db", "sqlite://", "sqlite:///:memory:", "http://[x"):
+        with pytest.raises(InputError, match="store"):
+            Store(url)
+    for url in (f"sqlite:///{tmp_path}/no/folder.db", "postgresql://u:hush@127.0.0.1:1/db"):
+        with pytest.raises(StoreError, match="cannot be used") as told:
+            Store(url).migrate()
+        assert "hush" not in str(told.value)
