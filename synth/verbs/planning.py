@@ -10,7 +10,6 @@ from grammar import Goal
 from hierarchies import (
     InputError,
     System,
-    load,
 )
 from synth.algorithms import Choice
 from synth.bodies import (
@@ -20,7 +19,7 @@ from synth.bodies import (
 )
 from synth.costing import cost, uneven_request
 from synth.job import Job
-from synth.job_files import load_job, sizes_of, write
+from synth.job_files import sizes_of, write
 from synth.jobplan import How, plan_job
 from synth.models import transformer_job
 from synth.plan import answers
@@ -43,6 +42,7 @@ from synth.verbs.asking import (
     segment_counts,
 )
 from synth.verbs.reply import Outcome, Reply, reply
+from synth.verbs.texts import Given, job_of, system_of
 
 
 class TopQuestion(MachineQuestion):
@@ -116,9 +116,9 @@ class CostQuestion(MachineQuestion):
 
 
 class PlanQuestion(MachineQuestion):
-    """The best placement for a whole job: a job file, or the name of a job that is shipped."""
+    """The best placement for a whole job: its text, or the name of a job that is shipped."""
 
-    job: str
+    job: Given
     k: int = 5
     max_steps: int = 5
     algorithm: Choice = Field(default=Choice.AUTO, strict=False)
@@ -194,7 +194,7 @@ def top(question: TopQuestion, watcher: Watcher) -> Reply:
 def plan(question: PlanQuestion, watcher: Watcher) -> Reply:
     """The placement on which a job's collectives are exposed for least time."""
     system = question.machine().check_even()
-    found = plan_job(system, load_job(question.job), question.how(), watcher)
+    found = plan_job(system, job_of(question.job), question.how(), watcher)
     outcome = Outcome.OK if found.complete else Outcome.PARTIAL
     if any(isinstance(one.answer.verdict, Refuted) for one in found.entries):
         outcome = Outcome.NO
@@ -209,7 +209,7 @@ def job(question: JobQuestion, watcher: Watcher) -> Reply:
 
 def costs(question: CostQuestion, watcher: Watcher) -> Reply:
     """A request on the healthy machine and on what is left of it."""
-    whole = load(question.system)
+    whole = system_of(question.system)
     found = cost(whole.healthy, question.machine(), question.asked(), watcher)
     return reply(cost_json(found), Outcome.OK if found.complete else Outcome.PARTIAL)
 

@@ -1,0 +1,58 @@
+"""The watcher of a piece: tells progress, a few times a second, and keeps budget and stop."""
+
+from __future__ import annotations
+
+import time as clock
+from collections.abc import Callable
+
+from synth.bodies import Json
+from synth.request import Watcher
+from synth.service.work.problems import StoppedError
+
+_PAUSE_SECONDS = 0.2
+"""Between two reports of one piece."""
+
+
+class Reporting(Watcher):
+    """Keeps ``budget_seconds`` from now on, and ends when ``stopped`` answers True.
+
+    Work that cannot answer in ``part`` is broken off then. Reports go to ``send`` as JSON. Raises
+    StoppedError where work that has no partial answer asks whether to go on and may not.
+    """
+
+    def __init__(
+        self,
+        send: Callable[[Json], None],
+        stopped: Callable[[], bool],
+        budget_seconds: float | None,
+        *,
+        part: bool,
+    ) -> None:
+        self._send = send
+        self._stopped = stopped
+        self._end = None if budget_seconds is None else clock.monotonic() + budget_seconds
+        self._part = part
+        self._next = 0.0
+
+    def go_on(self) -> bool:
+        if not self._stopped() and (self._end is None or clock.monotonic() < self._end):
+            return True
+        if not self._part:
+            raise StoppedError
+        return False
+
+    def explored(self, states: int) -> None:
+        if states % 1000 == 0 and states:
+            self._tell("states explored", states, None)
+
+    def placed(self, done: int, of: int) -> None:
+        self._tell("placements priced", done, of)
+
+    def judged(self, done: int, of: int) -> None:
+        self._tell("answers proved", done, of)
+
+    def _tell(self, stage: str, done: int, of: int | None) -> None:
+        now = clock.monotonic()
+        if now >= self._next:
+            self._next = now + _PAUSE_SECONDS
+            self._send({"stage": stage, "done": done, "of": of})

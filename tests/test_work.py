@@ -1,0 +1,331 @@
+"""Crews of processes: answers as ever, and what becomes of a piece whose process does not live."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time as clock
+from collections.abc import Callable, Iterator
+from concurrent.futures import wait
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hierarchies import InputError
+from synth.cutting import Piece
+from synth.service.work import (
+    CrewLostError,
+    Errand,
+    InternalError,
+    KilledError,
+    LocalCrew,
+    OutOfMemoryError,
+    OverTimeError,
+    Progress,
+    WorkerLostError,
+)
+from synth.verbs.asking import Question, asked
+from synth.verbs.reply import Outcome
+from synth.wire import VERBS
+from test_cutting import body_of
+
+ROOT = Path(__file__).resolve().parent.parent
+TOP: dict[str, Any] = {"system": "dgx-h100:4", "axes": {"data": 8, "model": 4}, "reduce": ["data"]}
+LONG_COUNT: dict[str, Any] = {"digits": 4, "max_steps": 9}
+"""Many seconds of work that can come to an end at any time."""
+HOG: dict[str, Any] = {
+    "system": "superpod-h100-oversubscribed:64",
+    "axes": dict.fromkeys("abcdefghijklm", 2),
+}
+"""Many seconds of work that fill some hundred MiB, and cannot answer in part."""
+
+
+def question(verb: str, given: dict[str, Any]) -> Question:
+    return asked(VERBS[verb].question, given)
+
+
+def piece(verb: str, given: dict[str, Any]) -> Piece:
+    return Piece("answer", {"verb": verb, "question": given})
+
+
+@pytest.fixture(scope="module")
+def crew() -> Iterator[LocalCrew]:
+    crew = LocalCrew(2, grace_seconds=1)
+    try:
+        yield crew
+    finally:
+        pids = crew.pids
+        crew.close()
+        assert crew.pids == []
+        assert not any(alive(pid) for pid in pids)
+
+
+def alive(pid: int) -> bool:
+    """Whether there is such a process, a zombie counted."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def until(true: Callable[[], object], seconds: float = 20) -> None:
+    """Wait for something that comes sooner or later."""
+    end = clock.monotonic() + seconds
+    while not true():
+        assert clock.monotonic() < end, "it did not come"
+        clock.sleep(0.01)
+
+
+class Listener:
+    """Remembers what it is told, and when it was told first."""
+
+    def __init__(self) -> None:
+        self.told: list[Progress] = []
+        self.heard = threading.Event()
+
+    def __call__(self, progress: Progress) -> None:
+        self.told.append(progress)
+        self.heard.set()
+
+
+@pytest.mark.parametrize(
+    ("verb", "given"),
+    [
+        ("top", TOP),
+        ("top", TOP | {"bytes": [2**20, 2**23], "max_steps": 3}),
+        ("place", {"system": "dgx-h100:4", "axes": {"data": 8, "model": 4}}),
+        ("count", {"digits": 2}),
+        ("check", {"program": "reduce root inside", "tree": [2, 4]}),
+    ],
+)
+def test_the_answer_is_that_of_the_verb(crew: LocalCrew, verb: str, given: dict[str, Any]) -> None:
+    alone = body_of(verb, given)
+    reply = Errand(crew, verb, question(verb, given)).run()
+    assert (json.dumps(reply.body), reply.outcome) == alone
+
+
+def test_the_callers_mistakes_arrive_as_they_were_made(crew: LocalCrew) -> None:
+    with pytest.raises(InputError) as raised:
+        Errand(crew, "top", question("top", TOP | {"axes": {"data": 7}})).run()
+    assert raised.value.problem.startswith("the axes data=7 multiply to 7 devices")
+    assert raised.value.hint == "their product must be the number of devices"
+    with pytest.raises(InputError) as raised:
+        Errand(crew, "top", question("top", TOP | {"without": ["nod3"]})).run()
+    assert raised.value.where == "--without"
+
+
+def test_a_bug_is_logged_and_told_by_its_number_alone(
+    crew: LocalCrew, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(InternalError) as raised:
+        crew.submit(Piece("no such part", {})).future.result(20)
+    assert "KeyError" not in str(raised.value)
+    assert raised.value.id in str(raised.value)
+    assert f"internal error {raised.value.id}" in caplog.text
+    assert "KeyError: 'no such part'" in caplog.text
+
+
+def test_progress_is_told_and_a_stop_brings_what_there_is(crew: LocalCrew) -> None:
+    listener = Listener()
+    errand = Errand(crew, "count", question("count", LONG_COUNT), tell=listener)
+    threading.Thread(target=lambda: (listener.heard.wait(20), errand.stop())).start()
+    reply = errand.run()
+    assert reply.outcome is Outcome.PARTIAL
+    assert reply.body["complete"] is False
+    stages = [told.stage for told in listener.told]
+    assert stages
+    assert set(stages) == {"states explored"}
+    counts = [told.done for told in listener.told]
+    assert counts == sorted(counts)
+
+
+def test_a_budget_brings_what_there_is(crew: LocalCrew) -> None:
+    reply = Errand(crew, "count", question("count", LONG_COUNT), budget_seconds=0.5).run()
+    assert reply.outcome is Outcome.PARTIAL
+
+
+def test_work_without_a_partial_answer_is_killed_after_the_grace(crew: LocalCrew) -> None:
+    with pytest.raises(OverTimeError, match="time was up"):
+        Errand(crew, "place", question("place", HOG), budget_seconds=0.2).run()
+    ticket = crew.submit(piece("place", HOG))
+    until(ticket.future.running)
+    ticket.stop()
+    assert isinstance(ticket.future.exception(20), OverTimeError)
+    assert crew.submit(piece("count", {"digits": 1})).future.result(20)["outcome"] == 0
+
+
+def test_a_kill_ends_at_once_what_is_under_way_and_what_waits(crew: LocalCrew) -> None:
+    tickets = [crew.submit(piece("place", HOG)) for _ in range(4)]
+    until(lambda: sum(ticket.future.running() for ticket in tickets) == 2)
+    for ticket in tickets:
+        ticket.kill()
+    for ticket in tickets:
+        assert isinstance(ticket.future.exception(20), KilledError)
+
+
+def test_an_errand_that_is_killed_says_so(crew: LocalCrew) -> None:
+    errand = Errand(crew, "place", question("place", HOG))
+    threading.Timer(0.3, errand.kill).start()
+    with pytest.raises(KilledError):
+        errand.run()
+
+
+def test_too_much_memory_is_a_clear_problem_and_nothing_else_suffers(crew: LocalCrew) -> None:
+    greedy = crew.submit(piece("place", HOG), memory_bytes=32 * 2**20)
+    modest = crew.submit(piece("top", TOP), memory_bytes=512 * 2**20)
+    problem = greedy.future.exception(60)
+    assert isinstance(problem, OutOfMemoryError)
+    assert "needs more than 32 MiB" in problem.problem
+    assert modest.future.result(60)["outcome"] == 0
+
+
+def test_a_dead_process_fails_its_own_piece_only(crew: LocalCrew) -> None:
+    until(lambda: len(crew.pids) == 2)
+    tickets = [crew.submit(piece("count", LONG_COUNT)) for _ in range(2)]
+    until(lambda: all(ticket.future.running() for ticket in tickets))
+    os.kill(crew.pids[0], signal.SIGKILL)
+    done, _ = wait([ticket.future for ticket in tickets], 20, return_when="FIRST_COMPLETED")
+    [lost] = done
+    with pytest.raises(WorkerLostError, match="signal 9"):
+        lost.result()
+    [other] = [ticket for ticket in tickets if ticket.future is not lost]
+    other.stop()
+    assert other.future.result(20)["outcome"] == int(Outcome.PARTIAL)
+    again = [crew.submit(piece("count", {"digits": 2})) for _ in range(4)]
+    assert all(ticket.future.result(20)["outcome"] == 0 for ticket in again)
+
+
+def test_an_errand_outlives_its_workers(crew: LocalCrew) -> None:
+    """Two processes are killed while they work on it; the third try brings the answer."""
+    listener = Listener()
+    errand = Errand(crew, "count", question("count", LONG_COUNT | {"max_steps": 6}), tell=listener)
+    replies: list[Any] = []
+    thread = threading.Thread(target=lambda: replies.append(errand.run()))
+    thread.start()
+    for _ in range(2):
+        listener.heard.clear()
+        assert listener.heard.wait(20)
+        for pid in crew.pids:
+            os.kill(pid, signal.SIGKILL)
+    thread.join(60)
+    [reply] = replies
+    assert reply.outcome is Outcome.OK
+
+
+def test_an_errand_whose_workers_always_die_gives_up(crew: LocalCrew) -> None:
+    listener = Listener()
+    errand = Errand(crew, "count", question("count", LONG_COUNT), tell=listener)
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            errand.run()
+        except WorkerLostError as lost:
+            failed.append(lost)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    while thread.is_alive():
+        listener.heard.clear()
+        if listener.heard.wait(0.2):
+            for pid in crew.pids:
+                os.kill(pid, signal.SIGKILL)
+    assert len(failed) == 1
+
+
+def test_many_kills_at_odd_moments_lose_nothing(crew: LocalCrew) -> None:
+    """Each piece ends, with its answer or as lost; and there are always two processes again."""
+    tickets = [crew.submit(piece("count", {"digits": 3, "max_steps": 5})) for _ in range(60)]
+    rounds = 0
+    while not all(ticket.future.done() for ticket in tickets):
+        clock.sleep(0.011 * (rounds % 7))
+        if rounds < 15 and crew.pids:
+            os.kill(crew.pids[rounds % len(crew.pids)], signal.SIGKILL)
+        rounds += 1
+    lost = [ticket for ticket in tickets if ticket.future.exception()]
+    assert all(isinstance(ticket.future.exception(), WorkerLostError) for ticket in lost)
+    assert len(lost) <= 15
+    until(lambda: len(crew.pids) == 2)
+
+
+def test_close_drops_what_waits_and_stops_what_is_under_way() -> None:
+    crew = LocalCrew(1, grace_seconds=1)
+    pids = crew.pids
+    running, waiting = (crew.submit(piece("count", LONG_COUNT)) for _ in range(2))
+    until(running.future.running)
+    crew.close(10)
+    assert running.future.result(0)["outcome"] == int(Outcome.PARTIAL)
+    assert isinstance(waiting.future.exception(0), CrewLostError)
+    with pytest.raises(CrewLostError):
+        crew.submit(piece("count", {"digits": 1}))
+    assert not any(alive(pid) for pid in pids)
+    crew.close()
+
+
+def test_close_kills_what_does_not_end() -> None:
+    crew = LocalCrew(1)
+    pids = crew.pids
+    running = crew.submit(piece("place", HOG))
+    until(running.future.running)
+    crew.close(0.2)
+    assert isinstance(running.future.exception(0), CrewLostError)
+    assert not any(alive(pid) for pid in pids)
+
+
+SERVER = """
+import os, signal, sys, time
+from synth.cutting import Piece
+from synth.service.work import LocalCrew
+if __name__ == "__main__":
+    crew = LocalCrew(2)
+    got = []
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: got.append(1))
+    question = {"digits": 4, "max_steps": 9}
+    ticket = crew.submit(Piece("answer", {"verb": "count", "question": question}))
+    while not ticket.future.running():
+        time.sleep(0.01)
+    print(*crew.pids, flush=True)
+    while len(got) < 2:
+        time.sleep(0.01)
+    time.sleep(0.3)
+    ticket.stop()
+    print(ticket.future.result(20)["outcome"], flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def server() -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", SERVER],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_signals_to_the_group_are_the_servers_to_decide_on(server: subprocess.Popen[str]) -> None:
+    """And when it ends without a word, its workers do not stay behind."""
+    assert server.stdout is not None
+    pids = [int(word) for word in server.stdout.readline().split()]
+    assert len(pids) == 2
+    os.killpg(server.pid, signal.SIGINT)
+    os.killpg(server.pid, signal.SIGTERM)
+    assert int(server.stdout.readline()) == int(Outcome.PARTIAL)
+    assert all(alive(pid) for pid in pids)
+    server.kill()
+    until(lambda: not any(alive(pid) for pid in pids))
