@@ -93,4 +93,4 @@ def small(seed: int) -> Iterator[Asked]:
     drawn = random.Random(seed)
     for number, size in enumerate(drawn.sample(range(2**20, 2**30), 10_000)):
         system, axes, over = _SMALL[number % len(_SMALL)]
-        yield Asked(system, tuple(axes.items()), over, size, k=3, max_steps=3, stripes=False)
+        yield Asked(system, tuple(axes.items()), over, size, k=1, max_steps=3, stripes=False)

@@ -105,7 +105,7 @@ def listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         found = socket.getaddrinfo(host, port, family, socket.SOCK_STREAM)[0]
-        made = socket.socket(found[0], found[1])
+        made = socket.socket(*found[:3])  # asyncio sends at once only where it knows it is TCP
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind(found[4])
         made.listen(2048)
