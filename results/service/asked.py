@@ -75,7 +75,9 @@ class Asked:
 def all_answered(some: Sequence[Asked]) -> list[bytes]:
     """What the command line prints for each, by one process that is asked one after the other."""
     words = json.dumps([one.words for one in some]).encode()
-    told = subprocess.run([sys.executable, "-c", _MANY], input=words, capture_output=True, check=True)
+    told = subprocess.run(
+        [sys.executable, "-c", _MANY], input=words, capture_output=True, check=True
+    )
     found = told.stdout.splitlines()
     assert len(found) == len(some)
     return found

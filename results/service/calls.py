@@ -31,9 +31,7 @@ class Lines:
     async def get(self, path: str) -> Heard:
         return await self.call("GET", path, b"", {})
 
-    async def call(
-        self, method: str, path: str, body: bytes, headers: Mapping[str, str]
-    ) -> Heard:
+    async def call(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> Heard:
         """One request and its answer. Raises OSError or EOFError where the connection breaks."""
         told = {
             "Host": f"{self.host}:{self.port}",
