@@ -1,4 +1,4 @@
-"""A server of the service for tests: really listening on a free port, in a thread of this process."""
+"""A server for tests: really listening on a free port, in a thread of this process."""
 
 from __future__ import annotations
 

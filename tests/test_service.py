@@ -1,4 +1,4 @@
-"""The service as its users see it: the same answers as on the command line, jobs, and permalinks."""
+"""The service as its users see it: the answers of the command line, jobs, and permalinks."""
 
 from __future__ import annotations
 
