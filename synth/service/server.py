@@ -27,6 +27,7 @@ from synth.service.threads import Threads
 from synth.service.work import Crew, LocalCrew
 
 _LAST_SECONDS = 5
+_BACKLOG = 2048
 log = logging.getLogger("collsynth.service")
 
 
@@ -103,15 +104,16 @@ class Server(uvicorn.Server):
 def listen(host: str, port: int) -> socket.socket:
     """A socket that listens. Raises InputError where nobody can listen there."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # asyncio sends at once only where a socket says that it is TCP.
+    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
-        found = socket.getaddrinfo(host, port, family, socket.SOCK_STREAM)[0]
-        made = socket.socket(*found[:3])  # asyncio sends at once only where it knows it is TCP
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind(found[4])
-        made.listen(2048)
+        made.bind(socket.getaddrinfo(host, port, family, socket.SOCK_STREAM)[0][4])
+        made.listen(_BACKLOG)
     except (OSError, OverflowError, UnicodeError) as error:
+        made.close()
         why = getattr(error, "strerror", None) or str(error)
-        hint = "choose another with --port" if port else "choose another with --host"
+        hint = "choose another with --port, or --host"
         raise InputError(f"cannot listen on {host}, port {port}: {why}", hint=hint) from None
     return made
 
