@@ -23,9 +23,7 @@ class Paint:
 
 def paints(values: int) -> tuple[Paint, ...]:
     """A paint for each of so many values."""
-    fills = (
-        FEW[:values] if values <= len(FEW) else [_shade(i / (values - 1)) for i in range(values)]
-    )
+    fills = FEW[:values] if values <= len(FEW) else [_shade(i / (values - 1)) for i in range(values)]
     return tuple(Paint(fill, ink_on(fill)) for fill in fills)
 
 

@@ -220,9 +220,7 @@ def handed(body: Json, index: int) -> dict[str, Any]:
         kept |= {"reduce": entry["over"], "bytes": entry["bytes"], "request": entry["request"]}
     else:
         kept |= {"reduce": body["reduce"], "request": body["request"]}
-        one_size = (
-            body if "stretches" not in body else {"bytes": body["stretches"][index]["from_bytes"]}
-        )
+        one_size = body if "stretches" not in body else {"bytes": body["stretches"][index]["from_bytes"]}
         kept["bytes"] = one_size["bytes"]
     given = {"from": {**kept, "answers": [answer]}, "rank": answer["rank"]}
     return {**given, "placement": answer["placement"]}

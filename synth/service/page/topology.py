@@ -49,7 +49,9 @@ def topology(system: Mapping[str, Any], most: int = MOST_DEVICES) -> Topology:
     canvas = _Canvas()
     faults = {one["unit"]: one for one in system["exceptions"]}
     _draw(canvas, levels, shown, faults, (), (0.0, 0.0))
-    devices = tuple(_number(path, counts) for path in product(*(range(count) for count in shown)))
+    devices = tuple(
+        _number(path, counts) for path in product(*(range(count) for count in shown))
+    )
     return Topology(canvas.nodes, canvas.edges, devices, _left_out(levels, shown))
 
 
