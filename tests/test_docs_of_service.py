@@ -50,7 +50,7 @@ def carried_out(commands: str, folder: Path, address: str) -> str:
     """The commands put to the server, each reply on lines of its own."""
     plain = {**os.environ, "no_proxy": "*"}
     told = commands.replace(SHOWN, address).replace("\ncurl ", "\necho; curl ")
-    words = ["bash", "-euc", told.replace("curl -s", "curl -sS --fail-with-body --max-time 120")]
+    words = ["bash", "-euc", told.replace("curl -s", "curl --fail-with-body --max-time 120 -s")]
     said = subprocess.run(words, cwd=folder, env=plain, capture_output=True, text=True)
     assert said.returncode == 0, said.stdout + said.stderr
     return said.stdout
