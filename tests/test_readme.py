@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import synth
 from hierarchies import read
-from pages import DOCS, PAGES, README, ROOT, Block, blocks
+from manual import DOCS, PAGES, README, ROOT, Block, blocks
 from synth.cli import app
 from synth.run.processes import Command, supervise
 
