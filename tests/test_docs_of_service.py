@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pages import DOCS, README, blocks
+from manual import DOCS, README, blocks
 
 pytest.importorskip("fastapi", reason="needs the extra server")
 SHOWN = "http://127.0.0.1:8000"
