@@ -23,7 +23,7 @@ import pytest
 import typer
 import yaml
 
-from pages import ROOT
+from manual import ROOT
 from synth.cli import app
 
 DEPLOY = ROOT / "deploy"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pages import DOCS, README, blocks
+from manual import DOCS, README, blocks
 
 pytest.importorskip("fastapi", reason="needs the extra server")
 SHOWN = "http://127.0.0.1:8000"
@@ -50,7 +50,7 @@ def carried_out(commands: str, folder: Path, address: str) -> str:
     """The commands put to the server, each reply on lines of its own."""
     plain = {**os.environ, "no_proxy": "*"}
     told = commands.replace(SHOWN, address).replace("\ncurl ", "\necho; curl ")
-    words = ["bash", "-euc", told.replace("curl -s", "curl -sS --fail-with-body --max-time 120")]
+    words = ["bash", "-euc", told.replace("curl -s", "curl --fail-with-body --max-time 120 -s")]
     said = subprocess.run(words, cwd=folder, env=plain, capture_output=True, text=True)
     assert said.returncode == 0, said.stdout + said.stderr
     return said.stdout

@@ -112,7 +112,7 @@ class Server(uvicorn.Server):
 def listen(host: str, port: int) -> socket.socket:
     """A socket that listens. Raises InputError where nobody can listen there."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio sends at once only where it knows that it is TCP
+    # asyncio sends at once only where a socket says that it is TCP.
     made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
