@@ -113,7 +113,7 @@ def hold(server: Served, examples: int) -> None:
 
 
 def test_whatever_is_asked_a_few_times_is_answered_as_described(server: Served) -> None:
-    hold(server, 4)
+    hold(server, 2)
 
 
 @pytest.mark.slow
