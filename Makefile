@@ -5,7 +5,7 @@ BIN := .venv/bin
 # this release is what the tests were written with. make test RUNTIMES= does without, and skips.
 RUNTIMES ?= torch==2.13.0 jax mpi4py mpich
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test quick slow check wheel docs bench results fidelity second-opinion testbed coverage clean
+.PHONY: help demo serve test quick slow check wheel docs bench results fidelity second-opinion testbed load kills coverage clean
 
 help:  ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -73,6 +73,12 @@ second-opinion: .venv/dev  ## put prices to SimGrid, into results/ (Debian: apt-
 
 testbed: .venv/dev  ## repeat a small part of what was measured on a test network (Linux, root)
 	PYTHONPATH=. $(BIN)/python results/testbed/campaign.py again
+
+load: .venv/dev  ## put the service under load, into results/ (Linux)
+	PYTHONPATH=. $(BIN)/python results/service/load.py
+
+kills: .venv/dev  ## kill the service and its workers under load, into results/ (Linux)
+	PYTHONPATH=. $(BIN)/python results/service/kills.py
 
 coverage: .venv/dev  ## which lines the quick tests reach
 	$(BIN)/coverage run -m pytest -m "not slow" && $(BIN)/coverage report

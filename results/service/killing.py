@@ -1,8 +1,8 @@
 """kill -9 under load: of the server, and of the processes that work for it.
 
-Somebody goes on submitting jobs, each under an idempotency key of its own; a request that breaks off
-is sent again under the same key, to the next server. What was accepted must all end, once, with the
-answers of the command line.
+Somebody goes on submitting jobs, each under an idempotency key of its own; a request that breaks
+off is sent again under the same key, to the next server. What was accepted must all end, once, with
+the answers of the command line.
 """
 
 from __future__ import annotations
@@ -138,7 +138,13 @@ def server_kills(store_url: str, folder: Path, kills: int, seed: int = 20) -> To
         somebody.over.set()
         stop(running)
     lasted = round(time.monotonic() - begun, 1)
-    return {"kills": kills, "under_way": busy, **told, "left_behind": left_behind, "lasted_s": lasted}
+    return {
+        "kills": kills,
+        "under_way": busy,
+        **told,
+        "left_behind": left_behind,
+        "lasted_s": lasted,
+    }
 
 
 def worker_kills(store_url: str, folder: Path, kills: int, seed: int = 21) -> Told:
