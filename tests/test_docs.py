@@ -16,7 +16,7 @@ import pytest
 import typer
 import yaml
 
-from pages import DOCS, PAGES, README, ROOT, anchors, links, told
+from manual import DOCS, PAGES, README, ROOT, anchors, links, told
 from synth.cli import app
 
 ABOUT_THE_CODE = tuple(ROOT / name for name in ("ARCHITECTURE.md", "CONTRIBUTING.md"))

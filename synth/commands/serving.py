@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hierarchies import InputError
 from synth.commands.asking import chosen_store
 
 if TYPE_CHECKING:
@@ -108,6 +107,9 @@ def create(
 ) -> None:
     """Make a key and print it, once: only a digest is kept."""
     with _store(store) as opened:
+        # Not at the top of the file: it loads numpy, and --help must not wait for it.
+        from hierarchies import InputError
+
         if not (rate is None or rate > 0) or not (jobs_per_day is None or jobs_per_day >= 0):
             raise InputError("a limit below nothing", hint="above 0, or leave it out")
         typer.echo(opened.create_key(team, name, rate, jobs_per_day).secret)
@@ -134,6 +136,9 @@ def revoke(
     """Admit a key no longer; servers notice within seconds."""
     with _store(store) as opened:
         if not opened.revoke(key_id):
+            # Not at the top of the file: it loads numpy, and --help must not wait for it.
+            from hierarchies import InputError
+
             hint = "'collsynth keys list' lists them"
             raise InputError(f"there is no key {key_id[:40]!r}", hint=hint)
 
@@ -141,6 +146,9 @@ def revoke(
 @contextmanager
 def _telling() -> Iterator[None]:
     """A caller's mistake, and an extra that is not installed, as one line and exit code 2."""
+    # Not at the top of the file: it loads numpy, and --help must not wait for it.
+    from hierarchies import InputError
+
     try:
         yield
     except InputError as error:

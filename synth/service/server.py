@@ -27,6 +27,7 @@ from synth.service.threads import Threads
 from synth.service.work import Crew, LocalCrew
 
 _LAST_SECONDS = 5
+_BACKLOG = 2048
 log = logging.getLogger("collsynth.service")
 
 
@@ -103,15 +104,15 @@ class Server(uvicorn.Server):
 def listen(host: str, port: int) -> socket.socket:
     """A socket that listens. Raises InputError where nobody can listen there."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    made = socket.socket(family, socket.SOCK_STREAM)
     try:
-        found = socket.getaddrinfo(host, port, family, socket.SOCK_STREAM)[0]
-        made = socket.socket(found[0], found[1])
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind(found[4])
-        made.listen(2048)
+        made.bind(socket.getaddrinfo(host, port, family, socket.SOCK_STREAM)[0][4])
+        made.listen(_BACKLOG)
     except (OSError, OverflowError, UnicodeError) as error:
+        made.close()
         why = getattr(error, "strerror", None) or str(error)
-        hint = "choose another with --port" if port else "choose another with --host"
+        hint = "choose another with --port, or --host"
         raise InputError(f"cannot listen on {host}, port {port}: {why}", hint=hint) from None
     return made
 
