@@ -10,6 +10,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from grammar import Goal
 from hierarchies import (
+    MOST_AXES,
+    MOST_EXCEPTIONS,
     Axis,
     Fault,
     InputError,
@@ -18,6 +20,7 @@ from hierarchies import (
     System,
     count_placements,
     fault_of,
+    first_refused,
     placements,
 )
 from synth.amount import UNITS
@@ -70,7 +73,16 @@ OneOrMoreBytes = Annotated[
 ]
 
 
-Matrix = list[list[int]]
+Axes = Annotated[dict[str, int], Field(max_length=MOST_AXES)]
+
+
+Names = Annotated[list[str], Field(max_length=MOST_AXES)]
+
+
+Numbers = Annotated[list[int], Field(max_length=MOST_AXES)]
+
+
+Matrix = Annotated[list[Numbers], Field(max_length=MOST_AXES)]
 
 
 ProgramText = Annotated[str, Field(max_length=2**16)]
@@ -88,8 +100,8 @@ class Question(BaseModel):
 class FaultyQuestion(Question):
     """What of a machine is missing or slower than its description says."""
 
-    without: list[str] = Field(default_factory=list)
-    slow: dict[str, float] = Field(default_factory=dict)
+    without: list[str] = Field(default_factory=list, max_length=MOST_EXCEPTIONS)
+    slow: dict[str, float] = Field(default_factory=dict, max_length=MOST_EXCEPTIONS)
 
     def changed(self, system: System) -> System:
         """The system with that. Raises InputError, naming the flag, for what cannot be so."""
@@ -102,10 +114,16 @@ class FaultyQuestion(Question):
                 raise InputError(told, where=where, hint="above 0 and at most 1")
             try:
                 found.append(fault_of(name, system.hierarchy, share))
-                system.with_faults(found)
             except InputError as error:
                 raise error.at(where) from None
-        return system.with_faults(found) if found else system
+        try:
+            return system.with_faults(found) if found else system
+        except InputError:
+            count = first_refused(len(found), lambda n: system.with_faults(found[:n]))
+        try:
+            return system.with_faults(found[:count])
+        except InputError as error:
+            raise error.at(given[count - 1][2]) from None
 
 
 class MachineQuestion(FaultyQuestion):
@@ -138,8 +156,8 @@ class PlacedQuestion(Question):
 
     program: ProgramText
     system: Given
-    axes: dict[str, int]
-    reduce: list[str]
+    axes: Axes
+    reduce: Names
     placement: Matrix | None = None
     collapse: bool = True
     request: Goal = Field(default=Goal.ALL_REDUCE, strict=False)
@@ -168,8 +186,8 @@ class PerhapsPlacedQuestion(Question):
     """Where a program runs, if that is told."""
 
     system: Given | None = None
-    axes: dict[str, int] | None = None
-    reduce: list[str] | None = None
+    axes: Axes | None = None
+    reduce: Names | None = None
     placement: Matrix | None = None
     collapse: bool = True
 
