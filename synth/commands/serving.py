@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from synth.commands.asking import chosen_store
+
 if TYPE_CHECKING:
     from synth.service.store import Store
 
@@ -20,9 +22,9 @@ StoreUrl = Annotated[
     str | None,
     typer.Option(
         "--store",
-        envvar="COLLSYNTH_STORE",
         metavar="URL",
-        help="sqlite:///FILE or postgresql://USER@HOST/NAME; else a file in your data folder.",
+        help="sqlite:///FILE or postgresql://USER@HOST/NAME; else that before the command, or"
+        " COLLSYNTH_STORE, or a file in your data folder.",
     ),
 ]
 keys = typer.Typer(no_args_is_help=True, help="Make, list and revoke the keys of a service.")
@@ -80,7 +82,7 @@ def serve(
         from synth.verbs.asking import size_in_bytes
 
         settings = Settings(
-            store_url=store_url(store),
+            store_url=store_url(store or chosen_store.get()),
             name=name or default_name(host, port),
             host=host,
             port=port,
@@ -166,7 +168,7 @@ def _store(url: str | None) -> Iterator[Store]:
         from synth.service.settings import store_url
         from synth.service.store import Store
 
-        opened = Store(store_url(url))
+        opened = Store(store_url(url or chosen_store.get()))
         try:
             opened.migrate()
             yield opened

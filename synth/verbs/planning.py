@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from typing import Annotated
 
 from pydantic import Field
 
 from grammar import Goal
 from hierarchies import (
+    MOST_AXES,
     InputError,
     System,
 )
@@ -31,9 +33,11 @@ from synth.sweep import sweep
 from synth.uneven import uneven_answers
 from synth.uneven_bodies import cost_json, uneven_json
 from synth.verbs.asking import (
+    Axes,
     Bytes,
     MachineQuestion,
     Matrix,
+    Names,
     OneOrMoreBytes,
     Question,
     Segments,
@@ -48,8 +52,8 @@ from synth.verbs.texts import Given, job_of, system_of
 class TopQuestion(MachineQuestion):
     """The best placements and programs for a collective over some axes."""
 
-    axes: dict[str, int]
-    reduce: list[str]
+    axes: Axes
+    reduce: Names
     bytes: OneOrMoreBytes = 2**30
     k: int = 10
     max_steps: int = 5
@@ -92,8 +96,8 @@ class TopQuestion(MachineQuestion):
 class CostQuestion(MachineQuestion):
     """What it costs that something is missing or slower; axes are those of the whole machine."""
 
-    axes: dict[str, int]
-    reduce: list[str]
+    axes: Axes
+    reduce: Names
     bytes: Bytes = 2**30
     max_steps: int = 5
     algorithm: Choice = Field(default=Choice.AUTO, strict=False)
@@ -142,7 +146,7 @@ class PlanQuestion(MachineQuestion):
 class JobQuestion(Question):
     """The collectives of a training step, from the shape of a transformer and how it is trained."""
 
-    axes: dict[str, str | int]
+    axes: Annotated[dict[str, str | int], Field(max_length=MOST_AXES)]
     name: str = "transformer"
     layers: int
     hidden: int
