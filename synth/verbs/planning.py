@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields
 
 from pydantic import Field
@@ -14,6 +15,7 @@ from hierarchies import (
 )
 from synth.algorithms import Choice
 from synth.bodies import (
+    Json,
     plan_json,
     ranking_json,
     sweep_json,
@@ -33,6 +35,7 @@ from synth.uneven import uneven_answers
 from synth.uneven_bodies import cost_json, uneven_json
 from synth.verbs.asking import (
     Bytes,
+    FaultyQuestion,
     MachineQuestion,
     Matrix,
     OneOrMoreBytes,
@@ -45,8 +48,8 @@ from synth.verbs.asking import (
 from synth.verbs.reply import Outcome, Reply, reply
 
 
-class TopQuestion(MachineQuestion):
-    """The best placements and programs for a collective over some axes."""
+class RankedQuestion(FaultyQuestion):
+    """A collective over some axes, and how programs for it are looked for."""
 
     axes: dict[str, int]
     reduce: list[str]
@@ -87,6 +90,26 @@ class TopQuestion(MachineQuestion):
             segments=segment_counts(self.segments),
             stripes=self.stripes,
         )
+
+
+class TopQuestion(RankedQuestion, MachineQuestion):
+    """The best placements and programs for a collective over some axes."""
+
+    @property
+    def system_name(self) -> str:
+        """What the system is called in the question."""
+        return str(getattr(self.system, "name", self.system))
+
+
+class SweepQuestion(RankedQuestion):
+    """The same of several systems."""
+
+    systems: list[str] = Field(min_length=1)
+
+    def tops(self) -> list[TopQuestion]:
+        """The question put to each of the systems."""
+        given = {name: getattr(self, name) for name in RankedQuestion.model_fields}
+        return [TopQuestion(system=system, **given) for system in self.systems]
 
 
 class CostQuestion(MachineQuestion):
@@ -183,22 +206,53 @@ def top(question: TopQuestion, watcher: Watcher) -> Reply:
     if system.missing:
         return _uneven(system, question, watcher)
     if isinstance(question.bytes, tuple):
-        return _swept(system, question.asked(), question.bytes, watcher)
+        return _swept(system, question, question.bytes, watcher)
     report = answers(system, question.asked(), watcher)
-    outcome = Outcome.OK if report.complete else Outcome.PARTIAL
-    if any(isinstance(answer.verdict, Refuted) for answer in report.answers):
-        outcome = Outcome.NO
-    return reply(ranking_json(report) | {"explain": question.explain}, outcome)
+    refuted = any(isinstance(answer.verdict, Refuted) for answer in report.answers)
+    return ranking_reply(question, ranking_json(report), refuted)
+
+
+def sweep_systems(question: SweepQuestion, watcher: Watcher) -> Reply:
+    """The same question put to several systems, one after the other."""
+    replies: list[Reply] = []
+    for one in question.tops():
+        if replies and not watcher.go_on():
+            break
+        try:
+            replies.append(top(one, watcher))
+        except InputError as error:
+            raise error.at(one.system_name) from None
+    return swept_reply(replies, len(question.systems))
+
+
+def swept_reply(replies: Sequence[Reply], of: int | None = None) -> Reply:
+    """The answers of several systems as one."""
+    bodies = [one.body for one in replies]
+    complete = all(body["complete"] for body in bodies) and len(bodies) == (of or len(bodies))
+    refuted = any(one.outcome is Outcome.NO for one in replies)
+    return reply({"systems": bodies, "complete": complete}, outcome_of(complete, refuted))
+
+
+def ranking_reply(question: TopQuestion, body: Json, refuted: bool) -> Reply:
+    """A ranking, or stretches, as the answer to a question."""
+    if not isinstance(question.bytes, tuple):
+        body = body | {"explain": question.explain}
+    return reply(body, outcome_of(body["complete"], refuted))
+
+
+def outcome_of(complete: bool, refuted: bool) -> Outcome:
+    """How a search ended: z3's no counts before what was left out."""
+    if refuted:
+        return Outcome.NO
+    return Outcome.OK if complete else Outcome.PARTIAL
 
 
 def plan(question: PlanQuestion, watcher: Watcher) -> Reply:
     """The placement on which a job's collectives are exposed for least time."""
     system = question.machine().check_even()
     found = plan_job(system, load_job(question.job), question.how(), watcher)
-    outcome = Outcome.OK if found.complete else Outcome.PARTIAL
-    if any(isinstance(one.answer.verdict, Refuted) for one in found.entries):
-        outcome = Outcome.NO
-    return reply(plan_json(found), outcome)
+    refuted = any(isinstance(one.answer.verdict, Refuted) for one in found.entries)
+    return reply(plan_json(found), outcome_of(found.complete, refuted))
 
 
 def job(question: JobQuestion, watcher: Watcher) -> Reply:
@@ -228,14 +282,12 @@ def _uneven(system: System, question: TopQuestion, watcher: Watcher) -> Reply:
     request = uneven_request(asked)
     report = uneven_answers(system, asked.axes, asked.over, request, watcher)
     refuted = any(isinstance(answer.verdict, Refuted) for answer in report.answers)
-    outcome = Outcome.OK if report.complete else Outcome.PARTIAL
-    return reply(uneven_json(report), Outcome.NO if refuted else outcome)
+    return reply(uneven_json(report), outcome_of(report.complete, refuted))
 
 
-def _swept(system: System, request: Request, sizes: tuple[int, int], watcher: Watcher) -> Reply:
-    found = sweep(system, request, *sizes, watcher)
-    verdicts = [answer.verdict for _, answer in found.sizes]
-    outcome = Outcome.OK if found.complete else Outcome.PARTIAL
-    if any(isinstance(verdict, Refuted) for verdict in verdicts):
-        outcome = Outcome.NO
-    return reply(sweep_json(found), outcome)
+def _swept(
+    system: System, question: TopQuestion, sizes: tuple[int, int], watcher: Watcher
+) -> Reply:
+    found = sweep(system, question.asked(), *sizes, watcher)
+    refuted = any(isinstance(answer.verdict, Refuted) for _, answer in found.sizes)
+    return ranking_reply(question, sweep_json(found), refuted)
