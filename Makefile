@@ -5,7 +5,7 @@ BIN := .venv/bin
 # this release is what the tests were written with. make test RUNTIMES= does without, and skips.
 RUNTIMES ?= torch==2.13.0 jax mpi4py mpich
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick slow check wheel bench results fidelity second-opinion testbed coverage clean
+.PHONY: help demo test quick slow check wheel docs bench results fidelity second-opinion testbed coverage clean
 
 help:  ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -48,6 +48,9 @@ wheel: .venv/dev  ## build wheel and sdist, and try the wheel far from the check
 	build/wheel/venv/bin/python -m pip install --quiet --disable-pip-version-check dist/*.whl
 	cd build/wheel && venv/bin/collsynth top dgx-h100:2 --axes data=16 --reduce data -k 1
 	cd build/wheel && venv/bin/collsynth check "all-reduce root inside" --tree 2,8
+
+docs: .venv/dev  ## build the pages under docs/ as a site, into build/site
+	$(BIN)/zensical build --strict
 
 bench: .venv/dev  ## measure what the project promises, into results/
 	$(BIN)/python results/bench.py

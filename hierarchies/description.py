@@ -1,4 +1,4 @@
-"""Reads a system from its TOML description: the catalogue's, or the user's own."""
+"""Reads a system from the text of its TOML description."""
 
 from __future__ import annotations
 
@@ -6,20 +6,25 @@ import re
 import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from importlib import resources
-from importlib.resources.abc import Traversable
-from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from hierarchies.calibration_files import CalibrationTable, FitTable, ResidualTable, calibration_of
+from hierarchies.calibration_files import (
+    CalibrationTable,
+    FitTable,
+    MeasuredTable,
+    ResidualTable,
+    StrayTable,
+    calibration_of,
+)
 from hierarchies.errors import InputError, nearest
 from hierarchies.faults import Fault, fault_of
 from hierarchies.hierarchy import Hierarchy, Level
 from hierarchies.system import Domain, Link, System
 
 BLANK = "?"
+MOST_CHARACTERS = 2**20
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Latency = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Source = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
@@ -33,7 +38,6 @@ _NUMBERS = (
     "reduces",
 )
 _EXCEPTION = re.compile(r"[ \t]*\[\[[ \t]*(exception|'exception'|\"exception\")[ \t]*\]\]")
-_COUNT = re.compile(r"(?P<name>.+):(?P<count>-?[0-9]{1,18})")
 _GIGABITS = re.compile(r"Gb|[Gg]bps|[Gg]bit")
 
 
@@ -119,62 +123,16 @@ class _Description(_Strict):
     calibration: CalibrationTable | None = None
 
 
-def catalogue() -> tuple[str, ...]:
-    """The names of the known machines, sorted."""
-    files = (entry.name for entry in _folder().iterdir())
-    return tuple(sorted(name[: -len(".toml")] for name in files if name.endswith(".toml")))
-
-
-def load(spec: str) -> System:
-    """A known machine by its name, or the one a TOML file describes.
-
-    ``name:N`` and ``path.toml:N`` set how many children the outermost level has. Raises
-    InputError for a machine or file that does not exist, and for whatever is wrong in the file.
-    """
-    match = _COUNT.fullmatch(spec)
-    name, count = (match["name"], int(match["count"])) if match else (spec, None)
-    if count is not None and count < 1:
-        raise InputError(f"the system {spec!r} would be empty", hint="give 1 or more after ':'")
-    return read(_text(name), where=_where(name), count=count)
-
-
-def _where(name: str) -> str:
-    return name if _is_path(name) else f"{name}.toml"
-
-
-def _is_path(name: str) -> bool:
-    try:
-        return name.endswith(".toml") or "/" in name or "\\" in name or Path(name).is_file()
-    except (OSError, ValueError):
-        return False
-
-
-def _folder() -> Traversable:
-    return resources.files("hierarchies").joinpath("catalogue")
-
-
-def _text(name: str) -> str:
-    if name in catalogue() or not _is_path(name):
-        known, colon, rest = name.partition(":")
-        if colon and known in catalogue():
-            hint = f"after ':' stands how many children the outermost level has: {known}:4"
-            raise InputError(f"{rest!r} in {name!r} is no number", hint=hint)
-        if name not in catalogue():
-            hint = f"{nearest(name, catalogue())} A file is named with its .toml or a path"
-            raise InputError(f"no system {name!r} in the catalogue", hint=hint)
-        return _folder().joinpath(f"{name}.toml").read_text(encoding="utf-8")
-    try:
-        return Path(name).read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise InputError(f"cannot read the file: {error.strerror}", where=name) from None
-    except UnicodeDecodeError:
-        raise InputError("the file is not text in UTF-8", where=name) from None
-
-
 def read(text: str, *, where: str = "description", count: int | None = None) -> System:
     """The system that a TOML text describes. Raises InputError, naming the place and the key."""
+    if len(text) > MOST_CHARACTERS:
+        hint = f"{MOST_CHARACTERS} at most"
+        raise InputError("so many characters are no description", where=where, hint=hint)
     try:
         raw = tomllib.loads(text)
+    except RecursionError:
+        problem = "not a TOML file: brackets in brackets in brackets"
+        raise InputError(problem, where=where) from None
     except ValueError as error:
         raise InputError(f"not a TOML file: {error}", where=where) from None
     try:
@@ -327,6 +285,8 @@ def _told(
             "calibration": CalibrationTable,
             "fit": FitTable,
             "residual": ResidualTable,
+            "measured": MeasuredTable,
+            "stray": StrayTable,
         }
         model = models.get(str(room) if key is not room else "", _Description)
         known = list(model.model_fields)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+LONGEST = 100
+
 
 class InputError(ValueError):
     """Something the caller gave cannot be used.
@@ -35,7 +37,7 @@ class InputError(ValueError):
 def nearest(given: str, known: Iterable[str]) -> str:
     """A hint that offers the known names closest to ``given``, or all of them if none is close."""
     names = list(known)
-    close = get_close_matches(given.lower(), names, n=3, cutoff=0.5)
+    close = get_close_matches(given[:LONGEST].lower(), names, n=3, cutoff=0.5)
     if close:
         return f"did you mean {' or '.join(close)}?"
     return f"known are: {', '.join(names)}" if names else "there are none"

@@ -26,7 +26,7 @@ import record
 from fidelity_tables import SHARED, Family, several_runs, systems, tables, told
 from hierarchies import InputError, System
 from synth.calibration.fitting import Calibrated, fit
-from synth.calibration.measurements import Measurement
+from synth.calibration.measurements import Configuration, Measurement
 from synth.calibration.predicting import predict
 
 COMMAND = "python results/fidelity.py"
@@ -39,14 +39,13 @@ PROGRAMS = {
     "reduce; broadcast": ("reduce", "broadcast"),
 }
 """Ways to reduce on all, of which collectives each is made."""
-What = tuple[str, tuple[int, ...], str | None, str | None]
 
 
 @dataclass(frozen=True)
 class Judged:
     """A row that the fit had not seen, and what it said of it."""
 
-    what: What
+    what: Configuration
     size_bytes: int
     seconds: float
     fitted: float
@@ -62,16 +61,6 @@ class Judged:
         return self.low <= self.seconds <= self.high
 
 
-def what(measurement: Measurement) -> What:
-    """What tables have in common that are runs of one configuration."""
-    return (
-        measurement.collective,
-        measurement.members,
-        measurement.algorithm,
-        measurement.protocol,
-    )
-
-
 def fitted(machines: Sequence[System], measurements: Sequence[Measurement]) -> Calibrated:
     """The description that explains the measurements best, fitted to them."""
     return min((fit(machine, measurements) for machine in machines), key=lambda each: each.loss)
@@ -80,7 +69,7 @@ def fitted(machines: Sequence[System], measurements: Sequence[Measurement]) -> C
 def judged(found: Calibrated, measurement: Measurement) -> Iterator[Judged]:
     for sample, said in zip(measurement.samples, predict(found.system, measurement), strict=True):
         yield Judged(
-            what(measurement),
+            measurement.configuration,
             sample.size_bytes,
             sample.seconds,
             said.seconds,
@@ -101,11 +90,13 @@ def by_sizes(machines: Sequence[System], measurements: Sequence[Measurement]) ->
 def by_tables(machines: Sequence[System], measurements: Sequence[Measurement]) -> list[Judged]:
     """Each configuration judged by a fit to all others."""
     found = []
-    for one in dict.fromkeys(what(m) for m in measurements):
-        others = [m for m in measurements if what(m) != one]
+    for one in dict.fromkeys(m.configuration for m in measurements):
+        others = [m for m in measurements if m.configuration != one]
         if others:
             seen = fitted(machines, others)
-            found += [row for m in measurements if what(m) == one for row in judged(seen, m)]
+            found += [
+                row for m in measurements if m.configuration == one for row in judged(seen, m)
+            ]
     return found
 
 
@@ -118,8 +109,8 @@ def classed(size_bytes: int) -> str:
 def noise(measurements: Sequence[Measurement]) -> dict[str, list[float]]:
     """How far runs of one configuration lie from each other at a size, by class of sizes."""
     found: dict[str, list[float]] = {name: [] for name in CLASSES}
-    for one in dict.fromkeys(what(m) for m in measurements):
-        runs = several_runs([m for m in measurements if what(m) == one])
+    for one in dict.fromkeys(m.configuration for m in measurements):
+        runs = several_runs([m for m in measurements if m.configuration == one])
         for size, times in runs.items():
             found[classed(size)] += [max(pair) / min(pair) - 1 for pair in combinations(times, 2)]
     return found
@@ -168,9 +159,9 @@ def right(options: Iterable[dict[int, tuple[float, float]]]) -> tuple[int, int]:
     return pairs, hits
 
 
-def options(rows: Sequence[Judged]) -> dict[What, dict[int, tuple[float, float]]]:
+def options(rows: Sequence[Judged]) -> dict[Configuration, dict[int, tuple[float, float]]]:
     """By configuration and size: the median of its runs, and what was said."""
-    found: dict[What, dict[int, list[Judged]]] = {}
+    found: dict[Configuration, dict[int, list[Judged]]] = {}
     for row in rows:
         found.setdefault(row.what, {}).setdefault(row.size_bytes, []).append(row)
     return {

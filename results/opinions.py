@@ -39,7 +39,7 @@ from synth.schedule import Exchange, Phase
 COMMAND = "python results/opinions.py"
 PIECES = 16
 """Into how many pieces chains and trees cut what goes along each of them."""
-OTHER_PIECES = (4, 64)
+OTHER_PIECES = (4, 64, 256)
 NEAR = 0.01
 APART = 0.05
 """Two programs are ordered for sure if our prices are further apart than that."""
@@ -268,7 +268,7 @@ def worst(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 def pieces_of(study: Study) -> list[dict[str, Any]]:
     """Chains and trees over all devices, cut into more and more pieces."""
     told = []
-    for name in ("2x4, 2 ports", "4x4, 4 ports"):
+    for name in ("2x4, 2 ports", "4x4, 4 ports", "l40s-pcie:2"):
         for kind, phase, price in longest(study, name):
             ratios = {}
             for pieces in (*OTHER_PIECES, PIECES):

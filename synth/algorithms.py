@@ -140,10 +140,6 @@ def _chain_crossing(members: Members, level: int) -> float:
     return 1 / _inside(members, level) if members[level] > 1 else 0.0
 
 
-def _chain_waits(members: Members, level: int) -> float:
-    return float(_outside(members, level) * (members[level] - 1))
-
-
 def _tree_crossing(members: Members, level: int) -> float:
     return tree_peak(members[level]) / _inside(members, level)
 
@@ -238,9 +234,10 @@ def _splitting() -> dict[tuple[Collective, Algorithm], Recipe]:
 def _rooted() -> dict[tuple[Collective, Algorithm], Recipe]:
     """Chains and trees for reduce and broadcast; "ring" is their pipelined chain.
 
-    The chain is linear: a ring cut open at the root, one for each place at which it enters a child
-    (two hops out where that is inside the root's child, which ``waits`` does not see). A port that
-    outer levels do not pass is as busy as in the root's child, where each hands all on to the next.
+    The chain is linear: a ring cut open before the root, one for each place at which it enters a
+    child. All but one of them come back into the root's child, so that the one waits longest that
+    is cut where messages are cheapest: a ring of one round, which is spared one. A port that outer
+    levels do not pass is as busy as in the root's child, where each hands all on to the next.
     On a bus all hops of a child count, those within and those across its border: they do add up.
     Trees inside the root's child hang on the root in all pieces, so that it gets a whole buffer
     there and, where it is the border itself, its part of what comes from outside: levels add up.
@@ -252,7 +249,7 @@ def _rooted() -> dict[tuple[Collective, Algorithm], Recipe]:
     ):
         memory = _memory(_TOUCHED[collective], whole=True)
         rows[collective, Algorithm.RING] = Recipe(
-            _always, _chain_crossing, chain, _chain_waits, memory, linear=True
+            _always, _chain_crossing, chain, _ring(1)[1], memory, spared=1, linear=True
         )
         rows[collective, Algorithm.TREE] = Recipe(
             _always, _chain_crossing, trees, _rooted_tree_waits, memory
@@ -304,7 +301,7 @@ def _chained(collective: Collective) -> Recipe:
     """A tree that is a chain at one level: up it and down again, each member being an end once."""
     if collective is not _AR:
         chain = RECIPES[collective, Algorithm.RING]
-        return replace(chain, waits=_rooted_chain_waits, linear=False)
+        return replace(chain, waits=_rooted_chain_waits, spared=0, linear=False)
     return Recipe(
         _always,
         lambda members, level: 2 * (members[level] - 1) / members[level] / _inside(members, level),

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from synth.commands import COMMANDS
+from synth.commands import COMMANDS, GROUPS, SERVICE
 from synth.commands.asking import Verbose
 
 app = typer.Typer(
@@ -35,8 +35,10 @@ def _main(
     """Results go to standard output, progress and log to standard error."""
 
 
-for _name, _command in COMMANDS.items():
+for _name, _command in {**COMMANDS, **SERVICE}.items():
     app.command(_name)(_command)
+for _name, _group in GROUPS.items():
+    app.add_typer(_group, name=_name)
 
 
 def main() -> None:

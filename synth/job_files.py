@@ -21,6 +21,7 @@ from synth.toml_lines import lines_of
 
 ANY = "any"
 MOST_CHARACTERS = 2**18
+_MOST_READ = 2**24
 _SIZES = re.compile(r"[0-9]{1,10}( *\| *[0-9]{1,10})*")
 _WHOLE = re.compile(r"0|[1-9][0-9]*")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
@@ -45,20 +46,36 @@ def load_job(spec: str) -> Job:
     Raises InputError for a job or file that does not exist, and, with the line, for whatever is
     wrong in the file.
     """
+    text = job_file_text(spec)
+    return known_job(spec) if text is None else read_job(text, where=spec)
+
+
+def known_job(name: str, otherwise: str = "") -> Job:
+    """A shipped job by its name. Raises InputError for others, with ``otherwise`` in the hint."""
+    if name not in shipped_jobs():
+        hint = f"{nearest(name, shipped_jobs())} {otherwise}".strip()
+        raise InputError(f"no job {name!r}", hint=hint)
+    return read_job(job_text(name), where=f"{name}.toml")
+
+
+def job_file_text(spec: str) -> str | None:
+    """The text of the file that a path names; None for a shipped job.
+
+    Raises InputError for what is neither, and for a file that cannot be read or is no text.
+    """
     if spec in shipped_jobs():
-        return read_job(job_text(spec), where=f"{spec}.toml")
+        return None
     if not (spec.endswith(".toml") or "/" in spec or "\\" in spec or _is_file(spec)):
         hint = f"{nearest(spec, shipped_jobs())} A file is named with its .toml or a path"
         raise InputError(f"no job {spec!r}", hint=hint)
     try:
-        return read_job(Path(spec).read_text(encoding="utf-8-sig"), where=spec)
+        with Path(spec).open(encoding="utf-8-sig") as file:
+            return file.read(_MOST_READ)
     except OSError as error:
         problem = f"cannot read the file: {error.strerror}"
         raise InputError(problem, where=spec) from None
     except UnicodeDecodeError:
         raise InputError("the file is not text in UTF-8", where=spec) from None
-    except InputError:
-        raise
     except ValueError as error:
         raise InputError(f"cannot read the file: {error}", where=repr(spec)) from None
 

@@ -59,7 +59,7 @@ def explore_moves(depth: int, language: Language, go_on: GoOn = always) -> Explo
     for source, label, target in zip(states.sources, states.labels, states.targets, strict=True):
         taken = (states.alphabet[label], states.vertices[target])
         steps.setdefault(states.vertices[source], []).append(taken)
-    distance = states.distances()
+    distance, too_far = states.distances(), language.max_steps + 1
 
     def moves(vertex: Vertex) -> list[tuple[Move, Vertex]]:
         state, layout = vertex
@@ -73,7 +73,7 @@ def explore_moves(depth: int, language: Language, go_on: GoOn = always) -> Explo
         (rules.start, bookkeeper.start),
         moves,
         lambda vertex: rules.reached(vertex[0]),
-        lambda vertex: distance[vertex[0]],
+        lambda vertex: distance.get(vertex[0], too_far),
     )
     found = explore(puzzle, language.max_steps, go_on=go_on)
     return replace(found, complete=states.complete and found.complete)

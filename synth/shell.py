@@ -7,11 +7,10 @@ import logging
 import os
 import re
 import signal
-import sys
 import time as clock
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
+from math import inf
 from types import FrameType
 from typing import Any
 
@@ -22,6 +21,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from hierarchies import InputError
 from synth.delivery import deliver, printing
 from synth.drawing import console
+from synth.files import answer, files, job, logs, names_only, program, system, unread
 from synth.handout import WrongProgramError
 from synth.request import Watcher
 from synth.tables import TABLES
@@ -32,7 +32,6 @@ from synth.wire import VERBS
 USAGE = 2
 INTERRUPTED = 130
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
-_FILE_NAME = re.compile(r"[^\s;#]*[./\\][^\s;#]*")
 log = logging.getLogger("collsynth")
 
 
@@ -53,12 +52,13 @@ def ask(
     begun = clock.perf_counter()
     try:
         given = {
-            name.removeprefix("open_"): _READERS.get(name, _as_it_is)(value)
+            _KEYS.get(name, name): _READERS.get(name, _as_it_is)(value)
             for name, value in flags.items()
         }
         question = asked(VERBS[verb].question, given)
         if log.isEnabledFor(logging.INFO):
-            log.info("asked: %s", question.model_dump_json(exclude_none=True))
+            told = names_only(question.model_dump(mode="json", exclude_none=True))
+            log.info("asked: %s", json.dumps(told))
         with _watching(budget_seconds, VERBS[verb].partial) as watcher:
             reply = VERBS[verb].answer(question, watcher)
         log.info("%s answered in %.3f s", verb, clock.perf_counter() - begun)
@@ -201,7 +201,7 @@ def _shares(items: list[str] | None) -> dict[str, Any]:
             number = float(share)
         except ValueError:
             number = -1.0
-        if not name or number < 0:
+        if not name or not 0 <= number < inf:
             hint = "write what it is and the share that is left, as in node3/nic2=0.5"
             raise InputError(f"{item!r} is not slow", where="--slow", hint=hint)
         if name in found:
@@ -257,44 +257,7 @@ def _matrix(text: str | None) -> Any:
         raise InputError(f"{text[:80]!r} is no matrix", where="--placement", hint=hint) from None
 
 
-def _answer(text: str | None) -> Any:
-    """What ``top --json`` printed: in a file, or on standard input for ``-``."""
-    if text is None:
-        return None
-    try:
-        raw = sys.stdin.buffer.read() if text == "-" else Path(text).read_bytes()
-        found = json.loads(raw)
-    except OSError as error:
-        raise InputError(f"cannot read {text!r}: {error.strerror}", where="--from") from None
-    except (ValueError, RecursionError):
-        hint = "give what 'collsynth top --json' printed"
-        raise InputError(f"{text!r} holds no JSON", where="--from", hint=hint) from None
-    if not isinstance(found, dict):
-        raise InputError(f"{text!r} holds no answer", where="--from", hint="JSON of 'top --json'")
-    return found
-
-
-def _program(text: str | None) -> str | None:
-    """Standard input for ``-``, a file's text if there is such a file, else the text itself."""
-    if text is None:
-        return None
-    try:
-        if text == "-":
-            return sys.stdin.buffer.read().decode("utf-8-sig")
-        path = Path(text)
-        if path.is_file():
-            return path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError:
-        raise InputError("the program is not text in UTF-8", where=text) from None
-    except (OSError, ValueError):
-        return text
-    if _FILE_NAME.fullmatch(text):
-        raise InputError(
-            f"there is no file {text!r}", hint="give a program, a file, or - for stdin"
-        )
-    return text
-
-
+_KEYS = {"open_axes": "axes", "open_hosts": "hosts", "logs": "files", "unread": "files"}
 _READERS: Mapping[str, Callable[[Any], Any]] = {
     "axes": _axes,
     "without": _missing,
@@ -304,8 +267,15 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "tree": _sizes,
     "members": _members,
     "placement": _matrix,
-    "program": _program,
-    "answer": _answer,
+    "systems": lambda specs: [system(spec) for spec in specs],
+    "system": system,
+    "inside": system,
+    "job": job,
+    "files": files,
+    "logs": logs,
+    "unread": unread,
+    "program": program,
+    "answer": answer,
     "hosts": _names,
     "keys": _names,
     "segments": _segments,

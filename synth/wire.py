@@ -37,11 +37,16 @@ from synth.verbs.reply import Reply
 
 @dataclass(frozen=True)
 class Verb:
-    """One verb: the model of its question, what answers it, and if it can answer in part."""
+    """One verb: the model of its question, and what answers it.
+
+    ``partial``: whether it can answer in part. ``repeatable``: whether the same question always
+    has the same answer; what measures the machine it runs on has not.
+    """
 
     question: type[Question]
     answer: Callable[[Any, Watcher], Reply]
     partial: bool = False
+    repeatable: bool = True
 
 
 VERBS: Mapping[str, Verb] = {
@@ -58,7 +63,7 @@ VERBS: Mapping[str, Verb] = {
     "lower": Verb(LowerQuestion, lowered),
     "time": Verb(TimeQuestion, time),
     "emit": Verb(EmitQuestion, emitted),
-    "run": Verb(RunQuestion, executed),
+    "run": Verb(RunQuestion, executed, repeatable=False),
     "calibrate": Verb(CalibrateQuestion, calibrate),
     "doctor": Verb(DoctorQuestion, doctor),
 }

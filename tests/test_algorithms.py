@@ -195,7 +195,7 @@ def test_levels_without_choice_change_nothing(
 
 @given(MEMBERS)
 def test_a_ring_passes_every_piece_along_all_edges_but_one(members: tuple[int, ...]) -> None:
-    for collective, rounds in ((AR, 2), (RS, 1), (AG, 1)):
+    for collective, rounds in ((AR, 2), (RS, 1), (AG, 1), *((one, 1) for one in ROOTED)):
         ring = RECIPES[collective, Algorithm.RING]
         steps = sum(ring.waits(members, level) for level in range(len(members)))
         assert steps - ring.spared == rounds * (prod(members) - 1)

@@ -34,10 +34,10 @@ SUPERPOD: Given = {
 }
 RANGE: Given = {
     "system": "dgx-h100:4",
-    "axes": {"data": 8, "model": 4},
+    "axes": {"data": 32},
     "reduce": ["data"],
     "max_steps": 3,
-    "bytes": [2**14, 2**26],
+    "bytes": [2**16, 2**26],
 }
 
 

@@ -16,10 +16,11 @@ from log_writer import Written, devices, text
 from shared import shared
 from synth.calibration.doctor import Diagnosis, diagnose
 from synth.calibration.expecting import Predictor, busy_part
+from synth.calibration.log_files import read_logs
 from synth.calibration.logs import Log, Table
 from synth.calibration.matching import Matched, Said, matched
 from synth.calibration.measurements import Measurement, Sample
-from synth.calibration.nccl_tests import logs_of, read_logs
+from synth.calibration.nccl_tests import logs_of
 from synth.cli import app
 
 SYSTEM = load("dgx-a100:4")

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
 from hierarchies import Axis, InputError, Reduction, System, load
+from pages import DOCS, README
 from strategies import source, systems
 from synth import cli, flags
 from synth.algorithms import Choice
@@ -28,7 +29,6 @@ from synth.remembered import remembered
 from synth.request import Request
 from synth.run import BACKENDS
 
-README = Path(__file__).parent.parent / "README.md"
 NESTED = "reduce-scatter node inside; all-reduce node parallel; all-gather node inside"
 ROOTED = "reduce node inside; all-reduce node master; broadcast node inside"
 WHERE = ("dgx-a100:2", "--axes", "data=8,model=2", "--reduce", "data", "--bytes", "1MiB")
@@ -66,7 +66,7 @@ def test_every_target_writes_files_and_is_documented(target: str, tmp_path: Path
     result = run("emit", *words, "-o", str(tmp_path))
     assert result.exit_code == 0, result.stderr
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == files
-    assert f"`{target}`" in README.read_text(encoding="utf-8")
+    assert f"`{target}`" in (DOCS / "into-your-job.md").read_text(encoding="utf-8")
 
 
 def test_the_help_names_every_target_and_backend() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 from hierarchies import InputError, read
 from hierarchies.importers import Draft, import_texts, toml
 from hierarchies.importers.jax_dump import SNIPPET
+from pages import DOCS
 from test_slurm import counts
 
 
@@ -99,6 +99,6 @@ def test_what_is_refused_and_why(found: object, problem: str) -> None:
 
 def test_the_snippet_is_python_that_asks_for_what_is_read() -> None:
     compile(SNIPPET, "snippet", "exec")
-    assert SNIPPET in (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+    assert SNIPPET in (DOCS / "import.md").read_text(encoding="utf-8")
     for field in ("id", "process_index", "device_kind", "coords", "core_on_chip", "slice_index"):
         assert field in SNIPPET

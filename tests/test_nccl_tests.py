@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from hierarchies import InputError
 from log_writer import NO_IN_PLACE, Written, devices, row, text
 from shared import shared
+from synth.calibration.log_files import read_logs
 from synth.calibration.logs import COLLECTIVES
-from synth.calibration.nccl_tests import logs_of, read_logs
+from synth.calibration.nccl_tests import logs_of
 
 SIZES = tuple(2**power for power in range(12, 31, 2))
 

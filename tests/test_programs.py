@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import oracle
-from grammar import Instruction, admitted
+from grammar import Goal, Instruction, admitted
 from hierarchies import InputError, Tree
 from strategies import all_valid, spelled, word
 from synth.layout import Move
@@ -121,6 +121,16 @@ def test_priced_moves_are_the_same_programs(depth: int, across: bool) -> None:
         programs.append(program)
     assert len(programs) == len(set(programs))
     assert set(programs) == set(all_valid(depth, language))
+
+
+@pytest.mark.parametrize("goal", Goal)
+@pytest.mark.parametrize("depth", [0, 1, 2, 3])
+def test_priced_paths_are_as_many_for_every_goal_and_length(goal: Goal, depth: int) -> None:
+    for most_steps in range(1, 4):
+        language = Language(most_steps, across=depth < 3, goal=goal)
+        priced = explore_moves(depth, language)
+        assert priced.complete
+        assert priced.count() == explore_states(depth, language).count()
 
 
 @pytest.mark.parametrize("budget", [0, 1, 5, 20])

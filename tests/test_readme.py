@@ -1,4 +1,4 @@
-"""The README's transcripts are what the commands print, and its Python and TOML work."""
+"""Transcripts in README and docs are what the commands print, and their Python and TOML work."""
 
 from __future__ import annotations
 
@@ -15,16 +15,9 @@ from typer.testing import CliRunner
 
 import synth
 from hierarchies import read
+from pages import DOCS, PAGES, README, ROOT, Block, blocks
 from synth.cli import app
 from synth.run.processes import Command, supervise
-
-README = Path(__file__).parent.parent / "README.md"
-BLOCK = re.compile(r"```(\w*)\n(.*?)```", re.DOTALL)
-
-
-def blocks(language: str) -> list[str]:
-    text = README.read_text(encoding="utf-8")
-    return [body for kind, body in BLOCK.findall(text) if kind == language]
 
 
 def printed(command: str) -> str:
@@ -34,16 +27,16 @@ def printed(command: str) -> str:
     return "\n".join(line.rstrip() for line in lines).rstrip() + "\n"
 
 
-@pytest.mark.parametrize("block", blocks("console"), ids=lambda block: block.split("\n")[0][2:40])
+@pytest.mark.parametrize("block", blocks("console"), ids=str)
 def test_a_transcript_is_what_the_command_prints(
-    block: str, update_golden: bool, monkeypatch: pytest.MonkeyPatch
+    block: Block, update_golden: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(README.parent)
-    first, _, shown = block.partition("\n")
+    monkeypatch.chdir(ROOT)
+    first, _, shown = block.text.partition("\n")
     real = printed(first.removeprefix("$ "))
     if update_golden:
-        text = README.read_text(encoding="utf-8")
-        README.write_text(text.replace(block, f"{first}\n{real}"), encoding="utf-8")
+        text = block.page.read_text(encoding="utf-8")
+        block.page.write_text(text.replace(block.text, f"{first}\n{real}"), encoding="utf-8")
         return
     assert shown == real
 
@@ -51,8 +44,8 @@ def test_a_transcript_is_what_the_command_prints(
 def test_the_python_example_finds_the_answer_of_the_transcript(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    [code] = [block for block in blocks("python") if block.startswith("import synth")]
-    exec(compile(code, "README.md", "exec"), {})
+    [code] = blocks("python", README)
+    exec(compile(code.text, "README.md", "exec"), {})
     report = synth.top("dgx-h100:4", axes={"data": 8, "model": 4}, reduce=["data"])
     best = report.answers[0].candidate
     expected = f"{best.reduction.placement} {best.program} {best.seconds}\n"
@@ -60,41 +53,47 @@ def test_the_python_example_finds_the_answer_of_the_transcript(
 
 
 def test_the_toml_example_is_a_system() -> None:
-    [text] = blocks("toml")
-    system = read(text)
+    [block] = blocks("toml", DOCS / "describe.md")
+    system = read(block.text)
     assert system.hierarchy.names == ("rack", "node", "gpu")
     assert system.devices == 64
 
 
 def test_the_make_targets_it_names_exist() -> None:
-    makefile = (README.parent / "Makefile").read_text(encoding="utf-8")
-    for target in re.findall(r"^make (\w+)", README.read_text(encoding="utf-8"), re.MULTILINE):
-        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for page in PAGES:
+        for target in re.findall(
+            r"(?:^|`)make (\w+)", page.read_text(encoding="utf-8"), re.MULTILINE
+        ):
+            assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
 
 
 def test_a_job_is_derived_and_planned(tmp_path: Path) -> None:
-    [commands] = [block for block in blocks("sh") if "job.toml" in block]
+    [commands] = blocks("sh", DOCS / "whole-job.md")
     tools = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
     environment = {**os.environ, "PATH": tools}
-    words = ["bash", "-euc", commands]
+    words = ["bash", "-euc", commands.text]
     said = subprocess.run(words, cwd=tmp_path, env=environment, check=True, capture_output=True)
     assert b"a step waits" in said.stdout
 
 
 def test_every_module_has_its_place_in_the_architecture() -> None:
-    told = (README.parent / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    told = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
     for package in ("hierarchies", "grammar", "synth"):
-        for module in (README.parent / package).glob("[a-z]*.py"):
+        for module in (ROOT / package).glob("[a-z]*.py"):
             assert re.search(rf"\b{module.name}\b", told), module
 
 
 def put_into_a_job(folder: Path, name: str, without: str = "") -> Path:
-    """The README's commands carried out in a folder, and one of its scripts written there."""
-    [commands] = [block for block in blocks("sh") if "answer.json" in block]
+    """The page's commands carried out in a folder, and one of its scripts written there."""
+    page = DOCS / "into-your-job.md"
+    [commands] = blocks("sh", page)
     tools = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
     environment = {**os.environ, "PATH": tools}
-    subprocess.run(["bash", "-euc", commands], cwd=folder, env=environment, check=True)
-    [script] = [block for block in blocks("python") if block.startswith(f"# {name}")]
+    subprocess.run(["bash", "-euc", commands.text], cwd=folder, env=environment, check=True)
+    [script] = [
+        block.text for block in blocks("python", page) if block.text.startswith(f"# {name}")
+    ]
     assert without in script
     (folder / name).write_text(script.replace(without, ""), encoding="utf-8")
     return folder / name
@@ -141,8 +140,8 @@ def test_the_answer_pasted_into_shard_map_trains(tmp_path: Path) -> None:
 
 
 def test_a_description_is_calibrated_and_planned_with(tmp_path: Path) -> None:
-    commands = [block for block in blocks("sh") if "collsynth calibrate" in block]
-    (tmp_path / "docs").symlink_to(README.parent / "docs")
+    commands = [block.text for block in blocks("sh", DOCS / "calibrate.md")]
+    (tmp_path / "docs").symlink_to(DOCS)
     tools = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
     environment = {**os.environ, "PATH": tools}
     words = ["bash", "-euc", "\n".join(commands)]
@@ -150,3 +149,21 @@ def test_a_description_is_calibrated_and_planned_with(tmp_path: Path) -> None:
     assert b"proved" in said.stdout
     assert "mpirun" in (tmp_path / "tests.sh").read_text(encoding="utf-8")
     assert "[calibration]" in (tmp_path / "my.toml").read_text(encoding="utf-8")
+
+
+def test_the_commands_of_the_readme_work(tmp_path: Path) -> None:
+    """All but those of make: it installs, and is tried by ``make wheel`` and whoever starts."""
+    commands = [block.text for block in blocks("sh", README) if not block.text.startswith("make")]
+    (tmp_path / "docs").symlink_to(DOCS)
+    tools = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+    environment = {**os.environ, "PATH": tools}
+    words = ["bash", "-euc", "\n".join(commands)]
+    subprocess.run(words, cwd=tmp_path, env=environment, check=True, capture_output=True)
+    assert "install_ddp" in (tmp_path / "collsynth_torch.py").read_text(encoding="utf-8")
+    assert "[calibration]" in (tmp_path / "my.toml").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("block", blocks("python", DOCS / "python.md")[:1], ids=str)
+def test_the_python_of_the_docs_works(block: Block, capsys: pytest.CaptureFixture[str]) -> None:
+    exec(compile(block.text, str(block.page), "exec"), {})
+    assert "all-reduce root inside" in capsys.readouterr().out

@@ -359,6 +359,24 @@ def test_a_ring_waits_for_its_slowest_piece(case: tuple[System, Reduction, Instr
     assert line.latency_seconds == pytest.approx(expected, rel=1e-9, abs=1e-18)
 
 
+@given(asked(18, plain=True), st.sampled_from(ROOTED))
+@settings(deadline=None)
+def test_a_chain_waits_as_the_longest_of_its_cut_rings(
+    case: tuple[System, Reduction, Instruction], collective: Collective
+) -> None:
+    system, reduction, what = case
+    machine = Machine(system)
+    group = groups_of(reduction, what.groups)[0]
+    longest = 0.0
+    for steps in machine.cut_rings(group, collective is Collective.REDUCE):
+        pairs = [zip(machine.digits(a), machine.digits(b), strict=True) for a, b, _ in steps]
+        crossed = [[a != b for a, b in pair].index(True) for pair in pairs]
+        longest = max(longest, sum(system.links[level].latency_seconds for level in crossed))
+    line = lines_of(system, reduction, replace(what, collective=collective))[0]
+    assert line.algorithm is Algorithm.RING
+    assert line.latency_seconds == pytest.approx(longest, rel=1e-9, abs=1e-18)
+
+
 @pytest.mark.parametrize(
     ("algorithm", "expected"),
     [

@@ -27,10 +27,9 @@ DAY = timedelta(days=1)
 
 @pytest.fixture
 def store(store_url: str) -> Iterator[Store]:
-    made = Store(store_url)
-    made.migrate()
-    yield made
-    made.close()
+    with Store(store_url) as made:
+        made.migrate()
+        yield made
 
 
 def new(question: str = "{}", team: str = "ours", **more: object) -> NewJob:

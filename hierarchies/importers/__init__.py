@@ -10,5 +10,6 @@ from hierarchies.importers.kinds import Kind as Kind
 from hierarchies.importers.kinds import import_files as import_files
 from hierarchies.importers.kinds import import_texts as import_texts
 from hierarchies.importers.options import Options as Options
+from hierarchies.importers.texts import texts as texts
 from hierarchies.importers.writing import toml as toml
 from hierarchies.importers.writing import written as written

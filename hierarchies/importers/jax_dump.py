@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from hierarchies.description import load
 from hierarchies.errors import InputError
 from hierarchies.importers.draft import Blank, Draft, DraftLevel, Stated
 from hierarchies.importers.hostlist import told
@@ -16,6 +15,7 @@ from hierarchies.importers.networks import check_nodes
 from hierarchies.importers.options import Options
 from hierarchies.importers.structured import from_json
 from hierarchies.importers.suggestions import NETWORK_LATENCY
+from hierarchies.loading import load
 
 SNIPPET = """\
 import jax, json

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hierarchies.description import load
 from hierarchies.errors import InputError, nearest
 from hierarchies.importers.draft import Blank, Entry, Stated
+from hierarchies.loading import load
 from hierarchies.system import System
 
 _ENTRIES = {

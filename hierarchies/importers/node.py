@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import PurePath
 
-from hierarchies.description import load
 from hierarchies.errors import InputError
 from hierarchies.importers import suggestions as common
 from hierarchies.importers.draft import UNKNOWN, Blank, Draft, DraftLevel, Entry, Stated
@@ -15,6 +14,7 @@ from hierarchies.importers.models import Model, memory_of, model_named
 from hierarchies.importers.nics import network
 from hierarchies.importers.options import Options
 from hierarchies.importers.picture import MOST_GPUS, Grouping, Picture
+from hierarchies.loading import load
 from hierarchies.system import LONGEST_NAME, Domain
 
 _ISLAND = "island"

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
-from itertools import product
+from itertools import pairwise, product
 from math import prod
 
 from grammar import Collective
@@ -259,43 +259,17 @@ def _descend(writer: _Writer, edges: Lane, atom: int, lane: int, got: Got) -> No
 
 
 def _chains(counts: Counts, both_ways: bool) -> list[Lane]:
-    """A chain from the root for each inner place, at which it enters the other children."""
-    lanes = []
-    for turns in product(*(range(count) for count in counts[1:])):
-        for sense in (1, -1) if both_ways else (1,):
-            lane: list[tuple[Place, Place]] = []
-            _chain(lane, (), (0, *turns), counts, True, sense)
-            lanes.append([(_number(a, counts), _number(b, counts)) for a, b in lane])
-    return lanes
+    """Every ring cut before the root: from the root on to the member that stands before it.
 
-
-def _chain(
-    lane: list[tuple[Place, Place]],
-    box: Place,
-    turns: Place,
-    counts: Counts,
-    has_root: bool,
-    sense: int,
-) -> tuple[Place, Place]:
-    """Chain up all places of a box; where the chain enters it and leaves it.
-
-    Children follow each other in a circle from the one at the turn on; the box of the root begins
-    with its child of the root. Where that one should be the last, the chain leaves from it, too.
+    As NCCL does it (src/device/broadcast.h: the one before the root in a channel's ring passes
+    nothing on; reduce.h: the one after it begins, which is the same backwards). So most chains
+    leave the root's child by another of its members, and come back to those before the root.
     """
-    depth = len(box)
-    if depth == len(counts):
-        return box, box
-    circle = [(turns[depth] + sense * i) % counts[depth] for i in range(counts[depth])]
-    children = [0, *(child for child in circle if child)] if has_root else circle
-    ways = {}
-    for before, child in zip([None, *children], children, strict=False):
-        inside = (*box, child)
-        inner: list[tuple[Place, Place]] = []
-        ways[child] = _chain(inner, inside, turns, counts, has_root and not child, sense)
-        if before is not None:
-            lane.append((ways[before][1], ways[child][0]))
-        lane += inner
-    return ways[children[0]][0], ways[circle[-1] if has_root else children[-1]][1]
+    lanes = []
+    for ring in _orders(counts, both_ways):
+        root = ring.index(0)
+        lanes.append([*pairwise(ring[root:] + ring[:root])])
+    return lanes
 
 
 def _trees(counts: Counts) -> list[Lane]:

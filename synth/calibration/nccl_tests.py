@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from math import inf, isinf
-from pathlib import Path
 
 from hierarchies import InputError, nearest
 from synth.calibration.logs import (
@@ -29,33 +28,16 @@ from synth.calibration.nccl_json import csv_tables, is_csv, is_json, json_tables
 from synth.calibration.nccl_text import tables
 from synth.calibration.plain_csv import is_plain_csv, plain_table
 
-MOST_BYTES = 2**28
 _ASK = "say --collective, or put a line '# collective: all_gather' at the top of the file"
 _OLD_GATHER = ("all-gather", "reduce-scatter")
 
 
-def read_logs(path: str | Path, collective: str | None = None) -> tuple[Log, ...]:
-    """Every table of a file, checked. ``collective`` says what was run where the file does not.
-
-    Raises InputError for a file that cannot be read or holds no table, and for tables that
-    contradict themselves.
-    """
-    place = Path(path)
-    try:
-        with place.open("rb") as file:
-            raw = file.read(MOST_BYTES + 1)
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from None
-    except ValueError:
-        raise InputError("is no name of a file", where=repr(str(path))[:80]) from None
-    if len(raw) > MOST_BYTES:
-        raise InputError(f"larger than {MOST_BYTES} bytes", where=str(path), hint="is it a log?")
-    encoding = "utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
-    return logs_of(raw.decode(encoding, errors="replace"), place.name, collective)
-
-
 def logs_of(text: str, source: str, collective: str | None = None) -> tuple[Log, ...]:
-    """The same of a text. ``source`` names it in errors and warnings."""
+    """Every table of a log, checked. ``collective`` says what was run where the log does not.
+
+    ``source`` names the log in errors and warnings. Raises InputError for a text that holds no
+    table, and for tables that contradict themselves.
+    """
     if collective is not None:
         collective = _named(collective)
     if is_json(text):

@@ -2,12 +2,15 @@
 
 from collections.abc import Callable, Mapping
 
+import typer
+
 from synth.commands.importing import import_
 from synth.commands.machines import count, place, systems
 from synth.commands.measured import calibrate, doctor
 from synth.commands.outputs import emit, run
-from synth.commands.planning import cost, job, plan, top
+from synth.commands.planning import cost, job, plan, sweep, top
 from synth.commands.programs import check, lower, time
+from synth.commands.serving import keys, serve
 
 COMMANDS: Mapping[str, Callable[..., None]] = {
     "systems": systems,
@@ -15,6 +18,7 @@ COMMANDS: Mapping[str, Callable[..., None]] = {
     "place": place,
     "count": count,
     "top": top,
+    "sweep": sweep,
     "cost": cost,
     "plan": plan,
     "job": job,
@@ -26,3 +30,8 @@ COMMANDS: Mapping[str, Callable[..., None]] = {
     "calibrate": calibrate,
     "doctor": doctor,
 }
+
+SERVICE: Mapping[str, Callable[..., None]] = {"serve": serve}
+"""Commands that ask no verb."""
+GROUPS: Mapping[str, typer.Typer] = {"keys": keys}
+"""Commands of commands."""

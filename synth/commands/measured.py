@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -42,12 +42,13 @@ def calibrate(
     verbose: Verbose = False,
 ) -> None:
     """Fit a description to measurements, or say which to take."""
+    given: dict[str, Any] = {"unread" if plan else "logs": files or []}
     ask_and_exit(
         "calibrate",
         as_json,
         output=output,
         system=system,
-        files=files or [],
+        **given,
         plan=plan,
         launcher=launcher,
         collective=collective,
@@ -70,7 +71,7 @@ def doctor(
         "doctor",
         as_json,
         system=system,
-        files=files or [],
+        logs=files or [],
         collective=collective,
         open_hosts=hosts,
         members=members,

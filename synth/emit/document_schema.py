@@ -86,7 +86,7 @@ Segments = Annotated[
 ProgramText = Annotated[str, Field(description="The program these steps carry out.")]
 
 
-class _Head(Part):
+class Head(Part):
     """What all documents say: the machine, and whose payloads are added up."""
 
     schema_version: Literal[1] | None = Field(
@@ -116,7 +116,7 @@ class _Head(Part):
     )
 
 
-class Document(_Head):
+class Document(Head):
     """A schedule of collsynth: what each device does, step by step, to carry out an all-reduce."""
 
     version: Literal[1] = Field(
@@ -141,7 +141,7 @@ class StripePart(Part):
     steps: Steps
 
 
-class StripedDocument(_Head):
+class StripedDocument(Head):
     """Several schedules that run side by side, each for a slice of the payload."""
 
     version: Literal[2] = Field(

@@ -334,8 +334,7 @@ class _Loads:
         for level, at in enumerate(levels):
             top = at.inside == self._shape.sizes[at.owner]
             if self._algorithm is Algorithm.RING:
-                closed = top & (self._rounds() > 0)
-                edges = np.where(at.m > 1, at.m - 1 + closed, 0) * max(1, self._rounds())
+                edges = np.where(at.m > 1, at.m - 1 + top, 0) * self._rounds()
                 waits[level] = np.bincount(at.owner, edges, groups)
             else:
                 pairs = zip(at.m.tolist(), top.tolist(), strict=True)
@@ -348,9 +347,9 @@ class _Loads:
         return {(tuple(waited), tuple(sent), row) for waited, sent, row in rows}
 
     def _rounds(self) -> int:
-        """How often a ring is gone round; 0 for all else."""
+        """How often a ring is gone round, once where it is cut at the root; 0 for all else."""
         ring = self._algorithm is Algorithm.RING
-        return _SPLITTING.get(self._collective, 0) if ring else 0
+        return _SPLITTING.get(self._collective, 1) if ring else 0
 
     def _depth(self, level: int, m: int, outermost: bool) -> float:
         """How many messages wait for each other at a level where m children take part.

@@ -18,11 +18,12 @@ from hierarchies import (
     System,
     count_placements,
     fault_of,
-    load,
     placements,
 )
 from synth.amount import UNITS
 from synth.pipelines import SEGMENTS
+from synth.verbs.plain import check_plain, refused
+from synth.verbs.texts import LONGEST_NAME, Given, system_of
 
 _SIZE = re.compile(r"(?P<number>[0-9]{1,18}(\.[0-9]{1,18})?) *(?P<unit>[A-Za-z]*)")
 
@@ -69,13 +70,16 @@ OneOrMoreBytes = Annotated[int | tuple[int, int], BeforeValidator(_sizes)]
 Matrix = list[list[int]]
 
 
+ProgramText = Annotated[str, Field(max_length=2**16)]
+
+
 Segments = Annotated[int, Field(ge=1, le=4096)] | Literal["auto"]
 
 
 class Question(BaseModel):
     """What all questions have in common: nothing is guessed, unknown keys are refused."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, str_max_length=LONGEST_NAME)
 
 
 class FaultyQuestion(Question):
@@ -104,11 +108,11 @@ class FaultyQuestion(Question):
 class MachineQuestion(FaultyQuestion):
     """A machine, and what of it is missing or slower."""
 
-    system: str
+    system: Given
 
     def machine(self) -> System:
         """The system with all that. Raises InputError for what cannot be so."""
-        return self.changed(load(self.system))
+        return self.changed(system_of(self.system))
 
 
 def axes_of(axes: dict[str, int]) -> tuple[Axis, ...]:
@@ -129,8 +133,8 @@ def segment_counts(segments: int | str) -> tuple[int, ...]:
 class PlacedQuestion(Question):
     """A program on one placement of the axes of a system."""
 
-    program: str
-    system: str
+    program: ProgramText
+    system: Given
     axes: dict[str, int]
     reduce: list[str]
     placement: Matrix | None = None
@@ -160,7 +164,7 @@ class PlacedQuestion(Question):
 class PerhapsPlacedQuestion(Question):
     """Where a program runs, if that is told."""
 
-    system: str | None = None
+    system: Given | None = None
     axes: dict[str, int] | None = None
     reduce: list[str] | None = None
     placement: Matrix | None = None
@@ -176,7 +180,7 @@ class PerhapsPlacedQuestion(Question):
             placement=self.placement,
             collapse=self.collapse,
         )
-        system = load(question.system)
+        system = system_of(question.system)
         return system, question.reduction(system)
 
 
@@ -185,13 +189,8 @@ Q = TypeVar("Q", bound=Question)
 
 def asked(model: type[Q], given: object) -> Q:
     """A question from JSON-like data. Raises InputError, naming the key that cannot be used."""
+    check_plain(given)
     try:
         return model.model_validate(given)
     except ValidationError as error:
-        found = error.errors()[0]
-        place = ".".join(str(part) for part in found["loc"])
-        own = found.get("ctx", {}).get("error")
-        if isinstance(own, InputError):
-            raise own.at(place) from None
-        said = found["msg"][0].lower() + found["msg"][1:]
-        raise InputError(f"{found['input']!r} cannot be used", where=place, hint=said) from None
+        raise refused(error) from None

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from hierarchies import load
+from hierarchies import InputError
 from hierarchies.importers import (
     Blank,
     Draft,
     DraftLevel,
     Options,
     Stated,
-    import_files,
+    import_texts,
     toml,
     written,
 )
@@ -19,6 +19,7 @@ from synth.bodies import Json
 from synth.request import Watcher
 from synth.verbs.asking import Question
 from synth.verbs.reply import Reply, reply
+from synth.verbs.texts import Given, NamedText, system_of
 
 
 class ImportQuestion(Question):
@@ -29,20 +30,30 @@ class ImportQuestion(Question):
     """
 
     kind: str
-    files: list[str] = Field(min_length=1)
+    files: list[NamedText] = Field(min_length=1)
     nodes: int | None = None
     gpu: str | None = None
     keys: list[str] = Field(default_factory=list)
-    inside: str | None = None
+    inside: Given | None = None
     suggested: bool = False
+
+    def texts(self) -> dict[str, str]:
+        """The texts by name. Raises InputError for a name that is given twice."""
+        found: dict[str, str] = {}
+        for file in self.files:
+            if file.name in found:
+                hint = "every file needs a name of its own"
+                raise InputError(f"{file.name!r} is given twice", where="files", hint=hint)
+            found[file.name] = file.text
+        return found
 
 
 def imported(question: ImportQuestion, watcher: Watcher) -> Reply:
     """What the files say, what they leave open, and the description to be completed."""
     options = Options(question.nodes, question.gpu, tuple(question.keys))
-    draft = import_files(question.kind, question.files, options)
+    draft = import_texts(question.kind, question.texts(), options)
     if question.inside is not None:
-        draft = draft.around(load(question.inside))
+        draft = draft.around(system_of(question.inside))
     if question.suggested:
         draft = draft.suggested()
     blanks = [_blank_json(place, key, blank) for place, key, blank in draft.blanks()]

@@ -8,7 +8,7 @@ from grammar import Goal, admitted
 from hierarchies import (
     catalogue,
     count_placements,
-    load,
+    known,
     placements,
 )
 from synth.bodies import (
@@ -19,18 +19,19 @@ from synth.programs import Language, explore_states
 from synth.request import Watcher
 from synth.verbs.asking import FaultyQuestion, Question, axes_of
 from synth.verbs.reply import Outcome, Reply, reply
+from synth.verbs.texts import Given, system_of
 
 
 class SystemsQuestion(FaultyQuestion):
-    """The catalogue, or one system (a name, ``name:N``, or the path of a TOML file) in full."""
+    """The catalogue, or one system (a name, ``name:N``, or its text) in full."""
 
-    system: str | None = None
+    system: Given | None = None
 
 
 class PlaceQuestion(Question):
     """All placements of the axes on a system."""
 
-    system: str
+    system: Given
     axes: dict[str, int]
 
 
@@ -46,15 +47,15 @@ class CountQuestion(Question):
 def systems(question: SystemsQuestion, watcher: Watcher) -> Reply:
     """The catalogue, or one system with all its numbers and their sources."""
     if question.system is not None:
-        system = question.changed(load(question.system))
+        system = question.changed(system_of(question.system))
         return reply({"system": machine_in_full_json(system)})
-    listed = [machine_json(load(name)) for name in catalogue()]
+    listed = [machine_json(known(name)) for name in catalogue()]
     return reply({"systems": listed})
 
 
 def place(question: PlaceQuestion, watcher: Watcher) -> Reply:
     """Every placement of the axes, in order, and how many there are."""
-    system = load(question.system).check_even()
+    system = system_of(question.system).check_even()
     axes = axes_of(question.axes)
     found = [[list(row) for row in p.matrix] for p in placements(system.hierarchy, axes)]
     return reply(

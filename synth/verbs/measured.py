@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
 from typing import Literal
 
 from pydantic import Field
 
-from hierarchies import InputError, System, described, load
+from hierarchies import InputError, System, described
 from synth.bodies import machine_json
 from synth.calibration.doctor import diagnose
 from synth.calibration.experiments import experiments, script
@@ -14,17 +15,18 @@ from synth.calibration.fitting import fit
 from synth.calibration.in_json import calibrated_json, diagnosis_json, experiments_json
 from synth.calibration.logs import Log
 from synth.calibration.matching import Matched, Said, matched
-from synth.calibration.nccl_tests import read_logs
+from synth.calibration.nccl_tests import logs_of
 from synth.request import Watcher
 from synth.verbs.asking import Question
 from synth.verbs.reply import Outcome, Reply, reply
+from synth.verbs.texts import Given, NamedText, system_of
 
 
 class LogsQuestion(Question):
     """Logs of nccl-tests or rccl-tests taken on a system, and what they do not say themselves."""
 
-    system: str
-    files: list[str] = Field(default_factory=list)
+    system: Given
+    files: list[NamedText] = Field(default_factory=list)
     collective: str | None = None
     hosts: int | None = Field(default=None, ge=1)
     members: list[int] | None = None
@@ -37,7 +39,11 @@ class LogsQuestion(Question):
         """
         if not self.files:
             raise InputError("no log is given", hint="name files that nccl-tests wrote")
-        logs = [log for file in self.files for log in read_logs(file, self.collective)]
+        logs = [
+            log
+            for file in self.files
+            for log in logs_of(file.text, PurePath(file.name).name or file.name, self.collective)
+        ]
         _one_kind(logs)
         said = Said(self.hosts, tuple(self.members) if self.members else None)
         return tuple(matched(system, log, said) for log in logs)
@@ -66,11 +72,11 @@ def _one_kind(logs: list[Log]) -> None:
 
 def calibrate(question: CalibrateQuestion, watcher: Watcher) -> Reply:
     """The tests to run, with the lines that run them and what each tells."""
-    system = load(question.system)
+    system = system_of(question.system)
     if question.plan:
         if question.files:
             raise InputError("a plan needs no logs", where="--plan", hint="leave out the files")
-        return _plan(system, question.launcher, question.system)
+        return _plan(system, question)
     runs = question.matched(system)
     calibrated = fit(system, [run.measurement for run in runs])
     body = calibrated_json(calibrated, runs)
@@ -83,9 +89,11 @@ def calibrate(question: CalibrateQuestion, watcher: Watcher) -> Reply:
     return reply({"system": machine_json(system), **body, "files": files})
 
 
-def _plan(system: System, launcher: str, spec: str) -> Reply:
+def _plan(system: System, question: CalibrateQuestion) -> Reply:
+    given = question.system
+    spec = given.name if isinstance(given, NamedText) else given
     found = experiments(system)
-    text = script(system, found, launcher, spec)
+    text = script(system, found, question.launcher, spec)
     body = {
         "system": machine_json(system),
         "experiments": experiments_json(system, found),
@@ -96,7 +104,7 @@ def _plan(system: System, launcher: str, spec: str) -> Reply:
 
 def doctor(question: DoctorQuestion, watcher: Watcher) -> Reply:
     """Measured beside predicted and bound, size by size, and which level falls short."""
-    system = load(question.system)
+    system = system_of(question.system)
     diagnosis = diagnose(system, question.matched(system))
     body = {"system": machine_json(system), **diagnosis_json(diagnosis)}
     short = any(run.short for run in diagnosis.runs)

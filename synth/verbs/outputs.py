@@ -28,7 +28,7 @@ from synth.request import Watcher, told_together
 from synth.run import BACKENDS, Trial, run
 from synth.schedule import ends, padded
 from synth.uneven.handing import UnevenRanking, document, ranking_of, run_on_arrays
-from synth.verbs.asking import Bytes, PerhapsPlacedQuestion
+from synth.verbs.asking import Bytes, PerhapsPlacedQuestion, ProgramText
 from synth.verbs.reply import Outcome, Reply, reply
 
 
@@ -38,9 +38,9 @@ class HandOutQuestion(PerhapsPlacedQuestion):
     ``rank`` chooses among the answers, and ``placement`` too where several have that rank.
     """
 
-    model_config = ConfigDict(extra="forbid", strict=True, populate_by_name=True)
+    model_config = ConfigDict(populate_by_name=True)
 
-    program: str | None = None
+    program: ProgramText | None = None
     answer: dict[str, Any] | None = Field(default=None, alias="from")
     rank: int = 1
     bytes: Bytes | None = None

@@ -11,7 +11,6 @@ from grammar import Goal
 from hierarchies import (
     InputError,
     System,
-    load,
 )
 from synth.algorithms import Choice
 from synth.bodies import (
@@ -22,7 +21,7 @@ from synth.bodies import (
 )
 from synth.costing import cost, uneven_request
 from synth.job import Job
-from synth.job_files import load_job, sizes_of, write
+from synth.job_files import sizes_of, write
 from synth.jobplan import How, plan_job
 from synth.models import transformer_job
 from synth.plan import answers
@@ -46,6 +45,7 @@ from synth.verbs.asking import (
     segment_counts,
 )
 from synth.verbs.reply import Outcome, Reply, reply
+from synth.verbs.texts import Given, job_of, system_of
 
 
 class RankedQuestion(FaultyQuestion):
@@ -104,7 +104,7 @@ class TopQuestion(RankedQuestion, MachineQuestion):
 class SweepQuestion(RankedQuestion):
     """The same of several systems."""
 
-    systems: list[str] = Field(min_length=1)
+    systems: list[Given] = Field(min_length=1)
 
     def tops(self) -> list[TopQuestion]:
         """The question put to each of the systems."""
@@ -139,9 +139,9 @@ class CostQuestion(MachineQuestion):
 
 
 class PlanQuestion(MachineQuestion):
-    """The best placement for a whole job: a job file, or the name of a job that is shipped."""
+    """The best placement for a whole job: its text, or the name of a job that is shipped."""
 
-    job: str
+    job: Given
     k: int = 5
     max_steps: int = 5
     algorithm: Choice = Field(default=Choice.AUTO, strict=False)
@@ -250,7 +250,7 @@ def outcome_of(complete: bool, refuted: bool) -> Outcome:
 def plan(question: PlanQuestion, watcher: Watcher) -> Reply:
     """The placement on which a job's collectives are exposed for least time."""
     system = question.machine().check_even()
-    found = plan_job(system, load_job(question.job), question.how(), watcher)
+    found = plan_job(system, job_of(question.job), question.how(), watcher)
     refuted = any(isinstance(one.answer.verdict, Refuted) for one in found.entries)
     return reply(plan_json(found), outcome_of(found.complete, refuted))
 
@@ -263,7 +263,7 @@ def job(question: JobQuestion, watcher: Watcher) -> Reply:
 
 def costs(question: CostQuestion, watcher: Watcher) -> Reply:
     """A request on the healthy machine and on what is left of it."""
-    whole = load(question.system)
+    whole = system_of(question.system)
     found = cost(whole.healthy, question.machine(), question.asked(), watcher)
     return reply(cost_json(found), Outcome.OK if found.complete else Outcome.PARTIAL)
 

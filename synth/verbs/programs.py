@@ -11,7 +11,6 @@ from hierarchies import (
     InputError,
     Reduction,
     Tree,
-    load,
 )
 from synth.algorithms import Choice
 from synth.answering import in_segments, priced
@@ -41,10 +40,12 @@ from synth.verbs.asking import (
     FaultyQuestion,
     PerhapsPlacedQuestion,
     PlacedQuestion,
+    ProgramText,
     Segments,
     segment_counts,
 )
 from synth.verbs.reply import Outcome, Reply, reply
+from synth.verbs.texts import system_of
 
 MOST_REPLAYED = 2**26
 
@@ -52,7 +53,7 @@ MOST_REPLAYED = 2**26
 class CheckQuestion(PerhapsPlacedQuestion):
     """Whether a program does what is requested, on a tree of sizes or on a placed reduction."""
 
-    program: str
+    program: ProgramText
     tree: list[int] | None = None
     request: Goal = Field(default=Goal.ALL_REDUCE, strict=False)
     replay: bool = False
@@ -123,7 +124,7 @@ def check(question: CheckQuestion, watcher: Watcher) -> Reply:
 
 def lowered(question: LowerQuestion, watcher: Watcher) -> Reply:
     """The schedule: per step the groups of real devices in order, and the bytes."""
-    system = load(question.system)
+    system = system_of(question.system)
     reduction = question.reduction(system)
     schedule = lower(
         derived_from_text(question.program, reduction, question.request), reduction, question.bytes
@@ -133,7 +134,7 @@ def lowered(question: LowerQuestion, watcher: Watcher) -> Reply:
 
 def time(question: TimeQuestion, watcher: Watcher) -> Reply:
     """What each phase of a program costs and why."""
-    system = question.changed(load(question.system))
+    system = question.changed(system_of(question.system))
     reduction = question.reduction(system)
     derivation = derived_from_text(question.program, reduction, question.request)
     simulator = Simulator(system, question.algorithm)

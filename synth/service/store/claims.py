@@ -138,7 +138,7 @@ def mine(claim: Claim) -> ColumnElement[bool]:
 
 
 def _held(claim: Claim) -> Update:
-    return update(JOB).where(_HELD, mine(claim))
+    return update(JOB).where(mine(claim))
 
 
 def _changed(connection: Connection, claim: Claim, change: dict[str, Any]) -> bool:

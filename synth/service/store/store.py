@@ -42,6 +42,12 @@ class Store:
         one_writer = self._engine.dialect.name == "sqlite"
         self._turn: Lock | nullcontext[None] = Lock() if one_writer else nullcontext()
 
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
     def migrate(self) -> None:
         """Make the tables, or bring them up to date; several servers may do so at once.
 

@@ -1,0 +1,104 @@
+"""A system by its name in the catalogue, by a text that describes it, or by the path of a file."""
+
+from __future__ import annotations
+
+import re
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+from hierarchies.description import MOST_CHARACTERS, read
+from hierarchies.errors import InputError, nearest
+from hierarchies.system import System
+
+_COUNT = re.compile(r"(?P<name>.+):(?P<count>-?[0-9]{1,18})", re.DOTALL)
+_A_FILE = "A file is named with its .toml or a path"
+
+
+def catalogue() -> tuple[str, ...]:
+    """The names of the known machines, sorted."""
+    files = (entry.name for entry in _folder().iterdir())
+    return tuple(sorted(name[: -len(".toml")] for name in files if name.endswith(".toml")))
+
+
+def load(spec: str) -> System:
+    """A known machine by its name, or the one a TOML file describes.
+
+    ``name:N`` and ``path.toml:N`` set how many children the outermost level has. Raises
+    InputError for a machine or file that does not exist, and for whatever is wrong in the file.
+    """
+    text = file_text(spec)
+    return known(spec) if text is None else described_by(spec, text)
+
+
+def known(spec: str, otherwise: str = "") -> System:
+    """A known machine by its name, ``name`` or ``name:N``; no file of the caller's is looked at.
+
+    Raises InputError for a machine that is not in the catalogue; ``otherwise`` is how else one
+    may be given, for the hint.
+    """
+    name, count = _split(spec)
+    if name not in catalogue():
+        raise _unknown(name, otherwise)
+    text = _folder().joinpath(f"{name}.toml").read_text(encoding="utf-8")
+    return read(text, where=f"{name}.toml", count=count)
+
+
+def described_by(name: str, text: str) -> System:
+    """The system that a text describes, called ``name`` or ``name:N`` by whoever gave it.
+
+    Raises InputError for whatever is wrong in it, under that name.
+    """
+    where, count = _split(name)
+    return read(text, where=where, count=count)
+
+
+def file_text(spec: str) -> str | None:
+    """The text of the file that ``path`` or ``path:N`` names; None for a known machine.
+
+    Raises InputError for what is neither, and for a file that cannot be read or is no text.
+    """
+    name, _ = _split(spec)
+    if name in catalogue():
+        return None
+    if not _is_path(name):
+        raise _unknown(name, _A_FILE)
+    try:
+        with Path(name).open(encoding="utf-8-sig") as file:
+            return file.read(MOST_CHARACTERS + 1)
+    except OSError as error:
+        raise InputError(f"cannot read the file: {error.strerror}", where=name) from None
+    except UnicodeDecodeError:
+        raise InputError("the file is not text in UTF-8", where=name) from None
+    except ValueError as error:
+        raise InputError(f"cannot read the file: {error}", where=repr(name)) from None
+
+
+def _split(spec: str) -> tuple[str, int | None]:
+    """The name, and how many children the outermost level shall have."""
+    match = _COUNT.fullmatch(spec)
+    if match is None:
+        return spec, None
+    if int(match["count"]) < 1:
+        raise InputError(f"the system {spec!r} would be empty", hint="give 1 or more after ':'")
+    return match["name"], int(match["count"])
+
+
+def _unknown(name: str, otherwise: str) -> InputError:
+    machine, colon, rest = name.partition(":")
+    if colon and machine in catalogue():
+        hint = f"after ':' stands how many children the outermost level has: {machine}:4"
+        return InputError(f"{rest!r} in {name!r} is no number", hint=hint)
+    hint = f"{nearest(name, catalogue())} {otherwise}".strip()
+    return InputError(f"no system {name!r} in the catalogue", hint=hint)
+
+
+def _is_path(name: str) -> bool:
+    try:
+        return name.endswith(".toml") or "/" in name or "\\" in name or Path(name).is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def _folder() -> Traversable:
+    return resources.files("hierarchies").joinpath("catalogue")

@@ -1,0 +1,167 @@
+"""The commands that run the service and hand out its keys."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hierarchies import InputError
+
+if TYPE_CHECKING:
+    from synth.service.store import Store
+
+USAGE = 2
+_EXTRA = frozenset(
+    {"alembic", "fastapi", "prometheus_client", "sqlalchemy", "starlette", "uvicorn"}
+)
+StoreUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--store",
+        envvar="COLLSYNTH_STORE",
+        metavar="URL",
+        help="sqlite:///FILE or postgresql://USER@HOST/NAME; else a file in your data folder.",
+    ),
+]
+keys = typer.Typer(no_args_is_help=True, help="Make, list and revoke the keys of a service.")
+
+
+def serve(
+    host: Annotated[
+        str, typer.Option(envvar="COLLSYNTH_HOST", help="The address to listen on.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(envvar="COLLSYNTH_PORT", min=0, max=65535, help="0: any that is free.")
+    ] = 8000,
+    store: StoreUrl = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(envvar="COLLSYNTH_WORKERS", min=1, help="Processes; else one a processor."),
+    ] = None,
+    executor: Annotated[
+        str | None,
+        typer.Option(envvar="COLLSYNTH_EXECUTOR", help="A cluster instead: dask://HOST:PORT."),
+    ] = None,
+    keys: Annotated[
+        bool,
+        typer.Option("--keys", envvar="COLLSYNTH_KEYS", help="Ask for keys on this machine, too."),
+    ] = False,
+    name: Annotated[
+        str | None,
+        typer.Option(envvar="COLLSYNTH_NAME", help="Who claims jobs; else machine and address."),
+    ] = None,
+    wait: Annotated[
+        float,
+        typer.Option(envvar="COLLSYNTH_WAIT", min=0, help="Seconds until a question is a job."),
+    ] = 2.0,
+    grace: Annotated[
+        float,
+        typer.Option(envvar="COLLSYNTH_GRACE", min=0, help="Seconds for running jobs at the end."),
+    ] = 10.0,
+    job_seconds: Annotated[
+        float,
+        typer.Option(envvar="COLLSYNTH_JOB_SECONDS", min=1, help="The most that a job takes."),
+    ] = 600.0,
+    job_memory: Annotated[
+        str,
+        typer.Option(envvar="COLLSYNTH_JOB_MEMORY", help="The most memory that a job takes."),
+    ] = "4GiB",
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log warnings only.")] = False,
+) -> None:
+    """Serve every verb over HTTP, with jobs that survive and a page to look at."""
+    with _telling():
+        # Not at the top of the file: they load numpy, z3 and what the extra server installs.
+        from synth.service.api.logs import log_as_json
+        from synth.service.limits import Limits
+        from synth.service.server import serve as serve_until_told
+        from synth.service.settings import Settings, default_name, is_loopback, store_url
+        from synth.verbs.asking import size_in_bytes
+
+        settings = Settings(
+            store_url=store_url(store),
+            name=name or default_name(host, port),
+            host=host,
+            port=port,
+            workers=workers or os.cpu_count() or 1,
+            executor=executor,
+            keys=keys or not is_loopback(host),
+            wait_seconds=wait,
+            grace_seconds=grace,
+            limits=Limits(job_seconds=job_seconds, job_memory_bytes=size_in_bytes(job_memory)),
+        )
+        log_as_json(warnings_only=quiet)
+        serve_until_told(settings, typer.echo)
+
+
+@keys.command("create")
+def create(
+    team: Annotated[str, typer.Argument(metavar="TEAM", help="Whose jobs and systems it sees.")],
+    name: Annotated[str, typer.Option(help="What it is for, so that it is known again.")] = "",
+    rate: Annotated[float | None, typer.Option(help="Requests a second; else as set up.")] = None,
+    jobs_per_day: Annotated[int | None, typer.Option(help="Jobs a day; else as set up.")] = None,
+    store: StoreUrl = None,
+) -> None:
+    """Make a key and print it, once: only a digest is kept."""
+    with _store(store) as opened:
+        if not (rate is None or rate > 0) or not (jobs_per_day is None or jobs_per_day >= 0):
+            raise InputError("a limit below nothing", hint="above 0, or leave it out")
+        typer.echo(opened.create_key(team, name, rate, jobs_per_day).secret)
+
+
+@keys.command("list")
+def list_(
+    team: Annotated[str | None, typer.Option(help="Only those of this team.")] = None,
+    store: StoreUrl = None,
+) -> None:
+    """List the keys: id, team, when they were made, if they are revoked, what for."""
+    with _store(store) as opened:
+        for key in opened.keys(team):
+            state = "revoked" if key.revoked else "valid"
+            made = f"{key.created:%Y-%m-%d}"
+            typer.echo(f"{key.id}  {key.team}  {made}  {state}  {key.name}".rstrip())
+
+
+@keys.command("revoke")
+def revoke(
+    key_id: Annotated[str, typer.Argument(metavar="ID", help="As 'collsynth keys list' has it.")],
+    store: StoreUrl = None,
+) -> None:
+    """Admit a key no longer; servers notice within seconds."""
+    with _store(store) as opened:
+        if not opened.revoke(key_id):
+            hint = "'collsynth keys list' lists them"
+            raise InputError(f"there is no key {key_id[:40]!r}", hint=hint)
+
+
+@contextmanager
+def _telling() -> Iterator[None]:
+    """A caller's mistake, and an extra that is not installed, as one line and exit code 2."""
+    try:
+        yield
+    except InputError as error:
+        typer.echo(f"collsynth: {error}", err=True)
+        raise typer.Exit(USAGE) from None
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in _EXTRA:
+            raise
+        typer.echo("collsynth: this needs more: pip install 'collsynth[server]'", err=True)
+        raise typer.Exit(USAGE) from None
+
+
+@contextmanager
+def _store(url: str | None) -> Iterator[Store]:
+    with _telling():
+        # Not at the top of the file: it loads what the extra server installs.
+        from synth.service.settings import store_url
+        from synth.service.store import Store
+
+        opened = Store(store_url(url))
+        try:
+            opened.migrate()
+            yield opened
+        finally:
+            opened.close()

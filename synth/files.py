@@ -1,0 +1,96 @@
+"""What a user names on the command line, read: questions hold texts, and no verb knows a file."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from hierarchies import InputError, file_text
+from hierarchies.importers import texts
+from synth.calibration.log_files import log_text
+from synth.job_files import job_file_text
+
+_FILE_NAME = re.compile(r"[^\s;#]*[./\\][^\s;#]*")
+Named = dict[str, str]
+
+
+def system(spec: str | None) -> str | Named | None:
+    """The name of a known machine as it is; of a file its text, under the name it was given."""
+    text = None if spec is None else file_text(spec)
+    return spec if spec is None or text is None else _named(spec, text)
+
+
+def job(spec: str) -> str | Named:
+    """The name of a shipped job as it is; of a file its text, under the name it was given."""
+    text = job_file_text(spec)
+    return spec if text is None else _named(spec, text)
+
+
+def files(paths: Sequence[str]) -> list[Named]:
+    """Other people's descriptions, by the names of their files; one named twice is one."""
+    return [_named(path, text) for path, text in texts(paths).items()]
+
+
+def logs(paths: Sequence[str]) -> list[Named]:
+    """Logs of measurements, by the names of their files."""
+    return [_named(path, log_text(path)) for path in paths]
+
+
+def unread(paths: Sequence[str]) -> list[Named]:
+    """Files that were named where none is of use: nobody looks at them."""
+    return [_named(path, "") for path in paths]
+
+
+def answer(text: str | None) -> Any:
+    """What ``top --json`` printed: in a file, or on standard input for ``-``."""
+    if text is None:
+        return None
+    try:
+        raw = sys.stdin.buffer.read() if text == "-" else Path(text).read_bytes()
+        found = json.loads(raw)
+    except OSError as error:
+        raise InputError(f"cannot read {text!r}: {error.strerror}", where="--from") from None
+    except (ValueError, RecursionError):
+        hint = "give what 'collsynth top --json' printed"
+        raise InputError(f"{text!r} holds no JSON", where="--from", hint=hint) from None
+    if not isinstance(found, dict):
+        raise InputError(f"{text!r} holds no answer", where="--from", hint="JSON of 'top --json'")
+    return found
+
+
+def program(text: str | None) -> str | None:
+    """Standard input for ``-``, a file's text if there is such a file, else the text itself."""
+    if text is None:
+        return None
+    try:
+        if text == "-":
+            return sys.stdin.buffer.read().decode("utf-8-sig")
+        path = Path(text)
+        if path.is_file():
+            return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise InputError("the program is not text in UTF-8", where=text) from None
+    except (OSError, ValueError):
+        return text
+    if _FILE_NAME.fullmatch(text):
+        raise InputError(
+            f"there is no file {text!r}", hint="give a program, a file, or - for stdin"
+        )
+    return text
+
+
+def names_only(question: Any) -> Any:
+    """A question as it is logged: of every named text the name."""
+    if isinstance(question, dict):
+        if question.keys() == {"name", "text"}:
+            return question["name"]
+        return {key: names_only(value) for key, value in question.items()}
+    return [names_only(part) for part in question] if isinstance(question, list) else question
+
+
+def _named(name: str, text: str) -> Named:
+    return {"name": name, "text": text}

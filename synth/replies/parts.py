@@ -1,0 +1,257 @@
+"""What answers have in common: numbers, machines, prices, proofs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, model_validator
+
+from grammar import Goal
+from hierarchies import Domain
+from synth.algorithms import Algorithm, Choice
+from synth.emit.document_schema import Part as Part
+from synth.emit.document_schema import Positive as Positive
+from synth.protocols import Protocol
+from synth.verdict import Violation
+
+Json = dict[str, Any]
+Version = Annotated[int, Field(ge=1, le=1, description="The version of these keys.")]
+Whole = Annotated[int, Field(ge=0)]
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Number = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Share = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
+Interval = Annotated[list[Seconds], Field(min_length=2, max_length=2)]
+Matrix = Annotated[list[Annotated[list[Positive], Field(min_length=1)]], Field(min_length=1)]
+Axes = Annotated[dict[str, Positive], Field(min_length=1)]
+
+GoalName = Annotated[Goal, Field(strict=False)]
+ChoiceName = Annotated[Choice, Field(strict=False)]
+AlgorithmName = Annotated[Algorithm, Field(strict=False)]
+ProtocolName = Annotated[Protocol, Field(strict=False)]
+DomainName = Annotated[Domain, Field(strict=False)]
+ViolationName = Annotated[Violation, Field(strict=False)]
+CollectiveName = Literal[
+    "all-reduce", "reduce-scatter", "all-gather", "reduce", "broadcast", "all-to-all"
+]
+
+
+def _without_default(schema: Json) -> None:
+    schema.pop("default", None)
+
+
+def sometimes(description: str, default: Any = None) -> Any:
+    """A key that may be left out; the default is no value it ever has, or null."""
+    return Field(default=default, description=description, json_schema_extra=_without_default)
+
+
+Told = Annotated[str, Field(min_length=1)]
+
+
+class Reply(Part):
+    """What every answer begins with."""
+
+    schema_version: Version
+
+
+class LevelInBrief(Part):
+    """One level of a machine."""
+
+    name: str = Field(description="What its units are called.")
+    count: Positive = Field(description="How many of them each unit of the level above has.")
+
+
+class LevelInFull(LevelInBrief):
+    """One level, every number of its links, and who says so."""
+
+    domain: DomainName = Field(description="How the children of one parent are joined.")
+    bandwidth_GB_per_s: Number = Field(description="Of one port, in one direction.")
+    latency_us: Number = Field(description="Of a message by protocol Simple, in microseconds.")
+    ll_latency_us: Number | None = Field(description="By LL; null where there is no such protocol.")
+    ll128_latency_us: Number | None = Field(description="By LL128; null as well.")
+    reduces: bool = Field(description="Whether its switches can add up.")
+    ports: Positive = Field(description="Of one child.")
+    through: list[str] = Field(description="Inner levels whose links are crossed, too.")
+    sources: dict[str, str] = Field(description="Where each number comes from, by its key.")
+    unconfirmed: list[str] = Field(description="Keys whose numbers no primary source confirms.")
+
+
+class Device(Part):
+    """The device of a machine."""
+
+    memory_GB_per_s: Number = Field(description="The bandwidth of its memory.")
+    source: str = Field(description="Where the number comes from.")
+    unconfirmed: list[str] = Field(description="Keys whose numbers no primary source confirms.")
+
+
+class MachineException(Part):
+    """Something of a machine that is missing or slower than its description says."""
+
+    unit: str = Field(description="Which: a path like rack0/node3, numbers from 0.")
+    missing: bool = Field(description="Whether it is missing altogether.")
+    bandwidth_share: Share | None = Field(description="What is left; null if it is missing.")
+    source: str = Field(description="Who says so.")
+
+
+class _Way(Part):
+    """What a fitted number is of; a key that is left out stands for all of them."""
+
+    collective: Told = sometimes("Of this collective only.", "")
+    algorithm: Told = sometimes("Of this algorithm only.", "")
+    protocol: Told = sometimes("Of this protocol only.", "")
+
+
+class Fit(_Way):
+    """Fitted numbers of one way, by level."""
+
+    launch_us: Number = Field(description="What a call costs, whatever its size.")
+    hop_us: dict[str, Number] = Field(description="Waited for with every message.")
+    gap_us: dict[str, Number] = Field(description="What must lie between two messages.")
+    share: dict[str, Number] = Field(description="Of the bandwidth described, what is had.")
+    rows: Whole = Field(description="How many measured rows were taken to have gone this way.")
+
+
+class Residual(_Way):
+    """How far measured times lay from fitted ones, in one class of sizes."""
+
+    from_bytes: Whole = Field(description="Where the class begins.")
+    rows: Positive = Field(description="How many rows it has.")
+    low: Number = Field(description="Nine of ten ratios of measured to fitted lie above.")
+    median: Number = Field(description="The middle one.")
+    high: Number = Field(description="Nine of ten lie below.")
+
+
+class Calibration(Part):
+    """What was measured on a machine: the ``[calibration]`` of its description."""
+
+    runtime: Literal["fastest", "model"] = Field(description="How the runtime was seen to choose.")
+    sources: list[str] = Field(description="Which measurements.")
+    undetermined: list[str] = Field(description="What they do not tell.")
+    dropped: list[str] = Field(description="Rows that the fit did not follow.")
+    fit: list[Fit] = Field(min_length=1, description="The fitted numbers.")
+    residual: Annotated[list[Residual], Field(min_length=1)] = sometimes("How far off.", [])
+
+
+class Machine(Part):
+    """A machine in a few words."""
+
+    name: str = Field(description="Its name in the catalogue, or in its description.")
+    title: str = Field(description="What people call it; may be empty.")
+    devices: Positive = Field(description="How many devices it has.")
+    levels: list[LevelInBrief] = Field(min_length=1, description="Outermost first.")
+
+
+class MachineInFull(Part):
+    """A machine with every number of its links, and who says so."""
+
+    name: str = Field(description="Its name in the catalogue, or in its description.")
+    title: str = Field(description="What people call it; may be empty.")
+    devices: Positive = Field(description="How many devices it has, the missing ones included.")
+    levels: list[LevelInFull] = Field(min_length=1, description="Outermost first.")
+    exceptions: list[MachineException] = Field(description="What is missing or slower.")
+    device: Device = Field(description="What its devices are.")
+    calibration: Calibration | None = Field(description="What was measured; null if nothing was.")
+
+
+class StepPrice(Part):
+    """What one step costs, and why."""
+
+    collective: CollectiveName | Literal["transpose"] = Field(description="What it does.")
+    algorithm: AlgorithmName | None = Field(description="How; null where nothing is sent.")
+    protocol: ProtocolName | None = Field(description="By which; null where nothing is sent.")
+    bytes: Number = Field(description="The larger of a member's buffers before and after.")
+    seconds: Seconds = Field(description="How long it takes.")
+    latency_seconds: Seconds = Field(description="What of that is waiting for messages.")
+    limited_by: str = Field(description="A level, memory or latency.")
+    bytes_per_port: dict[str, Number] = Field(description="Of the busiest port of each level.")
+
+
+class Counterexample(Part):
+    """Where a program goes wrong; digits are those of the program's tree."""
+
+    step: Whole | None = Field(description="Counted from 0; null: the goal is missed.")
+    violation: ViolationName = Field(description="What goes wrong.")
+    sizes: list[Positive] = Field(description="The sizes of the digits at which it does.")
+    device: list[Whole] = Field(description="The device, as digits.")
+    other: list[Whole] | None = Field(description="The second device, if it takes two.")
+    chunk: list[Whole] | None = Field(description="The chunk, as digits, if it is about one.")
+    contributor: list[Whole] | None = Field(description="Whose contribution, if it is about one.")
+    reason: str = Field(min_length=1, description="The same in a sentence.")
+
+
+_NO_REASON: Json = {"not": {"required": ["proof_reason"]}}
+_NULL: Json = {"type": "null"}
+
+
+def _case(proof: str, counterexample: Json) -> Json:
+    said = {"proof": {"const": proof}, "counterexample": counterexample}
+    rest = {"required": ["proof_reason"]} if proof == "unknown" else _NO_REASON
+    return {"properties": said, **rest}
+
+
+class Judged(Part):
+    """z3's verdict: the counterexample is there if it refutes, a reason if it does not know."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "oneOf": [
+                _case("proved", _NULL),
+                _case("refuted", {"type": "object"}),
+                _case("unknown", _NULL),
+            ]
+        }
+    )
+
+    proof: Literal["proved", "refuted", "unknown"] = Field(description="What z3 says.")
+    counterexample: Counterexample | None = Field(description="Of a refuted program; else null.")
+    proof_reason: Told = sometimes("Why z3 does not know; only if it does not.", "")
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Judged:
+        if (self.counterexample is None) == (self.proof == "refuted"):
+            raise ValueError("a counterexample belongs to what is refuted")
+        if bool(self.proof_reason) != (self.proof == "unknown"):
+            raise ValueError("a reason belongs to what is unknown")
+        return self
+
+
+class DefaultChoice(Part):
+    """What the runtime would choose for the plain collective."""
+
+    name: Literal["ring", "tree", "nvls", "nvls_tree", "direct"] = Field(description="Which way.")
+    protocol: ProtocolName = Field(description="By which protocol.")
+
+
+class Defaults(Part):
+    """What the runtime could do for the plain collective, and what it would choose."""
+
+    defaults: dict[Literal["ring", "tree", "nvls", "nvls_tree", "direct"], Seconds] = Field(
+        min_length=1, description="The seconds of each way there is."
+    )
+    default: DefaultChoice = Field(description="The one that the runtime would choose.")
+
+
+class TextFile(Part):
+    """A file of text."""
+
+    name: str = Field(min_length=1, description="What to call it.")
+    text: str = Field(description="What it holds.")
+
+
+class BinaryFile(Part):
+    """A file that is no text."""
+
+    name: str = Field(min_length=1, description="What to call it.")
+    base64: str = Field(pattern=r"^[A-Za-z0-9+/]*={0,2}$", description="What it holds.")
+
+
+OneFile = Annotated[list[TextFile], Field(min_length=1, max_length=1)]
+
+
+def having(*keys: str) -> Callable[[Any], str]:
+    """What tells shapes of an answer apart: the first of the keys that it has, or none."""
+
+    def first(given: Any) -> str:
+        return next((key for key in keys if isinstance(given, dict) and key in given), "")
+
+    return first

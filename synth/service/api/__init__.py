@@ -1,0 +1,1 @@
+"""The verbs over HTTP: routes, keys, problems, events, metrics and logs."""

@@ -1,0 +1,121 @@
+"""Every refusal as application/problem+json (RFC 9457), the framework's own among them."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from hierarchies import InputError
+from synth.service.refusals import NO_HEADERS, RefusalError, bad_input
+
+PROBLEM_JSON = "application/problem+json"
+log = logging.getLogger("collsynth.service")
+
+
+class Problem(BaseModel):
+    """What went wrong: RFC 9457, and beside it what the command line would say."""
+
+    type: str = Field(description="One word for this kind of problem, as a URN.")
+    title: str = Field(description="The same for people.")
+    status: int = Field(ge=400, le=599)
+    detail: str = Field(description="The whole message: where, problem and hint in one text.")
+    problem: str = Field(description="What was given, and what is wrong with it.")
+    where: str = Field(description="The key, header, file or line it was found in; or empty.")
+    hint: str = Field(description="What would be right; or empty.")
+    request_id: str | None = Field(
+        default=None, description="The request, as the log of the server names it."
+    )
+
+
+def problem_json(refusal: RefusalError, request_id: str | None = None) -> dict[str, Any]:
+    """A refusal as the members of a problem."""
+    word = refusal.status.phrase.lower().replace(" ", "-")
+    body: dict[str, Any] = {
+        "type": f"urn:collsynth:problem:{word}",
+        "title": refusal.status.phrase,
+        "status": int(refusal.status),
+        "detail": str(refusal),
+        "problem": refusal.problem,
+        "where": refusal.where,
+        "hint": refusal.hint,
+    }
+    return body if request_id is None else {**body, "request_id": request_id}
+
+
+def problem_response(refusal: RefusalError, request_id: str | None = None) -> Response:
+    """A refusal as a response."""
+    content = json.dumps(problem_json(refusal, request_id))
+    headers = {"Cache-Control": "no-store", **refusal.headers}
+    return Response(content, int(refusal.status), headers, PROBLEM_JSON)
+
+
+def install(app: FastAPI) -> None:
+    """Tell every error of an app as a problem."""
+    app.add_exception_handler(RefusalError, _refused)
+    app.add_exception_handler(InputError, _bad_input)
+    app.add_exception_handler(RequestValidationError, _bad_parameter)
+    app.add_exception_handler(HTTPException, _framework)
+
+
+def request_id_of(scope: Mapping[str, Any]) -> str | None:
+    """The id that the outermost layer gave the request."""
+    found = scope.get("state", {}).get("request_id")
+    return found if isinstance(found, str) else None
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RefusalError)
+    return problem_response(error, request_id_of(request.scope))
+
+
+async def _bad_input(request: Request, error: Exception) -> Response:
+    assert isinstance(error, InputError)
+    return problem_response(bad_input(error), request_id_of(request.scope))
+
+
+async def _bad_parameter(request: Request, error: Exception) -> Response:
+    """A parameter in the address or a header that the framework could not use."""
+    assert isinstance(error, RequestValidationError)
+    found = error.errors()[0]
+    place = ".".join(str(part) for part in found["loc"])
+    told = f"{str(found.get('input'))[:80]!r} cannot be used"
+    said = found["msg"][0].lower() + found["msg"][1:]
+    return problem_response(
+        RefusalError(HTTPStatus.UNPROCESSABLE_ENTITY, told, where=place, hint=said),
+        request_id_of(request.scope),
+    )
+
+
+async def _framework(request: Request, error: Exception) -> Response:
+    """404 and 405 of the router, in the house's words."""
+    assert isinstance(error, HTTPException)
+    status = HTTPStatus(error.status_code)
+    told = {
+        HTTPStatus.NOT_FOUND: "there is nothing at this address",
+        HTTPStatus.METHOD_NOT_ALLOWED: f"{request.method} is not what this address answers",
+    }.get(status, str(error.detail))
+    hint = "/openapi.json lists all addresses" if status in (404, 405) else ""
+    headers = error.headers or NO_HEADERS
+    return problem_response(
+        RefusalError(status, told, hint=hint, headers=headers), request_id_of(request.scope)
+    )
+
+
+def unforeseen(request_id: str | None) -> Response:
+    """A mistake of ours: the caller learns where to find it in the log, and nothing else."""
+    refusal = RefusalError(
+        HTTPStatus.INTERNAL_SERVER_ERROR,
+        "this is a mistake of the service, not yours",
+        hint=f"who runs it finds the reason in its log under {request_id}",
+    )
+    return problem_response(refusal, request_id)

@@ -1,0 +1,69 @@
+"""How much one request may ask for: checked before anything is worked out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from hierarchies import InputError, System
+from synth.verbs.asking import Question
+from synth.verbs.texts import NamedText, system_of
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The most that one body, question, job, key and team may have.
+
+    ``job_memory_bytes`` holds for each piece of a job in its worker; ``requests_per_second`` and
+    ``jobs_per_day`` for keys that were made without limits of their own.
+    """
+
+    body_bytes: int = 16 * 2**20
+    body_seconds: float = 30.0
+    description_bytes: int = 2**20
+    devices: int = 16384
+    max_steps: int = 8
+    digits: int = 8
+    k: int = 1000
+    systems: int = 100
+    wait_seconds: float = 60.0
+    job_seconds: float = 600.0
+    job_memory_bytes: int = 4 * 2**30
+    queued_jobs_per_team: int = 10_000
+    systems_per_team: int = 1000
+    requests_per_second: float = 100.0
+    jobs_per_day: int = 50_000
+
+    def check(self, question: Question) -> None:
+        """Raises InputError, naming the key, for a question that asks for too much.
+
+        Also for a system that cannot be read: how many devices it has must be known.
+        """
+        for key, most in (("k", self.k), ("max_steps", self.max_steps), ("digits", self.digits)):
+            self._check_number(key, getattr(question, key, None), most)
+        self._check_number("tree", prod(getattr(question, "tree", None) or ()), self.devices)
+        named = [(key, getattr(question, key, None)) for key in ("system", "inside")]
+        named += [("systems", given) for given in getattr(question, "systems", ())]
+        self._check_number("systems", len(named) - 2, self.systems)
+        for key, given in named:
+            if given is not None:
+                if isinstance(given, NamedText):
+                    self.check_description(given.text)
+                self.check_devices(system_of(given), key)
+
+    def check_description(self, text: str) -> None:
+        """Raises InputError for a text that is too long to describe a system."""
+        if len(text) > self.description_bytes:
+            told = f"a description of {len(text)} characters"
+            raise InputError(told, where="text", hint=f"at most {self.description_bytes}")
+
+    def check_devices(self, system: System, where: str) -> None:
+        """Raises InputError for a system that is too large."""
+        if system.devices > self.devices:
+            told = f"the system has {system.devices} devices"
+            raise InputError(told, where=where, hint=f"here at most {self.devices}")
+
+    def _check_number(self, key: str, given: Any, most: int) -> None:
+        if isinstance(given, int) and given > most:
+            raise InputError(f"{key} comes to {given}", where=key, hint=f"here at most {most}")

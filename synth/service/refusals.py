@@ -1,0 +1,77 @@
+"""What the service refuses, for every face of it: a status, what is wrong, what would help."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from types import MappingProxyType
+
+from hierarchies import InputError
+
+NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+
+
+class RefusalError(Exception):
+    """A request that is not answered, with the HTTP status that says why.
+
+    ``problem``, ``where`` and ``hint`` are those of ``InputError``; ``headers`` go with the reply.
+    """
+
+    def __init__(
+        self,
+        status: HTTPStatus,
+        problem: str,
+        *,
+        where: str = "",
+        hint: str = "",
+        headers: Mapping[str, str] = NO_HEADERS,
+    ) -> None:
+        self.status = status
+        self.problem = problem
+        self.where = where
+        self.hint = hint
+        self.headers = headers
+        super().__init__(status, problem, where, hint)
+
+    def __str__(self) -> str:
+        return str(InputError(self.problem, where=self.where, hint=self.hint))
+
+
+def bad_input(error: InputError) -> RefusalError:
+    """What a caller got wrong in a question."""
+    return RefusalError(
+        HTTPStatus.UNPROCESSABLE_ENTITY, error.problem, where=error.where, hint=error.hint
+    )
+
+
+def not_json(problem: str, hint: str = "") -> RefusalError:
+    """A body that is no question in JSON."""
+    return RefusalError(HTTPStatus.BAD_REQUEST, problem, where="body", hint=hint)
+
+
+def too_large(most_bytes: int) -> RefusalError:
+    """A body beyond the limit."""
+    return RefusalError(
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+        f"the body is larger than {most_bytes} bytes",
+        where="body",
+        hint="send less, or ask who runs this service to raise the limit",
+    )
+
+
+def not_there(what: str) -> RefusalError:
+    """What does not exist, and what belongs to another team: told in the same words."""
+    return RefusalError(HTTPStatus.NOT_FOUND, f"there is no such {what}")
+
+
+def too_many(problem: str, retry_after_seconds: int, hint: str = "") -> RefusalError:
+    """A limit of a key or a team that is used up for now."""
+    headers = {"Retry-After": str(max(1, retry_after_seconds))}
+    return RefusalError(HTTPStatus.TOO_MANY_REQUESTS, problem, hint=hint, headers=headers)
+
+
+def unavailable(problem: str, retry_after_seconds: int = 5) -> RefusalError:
+    """What cannot be served now, and can be soon."""
+    headers = {"Retry-After": str(retry_after_seconds)}
+    hint = "ask again in a few seconds"
+    return RefusalError(HTTPStatus.SERVICE_UNAVAILABLE, problem, hint=hint, headers=headers)

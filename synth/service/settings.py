@@ -1,0 +1,97 @@
+"""How a service is set up: what flags and COLLSYNTH_* variables say, checked before it starts."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from pathlib import Path
+
+from hierarchies import InputError
+from synth.service.limits import Limits
+
+FILE_NAME = "collsynth.db"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """One server of the service.
+
+    ``name`` is who claims jobs: what a server of this name had running when it was killed is queued
+    again when one of this name starts, so no two that run at once may share it. ``keys``: requests
+    need one. ``wait_seconds``: how long a request waits for its job where it does not say.
+    ``grace_seconds``: how long running work is let run when the server is told to stop.
+    """
+
+    store_url: str
+    name: str
+    host: str = "127.0.0.1"
+    port: int = 8000
+    workers: int = 1
+    executor: str | None = None
+    keys: bool = False
+    wait_seconds: float = 2.0
+    grace_seconds: float = 10.0
+    lease_seconds: float = 30.0
+    answers_bytes: int = 128 * 2**20
+    limits: Limits = field(default_factory=Limits)
+
+    @property
+    def loopback(self) -> bool:
+        """Whether only this machine can reach it."""
+        return is_loopback(self.host)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address is reached from its own machine only; of names only localhost is."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def default_name(host: str, port: int) -> str:
+    """Who claims jobs, if nobody says: machine and address, or process where any port will do."""
+    machine = socket.gethostname() or "server"
+    return f"{machine}:{host}:{port}" if port else f"{machine}:pid{os.getpid()}"
+
+
+def data_folder(environment: Mapping[str, str] = os.environ, platform: str = sys.platform) -> Path:
+    """Where a user's data of this program lies, by the custom of the platform."""
+    home = Path(environment.get("HOME") or Path.home())
+    if platform == "win32":
+        return Path(environment.get("LOCALAPPDATA") or home / "AppData" / "Local") / "collsynth"
+    if platform == "darwin":
+        return home / "Library" / "Application Support" / "collsynth"
+    given = environment.get("XDG_DATA_HOME", "")
+    return (Path(given) if Path(given).is_absolute() else home / ".local" / "share") / "collsynth"
+
+
+def store_url(given: str | None) -> str:
+    """The store that is named, else the one in the user's data folder. Raises as that does."""
+    return given or default_store(data_folder())
+
+
+def default_store(folder: Path) -> str:
+    """The URL of the store in a folder, which is made for its owner alone.
+
+    Raises InputError where it cannot be written.
+    """
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        writable = os.access(folder, os.W_OK | os.X_OK)
+    except OSError as error:
+        raise _unwritable(folder, error.strerror or str(error)) from None
+    if not writable:
+        raise _unwritable(folder, "permission denied")
+    return f"sqlite:///{folder / FILE_NAME}"
+
+
+def _unwritable(folder: Path, why: str) -> InputError:
+    hint = "name another database with --store, as in sqlite:////var/lib/collsynth/collsynth.db"
+    return InputError(f"cannot keep data in {str(folder)!r}: {why}", where="--store", hint=hint)

@@ -1,0 +1,82 @@
+"""What any question may hold, whatever it asks: plain JSON that can be written down again.
+
+JSON as Python reads it has more than that: halves of surrogate pairs, NaN, numbers of thousands of
+digits, brackets in brackets. Each of them breaks something far from where it came in.
+"""
+
+from __future__ import annotations
+
+from math import isfinite
+from reprlib import Repr
+from typing import Any
+
+from pydantic import ValidationError
+
+from hierarchies import InputError
+
+MOST_DEEP = 64
+LARGEST = 10**18
+_SHORT = Repr()
+_SHORT.maxlevel, _SHORT.maxdict, _SHORT.maxlist, _SHORT.maxtuple = 4, 12, 24, 24
+_SHORT.maxstring, _SHORT.maxother, _SHORT.maxlong = 120, 120, 60
+
+
+def shown(value: object) -> str:
+    """A value as it is told in an error: the whole of it if it is short."""
+    return _SHORT.repr(value)
+
+
+def check_plain(value: Any, deep: int = 0) -> None:
+    """Raises InputError, with the outermost key, for what cannot be used in any question."""
+    if isinstance(value, str):
+        _check_text(value)
+    elif isinstance(value, float):
+        if not isfinite(value):
+            raise InputError(f"{value} cannot be used", hint="give a number that is finite")
+    elif isinstance(value, int):
+        if abs(value) > LARGEST:
+            raise InputError("a number of so many digits", hint=f"at most {LARGEST:.0e}")
+    elif isinstance(value, (dict, list, tuple)):
+        if deep > MOST_DEEP:
+            raise InputError("brackets in brackets in brackets", hint=f"at most {MOST_DEEP}")
+        _check_parts(value, deep)
+
+
+def _check_parts(value: dict[Any, Any] | list[Any] | tuple[Any, ...], deep: int) -> None:
+    if not isinstance(value, dict):
+        for part in value:
+            check_plain(part, deep + 1)
+        return
+    for key, part in value.items():
+        check_plain(key, deep + 1)
+        try:
+            check_plain(part, deep + 1)
+        except InputError as error:
+            raise (error if deep else error.at(place_of((key,)))) from None
+
+
+def _check_text(text: str) -> None:
+    if text.isascii():
+        return
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        what = f"U+{ord(text[error.start]):04X} at character {error.start + 1}"
+        raise InputError(f"{what} is half a character", hint="give text in UTF-8") from None
+
+
+def place_of(keys: tuple[object, ...]) -> str:
+    """Where a value stands, by the keys that lead to it."""
+    parts = [str(key)[:80] for key in keys]
+    return ".".join(part if part.isprintable() else repr(part) for part in parts)
+
+
+def refused(error: ValidationError) -> InputError:
+    """The first thing that pydantic found, in our words, at its key."""
+    found = error.errors(include_url=False)[0]
+    place = place_of(found["loc"])
+    own = found.get("ctx", {}).get("error")
+    if isinstance(own, InputError):
+        return own.at(place)
+    said = found["msg"][0].lower() + found["msg"][1:]
+    return InputError(f"{shown(found['input'])} cannot be used", where=place, hint=said)

@@ -1,0 +1,117 @@
+"""A server of the service for tests: really listening on a free port, in a thread of this process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import uvicorn
+from synth.cutting import Piece
+from synth.service.work import KilledError, Progress
+from synth.service.work.problems import guarded, opened
+from synth.service.work.reporting import Reporting
+
+from synth.bodies import Json
+from synth.service.server import House, Server, address_of, listen
+from synth.service.settings import Settings
+from synth.service.store import Store
+
+
+class HereTicket:
+    """A piece that is carried out in a thread of this process."""
+
+    def __init__(self) -> None:
+        self.future: Future[Json] = Future()
+        self.stopped = threading.Event()
+
+    def stop(self) -> None:
+        self.stopped.set()
+
+    def kill(self) -> None:
+        self.stopped.set()
+        if not self.future.done():
+            self.future.set_exception(KilledError("ended as was asked"))
+
+
+class HereCrew:
+    """Threads of this process: nothing to start, and nothing that can be lost."""
+
+    def __init__(self, slots: int = 2) -> None:
+        self.slots = slots
+        self._pool = ThreadPoolExecutor(slots)
+
+    def submit(
+        self,
+        piece: Piece,
+        *,
+        budget_seconds: float | None = None,
+        memory_bytes: int | None = None,
+        tell: Callable[[Progress], None] = lambda progress: None,
+    ) -> HereTicket:
+        ticket = HereTicket()
+
+        def send(said: Json) -> None:
+            tell(Progress(said["stage"], said["done"], said["of"]))
+
+        def work() -> None:
+            part = piece.partial
+            watcher = Reporting(send, ticket.stopped.is_set, budget_seconds, part=part)
+            try:
+                found = opened(guarded(piece.text, watcher))
+            except Exception as error:
+                if not ticket.future.done():
+                    ticket.future.set_exception(error)
+            else:
+                if not ticket.future.done():
+                    ticket.future.set_result(found)
+
+        self._pool.submit(work)
+        return ticket
+
+    def close(self, grace_seconds: float = 5) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+
+@dataclass
+class Served:
+    """A server that runs, and somebody who asks it."""
+
+    house: House
+    ask: httpx.Client
+
+    @property
+    def url(self) -> str:
+        return str(self.ask.base_url)
+
+
+@contextmanager
+def served(folder: Path, crew: object | None = None, **how: object) -> Iterator[Served]:
+    """A server with a store in a folder; ``how`` changes its settings."""
+    url = f"sqlite:///{folder / 'service.db'}"
+    given: dict[str, Any] = {"store_url": url, "name": "test", "port": 0, "grace_seconds": 2.0}
+    settings = Settings(**{**given, **how})
+    store = Store(settings.store_url)
+    store.migrate()
+    house = House(settings, store, crew or HereCrew())
+    sock = listen("127.0.0.1", 0)
+    config = uvicorn.Config(
+        house.app, log_config=None, access_log=False, timeout_graceful_shutdown=2
+    )
+    server = Server(config, house)
+    thread = threading.Thread(target=server.run, args=([sock],))
+    thread.start()
+    try:
+        address = address_of(sock, "127.0.0.1")
+        with httpx.Client(base_url=address, timeout=60, trust_env=False) as client:
+            yield Served(house, client)
+    finally:
+        server.handle_exit(15, None)
+        thread.join()
+        house.close(0)
+        sock.close()

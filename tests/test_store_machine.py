@@ -1,0 +1,305 @@
+"""Any order of statements leaves the store as a few lines of plain Python say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+pytest.importorskip("sqlalchemy", reason="needs sqlalchemy, of the extra 'server'")
+
+from synth.service.store import (
+    Claim,
+    ConflictError,
+    Job,
+    NewJob,
+    Status,
+    Store,
+    StoredAnswer,
+    engines,
+    tables,
+)
+
+BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+TEAMS = st.sampled_from(["ours", "theirs"])
+OWNERS = st.sampled_from(["one", "two"])
+NUMBERS = st.integers(0, 30)
+BODIES = st.sampled_from([b"a", b"b"])
+SECONDS = st.sampled_from([10, 20])
+OURS = {"problem": "ours"}
+
+
+@dataclass
+class Known:
+    """A job as it should be."""
+
+    id: str
+    team: str
+    question: str
+    idempotency_key: str | None
+    status: str = "queued"
+    attempts: int = 0
+    revision: int = 0
+    best: bytes | None = None
+    progress: dict[str, int] | None = None
+    owner: str | None = None
+    until: datetime = BEGIN
+    claims: int = 0
+    gave_up: bool = False
+
+    @property
+    def told(self) -> tuple[object, ...]:
+        return (self.id, self.status, self.attempts, self.revision, self.progress)
+
+    def becomes(self, status: str, **more: object) -> None:
+        self.status = status
+        self.revision += 1
+        for name, value in more.items():
+            setattr(self, name, value)
+
+    def put_back(self) -> bool:
+        if self.status == "cancelling":
+            self.becomes("cancelled", owner=None)
+        elif self.attempts >= 3:
+            self.becomes("failed", owner=None, gave_up=True)
+        else:
+            self.becomes("queued", owner=None)
+        return self.status == "queued"
+
+
+def told(job: Job) -> tuple[object, ...]:
+    return (job.id, job.status, job.attempts, job.revision, job.progress)
+
+
+@dataclass
+class Held:
+    """A claim that was given out, and which of its job's claims it is."""
+
+    claim: Claim
+    job: Known
+    number: int
+
+    @property
+    def holds(self) -> bool:
+        return self.job.owner is not None and self.job.claims == self.number
+
+
+@dataclass
+class Listing:
+    """Pages read so far, and what was there when the first was."""
+
+    team: str
+    there: list[str]
+    got: list[str] = field(default_factory=list)
+
+
+class Machine(RuleBasedStateMachine):
+    """Jobs in the store, and in the order they came, in a list."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__()
+        self.now = BEGIN
+        self.store = Store(url, now=lambda _: self.now)
+        self.jobs: list[Known] = []
+        self.held: list[Held] = []
+        self.listing: Listing | None = None
+
+    def of(self, team: str) -> list[str]:
+        return [job.id for job in self.jobs if job.team == team][::-1]
+
+    @rule(team=TEAMS, question=st.sampled_from("12"), key=st.sampled_from([None, None, "a", "b"]))
+    def submit(self, team: str, question: str, key: str | None) -> None:
+        new = NewJob(team, None, "top", question, f"key of {question}", key)
+        same = [j for j in self.jobs if key and (j.team, j.idempotency_key) == (team, key)]
+        if same and same[0].question != question:
+            with pytest.raises(ConflictError):
+                self.store.submit(new)
+            return
+        submitted = self.store.submit(new)
+        assert submitted.created == (not same)
+        if same:
+            assert submitted.job.id == same[0].id
+        else:
+            self.jobs.append(Known(submitted.job.id, team, question, key))
+
+    @rule(owner=OWNERS, lease=SECONDS)
+    def claim(self, owner: str, lease: int) -> None:
+        claim = self.store.claim(owner, lease)
+        queued = [job for job in self.jobs if job.status == "queued"]
+        assert (claim is None) == (not queued)
+        if claim is not None:
+            job = queued[0]
+            assert claim.job.id == job.id
+            until = self.now + timedelta(seconds=lease)
+            job.becomes("running", owner=owner, until=until)
+            job.attempts += 1
+            job.claims += 1
+            self.held.append(Held(claim, job, job.claims))
+
+    @precondition(lambda self: self.held)
+    @rule(which=NUMBERS, done=NUMBERS, best=st.none() | BODIES)
+    def note(self, which: int, done: int, best: bytes | None) -> None:
+        held = self.held[which % len(self.held)]
+        noted = self.store.note(held.claim, {"done": done}, best)
+        assert noted.lost == (not held.holds)
+        assert noted.going_on == (held.holds and held.job.status == "running")
+        if held.holds:
+            held.job.becomes(held.job.status, progress={"done": done})
+            held.job.best = best or held.job.best
+
+    @precondition(lambda self: self.held)
+    @rule(which=NUMBERS, body=BODIES)
+    def finish(self, which: int, body: bytes) -> None:
+        held = self.held[which % len(self.held)]
+        job = held.claim.job
+        answer = StoredAnswer(job.answer_key, "top", "1", job.question, 0, body, 1.0, self.now)
+        before = self.store.answer(job.answer_key)
+        assert self.store.finish(held.claim, answer) == held.holds
+        if held.holds:
+            held.job.becomes("done", owner=None, best=None)
+            assert self.store.answer(job.answer_key) == (before or answer)
+            assert self.store.has_seen(held.job.team, job.answer_key)
+        else:
+            assert self.store.answer(job.answer_key) == before
+
+    @precondition(lambda self: self.held)
+    @rule(which=NUMBERS, body=st.none() | BODIES)
+    def finish_partly(self, which: int, body: bytes | None) -> None:
+        held = self.held[which % len(self.held)]
+        assert self.store.finish(held.claim, body) == held.holds
+        if held.holds:
+            wanted = held.job.status == "cancelling"
+            best = body or held.job.best
+            held.job.becomes("cancelled" if wanted else "partial", owner=None, best=best)
+
+    @precondition(lambda self: self.held)
+    @rule(which=NUMBERS)
+    def fail(self, which: int) -> None:
+        held = self.held[which % len(self.held)]
+        assert self.store.fail(held.claim, OURS) == held.holds
+        if held.holds:
+            held.job.becomes("failed", owner=None)
+
+    @precondition(lambda self: self.held)
+    @rule(which=NUMBERS)
+    def give_back(self, which: int) -> None:
+        held = self.held[which % len(self.held)]
+        assert self.store.give_back(held.claim) == held.holds
+        if held.holds:
+            wanted = held.job.status == "cancelling"
+            held.job.becomes("cancelled" if wanted else "queued", owner=None)
+            held.job.attempts -= 1
+
+    @precondition(lambda self: self.held)
+    @rule(which=NUMBERS)
+    def lose(self, which: int) -> None:
+        held = self.held[which % len(self.held)]
+        lost = self.store.lose(held.claim)
+        assert lost == (held.holds and held.job.put_back())
+
+    @rule(owner=OWNERS)
+    def requeue(self, owner: str) -> None:
+        lost = [job for job in self.jobs if job.owner == owner]
+        assert self.store.requeue(owner) == sum(job.put_back() for job in lost)
+
+    @rule()
+    def requeue_expired(self) -> None:
+        lost = [job for job in self.jobs if job.owner is not None and job.until < self.now]
+        assert self.store.requeue_expired() == sum(job.put_back() for job in lost)
+
+    @rule(owner=OWNERS, lease=SECONDS)
+    def renew(self, owner: str, lease: int) -> None:
+        mine = [job for job in self.jobs if job.owner == owner]
+        assert self.store.renew(owner, lease) == len(mine)
+        for job in mine:
+            job.until = self.now + timedelta(seconds=lease)
+
+    @rule(seconds=SECONDS)
+    def wait(self, seconds: int) -> None:
+        self.now += timedelta(seconds=seconds)
+
+    @precondition(lambda self: self.jobs)
+    @rule(which=NUMBERS)
+    def cancel(self, which: int) -> None:
+        job = self.jobs[which % len(self.jobs)]
+        if job.status == "queued":
+            job.becomes("cancelled")
+        elif job.status == "running":
+            job.becomes("cancelling")
+        cancelled = self.store.cancel(job.id)
+        assert cancelled is not None
+        assert cancelled.status == job.status
+
+    @rule(team=TEAMS)
+    def begin_listing(self, team: str) -> None:
+        self.listing = Listing(team, self.of(team))
+
+    @precondition(lambda self: self.listing)
+    @rule(limit=st.integers(1, 4))
+    def next_page(self, limit: int) -> None:
+        listing = self.listing
+        assert listing is not None
+        if not listing.got:
+            listing.there = self.of(listing.team)
+        after = listing.got[-1] if listing.got else None
+        page = [job.id for job in self.store.jobs(listing.team, limit, after)]
+        listing.got += page
+        assert listing.got == listing.there[: len(listing.got)]
+        if len(page) < limit:
+            assert listing.got == listing.there
+            self.listing = None
+
+    @invariant()
+    def the_store_is_as_it_should_be(self) -> None:
+        for team in ("ours", "theirs"):
+            known = [job for job in self.jobs if job.team == team][::-1]
+            found = self.store.jobs(team, len(known) + 1)
+            assert [told(job) for job in found] == [job.told for job in known]
+            for job, one in zip(known, found, strict=True):
+                assert (one.finished is not None) == one.status.ended
+                assert (one.problem is not None) == (job.status == "failed")
+                assert (one.problem not in (None, OURS)) == job.gave_up
+        counts = self.store.counts()
+        assert counts == {s: sum(job.status == s for job in self.jobs) for s in Status}
+
+    def teardown(self) -> None:
+        for job in self.jobs:
+            found = self.store.job(job.id)
+            assert found is not None
+            assert (*told(found), found.best) == (*job.told, job.best)
+        self.store.close()
+
+
+def emptied(url: str) -> str:
+    engine = engines.for_writing(engines.engine(url))
+    with engine.begin() as connection:
+        for table in reversed(tables.METADATA.sorted_tables):
+            connection.execute(table.delete())
+    engine.dispose()
+    return url
+
+
+def explore(url: str, examples: int) -> None:
+    with Store(url) as store:
+        store.migrate()
+    how = settings(max_examples=examples, stateful_step_count=40)
+    run_state_machine_as_test(lambda: Machine(emptied(url)), settings=how)
+
+
+def test_any_order_of_statements(store_url: str) -> None:
+    explore(store_url, 15)
+
+
+@pytest.mark.slow
+def test_any_order_of_statements_at_length(store_url: str) -> None:
+    explore(store_url, 200)
