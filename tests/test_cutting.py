@@ -37,7 +37,8 @@ RANGE: Given = {
     "axes": {"data": 32},
     "reduce": ["data"],
     "max_steps": 3,
-    "bytes": [2**16, 2**26],
+    "segments": 4,
+    "bytes": [2**16, 2**24],
 }
 
 
@@ -133,7 +134,7 @@ def questions(draw: st.DrawFn) -> tuple[System, Given]:
 
 
 @given(questions(), st.integers(2, 9), st.integers())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_however_it_is_cut_the_answer_is_the_same(
     asked_of: tuple[System, Given], pieces: int, seed: int
 ) -> None:
@@ -144,15 +145,15 @@ def test_however_it_is_cut_the_answer_is_the_same(
     assert told(reply) == alone
 
 
-@pytest.mark.parametrize("pieces", [2, 3, 8])
+@pytest.mark.parametrize("pieces", [3, 8])
 @pytest.mark.parametrize(
     "more",
     [
         {"k": 1},
         {"k": 12},
         {"k": 3, "per_placement": True},
-        {"k": 1000, "stripes": False},
-        {"bytes": "64KiB..4MiB", "stripes": False},
+        {"k": 200, "stripes": False},
+        {"bytes": "64KiB..512KiB", "stripes": False},
         {"placement": [[1, 4, 1, 8], [2, 1, 4, 1]]},
     ],
 )

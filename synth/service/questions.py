@@ -63,7 +63,7 @@ def with_own(given: object, texts: Mapping[str, str]) -> object:
             changed[key] = {"name": given[key], "text": texts[name]}
     if isinstance(given.get("systems"), list):
         changed["systems"] = [
-            {"name": one, "text": texts[name]} if (name := _own_name(one)) in texts else one
+            {"name": one, "text": texts[name]} if (name := _own_name(one) or "") in texts else one
             for one in given["systems"]
         ]
     return changed
