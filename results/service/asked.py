@@ -6,11 +6,20 @@ import json
 import random
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 COMMAND = (sys.executable, "-c", "from synth.cli import main; main()")
+_MANY = """
+import json, sys
+from typer.testing import CliRunner
+from synth.cli import app
+for words in json.load(sys.stdin):
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.stderr
+    sys.stdout.write(done.stdout)
+"""
 _SMALL = (
     ("dgx-h100:2", {"data": 16}, ("data",)),
     ("dgx-a100:2", {"data": 8, "model": 2}, ("data",)),
@@ -63,6 +72,17 @@ class Asked:
         return done.stdout.rstrip(b"\n")
 
 
+def all_answered(some: Sequence[Asked]) -> list[bytes]:
+    """What the command line prints for each, by one process that is asked one after the other."""
+    words = json.dumps([one.words for one in some]).encode()
+    told = subprocess.run(
+        [sys.executable, "-c", _MANY], input=words, capture_output=True, check=True
+    )
+    found = told.stdout.splitlines()
+    assert len(found) == len(some)
+    return found
+
+
 def usual(seed: int) -> Iterator[Asked]:
     """The README's question about dgx-h100:4, each time with other bytes."""
     drawn = random.Random(seed)
@@ -75,4 +95,4 @@ def small(seed: int) -> Iterator[Asked]:
     drawn = random.Random(seed)
     for number, size in enumerate(drawn.sample(range(2**20, 2**30), 10_000)):
         system, axes, over = _SMALL[number % len(_SMALL)]
-        yield Asked(system, tuple(axes.items()), over, size, k=3, max_steps=3, stripes=False)
+        yield Asked(system, tuple(axes.items()), over, size, k=1, max_steps=3, stripes=False)

@@ -31,9 +31,7 @@ class Lines:
     async def get(self, path: str) -> Heard:
         return await self.call("GET", path, b"", {})
 
-    async def call(
-        self, method: str, path: str, body: bytes, headers: Mapping[str, str]
-    ) -> Heard:
+    async def call(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> Heard:
         """One request and its answer. Raises OSError or EOFError where the connection breaks."""
         told = {
             "Host": f"{self.host}:{self.port}",
@@ -46,10 +44,7 @@ class Lines:
 
     async def send(self, request: bytes) -> Heard:
         """The answer to a request as it goes over the wire. Raises as ``call`` does."""
-        if self._idle:
-            reader, writer = self._idle.pop()
-        else:
-            reader, writer = await asyncio.open_connection(self.host, self.port, limit=2**24)
+        reader, writer = await self._line()
         try:
             writer.write(request)
             heard = await _heard(reader)
@@ -61,6 +56,14 @@ class Lines:
         else:
             self._idle.append((reader, writer))
         return heard
+
+    async def _line(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        while self._idle:
+            reader, writer = self._idle.pop()
+            if not reader.at_eof():
+                return reader, writer
+            writer.close()
+        return await asyncio.open_connection(self.host, self.port, limit=2**24)
 
     def close(self) -> None:
         for _, writer in self._idle:

@@ -1,8 +1,9 @@
 """Put the service under load: data/service.json and a section of README.md.
 
 ``python results/service/load.py cached uncached jobs`` measures what is named, with SQLite or, with
-``--store postgresql``, with PostgreSQL (Debian's package ``postgresql``). Every server is started by
-this script, on a free port of this machine's own address, with an empty store in a temporary folder.
+``--store postgresql``, with PostgreSQL (Debian's package ``postgresql``). Every server is started
+by this script, on a free port of this machine's own address, with an empty store in a temporary
+folder.
 """
 
 from __future__ import annotations

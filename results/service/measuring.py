@@ -199,9 +199,7 @@ def jobs(store_url: str, folder: Path) -> Told:
     some = list(islice(small(13), JOBS))
     with serving(store_url, folder, "--wait", "0") as running:
         told = asyncio.run(_jobs(running, some))
-    ends = Counter(
-        line["job"] for line in running.logged() if line.get("message") == "job ended"
-    )
+    ends = Counter(line["job"] for line in running.logged() if line.get("message") == "job ended")
     told["logged_twice"] = sum(count > 1 for count in ends.values())
     with serving(store_url, folder, "--quiet") as running:
         bodies = [one.answered() for one in some[:10]]
@@ -290,4 +288,3 @@ async def _stored(running: Running, some: Sequence[Asked], bodies: Sequence[byte
         await wires.get("/v1/jobs?limit=1")
         requests = [(posted(wires, one), right(one)) for one in shuffled]
         return figures(await open_loop(wires, requests, CACHED_PER_SECOND))
-

@@ -61,10 +61,13 @@ def _sizes(value: object) -> object:
     return _size(value)
 
 
-Bytes = Annotated[int, BeforeValidator(_size)]
+Bytes = Annotated[int, BeforeValidator(_size, json_schema_input_type=int | str)]
 
 
-OneOrMoreBytes = Annotated[int | tuple[int, int], BeforeValidator(_sizes)]
+OneOrMoreBytes = Annotated[
+    int | tuple[int, int],
+    BeforeValidator(_sizes, json_schema_input_type=int | str | tuple[int | str, int | str]),
+]
 
 
 Matrix = list[list[int]]
