@@ -26,7 +26,7 @@ from synth.service.work import CrewLostError, Errand, KilledError, OverTimeError
 from synth.service.work.cluster import DaskCrew
 from synth.verbs.reply import Outcome
 from test_cutting import RANGE, body_of, told
-from test_work import HOG, LONG_COUNT, TOP, Listener, piece, question, until
+from test_work import COUNT, HOG, LONG_COUNT, TOP, Listener, piece, question, until
 
 pytestmark = [
     pytest.mark.slow,
@@ -124,13 +124,12 @@ def test_a_lost_worker_is_replaced_by_another() -> None:
         crew = DaskCrew(address)
         try:
             listeners = Listener(), Listener()
-            given = LONG_COUNT | {"max_steps": 6}
-            tickets = [crew.submit(piece("count", given), tell=heard) for heard in listeners]
+            tickets = [crew.submit(piece("count", COUNT), tell=heard) for heard in listeners]
             assert all(listener.heard.wait(WAIT_SECONDS) for listener in listeners)
             processes[1].send_signal(signal.SIGKILL)
             wait([ticket.future for ticket in tickets], WAIT_SECONDS)
             bodies = [json.dumps(ticket.future.result(0)["body"]) for ticket in tickets]
-            assert bodies == [body_of("count", given)[0]] * 2
+            assert bodies == [body_of("count", COUNT)[0]] * 2
             assert crew.slots == 1
         finally:
             crew.close()

@@ -15,7 +15,7 @@ from synth.request import Request, Watcher
 from synth.survey import Share, Survey
 from synth.sweep import at
 from synth.verbs.asking import asked
-from synth.verbs.planning import TopQuestion
+from synth.verbs.planning import TopQuestion, top
 from synth.wire import VERBS
 
 
@@ -60,7 +60,11 @@ def sized(request: Request, question: TopQuestion, size: int) -> Request:
 def _answer(payload: Json, watcher: Watcher, shelf: Shelf) -> Json:
     """A whole question."""
     verb = VERBS[payload["verb"]]
-    reply = verb.answer(asked(verb.question, payload["question"]), watcher)
+    question = asked(verb.question, payload["question"])
+    if isinstance(question, TopQuestion):
+        reply = top(question, watcher, lambda language: shelf.library(language, watcher))
+    else:
+        reply = verb.answer(question, watcher)
     return {"body": reply.body, "outcome": int(reply.outcome)}
 
 

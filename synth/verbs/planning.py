@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 
 from pydantic import Field
@@ -23,6 +23,7 @@ from synth.costing import cost, uneven_request
 from synth.job import Job
 from synth.job_files import sizes_of, write
 from synth.jobplan import How, plan_job
+from synth.library import Library
 from synth.models import transformer_job
 from synth.plan import answers
 from synth.programs import Language
@@ -200,14 +201,20 @@ def _whole(size: str | int) -> str | int:
     return int(size) if isinstance(size, str) and size.isdecimal() else size
 
 
-def top(question: TopQuestion, watcher: Watcher) -> Reply:
-    """The ranked, proved programs; for a range of sizes, which is best from which size on."""
+def top(
+    question: TopQuestion, watcher: Watcher, known: Callable[[Language], Library] | None = None
+) -> Reply:
+    """The ranked, proved programs; for a range of sizes, which is best from which size on.
+
+    ``known``: what is known already of the programs of a language, for questions of one size.
+    """
     system = question.machine()
     if system.missing:
         return _uneven(system, question, watcher)
     if isinstance(question.bytes, tuple):
         return _swept(system, question, question.bytes, watcher)
-    report = answers(system, question.asked(), watcher)
+    request = question.asked()
+    report = answers(system, request, watcher, known(request.language) if known else None)
     refuted = any(isinstance(answer.verdict, Refuted) for answer in report.answers)
     return ranking_reply(question, ranking_json(report), refuted)
 
