@@ -5,7 +5,7 @@ BIN := .venv/bin
 # this release is what the tests were written with. make test RUNTIMES= does without, and skips.
 RUNTIMES ?= torch==2.13.0 jax mpi4py mpich
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test quick slow check wheel docs bench results fidelity second-opinion testbed load kills coverage clean
+.PHONY: help demo serve test quick slow check wheel docs pictures bench results fidelity second-opinion testbed load kills coverage clean
 
 help:  ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -50,8 +50,14 @@ wheel: .venv/dev  ## build wheel and sdist, and try the wheel far from the check
 	$(BIN)/python -m build --outdir dist . > build/wheel/log || { cat build/wheel/log; exit 1; }
 	$(PYTHON) -m venv build/wheel/venv
 	build/wheel/venv/bin/python -m pip install --quiet --disable-pip-version-check dist/*.whl
+	$(PYTHON) -m zipfile -l dist/*.whl > build/wheel/files
+	for file in templates/form.html static/page.css static/vendor/uplot/LICENSE; do \
+	  grep -q "synth/service/page/$$file" build/wheel/files || { echo "$$file is not in the wheel"; exit 1; }; done
 	cd build/wheel && venv/bin/collsynth top dgx-h100:2 --axes data=16 --reduce data -k 1
 	cd build/wheel && venv/bin/collsynth check "all-reduce root inside" --tree 2,8
+
+pictures: .venv/dev  ## take the pictures of the page for the docs, with Debian's Chromium
+	PYTHONPATH=tests $(BIN)/python tests/shoot_pages.py
 
 serve: .venv/server  ## serve every verb over HTTP, and a page, on http://127.0.0.1:8000/
 	$(BIN)/collsynth serve

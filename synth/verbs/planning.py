@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields
+from typing import Annotated
 
 from pydantic import Field
 
 from grammar import Goal
 from hierarchies import (
+    MOST_AXES,
     InputError,
     System,
 )
@@ -34,10 +36,12 @@ from synth.sweep import sweep
 from synth.uneven import uneven_answers
 from synth.uneven_bodies import cost_json, uneven_json
 from synth.verbs.asking import (
+    Axes,
     Bytes,
     FaultyQuestion,
     MachineQuestion,
     Matrix,
+    Names,
     OneOrMoreBytes,
     Question,
     Segments,
@@ -52,8 +56,8 @@ from synth.verbs.texts import Given, job_of, system_of
 class RankedQuestion(FaultyQuestion):
     """A collective over some axes, and how programs for it are looked for."""
 
-    axes: dict[str, int]
-    reduce: list[str]
+    axes: Axes
+    reduce: Names
     bytes: OneOrMoreBytes = 2**30
     k: int = 10
     max_steps: int = 5
@@ -116,8 +120,8 @@ class SweepQuestion(RankedQuestion):
 class CostQuestion(MachineQuestion):
     """What it costs that something is missing or slower; axes are those of the whole machine."""
 
-    axes: dict[str, int]
-    reduce: list[str]
+    axes: Axes
+    reduce: Names
     bytes: Bytes = 2**30
     max_steps: int = 5
     algorithm: Choice = Field(default=Choice.AUTO, strict=False)
@@ -166,7 +170,7 @@ class PlanQuestion(MachineQuestion):
 class JobQuestion(Question):
     """The collectives of a training step, from the shape of a transformer and how it is trained."""
 
-    axes: dict[str, str | int]
+    axes: Annotated[dict[str, str | int], Field(max_length=MOST_AXES)]
     name: str = "transformer"
     layers: int
     hidden: int

@@ -1,4 +1,4 @@
-"""Colours that people see apart whatever kind of colour blindness they have, with ink to read on them.
+"""Colours people see apart whatever kind of colour blindness they have, and ink to read on them.
 
 The first eight are Okabe and Ito's. Where there are more values than that, shades from dark blue to
 yellow follow each other (cividis, Nuñez, Anderton and Renslow 2018), and numbers tell them apart.
@@ -23,7 +23,9 @@ class Paint:
 
 def paints(values: int) -> tuple[Paint, ...]:
     """A paint for each of so many values."""
-    fills = FEW[:values] if values <= len(FEW) else [_shade(i / (values - 1)) for i in range(values)]
+    fills = (
+        FEW[:values] if values <= len(FEW) else [_shade(i / (values - 1)) for i in range(values)]
+    )
     return tuple(Paint(fill, ink_on(fill)) for fill in fills)
 
 

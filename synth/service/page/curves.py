@@ -1,4 +1,4 @@
-"""Time against message size: the curves of a range of sizes, and where another answer becomes best."""
+"""Time against message size: curves, and the sizes from which another answer is the best."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from hierarchies import InputError
-from synth.drawing import axes_told, exceptions, levels
+from synth.drawing import axes_told, exceptions, levels, many
 from synth.service.page.colours import paints
 from synth.service.page.curves import Curves, curves
 from synth.service.page.figures import Ranked, matrix, ranked
@@ -128,9 +128,9 @@ def _facts(body: Json) -> Iterator[str]:
     considered = body.get("considered", {})
     if "of_placements" in considered:
         done, of = considered["placements"], considered["of_placements"]
-        yield f"{done} of {of} placements" if done != of else f"{of} placements, all considered"
+        yield f"{done} of {of} placements" if done != of else many(of, "placement")
     if "programs" in considered:
-        yield f"{considered['programs']} programs ranked"
+        yield f"{many(considered['programs'], 'program')} ranked"
     if "sizes" in body:
         yield f"{len(body['sizes'])} sizes asked; changes are told to 1%"
 
@@ -140,7 +140,8 @@ def answer_at(body: Json, index: int) -> Json:
     answers = _answers(body)
     if not 0 <= index < len(answers):
         raise InputError(f"there is no answer {index}", where="answer", hint="rows count from 0")
-    return answers[index]
+    found: Json = answers[index]
+    return found
 
 
 def _answers(body: Json) -> list[Any]:
@@ -220,16 +221,21 @@ def handed(body: Json, index: int) -> dict[str, Any]:
         kept |= {"reduce": entry["over"], "bytes": entry["bytes"], "request": entry["request"]}
     else:
         kept |= {"reduce": body["reduce"], "request": body["request"]}
-        one_size = body if "stretches" not in body else {"bytes": body["stretches"][index]["from_bytes"]}
+        one_size = (
+            body if "stretches" not in body else {"bytes": body["stretches"][index]["from_bytes"]}
+        )
         kept["bytes"] = one_size["bytes"]
     given = {"from": {**kept, "answers": [answer]}, "rank": answer["rank"]}
     return {**given, "placement": answer["placement"]}
 
 
-def over_sizes(question: Json) -> dict[str, Any] | None:
-    """The question over a range of sizes beside one of a single size; None where none can be put."""
+def over_sizes(question: Json, body: Json) -> dict[str, Any] | None:
+    """The question over a range of sizes beside one of a single size; None where none can be put.
+
+    Machines that lack devices are asked about one size at a time.
+    """
     size = question["bytes"]
-    if not isinstance(size, int) or any("=" not in one for one in question.get("without", ())):
+    if not isinstance(size, int) or "uneven" in body:
         return None
     left_out = ("per_placement", "explain", "k")
     asked = {key: value for key, value in question.items() if key not in left_out}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations, product
+from itertools import combinations, pairwise, product
 from math import ceil, log10, prod, sqrt
 from typing import Any
 
@@ -33,7 +33,7 @@ class _Canvas:
 
 @dataclass(frozen=True)
 class Topology:
-    """Nodes and edges as the drawing library takes them, the devices drawn, and what is left out."""
+    """Nodes and edges as the drawing library takes them, the devices, and what is left out."""
 
     nodes: list[Json]
     edges: list[Json]
@@ -49,9 +49,7 @@ def topology(system: Mapping[str, Any], most: int = MOST_DEVICES) -> Topology:
     canvas = _Canvas()
     faults = {one["unit"]: one for one in system["exceptions"]}
     _draw(canvas, levels, shown, faults, (), (0.0, 0.0))
-    devices = tuple(
-        _number(path, counts) for path in product(*(range(count) for count in shown))
-    )
+    devices = tuple(_number(path, counts) for path in product(*(range(count) for count in shown)))
     return Topology(canvas.nodes, canvas.edges, devices, _left_out(levels, shown))
 
 
@@ -64,7 +62,7 @@ def folded(counts: Sequence[int], most: int) -> list[int]:
 
 
 def speed(level: Mapping[str, Any]) -> str:
-    """What one unit has towards its neighbours: ``450 GB/s``, or ``8 x 50 GB/s`` by several ports."""
+    """What one unit has towards its neighbours: ``450 GB/s``, ``8 x 50 GB/s`` by several ports."""
     told = f"{level['bandwidth_GB_per_s']:g} GB/s"
     return f"{level['ports']} × {told}" if level["ports"] > 1 else told
 
@@ -105,7 +103,7 @@ def _draw(
     depth = len(path)
     level, count = levels[depth], shown[depth]
     width, height = _size(levels, shown, depth + 1)
-    across = columns(count)
+    across = columns(count, len(levels) - depth)
     x, y = corner[0], corner[1] + (_HUB if _has_hub(level, count) else 0)
     for child in range(count):
         row, column = divmod(child, across)
@@ -188,7 +186,7 @@ def _neighbours(level: Json, children: list[Path]) -> Iterator[tuple[Path, Path]
     if level["domain"] == "mesh":
         yield from combinations(children, 2)
         return
-    yield from zip(children, children[1:], strict=False)
+    yield from pairwise(children)
     if len(children) == level["count"] and len(children) > 2:
         yield children[-1], children[0]
 
@@ -218,7 +216,7 @@ def _size(levels: Sequence[Json], shown: Sequence[int], depth: int) -> tuple[flo
     if depth == len(levels):
         return _DEVICE, _DEVICE
     width, height = _size(levels, shown, depth + 1)
-    across = columns(shown[depth])
+    across = columns(shown[depth], len(levels) - depth)
     down = ceil(shown[depth] / across)
     hub = _HUB if _has_hub(levels[depth], shown[depth]) else 0
     return (
@@ -227,9 +225,12 @@ def _size(levels: Sequence[Json], shown: Sequence[int], depth: int) -> tuple[flo
     )
 
 
-def columns(count: int) -> int:
-    """In how many columns so many children stand: a divisor near twice as wide as tall."""
-    wished = sqrt(2 * count)
+def columns(count: int, height: int) -> int:
+    """In how many columns so many children stand, so that the whole is wider than tall.
+
+    Devices (``height`` 1) stand about twice as wide as tall, boxes of them are spread out more.
+    """
+    wished = sqrt((2 if height == 1 else 5) * count)
     fits = [across for across in range(1, count + 1) if count % across == 0]
     best = min(fits, key=lambda across: abs(across - wished))
     return best if best <= 4 * wished and count / best <= 4 * wished else ceil(wished)

@@ -58,7 +58,7 @@ export function drawCurves(place, given) {
         { label: "size", value: (plot, value) => told(value, UNITS) },
         line("best answer", "--best"), line("default", "--default"), line("bound", "--bound", [6, 4]),
       ],
-      axes: [{ ...axis(UNITS), splits: powers }, { ...axis(TIMES), size: 70 }],
+      axes: [{ ...axis(UNITS), splits: powers, filter: (plot, splits) => splits }, { ...axis(TIMES), size: 70 }],
       plugins: [crossovers(given.crossovers)],
     }, [given.bytes, given.best, given.default, given.bound], place);
   };

@@ -11,7 +11,7 @@ const look = () => [
   { selector: "node[kind = 'device']", style: { width: 46, height: 46, "text-valign": "center", "text-wrap": "wrap", "font-size": 11, label: "data(label)", "background-color": "data(fill)", color: "data(ink)", "border-width": 1, "border-color": style("--line") } },
   { selector: "node[?missing]", style: { "background-color": style("--card"), color: style("--ink"), "border-style": "dashed", "border-width": 2 } },
   { selector: "node.here", style: { "border-width": 4, "border-color": style("--focus") } },
-  { selector: "edge", style: { width: "data(wide)", "line-color": style("--wire"), "curve-style": "straight", label: "data(label)", "font-size": 10, color: style("--ink"), "text-background-color": style("--card"), "text-background-opacity": 0.9, "text-background-padding": 2, "z-compound-depth": "bottom", "z-index-compare": "manual", "z-index": 0 } },
+  { selector: "edge", style: { width: "data(wide)", "line-color": style("--wire"), "curve-style": "straight", label: "data(label)", "font-size": 10, color: style("--ink"), "text-background-color": style("--card"), "text-background-opacity": 0.9, "text-background-padding": 2 } },
   { selector: "edge.worn", style: { "line-color": style("--bad"), "line-style": "dashed" } },
 ];
 
@@ -20,7 +20,7 @@ export function drawMachine(place, picture, choice, said) {
   listening?.abort();
   listening = new AbortController();
   const { signal } = listening;
-  const elements = [...picture.nodes, ...picture.edges].map((one) => ({ ...one, data: { label: "", ...one.data } }));
+  const elements = [...picture.nodes, ...picture.edges].map((one) => ({ ...one, data: { label: "", fill: style("--card"), ink: style("--ink"), ...one.data } }));
   const cy = cytoscape({
     container: place, elements, style: look(), layout: { name: "preset", padding: 12, fit: true },
     userZoomingEnabled: false, userPanningEnabled: true, autoungrabify: true, autounselectify: true,

@@ -31,6 +31,9 @@ export function ended(job, tell = () => {}) {
     source.addEventListener("progress", (event) => tell("progress", JSON.parse(event.data)));
     source.addEventListener("best", (event) => tell("best", JSON.parse(event.data)));
     source.addEventListener("end", (event) => { source.close(); resolve(JSON.parse(event.data)); });
+    source.addEventListener("error", () => {
+      if (source.readyState === EventSource.CLOSED) resolve({ status: "unknown" });
+    });
     addEventListener("pagehide", () => source.close());
   });
 }
