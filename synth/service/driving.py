@@ -16,6 +16,7 @@ from hierarchies import InputError
 from synth.edition import edition
 from synth.service.limits import Limits
 from synth.service.questions import Put, put_of
+from synth.service.refusals import clipped
 from synth.service.store import Claim, Store, StoredAnswer, StoreError
 from synth.service.work import (
     Crew,
@@ -212,4 +213,5 @@ class Drive:
 
 def problem(status: HTTPStatus, told: str, where: str = "", hint: str = "") -> dict[str, Any]:
     """What a job failed of, as it is kept."""
-    return {"status": int(status), "problem": told, "where": where, "hint": hint}
+    texts = {"problem": told, "where": where, "hint": hint}
+    return {"status": int(status), **{key: clipped(text) for key, text in texts.items()}}
