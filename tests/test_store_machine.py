@@ -49,6 +49,7 @@ class Known:
     idempotency_key: str | None
     status: str = "queued"
     attempts: int = 0
+    losses: int = 0
     revision: int = 0
     best: bytes | None = None
     progress: dict[str, int] | None = None
@@ -67,10 +68,11 @@ class Known:
         for name, value in more.items():
             setattr(self, name, value)
 
-    def put_back(self) -> bool:
+    def put_back(self, worker_lost: bool = False) -> bool:
+        self.losses += worker_lost
         if self.status == "cancelling":
             self.becomes("cancelled", owner=None)
-        elif self.attempts >= 3:
+        elif worker_lost and self.losses >= 3:
             self.becomes("failed", owner=None, gave_up=True)
         else:
             self.becomes("queued", owner=None)
@@ -205,7 +207,7 @@ class Machine(RuleBasedStateMachine):
     def lose(self, which: int) -> None:
         held = self.held[which % len(self.held)]
         lost = self.store.lose(held.claim)
-        assert lost == (held.holds and held.job.put_back())
+        assert lost == (held.holds and held.job.put_back(worker_lost=True))
 
     @rule(owner=OWNERS)
     def requeue(self, owner: str) -> None:

@@ -18,11 +18,11 @@ from synth.service.store.jobs import COLUMNS, job_of, written
 from synth.service.store.records import Claim, Noted, Status, StoredAnswer
 from synth.service.store.tables import JOB
 
-MOST_ATTEMPTS = 3
+MOST_LOSSES = 3
 _HELD = JOB.c.status.in_((Status.RUNNING, Status.CANCELLING))
 _FREED = {"owner": None, "token": None, "lease_until": None}
 GIVEN_UP = {
-    "problem": f"the job was begun {MOST_ATTEMPTS} times, and each time its worker was lost",
+    "problem": f"the job was begun again and again, and {MOST_LOSSES} times its worker was lost",
     "where": "",
     "hint": "ask for less, or give the workers more memory",
 }
@@ -58,21 +58,26 @@ def requeue(
     lost: ColumnElement[bool],
     now: datetime,
     *,
+    by_worker: bool = False,
     skip_locked: bool = False,
 ) -> int:
     """Take the jobs that are ``lost`` from their owners; how many are queued again.
 
-    One that was being cancelled is cancelled; one that was begun too often fails. What somebody
-    else writes at this very moment is waited for or, with ``skip_locked``, left as it is.
+    One that was being cancelled is cancelled. ``by_worker``: it may have been the job that killed
+    the process which worked on it, so that one that was lost too often fails; that a server died
+    says nothing of its jobs. What somebody else writes at this very moment is waited for or, with
+    ``skip_locked``, left as it is.
     """
-    chosen = select(JOB.c.number, JOB.c.status, JOB.c.attempts).where(_HELD, lost)
+    losses = JOB.c.losses + 1 if by_worker else literal(0)
+    chosen = select(JOB.c.number, JOB.c.status, losses).where(_HELD, lost)
     found = chosen.order_by(JOB.c.number).with_for_update(skip_locked=skip_locked)
     fates: dict[Status, list[int]] = {}
-    for number, status, attempts in connection.execute(found):
-        fates.setdefault(_fate(Status(status), attempts), []).append(number)
+    for number, status, lost_by_now in connection.execute(found):
+        fates.setdefault(_fate(Status(status), lost_by_now), []).append(number)
     for fate, numbers in fates.items():
-        change = update(JOB).where(JOB.c.number.in_(numbers)).values(_put_back(fate, now))
-        connection.execute(change)
+        counted = {"losses": losses} if by_worker else {}
+        change = update(JOB).where(JOB.c.number.in_(numbers))
+        connection.execute(change.values(_put_back(fate, now) | counted))
     return len(fates.get(Status.QUEUED, ()))
 
 
@@ -145,10 +150,10 @@ def _changed(connection: Connection, claim: Claim, change: dict[str, Any]) -> bo
     return connection.execute(_held(claim).values(change)).rowcount == 1
 
 
-def _fate(status: Status, attempts: int) -> Status:
+def _fate(status: Status, losses: int) -> Status:
     if status is Status.CANCELLING:
         return Status.CANCELLED
-    return Status.QUEUED if attempts < MOST_ATTEMPTS else Status.FAILED
+    return Status.QUEUED if losses < MOST_LOSSES else Status.FAILED
 
 
 def _put_back(fate: Status, now: datetime) -> dict[str, Any]:
