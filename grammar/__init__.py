@@ -9,6 +9,7 @@ from grammar.groups import instructions as instructions
 from grammar.groups import spell as spell
 from grammar.parser import parse as parse
 from grammar.program import ALL_AT_ONCE as ALL_AT_ONCE
+from grammar.program import MOST_STEPS as MOST_STEPS
 from grammar.program import ROOT as ROOT
 from grammar.program import Across as Across
 from grammar.program import Collective as Collective

@@ -8,6 +8,7 @@ from importlib import resources
 from lark import Lark, Token, Transformer, UnexpectedInput
 
 from grammar.program import (
+    MOST_STEPS,
     ROOT,
     Across,
     Collective,
@@ -39,13 +40,18 @@ def parse(text: str) -> Program:
     """Read a program. ``parse(str(program)) == program``.
 
     One step is ``collective slice form``; steps are separated by ``;`` or a new line; ``#``
-    starts a comment. Raises InputError with the line, a caret and what could have stood there.
+    starts a comment. Raises InputError with the line, a caret and what could have stood there,
+    and for more than ``MOST_STEPS`` steps.
     """
     try:
         tree = _lark().parse(text)
     except UnexpectedInput as error:
         raise _pointed(text, error) from None
-    return _Reader().transform(tree)
+    program = _Reader().transform(tree)
+    if len(program.steps) > MOST_STEPS:
+        problem = f"a program of {len(program.steps)} steps"
+        raise InputError(problem, hint=f"at most {MOST_STEPS} can be checked")
+    return program
 
 
 @cache

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+MOST_STEPS = 64
+
 ROOT = "root"
 
 

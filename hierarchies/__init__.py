@@ -9,11 +9,13 @@ from hierarchies.calibration import Stray as Stray
 from hierarchies.calibration_files import CalibrationTable as CalibrationTable
 from hierarchies.calibration_files import calibration_of as calibration_of
 from hierarchies.calibration_files import table_of as table_of
+from hierarchies.description import MOST_EXCEPTIONS as MOST_EXCEPTIONS
 from hierarchies.description import read as read
 from hierarchies.errors import InputError as InputError
 from hierarchies.errors import nearest as nearest
 from hierarchies.faults import Fault as Fault
 from hierarchies.faults import fault_of as fault_of
+from hierarchies.faults import first_refused as first_refused
 from hierarchies.hierarchy import Hierarchy as Hierarchy
 from hierarchies.hierarchy import Level as Level
 from hierarchies.loading import catalogue as catalogue
@@ -21,6 +23,7 @@ from hierarchies.loading import described_by as described_by
 from hierarchies.loading import file_text as file_text
 from hierarchies.loading import known as known
 from hierarchies.loading import load as load
+from hierarchies.placement import MOST_AXES as MOST_AXES
 from hierarchies.placement import Axis as Axis
 from hierarchies.placement import Placement as Placement
 from hierarchies.placement import check_axes as check_axes

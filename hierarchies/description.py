@@ -19,12 +19,14 @@ from hierarchies.calibration_files import (
     calibration_of,
 )
 from hierarchies.errors import InputError, nearest
-from hierarchies.faults import Fault, fault_of
-from hierarchies.hierarchy import Hierarchy, Level
+from hierarchies.faults import Fault, fault_of, first_refused
+from hierarchies.hierarchy import MOST_LEVELS, Hierarchy, Level
 from hierarchies.system import Domain, Link, System
 
 BLANK = "?"
 MOST_CHARACTERS = 2**20
+MOST_EXCEPTIONS = 4096
+MOST_DOTS = 100
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Latency = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Source = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
@@ -118,8 +120,8 @@ class _Description(_Strict):
     title: str = ""
     default_count: int = Field(default=1, ge=1)
     device: _Device
-    level: list[_Level] = Field(min_length=1)
-    exception: list[_Exception] = []
+    level: list[_Level] = Field(min_length=1, max_length=MOST_LEVELS)
+    exception: list[_Exception] = Field(default=[], max_length=MOST_EXCEPTIONS)
     calibration: CalibrationTable | None = None
 
 
@@ -128,6 +130,7 @@ def read(text: str, *, where: str = "description", count: int | None = None) -> 
     if len(text) > MOST_CHARACTERS:
         hint = f"{MOST_CHARACTERS} at most"
         raise InputError("so many characters are no description", where=where, hint=hint)
+    _check_dots(text, where)
     try:
         raw = tomllib.loads(text)
     except RecursionError:
@@ -142,6 +145,14 @@ def read(text: str, *, where: str = "description", count: int | None = None) -> 
         raise _told(error, raw, where, _exception_lines(text)) from None
     except InputError as error:
         raise error.at(where) from None
+
+
+def _check_dots(text: str, where: str) -> None:
+    """Refuse keys of keys of keys: Python's reader takes time with the square of their number."""
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.count(".") > MOST_DOTS:
+            hint = f"at most {MOST_DOTS}"
+            raise InputError(f"{line.count('.')} dots in line {number}", where=where, hint=hint)
 
 
 def _check_blanks(raw: dict[str, Any]) -> None:
@@ -212,9 +223,20 @@ def _with_exceptions(system: System, given: Sequence[_Exception], lines: list[in
     for number, exception in enumerate(given):
         try:
             faults.append(exception.fault(system.hierarchy))
-            replace(system, faults=tuple(faults)).missing  # noqa: B018 - checked one by one
         except InputError as error:
             raise error.at(_exception_place(lines, number)) from None
+
+    def check(count: int) -> None:
+        replace(system, faults=tuple(faults[:count])).missing  # noqa: B018 - refuses what cannot be
+
+    try:
+        check(len(faults))
+    except InputError:
+        count = first_refused(len(faults), check)
+        try:
+            check(count)
+        except InputError as error:
+            raise error.at(_exception_place(lines, count - 1)) from None
     return system.with_faults(faults) if faults else system
 
 
@@ -297,4 +319,9 @@ def _told(
         return InputError(f"unknown key {key!r}", where=place, hint=hint)
     if found["type"] == "missing":
         return InputError(f"no {key!r}", where=place, hint=f"add {key} = ...")
-    return InputError(f"{key} = {found['input']!r}", where=place, hint=found["msg"].lower())
+    return InputError(f"{key} = {_short(found['input'])}", where=place, hint=found["msg"].lower())
+
+
+def _short(value: object) -> str:
+    told = repr(value)
+    return told if len(told) <= 200 else f"{told[:200]}..."

@@ -112,6 +112,7 @@ class Load:
     hops: int
 
 
+MOST_LISTED = 2**24
 MOST_CHILDREN = 1024
 """Messages between all children of a domain that is no switch are routed one by one."""
 
@@ -168,8 +169,14 @@ def _busiest(
 
 
 def groups_of_children(slots: tuple[Slot, ...]) -> npt.NDArray[np.int64]:
-    """The children of each group of one parent, shape (groups, members)."""
-    numbers = np.arange(int(np.prod([slot.size for slot in slots], dtype=np.int64)))
+    """The children of each group of one parent, shape (groups, members).
+
+    Raises InputError for more children than can be listed.
+    """
+    children = prod(slot.size for slot in slots)
+    if children > MOST_LISTED:
+        raise InputError(f"{children} children of one unit", hint=f"at most {MOST_LISTED}")
+    numbers = np.arange(children)
     grid = numbers.reshape([slot.size for slot in slots])
     for axis, slot in enumerate(slots):
         if slot.role is Role.ZERO:

@@ -9,7 +9,7 @@ they stand in a ring or torus or have a mesh of cables.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import isfinite
 
@@ -19,6 +19,7 @@ from hierarchies.hierarchy import Hierarchy
 _NUMBERED = re.compile(r"(?P<name>.*[^0-9])(?P<number>0|[1-9][0-9]{0,8})")
 _PORTS = ("port", "nic")
 MISSING = 0.0
+LEAST = 1e-6
 
 
 @dataclass(frozen=True)
@@ -38,10 +39,10 @@ class Fault:
     source: str = ""
 
     def __post_init__(self) -> None:
-        if not (isfinite(self.share) and 0 <= self.share <= 1):
+        if not (isfinite(self.share) and (self.share == MISSING or LEAST <= self.share <= 1)):
             raise InputError(
                 f"a share of {self.share} of the bandwidth",
-                hint="above 0 and at most 1; what carries nothing at all is missing",
+                hint=f"from {LEAST:g} to 1; what carries nothing at all is missing",
             )
 
     @property
@@ -134,6 +135,22 @@ def check_distinct_faults(faults: Iterable[Fault], hierarchy: Hierarchy) -> None
         inside = len(fault.path) - fault.is_unit
         if any(fault.path[:end] in gone for end in range(1, inside + 1)):
             raise InputError(f"{name} is part of a unit that is missing", hint="leave it out")
+
+
+def first_refused(count: int, check: Callable[[int], object]) -> int:
+    """The smallest n for which ``check(n)``, of the first n of ``count`` things, raises InputError.
+
+    What is refused must be refused with more of them, too, and all of them must be.
+    """
+    good, bad = 0, count
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        try:
+            check(middle)
+            good = middle
+        except InputError:
+            bad = middle
+    return bad
 
 
 def missing_devices(faults: Iterable[Fault], hierarchy: Hierarchy) -> tuple[int, ...]:

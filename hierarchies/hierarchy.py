@@ -11,6 +11,7 @@ from hierarchies.errors import InputError, nearest
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 MOST_CHILDREN = 10**9
+MOST_LEVELS = 16
 _NUMBERED = re.compile(r"d[0-9]+")
 RESERVED = frozenset(
     {"root", "inside", "parallel", "master", "across"}
@@ -80,6 +81,8 @@ class Hierarchy:
     def __post_init__(self) -> None:
         if not self.levels:
             raise InputError("the hierarchy has no levels", hint="give at least one")
+        if len(self.levels) > MOST_LEVELS:
+            raise InputError(f"{len(self.levels)} levels", hint=f"at most {MOST_LEVELS}")
         check_distinct(self.names, "level")
 
     @classmethod

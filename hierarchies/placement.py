@@ -12,6 +12,7 @@ from hierarchies.errors import InputError, nearest
 from hierarchies.hierarchy import Hierarchy, check_distinct, check_name
 
 Row = tuple[int, ...]
+MOST_AXES = 64
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,8 @@ class Placement:
 
 def check_axes(hierarchy: Hierarchy, axes: Sequence[Axis]) -> None:
     """Refuse axes that do not cover the machine exactly. Raises InputError."""
+    if len(axes) > MOST_AXES:
+        raise InputError(f"{len(axes)} axes are given", hint=f"at most {MOST_AXES}")
     if not axes:
         raise InputError("no axes are given", hint="give at least one, as in data=8")
     check_distinct(tuple(axis.name for axis in axes), "axis")

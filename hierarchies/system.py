@@ -15,6 +15,7 @@ from hierarchies.faults import Fault, check_distinct_faults, missing_devices
 from hierarchies.hierarchy import Hierarchy, Level, check_distinct
 
 LONGEST_NAME = 100
+SLOWEST, FASTEST, LONGEST_SECONDS = 1.0, 1e18, 1e6
 _QUOTING = frozenset("\"'`\\")
 
 
@@ -306,11 +307,16 @@ class System:
 def _check_positive(number: float, what: str) -> None:
     if not (isfinite(number) and number > 0):
         raise InputError(f"{what} is {number}", hint="a finite number above 0")
+    if not SLOWEST <= number <= FASTEST:
+        hint = f"from {SLOWEST:g} to {FASTEST:g} bytes per second"
+        raise InputError(f"{what} is {number:g} bytes per second", hint=hint)
 
 
 def _check_latency(seconds: float, what: str) -> None:
     if not (isfinite(seconds) and seconds >= 0):
         raise InputError(f"{what} is {seconds} s", hint="a finite number, 0 or more")
+    if seconds > LONGEST_SECONDS:
+        raise InputError(f"{what} is {seconds:g} s", hint=f"at most {LONGEST_SECONDS:g} s")
 
 
 def _check_name(name: str) -> None:

@@ -21,6 +21,7 @@ from synth.toml_lines import lines_of
 
 ANY = "any"
 MOST_CHARACTERS = 2**18
+MOST_DOTS = 100
 _MOST_READ = 2**24
 _SIZES = re.compile(r"[0-9]{1,10}( *\| *[0-9]{1,10})*")
 _WHOLE = re.compile(r"0|[1-9][0-9]*")
@@ -105,6 +106,10 @@ def read_job(text: str, *, where: str = "job") -> Job:
 
 
 def _parsed(text: str, where: str) -> dict[str, Any]:
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.count(".") > MOST_DOTS:  # keys of keys: read in time with the square of them
+            problem = f"{line.count('.')} dots"
+            raise InputError(problem, where=f"{where}, line {number}", hint=f"{MOST_DOTS} at most")
     try:
         return tomllib.loads(text)
     except RecursionError:

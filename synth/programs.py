@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from grammar import Goal, Instruction, admitted
+from grammar import MOST_STEPS, Goal, Instruction, admitted
 from hierarchies import InputError
 from synth.layout import Bookkeeper, Layout, Move
 from synth.search import Explored, Puzzle, explore
 from synth.semantics import Rulebook, State
+from synth.truth import space
 
 Vertex = tuple[State, Layout]
 GoOn = Callable[[int], bool]
@@ -23,7 +24,8 @@ GoOn = Callable[[int], bool]
 class Language:
     """What is searched: programs of at most ``max_steps`` steps, with or without ``across``.
 
-    ``goal`` is what the programs are for. Raises InputError for fewer than one step.
+    ``goal`` is what the programs are for. Raises InputError for fewer than one step, and for
+    more than a program may have.
     """
 
     max_steps: int = 5
@@ -33,6 +35,8 @@ class Language:
     def __post_init__(self) -> None:
         if self.max_steps < 1:
             raise InputError(f"max-steps is {self.max_steps}", hint="at least 1 is needed")
+        if self.max_steps > MOST_STEPS:
+            raise InputError(f"max-steps is {self.max_steps}", hint=f"at most {MOST_STEPS}")
 
 
 def always(expanded: int) -> bool:
@@ -45,6 +49,7 @@ def explore_states(
 ) -> Explored[State, Instruction]:
     """Every valid program on a tree of ``depth`` digits, as paths from state to state."""
     goal = language.goal
+    space(depth)  # refuses a tree that is too deep before all that it admits is listed
     rules = Rulebook(depth, admitted(depth, across=language.across, goal=goal), goal=goal)
     puzzle = Puzzle(rules.start, rules.moves, rules.reached, rules.at_least)
     return explore(puzzle, language.max_steps, go_on=go_on)

@@ -187,7 +187,6 @@ def plain_result(reduction: Reduction, payloads: Array, goal: Goal) -> Array:
     """What every schedule for a goal must give, of the shape that ``replay`` gives it."""
     members = reduction.tree.devices
     grid = reduction.grid()
-    pieces = _in_pieces(payloads, members)
     match goal:
         case Goal.ALL_REDUCE:
             return plain_sum(reduction, payloads)
@@ -202,8 +201,10 @@ def plain_result(reduction: Reduction, payloads: Array, goal: Goal) -> Array:
                 grid, [payloads[[group] * members].reshape(members, -1) for group in grid]
             )
         case Goal.REDUCE_SCATTER:
+            pieces = _in_pieces(payloads, members)
             return _filled(grid, [pieces[group].sum(axis=0, dtype=pieces.dtype) for group in grid])
         case Goal.ALL_TO_ALL:
+            pieces = _in_pieces(payloads, members)
             swapped = (pieces[group].swapaxes(0, 1) for group in grid)
             return _filled(grid, [blocks.reshape(members, -1) for blocks in swapped])
         case _:

@@ -75,7 +75,8 @@ def unit(key: str) -> list[str]:
 
 
 def test_variables_are_those_that_serve_reads() -> None:
-    known = {str(parameter.envvar) for parameter in serve_parameters()}
+    line: Any = typer.main.get_command(app)
+    known = {str(parameter.envvar) for parameter in (*line.params, *serve_parameters())}
     texts = (UNIT, (DEPLOY / "Dockerfile").read_text(), (DEPLOY / "compose.yaml").read_text())
     for text in texts:
         named = set(re.findall(r"COLLSYNTH_[A-Z_]+", text))

@@ -39,11 +39,12 @@ def row(parameter: Any) -> str:
         spelling = f"`{name}`" if parameter.required else f"`[{name}]`"
     else:
         spelling = ", ".join(f"`{word}`" for word in (*parameter.opts, *parameter.secondary_opts))
-    default = parameter.default
-    shown = (
-        "" if default in (None, False, (), []) or parameter.required else f" Default: {default}."
-    )
-    return f"| {spelling} | {(parameter.help or '').replace('|', chr(92) + '|')}{shown} |"
+    said = [(parameter.help or "").replace("|", "\\|")]
+    if parameter.default not in (None, False, "", (), []) and not parameter.required:
+        said.append(f"Default: {parameter.default}.")
+    if getattr(parameter, "envvar", None):
+        said.append(f"Variable: `{parameter.envvar}`.")
+    return f"| {spelling} | {' '.join(said)} |"
 
 
 def reference() -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, given, settings
 
 pytest.importorskip("fastapi", reason="needs the extra server")
 pytest.importorskip("schemathesis", reason="needs the extra dev")
@@ -43,11 +43,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 @pytest.fixture(scope="module")
 def document(server: Served) -> Any:
     return server.ask.get("/openapi.json").json()
-
-
-@pytest.fixture
-def described(server: Served) -> Any:
-    return schemathesis.openapi.from_url(f"{server.url}openapi.json")
 
 
 def references(part: Any) -> Iterator[str]:
@@ -96,23 +91,31 @@ def test_the_document_is_json_of_a_bounded_size(document: Any) -> None:
     assert len(json.dumps(document)) < 2**20
 
 
-schema = schemathesis.pytest.from_fixture("described")
+def hold(server: Served, examples: int) -> None:
+    """Put questions made from the document to every route, and hold the answers to it."""
+    described = schemathesis.openapi.from_url(f"{server.url}openapi.json")
+    checks = [CHECKS.get_one(name) for name in KEPT]
+    for found in described.get_all_operations():
+        operation = found.ok()
+
+        @settings(
+            max_examples=examples,
+            deadline=None,
+            derandomize=True,
+            database=None,
+            suppress_health_check=list(HealthCheck),
+        )
+        @given(case=operation.as_strategy())
+        def held(case: Any) -> None:
+            case.call_and_validate(checks=checks, timeout=60)
+
+        held()
 
 
-def kept(case: Any) -> None:
-    case.call_and_validate(checks=[CHECKS.get_one(name) for name in KEPT], timeout=30)
-
-
-@schema.parametrize()
-@settings(max_examples=4, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-def test_whatever_is_asked_a_few_times(case: Any) -> None:
-    kept(case)
+def test_whatever_is_asked_a_few_times_is_answered_as_described(server: Served) -> None:
+    hold(server, 2)
 
 
 @pytest.mark.slow
-@schema.parametrize()
-@settings(
-    max_examples=200, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
-)
-def test_whatever_is_asked_often(case: Any) -> None:
-    kept(case)
+def test_whatever_is_asked_often_is_answered_as_described(server: Served) -> None:
+    hold(server, 150)

@@ -45,7 +45,16 @@ def ended(server: Served, url: str, within_seconds: float = 60) -> Any:
     raise AssertionError(f"{job} has not ended")
 
 
-@pytest.mark.parametrize("name", SHAPES)
+def shapes() -> Iterator[Any]:
+    """Every shape of answer; the second and later ones of a verb with the slow tests."""
+    seen: set[str] = set()
+    for name in SHAPES:
+        verb = COMMANDS[name][0]
+        yield pytest.param(name, marks=[pytest.mark.slow] if verb in seen else [])
+        seen.add(verb)
+
+
+@pytest.mark.parametrize("name", [*shapes()])
 def test_both_faces_give_the_same_answer(
     server: Served, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

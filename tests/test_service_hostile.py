@@ -107,7 +107,7 @@ def test_unknown_keys_are_refused_however_they_are_named(server: Served, verb: s
         ({"without": ["node99999999999999999999/gpu5"]}, ""),
         ({"slow": {"node0": 1e-320}}, ""),
         ({"slow": {"../../node0": 0.5}}, ""),
-        ({"system": "dgx-h100:99999999999"}, "system"),
+        ({"system": "dgx-h100:99999999999"}, "dgx-h100.toml"),
         ({"system": "dgx-h100:100000"}, "system"),
         ({"system": "dgx-h100:-1"}, ""),
         ({"system": "dgx-h100:" + "9" * 5000}, ""),

@@ -67,14 +67,12 @@ def test_without_a_key_or_with_a_wrong_one(server: Served, method: str, path: st
         f"cs_{'0' * 16}_{'0' * 64}",
         real[:-1] + ("0" if real[-1] != "0" else "1"),
         real.upper(),
-        f"{real} ",
+        f"{real}0",
         revoked.secret,
     ]
     told = []
     for key in wrong:
         for header in ({"Authorization": f"Bearer {key}".encode()}, {"X-API-Key": key.encode()}):
-            if header.get("X-API-Key") == f"{real} ".encode():
-                continue  # blanks around a header are no part of it
             refused = server.ask.request(method, path, headers=header)
             told.append((refused.status_code, without_id(refused)))
     assert all(one == told[0] for one in told)

@@ -93,6 +93,7 @@ def test_a_server_told_to_stop_gives_back_what_does_not_end_in_time(tmp_path: Pa
     assert (found.status.value, found.attempts) == ("queued", 0)
 
 
+@pytest.mark.slow
 def test_running_jobs_end_within_the_grace(tmp_path: Path) -> None:
     store = store_in(tmp_path)
     with serving(store, "--grace", "30") as (process, client):
@@ -108,6 +109,7 @@ def test_running_jobs_end_within_the_grace(tmp_path: Path) -> None:
     assert found.status.value == "partial"
 
 
+@pytest.mark.slow
 def test_told_twice_it_ends_at_once(tmp_path: Path) -> None:
     store = store_in(tmp_path)
     with serving(store, "--grace", "600") as (process, client):

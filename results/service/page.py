@@ -114,7 +114,8 @@ def _kills(measured: list[Told]) -> str:
         if entry["name"] == "kills-server":
             lines.append(
                 f"* Server, {STORES[entry['store']]}: a job was under way at "
-                f"{entry['under_way']} of {entry['kills']} kills; {entry['begun_again']} jobs were begun again; "
+                f"{entry['under_way']} of {entry['kills']} kills; "
+                f"{entry['begun_again']} jobs were begun again; "
                 f"{entry['broken_requests']} requests broke off; {entry['left_behind']} processes "
                 f"were left behind."
             )

@@ -22,5 +22,5 @@ def empty(kind: str) -> Iterator[tuple[str, Path]]:
             yield f"sqlite:///{folder / 'service.db'}", folder
             return
         sys.path.insert(0, str(_TESTS))
-        with importlib.import_module("databases").cluster() as cluster:
+        with importlib.import_module("databases").cluster(durable=True) as cluster:
             yield cluster.new_database(), folder

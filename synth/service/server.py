@@ -25,7 +25,7 @@ from synth.service.metrics import Metrics
 from synth.service.settings import Settings
 from synth.service.store import Store, StoreError
 from synth.service.threads import Threads
-from synth.service.work import Crew, LocalCrew
+from synth.service.work import Crew, LocalCrew, WorkError
 
 _LAST_SECONDS = 5
 _BACKLOG = 2048
@@ -144,7 +144,10 @@ def _dask(address: str) -> Crew:
     except ModuleNotFoundError as error:
         hint = "pip install 'collsynth[cluster]'"
         raise InputError(f"{error.name} is not installed", where="--executor", hint=hint) from None
-    return DaskCrew(address)
+    try:
+        return DaskCrew(f"tcp://{address}")
+    except WorkError as error:
+        raise InputError(error.problem, where="--executor", hint=error.hint) from None
 
 
 def serve(settings: Settings, told: Callable[[str], None]) -> None:

@@ -10,6 +10,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from grammar import Goal
 from hierarchies import (
+    MOST_AXES,
+    MOST_EXCEPTIONS,
     Axis,
     Fault,
     InputError,
@@ -18,11 +20,12 @@ from hierarchies import (
     System,
     count_placements,
     fault_of,
+    first_refused,
     placements,
 )
 from synth.amount import UNITS
 from synth.pipelines import SEGMENTS
-from synth.verbs.plain import check_plain, refused
+from synth.verbs.plain import check_plain, refused, shown
 from synth.verbs.texts import LONGEST_NAME, Given, system_of
 
 _SIZE = re.compile(r"(?P<number>[0-9]{1,18}(\.[0-9]{1,18})?) *(?P<unit>[A-Za-z]*)")
@@ -40,7 +43,7 @@ def size_in_bytes(text: str | int) -> int:
     match = _SIZE.fullmatch(str(text).strip())
     if not match or match["unit"] not in _UNITS:
         hint = "a number of at least 1 and a unit, as in 4096, 64MiB or 1GB"
-        raise InputError(f"the size {str(text)!r} cannot be read", hint=hint)
+        raise InputError(f"the size {shown(str(text))} cannot be read", hint=hint)
     size = Fraction(match["number"]) * _UNITS[match["unit"]]
     if size < 1 or size.denominator != 1:
         told = f"the size {str(text)!r} is {float(size):g} bytes"
@@ -70,7 +73,16 @@ OneOrMoreBytes = Annotated[
 ]
 
 
-Matrix = list[list[int]]
+Axes = Annotated[dict[str, int], Field(max_length=MOST_AXES)]
+
+
+Names = Annotated[list[str], Field(max_length=MOST_AXES)]
+
+
+Numbers = Annotated[list[int], Field(max_length=MOST_AXES)]
+
+
+Matrix = Annotated[list[Numbers], Field(max_length=MOST_AXES)]
 
 
 ProgramText = Annotated[str, Field(max_length=2**16)]
@@ -88,8 +100,8 @@ class Question(BaseModel):
 class FaultyQuestion(Question):
     """What of a machine is missing or slower than its description says."""
 
-    without: list[str] = Field(default_factory=list)
-    slow: dict[str, float] = Field(default_factory=dict)
+    without: list[str] = Field(default_factory=list, max_length=MOST_EXCEPTIONS)
+    slow: dict[str, float] = Field(default_factory=dict, max_length=MOST_EXCEPTIONS)
 
     def changed(self, system: System) -> System:
         """The system with that. Raises InputError, naming the flag, for what cannot be so."""
@@ -102,10 +114,16 @@ class FaultyQuestion(Question):
                 raise InputError(told, where=where, hint="above 0 and at most 1")
             try:
                 found.append(fault_of(name, system.hierarchy, share))
-                system.with_faults(found)
             except InputError as error:
                 raise error.at(where) from None
-        return system.with_faults(found) if found else system
+        try:
+            return system.with_faults(found) if found else system
+        except InputError:
+            count = first_refused(len(found), lambda n: system.with_faults(found[:n]))
+        try:
+            return system.with_faults(found[:count])
+        except InputError as error:
+            raise error.at(given[count - 1][2]) from None
 
 
 class MachineQuestion(FaultyQuestion):
@@ -138,8 +156,8 @@ class PlacedQuestion(Question):
 
     program: ProgramText
     system: Given
-    axes: dict[str, int]
-    reduce: list[str]
+    axes: Axes
+    reduce: Names
     placement: Matrix | None = None
     collapse: bool = True
     request: Goal = Field(default=Goal.ALL_REDUCE, strict=False)
@@ -168,8 +186,8 @@ class PerhapsPlacedQuestion(Question):
     """Where a program runs, if that is told."""
 
     system: Given | None = None
-    axes: dict[str, int] | None = None
-    reduce: list[str] | None = None
+    axes: Axes | None = None
+    reduce: Names | None = None
     placement: Matrix | None = None
     collapse: bool = True
 

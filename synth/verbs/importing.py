@@ -17,9 +17,9 @@ from hierarchies.importers import (
 )
 from synth.bodies import Json
 from synth.request import Watcher
-from synth.verbs.asking import Question
+from synth.verbs.asking import Names, Question
 from synth.verbs.reply import Reply, reply
-from synth.verbs.texts import Given, NamedText, system_of
+from synth.verbs.texts import MOST_FILES, Given, NamedText, system_of
 
 
 class ImportQuestion(Question):
@@ -30,10 +30,10 @@ class ImportQuestion(Question):
     """
 
     kind: str
-    files: list[NamedText] = Field(min_length=1)
+    files: list[NamedText] = Field(min_length=1, max_length=MOST_FILES)
     nodes: int | None = None
     gpu: str | None = None
-    keys: list[str] = Field(default_factory=list)
+    keys: Names = Field(default_factory=list)
     inside: Given | None = None
     suggested: bool = False
 

@@ -17,7 +17,7 @@ from synth.bodies import (
 )
 from synth.programs import Language, explore_states
 from synth.request import Watcher
-from synth.verbs.asking import FaultyQuestion, Question, axes_of
+from synth.verbs.asking import Axes, FaultyQuestion, Question, axes_of
 from synth.verbs.reply import Outcome, Reply, reply
 from synth.verbs.texts import Given, system_of
 
@@ -32,7 +32,7 @@ class PlaceQuestion(Question):
     """All placements of the axes on a system."""
 
     system: Given
-    axes: dict[str, int]
+    axes: Axes
 
 
 class CountQuestion(Question):

@@ -17,19 +17,19 @@ from synth.calibration.logs import Log
 from synth.calibration.matching import Matched, Said, matched
 from synth.calibration.nccl_tests import logs_of
 from synth.request import Watcher
-from synth.verbs.asking import Question
+from synth.verbs.asking import Numbers, Question
 from synth.verbs.reply import Outcome, Reply, reply
-from synth.verbs.texts import Given, NamedText, system_of
+from synth.verbs.texts import MOST_FILES, Given, NamedText, system_of
 
 
 class LogsQuestion(Question):
     """Logs of nccl-tests or rccl-tests taken on a system, and what they do not say themselves."""
 
     system: Given
-    files: list[NamedText] = Field(default_factory=list)
+    files: list[NamedText] = Field(default_factory=list, max_length=MOST_FILES)
     collective: str | None = None
     hosts: int | None = Field(default=None, ge=1)
-    members: list[int] | None = None
+    members: Numbers | None = None
 
     def matched(self, system: System) -> tuple[Matched, ...]:
         """All tables of all files, on the devices they were taken on.

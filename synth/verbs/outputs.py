@@ -7,7 +7,7 @@ from dataclasses import replace
 from importlib.metadata import version
 from itertools import pairwise
 from math import isfinite
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field
 
@@ -30,6 +30,8 @@ from synth.schedule import ends, padded
 from synth.uneven.handing import UnevenRanking, document, ranking_of, run_on_arrays
 from synth.verbs.asking import Bytes, PerhapsPlacedQuestion, ProgramText
 from synth.verbs.reply import Outcome, Reply, reply
+
+MOST_HOSTS = 2**16
 
 
 class HandOutQuestion(PerhapsPlacedQuestion):
@@ -90,7 +92,7 @@ class EmitQuestion(HandOutQuestion):
 
     target: str
     rank_order: RankOrder = Field(default=RankOrder.MACHINE, strict=False)
-    hosts: list[str] | None = None
+    hosts: Annotated[list[str], Field(max_length=MOST_HOSTS)] | None = None
     host_level: str | None = None
     channels: int | None = Field(default=None, ge=1)
 

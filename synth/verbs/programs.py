@@ -38,6 +38,7 @@ from synth.telling import holdings
 from synth.verbs.asking import (
     Bytes,
     FaultyQuestion,
+    Numbers,
     PerhapsPlacedQuestion,
     PlacedQuestion,
     ProgramText,
@@ -54,7 +55,7 @@ class CheckQuestion(PerhapsPlacedQuestion):
     """Whether a program does what is requested, on a tree of sizes or on a placed reduction."""
 
     program: ProgramText
-    tree: list[int] | None = None
+    tree: Numbers | None = None
     request: Goal = Field(default=Goal.ALL_REDUCE, strict=False)
     replay: bool = False
 

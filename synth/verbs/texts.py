@@ -16,6 +16,7 @@ from synth.job_files import known_job, read_job
 from synth.verbs.plain import refused, shown
 
 LONGEST_NAME = 4096
+MOST_FILES = 4096
 _A_TEXT = 'One of your own is given as {"name": "my.toml", "text": "..."}'
 
 
