@@ -19,12 +19,21 @@ from synth.service.store.records import Claim, Noted, Status, StoredAnswer
 from synth.service.store.tables import JOB
 
 MOST_LOSSES = 3
+"""How often a job may lose its worker before it is taken to be what kills them."""
+MOST_ATTEMPTS = 50
+"""How often it may be begun at all: that a server died is no fault of what it worked on."""
 _HELD = JOB.c.status.in_((Status.RUNNING, Status.CANCELLING))
 _FREED = {"owner": None, "token": None, "lease_until": None}
-GIVEN_UP = {
-    "problem": f"the job was begun again and again, and {MOST_LOSSES} times its worker was lost",
+
+_DEADLY = {
+    "problem": f"the job lost its worker {MOST_LOSSES} times",
     "where": "",
     "hint": "ask for less, or give the workers more memory",
+}
+_ENDLESS = {
+    "problem": f"the job was begun {MOST_ATTEMPTS} times, and its server ended each time",
+    "where": "",
+    "hint": "the log of the server may say why; then ask again",
 }
 
 
@@ -58,27 +67,36 @@ def requeue(
     lost: ColumnElement[bool],
     now: datetime,
     *,
-    by_worker: bool = False,
     skip_locked: bool = False,
 ) -> int:
-    """Take the jobs that are ``lost`` from their owners; how many are queued again.
+    """Take the jobs that are ``lost``, as their server is, from it; how many are queued again.
 
-    One that was being cancelled is cancelled. ``by_worker``: it may have been the job that killed
-    the process which worked on it, so that one that was lost too often fails; that a server died
-    says nothing of its jobs. What somebody else writes at this very moment is waited for or, with
-    ``skip_locked``, left as it is.
+    One that was being cancelled is cancelled; one that was begun too often fails. What somebody
+    else writes at this very moment is waited for or, with ``skip_locked``, left as it is.
     """
-    losses = JOB.c.losses + 1 if by_worker else literal(0)
-    chosen = select(JOB.c.number, JOB.c.status, losses).where(_HELD, lost)
+    chosen = select(JOB.c.number, JOB.c.status, JOB.c.attempts).where(_HELD, lost)
     found = chosen.order_by(JOB.c.number).with_for_update(skip_locked=skip_locked)
     fates: dict[Status, list[int]] = {}
-    for number, status, lost_by_now in connection.execute(found):
-        fates.setdefault(_fate(Status(status), lost_by_now), []).append(number)
+    for number, status, attempts in connection.execute(found):
+        fate = _fate(Status(status), failing=attempts >= MOST_ATTEMPTS)
+        fates.setdefault(fate, []).append(number)
     for fate, numbers in fates.items():
-        counted = {"losses": losses} if by_worker else {}
-        change = update(JOB).where(JOB.c.number.in_(numbers))
-        connection.execute(change.values(_put_back(fate, now) | counted))
+        change = _put_back(fate, _ENDLESS, now)
+        connection.execute(update(JOB).where(JOB.c.number.in_(numbers)).values(change))
     return len(fates.get(Status.QUEUED, ()))
+
+
+def lose(connection: Connection, claim: Claim, now: datetime) -> bool:
+    """Take a job from its worker, which died of it perhaps; True if it is queued again."""
+    chosen = select(JOB.c.status, JOB.c.losses).where(_HELD, mine(claim)).with_for_update()
+    found = connection.execute(chosen).one_or_none()
+    if found is None:
+        return False
+    losses = found.losses + 1
+    fate = _fate(Status(found.status), failing=losses >= MOST_LOSSES)
+    change = _put_back(fate, _DEADLY, now) | {"losses": losses}
+    connection.execute(_held(claim).values(change))
+    return fate is Status.QUEUED
 
 
 def note(
@@ -150,16 +168,16 @@ def _changed(connection: Connection, claim: Claim, change: dict[str, Any]) -> bo
     return connection.execute(_held(claim).values(change)).rowcount == 1
 
 
-def _fate(status: Status, losses: int) -> Status:
+def _fate(status: Status, *, failing: bool) -> Status:
     if status is Status.CANCELLING:
         return Status.CANCELLED
-    return Status.QUEUED if losses < MOST_LOSSES else Status.FAILED
+    return Status.FAILED if failing else Status.QUEUED
 
 
-def _put_back(fate: Status, now: datetime) -> dict[str, Any]:
+def _put_back(fate: Status, problem: dict[str, str], now: datetime) -> dict[str, Any]:
     if fate is Status.QUEUED:
         return {"status": fate, "revision": JOB.c.revision + 1, **_FREED}
-    told = {"problem": written(GIVEN_UP)} if fate is Status.FAILED else {}
+    told = {"problem": written(problem)} if fate is Status.FAILED else {}
     return _ended(fate, now) | told
 
 
