@@ -5,7 +5,7 @@ BIN := .venv/bin
 # this release is what the tests were written with. make test RUNTIMES= does without, and skips.
 RUNTIMES ?= torch==2.13.0 jax mpi4py mpich
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick slow check wheel docs bench results fidelity second-opinion testbed coverage clean
+.PHONY: help demo serve test quick slow check wheel docs pictures bench results fidelity second-opinion testbed load kills coverage clean
 
 help:  ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -20,9 +20,13 @@ help:  ## list the commands
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
 	@touch $@
 
+.venv/server: .venv/made pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[server]'
+	@touch $@ .venv/core
+
 .venv/dev: .venv/made pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,results,server,postgres,cluster]' $(RUNTIMES)
-	@touch $@ .venv/core
+	@touch $@ .venv/core .venv/server
 
 demo: .venv/core  ## install, and run the main job on a real machine of the catalogue
 	$(BIN)/collsynth top p2-a100:4 --axes data=16,model=4 --reduce data --bytes 1GiB -k 10
@@ -46,8 +50,17 @@ wheel: .venv/dev  ## build wheel and sdist, and try the wheel far from the check
 	$(BIN)/python -m build --outdir dist . > build/wheel/log || { cat build/wheel/log; exit 1; }
 	$(PYTHON) -m venv build/wheel/venv
 	build/wheel/venv/bin/python -m pip install --quiet --disable-pip-version-check dist/*.whl
+	$(PYTHON) -m zipfile -l dist/*.whl > build/wheel/files
+	for file in templates/form.html static/page.css static/vendor/uplot/LICENSE; do \
+	  grep -q "synth/service/page/$$file" build/wheel/files || { echo "$$file is not in the wheel"; exit 1; }; done
 	cd build/wheel && venv/bin/collsynth top dgx-h100:2 --axes data=16 --reduce data -k 1
 	cd build/wheel && venv/bin/collsynth check "all-reduce root inside" --tree 2,8
+
+pictures: .venv/dev  ## take the pictures of the page for the docs, with Debian's Chromium
+	PYTHONPATH=tests $(BIN)/python tests/shoot_pages.py
+
+serve: .venv/server  ## serve every verb over HTTP, and a page, on http://127.0.0.1:8000/
+	$(BIN)/collsynth serve
 
 docs: .venv/dev  ## build the pages under docs/ as a site, into build/site
 	$(BIN)/zensical build --strict
@@ -66,6 +79,12 @@ second-opinion: .venv/dev  ## put prices to SimGrid, into results/ (Debian: apt-
 
 testbed: .venv/dev  ## repeat a small part of what was measured on a test network (Linux, root)
 	PYTHONPATH=. $(BIN)/python results/testbed/campaign.py again
+
+load: .venv/dev  ## put the service under load, into results/ (Linux)
+	PYTHONPATH=. $(BIN)/python results/service/load.py
+
+kills: .venv/dev  ## kill the service and its workers under load, into results/ (Linux)
+	PYTHONPATH=. $(BIN)/python results/service/kills.py
 
 coverage: .venv/dev  ## which lines the quick tests reach
 	$(BIN)/coverage run -m pytest -m "not slow" && $(BIN)/coverage report

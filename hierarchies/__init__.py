@@ -3,7 +3,9 @@
 from hierarchies.calibration import Calibration as Calibration
 from hierarchies.calibration import Crossing as Crossing
 from hierarchies.calibration import Fit as Fit
+from hierarchies.calibration import Measured as Measured
 from hierarchies.calibration import Residual as Residual
+from hierarchies.calibration import Stray as Stray
 from hierarchies.calibration_files import CalibrationTable as CalibrationTable
 from hierarchies.calibration_files import calibration_of as calibration_of
 from hierarchies.calibration_files import table_of as table_of

@@ -93,14 +93,54 @@ class Residual:
 
 
 @dataclass(frozen=True)
+class Measured:
+    """What the rows of a fit were of: one collective among groups with so many members per level.
+
+    ``members`` has, outermost level first, how many children of one parent hold members of one
+    group; ``ways`` are the algorithms and protocols that rows were taken to have gone by; sizes are
+    those of the rows.
+    """
+
+    collective: str
+    members: tuple[int, ...]
+    ways: tuple[tuple[str, str], ...]
+    smallest_bytes: int
+    largest_bytes: int
+
+    def __post_init__(self) -> None:
+        said = f"{self.collective} measured from {self.smallest_bytes} to {self.largest_bytes}"
+        _check(0 < self.smallest_bytes <= self.largest_bytes, said, "sizes above 0 that ascend")
+        _check(min(self.members, default=0) > 0, f"groups of {self.members}", "1 or more a level")
+
+
+@dataclass(frozen=True)
+class Stray:
+    """How far tables lie from fits that have not seen them, as ratios, in one class of sizes.
+
+    The class is one of ``Residual``'s. ``tables``: how many were left out, one after the other;
+    0 where there was but one, and nothing is known but what is expected before any is seen.
+    """
+
+    smallest_bytes: int
+    tables: int
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        said = f"ratios {self.low} and {self.high}"
+        _check(0 < self.low <= 1 <= self.high, said, "low is positive; 1 is between", self.high)
+
+
+@dataclass(frozen=True)
 class Calibration:
     """All that a fit found: numbers, how far measurements lay from them, and what is not known.
 
     ``runtime`` says how the runtime was found to choose among its algorithms where it was not
     forced: the fastest, or by the published model of NCCL; among protocols it takes the fastest.
-    ``undetermined`` and ``dropped`` are sentences: numbers that the rows do not tell apart or do
-    not speak of, and rows that the fit did not follow. Every protocol that is fitted at all has
-    one fit for any algorithm of any collective.
+    ``measured`` says what its rows were of and ``strays`` how far what they were not of may lie
+    from a price. ``undetermined`` and ``dropped`` are sentences: numbers that the rows do not tell
+    apart or do not speak of, and rows that the fit did not follow. Every protocol that is fitted
+    at all has one fit for any algorithm of any collective.
     """
 
     fits: tuple[Fit, ...]
@@ -109,6 +149,8 @@ class Calibration:
     undetermined: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
     runtime: str = FASTEST
+    measured: tuple[Measured, ...] = ()
+    strays: tuple[Stray, ...] = ()
 
     def __post_init__(self) -> None:
         said = f"a runtime that chooses by {self.runtime!r}"
@@ -146,6 +188,25 @@ class Calibration:
         }
         keys = (*_wider(collective, algorithm, protocol), (ANY, ANY, ANY))
         return next((known[key] for key in keys if key in known), None)
+
+    def stray(
+        self, way: tuple[str, str, str], members: tuple[int, ...], size_bytes: float
+    ) -> Stray | None:
+        """How far the truth may lie from the price of what no row was of; None for what one was of.
+
+        Of the class of the size, or the nearest below it that has any.
+        """
+        collective, *how = way
+        seen = any(
+            (one.collective, one.members) == (collective, members)
+            and one.smallest_bytes <= size_bytes <= one.largest_bytes
+            and tuple(how) in one.ways
+            for one in self.measured
+        )
+        if seen or not self.strays:
+            return None
+        ordered = sorted(self.strays, key=lambda one: one.smallest_bytes)
+        return [one for one in ordered if one.smallest_bytes <= size_bytes or one is ordered[0]][-1]
 
     @property
     def generosity(self) -> tuple[float, ...]:

@@ -10,7 +10,16 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from hierarchies.calibration import ANY, FASTEST, Calibration, Crossing, Fit, Residual
+from hierarchies.calibration import (
+    ANY,
+    FASTEST,
+    Calibration,
+    Crossing,
+    Fit,
+    Measured,
+    Residual,
+    Stray,
+)
 from hierarchies.errors import InputError
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -48,6 +57,25 @@ class ResidualTable(_Way):
     high: Positive
 
 
+class MeasuredTable(_Strict):
+    """One ``[[calibration.measured]]``: what rows were of; ways as "algorithm protocol"."""
+
+    collective: str
+    members: dict[str, Annotated[int, Field(ge=1)]]
+    ways: list[Annotated[str, Field(pattern=r"^\S+ \S+$")]]
+    from_bytes: int = Field(ge=1)
+    to_bytes: int = Field(ge=1)
+
+
+class StrayTable(_Strict):
+    """One ``[[calibration.stray]]``: ratios measured to fitted of tables that were left out."""
+
+    from_bytes: int = Field(ge=0)
+    tables: int = Field(ge=0)
+    low: Positive
+    high: Positive
+
+
 class CalibrationTable(_Strict):
     """The whole part."""
 
@@ -57,6 +85,8 @@ class CalibrationTable(_Strict):
     dropped: list[str] = []
     fit: list[FitTable] = Field(min_length=1)
     residual: list[ResidualTable] = []
+    measured: list[MeasuredTable] = []
+    stray: list[StrayTable] = []
 
 
 def calibration_of(table: CalibrationTable, levels: Sequence[str]) -> Calibration:
@@ -80,15 +110,30 @@ def calibration_of(table: CalibrationTable, levels: Sequence[str]) -> Calibratio
         tuple(table.undetermined),
         tuple(table.dropped),
         table.runtime,
+        tuple(_measured(each, levels) for each in table.measured),
+        tuple(Stray(each.from_bytes, each.tables, each.low, each.high) for each in table.stray),
     )
+
+
+def _measured(table: MeasuredTable, levels: Sequence[str]) -> Measured:
+    _check_levels("measured, members", table.members, levels)
+    members = tuple(table.members[name] for name in levels)
+    ways = ((algorithm, protocol) for algorithm, protocol in map(str.split, table.ways))
+    return Measured(table.collective, members, tuple(ways), table.from_bytes, table.to_bytes)
+
+
+def _check_levels(where: str, given: Mapping[str, float], levels: Sequence[str]) -> None:
+    for name in sorted({*given} ^ {*levels}):
+        raise InputError(
+            f"level {name!r} is missing or unknown",
+            where=f"calibration, {where}",
+            hint=f"one number for each: {', '.join(levels)}",
+        )
 
 
 def _fit(table: FitTable, levels: Sequence[str]) -> Fit:
     for key in ("hop_us", "gap_us", "share"):
-        given: Mapping[str, float] = getattr(table, key)
-        for name in sorted({*given} ^ {*levels}):
-            where, hint = f"calibration, fit, {key}", f"one number for each: {', '.join(levels)}"
-            raise InputError(f"level {name!r} is missing or unknown", where=where, hint=hint)
+        _check_levels(f"fit, {key}", getattr(table, key), levels)
     crossings = tuple(
         Crossing(
             table.hop_us[name] * MICROSECOND, table.gap_us[name] * MICROSECOND, table.share[name]
@@ -140,6 +185,22 @@ def _lines(found: Calibration, levels: Sequence[str]) -> Iterator[str]:
         yield f"rows = {residual.rows}"
         for key in ("low", "median", "high"):
             yield f"{key} = {getattr(residual, key)!r}"
+    for one in found.measured:
+        yield ""
+        yield "[[calibration.measured]]"
+        yield f"collective = {quoted(one.collective)}"
+        members = zip(levels, one.members, strict=True)
+        yield f"members = {{ {', '.join(f'{quoted(name)} = {n}' for name, n in members)} }}"
+        yield f"ways = [{', '.join(quoted(' '.join(way)) for way in one.ways)}]"
+        yield f"from_bytes = {one.smallest_bytes}"
+        yield f"to_bytes = {one.largest_bytes}"
+    for stray in found.strays:
+        yield ""
+        yield "[[calibration.stray]]"
+        yield f"from_bytes = {stray.smallest_bytes}"
+        yield f"tables = {stray.tables}"
+        yield f"low = {stray.low!r}"
+        yield f"high = {stray.high!r}"
 
 
 def _way(key: tuple[str, str, str]) -> Iterator[str]:

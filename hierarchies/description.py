@@ -10,7 +10,14 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from hierarchies.calibration_files import CalibrationTable, FitTable, ResidualTable, calibration_of
+from hierarchies.calibration_files import (
+    CalibrationTable,
+    FitTable,
+    MeasuredTable,
+    ResidualTable,
+    StrayTable,
+    calibration_of,
+)
 from hierarchies.errors import InputError, nearest
 from hierarchies.faults import Fault, fault_of, first_refused
 from hierarchies.hierarchy import MOST_LEVELS, Hierarchy, Level
@@ -300,6 +307,8 @@ def _told(
             "calibration": CalibrationTable,
             "fit": FitTable,
             "residual": ResidualTable,
+            "measured": MeasuredTable,
+            "stray": StrayTable,
         }
         model = models.get(str(room) if key is not room else "", _Description)
         known = list(model.model_fields)

@@ -25,11 +25,13 @@ import fidelity_page
 import record
 from fidelity_tables import SHARED, Family, several_runs, systems, tables, told
 from hierarchies import InputError, System
+from synth.calibration import likeness
 from synth.calibration.fitting import Calibrated, fit
-from synth.calibration.measurements import Measurement
+from synth.calibration.measurements import Configuration, Measurement
 from synth.calibration.predicting import predict
 
 COMMAND = "python results/fidelity.py"
+SPREADS = "fidelity_spreads.json"
 CLASSES = {"small": 0, "middle": 1 << 16, "large": 1 << 24}
 CLEAR = 1.1
 """Two measured options differ if one takes so many times as long as the other."""
@@ -39,14 +41,13 @@ PROGRAMS = {
     "reduce; broadcast": ("reduce", "broadcast"),
 }
 """Ways to reduce on all, of which collectives each is made."""
-What = tuple[str, tuple[int, ...], str | None, str | None]
 
 
 @dataclass(frozen=True)
 class Judged:
     """A row that the fit had not seen, and what it said of it."""
 
-    what: What
+    what: Configuration
     size_bytes: int
     seconds: float
     fitted: float
@@ -58,18 +59,13 @@ class Judged:
         return self.fitted / self.seconds - 1
 
     @property
+    def width(self) -> float:
+        """By which factor the ends of its interval lie from the middle, on a logarithmic scale."""
+        return float(np.sqrt(self.high / self.low))
+
+    @property
     def covered(self) -> bool:
         return self.low <= self.seconds <= self.high
-
-
-def what(measurement: Measurement) -> What:
-    """What tables have in common that are runs of one configuration."""
-    return (
-        measurement.collective,
-        measurement.members,
-        measurement.algorithm,
-        measurement.protocol,
-    )
 
 
 def fitted(machines: Sequence[System], measurements: Sequence[Measurement]) -> Calibrated:
@@ -80,7 +76,7 @@ def fitted(machines: Sequence[System], measurements: Sequence[Measurement]) -> C
 def judged(found: Calibrated, measurement: Measurement) -> Iterator[Judged]:
     for sample, said in zip(measurement.samples, predict(found.system, measurement), strict=True):
         yield Judged(
-            what(measurement),
+            measurement.configuration,
             sample.size_bytes,
             sample.seconds,
             said.seconds,
@@ -101,11 +97,13 @@ def by_sizes(machines: Sequence[System], measurements: Sequence[Measurement]) ->
 def by_tables(machines: Sequence[System], measurements: Sequence[Measurement]) -> list[Judged]:
     """Each configuration judged by a fit to all others."""
     found = []
-    for one in dict.fromkeys(what(m) for m in measurements):
-        others = [m for m in measurements if what(m) != one]
+    for one in dict.fromkeys(m.configuration for m in measurements):
+        others = [m for m in measurements if m.configuration != one]
         if others:
             seen = fitted(machines, others)
-            found += [row for m in measurements if what(m) == one for row in judged(seen, m)]
+            found += [
+                row for m in measurements if m.configuration == one for row in judged(seen, m)
+            ]
     return found
 
 
@@ -118,8 +116,8 @@ def classed(size_bytes: int) -> str:
 def noise(measurements: Sequence[Measurement]) -> dict[str, list[float]]:
     """How far runs of one configuration lie from each other at a size, by class of sizes."""
     found: dict[str, list[float]] = {name: [] for name in CLASSES}
-    for one in dict.fromkeys(what(m) for m in measurements):
-        runs = several_runs([m for m in measurements if what(m) == one])
+    for one in dict.fromkeys(m.configuration for m in measurements):
+        runs = several_runs([m for m in measurements if m.configuration == one])
         for size, times in runs.items():
             found[classed(size)] += [max(pair) / min(pair) - 1 for pair in combinations(times, 2)]
     return found
@@ -138,6 +136,7 @@ def summary(rows: Sequence[Judged], floor: dict[str, list[float]]) -> dict[str, 
                 "p90": short(np.quantile(off, 0.9)),
                 "bias": short(np.median([row.error for row in mine])),
                 "covered": short(np.mean([row.covered for row in mine])),
+                "width": short(np.median([row.width for row in mine])),
                 "noise": noise_of(floor[name]),
             }
     return found
@@ -168,9 +167,9 @@ def right(options: Iterable[dict[int, tuple[float, float]]]) -> tuple[int, int]:
     return pairs, hits
 
 
-def options(rows: Sequence[Judged]) -> dict[What, dict[int, tuple[float, float]]]:
+def options(rows: Sequence[Judged]) -> dict[Configuration, dict[int, tuple[float, float]]]:
     """By configuration and size: the median of its runs, and what was said."""
-    found: dict[What, dict[int, list[Judged]]] = {}
+    found: dict[Configuration, dict[int, list[Judged]]] = {}
     for row in rows:
         found.setdefault(row.what, {}).setdefault(row.size_bytes, []).append(row)
     return {
@@ -261,10 +260,33 @@ def measured() -> dict[str, Any]:
     }
 
 
+def spread_by(factor: float) -> None:
+    """Let all that a fit expects before any row is seen stray so many times as far."""
+
+    def scaled(spreads: tuple[float, ...]) -> tuple[float, ...]:
+        return tuple(factor * spread for spread in spreads)
+
+    for name in ("PROTOCOL", "ALGORITHM", "OWN", "ALONE"):
+        setattr(likeness, name, scaled(getattr(likeness, name)))
+    for trait, spreads in [*likeness.SPREADS.items()]:
+        likeness.SPREADS[trait] = scaled(spreads)
+
+
+def sensitivity(factor: float) -> dict[str, Any]:
+    """The data on other spreads, with those of this factor judged anew."""
+    place = record.DATA / SPREADS
+    known = record.read(SPREADS)["factors"] if place.exists() else {}
+    spread_by(factor)
+    found = measured()
+    mine = {key: found[key] for key in ("commit", "date", "all", "pairs")}
+    return {"command": f"{COMMAND} --spreads FACTOR", "factors": known | {f"{factor:g}": mine}}
+
+
 def page(data: dict[str, Any]) -> str:
     """The page of results with this part written anew."""
     text = record.README.read_text(encoding="utf-8")
-    for name, body in fidelity_page.sections(data, told()).items():
+    spreads = record.read(SPREADS) if (record.DATA / SPREADS).exists() else {"factors": {}}
+    for name, body in fidelity_page.sections(data, told(), spreads).items():
         text = record.replaced(text, name, body)
     return text
 
@@ -272,12 +294,19 @@ def page(data: dict[str, Any]) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--page", action="store_true", help="write the page from the data on disk")
-    if not parser.parse_args().page:
+    parser.add_argument(
+        "--spreads", type=float, help="only judge with spreads of likeness.py times this, beside"
+    )
+    asked = parser.parse_args()
+    if not asked.page:
         if not SHARED.is_dir():
             print("nothing to judge by: no ../shared/data beside this checkout; figures stay")
             return 0
         try:
-            record.write("fidelity.json", measured())
+            if asked.spreads:
+                record.write(SPREADS, sensitivity(asked.spreads))
+            else:
+                record.write("fidelity.json", measured())
         except InputError as error:
             print(error, file=sys.stderr)
             return 2

@@ -12,11 +12,12 @@ SIZES = {"large": "16 MiB and more", "middle": "64 KiB to 16 MiB", "small": "les
 KINDS = {"sizes": "sizes between", "tables": "other tables"}
 
 
-def sections(data: Data, told: Data) -> dict[str, str]:
+def sections(data: Data, told: Data, spreads: Data) -> dict[str, str]:
     """The text of every generated section, by its name."""
     origin = f"Made by `{data['command']}` at commit {data['commit']}, {data['date']}."
     return {
         "fidelity": f"{_targets(data)}\n\n{origin}",
+        "fidelity spreads": _spreads(data, spreads),
         "fidelity families": f"{_families(data)}\n\n{_whys(told)}\n\n{_excluded(data)}",
     }
 
@@ -76,8 +77,27 @@ def _covered(data: Data) -> str:
             ("small", "less"),
         ):
             each = data["all"][kind][size]
-            rows.append([name, said, str(each["rows"]), *_errors(each), f"{each['covered']:.0%}"])
-    return table(["judged by", "sizes", "rows", *_ERRORS, "in their interval of 90%"], rows)
+            held = [f"{each['covered']:.0%}", f"x{each['width']:.2f}"]
+            rows.append([name, said, str(each["rows"]), *_errors(each), *held])
+    head = ["judged by", "sizes", "rows", *_ERRORS, "in their interval of 90%", "its ends, median"]
+    return table(head, rows)
+
+
+def _spreads(data: Data, spreads: Data) -> str:
+    """The figures with the spreads as they are, and with others."""
+    factors = {"1": data} | spreads["factors"]
+    ordered = sorted(factors, key=float)
+    rows = [
+        [what, *(targets(factors[one])[number][2] for one in ordered)]
+        for number, (what, *_) in enumerate(targets(data))
+    ]
+    for size, said in SIZES.items():
+        held = [f"{factors[one]['all']['tables'][size]['covered']:.0%}" for one in ordered]
+        rows.append([f"other tables: {said}, in their interval of 90%", *held])
+    head = ["what", *(f"spreads times {one}" for one in ordered)]
+    origins = [f"{one} at commit {factors[one]['commit']}" for one in ordered if one != "1"]
+    made = f"Made by `{spreads['command']}`: {', '.join(origins)}." if origins else ""
+    return f"{table(head, rows)}\n\n{made}".strip()
 
 
 _ERRORS = ["median", "90th percentile", "runs apart: median / 90th"]

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from synth.commands import COMMANDS, GROUPS, SERVICE
-from synth.commands.asking import Verbose
+from synth.commands.asking import Store, Verbose
 
 app = typer.Typer(
     help="Synthesize, prove and rank hierarchical collectives for a cluster.",
@@ -30,6 +30,7 @@ def _main(
         bool,
         typer.Option("--version", callback=_print_version, is_eager=True, help="Print and exit."),
     ] = False,
+    store: Store = None,
     verbose: Verbose = False,
 ) -> None:
     """Results go to standard output, progress and log to standard error."""

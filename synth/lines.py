@@ -19,7 +19,7 @@ class Line:
     ``loads``: for each resource (level names, and ``memory``) the seconds it is busy for one byte
     of buffer; ``bytes_per_port`` the bytes its busiest port or link carries then, flags included.
     Messages of a calibrated system keep a distance, ``gap_seconds`` in all, which passes while
-    bytes are on the wire: its line begins flat.
+    bytes are on the wire: its line begins flat. ``members`` are those of its ``Way``.
     """
 
     algorithm: Algorithm
@@ -28,6 +28,7 @@ class Line:
     bytes_per_port: tuple[tuple[str, float], ...]
     protocol: Protocol = Protocol.SIMPLE
     gap_seconds: float = 0.0
+    members: tuple[int, ...] = ()
     seconds_per_byte: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -51,7 +52,8 @@ class Way:
     bandwidth, for one byte of buffer; hops of a message, and messages that wait for each other, of
     which ``spared`` are not waited for, the cheapest ones. ``at_once``: messages across different
     levels do not wait for each other; ``peers`` are those that a member sends to across each.
-    Bytes in memory cost ``memory_seconds``.
+    Bytes in memory cost ``memory_seconds``. ``members``: how many children of one parent hold
+    members of one group, level by level; nothing where groups are not alike.
     """
 
     collective: str
@@ -67,6 +69,7 @@ class Way:
     spared: int = 0
     at_once: bool = False
     in_a_row: int = 1
+    members: tuple[int, ...] = ()
 
     def line(self, system: System, protocol: Protocol) -> Line:
         """Its price by a protocol: as measured, if the system is calibrated for it."""
@@ -91,7 +94,7 @@ class Way:
         loads = [(names[i], self.busy_seconds[i] / shares[i]) for i in crossed]
         flagged = tuple((names[i], self.bytes_per_port[i] / protocol.share) for i in crossed)
         memory = (MEMORY, self.memory_seconds)
-        return Line(self.algorithm, latency, (*loads, memory), flagged, protocol, gap)
+        return Line(self.algorithm, latency, (*loads, memory), flagged, protocol, gap, self.members)
 
     def counted(self, links: Sequence[Link]) -> tuple[float, ...]:
         """How many hops over each level are waited for in all, as a fit counts them.

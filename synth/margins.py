@@ -1,11 +1,13 @@
 """How far the truth may lie from a price: intervals from what a calibration's fit left over.
 
 A calibration keeps, for each way and class of sizes, between which ratios to the fitted seconds
-nine of ten measured rows lay. A step's interval is its price times the two. Steps add up: the
-interval of a program goes from the sum of the lows to the sum of the highs, as if every step were
-off to the same side. That is wider than errors that know nothing of each other (whose squares add
-up), and right for what a fit gets wrong: the same machine, links and runtime carry all steps. Where
-steps overlap, the price of the whole is widened by the same ratios as the sum of its steps.
+nine of ten measured rows lay; and, for all that no row was of (another collective, other members,
+a way that none went, sizes beyond), how far tables lay from fits without them. A step's interval
+is its price times the two. Steps add up: the interval of a program goes from the sum of the lows to
+the sum of the highs, as if every step were off to the same side. That is wider than errors that
+know nothing of each other (whose squares add up), and right for what a fit gets wrong: the same
+machine, links and runtime carry all steps. Where steps overlap, the price of the whole is widened
+by the same ratios as the sum of its steps.
 """
 
 from __future__ import annotations
@@ -30,17 +32,23 @@ class Interval:
 
 
 def widened(
-    calibration: Calibration | None, way: tuple[str, str, str], size_bytes: float
+    calibration: Calibration | None,
+    way: tuple[str, str, str],
+    members: tuple[int, ...],
+    size_bytes: float,
 ) -> tuple[float, float]:
     """Between which ratios to the price the truth lies; 1 and 1 where nothing was measured.
 
     The price itself is always between them, even where rows that the fit had not seen were all
-    slower.
+    slower. What was not measured is never narrower than if it had been.
 
-    ``way``: collective, algorithm, protocol.
+    ``way``: collective, algorithm, protocol; ``members`` of one group, level by level.
     """
-    found = calibration.residual(*way, size_bytes) if calibration else None
-    return (min(found.low, 1.0), max(found.high, 1.0)) if found else (1.0, 1.0)
+    if calibration is None:
+        return 1.0, 1.0
+    found = (calibration.residual(*way, size_bytes), calibration.stray(way, members, size_bytes))
+    known = [one for one in found if one]
+    return min([1.0, *(one.low for one in known)]), max([1.0, *(one.high for one in known)])
 
 
 def of_step(system: System, price: StepPrice) -> Interval:
@@ -48,7 +56,7 @@ def of_step(system: System, price: StepPrice) -> Interval:
     if price.algorithm is None:
         return Interval(price.seconds, price.seconds)
     way = (price.what, price.algorithm.value, price.protocol.value)
-    low, high = widened(system.calibration, way, price.size_bytes)
+    low, high = widened(system.calibration, way, price.members, price.size_bytes)
     return Interval(low * price.seconds, high * price.seconds)
 
 

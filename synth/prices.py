@@ -28,7 +28,7 @@ class StepPrice:
     ``what`` is the collective's name, or ``transpose``; ``busiest`` the resource that is busy
     longest (a level's name, or ``memory``).
     ``bytes_per_port`` gives for each level what its busiest port or link carries, per direction;
-    ``busy_seconds`` for each resource how long it is busy.
+    ``busy_seconds`` for each resource how long it is busy; ``members`` are those of its ``Way``.
     """
 
     what: str
@@ -40,6 +40,7 @@ class StepPrice:
     bytes_per_port: tuple[tuple[str, float], ...]
     busy_seconds: tuple[tuple[str, float], ...]
     protocol: Protocol = Protocol.SIMPLE
+    members: tuple[int, ...] = ()
 
     @property
     def work(self) -> Work:
@@ -69,6 +70,7 @@ def priced_by(collective: Collective, line: Line, size_bytes: float) -> StepPric
         tuple((name, share * size_bytes) for name, share in line.bytes_per_port),
         tuple((name, size_bytes * load) for name, load in line.loads),
         line.protocol,
+        line.members,
     )
 
 

@@ -9,10 +9,10 @@ import re
 import signal
 import time as clock
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from math import inf
 from types import FrameType
-from typing import Any
+from typing import Any, Protocol
 
 import typer
 from rich.console import Console
@@ -25,14 +25,25 @@ from synth.files import answer, files, job, logs, names_only, program, system, u
 from synth.handout import WrongProgramError
 from synth.request import Watcher
 from synth.tables import TABLES
-from synth.verbs.asking import asked
-from synth.verbs.reply import Outcome
+from synth.verbs.asking import Question, asked
+from synth.verbs.reply import Outcome, Reply
 from synth.wire import VERBS
 
 USAGE = 2
 INTERRUPTED = 130
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
 log = logging.getLogger("collsynth")
+
+
+class Before(Protocol):
+    """Answers that were given before; both methods raise InputError where they are out of reach."""
+
+    def find(self, verb: str, question: Question) -> Reply | None: ...
+
+    def keep(self, verb: str, question: Question, reply: Reply, seconds: float) -> None: ...
+
+
+Opening = Callable[[], AbstractContextManager[Before | None]]
 
 
 def ask(
@@ -42,12 +53,13 @@ def ask(
     as_json: bool,
     budget_seconds: float | None,
     output: str | None = None,
+    before: Opening = nullcontext,
 ) -> int:
     """Put a question, print the answer, and say how it ended: the exit code.
 
-    Files that are the answer go to ``output``, or with ``as_json`` the JSON that holds them. A
-    caller's mistake, and what cannot be written, becomes one line on standard error and exit
-    code 2.
+    Files that are the answer go to ``output``, or with ``as_json`` the JSON that holds them. An
+    answer that was given ``before`` is given again. A caller's mistake, and what cannot be written,
+    becomes one line on standard error and exit code 2.
     """
     begun = clock.perf_counter()
     try:
@@ -59,8 +71,8 @@ def ask(
         if log.isEnabledFor(logging.INFO):
             told = names_only(question.model_dump(mode="json", exclude_none=True))
             log.info("asked: %s", json.dumps(told))
-        with _watching(budget_seconds, VERBS[verb].partial) as watcher:
-            reply = VERBS[verb].answer(question, watcher)
+        with before() as known, _watching(budget_seconds, VERBS[verb].partial) as watcher:
+            reply = _answered(verb, question, watcher, known)
         log.info("%s answered in %.3f s", verb, clock.perf_counter() - begun)
         if as_json:
             text = json.dumps(reply.body, allow_nan=False) + "\n"
@@ -71,6 +83,24 @@ def ask(
         typer.echo(f"collsynth: {error}", err=True)
         return int(Outcome.NO) if isinstance(error, WrongProgramError) else USAGE
     return INTERRUPTED if watcher.interrupted else int(reply.outcome)
+
+
+def _answered(verb: str, question: Question, watcher: _Screen, before: Before | None) -> Reply:
+    """What was answered before, else what is answered now, and kept."""
+    if before is None:
+        return VERBS[verb].answer(question, watcher)
+    begun = clock.perf_counter()
+    found = before.find(verb, question)
+    log.info("%s: %s in the store", verb, "not" if found is None else "found")
+    if found is not None:
+        return found
+    reply = VERBS[verb].answer(question, watcher)
+    try:
+        if not watcher.interrupted:
+            before.keep(verb, question, reply, clock.perf_counter() - begun)
+    except InputError as error:
+        typer.echo(f"collsynth: the answer is not kept: {error}", err=True)
+    return reply
 
 
 def _show(verb: str, body: dict[str, Any], output: str | None) -> None:
@@ -267,6 +297,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "tree": _sizes,
     "members": _members,
     "placement": _matrix,
+    "systems": lambda specs: [system(spec) for spec in specs],
     "system": system,
     "inside": system,
     "job": job,

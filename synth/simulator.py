@@ -182,6 +182,7 @@ class Simulator:
             recipe.spared,
             recipe.at_once,
             counts[spans[-1]],
+            counts,
         )
 
     def _by_protocol(

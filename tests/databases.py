@@ -39,8 +39,11 @@ class Cluster:
 
 
 @contextmanager
-def cluster() -> Iterator[Cluster]:
-    """A running cluster. Skips where the programs, or a user to run them as, are missing."""
+def cluster(*, durable: bool = False) -> Iterator[Cluster]:
+    """A running cluster. Skips where the programs, or a user to run them as, are missing.
+
+    ``durable``: it waits for the disk as it would in earnest; tests need no more than processes.
+    """
     pytest.importorskip("psycopg", reason="needs psycopg, of the extra 'postgres'")
     programs = _programs()
     if programs is None:
@@ -69,7 +72,8 @@ def cluster() -> Iterator[Cluster]:
                 )
 
         run("initdb", "-U", "collsynth", "-A", "trust", "-E", "UTF8", "--no-sync")
-        options = f"-F -k {folder} -c listen_addresses= -c max_connections=200"
+        waits = "on" if durable else "off"
+        options = f"-c fsync={waits} -k {folder} -c listen_addresses= -c max_connections=200"
         try:
             run("pg_ctl", "start", "-w", "-s", "-o", options)
             yield Cluster(folder)

@@ -1,4 +1,4 @@
-"""A server of the service for tests: really listening on a free port, in a thread of this process."""
+"""A server for tests: really listening on a free port, in a thread of this process."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from typing import Any
 
 import httpx
 import uvicorn
-from synth.cutting import Piece
-from synth.service.work import KilledError, Progress
-from synth.service.work.problems import guarded, opened
-from synth.service.work.reporting import Reporting
 
 from synth.bodies import Json
+from synth.cutting import Piece
 from synth.service.server import House, Server, address_of, listen
 from synth.service.settings import Settings
 from synth.service.store import Store
+from synth.service.work import KilledError, Progress
+from synth.service.work.problems import guarded, opened
+from synth.service.work.reporting import Reporting
 
 
 class HereTicket:

@@ -16,7 +16,7 @@ import pytest
 import typer
 import yaml
 
-from pages import DOCS, PAGES, README, ROOT, anchors, links, told
+from manual import DOCS, PAGES, README, ROOT, anchors, links, told
 from synth.cli import app
 
 ABOUT_THE_CODE = tuple(ROOT / name for name in ("ARCHITECTURE.md", "CONTRIBUTING.md"))
@@ -39,11 +39,12 @@ def row(parameter: Any) -> str:
         spelling = f"`{name}`" if parameter.required else f"`[{name}]`"
     else:
         spelling = ", ".join(f"`{word}`" for word in (*parameter.opts, *parameter.secondary_opts))
-    default = parameter.default
-    shown = (
-        "" if default in (None, False, (), []) or parameter.required else f" Default: {default}."
-    )
-    return f"| {spelling} | {(parameter.help or '').replace('|', chr(92) + '|')}{shown} |"
+    said = [(parameter.help or "").replace("|", "\\|")]
+    if parameter.default not in (None, False, "", (), []) and not parameter.required:
+        said.append(f"Default: {parameter.default}.")
+    if getattr(parameter, "envvar", None):
+        said.append(f"Variable: `{parameter.envvar}`.")
+    return f"| {spelling} | {' '.join(said)} |"
 
 
 def reference() -> str:
@@ -54,7 +55,11 @@ def reference() -> str:
         "go to standard output, progress and log to standard error. `SYSTEM` is a name of the\n"
         "catalogue (`dgx-h100`, `dgx-h100:16` for 16 nodes) or a TOML file.\n"
     )
-    for words, command in commands(typer.main.get_command(app)):
+    line = typer.main.get_command(app)
+    rows = [row(parameter) for parameter in line.params if not parameter.hidden]
+    text += "\n## Before every command\n\nAs in `collsynth -v top ...`.\n"
+    text += "\n".join(("\n| | |", "|---|---|", *rows, ""))
+    for words, command in commands(line):
         rows = [row(parameter) for parameter in command.params if not parameter.hidden]
         title = words.removeprefix("collsynth ")
         text += f"\n## {title}\n\n`{words}`: {' '.join(command.help.split())}\n"

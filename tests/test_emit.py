@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
 from hierarchies import Axis, InputError, Reduction, System, load
-from pages import DOCS, README
+from manual import DOCS, README
 from strategies import source, systems
 from synth import cli, flags
 from synth.algorithms import Choice

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hierarchies import InputError, read
 from hierarchies.importers import Draft, import_texts, toml
 from hierarchies.importers.jax_dump import SNIPPET
-from pages import DOCS
+from manual import DOCS
 from test_slurm import counts
 
 

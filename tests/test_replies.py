@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, get_args
 
 import jsonschema
@@ -39,11 +38,6 @@ def test_every_verb_has_a_model_and_no_other() -> None:
 # Answers to drawn questions.
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("drawn")
-
-
 def answer(verb: str, question: dict[str, Any], watcher: Watcher | None = None) -> Reply:
     known = VERBS[verb]
     return known.answer(asked(known.question, question), watcher or Watcher())
@@ -59,10 +53,8 @@ def judged(verb: str, question: dict[str, Any], watcher: Watcher | None = None) 
     return found
 
 
-def machine(system: System, folder: Path) -> str:
-    path = folder / "drawn.toml"
-    path.write_text(described(system), encoding="utf-8")
-    return str(path)
+def machine(system: System) -> dict[str, str]:
+    return {"name": "drawn.toml", "text": described(system)}
 
 
 @st.composite
@@ -97,22 +89,20 @@ def asked_machines(draw: st.DrawFn) -> tuple[System, dict[str, Any]]:
 
 @settings(max_examples=25)
 @given(st.data())
-def test_rankings_of_drawn_machines_are_as_described(folder: Path, data: st.DataObject) -> None:
+def test_rankings_of_drawn_machines_are_as_described(data: st.DataObject) -> None:
     system, faulty = data.draw(asked_machines())
     question = {**data.draw(questions(system)), "k": 2, "per_placement": data.draw(st.booleans())}
     if faulty.get("without"):
         left = system.devices - 1
         question |= {"axes": {"data": left}, "reduce": ["data"], "per_placement": False}
-    judged("top", {"system": machine(system, folder), **faulty, **question})
+    judged("top", {"system": machine(system), **faulty, **question})
 
 
 @settings(max_examples=10)
 @given(st.data())
-def test_sweeps_and_costs_of_drawn_machines_are_as_described(
-    folder: Path, data: st.DataObject
-) -> None:
+def test_sweeps_and_costs_of_drawn_machines_are_as_described(data: st.DataObject) -> None:
     system, faulty = data.draw(asked_machines())
-    question = {"system": machine(system, folder), **data.draw(questions(system))}
+    question = {"system": machine(system), **data.draw(questions(system))}
     if faulty:
         judged("cost", {**question, **faulty, "stripes": False})
     judged("top", {**question, "bytes": [1, 2 ** data.draw(st.integers(1, 5))]})
@@ -120,9 +110,9 @@ def test_sweeps_and_costs_of_drawn_machines_are_as_described(
 
 @settings(max_examples=25)
 @given(st.data())
-def test_one_program_on_drawn_machines_is_as_described(folder: Path, data: st.DataObject) -> None:
+def test_one_program_on_drawn_machines_is_as_described(data: st.DataObject) -> None:
     system = data.draw(smart_systems(most_devices=16))
-    spec = machine(system, folder)
+    spec = machine(system)
     asked_for = data.draw(questions(system))
     goal = Goal(asked_for["request"])
     place = {key: asked_for[key] for key in ("axes", "reduce", "request")} | {"system": spec}
@@ -154,8 +144,8 @@ def test_refused_programs_are_as_described(data: st.DataObject) -> None:
     judged("check", {"program": program, "tree": sizes, "replay": True})
 
 
-def test_answers_of_a_calibrated_machine_are_as_described(folder: Path) -> None:
-    spec = machine(replace(bare(), calibration=calibration()), folder)
+def test_answers_of_a_calibrated_machine_are_as_described() -> None:
+    spec = machine(replace(bare(), calibration=calibration()))
     question = {"system": spec, "axes": {"data": 32}, "reduce": ["data"]}
     found = judged("top", {**question, "k": 3, "max_steps": 3})
     assert found.body["answers"][0]["interval_seconds"]

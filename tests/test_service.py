@@ -1,4 +1,4 @@
-"""The service as its users see it: the same answers as on the command line, jobs, and permalinks."""
+"""The service as its users see it: the answers of the command line, jobs, and permalinks."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 pytest.importorskip("fastapi", reason="needs the extra server")
 
+from replying import COMMANDS, SHAPES
 from serving import Served, served
 from synth import shell
 from synth.cli import app
@@ -21,7 +22,6 @@ from synth.service.api.examples import EXAMPLES
 from synth.service.work import LocalCrew
 from synth.verbs.asking import Question
 from synth.wire import VERBS
-from replying import COMMANDS, SHAPES
 
 LONG = {"system": "dgx-h100:16", "axes": {"data": 8, "tensor": 4, "expert": 4}, "reduce": ["data"]}
 SLOW = {"digits": 4, "max_steps": 8, "across": True}
@@ -45,7 +45,16 @@ def ended(server: Served, url: str, within_seconds: float = 60) -> Any:
     raise AssertionError(f"{job} has not ended")
 
 
-@pytest.mark.parametrize("name", SHAPES)
+def shapes() -> Iterator[Any]:
+    """Every shape of answer; the second and later ones of a verb with the slow tests."""
+    seen: set[str] = set()
+    for name in SHAPES:
+        verb = COMMANDS[name][0]
+        yield pytest.param(name, marks=[pytest.mark.slow] if verb in seen else [])
+        seen.add(verb)
+
+
+@pytest.mark.parametrize("name", [*shapes()])
 def test_both_faces_give_the_same_answer(
     server: Served, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

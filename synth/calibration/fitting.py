@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from hierarchies import Calibration, Crossing, Fit, InputError, System
 from hierarchies.calibration import FASTEST, MODEL
-from synth.calibration.leftovers import residuals, strayed
+from synth.calibration.leftovers import followed, residuals, strayed, strays
 from synth.calibration.likeness import unmeasured
 from synth.calibration.measurements import Measurement
 from synth.calibration.solving import Key, Rows, Solution, solve, unseen_seconds
@@ -31,8 +31,8 @@ class FittedRow:
     """A measured row, the way it was taken to have gone, and what the fit says of it.
 
     What fits say that have not seen it: ``halves_seconds`` by every other size,
-    ``tables_seconds`` without the tables of its collective among the same ranks (0 where there are
-    no others). ``dropped``: the fit did not follow it, as it lies too far from all others.
+    ``tables_seconds`` without the tables of its configuration (0 where there are no others).
+    ``dropped``: the fit did not follow it, as it lies too far from all others.
     """
 
     measurement: Measurement
@@ -84,6 +84,8 @@ def fit(system: System, measurements: Sequence[Measurement]) -> Calibrated:
         undetermined(bare, rows, solution),
         tuple(_dropped(found)),
         PREFERRED[best],
+        followed(found),
+        strays(found),
     )
     return Calibrated(replace(bare, calibration=calibration), calibration, found, first.loss)
 
@@ -206,16 +208,16 @@ def _unseen(
     system: System, rows: Rows, solution: Solution, found: Sequence[FittedRow]
 ) -> tuple[FittedRow, ...]:
     """The rows with what fits say that have not seen them."""
-    followed = np.array([not row.dropped for row in found])
+    kept = np.array([not row.dropped for row in found])
     starts = np.searchsorted(rows.table, rows.table)
     odd = (np.arange(len(found)) - starts) % 2
-    halves = unseen_seconds(system, rows, solution, followed, odd)
-    names = [(row.measurement.collective, row.measurement.members) for row in found]
+    halves = unseen_seconds(system, rows, solution, kept, odd)
+    names = [row.measurement.configuration for row in found]
     known = list(dict.fromkeys(names))
     tables = np.zeros(len(found))
     if len(known) > 1:
         groups = np.array([known.index(name) for name in names])
-        tables = unseen_seconds(system, rows, solution, followed, groups)
+        tables = unseen_seconds(system, rows, solution, kept, groups)
     return tuple(
         replace(row, halves_seconds=half, tables_seconds=table)
         for row, half, table in zip(found, halves.tolist(), tables.tolist(), strict=True)

@@ -128,6 +128,15 @@ def calibrated_json(calibrated: Calibrated, matched: Sequence[Matched]) -> Json:
             }
             for one in found.residuals
         ],
+        "strays": [
+            {
+                "smallest_bytes": one.smallest_bytes,
+                "tables": one.tables,
+                "low": one.low,
+                "high": one.high,
+            }
+            for one in found.strays
+        ],
         "undetermined": list(found.undetermined),
         "dropped": list(found.dropped),
         "warnings": [f"{m.log.source}: {said}" for m in matched for said in m.log.warnings],

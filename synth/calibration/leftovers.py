@@ -1,4 +1,11 @@
-"""What a fit leaves over: how far rows lie from it, by way and class of sizes."""
+"""What a fit leaves over: how far rows lie from it, by way and class of sizes.
+
+Two questions, two answers. A price of what was measured strays as rows do that the fit had not seen
+(``residuals``). A price of what was not, another collective, other numbers of ranks, another
+algorithm, sizes beyond, strays as whole tables do that were left out, one after the other
+(``strays``): all rows of a table are off together, so that a hundred rows of three tables say no
+more of a fourth one than three numbers can.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +14,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import stdtrit
 
-from hierarchies import Residual
+from hierarchies import Measured, Residual, Stray
 from hierarchies.calibration import ANY, COVERED
+from synth.calibration.likeness import ALGORITHM
+from synth.calibration.measurements import Configuration
 
 if TYPE_CHECKING:
     from synth.calibration.fitting import FittedRow
@@ -19,6 +29,9 @@ CLASSES = (0, 1 << 16, 1 << 20, 1 << 24, 1 << 28)
 FEWEST_ROWS = 8
 """A way has ratios of its own in a class where so many rows went it."""
 _FAR, _SPREADS = 2.0, 5.0
+EXPECTED = ALGORITHM[3]
+"""How far a table is expected to lie from a fit before any was left out, in logarithms: as far as
+the fit expects the shares of algorithms to stray. It counts as much as one table."""
 
 Floats = npt.NDArray[np.float64]
 
@@ -71,6 +84,54 @@ def residuals(rows: Sequence[FittedRow]) -> tuple[Residual, ...]:
     return tuple(found)
 
 
+def followed(rows: Sequence[FittedRow]) -> tuple[Measured, ...]:
+    """What rows were of: by collective and members, the ways they went and their sizes."""
+    kinds: dict[tuple[str, tuple[int, ...]], list[FittedRow]] = {}
+    for row in rows:
+        one = row.measurement
+        kinds.setdefault((one.collective, one.members), []).append(row)
+    return tuple(
+        Measured(
+            *kind,
+            tuple(sorted({row.way[1:] for row in mine})),
+            min(row.size_bytes for row in mine),
+            max(row.size_bytes for row in mine),
+        )
+        for kind, mine in kinds.items()
+    )
+
+
+def strays(rows: Sequence[FittedRow]) -> tuple[Stray, ...]:
+    """In each class of sizes that has rows, where a row of another table is taken to lie.
+
+    The logarithms of ratios are taken to be normal about 0 with a spread of each table's own, whose
+    mean square is told by n tables and what was expected: Student's t with n + 1 degrees of
+    freedom, which is wide where tables are few.
+    """
+    classes: dict[int, dict[Configuration, list[float]]] = {}
+    for row in rows:
+        mine = classes.setdefault(_class(row.size_bytes), {})
+        if row.tables_seconds:
+            off = float(np.log(row.seconds / row.tables_seconds))
+            mine.setdefault(row.measurement.configuration, []).append(off)
+    found = []
+    for smallest, tables in sorted(classes.items()):
+        squares = [float(np.mean(np.square(offs))) for offs in tables.values()]
+        known = len(squares) + 1
+        spread = float(np.sqrt((sum(squares) + EXPECTED**2) / known))
+        high = float(np.exp(float(stdtrit(known, (1 + COVERED) / 2)) * spread))
+        found.append(Stray(smallest, len(tables), _short(1 / high), _short(high)))
+    return tuple(found)
+
+
+def _class(size_bytes: int) -> int:
+    return max(smallest for smallest in CLASSES if smallest <= size_bytes)
+
+
+def _short(ratio: float) -> float:
+    return float(f"{ratio:.6g}")
+
+
 def _residual(smallest: int, key: tuple[str, str, str], ratios: Sequence[float]) -> Residual:
     """Order statistics that hold a new ratio with the probability that is told.
 
@@ -81,6 +142,6 @@ def _residual(smallest: int, key: tuple[str, str, str], ratios: Sequence[float])
     outside = int((len(ordered) + 1) * (1 - COVERED) / 2)
     place = max(0, outside - 1)
     three = (ordered[place], float(np.median(ordered)), ordered[-1 - place])
-    low, median, high = (float(f"{ratio:.6g}") for ratio in three)
+    low, median, high = map(_short, three)
     collective, algorithm, protocol = key
     return Residual(smallest, len(ordered), low, median, high, protocol, algorithm, collective)

@@ -17,6 +17,9 @@ class Sample:
     in_place: bool = False
 
 
+Configuration = tuple[str, tuple[int, ...], str | None, str | None]
+
+
 @dataclass(frozen=True)
 class Measurement:
     """One collective by one algorithm, timed among groups of ranks that run at once.
@@ -36,3 +39,8 @@ class Measurement:
     algorithm: str | None = None
     protocol: str | None = None
     source: str = ""
+
+    @property
+    def configuration(self) -> Configuration:
+        """What tables have in common that are runs of the same."""
+        return self.collective, self.members, self.algorithm, self.protocol

@@ -52,5 +52,6 @@ def _row(system: System, collective: str, lines: Sequence[Line], size_bytes: int
         best.protocol.value,
         best.seconds(size_bytes),
     )
-    low, high = widened(system.calibration, (collective, algorithm, protocol), size_bytes)
+    way = collective, algorithm, protocol
+    low, high = widened(system.calibration, way, best.members, size_bytes)
     return Prediction(size_bytes, seconds, low * seconds, high * seconds, algorithm, protocol)

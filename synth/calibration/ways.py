@@ -244,4 +244,5 @@ def sent_around(system: System, members: tuple[int, ...]) -> Way:
         protocols(system.links[level] for level in spans),
         waits,
         at_once=True,
+        members=members,
     )

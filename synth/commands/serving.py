@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hierarchies import InputError
+from synth.commands.asking import chosen_store
 
 if TYPE_CHECKING:
     from synth.service.store import Store
@@ -22,9 +22,9 @@ StoreUrl = Annotated[
     str | None,
     typer.Option(
         "--store",
-        envvar="COLLSYNTH_STORE",
         metavar="URL",
-        help="sqlite:///FILE or postgresql://USER@HOST/NAME; else a file in your data folder.",
+        help="sqlite:///FILE or postgresql://USER@HOST/NAME; else that before the command, or"
+        " COLLSYNTH_STORE, or a file in your data folder.",
     ),
 ]
 keys = typer.Typer(no_args_is_help=True, help="Make, list and revoke the keys of a service.")
@@ -82,7 +82,7 @@ def serve(
         from synth.verbs.asking import size_in_bytes
 
         settings = Settings(
-            store_url=store_url(store),
+            store_url=store_url(store or chosen_store.get()),
             name=name or default_name(host, port),
             host=host,
             port=port,
@@ -107,6 +107,9 @@ def create(
 ) -> None:
     """Make a key and print it, once: only a digest is kept."""
     with _store(store) as opened:
+        # Not at the top of the file: it loads numpy, and --help must not wait for it.
+        from hierarchies import InputError
+
         if not (rate is None or rate > 0) or not (jobs_per_day is None or jobs_per_day >= 0):
             raise InputError("a limit below nothing", hint="above 0, or leave it out")
         typer.echo(opened.create_key(team, name, rate, jobs_per_day).secret)
@@ -133,6 +136,9 @@ def revoke(
     """Admit a key no longer; servers notice within seconds."""
     with _store(store) as opened:
         if not opened.revoke(key_id):
+            # Not at the top of the file: it loads numpy, and --help must not wait for it.
+            from hierarchies import InputError
+
             hint = "'collsynth keys list' lists them"
             raise InputError(f"there is no key {key_id[:40]!r}", hint=hint)
 
@@ -140,6 +146,9 @@ def revoke(
 @contextmanager
 def _telling() -> Iterator[None]:
     """A caller's mistake, and an extra that is not installed, as one line and exit code 2."""
+    # Not at the top of the file: it loads numpy, and --help must not wait for it.
+    from hierarchies import InputError
+
     try:
         yield
     except InputError as error:
@@ -159,7 +168,7 @@ def _store(url: str | None) -> Iterator[Store]:
         from synth.service.settings import store_url
         from synth.service.store import Store
 
-        opened = Store(store_url(url))
+        opened = Store(store_url(url or chosen_store.get()))
         try:
             opened.migrate()
             yield opened

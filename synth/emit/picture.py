@@ -26,7 +26,7 @@ COLOURS = {
     "transpose": "#8c8c8c",
 }
 """Okabe and Ito's colours, which people see apart whatever kind of colour blindness they have."""
-_LEFT, _WIDTH, _RIGHT = 210, 700, 90
+_LEFT, _WIDTH, _RIGHT = 280, 640, 80
 _TOP, _GAP = 46, 8
 _ALONE, _BESIDE = 16, 5
 _UNPRINTABLE = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

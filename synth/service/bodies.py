@@ -12,6 +12,11 @@ from synth.verbs.reply import Outcome
 Json = dict[str, Any]
 
 
+def progress_json(job: Job) -> Json:
+    """How far a job is."""
+    return {"status": job.status.value, "progress": job.progress, "revision": job.revision}
+
+
 def job_json(job: Job) -> Json:
     """A job with the addresses of itself and of its answer; ``best`` is an answer in part."""
     done = job.status is Status.DONE
@@ -34,9 +39,9 @@ def job_json(job: Job) -> Json:
     }
 
 
-def answer_json(answer: StoredAnswer) -> Json:
-    """An answer with its question, and the code that gave it."""
-    return {
+def answer_json(answer: StoredAnswer) -> bytes:
+    """An answer with its question, and the code that gave it: the JSON, around what is kept."""
+    about = {
         "key": answer.key,
         "url": f"/v1/answers/{answer.key}",
         "verb": answer.verb,
@@ -45,8 +50,8 @@ def answer_json(answer: StoredAnswer) -> Json:
         "seconds": answer.seconds,
         "created": moment(answer.created),
         "question": json.loads(answer.question)["question"],
-        "answer": json.loads(answer.body),
     }
+    return b"".join((json.dumps(about)[:-1].encode(), b', "answer": ', answer.body, b"}"))
 
 
 def system_json(system: StoredSystem) -> Json:

@@ -10,6 +10,8 @@ from hierarchies import InputError
 
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
+_LONGEST_TEXT = 2000
+
 
 class RefusalError(Exception):
     """A request that is not answered, with the HTTP status that says why.
@@ -39,9 +41,13 @@ class RefusalError(Exception):
 
 def bad_input(error: InputError) -> RefusalError:
     """What a caller got wrong in a question."""
-    return RefusalError(
-        HTTPStatus.UNPROCESSABLE_ENTITY, error.problem, where=error.where, hint=error.hint
-    )
+    told, where, hint = (clipped(text) for text in (error.problem, error.where, error.hint))
+    return RefusalError(HTTPStatus.UNPROCESSABLE_ENTITY, told, where=where, hint=hint)
+
+
+def clipped(text: str) -> str:
+    """A text, cut off where nobody would read on: errors may quote what they are about."""
+    return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}..."
 
 
 def not_json(problem: str, hint: str = "") -> RefusalError:

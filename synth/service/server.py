@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import socket
 import threading
@@ -22,11 +23,12 @@ from synth.service.dispatcher import Dispatcher
 from synth.service.keys import Keys
 from synth.service.metrics import Metrics
 from synth.service.settings import Settings
-from synth.service.store import Store
+from synth.service.store import Store, StoreError
 from synth.service.threads import Threads
-from synth.service.work import Crew, LocalCrew
+from synth.service.work import Crew, LocalCrew, WorkError
 
 _LAST_SECONDS = 5
+_BACKLOG = 2048
 log = logging.getLogger("collsynth.service")
 
 
@@ -45,7 +47,7 @@ class House:
         self.dispatcher = Dispatcher(store, crew, settings, metrics, bell.ring)
         wake, look = self.dispatcher.wake, self.dispatcher.look
         self.desk = Desk(store, settings, metrics, bell, wake, look)
-        metrics.count_jobs_by(lambda: {str(k): v for k, v in store.counts().items()})
+        metrics.count_jobs_by(self._counts)
         self._key_threads = Threads(metrics)
         keys = Keys(store, self._key_threads, settings.limits) if settings.keys else None
         self.hall = Hall(settings, self.desk, self.dispatcher, metrics, keys)
@@ -59,6 +61,13 @@ class House:
             yield
         finally:
             self.desk.drain()
+
+    def _counts(self) -> dict[str, int]:
+        """The jobs by status; nothing where the store does not tell."""
+        try:
+            return {status.value: count for status, count in self.store.counts().items()}
+        except StoreError:
+            return {}
 
     def close(self, grace_seconds: float) -> None:
         """End work, giving back what does not end in time, and let go of everything."""
@@ -103,15 +112,16 @@ class Server(uvicorn.Server):
 def listen(host: str, port: int) -> socket.socket:
     """A socket that listens. Raises InputError where nobody can listen there."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # asyncio sends at once only where a socket says that it is TCP.
+    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
-        found = socket.getaddrinfo(host, port, family, socket.SOCK_STREAM)[0]
-        made = socket.socket(found[0], found[1])
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind(found[4])
-        made.listen(2048)
+        made.bind(socket.getaddrinfo(host, port, family, socket.SOCK_STREAM)[0][4])
+        made.listen(_BACKLOG)
     except (OSError, OverflowError, UnicodeError) as error:
+        made.close()
         why = getattr(error, "strerror", None) or str(error)
-        hint = "choose another with --port" if port else "choose another with --host"
+        hint = "choose another with --port, or --host"
         raise InputError(f"cannot listen on {host}, port {port}: {why}", hint=hint) from None
     return made
 
@@ -134,7 +144,10 @@ def _dask(address: str) -> Crew:
     except ModuleNotFoundError as error:
         hint = "pip install 'collsynth[cluster]'"
         raise InputError(f"{error.name} is not installed", where="--executor", hint=hint) from None
-    return DaskCrew(address)
+    try:
+        return DaskCrew(f"tcp://{address}")
+    except WorkError as error:
+        raise InputError(error.problem, where="--executor", hint=error.hint) from None
 
 
 def serve(settings: Settings, told: Callable[[str], None]) -> None:
@@ -166,6 +179,8 @@ def serve(settings: Settings, told: Callable[[str], None]) -> None:
         proxy_headers=False,
     )
     server = Server(config, house)
+    gc.collect()
+    gc.freeze()  # what was loaded stays: looking through it again would hold up answers
     told(address_of(sock, settings.host))
     try:
         server.run([sock])

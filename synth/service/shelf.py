@@ -13,6 +13,8 @@ from synth.service.store import Store, StoredSystem
 from synth.service.threads import Threads
 from synth.service.who import Asker
 
+_MOST_NAMES = 128
+
 
 class Shelf:
     """What a team keeps is seen by that team alone."""
@@ -54,7 +56,10 @@ class Shelf:
             raise not_there("system")
 
     async def texts(self, asker: Asker, names: Iterable[str]) -> dict[str, str]:
-        """The descriptions of those names that the team has."""
+        """The descriptions of those names that the team has; of more than may be asked, none."""
+        names = tuple(names)
+        if len(names) > _MOST_NAMES:
+            return {}
         found = [await self._threads.do(self._store.system, asker.team, name) for name in names]
         return {one.name: one.text for one in found if one is not None}
 

@@ -25,7 +25,7 @@ from hierarchies import (
 )
 from synth.amount import UNITS
 from synth.pipelines import SEGMENTS
-from synth.verbs.plain import check_plain, refused
+from synth.verbs.plain import check_plain, refused, shown
 from synth.verbs.texts import LONGEST_NAME, Given, system_of
 
 _SIZE = re.compile(r"(?P<number>[0-9]{1,18}(\.[0-9]{1,18})?) *(?P<unit>[A-Za-z]*)")
@@ -43,7 +43,7 @@ def size_in_bytes(text: str | int) -> int:
     match = _SIZE.fullmatch(str(text).strip())
     if not match or match["unit"] not in _UNITS:
         hint = "a number of at least 1 and a unit, as in 4096, 64MiB or 1GB"
-        raise InputError(f"the size {str(text)!r} cannot be read", hint=hint)
+        raise InputError(f"the size {shown(str(text))} cannot be read", hint=hint)
     size = Fraction(match["number"]) * _UNITS[match["unit"]]
     if size < 1 or size.denominator != 1:
         told = f"the size {str(text)!r} is {float(size):g} bytes"
@@ -64,10 +64,13 @@ def _sizes(value: object) -> object:
     return _size(value)
 
 
-Bytes = Annotated[int, BeforeValidator(_size)]
+Bytes = Annotated[int, BeforeValidator(_size, json_schema_input_type=int | str)]
 
 
-OneOrMoreBytes = Annotated[int | tuple[int, int], BeforeValidator(_sizes)]
+OneOrMoreBytes = Annotated[
+    int | tuple[int, int],
+    BeforeValidator(_sizes, json_schema_input_type=int | str | tuple[int | str, int | str]),
+]
 
 
 Axes = Annotated[dict[str, int], Field(max_length=MOST_AXES)]

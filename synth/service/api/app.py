@@ -14,6 +14,7 @@ from synth.service.api.documents import describe
 from synth.service.api.guard import Guard
 from synth.service.api.hall import Hall
 from synth.service.api.outermost import Outermost
+from synth.service.page import ROUTERS
 
 Life = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 _TAGS = [
@@ -49,7 +50,7 @@ def build(hall: Hall, life: Life = no_life) -> FastAPI:
     )
     app.state.hall = hall
     problems.install(app)
-    for router in (verbs.router(), jobs.router, keeping.router, health.router):
+    for router in (verbs.router(), jobs.router, keeping.router, health.router, *ROUTERS):
         app.include_router(router)
     describe(app)
     return app

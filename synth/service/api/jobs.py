@@ -12,7 +12,7 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from synth.service.api.asking import WhoAsks
 from synth.service.api.documents import JobBody, JobList, problems
 from synth.service.api.hall import hall
-from synth.service.bodies import job_json
+from synth.service.bodies import job_json, progress_json
 from synth.service.desk import Event
 from synth.service.refusals import RefusalError
 from synth.service.store import Job, Status
@@ -98,13 +98,15 @@ async def events(
 
 def _sent(event: Event) -> ServerSentEvent:
     """An event as it is sent; only the last of a revision carries that as its id."""
-    body = job_json(event.job)
-    if event.kind == "best":
-        body = body["best"]
-    elif event.kind == "progress":
-        body = {key: body[key] for key in ("status", "progress", "revision")}
     mark = str(event.job.revision) if event.last else None
-    return ServerSentEvent(raw_data=json.dumps(body), event=event.kind, id=mark)
+    match event.kind:
+        case "best":
+            data = (event.job.best or b"null").decode()
+        case "progress":
+            data = json.dumps(progress_json(event.job))
+        case _:
+            data = json.dumps(job_json(event.job))
+    return ServerSentEvent(raw_data=data, event=event.kind, id=mark)
 
 
 def _revision(given: str | None) -> int:

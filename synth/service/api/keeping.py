@@ -40,17 +40,19 @@ _BODY = {
 @router.get(
     "/v1/answers/{key}",
     operation_id="look-at-answer",
-    response_model=AnswerBody,
-    responses=problems(404),
+    response_class=Response,
+    responses={200: {"model": AnswerBody}, **problems(404)},
     tags=["answers"],
 )
 async def answer(
     request: Request,
     who: WhoAsks,
     key: Annotated[str, Path(pattern="^[0-9a-f]{64}$", description="The key of an answer.")],
-) -> Any:
+) -> Response:
     """A complete answer with its question, for as long as the store is kept."""
-    return answer_json(await hall(request).desk.answer(who, key))
+    desk = hall(request).desk
+    found = await desk.answer(who, key)
+    return Response(await desk.beside(lambda: answer_json(found)), media_type=JSON)
 
 
 @router.get(

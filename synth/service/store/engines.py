@@ -33,6 +33,11 @@ _BEGIN = "collsynth_begin"
 def engine(given: str) -> Engine:
     """The engine of a database; nothing is connected yet. Raises InputError for what is no URL."""
     url = _url(given)
+    try:
+        url.get_dialect().import_dbapi()
+    except ModuleNotFoundError as error:
+        hint = "pip install 'collsynth[postgres]'"
+        raise InputError(f"there is no {error.name} here", hint=hint) from None
     if url.get_backend_name() == "sqlite":
         made = create_engine(url, connect_args={"timeout": BUSY_SECONDS})
         event.listen(made, "connect", _configure)

@@ -12,5 +12,6 @@ from importlib import import_module
 
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 signal.signal(signal.SIGINT, signal.SIG_IGN)
+os.nice(5)  # the server answers what it knows while others work
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import_module("synth.service.work.process")

@@ -1,0 +1,1 @@
+"""The service under load and under kill -9: on this machine's own address, for a bounded time."""

@@ -1,0 +1,16 @@
+"""A client of the service in Python; it needs httpx (the extra ``client``).
+
+Nothing of the server's packages is needed beside it::
+
+    from synth.client import Client
+
+    with Client("http://127.0.0.1:8000") as client:
+        found = client.ask("top", system="dgx-h100:4", axes={"data": 32}, reduce=["data"])
+        print(found["answers"][0]["program"])
+"""
+
+from synth.client.client import Client, Job, StillRunningError
+from synth.client.replies import Event, ServiceError
+from synth.client.texts import named_text
+
+__all__ = ["Client", "Event", "Job", "ServiceError", "StillRunningError", "named_text"]

@@ -1,0 +1,89 @@
+"""What the service says: refusals as errors, server-sent events as data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from hierarchies import InputError
+
+Json = dict[str, Any]
+
+
+class ServiceError(Exception):
+    """The service refused, failed, or could not be reached.
+
+    ``status`` is that of HTTP, None where there was no reply; ``problem``, ``where`` and ``hint``
+    are as in ``InputError``, which is raised instead where the question itself cannot be used.
+    """
+
+    def __init__(
+        self, problem: str, *, status: int | None = None, body: Json | None = None
+    ) -> None:
+        known = body or {}
+        self.status = status
+        self.problem = problem
+        self.where = str(known.get("where", ""))
+        self.hint = str(known.get("hint", ""))
+        self.type = str(known.get("type", ""))
+        self.request_id = known.get("request_id")
+        super().__init__(str(known.get("detail") or problem))
+
+
+@dataclass(frozen=True)
+class Event:
+    """What the service told of a job: ``progress``, ``best`` or ``end``, and the JSON with it."""
+
+    kind: str
+    data: Json
+
+
+def accepted(response: httpx.Response) -> httpx.Response:
+    """A response that is no refusal. Raises what the refusal says."""
+    if response.status_code < 400:
+        return response
+    try:
+        body = response.json()
+    except ValueError:
+        body = None
+    raise refusal(response.status_code, body if isinstance(body, dict) else {})
+
+
+def refusal(status: int, body: Json) -> InputError | ServiceError:
+    """What a refusal says, as the error to raise."""
+    problem = str(body.get("problem") or f"the service answered with status {status}")
+    if status == 422:
+        where, hint = str(body.get("where", "")), str(body.get("hint", ""))
+        return InputError(problem, where=where, hint=hint)
+    return ServiceError(problem, status=status, body=body)
+
+
+def retry_after(response: httpx.Response | None) -> float | None:
+    """The seconds a busy service asks to stay away for; None where it does not say a number."""
+    given = "" if response is None else response.headers.get("Retry-After", "")
+    return float(given) if given.isdecimal() else None
+
+
+def events(lines: Iterator[str]) -> Iterator[tuple[str, Event]]:
+    """The events of a stream with their ids, by the rules of the HTML standard."""
+    kind, mark, data = "message", "", list[str]()
+    for line in lines:
+        if line.startswith(":"):
+            continue
+        if not line:
+            if data:
+                yield mark, Event(kind, json.loads("\n".join(data)))
+            kind, mark, data = "message", "", []
+            continue
+        name, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if name == "event":
+            kind = value
+        elif name == "id":
+            mark = value
+        elif name == "data":
+            data.append(value)

@@ -1,0 +1,56 @@
+"""Answers given before, for whoever asks beside the service: the command line shares its store."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+
+from synth.canonical import canonical, key_of
+from synth.edition import edition
+from synth.service.store import Store, StoredAnswer
+from synth.verbs.asking import Question
+from synth.verbs.reply import Outcome, Reply
+from synth.wire import VERBS
+
+
+class Cache:
+    """Complete answers of verbs that always answer a question alike; others are not kept.
+
+    Its methods raise StoreError where the store cannot be reached.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def find(self, verb: str, question: Question) -> Reply | None:
+        """What the same question to the same code was answered."""
+        if not VERBS[verb].repeatable:
+            return None
+        found = self._store.answer(key_of(verb, question))
+        return None if found is None else Reply(json.loads(found.body), Outcome(found.outcome))
+
+    def keep(self, verb: str, question: Question, reply: Reply, seconds: float) -> None:
+        """Keep an answer that took so long, if it may be given again."""
+        if reply.outcome is Outcome.PARTIAL or not VERBS[verb].repeatable:
+            return
+        answer = StoredAnswer(
+            key=key_of(verb, question),
+            verb=verb,
+            edition=edition(),
+            question=canonical(verb, question),
+            outcome=int(reply.outcome),
+            body=json.dumps(reply.body, allow_nan=False).encode(),
+            seconds=seconds,
+            created=datetime.now(UTC),
+        )
+        self._store.keep(answer)
+
+
+@contextmanager
+def opened(url: str) -> Iterator[Cache]:
+    """The answers in a store, whose tables are made where there are none."""
+    with Store(url) as store:
+        store.migrate()
+        yield Cache(store)

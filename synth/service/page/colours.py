@@ -1,0 +1,60 @@
+"""Colours people see apart whatever kind of colour blindness they have, and ink to read on them.
+
+The first eight are Okabe and Ito's. Where there are more values than that, shades from dark blue to
+yellow follow each other (cividis, Nuñez, Anderton and Renslow 2018), and numbers tell them apart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+FEW = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#4d4d4d")
+_MANY = ("#00224e", "#35456c", "#666970", "#948e77", "#c8b866", "#fee838")
+DARK, LIGHT = "#000000", "#ffffff"
+"""Of these two one has a contrast of at least 4.58 to any colour."""
+
+
+@dataclass(frozen=True)
+class Paint:
+    """A fill, and the ink that is read best on it."""
+
+    fill: str
+    ink: str
+
+
+def paints(values: int) -> tuple[Paint, ...]:
+    """A paint for each of so many values."""
+    fills = (
+        FEW[:values] if values <= len(FEW) else [_shade(i / (values - 1)) for i in range(values)]
+    )
+    return tuple(Paint(fill, ink_on(fill)) for fill in fills)
+
+
+def ink_on(fill: str) -> str:
+    """Dark or light, whichever has the higher contrast."""
+    return max((DARK, LIGHT), key=lambda ink: contrast(fill, ink))
+
+
+def contrast(one: str, other: str) -> float:
+    """The contrast of two colours, from 1 to 21 (WCAG 2.2, relative luminance)."""
+    low, high = sorted((_luminance(one), _luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def _luminance(colour: str) -> float:
+    parts = [value / 255 for value in _parts(colour)]
+    red, green, blue = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def _parts(colour: str) -> tuple[int, int, int]:
+    return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
+
+
+def _shade(share: float) -> str:
+    """The shade at a share of the way through the many."""
+    place = share * (len(_MANY) - 1)
+    low = min(int(place), len(_MANY) - 2)
+    here, there = _parts(_MANY[low]), _parts(_MANY[low + 1])
+    mixed = (a + (b - a) * (place - low) for a, b in zip(here, there, strict=True))
+    return "#" + "".join(f"{round(value):02x}" for value in mixed)

@@ -1,0 +1,121 @@
+"""Routes that answer with pages: who asks, what goes with every page, and refusals as pages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from http import HTTPStatus
+from typing import Annotated, Any
+from urllib.parse import quote
+
+from fastapi import Depends, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from hierarchies import InputError
+from synth.service.api.asking import COOKIE
+from synth.service.api.hall import hall
+from synth.service.api.problems import request_id_of
+from synth.service.page.rendering import POLICY, render
+from synth.service.refusals import RefusalError, bad_input, not_there
+from synth.service.who import Asker
+
+PART = "X-Part"
+_HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+    "Vary": f"Cookie, {PART}",
+}
+_KEYS = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+
+
+class _NotAdmittedError(Exception):
+    """Who looks at a page has no key, or one that is not admitted any more."""
+
+
+async def looker(request: Request) -> Asker:
+    """The team that looks at a page: by the cookie alone, so that no script needs the key."""
+    keys = hall(request).keys
+    if keys is None:
+        return Asker()
+    try:
+        found = await keys.admit(request.cookies.get(COOKIE))
+    except RefusalError as refusal:
+        if refusal.status in _KEYS:
+            raise _NotAdmittedError from None
+        raise
+    request.scope["state"]["told"] = {"team": found.team, "key": found.key_id}
+    return found
+
+
+WhoLooks = Annotated[Asker, Depends(looker)]
+
+
+class PageRoute(APIRoute):
+    """A route whose refusals are pages, or parts of pages where a script asks for such."""
+
+    def get_route_handler(self) -> Handler:
+        """The handler with that around it."""
+        handler = super().get_route_handler()
+
+        async def told(request: Request) -> Response:
+            try:
+                response = await handler(request)
+            except _NotAdmittedError:
+                response = _to_login(request)
+            except RefusalError as refusal:
+                response = refused(request, refusal)
+            except InputError as error:
+                response = refused(request, bad_input(error))
+            except RequestValidationError:
+                response = refused(request, not_there("page"))
+            for name, value in _HEADERS.items():
+                response.headers.setdefault(name, value)
+            return response
+
+        return told
+
+
+def wants_part(request: Request) -> bool:
+    """Whether a script asks, which puts what it gets into the page it is on."""
+    return PART in request.headers
+
+
+def page(request: Request, template: str, *, status: int = 200, **given: Any) -> HTMLResponse:
+    """A whole page."""
+    shared = {"here": "", "keys": hall(request).keys is not None}
+    return HTMLResponse(render(template, **{**shared, **given}), status)
+
+
+def refused(request: Request, refusal: RefusalError) -> Response:
+    """A refusal as a page, in the same words as the API's problem.
+
+    To a script it is a part like any other: what is wrong with a question is what it shows.
+    """
+    said = {"problem": refusal.problem, "where": refusal.where, "hint": refusal.hint}
+    if wants_part(request):
+        soft = refusal.status is HTTPStatus.UNPROCESSABLE_ENTITY
+        return HTMLResponse(render("refused.html", **said), 200 if soft else int(refusal.status))
+    response = page(
+        request,
+        "problem.html",
+        status=int(refusal.status),
+        phrase=refusal.status.phrase,
+        request_id=request_id_of(request.scope),
+        **said,
+    )
+    response.headers.update(refusal.headers)
+    return response
+
+
+def _to_login(request: Request) -> Response:
+    if wants_part(request):
+        return HTMLResponse(
+            render("refused.html", problem="a key is needed", where="", hint=""), 401
+        )
+    after = request.url.path if request.method == "GET" else "/"
+    return RedirectResponse(f"/login?next={quote(after, safe='/')}", HTTPStatus.SEE_OTHER)

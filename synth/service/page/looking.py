@@ -1,0 +1,327 @@
+"""The routes of what is looked at: jobs, answers, and parts of answers that come when asked."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Path, Query, Request
+from markupsafe import Markup
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from synth.service.api.hall import hall
+from synth.service.bodies import outcome_word
+from synth.service.desk import Accepted, Answered, Wishes
+from synth.service.page.curves import curves
+from synth.service.page.door import PageRoute, WhoLooks, page, wants_part
+from synth.service.page.rendering import render, static
+from synth.service.page.results import (
+    TABS,
+    Result,
+    handed,
+    has_ranking,
+    over_sizes,
+    result,
+    title,
+)
+from synth.service.refusals import not_there, unavailable
+from synth.service.store import Job, Status
+from synth.service.who import Asker
+from synth.verbs.reply import Outcome
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+_JOBS_A_PAGE = 50
+_PATIENCE_SECONDS = 20.0
+_HANDED = (*TABS, "trace", "svg")
+Kind = Literal["answers", "jobs"]
+Name = Annotated[str, Path(pattern="^([0-9a-f]{64}|[0-9a-f]{32})$")]
+Key = Annotated[str, Path(pattern="^[0-9a-f]{64}$")]
+JobId = Annotated[str, Path(pattern="^[0-9a-f]{32}$")]
+Index = Annotated[int, Query(alias="answer", ge=0, le=100_000)]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """An answer that is looked at: ``base`` is the address its parts are below."""
+
+    base: str
+    verb: str
+    question: dict[str, Any]
+    body: Any
+    key: str | None = None
+    outcome: str = "ok"
+    partial: bool = False
+
+
+async def seen(request: Request, who: Asker, kind: Kind, name: str) -> Seen:
+    """A complete answer, or what a job found so far. Raises RefusalError if there is neither."""
+    desk = hall(request).desk
+    if kind == "answers":
+        found = await desk.answer(who, name)
+        asked = json.loads(found.question)["question"]
+        body = await asyncio.to_thread(json.loads, found.body)
+        told = outcome_word(found.outcome)
+        partial = found.outcome == Outcome.PARTIAL
+        return Seen(f"/answers/{name}", found.verb, asked, body, name, told, partial)
+    job = await desk.job(who, name)
+    if job.best is None:
+        raise not_there("answer")
+    asked = json.loads(job.question)["question"]
+    body = await asyncio.to_thread(json.loads, job.best)
+    return Seen(f"/jobs/{name}", job.verb, asked, body, partial=True)
+
+
+async def shown(
+    request: Request,
+    body: Any,
+    *,
+    verb: str,
+    found: Seen | None = None,
+    index: int = 0,
+    partial: bool = False,
+) -> Response:
+    """An answer as a page; without ``found`` its parts have no address, and are left out."""
+    return await asyncio.to_thread(_answer, request, body, verb, found, index, partial)
+
+
+def _answer(
+    request: Request, body: Any, verb: str, found: Seen | None, index: int, partial: bool
+) -> Response:
+    view = result(body, index) if has_ranking(body) else None
+    base = found.base if found else None
+    link = f"/v1{base}" if base else None
+    sizes = over_sizes(found.question, body) if found and found.verb == "top" else None
+    return page(
+        request,
+        "answer.html",
+        title=view.title if view else f"The answer of {verb}",
+        view=view,
+        base=base,
+        key=found.key if found else None,
+        json=link,
+        again=f"/?like={found.key}" if found and found.key and verb == "top" else None,
+        partial=partial or (view is not None and not view.complete),
+        outcome=found.outcome if found else "ok",
+        index=index,
+        sizes=f"{base}/sizes" if sizes else None,
+        curves=Markup(_curves(body, None)) if view and view.curves else "",
+        chosen=Markup(_chosen(body, view, base)) if view and view.chosen else "",
+        verb=verb,
+        body=body,
+    )
+
+
+def _chosen(body: Any, view: Result, base: str | None) -> str:
+    levels = body["system"]["levels"]
+    return render("chosen.html", one=view.chosen, levels=levels, base=base, tabs=TABS)
+
+
+def _curves(body: Any, link: str | None) -> str:
+    return render("sizes.html", curves=curves(body), link=link, open=False)
+
+
+@router.get("/answers/{key}")
+async def answer(
+    request: Request,
+    who: WhoLooks,
+    key: Key,
+    index: Index = 0,
+) -> Response:
+    """An answer under its permalink."""
+    found = await seen(request, who, "answers", key)
+    return await shown(
+        request, found.body, verb=found.verb, found=found, index=index, partial=found.partial
+    )
+
+
+@router.get("/jobs")
+async def jobs(request: Request, who: WhoLooks, after: str | None = None) -> Response:
+    """The team's jobs, newest first, in pages."""
+    found = await hall(request).desk.jobs(who, _JOBS_A_PAGE, after)
+    older = found[-1].id if len(found) == _JOBS_A_PAGE else None
+    return page(request, "jobs.html", here="jobs", jobs=found, older=older, paged=bool(after))
+
+
+@router.get("/jobs/{job_id}")
+async def job(
+    request: Request,
+    who: WhoLooks,
+    job_id: JobId,
+    index: Index = 0,
+) -> Response:
+    """A job: how far it is; or what came of it."""
+    found = await hall(request).desk.job(who, job_id)
+    if found.status is Status.DONE:
+        return RedirectResponse(f"/answers/{found.answer_key}", HTTPStatus.SEE_OTHER)
+    if found.status.ended and found.best is not None:
+        part = await seen(request, who, "jobs", job_id)
+        return await shown(
+            request, part.body, verb=part.verb, found=part, index=index, partial=True
+        )
+    return page(
+        request,
+        "job.html",
+        here="jobs",
+        job=found,
+        ended=found.status.ended,
+        problem=found.problem,
+        question=json.loads(found.question)["question"],
+        progress=Markup(_progress(found)),
+        best=Markup(_best(found)),
+    )
+
+
+@router.get("/jobs/{job_id}/best")
+async def best(request: Request, who: WhoLooks, job_id: JobId) -> Response:
+    """The best answers so far, as a part."""
+    found = await hall(request).desk.job(who, job_id)
+    return HTMLResponse(await asyncio.to_thread(_best, found))
+
+
+@router.post("/jobs/{job_id}/cancel")
+async def cancel(request: Request, who: WhoLooks, job_id: JobId) -> Response:
+    """End a job before its time."""
+    await hall(request).desk.cancel(who, job_id)
+    return RedirectResponse(f"/jobs/{job_id}", HTTPStatus.SEE_OTHER)
+
+
+def _progress(found: Job) -> str:
+    progress = found.progress or {}
+    done, of = progress.get("done"), progress.get("of")
+    stage = (
+        f"{found.status.value}: {progress['stage']}"
+        if progress.get("stage")
+        else found.status.value
+    )
+    stage += f", {done} of {of}" if of else ""
+    return render("progress.html", stage=stage, done=done, of=of, ended=found.status.ended)
+
+
+def _best(found: Job) -> str:
+    body = json.loads(found.best) if found.best else None
+    view = result(body, 0) if body is not None and has_ranking(body) else None
+    return render("best.html", view=view)
+
+
+@router.get("/{kind}/{name}/chosen")
+async def chosen(
+    request: Request, who: WhoLooks, kind: Kind, name: Name, index: Index = 0
+) -> Response:
+    """All that is said of one row of a ranking, as a part."""
+    found = await seen(request, who, kind, name)
+    if not has_ranking(found.body):
+        raise not_there("part")
+    view = await asyncio.to_thread(result, found.body, index)
+    part = await asyncio.to_thread(_chosen, found.body, view, found.base)
+    return HTMLResponse(part)
+
+
+@router.post("/{kind}/{name}/sizes")
+async def sizes(request: Request, who: WhoLooks, kind: Kind, name: Name) -> Response:
+    """The question again over a range of sizes: curves, or the job that works them out."""
+    found = await seen(request, who, kind, name)
+    asked = over_sizes(found.question, found.body) if found.verb == "top" else None
+    if asked is None:
+        raise not_there("part")
+    outcome = await hall(request).desk.put(
+        who, "top", asked, Wishes(wait_seconds=_PATIENCE_SECONDS)
+    )
+    if isinstance(outcome, Accepted):
+        return _part(request, found, _waiting(outcome, "This", f"/jobs/{outcome.job.id}"))
+    link = f"/answers/{outcome.key}" if outcome.key else None
+    body = json.loads(outcome.body)
+    return _part(request, found, _curves(body, link), "Time against message size")
+
+
+@router.get("/{kind}/{name}/timeline")
+async def timeline(
+    request: Request, who: WhoLooks, kind: Kind, name: Name, index: Index = 0
+) -> Response:
+    """The timeline of a row's program, as it is simulated."""
+    found = await seen(request, who, kind, name)
+    outcome = await _emitted(request, who, found, index, "svg")
+    again = f"{found.base}/timeline?answer={index}"
+    if isinstance(outcome, Accepted):
+        return _part(request, found, _waiting(outcome, "The timeline", again))
+    files = {one["name"]: one["text"] for one in json.loads(outcome.body)["files"]}
+    told = json.loads(files["timeline.json"])
+    drawing = Markup(files["timeline.svg"])
+    part = render("timeline.html", drawing=drawing, base=found.base, index=index, **told)
+    return _part(request, found, part, "Timeline")
+
+
+@router.get("/{kind}/{name}/code/{target}")
+async def code(
+    request: Request, who: WhoLooks, kind: Kind, name: Name, target: str, index: Index = 0
+) -> Response:
+    """A row's program in the words of a runtime."""
+    found = await seen(request, who, kind, name)
+    outcome = await _emitted(request, who, found, index, target)
+    if isinstance(outcome, Accepted):
+        again = f"{found.base}/code/{target}?answer={index}"
+        return _part(request, found, _waiting(outcome, "The code", again))
+    given = [{"text": None, **one} for one in json.loads(outcome.body)["files"]]
+    part = render("code.html", files=given, base=found.base, target=target, index=index)
+    return _part(request, found, part, TABS.get(target, target))
+
+
+@router.get("/{kind}/{name}/files/{target}/{file}")
+async def file(
+    request: Request,
+    who: WhoLooks,
+    kind: Kind,
+    name: Name,
+    target: str,
+    file: str,
+    index: Index = 0,
+) -> Response:
+    """One file of those, to keep."""
+    found = await seen(request, who, kind, name)
+    outcome = await _emitted(request, who, found, index, target)
+    if isinstance(outcome, Accepted):
+        raise unavailable("the file is being made")
+    [*fits] = (one for one in json.loads(outcome.body)["files"] if one["name"] == file)
+    if not fits:
+        raise not_there("file")
+    text = fits[0].get("text")
+    content = base64.b64decode(fits[0]["base64"]) if text is None else text.encode()
+    headers = {"Content-Disposition": f'attachment; filename="{file}"'}
+    return Response(content, 200, headers, "application/octet-stream")
+
+
+async def _emitted(
+    request: Request, who: Asker, found: Seen, index: int, target: str
+) -> Answered | Accepted:
+    if target not in _HANDED or not has_ranking(found.body):
+        raise not_there("part")
+    asked = {**handed(found.body, index), "target": target}
+    return await hall(request).desk.put(who, "emit", asked, Wishes(wait_seconds=_PATIENCE_SECONDS))
+
+
+def _waiting(outcome: Accepted, what: str, again: str) -> str:
+    return render("waiting.html", job=outcome.job.id, what=what, again=again)
+
+
+def _part(request: Request, found: Seen, part: str, heading: str = "Not yet") -> Response:
+    """A part by itself for a script, or as a page of its own."""
+    if wants_part(request):
+        return HTMLResponse(part)
+    told = f"{heading}: {title(found.body)}" if has_ranking(found.body) else heading
+    return page(request, "part.html", title=told, back=found.base, part=Markup(part))
+
+
+@router.get("/static/{path:path}")
+async def files(path: str, request: Request) -> Response:
+    """What pages need beside them: the same for everybody, so no key is asked for."""
+    found = static().get(path)
+    if found is None:
+        raise not_there("file")
+    kept = "public, max-age=31536000, immutable" if "v" in request.query_params else "no-cache"
+    headers = {"ETag": f'"{found.etag}"', "Cache-Control": kept, "Vary": "Accept-Encoding"}
+    if request.headers.get("if-none-match") == headers["ETag"]:
+        return Response(status_code=304, headers=headers)
+    return Response(found.content, 200, headers, found.media_type)

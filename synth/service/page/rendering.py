@@ -1,0 +1,87 @@
+"""Pages and parts of pages from their templates, with the files they need from beside them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+from importlib import resources
+from importlib.resources.abc import Traversable
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+
+from synth.units import duration, volume
+
+POLICY = (
+    "default-src 'self'; object-src 'none'; base-uri 'none'; "
+    "frame-ancestors 'none'; form-action 'self'"
+)
+_TYPES = {
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".toml": "text/plain; charset=utf-8",
+    "": "text/plain; charset=utf-8",
+}
+
+
+@dataclass(frozen=True)
+class Static:
+    """A file as it is served."""
+
+    content: bytes
+    media_type: str
+    etag: str
+
+
+@cache
+def static() -> Mapping[str, Static]:
+    """Every file under static/ by its path there."""
+    root = resources.files("synth.service.page") / "static"
+    return dict(sorted(_files(root, "")))
+
+
+def _files(folder: Traversable, before: str) -> list[tuple[str, Static]]:
+    found = []
+    for one in folder.iterdir():
+        path = f"{before}{one.name}"
+        if one.is_dir():
+            found += _files(one, f"{path}/")
+        else:
+            content = one.read_bytes()
+            ending = re.search(r"\.[a-z]+$", one.name)
+            kind = _TYPES.get(ending[0] if ending else "", "application/octet-stream")
+            found.append((path, Static(content, kind, sha256(content).hexdigest()[:16])))
+    return found
+
+
+def address(path: str) -> str:
+    """Where a static file is, with what makes browsers fetch it anew when it has changed."""
+    return f"/static/{path}?v={static()[path].etag}"
+
+
+@cache
+def _environment() -> Environment:
+    made = Environment(
+        loader=PackageLoader("synth.service.page"),
+        autoescape=select_autoescape(default=True, default_for_string=True),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {"duration": duration, "volume": volume, "pretty": _pretty}
+    made.globals["static"] = address
+    return made
+
+
+def render(template: str, **given: Any) -> str:
+    """A template with its values in place, all of them escaped."""
+    return _environment().get_template(template).render(**given)
+
+
+def _pretty(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False)

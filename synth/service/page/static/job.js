@@ -1,0 +1,25 @@
+// A job: its progress and the best answers so far, as the server tells them.
+import { byId, ended, fetchPart, reveal } from "./parts.js";
+
+const place = byId("job");
+const bar = byId("bar");
+
+async function best() {
+  byId("best").innerHTML = await fetchPart(`/jobs/${place.dataset.id}/best`);
+}
+
+function tell(kind, body) {
+  if (kind === "best") { best(); return; }
+  const progress = body.progress;
+  const of = progress?.of;
+  byId("stage").textContent = progress
+    ? `${body.status}: ${progress.stage ?? ""}${of ? `, ${progress.done} of ${of}` : ""}` : body.status;
+  if (of) { bar.max = of; bar.value = progress.done; } else { bar.removeAttribute("value"); }
+}
+
+reveal();
+if (place.dataset.live) {
+  const job = await ended(place.dataset.id, tell);
+  if (job.status === "done") location.replace(`/answers/${job.answer_key}`);
+  else location.reload();
+}

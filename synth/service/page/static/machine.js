@@ -1,0 +1,63 @@
+// The machine as boxes and links, its devices coloured by their coordinate on an axis.
+import { style } from "./parts.js";
+
+let shown = null;
+let listening = null;
+
+const look = () => [
+  { selector: "node", style: { "font-family": "system-ui, sans-serif", "font-size": 12, color: style("--ink"), shape: "round-rectangle", label: "data(name)" } },
+  { selector: "node[kind = 'unit']", style: { "background-color": style("--card"), "border-color": style("--line"), "border-width": 1, "text-valign": "top", "text-halign": "center", "text-margin-y": -2, padding: 10 } },
+  { selector: "node[kind = 'hub']", style: { "background-color": style("--hub"), "text-wrap": "wrap", "text-valign": "center", "font-size": 10, width: 150, height: 32, "border-width": 1, "border-color": style("--line") } },
+  { selector: "node[kind = 'device']", style: { width: 46, height: 46, "text-valign": "center", "text-wrap": "wrap", "font-size": 11, label: "data(label)", "background-color": "data(fill)", color: "data(ink)", "border-width": 1, "border-color": style("--line") } },
+  { selector: "node[?missing]", style: { "background-color": style("--card"), color: style("--ink"), "border-style": "dashed", "border-width": 2 } },
+  { selector: "node.here", style: { "border-width": 4, "border-color": style("--focus") } },
+  { selector: "edge", style: { width: "data(wide)", "line-color": style("--wire"), "curve-style": "straight", label: "data(label)", "font-size": 10, color: style("--ink"), "text-background-color": style("--card"), "text-background-opacity": 0.9, "text-background-padding": 2 } },
+  { selector: "edge.worn", style: { "line-color": style("--bad"), "line-style": "dashed" } },
+];
+
+export function drawMachine(place, picture, choice, said) {
+  shown?.destroy();
+  listening?.abort();
+  listening = new AbortController();
+  const { signal } = listening;
+  const elements = [...picture.nodes, ...picture.edges].map((one) => ({ ...one, data: { label: "", fill: style("--card"), ink: style("--ink"), ...one.data } }));
+  const cy = cytoscape({
+    container: place, elements, style: look(), layout: { name: "preset", padding: 12, fit: true },
+    userZoomingEnabled: false, userPanningEnabled: true, autoungrabify: true, autounselectify: true,
+    minZoom: 0.05, maxZoom: 2,
+  });
+  shown = cy;
+  const devices = cy.nodes("[kind = 'device']");
+  const told = (node) => {
+    const at = picture.coordinates[node.data("device")];
+    const where = at ? picture.axes.map((axis, n) => `${axis.name} ${at[n]}`).join(", ") : "missing";
+    return `device ${node.data("device")} (${node.data("name")}): ${where}`;
+  };
+  const paint = () => {
+    const axis = Number(choice.value);
+    cy.batch(() => devices.forEach((node) => {
+      const at = picture.coordinates[node.data("device")];
+      const colour = at ? picture.axes[axis].paints[at[axis]] : { fill: style("--card"), ink: style("--ink") };
+      node.data({ ...colour, label: at ? `${node.data("device")}\n${picture.axes[axis].name[0]}${at[axis]}` : `${node.data("device")}\n–` });
+    }));
+  };
+  const point = (node) => {
+    devices.removeClass("here");
+    node.addClass("here");
+    said.textContent = told(node);
+  };
+  let at = -1;
+  place.addEventListener("keydown", (event) => {
+    const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+    if (!step) return;
+    event.preventDefault();
+    at = (at + step + devices.length) % devices.length;
+    point(devices[at]);
+  }, { signal });
+  cy.on("mouseover tap", "node[kind = 'device']", (event) => point(event.target));
+  choice.addEventListener("change", paint, { signal });
+  addEventListener("themechange", () => { cy.style(look()); paint(); }, { signal });
+  addEventListener("resize", () => { cy.resize(); cy.fit(undefined, 12); }, { signal });
+  paint();
+  place.machine = cy;
+}

@@ -1,0 +1,94 @@
+// A result: rows to choose from, the picture of the machine, curves, timeline and code.
+import { byId, data, fetchPart, fill, reveal } from "./parts.js";
+import { drawMachine } from "./machine.js";
+import { drawCurves } from "./curves.js";
+
+const chosen = byId("chosen");
+
+function once(place, act) {
+  const seen = new IntersectionObserver((entries) => {
+    if (!entries.some((entry) => entry.isIntersecting)) return;
+    seen.disconnect();
+    act();
+  }, { rootMargin: "200px" });
+  seen.observe(place);
+}
+
+async function sizes() {
+  const place = byId("sizes");
+  if (!place) return;
+  if (place.dataset.sizes) await fill(place, place.dataset.sizes, { method: "POST" });
+  if (byId("curves")) drawCurves(byId("plot"), data("curves"));
+}
+
+function tabs(root) {
+  const all = [...root.querySelectorAll("[role=tab]")];
+  const panel = root.querySelector("[role=tabpanel]");
+  const choose = async (tab) => {
+    for (const one of all) {
+      one.setAttribute("aria-selected", String(one === tab));
+      one.tabIndex = one === tab ? 0 : -1;
+    }
+    panel.setAttribute("aria-labelledby", tab.id);
+    panel.removeAttribute("aria-label");
+    await fill(panel, tab.dataset.code);
+  };
+  all.forEach((tab, at) => {
+    tab.addEventListener("click", () => choose(tab));
+    tab.addEventListener("keydown", (event) => {
+      const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+      const to = step ? all[(at + step + all.length) % all.length]
+        : { Home: all[0], End: all.at(-1) }[event.key];
+      if (!to) return;
+      event.preventDefault();
+      to.focus();
+      choose(to);
+    });
+  });
+  if (all.length) { all[0].tabIndex = 0; once(panel, () => choose(all[0])); }
+}
+
+function open(root) {
+  reveal(root);
+  if (byId("picture")) drawMachine(byId("topology"), data("picture"), byId("axis-choice"), byId("device-said"));
+  for (const place of root.querySelectorAll("[data-part]")) once(place, () => fill(place, place.dataset.part));
+  tabs(root);
+}
+
+async function choose(link) {
+  const answer = link.dataset.answer;
+  for (const one of document.querySelectorAll("[data-answer]")) {
+    const row = one.closest("tr");
+    if (one === link) row.setAttribute("aria-current", "true");
+    else row.removeAttribute("aria-current");
+  }
+  history.replaceState(null, "", `?answer=${answer}`);
+  chosen.innerHTML = await fetchPart(`${chosen.dataset.base}/chosen?answer=${answer}`);
+  open(chosen);
+}
+
+document.querySelector(".ranking")?.addEventListener("click", (event) => {
+  if (event.metaKey || event.ctrlKey || event.shiftKey) return;
+  const link = event.target.closest("tr")?.querySelector("[data-answer]");
+  if (!link || !getSelection().isCollapsed) return;
+  event.preventDefault();
+  choose(link);
+});
+
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest(".copy");
+  if (!button) return;
+  const text = button.closest(".file").querySelector("code").textContent;
+  try {
+    await navigator.clipboard.writeText(text);
+    button.textContent = "Copied";
+  } catch {
+    getSelection().selectAllChildren(button.closest(".file").querySelector("code"));
+    button.textContent = "Selected: copy with the keyboard";
+  }
+  setTimeout(() => { button.textContent = "Copy"; }, 3000);
+});
+
+if (chosen) open(chosen);
+if (byId("sizes")) once(byId("sizes"), sizes);
+reveal();

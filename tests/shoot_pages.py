@@ -1,0 +1,51 @@
+"""Takes the pictures of the page that the documentation shows: python tests/shoot_pages.py."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from browsing import browsing, chromium, until
+from serving import served
+
+PICTURES = Path(__file__).parent.parent / "docs" / "pictures"
+ASKED = {"system": "dgx-h100:4", "axes": {"data": 8, "model": 4}, "reduce": ["data"], "k": 5}
+STRIPES = {**ASKED, "axes": {"data": 32}, "k": 3}
+
+
+def main() -> None:
+    """The form, a ranking with its curves, a machine and a timeline; the last in dark."""
+    PICTURES.mkdir(exist_ok=True)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        served(Path(folder), wait_seconds=60.0) as server,
+        chromium() as browser,
+    ):
+        wait = {"Prefer": "wait=60"}
+        asked = [server.ask.post("/v1/top", json=one, headers=wait) for one in (ASKED, STRIPES)]
+        plain, stripes = (one.headers["content-location"].removeprefix("/v1") for one in asked)
+        size = {"width": 1100, "height": 860}
+        with browsing(browser, server.url, viewport=size, reduced_motion="reduce") as seen:
+            seen.page.goto("/")
+            until(seen.page, "document.querySelector('#axes-told').textContent")
+            seen.page.screenshot(path=PICTURES / "form.png")
+            seen.page.goto(plain)
+            seen.page.locator("#sizes").scroll_into_view_if_needed()
+            seen.page.wait_for_selector("#plot .uplot canvas")
+            seen.page.evaluate("scrollTo(0, 0)")
+            seen.page.screenshot(path=PICTURES / "ranking.png")
+        how = {"viewport": size, "color_scheme": "dark", "reduced_motion": "reduce"}
+        with browsing(browser, server.url, **how) as seen:
+            seen.page.goto(stripes)
+            seen.page.locator("[data-part]").scroll_into_view_if_needed()
+            seen.page.wait_for_selector("svg.timeline")
+            seen.page.locator("#machine-title").evaluate("one => one.scrollIntoView()")
+            seen.page.wait_for_timeout(300)
+            seen.page.screenshot(path=PICTURES / "machine-dark.png")
+            seen.page.locator("#steps-title").evaluate("one => one.scrollIntoView()")
+            seen.page.wait_for_timeout(300)
+            seen.page.screenshot(path=PICTURES / "timeline-dark.png")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,276 @@
+"""The commands that serve: what they refuse to start with, and how a server stops, or is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from typer.testing import CliRunner
+
+pytest.importorskip("fastapi", reason="needs the extra server")
+
+from synth.cli import app
+from synth.service.settings import data_folder, default_name
+from synth.service.store import Store
+
+MAIN = (sys.executable, "-c", "from synth.cli import main; main()")
+LONG = {"digits": 5, "max_steps": 8, "across": True}
+AT_ONCE = {"Prefer": "respond-async"}
+
+
+def run(*words: str) -> Any:
+    return CliRunner().invoke(app, list(words))
+
+
+def store_in(folder: Path) -> str:
+    return f"sqlite:///{folder / 'served.db'}"
+
+
+@contextmanager
+def serving(store: str, *words: str) -> Iterator[tuple[subprocess.Popen[str], Any]]:
+    """A server in a process of its own, and somebody who asks it."""
+    command = (*MAIN, "serve", "--port", "0", "--store", store, "--workers", "1", *words)
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        assert process.stdout is not None
+        address = re.search(r"http://\S+", process.stdout.readline())
+        assert address, process.communicate()[1][-2000:]
+        with httpx.Client(base_url=address[0], timeout=30, trust_env=False) as client:
+            yield process, client
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def status_of(client: Any, job: Any, *wanted: str) -> Any:
+    end = time.monotonic() + 40
+    while time.monotonic() < end:
+        found = client.get(job["url"]).json()
+        if found["status"] in wanted:
+            return found
+        time.sleep(0.05)
+    raise AssertionError(found)
+
+
+def test_a_server_told_to_stop_gives_back_what_does_not_end_in_time(tmp_path: Path) -> None:
+    store = store_in(tmp_path)
+    with serving(store, "--grace", "1.5") as (process, client):
+        job = client.post("/v1/count", json=LONG, headers=AT_ONCE).json()
+        status_of(client, job, "running")
+        with client.stream("GET", f"{job['url']}/events") as stream:
+            process.send_signal(signal.SIGTERM)
+            said = "".join(stream.iter_text())
+        assert ": the service is being stopped" in said
+        assert "event: end" not in said
+        ready = client.get("/readyz")
+        assert ready.status_code == 503
+        assert ready.json()["problems"] == ["the service is being stopped"]
+        refused = client.post("/v1/place", json={"system": "dgx-h100:2", "axes": {"data": 16}})
+        assert refused.status_code == 503
+        assert "retry-after" in refused.headers
+        _, log = process.communicate(timeout=20)
+        assert process.returncode == 0, log
+    assert all(json.loads(line)["time"] for line in log.splitlines())
+    kept = Store(store)
+    found = kept.job(job["id"])
+    kept.close()
+    assert found is not None
+    assert (found.status.value, found.attempts) == ("queued", 0)
+
+
+@pytest.mark.slow
+def test_running_jobs_end_within_the_grace(tmp_path: Path) -> None:
+    store = store_in(tmp_path)
+    with serving(store, "--grace", "30") as (process, client):
+        job = client.post("/v1/count?budget=1.5", json=LONG, headers=AT_ONCE).json()
+        status_of(client, job, "running")
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=25)
+        assert process.returncode == 0
+    kept = Store(store)
+    found = kept.job(job["id"])
+    kept.close()
+    assert found is not None
+    assert found.status.value == "partial"
+
+
+@pytest.mark.slow
+def test_told_twice_it_ends_at_once(tmp_path: Path) -> None:
+    store = store_in(tmp_path)
+    with serving(store, "--grace", "600") as (process, client):
+        job = client.post("/v1/count", json=LONG, headers=AT_ONCE).json()
+        status_of(client, job, "running")
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.3)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=15)
+    kept = Store(store)
+    found = kept.job(job["id"])
+    kept.close()
+    assert found is not None
+    assert found.status.value == "queued"
+
+
+def test_a_killed_server_loses_nothing_and_does_nothing_twice(tmp_path: Path) -> None:
+    store = store_in(tmp_path)
+    small = {"system": "dgx-h100:2", "axes": {"data": 16}}
+    with serving(store, "--name", "one") as (process, client):
+        first = client.post("/v1/count?budget=3", json=LONG, headers=AT_ONCE).json()
+        second = client.post("/v1/place", json=small, headers=AT_ONCE).json()
+        status_of(client, first, "running")
+        process.kill()
+        process.wait()
+        workers = _children(process.pid)
+    with serving(store, "--name", "one") as (_, client):
+        done = status_of(client, first, "partial", "failed", "done")
+        assert (done["status"], done["attempts"]) == ("partial", 2)
+        placed = status_of(client, second, "done")
+        assert placed["attempts"] == 1
+        assert len(client.get("/v1/jobs").json()["jobs"]) == 2
+        assert client.get(placed["answer"]).json()["answer"]["count"] == 1
+    assert workers == []
+
+
+def _children(session: int) -> list[str]:
+    """What is left of a session, which the server and its workers are, some seconds later."""
+    for _ in range(100):
+        found = subprocess.run(
+            ["ps", "-o", "pid=,stat=,args=", "--sid", str(session)], capture_output=True, text=True
+        ).stdout
+        left = [line for line in found.splitlines() if " Z" not in line]
+        if not left:
+            return []
+        time.sleep(0.1)
+    return left
+
+
+def told(result: Any, *words: str) -> None:
+    assert result.exit_code == 2, result.output
+    assert result.stderr.startswith("collsynth: ")
+    assert result.stderr.count("\n") == 1
+    for word in words:
+        assert word in result.stderr
+
+
+def test_a_port_that_is_taken(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        told(run("serve", "--port", port, "--store", store_in(tmp_path)), port, "--port")
+
+
+def test_an_address_that_is_not_ours(tmp_path: Path) -> None:
+    words = ("serve", "--host", "192.0.2.1", "--keys", "--store", store_in(tmp_path))
+    run("keys", "create", "team", "--store", store_in(tmp_path))
+    told(run(*words), "192.0.2.1")
+
+
+@pytest.mark.parametrize("executor", ["ray://x", "dask://", "dask", "127.0.0.1:8786"])
+def test_an_executor_that_is_not_known(tmp_path: Path, executor: str) -> None:
+    words = ("serve", "--port", "0", "--executor", executor, "--store", store_in(tmp_path))
+    told(run(*words), "--executor")
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1"])
+def test_a_public_address_needs_keys(tmp_path: Path, host: str) -> None:
+    words = ("serve", "--host", host, "--port", "0", "--store", store_in(tmp_path))
+    told(run(*words), "collsynth keys create")
+    made = run("keys", "create", "team", "--store", store_in(tmp_path))
+    run("keys", "revoke", made.stdout.split("_")[1], "--store", store_in(tmp_path))
+    told(run(*words), "collsynth keys create")
+
+
+@pytest.mark.parametrize(
+    "url", ["nonsense", "mysql://x/y", "sqlite://", "sqlite:////nowhere/at/all.db"]
+)
+def test_a_store_that_cannot_be_used(url: str) -> None:
+    told(run("serve", "--port", "0", "--store", url))
+    told(run("keys", "list", "--store", url))
+
+
+def test_a_data_folder_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "file"))
+    monkeypatch.delenv("COLLSYNTH_STORE", raising=False)
+    told(run("keys", "list"), "--store")
+
+
+def test_the_data_folder_is_its_owners_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.delenv("COLLSYNTH_STORE", raising=False)
+    assert run("keys", "list").exit_code == 0
+    folder = tmp_path / "data" / "collsynth"
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert (folder / "collsynth.db").is_file()
+
+
+def test_data_folders_of_other_platforms() -> None:
+    home = {"HOME": "/home/ada"}
+    assert data_folder(home, "linux") == Path("/home/ada/.local/share/collsynth")
+    assert data_folder({**home, "XDG_DATA_HOME": "/data"}, "linux") == Path("/data/collsynth")
+    assert data_folder({**home, "XDG_DATA_HOME": "data"}, "linux").is_absolute()
+    assert data_folder(home, "darwin").parts[-3:] == ("Library", "Application Support", "collsynth")
+    assert data_folder({**home, "LOCALAPPDATA": "/local"}, "win32") == Path("/local/collsynth")
+
+
+def test_names_of_servers_differ_by_address() -> None:
+    names = {default_name("127.0.0.1", port) for port in (1, 2)} | {default_name("::1", 1)}
+    assert len(names) == 3
+    assert str(os.getpid()) in default_name("127.0.0.1", 0)
+
+
+def test_keys_are_made_listed_and_revoked(tmp_path: Path) -> None:
+    store = ("--store", store_in(tmp_path))
+    made = run("keys", "create", "red", "--name", "ci", "--rate", "5", *store)
+    secret = made.stdout.strip()
+    assert re.fullmatch(r"cs_[0-9a-f]{16}_[0-9a-f]{64}", secret)
+    run("keys", "create", "blue", *store)
+    listed = run("keys", "list", *store).stdout
+    assert [line.split()[1] for line in listed.splitlines()] == ["red", "blue"]
+    assert secret not in listed
+    key_id = secret.split("_")[1]
+    assert run("keys", "revoke", key_id, *store).exit_code == 0
+    assert f"{key_id}  red" in run("keys", "list", "--team", "red", *store).stdout
+    assert "revoked" in run("keys", "list", "--team", "red", *store).stdout
+    told(run("keys", "revoke", "nothing", *store), "keys list")
+    told(run("keys", "create", "red", "--rate", "0", *store))
+    told(run("keys", "create", "red", "--jobs-per-day", "-1", *store))
+
+
+def test_without_the_extra_it_says_what_to_install(tmp_path: Path) -> None:
+    for absent in ("fastapi", "uvicorn", "sqlalchemy", "prometheus_client"):
+        code = f"import sys; sys.modules[{absent!r}] = None; from synth.cli import main; main()"
+        words = ("serve", "--port", "0", "--store", store_in(tmp_path))
+        said = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
+        assert said.returncode == 2, said.stderr
+        assert said.stderr.count("\n") == 1
+        assert "pip install 'collsynth[server]'" in said.stderr
+
+
+def test_the_command_line_loads_nothing_of_the_service() -> None:
+    code = (
+        "import sys; from typer.testing import CliRunner; from synth.cli import app;"
+        "CliRunner().invoke(app, ['--help']);"
+        "print([name for name in ('fastapi', 'sqlalchemy', 'uvicorn', 'numpy', 'synth.service')"
+        " if name in sys.modules])"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout == "[]\n"
