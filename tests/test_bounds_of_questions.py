@@ -55,6 +55,11 @@ TOO_MUCH: Mapping[str, tuple[str, dict[str, Any], str]] = {
         {"system": "dgx-h100", "job": "gpt-18b-3d", "max_steps": 10**6},
         "max-steps is",
     ),
+    "systems": (
+        "sweep",
+        {"systems": ["dgx-h100"] * 2000, "axes": {"data": 32}, "reduce": ["data"]},
+        "systems: .* at most 1024",
+    ),
     "axes": ("top", {**PLACED, "axes": MANY}, "axes: .* at most 64 items"),
     "axes of placements": ("place", {"system": "dgx-h100", "axes": MANY}, "axes: .* at most 64"),
     "axes of a job": ("job", {**JOB, "axes": MANY}, "axes: .* at most 64"),
