@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from collections.abc import Sequence
 from typing import Any
 
 from hierarchies import System, table_of
@@ -13,7 +14,7 @@ from synth.jobplan import JobPlan, Planned
 from synth.margins import Interval, tied
 from synth.prices import StepPrice
 from synth.proof import Proved, Refuted, Unknown, Verdict
-from synth.request import Answer, Report, Stripe, told_together
+from synth.request import Answer, Looked, Report, Request, Stripe, told_together
 from synth.sweep import Sweep
 
 Json = dict[str, Any]
@@ -83,57 +84,83 @@ def _microseconds(seconds: float | None) -> float | None:
 
 def ranking_json(report: Report) -> Json:
     """A report: the answers in order, and what they were chosen from."""
-    request = report.request
+    answered = [answer_json(answer) for answer in report.answers]
+    return ranking_body(report.system, report.request, answered, report.looked)
+
+
+def ranking_body(
+    system: System, request: Request, answered: Sequence[Json], looked: Looked
+) -> Json:
+    """The same of answers that are JSON already."""
+    intervals = [_interval(answer["interval_seconds"]) for answer in answered]
     return {
-        "system": machine_in_full_json(report.system),
+        "system": machine_in_full_json(system),
         "request": request.goal.value,
         "reduce": list(request.over),
         "bytes": request.payload_bytes,
         "algorithm": request.choice.value,
         "collapse": request.collapse,
         "answers": [
-            {**_answer(answer), "tied": tied(report.answers[0].interval, answer.interval)}
-            for answer in report.answers
+            {**answer, "tied": tied(intervals[0], interval)}
+            for answer, interval in zip(answered, intervals, strict=True)
         ],
-        "best_default_seconds": report.best_default_seconds,
+        "best_default_seconds": looked.best_default_seconds,
         "considered": {
-            "placements": report.placements,
-            "of_placements": report.of_placements,
-            "programs": report.programs,
+            "placements": looked.placements,
+            "of_placements": looked.of_placements,
+            "programs": looked.programs,
         },
-        "complete": report.complete,
+        "complete": looked.complete,
     }
 
 
 def sweep_json(sweep: Sweep) -> Json:
     """A sweep: from which size on which answer is the best, and the figures of every size."""
-    request = sweep.request
+    place = {size: number for number, (size, _) in enumerate(sweep.sizes)}
+    return sweep_body(
+        (sweep.system, sweep.request),
+        (sweep.smallest_bytes, sweep.largest_bytes),
+        [(size, answer_json(answer)) for size, answer in sweep.sizes],
+        [(place[one.from_bytes], place[one.until_bytes]) for one in sweep.stretches],
+        sweep.complete,
+    )
+
+
+def sweep_body(
+    asked: tuple[System, Request],
+    ends_bytes: tuple[int, int],
+    sizes: Sequence[tuple[int, Json]],
+    spans: Sequence[tuple[int, int]],
+    complete: bool,
+) -> Json:
+    """The same of answers that are JSON already; ``spans`` are the stretches, by positions."""
+    system, request = asked
     return {
-        "system": machine_in_full_json(sweep.system),
+        "system": machine_in_full_json(system),
         "request": request.goal.value,
         "reduce": list(request.over),
-        "bytes": [sweep.smallest_bytes, sweep.largest_bytes],
+        "bytes": list(ends_bytes),
         "algorithm": request.choice.value,
         "collapse": request.collapse,
         "stretches": [
             {
-                "from_bytes": stretch.from_bytes,
-                "until_bytes": stretch.until_bytes,
-                "first": _answer(stretch.first),
-                "last": _answer(stretch.last),
+                "from_bytes": sizes[first][0],
+                "until_bytes": sizes[last][0],
+                "first": sizes[first][1],
+                "last": sizes[last][1],
             }
-            for stretch in sweep.stretches
+            for first, last in spans
         ],
         "sizes": [
             {
                 "bytes": size,
-                "seconds": answer.candidate.seconds,
-                "baseline_seconds": answer.baseline_seconds,
-                "bound_seconds": answer.bound.seconds,
+                "seconds": answer["seconds"],
+                "baseline_seconds": answer["baseline_seconds"],
+                "bound_seconds": answer["bound_seconds"],
             }
-            for size, answer in sweep.sizes
+            for size, answer in sizes
         ],
-        "complete": sweep.complete,
+        "complete": complete,
     }
 
 
@@ -187,7 +214,7 @@ def _planned(one: Planned) -> Json:
         "alone_seconds": alone,
         "alone_placement": [list(row) for row in one.alone_placement.matrix],
         "loss": seconds / alone if alone else 1.0,
-        "answer": _answer(one.answer),
+        "answer": answer_json(one.answer),
     }
 
 
@@ -197,7 +224,8 @@ def defaults_json(told: Defaults) -> Json:
     return {"defaults": told.seconds, "default": chosen}
 
 
-def _answer(answer: Answer) -> Json:
+def answer_json(answer: Answer) -> Json:
+    """An answer with all that is said of it."""
     placement = answer.candidate.reduction.placement
     seconds = answer.candidate.seconds
     return {
@@ -225,6 +253,10 @@ def _answer(answer: Answer) -> Json:
 def interval_json(interval: Interval | None) -> list[float] | None:
     """Its two ends in seconds."""
     return None if interval is None else [interval.low_seconds, interval.high_seconds]
+
+
+def _interval(ends: list[float] | None) -> Interval | None:
+    return None if ends is None else Interval(*ends)
 
 
 def _stripe(answer: Answer, stripe: Stripe) -> Json:

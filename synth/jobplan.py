@@ -8,9 +8,10 @@ bounds, until no bound is below the k-th sum found: exact, though most are never
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import partial
 
 from grammar import Goal
 from hierarchies import (
@@ -32,7 +33,7 @@ from synth.margins import Interval
 from synth.pipelines import SEGMENTS
 from synth.prices import TICKS_PER_SECOND
 from synth.programs import Language
-from synth.request import Answer, Watcher
+from synth.request import Answer, Leader, Watcher
 from synth.settled import SettledEntry, SettledJob, assignments, settled
 from synth.simulator import Simulator
 
@@ -173,6 +174,7 @@ class _Planner:
             if total is not None:
                 best = sorted([*best, (total, choice.order, choice)], key=lambda one: one[:2])
                 best = best[: self._how.k]
+                self._watcher.ranked(partial(_leaders, best))
             done += 1
             self._watcher.placed(done, self._of)
         chosen = best[0][2]
@@ -278,6 +280,20 @@ class _Planner:
             other = self._best(entry, placement)
             best = other if other.ticks < best.ticks else best
         return best
+
+
+def _leaders(best: Sequence[tuple[Fraction, int, _Choice]]) -> list[Leader]:
+    """The best placements so far, in a few words."""
+    return [
+        Leader(
+            rank,
+            choice.job.axes,
+            choice.placement.matrix,
+            "",
+            float(total) / TICKS_PER_SECOND,
+        )
+        for rank, (total, _, choice) in enumerate(best, start=1)
+    ]
 
 
 def _key(entry: SettledEntry, reduction: Reduction) -> _Key:

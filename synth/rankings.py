@@ -114,6 +114,38 @@ def sweep(body: Json) -> RenderableType:
     )
 
 
+def several(body: Json) -> RenderableType:
+    """The best answer of each system in one table; of a range of sizes, one table each."""
+    if "stretches" in body["systems"][0]:
+        each = [(sweep(one), Text("")) for one in body["systems"]]
+        return Group(*(part for pair in each for part in pair), *partial(body))
+    drawn = table(
+        *("system", "placement", "program", "time", "speed-up", "limited by", "proof"),
+        right="time,speed-up",
+        wraps="program",
+    )
+    for one in body["systems"]:
+        for best in one["answers"][:1]:
+            drawn.add_row(
+                one["system"]["name"],
+                str(best.get("placement", "uneven")).replace("], ", "],\n "),
+                _in_stripes(best) if "stripes" in best else best["program"],
+                duration(best["seconds"]),
+                f"{best['speedup']:.2f}x",
+                best["limited_by"] or "-",
+                MARKS[best["proof"]],
+            )
+    first = body["systems"][0]
+    asked = f"{first['request']} of {volume(first['bytes'])} over {', '.join(first['reduce'])}"
+    return Group(
+        Text(f"{asked}: the best on each of {many(len(body['systems']), 'system')}"),
+        Text(""),
+        drawn,
+        Text(_LEGEND.splitlines()[0]),
+        *partial(body),
+    )
+
+
 def plan(body: Json) -> RenderableType:
     """The placement of a job, what each entry does on it, and the next best placements."""
     best, *others = body["ranking"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from grammar import Goal, Program
@@ -155,21 +155,73 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Report:
-    """Answers, best first; what was looked at; whether that was all.
+class Looked:
+    """What was looked at, and whether that was all.
 
     ``complete`` is False if the search was stopped: then something better may be missing.
     ``best_default_seconds`` is the best baseline over all placements looked at.
     """
 
-    system: System
-    request: Request
-    answers: tuple[Answer, ...]
     best_default_seconds: float
     placements: int
     of_placements: int
     programs: int
     complete: bool
+
+    @staticmethod
+    def together(parts: Sequence[Looked]) -> Looked:
+        """Of parts that have no placement in common."""
+        return Looked(
+            min((one.best_default_seconds for one in parts if one.placements), default=0.0),
+            sum(one.placements for one in parts),
+            max(one.of_placements for one in parts),
+            sum(one.programs for one in parts),
+            all(one.complete for one in parts),
+        )
+
+
+@dataclass(frozen=True)
+class Report:
+    """Answers, best first; and what they were chosen from."""
+
+    system: System
+    request: Request
+    answers: tuple[Answer, ...]
+    looked: Looked
+
+    @property
+    def best_default_seconds(self) -> float:
+        return self.looked.best_default_seconds
+
+    @property
+    def placements(self) -> int:
+        return self.looked.placements
+
+    @property
+    def of_placements(self) -> int:
+        return self.looked.of_placements
+
+    @property
+    def programs(self) -> int:
+        return self.looked.programs
+
+    @property
+    def complete(self) -> bool:
+        return self.looked.complete
+
+
+@dataclass(frozen=True)
+class Leader:
+    """One of the best so far, in a few words, while the search goes on: nothing is proved yet.
+
+    Of a whole job ``program`` is empty, and ``seconds`` are those that a step is exposed to.
+    """
+
+    rank: int
+    axes: tuple[Axis, ...]
+    placement: tuple[tuple[int, ...], ...]
+    program: str
+    seconds: float
 
 
 class Watcher:
@@ -192,6 +244,9 @@ class Watcher:
 
     def judged(self, done: int, of: int) -> None:
         """So many answers have been replayed and proved, of so many."""
+
+    def ranked(self, leaders: Callable[[], Sequence[Leader]]) -> None:
+        """The best so far have changed; who wants to see them calls ``leaders``."""
 
 
 def told_together(programs: Iterable[str]) -> str:

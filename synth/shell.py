@@ -297,6 +297,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "tree": _sizes,
     "members": _members,
     "placement": _matrix,
+    "systems": lambda specs: [system(spec) for spec in specs],
     "system": system,
     "inside": system,
     "job": job,

@@ -7,18 +7,23 @@ one: stripes, which differ a little from size to size, are left out.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import isqrt
 
-from grammar import Program
-from hierarchies import InputError, Placement, System
+from grammar import Instruction
+from hierarchies import InputError, System
+from synth.finder import Found
 from synth.library import Library
-from synth.plan import answers
-from synth.request import Answer, Report, Request, Watcher
+from synth.plan import Wanted, told
+from synth.request import Answer, Request, Watcher
+from synth.survey import Survey
 
 _NEAR = 1.01
 """Sizes whose quotient is below this are not told apart."""
+Choice = tuple[tuple[tuple[int, ...], ...], tuple[tuple[Instruction, ...], ...]]
+"""A placement's matrix, and the steps of its programs."""
 
 
 @dataclass(frozen=True)
@@ -63,29 +68,66 @@ def sweep(
     Raises InputError for a range that is empty or begins below one byte, and for what ``answers``
     refuses.
     """
+    asker = _Asker(system, request, watcher or Watcher())
+    wanted = grid(smallest_bytes, largest_bytes)
+    while wanted:
+        for size in wanted:
+            asker.ask(size)
+        wanted = between(asker.chosen) if asker.complete else []
+    sizes = tuple(sorted(asker.told.items()))
+    stretches = [
+        Stretch(sizes[first][0], sizes[last][0], sizes[first][1], sizes[last][1])
+        for first, last in spans([asker.chosen[size] for size, _ in sizes])
+    ]
+    return Sweep(
+        system, request, smallest_bytes, largest_bytes, tuple(stretches), sizes, asker.complete
+    )
+
+
+def grid(smallest_bytes: int, largest_bytes: int) -> list[int]:
+    """The sizes that are asked for first: doubled from one end to the other, both among them.
+
+    Raises InputError for a range that is empty or begins below one byte.
+    """
     if not 1 <= smallest_bytes <= largest_bytes:
         raise InputError(
             f"the sizes go from {smallest_bytes} to {largest_bytes} bytes",
             hint="the smallest comes first, as in 1KiB..4GiB",
         )
-    asker = _Asker(system, request, watcher or Watcher())
-    grid = [smallest_bytes]
-    while grid[-1] < largest_bytes:
-        grid.append(min(2 * grid[-1], largest_bytes))
-    for size in grid:
-        asker.ask(size)
-    for low, high in pairwise(grid):
-        asker.refine(low, high)
-    told = sorted(asker.told.items())
-    return Sweep(
-        system,
-        request,
-        smallest_bytes,
-        largest_bytes,
-        tuple(_stretches(told)),
-        tuple(told),
-        asker.complete,
-    )
+    sizes = [smallest_bytes]
+    while sizes[-1] < largest_bytes:
+        sizes.append(min(2 * sizes[-1], largest_bytes))
+    return sizes
+
+
+def between(chosen: Mapping[int, Choice]) -> list[int]:
+    """The sizes to ask for next: midway between neighbours whose answers differ, unless near."""
+    return [
+        max(low + 1, isqrt(low * high))
+        for low, high in pairwise(sorted(chosen))
+        if chosen[low] != chosen[high] and high > low * _NEAR and high - low >= 2
+    ]
+
+
+def spans(choices: Sequence[Choice]) -> list[tuple[int, int]]:
+    """The positions of the first and the last of each row of neighbours that are the same."""
+    found: list[tuple[int, int]] = []
+    for position, choice in enumerate(choices):
+        if found and choices[found[-1][1]] == choice:
+            found[-1] = found[-1][0], position
+        else:
+            found.append((position, position))
+    return found
+
+
+def at(request: Request, size: int) -> Request:
+    """What is asked for one size of a range: the best single program."""
+    return replace(request, payload_bytes=size, k=1, per_placement=False, stripes=False)
+
+
+def choice_of(found: Found) -> Choice:
+    """What makes an answer another one: its placement and its steps."""
+    return found.reduction.placement.matrix, tuple(part.steps for part in found.parts)
 
 
 class _Asker:
@@ -97,44 +139,18 @@ class _Asker:
         self._watcher = watcher
         self._library = Library(request.language, watcher.searching)
         self.told: dict[int, Answer] = {}
+        self.chosen: dict[int, Choice] = {}
         self.complete = True
 
-    def ask(self, size: int) -> bool:
-        """Whether an answer was found; where there is time for none else, for the first size."""
+    def ask(self, size: int) -> None:
+        """Find and tell the best; where there is time for none else, for the first size."""
         self.complete = self.complete and (not self.told or self._watcher.go_on())
         if not self.complete:
-            return False
-        request = replace(
-            self._request, payload_bytes=size, k=1, per_placement=False, stripes=False
-        )
-        report: Report = answers(self._system, request, self._watcher, self._library)
-        self.complete = report.complete
-        if report.answers:
-            self.told[size] = report.answers[0]
-        return size in self.told
-
-    def refine(self, low: int, high: int) -> None:
-        """Ask for sizes between two whose answers differ."""
-        if not (low in self.told and high in self.told) or high <= low * _NEAR or high - low < 2:
             return
-        if _choice(self.told[low]) == _choice(self.told[high]):
-            return
-        middle = max(low + 1, isqrt(low * high))
-        if self.ask(middle):
-            self.refine(low, middle)
-            self.refine(middle, high)
-
-
-def _choice(answer: Answer) -> tuple[Placement, tuple[Program, ...]]:
-    candidate = answer.candidate
-    return candidate.reduction.placement, tuple(part.program for part in candidate.parts)
-
-
-def _stretches(told: list[tuple[int, Answer]]) -> list[Stretch]:
-    found: list[Stretch] = []
-    for size, answer in told:
-        if found and _choice(found[-1].last) == _choice(answer):
-            found[-1] = replace(found[-1], until_bytes=size, last=answer)
-        else:
-            found.append(Stretch(size, size, answer, answer))
-    return found
+        system, request, library = self._system, at(self._request, size), self._library
+        surveyed = Survey(system, request, self._watcher, library).run()
+        wanted = [Wanted(1, one.found, size) for one in surveyed.best]
+        answered, complete = told(system, request, wanted, self._watcher, library)
+        self.complete = surveyed.looked.complete and complete
+        for one, answer in zip(surveyed.best, answered, strict=True):
+            self.chosen[size], self.told[size] = choice_of(one.found), answer

@@ -10,7 +10,7 @@ from rich.text import Text
 from synth.drafts import draft
 from synth.drawing import MARKS, Json, axes_told, between, exceptions, levels, many, partial, table
 from synth.measured_tables import doctor
-from synth.rankings import plan, top
+from synth.rankings import plan, several, top
 from synth.uneven_tables import cost
 from synth.units import duration, volume
 
@@ -249,6 +249,7 @@ TABLES: Mapping[str, Callable[[Json], RenderableType]] = {
     "place": _place,
     "count": _count,
     "top": top,
+    "sweep": several,
     "cost": cost,
     "plan": plan,
     "check": _check,

@@ -23,10 +23,12 @@ from synth.verbs.planning import (
     CostQuestion,
     JobQuestion,
     PlanQuestion,
+    SweepQuestion,
     TopQuestion,
     costs,
     job,
     plan,
+    sweep_systems,
     top,
 )
 from synth.verbs.programs import CheckQuestion, LowerQuestion, TimeQuestion, check, lowered, time
@@ -53,6 +55,7 @@ VERBS: Mapping[str, Verb] = {
     "place": Verb(PlaceQuestion, place),
     "count": Verb(CountQuestion, count, partial=True),
     "top": Verb(TopQuestion, top, partial=True),
+    "sweep": Verb(SweepQuestion, sweep_systems, partial=True),
     "cost": Verb(CostQuestion, costs, partial=True),
     "plan": Verb(PlanQuestion, plan, partial=True),
     "job": Verb(JobQuestion, job),

@@ -28,6 +28,7 @@ COMMANDS = {
     "slow": ["top", *H100, "--slow", "node3=0.5", "-k", "1", "--no-stripes"],
     "sweep": ["top", *P2, "--bytes", "1MiB..8MiB", "--max-steps", "2"],
     "uneven": ["top", "dgx-h100:4", *OUT, "--axes", "data=31", "--reduce", "data", "-k", "1"],
+    "systems-ranked": ["sweep", "p2-a100:2", "dgx-h100:4", *P2[1:], "--max-steps", "2", "-k", "2"],
     "cost-slow": ["cost", *P2, "--slow", "node1=0.5", "--no-stripes", "--max-steps", "3"],
     "cost-uneven": ["cost", *H100, *OUT, "--no-stripes", "--max-steps", "3"],
     "plan-open": ["plan", "dgx-h100:2", "--job", "mixtral-8x7b-experts", "-k", "2"],
@@ -48,6 +49,7 @@ COMMANDS = {
 COMMANDS["run"][1] = "reduce-scatter root inside; all-gather root inside"
 SHAPES = [
     *("systems", "system-slow", "import", "place", "count", "striped", "sweep", "uneven"),
+    "systems-ranked",
     *("cost-slow", "cost-uneven", "plan-open", "job", "check", "check-refuted", "check-irregular"),
     *("lower-transposed", "lower-all-to-all", "time", "emit-torch", "emit-chakra", "run"),
     *("calibrate-plan", "calibrate", "doctor"),

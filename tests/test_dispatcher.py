@@ -187,6 +187,35 @@ def test_what_a_job_failed_of_is_told(store: Store, error: Exception, status: in
     assert failed.problem["status"] == status
 
 
+def test_a_mistake_of_ours_fails_the_job_and_nothing_else(store: Store) -> None:
+    first = store.submit(new_job(1)).job
+    second = store.submit(new_job(2)).job
+    with Running(store, Scripted(ZeroDivisionError())):
+        failed = until(lambda: ended(store, first.id))
+        assert until(lambda: ended(store, second.id)).status is Status.DONE
+    assert failed.status is Status.FAILED
+    assert failed.problem["status"] == 500
+    assert "internal error" in failed.problem["problem"]
+    assert "ZeroDivision" not in str(failed.problem)
+
+
+def test_a_mistake_of_the_dispatcher_does_not_end_it(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wrong(*given: Any) -> None:
+        raise KeyError("wrong")
+
+    with monkeypatch.context() as broken, Running(store, HereCrew()) as dispatcher:
+        broken.setattr(store, "renew", wrong)
+        broken.setattr(dispatcher, "_next_renewal", 0.0)
+        dispatcher.wake()
+        assert until(dispatcher.unready) == "the dispatcher fails"
+        broken.undo()
+        job = store.submit(new_job(1)).job
+        assert until(lambda: ended(store, job.id)).status is Status.DONE
+        assert until(lambda: dispatcher.unready() is None)
+
+
 def test_a_job_cancelled_elsewhere_is_ended_here(store: Store) -> None:
     job = store.submit(new_job(1, "count")).job
     with Running(store, HereCrew()):

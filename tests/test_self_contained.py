@@ -65,6 +65,10 @@ CASES: Mapping[str, tuple[tuple[str, ...], dict[str, Any]]] = {
         ("ours.toml", *FLAGS, "-k", "1", "--max-steps", "2"),
         {"system": SYSTEM, **PLACED, "k": 1, "max_steps": 2},
     ),
+    "sweep": (
+        ("ours.toml", "p2-a100:1", *FLAGS, "-k", "1", "--max-steps", "2"),
+        {"systems": [SYSTEM, "p2-a100:1"], **PLACED, "k": 1, "max_steps": 2},
+    ),
     "cost": (
         ("ours.toml", *FLAGS, "--max-steps", "2", "--slow", "node1=0.5"),
         {"system": SYSTEM, **PLACED, "max_steps": 2, "slow": {"node1": 0.5}},

@@ -54,7 +54,7 @@ def shapes() -> Iterator[Any]:
         seen.add(verb)
 
 
-@pytest.mark.parametrize("name", shapes())
+@pytest.mark.parametrize("name", [*shapes()])
 def test_both_faces_give_the_same_answer(
     server: Served, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

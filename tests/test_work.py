@@ -32,12 +32,14 @@ from synth.service.work import (
 from synth.verbs.asking import Question, asked
 from synth.verbs.reply import Outcome
 from synth.wire import VERBS
-from test_cutting import body_of
+from test_cutting import SUPERPOD, body_of, told
 
 ROOT = Path(__file__).resolve().parent.parent
 TOP: dict[str, Any] = {"system": "dgx-h100:4", "axes": {"data": 8, "model": 4}, "reduce": ["data"]}
-LONG_COUNT: dict[str, Any] = {"digits": 4, "max_steps": 9}
-"""Many seconds of work that can come to an end at any time."""
+COUNT: dict[str, Any] = {"digits": 4, "max_steps": 6}
+"""A second or two of work that tells of its progress."""
+LONG_COUNT: dict[str, Any] = {"digits": 5, "max_steps": 9}
+"""Minutes of work that can come to an end at any time."""
 HOG: dict[str, Any] = {
     "system": "superpod-h100-oversubscribed:64",
     "axes": dict.fromkeys("abcdefghijklm", 2),
@@ -187,8 +189,9 @@ def test_too_much_memory_is_a_clear_problem_and_nothing_else_suffers(crew: Local
 
 def test_a_dead_process_fails_its_own_piece_only(crew: LocalCrew) -> None:
     until(lambda: len(crew.pids) == 2)
-    tickets = [crew.submit(piece("count", LONG_COUNT)) for _ in range(2)]
-    until(lambda: all(ticket.future.running() for ticket in tickets))
+    listeners = Listener(), Listener()
+    tickets = [crew.submit(piece("count", LONG_COUNT), tell=heard) for heard in listeners]
+    assert all(listener.heard.wait(20) for listener in listeners)
     os.kill(crew.pids[0], signal.SIGKILL)
     done, _ = wait([ticket.future for ticket in tickets], 20, return_when="FIRST_COMPLETED")
     [lost] = done
@@ -204,7 +207,7 @@ def test_a_dead_process_fails_its_own_piece_only(crew: LocalCrew) -> None:
 def test_an_errand_outlives_its_workers(crew: LocalCrew) -> None:
     """Two processes are killed while they work on it; the third try brings the answer."""
     listener = Listener()
-    errand = Errand(crew, "count", question("count", LONG_COUNT | {"max_steps": 6}), tell=listener)
+    errand = Errand(crew, "count", question("count", COUNT), tell=listener)
     replies: list[Any] = []
     thread = threading.Thread(target=lambda: replies.append(errand.run()))
     thread.start()
@@ -216,6 +219,30 @@ def test_an_errand_outlives_its_workers(crew: LocalCrew) -> None:
     thread.join(60)
     [reply] = replies
     assert reply.outcome is Outcome.OK
+
+
+def test_a_question_in_pieces_outlives_a_worker_and_tells_the_best_so_far(
+    crew: LocalCrew,
+) -> None:
+    listener = Listener()
+    errand = Errand(crew, "top", question("top", SUPERPOD | {"k": 12}), tell=listener)
+    replies: list[Any] = []
+    thread = threading.Thread(target=lambda: replies.append(errand.run()))
+    thread.start()
+    assert listener.heard.wait(20)
+    os.kill(crew.pids[0], signal.SIGKILL)
+    thread.join(60)
+    [reply] = replies
+    assert told(reply) == body_of("top", SUPERPOD | {"k": 12})
+    assert {one.of for one in listener.told if one.stage == "placements priced"} == {14}
+    bests = [json.loads(one.best) for one in listener.told if one.best]
+    assert bests
+    first = reply.body["answers"][0]["seconds"]
+    for best in bests:
+        assert [one["rank"] for one in best["answers"]] == list(range(1, len(best["answers"]) + 1))
+        assert all(one["seconds"] >= first for one in best["answers"])
+        assert {one["proof"] for one in best["answers"]} == {"not yet"}
+        assert best["complete"] is False
 
 
 def test_an_errand_whose_workers_always_die_gives_up(crew: LocalCrew) -> None:
@@ -287,7 +314,7 @@ if __name__ == "__main__":
     got = []
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: got.append(1))
-    question = {"digits": 4, "max_steps": 9}
+    question = {"digits": 5, "max_steps": 9}
     ticket = crew.submit(Piece("answer", {"verb": "count", "question": question}))
     while not ticket.future.running():
         time.sleep(0.01)

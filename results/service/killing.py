@@ -15,6 +15,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException
 from itertools import count
@@ -29,7 +30,7 @@ _EARLIEST_SECONDS, _LATEST_SECONDS = 0.3, 3.0
 _PAUSE_SECONDS = 0.25
 _END_SECONDS = 240.0
 _ORPHANS_SECONDS = 15.0
-_TRIES = 200
+_PATIENCE_SECONDS = 120.0
 _ENDED = ("done", "partial", "failed", "cancelled")
 
 
@@ -58,7 +59,8 @@ class Somebody:
 
     def _submit(self, key: str, asked: Asked) -> None:
         headers = {"Prefer": "respond-async", "Idempotency-Key": key}
-        for _ in range(_TRIES):
+        end = time.monotonic() + _PATIENCE_SECONDS
+        while time.monotonic() < end:
             told = self.ask("POST", "/v1/top", asked.body, headers)
             if told is None:
                 time.sleep(0.1)
@@ -118,8 +120,7 @@ def server_kills(store_url: str, folder: Path, kills: int, seed: int = 20) -> To
     busy = left_behind = 0
     running = start(store_url, folder)
     somebody.address = (running.host, running.port)
-    asking = threading.Thread(target=somebody.go_on, daemon=True)
-    asking.start()
+    asking = ThreadPoolExecutor(1).submit(somebody.go_on)
     begun = time.monotonic()
     try:
         for _ in range(kills):
@@ -132,7 +133,7 @@ def server_kills(store_url: str, folder: Path, kills: int, seed: int = 20) -> To
             running = start(store_url, folder)
             somebody.address = (running.host, running.port)
         somebody.over.set()
-        asking.join()
+        asking.result()
         told = _judged(somebody, running)
     finally:
         somebody.over.set()
@@ -153,8 +154,7 @@ def worker_kills(store_url: str, folder: Path, kills: int, seed: int = 21) -> To
     somebody = Somebody(questions())
     running = start(store_url, folder)
     somebody.address = (running.host, running.port)
-    asking = threading.Thread(target=somebody.go_on, daemon=True)
-    asking.start()
+    asking = ThreadPoolExecutor(1).submit(somebody.go_on)
     begun = time.monotonic()
     done = 0
     try:
@@ -165,7 +165,7 @@ def worker_kills(store_url: str, folder: Path, kills: int, seed: int = 21) -> To
                 os.kill(drawn.choice(workers), signal.SIGKILL)
                 done += 1
         somebody.over.set()
-        asking.join()
+        asking.result()
         told = _judged(somebody, running)
     finally:
         somebody.over.set()

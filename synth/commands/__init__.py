@@ -8,7 +8,7 @@ from synth.commands.importing import import_
 from synth.commands.machines import count, place, systems
 from synth.commands.measured import calibrate, doctor
 from synth.commands.outputs import emit, run
-from synth.commands.planning import cost, job, plan, top
+from synth.commands.planning import cost, job, plan, sweep, top
 from synth.commands.programs import check, lower, time
 from synth.commands.serving import keys, serve
 
@@ -18,6 +18,7 @@ COMMANDS: Mapping[str, Callable[..., None]] = {
     "place": place,
     "count": count,
     "top": top,
+    "sweep": sweep,
     "cost": cost,
     "plan": plan,
     "job": job,

@@ -79,6 +79,55 @@ def top(
     )
 
 
+def sweep(
+    systems: Annotated[
+        list[str], typer.Argument(metavar="SYSTEM...", help="Catalogue names, name:N, or files.")
+    ],
+    axes: Axes,
+    reduce: Reduce,
+    size: Sizes = "1GiB",
+    k: Annotated[int, typer.Option("-k", help="How many answers of each.")] = 10,
+    max_steps: Steps = 5,
+    algorithm: Algorithm = "auto",
+    placement: Matrix = None,
+    per_placement: Annotated[
+        bool, typer.Option("--per-placement", help="Rank inside each placement.")
+    ] = False,
+    across: Across = False,
+    no_collapse: NoCollapse = False,
+    request: RequestName = "all-reduce",
+    segments: Segments = "auto",
+    no_stripes: NoStripes = False,
+    without: Without = None,
+    slow: Slow = None,
+    budget: Budget = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Put the question of top to several systems, and compare their best answers."""
+    ask_and_exit(
+        "sweep",
+        as_json,
+        budget,
+        systems=systems,
+        axes=axes,
+        reduce=reduce,
+        bytes=size,
+        k=k,
+        max_steps=max_steps,
+        algorithm=algorithm,
+        placement=placement,
+        per_placement=per_placement,
+        across=across,
+        collapse=not no_collapse,
+        request=request,
+        segments=segments,
+        stripes=not no_stripes,
+        without=without,
+        slow=slow,
+    )
+
+
 def cost(
     system: SystemName,
     axes: Annotated[str, typer.Option(help="Those of the whole machine, as in data=32.")],

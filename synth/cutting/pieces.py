@@ -6,9 +6,16 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from synth.bodies import Json
-from synth.request import Watcher
+from synth.bodies import Json, answer_json
+from synth.cutting.shelf import Shelf
+from synth.cutting.told import found_of, surveyed_json
+from synth.plan import Wanted, told
+from synth.proof import Refuted
+from synth.request import Request, Watcher
+from synth.survey import Share, Survey
+from synth.sweep import at
 from synth.verbs.asking import asked
+from synth.verbs.planning import TopQuestion, top
 from synth.wire import VERBS
 
 
@@ -40,16 +47,80 @@ class Piece:
         return Piece(found["part"], found["payload"])
 
 
-def carry_out(piece: Piece, watcher: Watcher) -> Json:
+def carry_out(piece: Piece, watcher: Watcher, shelf: Shelf | None = None) -> Json:
     """What a piece comes to, as JSON. Raises InputError for what cannot be answered."""
-    return _PARTS[piece.part](piece.payload, watcher)
+    return _PARTS[piece.part](piece.payload, watcher, shelf or Shelf())
 
 
-def _answer(payload: Json, watcher: Watcher) -> Json:
+def sized(request: Request, question: TopQuestion, size: int) -> Request:
+    """The request for one of the question's sizes."""
+    return at(request, size) if isinstance(question.bytes, tuple) else request
+
+
+def _answer(payload: Json, watcher: Watcher, shelf: Shelf) -> Json:
     """A whole question."""
     verb = VERBS[payload["verb"]]
-    reply = verb.answer(asked(verb.question, payload["question"]), watcher)
+    question = asked(verb.question, payload["question"])
+    if isinstance(question, TopQuestion):
+        reply = top(question, watcher, lambda language: shelf.library(language, watcher))
+    else:
+        reply = verb.answer(question, watcher)
     return {"body": reply.body, "outcome": int(reply.outcome)}
 
 
-_PARTS: Mapping[str, Callable[[Json, Watcher], Json]] = {"answer": _answer}
+def _survey(payload: Json, watcher: Watcher, shelf: Shelf) -> Json:
+    """A share of the placements, for one size or several; where it is stopped, for the first."""
+    question = asked(TopQuestion, payload["question"])
+    system, request = question.machine(), question.asked()
+    library = shelf.library(request.language, watcher)
+    share = Share(payload["divisor"], tuple(payload["remainders"]))
+    sizes = payload["sizes"]
+    counting = _Counting(watcher, len(sizes))
+    surveys: list[Json] = []
+    for size in sizes:
+        if surveys and not watcher.go_on():
+            break
+        survey = Survey(system, sized(request, question, size), counting, library)
+        surveys.append(surveyed_json(survey.run(share, payload["limit_ticks"])))
+        counting.sizes_done += 1
+    return {"surveys": surveys}
+
+
+def _tell(payload: Json, watcher: Watcher, shelf: Shelf) -> Json:
+    """All that is said of some programs that were found."""
+    question = asked(TopQuestion, payload["question"])
+    system, request = question.machine(), question.asked()
+    library = shelf.library(request.language, watcher)
+    wanted = [
+        Wanted(one["rank"], found_of(one, system, request), one["payload_bytes"])
+        for one in payload["wanted"]
+    ]
+    answered, complete = told(system, request, wanted, watcher, library)
+    return {
+        "answers": [answer_json(answer) for answer in answered],
+        "refuted": any(isinstance(answer.verdict, Refuted) for answer in answered),
+        "complete": complete,
+    }
+
+
+_PARTS: Mapping[str, Callable[[Json, Watcher, Shelf], Json]] = {
+    "answer": _answer,
+    "survey": _survey,
+    "tell": _tell,
+}
+
+
+class _Counting(Watcher):
+    """Adds the placements of several sizes up, for a watcher that is told of them as one."""
+
+    def __init__(self, watcher: Watcher, sizes: int) -> None:
+        self._watcher = watcher
+        self._sizes = sizes
+        self.sizes_done = 0
+        self.go_on = watcher.go_on  # type: ignore[method-assign]
+        self.explored = watcher.explored  # type: ignore[method-assign]
+        if sizes == 1:
+            self.ranked = watcher.ranked  # type: ignore[method-assign]
+
+    def placed(self, done: int, of: int) -> None:
+        self._watcher.placed(self.sizes_done * of + done, self._sizes * of)

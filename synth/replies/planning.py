@@ -33,6 +33,13 @@ TopReply = Annotated[
 ]
 
 
+class SystemsRankedReply(Reply):
+    """One question put to several systems."""
+
+    systems: list[TopReply] = Field(min_length=1, description="What top answers of each, in order.")
+    complete: bool = Field(description="False if something of one, or one, may be missing.")
+
+
 class PlacementOption(Part):
     """A placement of a whole job."""
 

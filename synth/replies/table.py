@@ -14,7 +14,7 @@ from synth.replies.machines import CountReply, PlaceReply, SystemsReply
 from synth.replies.measured import CalibrateReply, DoctorReply
 from synth.replies.outputs import EmitReply, RunReply
 from synth.replies.parts import Json
-from synth.replies.planning import JobReply, PlanReply, TopReply
+from synth.replies.planning import JobReply, PlanReply, SystemsRankedReply, TopReply
 from synth.replies.programs import CheckReply, LowerReply, TimeReply
 from synth.replies.uneven import CostReply
 
@@ -24,6 +24,7 @@ REPLIES: Mapping[str, Any] = {
     "place": PlaceReply,
     "count": CountReply,
     "top": TopReply,
+    "sweep": SystemsRankedReply,
     "cost": CostReply,
     "plan": PlanReply,
     "job": JobReply,

@@ -22,6 +22,7 @@ _POLL_SECONDS = 1.0
 _NOTE_SECONDS = 0.5
 _SHORTEST_PAUSE_SECONDS = 0.2
 _LONGEST_PAUSE_SECONDS = 10.0
+_MOST_DOUBLINGS = 8
 log = logging.getLogger("collsynth.service")
 
 
@@ -47,6 +48,7 @@ class Dispatcher:
         self._something = threading.Event()
         self._stopping = threading.Event()
         self._failures = 0
+        self._trouble = ""
         self._crew_lost_until = 0.0
         self._thread = threading.Thread(target=self._run, name="collsynth-dispatcher", daemon=True)
         self._next_note = self._next_renewal = self._next_requeue = 0.0
@@ -82,7 +84,7 @@ class Dispatcher:
         if self._stopping.is_set() or not self._thread.is_alive():
             return "the dispatcher does not run"
         if self._failures:
-            return "the store does not answer"
+            return self._trouble
         if self._crew_lost_until or self._crew.slots < 1:
             return "there are no workers"
         return None
@@ -122,16 +124,21 @@ class Dispatcher:
             self._keep_leases()
             self._claim_all()
         except StoreError as error:
-            return self._failed(error)
+            log.error("the store failed: %s", error)
+            self._metrics.store_failed()
+            return self._failed("the store does not answer")
+        except Exception:
+            log.exception("the dispatcher failed, and goes on")
+            return self._failed("the dispatcher fails")
         self._failures = 0
         self._metrics.slots.set(self._crew.slots)
         return _NOTE_SECONDS if self.under_way else _POLL_SECONDS
 
-    def _failed(self, error: StoreError) -> float:
+    def _failed(self, trouble: str) -> float:
         self._failures += 1
-        self._metrics.store_failed()
-        log.error("the store failed: %s", error)
-        return float(min(_SHORTEST_PAUSE_SECONDS * 2**self._failures, _LONGEST_PAUSE_SECONDS))
+        self._trouble = trouble
+        doubled = min(self._failures, _MOST_DOUBLINGS)
+        return float(min(_SHORTEST_PAUSE_SECONDS * 2**doubled, _LONGEST_PAUSE_SECONDS))
 
     def _claim_all(self) -> None:
         """Claim as many jobs as there are free slots."""
@@ -150,7 +157,12 @@ class Dispatcher:
             self._drives[claim.token] = drive
             self._metrics.running.set(len(self._drives))
         self._ring(claim.job.id, False)
-        threading.Thread(target=drive.run, name="collsynth-drive", daemon=True).start()
+        try:
+            threading.Thread(target=drive.run, name="collsynth-drive", daemon=True).start()
+        except RuntimeError:  # no thread is left: the job waits until there is one
+            self._ended(drive, None)
+            self._store.give_back(claim)
+            raise
 
     def _ended(self, drive: Drive, status: str | None) -> None:
         with self._lock:

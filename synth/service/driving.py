@@ -7,10 +7,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any, TypeAlias
+from uuid import uuid4
 
 from hierarchies import InputError
 from synth.edition import edition
@@ -32,7 +34,6 @@ from synth.service.work import (
 from synth.verbs.reply import Outcome, Reply
 from synth.wire import VERBS
 
-_PATIENCE_SECONDS = 120.0
 _LONGEST_PAUSE_SECONDS = 5.0
 log = logging.getLogger("collsynth.service")
 End: TypeAlias = StoredAnswer | bytes | dict[str, Any] | None
@@ -101,9 +102,22 @@ class Drive:
         except StoreError as error:
             log.error("a job's end could not be written: %s", error, extra=self._named())
         except Exception:
-            log.exception("a job could not be driven", extra=self._named())
+            status = self._broken()
         finally:
             self.ended(self, status)
+
+    def _broken(self) -> str | None:
+        """A mistake of ours between the job and its answer: the job fails, and the log says why."""
+        mark = uuid4().hex[:12]
+        log.exception("internal error %s", mark, extra=self._named())
+        told = problem(
+            HTTPStatus.INTERNAL_SERVER_ERROR,
+            f"internal error {mark}",
+            hint="the log of the server says more under this id",
+        )
+        with suppress(StoreError):
+            return "failed" if self._written(lambda: self.store.fail(self.claim, told)) else None
+        return None
 
     def _kill(self) -> None:
         if self._errand:
@@ -196,13 +210,13 @@ class Drive:
         return self._written(lambda: self.store.finish(self.claim, end))
 
     def _written(self, write: Callable[[], bool]) -> bool:
-        """Write, and if the store fails try again for as long as the job may still be ours."""
-        pause, end = 0.1, time.monotonic() + _PATIENCE_SECONDS
+        """Write, and if the store fails try again, as nobody else would until this server ends."""
+        pause = 0.1
         while True:
             try:
                 return write()
             except StoreError:
-                if time.monotonic() > end:
+                if self.abandoned:
                     raise
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)

@@ -26,6 +26,7 @@ class Limits:
     max_steps: int = 8
     digits: int = 8
     k: int = 1000
+    systems: int = 100
     wait_seconds: float = 60.0
     job_seconds: float = 600.0
     job_memory_bytes: int = 4 * 2**30
@@ -42,8 +43,10 @@ class Limits:
         for key, most in (("k", self.k), ("max_steps", self.max_steps), ("digits", self.digits)):
             self._check_number(key, getattr(question, key, None), most)
         self._check_number("tree", prod(getattr(question, "tree", None) or ()), self.devices)
-        for key in ("system", "inside"):
-            given = getattr(question, key, None)
+        named = [(key, getattr(question, key, None)) for key in ("system", "inside")]
+        named += [("systems", given) for given in getattr(question, "systems", ())]
+        self._check_number("systems", len(named) - 2, self.systems)
+        for key, given in named:
             if given is not None:
                 if isinstance(given, NamedText):
                     self.check_description(given.text)

@@ -46,7 +46,9 @@ def own_names(given: object) -> tuple[str, ...]:
     if not isinstance(given, dict):
         return ()
     known = catalogue()
-    names = (_own_name(given.get(key)) for key in _SYSTEM_KEYS)
+    several = given.get("systems")
+    said = [*map(given.get, _SYSTEM_KEYS), *(several if isinstance(several, list) else [])]
+    names = dict.fromkeys(_own_name(one) for one in said)
     return tuple(name for name in names if name is not None and name not in known)
 
 
@@ -59,6 +61,11 @@ def with_own(given: object, texts: Mapping[str, str]) -> object:
         name = _own_name(given.get(key))
         if name is not None and name in texts:
             changed[key] = {"name": given[key], "text": texts[name]}
+    if isinstance(given.get("systems"), list):
+        changed["systems"] = [
+            {"name": one, "text": texts[name]} if (name := _own_name(one) or "") in texts else one
+            for one in given["systems"]
+        ]
     return changed
 
 

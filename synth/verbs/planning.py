@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Annotated
 
@@ -15,6 +16,7 @@ from hierarchies import (
 )
 from synth.algorithms import Choice
 from synth.bodies import (
+    Json,
     plan_json,
     ranking_json,
     sweep_json,
@@ -23,6 +25,7 @@ from synth.costing import cost, uneven_request
 from synth.job import Job
 from synth.job_files import sizes_of, write
 from synth.jobplan import How, plan_job
+from synth.library import Library
 from synth.models import transformer_job
 from synth.plan import answers
 from synth.programs import Language
@@ -35,6 +38,7 @@ from synth.uneven_bodies import cost_json, uneven_json
 from synth.verbs.asking import (
     Axes,
     Bytes,
+    FaultyQuestion,
     MachineQuestion,
     Matrix,
     Names,
@@ -49,8 +53,8 @@ from synth.verbs.reply import Outcome, Reply, reply
 from synth.verbs.texts import Given, job_of, system_of
 
 
-class TopQuestion(MachineQuestion):
-    """The best placements and programs for a collective over some axes."""
+class RankedQuestion(FaultyQuestion):
+    """A collective over some axes, and how programs for it are looked for."""
 
     axes: Axes
     reduce: Names
@@ -91,6 +95,26 @@ class TopQuestion(MachineQuestion):
             segments=segment_counts(self.segments),
             stripes=self.stripes,
         )
+
+
+class TopQuestion(RankedQuestion, MachineQuestion):
+    """The best placements and programs for a collective over some axes."""
+
+    @property
+    def system_name(self) -> str:
+        """What the system is called in the question."""
+        return str(getattr(self.system, "name", self.system))
+
+
+class SweepQuestion(RankedQuestion):
+    """The same of several systems."""
+
+    systems: list[Given] = Field(min_length=1)
+
+    def tops(self) -> list[TopQuestion]:
+        """The question put to each of the systems."""
+        given = {name: getattr(self, name) for name in RankedQuestion.model_fields}
+        return [TopQuestion(system=system, **given) for system in self.systems]
 
 
 class CostQuestion(MachineQuestion):
@@ -181,28 +205,65 @@ def _whole(size: str | int) -> str | int:
     return int(size) if isinstance(size, str) and size.isdecimal() else size
 
 
-def top(question: TopQuestion, watcher: Watcher) -> Reply:
-    """The ranked, proved programs; for a range of sizes, which is best from which size on."""
+def top(
+    question: TopQuestion, watcher: Watcher, known: Callable[[Language], Library] | None = None
+) -> Reply:
+    """The ranked, proved programs; for a range of sizes, which is best from which size on.
+
+    ``known``: what is known already of the programs of a language, for questions of one size.
+    """
     system = question.machine()
     if system.missing:
         return _uneven(system, question, watcher)
     if isinstance(question.bytes, tuple):
-        return _swept(system, question.asked(), question.bytes, watcher)
-    report = answers(system, question.asked(), watcher)
-    outcome = Outcome.OK if report.complete else Outcome.PARTIAL
-    if any(isinstance(answer.verdict, Refuted) for answer in report.answers):
-        outcome = Outcome.NO
-    return reply(ranking_json(report) | {"explain": question.explain}, outcome)
+        return _swept(system, question, question.bytes, watcher)
+    request = question.asked()
+    report = answers(system, request, watcher, known(request.language) if known else None)
+    refuted = any(isinstance(answer.verdict, Refuted) for answer in report.answers)
+    return ranking_reply(question, ranking_json(report), refuted)
+
+
+def sweep_systems(question: SweepQuestion, watcher: Watcher) -> Reply:
+    """The same question put to several systems, one after the other."""
+    replies: list[Reply] = []
+    for one in question.tops():
+        if replies and not watcher.go_on():
+            break
+        try:
+            replies.append(top(one, watcher))
+        except InputError as error:
+            raise error.at(one.system_name) from None
+    return swept_reply(replies, len(question.systems))
+
+
+def swept_reply(replies: Sequence[Reply], of: int | None = None) -> Reply:
+    """The answers of several systems as one."""
+    bodies = [one.body for one in replies]
+    complete = all(body["complete"] for body in bodies) and len(bodies) == (of or len(bodies))
+    refuted = any(one.outcome is Outcome.NO for one in replies)
+    return reply({"systems": bodies, "complete": complete}, outcome_of(complete, refuted))
+
+
+def ranking_reply(question: TopQuestion, body: Json, refuted: bool) -> Reply:
+    """A ranking, or stretches, as the answer to a question."""
+    if not isinstance(question.bytes, tuple):
+        body = body | {"explain": question.explain}
+    return reply(body, outcome_of(body["complete"], refuted))
+
+
+def outcome_of(complete: bool, refuted: bool) -> Outcome:
+    """How a search ended: z3's no counts before what was left out."""
+    if refuted:
+        return Outcome.NO
+    return Outcome.OK if complete else Outcome.PARTIAL
 
 
 def plan(question: PlanQuestion, watcher: Watcher) -> Reply:
     """The placement on which a job's collectives are exposed for least time."""
     system = question.machine().check_even()
     found = plan_job(system, job_of(question.job), question.how(), watcher)
-    outcome = Outcome.OK if found.complete else Outcome.PARTIAL
-    if any(isinstance(one.answer.verdict, Refuted) for one in found.entries):
-        outcome = Outcome.NO
-    return reply(plan_json(found), outcome)
+    refuted = any(isinstance(one.answer.verdict, Refuted) for one in found.entries)
+    return reply(plan_json(found), outcome_of(found.complete, refuted))
 
 
 def job(question: JobQuestion, watcher: Watcher) -> Reply:
@@ -232,14 +293,12 @@ def _uneven(system: System, question: TopQuestion, watcher: Watcher) -> Reply:
     request = uneven_request(asked)
     report = uneven_answers(system, asked.axes, asked.over, request, watcher)
     refuted = any(isinstance(answer.verdict, Refuted) for answer in report.answers)
-    outcome = Outcome.OK if report.complete else Outcome.PARTIAL
-    return reply(uneven_json(report), Outcome.NO if refuted else outcome)
+    return reply(uneven_json(report), outcome_of(report.complete, refuted))
 
 
-def _swept(system: System, request: Request, sizes: tuple[int, int], watcher: Watcher) -> Reply:
-    found = sweep(system, request, *sizes, watcher)
-    verdicts = [answer.verdict for _, answer in found.sizes]
-    outcome = Outcome.OK if found.complete else Outcome.PARTIAL
-    if any(isinstance(verdict, Refuted) for verdict in verdicts):
-        outcome = Outcome.NO
-    return reply(sweep_json(found), outcome)
+def _swept(
+    system: System, question: TopQuestion, sizes: tuple[int, int], watcher: Watcher
+) -> Reply:
+    found = sweep(system, question.asked(), *sizes, watcher)
+    refuted = any(isinstance(answer.verdict, Refuted) for _, answer in found.sizes)
+    return ranking_reply(question, sweep_json(found), refuted)

@@ -37,6 +37,14 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {
     "place": {"system": "dgx-h100:4", "axes": {"data": 8, "model": 4}},
     "count": {"digits": 2},
     "top": {"system": "dgx-h100:4", "axes": {"data": 8, "model": 4}, "reduce": ["data"], "k": 3},
+    "sweep": {
+        "systems": ["dgx-h100:4", "dgx-a100:4"],
+        "axes": {"data": 32},
+        "reduce": ["data"],
+        "max_steps": 3,
+        "stripes": False,
+        "k": 1,
+    },
     "cost": {**_ON, "slow": {"node1": 0.5}, "max_steps": 3, "stripes": False},
     "plan": {"system": "dgx-h100:4", "job": "gpt-18b-3d", "k": 1},
     "job": {

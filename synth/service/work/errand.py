@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 import time as clock
@@ -10,6 +11,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 
 from synth.bodies import Json
 from synth.cutting import Piece, course
+from synth.cutting.leaders import together as best_together
 from synth.service.work.crew import Crew, Progress, Tell, Ticket, nothing
 from synth.service.work.problems import WorkerLostError
 from synth.verbs.asking import Question
@@ -39,7 +41,8 @@ class Errand:
         tell: Tell = nothing,
     ) -> None:
         self._crew, self._memory_bytes, self._tell = crew, memory_bytes, tell
-        self._course = course(verb, question, crew.slots * _PIECES_A_SLOT)
+        pieces = crew.slots * _PIECES_A_SLOT if crew.slots > 1 else 1
+        self._course = course(verb, question, pieces)
         self._budget_seconds = budget_seconds
         self._end: float | None = None
         self._lock = threading.RLock()
@@ -80,8 +83,10 @@ class Errand:
         added = _Added(pieces, self._tell)
         results: dict[int, Json] = {}
         tries = [TRIES] * len(pieces)
-        waiting = {self._handed_in(number, pieces, added): number for number in range(len(pieces))}
+        waiting: dict[Future[Json], int] = {}
         try:
+            for number in range(len(pieces)):
+                waiting[self._handed_in(number, pieces, added)] = number
             while waiting:
                 done, _ = wait(waiting, return_when=FIRST_COMPLETED)
                 for future in done:
@@ -120,11 +125,12 @@ class Errand:
 
 
 class _Added:
-    """The progress of the pieces of a round as one."""
+    """The progress of the pieces of a round as one, and the best answers so far of all of them."""
 
     def __init__(self, pieces: Sequence[Piece], tell: Tell) -> None:
         self._weights = [piece.weight for piece in pieces]
         self._done = [0] * len(pieces)
+        self._best: dict[int, Json] = {}
         self._tell = tell
         self._lock = threading.Lock()
 
@@ -136,8 +142,11 @@ class _Added:
         with self._lock:
             if progress.of is not None:
                 self._done[number] = min(progress.done, self._weights[number])
-            done = sum(self._done)
-        self._tell(Progress(progress.stage, done, sum(self._weights), progress.best))
+            done, best = sum(self._done), None
+            if progress.best is not None:
+                self._best[number] = json.loads(progress.best)
+                best = json.dumps(best_together(list(self._best.values()))).encode()
+        self._tell(Progress(progress.stage, done, sum(self._weights), best))
 
     def ended(self, number: int) -> None:
         """A piece is done."""

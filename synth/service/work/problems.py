@@ -11,7 +11,7 @@ from z3 import Z3Exception
 
 from hierarchies import InputError
 from synth.bodies import Json
-from synth.cutting import Piece, carry_out
+from synth.cutting import Piece, Shelf, carry_out
 from synth.handout import WrongProgramError
 from synth.request import Watcher
 
@@ -64,10 +64,12 @@ class StoppedError(Exception):
     """Work that cannot answer in part was asked whether it may go on, and may not."""
 
 
-def guarded(text: str, watcher: Watcher, memory_bytes: int | None = None) -> str:
+def guarded(
+    text: str, watcher: Watcher, memory_bytes: int | None = None, shelf: Shelf | None = None
+) -> str:
     """A piece as text to what came of it as text: a result, or a problem. Raises nothing."""
     try:
-        return json.dumps({"result": carry_out(Piece.of(text), watcher)}, allow_nan=False)
+        return json.dumps({"result": carry_out(Piece.of(text), watcher, shelf)}, allow_nan=False)
     except InputError as error:
         kind = "program" if isinstance(error, WrongProgramError) else "input"
         told = {"problem": error.problem, "where": error.where, "hint": error.hint}

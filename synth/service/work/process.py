@@ -10,7 +10,7 @@ import threading
 from multiprocessing.connection import Connection
 
 from synth.bodies import Json
-from synth.cutting import Piece
+from synth.cutting import Piece, Shelf
 from synth.service.work.memory import MOST_KEPT_BYTES, data_bytes, limit_data
 from synth.service.work.problems import guarded
 from synth.service.work.reporting import Reporting
@@ -47,7 +47,7 @@ def _carried(desk: _Desk, order: Json) -> str:
         order["budget_seconds"],
         part=Piece.of(order["piece"]).partial,
     )
-    return guarded(order["piece"], watcher, order["memory_bytes"])
+    return guarded(order["piece"], watcher, order["memory_bytes"], desk.shelf)
 
 
 class _Desk:
@@ -57,6 +57,7 @@ class _Desk:
         self._pipe = pipe
         self.orders: queue.SimpleQueue[Json] = queue.SimpleQueue()
         self.stopped = 0
+        self.shelf = Shelf()
 
     def read(self) -> None:
         """Read until nobody is there any more; then this process has no reason to be."""

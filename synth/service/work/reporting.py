@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import time as clock
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from synth.bodies import Json
-from synth.request import Watcher
+from synth.cutting import leaders_json
+from synth.request import Leader, Watcher
 from synth.service.work.problems import StoppedError
 
 _PAUSE_SECONDS = 0.2
@@ -33,6 +35,7 @@ class Reporting(Watcher):
         self._end = None if budget_seconds is None else clock.monotonic() + budget_seconds
         self._part = part
         self._next = 0.0
+        self._leaders: Callable[[], Sequence[Leader]] | None = None
 
     def go_on(self) -> bool:
         if not self._stopped() and (self._end is None or clock.monotonic() < self._end):
@@ -51,8 +54,18 @@ class Reporting(Watcher):
     def judged(self, done: int, of: int) -> None:
         self._tell("answers proved", done, of)
 
+    def ranked(self, leaders: Callable[[], Sequence[Leader]]) -> None:
+        self._leaders = leaders
+
     def _tell(self, stage: str, done: int, of: int | None) -> None:
         now = clock.monotonic()
         if now >= self._next:
             self._next = now + _PAUSE_SECONDS
-            self._send({"stage": stage, "done": done, "of": of})
+            self._send({"stage": stage, "done": done, "of": of, **self._best()})
+
+    def _best(self) -> Json:
+        """The best so far, if they are others than were told last."""
+        if self._leaders is None:
+            return {}
+        leaders, self._leaders = self._leaders, None
+        return {"best": json.dumps(leaders_json(leaders()))}

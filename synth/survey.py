@@ -1,0 +1,193 @@
+"""What is on some of a question's placements: the programs found there, to be merged and told.
+
+A survey of all placements is the whole question; surveys of parts of them, made anywhere in any
+order, merge into the very same one. A price known from elsewhere may limit a survey: what is dearer
+than the k-th of all cannot be among the k best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+
+from hierarchies import Placement, Reduction, System, check_axes, count_placements, placements
+from synth.defaults import defaults
+from synth.finder import Finder, Found
+from synth.library import Library
+from synth.prices import TICKS_PER_SECOND, total_seconds
+from synth.request import Leader, Looked, Request, Watcher, told_together
+from synth.simulator import Simulator
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A program found, and the position of its placement among all of the question."""
+
+    position: int
+    found: Found
+
+    @property
+    def key(self) -> tuple[int, int, tuple[str, ...], int]:
+        """Ranks it among all: its price, number of steps, spellings, the order of placements."""
+        return (*self.found.key, self.position)
+
+
+@dataclass(frozen=True)
+class Surveyed:
+    """The best programs of the placements looked at, in order, and what was looked at."""
+
+    best: tuple[Placed, ...]
+    looked: Looked
+
+    def limit_ticks(self, request: Request) -> int | None:
+        """The price that another of the k best may not exceed; None where there is no such."""
+        if request.per_placement or len(self.best) < request.k:
+            return None
+        return self.best[-1].found.ticks
+
+
+def merged(surveys: Sequence[Surveyed], request: Request) -> Surveyed:
+    """Surveys of parts of the placements, none in two of them, as one."""
+    every = [one for survey in surveys for one in survey.best]
+    return Surveyed(_kept(every, request), Looked.together([survey.looked for survey in surveys]))
+
+
+def _kept(every: Iterable[Placed], request: Request) -> tuple[Placed, ...]:
+    if request.per_placement:
+        return tuple(sorted(every, key=lambda one: (one.position, one.key)))
+    return tuple(sorted(every, key=lambda one: one.key)[: request.k])
+
+
+@dataclass(frozen=True)
+class Share:
+    """Some of the placements: those whose position leaves one of some remainders. By default all.
+
+    Neighbouring placements resemble each other; so shares are alike if they are interleaved.
+    """
+
+    divisor: int = 1
+    remainders: tuple[int, ...] = (0,)
+
+    def __contains__(self, position: int) -> bool:
+        return position % self.divisor in self.remainders
+
+    def count(self, of: int) -> int:
+        """How many of so many placements it has."""
+        return sum(len(range(rest, of, self.divisor)) for rest in self.remainders)
+
+
+def how_many(system: System, request: Request) -> int:
+    """How many placements a question has. Raises InputError for axes that do not fit."""
+    check_axes(system.hierarchy, request.axes)
+    if request.placement is not None:
+        return 1
+    return count_placements(system.hierarchy, request.axes)
+
+
+class Survey:
+    """Prices the programs of one placement after the other and keeps the best. One use.
+
+    ``limit_ticks`` is a price known from elsewhere that the k-th best of all does not exceed.
+    Raises InputError for axes or placements that do not fit the system.
+    """
+
+    def __init__(
+        self, system: System, request: Request, watcher: Watcher, library: Library
+    ) -> None:
+        self._of = how_many(system, request)
+        self._system = system
+        self._request = request
+        self._watcher = watcher
+        self._library = library
+        self._simulator = Simulator(system, request.choice)
+        self._finder = Finder(
+            library,
+            self._simulator,
+            request.payload_bytes,
+            request.segments,
+            stripes=request.stripes,
+            go_on=self._go_on,
+        )
+        self._stopped = False
+
+    def run(self, share: Share | None = None, limit_ticks: int | None = None) -> Surveyed:
+        """The best programs of a share of the placements. The first of them is always looked at.
+
+        Each placement is looked at in the order of its bound where only the best of all are asked
+        for: once k answers are known, those whose bound is above the last of them need no search.
+        """
+        share = share or Share()
+        best: tuple[Placed, ...] = ()
+        done, programs, default = 0, 0, 0.0
+        for least, position, reduction in self._by_bound(share):
+            if done and not self._go_on():
+                break
+            limit = self._limit(best, limit_ticks)
+            if limit is None or least <= limit:
+                found = self._finder.best(reduction, self._request.k, limit)
+                fresh = [Placed(position, one) for one in found]
+                best = _kept([*best, *fresh], self._request)
+                self._watcher.ranked(partial(self._leaders, best))
+            seconds = self._default_seconds(reduction)
+            default = seconds if not done else min(default, seconds)
+            programs += self._library.count(len(reduction.tree.digits))
+            done += 1
+            self._watcher.placed(done, share.count(self._of))
+        complete = self._library.complete and not self._stopped
+        return Surveyed(best, Looked(default, done, self._of, programs, complete))
+
+    def _limit(self, best: tuple[Placed, ...], limit_ticks: int | None) -> int | None:
+        """The price that another answer may not exceed."""
+        if self._request.per_placement:
+            return None
+        known = [best[-1].found.ticks] if len(best) == self._request.k else []
+        return min(known + ([] if limit_ticks is None else [limit_ticks]), default=None)
+
+    def _by_bound(self, share: Share) -> Iterable[tuple[int, int, Reduction]]:
+        """Each placement's bound in ticks, its position and reduction."""
+        request, found = self._request, []
+        for position, placement in enumerate(self._placements()):
+            if position in share:
+                reduction = Reduction(placement, request.over, request.collapse)
+                found.append((self._finder.bound_ticks(reduction), position, reduction))
+        return found if request.per_placement else sorted(found, key=lambda one: one[:2])
+
+    def _placements(self) -> Iterable[Placement]:
+        request, hierarchy = self._request, self._system.hierarchy
+        if request.placement is not None:
+            return [Placement(hierarchy, request.axes, request.placement)]
+        return placements(hierarchy, request.axes)
+
+    def _go_on(self) -> bool:
+        """Whether to go on; remembers that something may be missing if not."""
+        going = self._watcher.go_on()
+        self._stopped = self._stopped or not going
+        return going
+
+    def _default_seconds(self, reduction: Reduction) -> float:
+        request = self._request
+        told = defaults(self._simulator, reduction, request.payload_bytes, request.goal)
+        return total_seconds(told.baseline)
+
+    def _leaders(self, best: tuple[Placed, ...]) -> list[Leader]:
+        return [leader(rank, found) for rank, found in ranked(best, self._request)]
+
+
+def ranked(best: Sequence[Placed], request: Request) -> list[tuple[int, Found]]:
+    """Programs in their order with their ranks, which may begin anew on each placement."""
+    told, rank, last = [], 0, -1
+    for one in best:
+        rank = 1 if request.per_placement and one.position != last else rank + 1
+        last = one.position
+        told.append((rank, one.found))
+    return told
+
+
+def leader(rank: int, found: Found) -> Leader:
+    """A program found, in a few words, before it is proved."""
+    placement, texts = found.reduction.placement, iter(found.key[2])
+    programs = ("; ".join(islice(texts, len(part.steps))) for part in found.parts)
+    seconds = found.ticks / TICKS_PER_SECOND
+    return Leader(rank, placement.axes, placement.matrix, told_together(programs), seconds)
