@@ -279,8 +279,9 @@ def test_many_kills_at_odd_moments_lose_nothing(crew: LocalCrew) -> None:
     rounds = 0
     while not all(ticket.future.done() for ticket in tickets):
         clock.sleep(0.011 * (rounds % 7))
-        if rounds < 15 and crew.pids:
-            end(crew.pids[rounds % len(crew.pids)])
+        pids = crew.pids
+        if rounds < 15 and pids:
+            end(pids[rounds % len(pids)])
         rounds += 1
     lost = [ticket for ticket in tickets if ticket.future.exception()]
     assert all(isinstance(ticket.future.exception(), WorkerLostError) for ticket in lost)
