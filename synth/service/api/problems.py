@@ -119,7 +119,7 @@ def _methods(request: Request) -> set[str]:
     """What the address answers, by all routes that have it: the framework tells those of one."""
     routes: list[Route] = request.app.state.routes
     fitting = (route for route in routes if route.path_regex.match(request.url.path))
-    return set().union(*(route.methods or () for route in fitting))
+    return {method for route in fitting for method in route.methods or ()}
 
 
 def unforeseen(request_id: str | None) -> Response:
