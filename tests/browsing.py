@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -31,6 +32,14 @@ class Browsing:
         """Nothing was wrong, and nothing left this machine."""
         assert self.complaints == []
         assert self.strangers == []
+
+
+def until(page: Any, holds: str) -> None:
+    """Wait until a script holds. The page's policy forbids the browser to do so by itself."""
+    end = time.monotonic() + 60
+    while not page.evaluate(holds):
+        assert time.monotonic() < end, f"{holds} does not come true"
+        page.wait_for_timeout(50)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from browsing import browsing, chromium
+from browsing import browsing, chromium, until
 from serving import served
 
 PICTURES = Path(__file__).parent.parent / "docs" / "pictures"
@@ -27,7 +27,7 @@ def main() -> None:
         size = {"width": 1100, "height": 860}
         with browsing(browser, server.url, viewport=size, reduced_motion="reduce") as seen:
             seen.page.goto("/")
-            seen.page.wait_for_function("document.querySelector('#axes-told').textContent")
+            until(seen.page, "document.querySelector('#axes-told').textContent")
             seen.page.screenshot(path=PICTURES / "form.png")
             seen.page.goto(plain)
             seen.page.locator("#sizes").scroll_into_view_if_needed()

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 FEW = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#4d4d4d")
 _MANY = ("#00224e", "#35456c", "#666970", "#948e77", "#c8b866", "#fee838")
-DARK, LIGHT = "#111111", "#ffffff"
+DARK, LIGHT = "#000000", "#ffffff"
+"""Of these two one has a contrast of at least 4.58 to any colour."""
 
 
 @dataclass(frozen=True)

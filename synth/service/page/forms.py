@@ -44,7 +44,8 @@ class Checked:
 
     def note(self, name: str, error: InputError) -> None:
         """The first thing that is wrong with a field stays."""
-        self.wrong.setdefault(name, words(error))
+        place = f"{error.where}: " if error.where.startswith(_OWN) else ""
+        self.wrong.setdefault(name, place + words(error))
 
 
 def words(error: InputError) -> str:
@@ -156,6 +157,9 @@ def _sound(given: dict[str, Any], checked: Checked) -> TopQuestion:
 
 
 def _field(error: InputError) -> str:
+    """The field of the form that a mistake is about; a text of one's own is the system's."""
+    if error.where.startswith(_OWN):
+        return "system"
     return _WHERE.get(error.where, error.where.split(".")[0].split(",")[0])
 
 

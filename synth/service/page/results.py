@@ -13,7 +13,7 @@ from synth.service.page.curves import Curves, curves
 from synth.service.page.figures import Ranked, matrix, ranked
 from synth.service.page.placing import placed
 from synth.service.page.topology import Topology, topology
-from synth.units import volume
+from synth.units import duration, volume
 
 Json = Mapping[str, Any]
 TABS = {
@@ -125,6 +125,12 @@ def _facts(body: Json) -> Iterator[str]:
         yield told
     if "uneven" in body:
         yield f"left: {body['uneven']['left']}"
+    if "entries" in body and body["ranking"]:
+        exposed = duration(body["ranking"][0]["exposed_seconds"])
+        plain = duration(body["default_exposed_seconds"])
+        yield f"a step waits {exposed} for communication; by the runtime's own choice {plain}"
+    for one in body.get("unpriced", ()):
+        yield f"not priced: {one['name']}: {one['why']}"
     considered = body.get("considered", {})
     if "of_placements" in considered:
         done, of = considered["placements"], considered["of_placements"]

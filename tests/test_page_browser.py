@@ -1,0 +1,249 @@
+"""The page in a real browser: by keyboard alone, in dark, narrow, without scripts and by ear."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi", reason="needs the extra server")
+pytest.importorskip("playwright", reason="needs playwright, to drive a browser")
+
+from browsing import CHROMIUM, Browsing, browsing, chromium, until
+from serving import Served, served
+from synth.service.page.colours import paints
+
+if not CHROMIUM.exists():
+    pytest.skip(f"needs a browser at {CHROMIUM}", allow_module_level=True)
+
+SMALL = {"system": "dgx-h100:1", "axes": {"data": 4, "model": 2}, "reduce": ["data"], "k": 3}
+LONG = {"system": "dgx-h100:16", "axes": {"a": 8, "b": 4, "c": 4}, "reduce": ["a"], "k": 1000}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with served(tmp_path_factory.mktemp("browser"), wait_seconds=20.0) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture
+def seen(browser: Any, server: Served) -> Iterator[Browsing]:
+    with browsing(browser, server.url) as found:
+        yield found
+        found.check()
+
+
+@pytest.fixture(scope="module")
+def answer(server: Served) -> str:
+    found = server.ask.post("/v1/top", json=SMALL, headers={"Prefer": "wait=60"})
+    return str(found.headers["content-location"]).removeprefix("/v1")
+
+
+def tab_to(page: Any, selector: str, most: int = 60) -> None:
+    """Press Tab until an element has the focus."""
+    for _ in range(most):
+        page.keyboard.press("Tab")
+        if page.evaluate("s => document.activeElement.matches(s)", selector):
+            return
+    raise AssertionError(f"{selector} is not reached by Tab")
+
+
+def whole(page: Any) -> None:
+    """Everything that comes when it is scrolled to is there."""
+    for place in ("#sizes", "[data-part]", "#code"):
+        page.locator(place).scroll_into_view_if_needed()
+    page.wait_for_selector("#plot .uplot canvas")
+    page.wait_for_selector("svg.timeline")
+    page.wait_for_selector("#code pre")
+
+
+def test_from_the_form_to_code_by_keyboard_alone(seen: Browsing) -> None:
+    page, press = seen.page, seen.page.keyboard.press
+    page.goto("/")
+    tab_to(page, ".skip")
+    tab_to(page, "#count")
+    press("Control+A")
+    page.keyboard.type("1")
+    tab_to(page, "input[name=axis_name]")
+    tab_to(page, "input[name=axis_size]")
+    until(page, "document.querySelector('#axes-said').textContent")
+    press("Control+A")
+    page.keyboard.type("2")
+    until(page, "document.querySelector('#axes-told').textContent.startsWith('product 8 of 8')")
+    assert page.locator("#axes-said").text_content() == ""
+    tab_to(page, "#k")
+    press("Control+A")
+    page.keyboard.type("3")
+    tab_to(page, "button.main")
+    assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    press("Enter")
+    page.wait_for_url(re.compile("/answers/[0-9a-f]{64}$"))
+    tab_to(page, "[data-answer='1']")
+    press("Enter")
+    page.wait_for_selector("#chosen-title:has-text('Answer 2')")
+    assert page.locator("tr[aria-current] [data-answer]").get_attribute("data-answer") == "1"
+    assert page.url.endswith("?answer=1")
+    tab_to(page, "#topology")
+    press("ArrowRight")
+    press("ArrowRight")
+    assert "device 1 (node0/gpu1): " in page.locator("#device-said").text_content()
+    tab_to(page, "[role=tab]")
+    page.wait_for_selector("#code pre")
+    press("ArrowRight")
+    page.wait_for_selector("#tab-jax[aria-selected=true]")
+    page.wait_for_selector("#code:has-text('jax')")
+
+
+def test_a_result_has_its_plot_timeline_code_and_trace(seen: Browsing, answer: str) -> None:
+    page = seen.page
+    page.goto(answer)
+    whole(page)
+    assert page.locator("svg.timeline g.row.device").count() == 8
+    assert page.locator("svg.timeline g.row.link").count() == 2
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Download the trace").click()
+    assert download.value.suggested_filename == "trace.json"
+    page.get_by_role("tab", name="mpi4py").click()
+    page.wait_for_selector("#code:has-text('mpi4py')")
+
+
+def test_devices_are_coloured_by_the_axis_that_is_chosen(seen: Browsing, answer: str) -> None:
+    page = seen.page
+    page.goto(answer)
+    until(page, "Boolean(document.querySelector('#topology').machine)")
+    read = "topology.machine.nodes('[kind = \"device\"]').map(n => n.data())"
+    rows = page.locator("table.devices tbody tr").evaluate_all(
+        "rows => rows.map(row => [...row.cells].map(cell => cell.textContent))"
+    )
+    for number, (name, size) in enumerate((("data", 4), ("model", 2))):
+        page.select_option("#axis-choice", str(number))
+        found = page.evaluate(read)
+        assert [node["device"] for node in found] == list(range(8))
+        for node, row in zip(found, rows, strict=True):
+            at = int(row[2 + number])
+            assert node["fill"] == paints(size)[at].fill
+            assert node["label"] == f"{node['device']}\n{name[0]}{at}"
+
+
+def test_what_is_wrong_is_said_as_one_types(seen: Browsing) -> None:
+    page = seen.page
+    page.goto("/")
+    page.fill("#bytes", "1 parsec")
+    page.wait_for_selector("#bytes[aria-invalid=true]")
+    assert "the size '1 parsec' cannot be read" in page.locator("#bytes-said").text_content()
+    assert page.locator("#bytes").get_attribute("aria-describedby") == "bytes-said"
+    page.fill("#bytes", "1MiB")
+    page.wait_for_selector("#bytes:not([aria-invalid])")
+    page.click("#add")
+    assert page.locator("#axes tr").count() == 4
+    assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "Name of axis 4"
+    page.click("button.remove >> nth=3")
+    assert page.locator("#axes tr").count() == 3
+    assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "Name of axis 3"
+
+
+def test_a_description_is_read_from_a_file(seen: Browsing) -> None:
+    page = seen.page
+    page.goto("/")
+    page.click("summary:has-text('Describe one of your own')")
+    page.set_input_files(
+        "#file", {"name": "x.toml", "mimeType": "text/plain", "buffer": b"name = 3"}
+    )
+    until(page, "document.querySelector('#system-said').textContent.includes('own.toml')")
+
+
+def test_dark_and_light_are_chosen_and_remembered(browser: Any, server: Served) -> None:
+    with browsing(browser, server.url, color_scheme="dark") as seen:
+        page = seen.page
+        ground = "getComputedStyle(document.body).backgroundColor"
+        page.goto("/")
+        assert page.evaluate(ground) == "rgb(18, 23, 29)"
+        page.click("#theme")
+        assert page.evaluate(ground) == "rgb(246, 247, 249)"
+        page.goto("/jobs")
+        assert page.evaluate(ground) == "rgb(246, 247, 249)"
+        seen.check()
+
+
+def test_nothing_is_wider_than_a_telephone(browser: Any, server: Served, answer: str) -> None:
+    with browsing(browser, server.url, viewport={"width": 360, "height": 740}) as seen:
+        for path in ("/", answer, "/jobs"):
+            seen.page.goto(path)
+            if path == answer:
+                whole(seen.page)
+            assert seen.page.evaluate("document.documentElement.scrollWidth") <= 360, path
+        seen.check()
+
+
+def test_without_scripts_everything_can_be_reached(browser: Any, server: Served) -> None:
+    with browsing(browser, server.url, java_script_enabled=False) as seen:
+        page = seen.page
+        page.goto("/")
+        assert not page.locator("#add").is_visible()
+        page.get_by_role("button", name="Find the fastest").click()
+        page.wait_for_url(re.compile("/answers/"))
+        assert not page.locator("#topology").is_visible()
+        page.locator("[data-answer='1']").click()
+        page.wait_for_selector("#chosen-title:has-text('Answer 2')")
+        page.get_by_role("link", name="Draw the timeline").click()
+        page.wait_for_selector("svg.timeline")
+        page.get_by_role("link", name="Back to the answer").click()
+        page.get_by_role("link", name="PyTorch").click()
+        page.wait_for_selector("pre:has-text('import torch')")
+        seen.check()
+
+
+def test_a_job_is_followed_to_its_answer(seen: Browsing, server: Served) -> None:
+    given = {**SMALL, "bytes": 12345}
+    job = server.ask.post("/v1/top", json=given, headers={"Prefer": "respond-async"}).json()
+    seen.page.goto(f"/jobs/{job['id']}")
+    seen.page.wait_for_url(re.compile("/answers/[0-9a-f]{64}"))
+
+
+def test_a_job_is_cancelled_and_says_so(seen: Browsing, server: Served) -> None:
+    job = server.ask.post("/v1/top", json=LONG, headers={"Prefer": "respond-async"}).json()
+    page = seen.page
+    page.goto(f"/jobs/{job['id']}")
+    page.get_by_role("button", name="Cancel").click()
+    page.wait_for_selector("h1:has-text('cancelled'), .notice:has-text('Partial')")
+
+
+LABELLED = """() => [...document.querySelectorAll('input, select, textarea, button')]
+  .filter(one => one.type !== 'hidden' && one.checkVisibility())
+  .filter(one => !(one.labels?.length || one.getAttribute('aria-label') || one.textContent.trim()))
+  .map(one => one.outerHTML)"""
+HEADINGS = "() => [...document.querySelectorAll('h1,h2,h3,h4')].map(one => Number(one.tagName[1]))"
+TWICE = """() => { const ids = [...document.querySelectorAll('[id]')].map(one => one.id);
+  return ids.filter((id, at) => ids.indexOf(id) !== at) }"""
+DANGLING = """() => [...document.querySelectorAll('*')]
+  .flatMap(one => ['aria-describedby', 'aria-labelledby', 'aria-controls']
+    .flatMap(name => (one.getAttribute(name) ?? '').split(' ').filter(Boolean)))
+  .filter(id => !document.getElementById(id))"""
+
+
+def test_pages_can_be_found_ones_way_in_by_ear(seen: Browsing, answer: str) -> None:
+    page = seen.page
+    for path in ("/", answer, "/jobs", f"/answers/{'0' * 64}"):
+        page.goto(path)
+        if path == answer:
+            whole(page)
+        assert page.locator("html[lang=en]").count() == 1
+        assert page.locator("main").count() == page.locator("h1").count() == 1
+        assert page.locator("header").count() == page.locator("footer").count() == 1
+        assert page.evaluate(LABELLED) == []
+        assert page.evaluate(TWICE) == []
+        assert page.evaluate(DANGLING) == []
+        levels = page.evaluate(HEADINGS)
+        assert levels[0] == 1
+        assert all(after <= before + 1 for before, after in pairwise(levels))
+        assert page.locator("th:not([scope]):not(.u-legend th)").count() == 0
+    seen.complaints[:] = [one for one in seen.complaints if "404" not in one]

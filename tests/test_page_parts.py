@@ -1,0 +1,432 @@
+"""What the page shows, before there is any page: colours, pictures, figures, forms, files."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from hashlib import sha256
+from html.parser import HTMLParser
+from importlib import resources
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("fastapi", reason="needs the extra server")
+
+import numpy as np
+
+from hierarchies import InputError, catalogue, load
+from strategies import reductions
+from synth.bodies import machine_in_full_json
+from synth.emit.mesh import RankOrder, mesh
+from synth.request import Watcher
+from synth.service.limits import Limits
+from synth.service.page.colours import DARK, LIGHT, contrast, paints
+from synth.service.page.curves import curves
+from synth.service.page.figures import bus_bandwidth, ranked
+from synth.service.page.filling import EXAMPLE, of_fields, of_question
+from synth.service.page.forms import check, question, read
+from synth.service.page.placing import coordinates
+from synth.service.page.rendering import render, static
+from synth.service.page.results import handed, over_sizes, result
+from synth.service.page.topology import folded, topology
+from synth.verbs.asking import asked
+from synth.wire import VERBS
+
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "\"'`><img src=x onerror=alert(1)>",
+    "\u202egnp.exe",
+    "{{1234*5}}",
+)
+UNEVEN = {
+    "system": "dgx-h100:2",
+    "axes": {"data": 15},
+    "reduce": ["data"],
+    "without": ["node1/gpu3"],
+}
+ASKED: dict[str, dict[str, Any]] = {
+    "one": {"system": "dgx-h100:4", "axes": {"data": 8, "model": 4}, "reduce": ["data"], "k": 5},
+    "stripes": {"system": "dgx-h100:2", "axes": {"data": 16}, "reduce": ["data"], "k": 2},
+    "uneven": {**UNEVEN, "k": 2},
+    "worn": {**UNEVEN, "axes": {"data": 16}, "without": [], "slow": {"node1/nic2": 0.5}, "k": 2},
+    "range": {
+        "system": "p2-a100:2",
+        "axes": {"data": 32},
+        "reduce": ["data"],
+        "bytes": [2**10, 2**26],
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def bodies() -> dict[str, Any]:
+    verb = VERBS["top"]
+    found = {}
+    for name, given_ in ASKED.items():
+        body = verb.answer(asked(verb.question, given_), Watcher()).body
+        found[name] = json.loads(json.dumps(body))
+    return found
+
+
+class Page(HTMLParser):
+    """What a browser would make of a text: its elements, and the text between them."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.said = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.said += data
+
+
+@given(st.integers(1, 300))
+def test_paint_is_read_on_and_few_values_differ_in_hue(values: int) -> None:
+    found = paints(values)
+    assert len(found) == values
+    assert all(contrast(one.fill, one.ink) >= 4.5 for one in found)
+    if values <= 8:
+        assert len({one.fill for one in found}) == values
+
+
+def test_contrast_is_that_of_the_guidelines() -> None:
+    assert contrast("#000000", "#ffffff") == pytest.approx(21)
+    assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.01)
+    assert contrast(DARK, DARK) == 1 < contrast(DARK, LIGHT)
+
+
+PAIRS = [
+    *(
+        ("ink", ground)
+        for ground in ("ground", "card", "row", "note-ground", "warn-ground", "bad-ground")
+    ),
+    *(
+        (ink, "card")
+        for ink in ("faint", "link", "good", "bad", "warn", "best", "default", "bound")
+    ),
+    *((ink, "ground") for ink in ("faint", "link", "good", "bad", "warn")),
+    ("main-ink", "main"),
+    ("ink", "hub"),
+]
+LINES = [("focus", "ground"), ("focus", "card"), ("wire", "card"), ("link", "row")]
+
+
+@pytest.mark.parametrize("look", [0, 1, 2], ids=["light", "dark by the system", "dark by choice"])
+def test_our_colours_are_read_in_every_look(look: int) -> None:
+    css = static()["page.css"].content.decode()
+    blocks = re.findall(r"\{\s*(--ground:[^}]*)\}", css)
+    assert len(blocks) == 3
+    colours = dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6})", blocks[look]))
+    for ink, ground in PAIRS:
+        assert contrast(colours[ink], colours[ground]) >= 4.5, (ink, ground)
+    for line, ground in LINES:
+        assert contrast(colours[line], colours[ground]) >= 3, (line, ground)
+
+
+def test_what_is_not_ours_is_what_its_list_says() -> None:
+    folder = resources.files("synth.service.page") / "static" / "vendor"
+    listed = tomllib.loads((folder / "vendor.toml").read_text(encoding="utf-8"))["package"]
+    for package in listed:
+        assert {"name", "version", "licence", "source", "sha256"} == set(package)
+        assert any(name.endswith("/LICENSE") for name in package["sha256"])
+        for name, digest in package["sha256"].items():
+            assert sha256(static()[f"vendor/{name}"].content).hexdigest() == digest
+    named = {f"vendor/{name}" for package in listed for name in package["sha256"]}
+    assert {n for n in static() if n.startswith("vendor/")} == named | {"vendor/vendor.toml"}
+
+
+def test_nothing_is_fetched_from_elsewhere() -> None:
+    folder = resources.files("synth.service.page") / "templates"
+    texts = [one.read_text(encoding="utf-8") for one in folder.iterdir()]
+    own = [
+        file.content.decode() for name, file in static().items() if not name.startswith("vendor/")
+    ]
+    for text in [*texts, *own]:
+        links = re.findall(r"(?:https?:)?//[a-z0-9.-]+\.[a-z]{2,}", text)
+        assert [link for link in links if "w3.org" not in link] == []
+        assert not re.search(r"\s(style|on[a-z]+)=\"", text)
+
+
+@settings(deadline=None)
+@given(reductions())
+def test_coordinates_are_those_of_the_mesh(reduction: Any) -> None:
+    placement = reduction.placement
+    devices = np.arange(placement.hierarchy.devices)
+    ranks = mesh(placement, RankOrder.AXES).ranks(devices)
+    sizes = [axis.size for axis in placement.axes]
+    known = np.stack(np.unravel_index(ranks, sizes), axis=1).tolist()
+    counts = placement.hierarchy.cardinalities
+    found = [list(coordinates(device, counts, placement.matrix)) for device in devices.tolist()]
+    assert found == known
+
+
+@pytest.mark.parametrize("name", catalogue())
+def test_a_machine_is_drawn_with_each_device_once_and_nothing_in_the_same_place(name: str) -> None:
+    drawn = topology(machine_in_full_json(load(name)))
+    ids = [node["data"]["id"] for node in drawn.nodes]
+    assert len(set(ids)) == len(ids)
+    devices = [node for node in drawn.nodes if node["data"]["kind"] == "device"]
+    assert [node["data"]["device"] for node in devices] == list(drawn.devices)
+    assert 1 < len(devices) <= 128
+    at = [
+        (node["position"]["x"], node["position"]["y"]) for node in drawn.nodes if "position" in node
+    ]
+    for number, (x, y) in enumerate(at):
+        assert all(abs(x - u) >= 46 or abs(y - v) >= 30 for u, v in at[:number])
+    known = set(ids)
+    assert all({e["data"]["source"], e["data"]["target"]} <= known for e in drawn.edges)
+    assert all(node["data"].get("parent", ids[0]) in known for node in drawn.nodes)
+    assert (len(devices) < load(name).devices) == bool(drawn.left_out)
+
+
+def test_speeds_and_what_is_left_out_are_told() -> None:
+    drawn = topology(machine_in_full_json(load("dgx-h100:2048")))
+    told = " ".join(node["data"]["name"] for node in drawn.nodes)
+    assert "8 × 50 GB/s" in told
+    assert "450 GB/s" in told
+    assert drawn.left_out == "16 of 2048 nodes are drawn; those left out look alike"
+
+
+@given(st.lists(st.integers(1, 50), min_size=1, max_size=4), st.integers(1, 200))
+def test_folding_keeps_to_its_limit_and_to_whole_inner_units(counts: list[int], most: int) -> None:
+    shown = folded(counts, most)
+    assert np.prod(shown) <= max(1, most)
+    assert all(1 <= some <= count for some, count in zip(shown, counts, strict=True))
+    if counts[-1] <= most:
+        assert shown[-1] == counts[-1]
+
+
+def test_faults_are_marked_where_they_are(bodies: dict[str, Any]) -> None:
+    uneven = topology(bodies["uneven"]["system"])
+    missing = [n["data"]["name"] for n in uneven.nodes if n["data"].get("missing")]
+    assert missing == ["node1/gpu3"]
+    worn = topology(bodies["worn"]["system"])
+    [edge] = [edge for edge in worn.edges if edge["classes"] == "worn"]
+    assert (edge["data"]["source"], edge["data"]["label"]) == ("u1", "port2 at 50%")
+
+
+def test_bus_bandwidth_is_as_nccl_tests_count_it() -> None:
+    assert bus_bandwidth("all-reduce", 1e9, 1e-2, 8) == "175 GB/s"
+    assert bus_bandwidth("all-gather", 1e9, 1e-2, 8) == "87.5 GB/s"
+    assert bus_bandwidth("broadcast", 1e9, 1e-2, 8) == "100 GB/s"
+    assert bus_bandwidth("reduce", 1e9, 0.0, 8) == "-"
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_every_kind_of_answer_is_shown_whole(name: str, bodies: dict[str, Any]) -> None:
+    body = bodies[name]
+    view = result(body, 0)
+    assert len(view.rows) == len(body.get("answers") or body["stretches"])
+    assert view.chosen is not None
+    shown = Page(
+        render(
+            "chosen.html",
+            one=view.chosen,
+            levels=body["system"]["levels"],
+            base="/answers/x",
+            tabs={"torch": "PyTorch"},
+        )
+    )
+    for device in view.chosen.devices:
+        assert shown.said.count(device.name) >= 1
+    tables = [tag for tag, _ in shown.elements if tag == "table"]
+    assert len(tables) >= 3
+    template = "{% from 'ranking.html' import ranking %}{{ ranking(view, '/answers/x', 0) }}"
+    from synth.service.page.rendering import _environment
+
+    listed = Page(_environment().from_string(template).render(view=view))
+    assert len([1 for tag, has in listed.elements if "data-answer" in has]) == len(view.rows)
+    assert "proved" in listed.said
+
+
+def test_a_row_that_is_not_there_is_refused(bodies: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="there is no answer 5"):
+        result(bodies["one"], 5)
+
+
+@pytest.mark.parametrize("name", [name for name in ASKED if name != "uneven"])
+def test_every_row_can_be_handed_out(name: str, bodies: dict[str, Any]) -> None:
+    verb = VERBS["emit"]
+    for row in ranked(bodies[name]):
+        given_ = {**handed(bodies[name], row.index), "target": "svg"}
+        files = verb.answer(asked(verb.question, given_), Watcher()).body["files"]
+        assert [file["name"] for file in files] == ["timeline.svg", "timeline.json"]
+
+
+def test_an_uneven_row_is_handed_out_as_groups(bodies: dict[str, Any]) -> None:
+    verb = VERBS["emit"]
+    given_ = {**handed(bodies["uneven"], 1), "target": "json"}
+    assert verb.answer(asked(verb.question, given_), Watcher()).body["target"] == "json"
+
+
+def test_the_plot_has_every_size_and_every_crossover(bodies: dict[str, Any]) -> None:
+    body = bodies["range"]
+    drawn = curves(body)
+    columns = drawn.as_json()
+    assert columns["bytes"] == sorted(one["bytes"] for one in body["sizes"])
+    assert all(len(columns[name]) == len(body["sizes"]) for name in ("best", "default", "bound"))
+    assert columns["crossovers"] == [one["from_bytes"] for one in body["stretches"]][1:]
+    shown = Page(render("sizes.html", curves=drawn, link=None, open=True))
+    assert len([1 for tag, _ in shown.elements if tag == "tr"]) == 1 + len(body["sizes"])
+
+
+def test_a_question_over_sizes_is_one_that_can_be_put(bodies: dict[str, Any]) -> None:
+    model = VERBS["top"].question
+    given_ = asked(model, {**ASKED["one"], "per_placement": True}).model_dump(mode="json")
+    put = over_sizes(given_, bodies["one"])
+    assert put is not None
+    again = asked(model, put)
+    again.asked()  # type: ignore[attr-defined]
+    assert over_sizes(put, bodies["range"]) is None
+    assert over_sizes({**given_, "bytes": 5}, bodies["uneven"]) is None
+
+
+@pytest.mark.parametrize(
+    "hostile", [*HOSTILE, "x" * 2**20], ids=["tag", "quotes", "rtl", "jinja", "1MB"]
+)
+def test_hostile_texts_stay_texts(hostile: str, bodies: dict[str, Any]) -> None:
+    body = json.loads(json.dumps(bodies["one"]))
+    body["system"]["name"] = body["system"]["title"] = hostile
+    body["answers"][0]["why"] = [hostile]
+    body["system"]["levels"][0]["name"] = hostile
+    view = result(body, 0)
+    whole = render(
+        "answer.html", title=view.title, view=view, base=None, key=None, json=None, again=None,
+        partial=False, outcome="ok", index=0, sizes=None, curves="", verb="top", body=body, here="",
+        keys=False, chosen="",
+    )  # fmt: skip
+    parts = render(
+        "chosen.html", one=view.chosen, levels=body["system"]["levels"], base=None, tabs={}
+    )
+    for text in (whole, parts):
+        page = Page(text)
+        assert not any(name.startswith("on") for _, has in page.elements for name in has)
+        assert not [1 for tag, has in page.elements if tag == "img"]
+        scripts = [has for tag, has in page.elements if tag == "script"]
+        assert all("src" in has or has.get("type") == "application/json" for has in scripts)
+        assert "6170" not in page.said
+    assert hostile in Page(parts).said
+
+
+def form(**fields: str | list[str]) -> dict[str, list[str]]:
+    usual = {"system": "dgx-h100", "count": "4", "axis_name": ["data", "model", ""]}
+    usual |= {"axis_size": ["8", "4", ""], "reduce": "0", "request": "all-reduce", "bytes": "1GiB"}
+    return {k: v if isinstance(v, list) else [v] for k, v in (usual | fields).items()}
+
+
+def wrong(**fields: str | list[str]) -> dict[str, str]:
+    given_, found = question(form(**fields))
+    return check(given_, found, Limits().check).wrong
+
+
+def test_a_sound_form_is_a_question_and_says_what_it_comes_to() -> None:
+    given_, found = question(form(k="3", no_stripes="yes", slow="node3/nic2=0.5", segments="auto"))
+    checked = check(given_, found, Limits().check)
+    assert checked.wrong == {}
+    assert checked.told == {
+        "system": "4 node × 8 gpu: 32 devices",
+        "axes": "product 32 of 32 devices; 3 placements",
+    }
+    put = asked(VERBS["top"].question, given_).model_dump(mode="json")
+    assert put["stripes"] is False
+    assert put["slow"] == {"node3/nic2": 0.5}
+    again, found = question(read(_sent(of_question(put))))
+    assert found.wrong == {}
+    assert asked(VERBS["top"].question, again).model_dump(mode="json") == put
+
+
+def _sent(filling: Any) -> bytes:
+    """What a browser sends of a form filled so."""
+    from urllib.parse import urlencode
+
+    names = ("system", "count", "own", "request", "bytes", "k", "max_steps", "algorithm")
+    pairs = [(name, getattr(filling, name)) for name in (*names, "segments", "without", "slow")]
+    for number, row in enumerate(filling.axes):
+        pairs += [("axis_name", row.name), ("axis_size", row.size)]
+        pairs += [("reduce", str(number))] if row.over else []
+    pairs += [(name, "yes") for name in filling.ticked]
+    return urlencode(pairs).encode()
+
+
+def test_the_example_can_be_put_as_it_stands() -> None:
+    given_, found = question(read(_sent(EXAMPLE)))
+    assert check(given_, found, Limits().check).wrong == {}
+    assert of_fields(read(_sent(EXAMPLE))).axes[:2] == EXAMPLE.axes[:2]
+
+
+@pytest.mark.parametrize(
+    ("fields", "field", "said"),
+    [
+        ({"system": "dgx-h1000"}, "system", "did you mean dgx-h100"),
+        ({"count": "x"}, "system", "dgx-h100:x"),
+        ({"axis_size": ["8", "5", ""]}, "axes", "32"),
+        ({"axis_size": ["8", "many", ""]}, "axes", "'many'; a whole number is needed"),
+        ({"axis_name": ["data", "data", ""]}, "axes", "axis 'data' is given twice"),
+        ({"axis_name": ["da ta", "model", ""]}, "axes", "da ta"),
+        ({"axis_name": [], "axis_size": []}, "axes", "no axis is given"),
+        ({"reduce": []}, "reduce", "nothing to reduce over is chosen; tick an axis"),
+        ({"bytes": "1 parsec"}, "bytes", "the size '1 parsec' cannot be read"),
+        ({"k": "-1"}, "k", "a whole number is needed"),
+        ({"k": "9999"}, "k", "at most 1000"),
+        ({"request": "all-to-none"}, "request", "all-to-none"),
+        ({"without": "node9/gpu1"}, "without", "node9"),
+        ({"slow": "node1"}, "slow", "as in node3/nic2=0.5"),
+        ({"slow": "node1/nic0=7"}, "slow", "above 0 and at most 1"),
+        ({"bytes": "1KiB..1MiB", "per_placement": "yes"}, "per_placement", "a range of sizes"),
+        ({"own": "name = 3"}, "system", "own.toml"),
+    ],
+)
+def test_what_is_wrong_is_said_at_its_field(fields: Any, field: str, said: str) -> None:
+    found = wrong(**fields)
+    assert said in found[field], found
+
+
+def test_several_fields_are_told_at_once() -> None:
+    assert set(wrong(bytes="much", k="x", request="none", reduce=[])) == {
+        "bytes",
+        "k",
+        "request",
+        "reduce",
+    }
+
+
+@given(st.binary(max_size=300))
+def test_no_bytes_break_the_reading_of_a_form(raw: bytes) -> None:
+    try:
+        given_, found = question(read(raw))
+        check(given_, found, Limits().check)
+    except InputError:
+        pass
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.dictionaries(
+        st.sampled_from(
+            [
+                "system",
+                "count",
+                "own",
+                "bytes",
+                "k",
+                "slow",
+                "without",
+                "request",
+                "segments",
+                "algorithm",
+                "max_steps",
+            ]
+        ),
+        st.text(max_size=30),
+    )
+)
+def test_no_texts_break_the_checks(fields: dict[str, str]) -> None:
+    wrong(**fields)
