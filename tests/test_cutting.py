@@ -171,7 +171,11 @@ def test_what_a_process_keeps_changes_no_answer() -> None:
         question = SUPERPOD | small | more
         piece = Piece("answer", {"verb": "top", "question": question})
         assert json.dumps(carry_out(piece, Watcher(), shelf)["body"]) == body_of("top", question)[0]
-    for more in ({"k": 5}, {"k": 2, "max_steps": 3, "stripes": False}, {"k": 5, "request": "all-gather"}):
+    for more in (
+        {"k": 5},
+        {"k": 2, "max_steps": 3, "stripes": False},
+        {"k": 5, "request": "all-gather"},
+    ):
         question = SUPERPOD | more
         reply, _ = disordered(
             cut("top", question, 4), lambda _, piece: carry_out(piece, Watcher(), shelf)

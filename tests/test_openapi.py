@@ -118,4 +118,4 @@ def test_whatever_is_asked_a_few_times_is_answered_as_described(server: Served) 
 
 @pytest.mark.slow
 def test_whatever_is_asked_often_is_answered_as_described(server: Served) -> None:
-    hold(server, 150)
+    hold(server, 40)

@@ -107,20 +107,30 @@ def test_a_job_that_goes_back_is_seen(states: list[str], back: bool) -> None:
     assert load.killing._went_back(states) is back
 
 
-def test_latencies_count_from_the_moment_a_request_was_due() -> None:
+class OneByOne(asyncio.Protocol):
     """A server that answers one request after the other, each after 20 ms."""
 
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while await reader.readuntil(b"\r\n\r\n"):
-                async with turn:
-                    await asyncio.sleep(0.02)
-                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
-        except (asyncio.IncompleteReadError, ConnectionError):
-            writer.close()
+    def __init__(self, turn: asyncio.Lock) -> None:
+        self.turn = turn
+        self.tasks: list[asyncio.Task[None]] = []
 
+    def connection_made(self, transport: Any) -> None:
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self.tasks.append(asyncio.create_task(self.answer()))
+
+    async def answer(self) -> None:
+        async with self.turn:
+            await asyncio.sleep(0.02)
+        self.transport.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+
+
+def test_latencies_count_from_the_moment_a_request_was_due() -> None:
     async def measured() -> list[Any]:
-        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        turn = asyncio.Lock()
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(lambda: OneByOne(turn), "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
         async with server, load.calls.lines("127.0.0.1", port) as wires:
             request = b"GET / HTTP/1.1\r\n\r\n"
@@ -128,9 +138,7 @@ def test_latencies_count_from_the_moment_a_request_was_due() -> None:
             many += [(request, lambda heard: heard.body == b"other")]
             return list(await load.measuring.open_loop(wires, many, 1000.0))
 
-    turn = asyncio.Lock()
-    calls = asyncio.run(measured())
-    told = load.measuring.figures(calls)
+    told = load.measuring.figures(asyncio.run(measured()))
     assert told["errors"] == 1
     assert told["max_ms"] >= 21 * 20 - 100  # whoever comes last waits for all before
 

@@ -12,6 +12,7 @@ pytest.importorskip("sqlalchemy", reason="needs sqlalchemy, of the extra 'server
 from hierarchies import InputError
 from synth.service.store import (
     MOST_ATTEMPTS,
+    MOST_LOSSES,
     Claim,
     ConflictError,
     Job,
@@ -188,15 +189,27 @@ def test_a_renewed_lease_is_not_taken(store: Store) -> None:
 
 def test_a_job_whose_workers_are_lost_fails_and_says_so(store: Store) -> None:
     job = store.submit(new()).job
-    for attempt in range(1, MOST_ATTEMPTS + 1):
+    for attempt in range(1, MOST_LOSSES + 1):
         claim = claimed(store)
         assert claim.job.attempts == attempt
-        assert store.lose(claim) == (attempt < MOST_ATTEMPTS)
+        assert store.lose(claim) == (attempt < MOST_LOSSES)
     failed = seen(store, job.id)
     assert failed.status is Status.FAILED
     assert failed.problem is not None
-    assert "worker was lost" in failed.problem["problem"]
+    assert "lost its worker 3 times" in failed.problem["problem"]
     assert failed.finished is not None
+
+
+def test_that_servers_die_is_not_held_against_their_jobs(store: Store) -> None:
+    job = store.submit(new()).job
+    for _ in range(MOST_ATTEMPTS - 1):
+        claimed(store)
+        assert store.requeue("we") == 1
+    claimed(store)
+    assert store.requeue("we") == 0
+    failed = seen(store, job.id)
+    assert failed.problem is not None
+    assert f"begun {MOST_ATTEMPTS} times" in failed.problem["problem"]
 
 
 def test_giving_back_does_not_count(store: Store) -> None:

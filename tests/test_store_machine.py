@@ -56,6 +56,7 @@ class Known:
     until: datetime = BEGIN
     claims: int = 0
     gave_up: bool = False
+    losses: int = 0
 
     @property
     def told(self) -> tuple[object, ...]:
@@ -67,10 +68,13 @@ class Known:
         for name, value in more.items():
             setattr(self, name, value)
 
-    def put_back(self) -> bool:
+    def put_back(self, *, lost_its_worker: bool = False) -> bool:
+        self.losses += lost_its_worker
         if self.status == "cancelling":
             self.becomes("cancelled", owner=None)
-        elif self.attempts >= 3:
+        elif (lost_its_worker and self.losses >= 3) or (
+            not lost_its_worker and self.attempts >= 50
+        ):
             self.becomes("failed", owner=None, gave_up=True)
         else:
             self.becomes("queued", owner=None)
@@ -205,7 +209,7 @@ class Machine(RuleBasedStateMachine):
     def lose(self, which: int) -> None:
         held = self.held[which % len(self.held)]
         lost = self.store.lose(held.claim)
-        assert lost == (held.holds and held.job.put_back())
+        assert lost == (held.holds and held.job.put_back(lost_its_worker=True))
 
     @rule(owner=OWNERS)
     def requeue(self, owner: str) -> None:

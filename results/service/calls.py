@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 
@@ -65,10 +65,12 @@ class Lines:
             writer.close()
         return await asyncio.open_connection(self.host, self.port, limit=2**24)
 
-    def close(self) -> None:
-        for _, writer in self._idle:
+    async def close(self) -> None:
+        while self._idle:
+            _, writer = self._idle.pop()
             writer.close()
-        self._idle.clear()
+            with suppress(OSError):
+                await writer.wait_closed()
 
 
 async def _heard(reader: asyncio.StreamReader) -> Heard:
@@ -89,4 +91,4 @@ async def lines(host: str, port: int) -> AsyncIterator[Lines]:
     try:
         yield made
     finally:
-        made.close()
+        await made.close()

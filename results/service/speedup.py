@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -100,8 +101,14 @@ def timed(ask: Callable[[dict[str, Any]], str]) -> tuple[float, str]:
 
 
 def measured() -> Told:
+    load = os.getloadavg()[0]
     one_seconds, answer = timed(alone)
-    found: Told = {"one_process_seconds": one_seconds, "answer_bytes": len(answer), "crews": []}
+    found: Told = {
+        "load_before": load,
+        "one_process_seconds": one_seconds,
+        "answer_bytes": len(answer),
+        "crews": [],
+    }
     crew = LocalCrew(WORKERS)
     try:
         found["crews"].append(_figures("two processes of this machine", crew, answer, one_seconds))
@@ -158,7 +165,8 @@ def section(data: Told) -> str:
     )
     origin = (
         f"Made by `{data['command']}` at commit {data['commit']}, {data['date']}, on "
-        f"{data['machine']['cores']} cores of {data['machine']['processor']}."
+        f"{data['machine']['cores']} cores of {data['machine']['processor']}; what else ran in the "
+        f"minute before was a load of {data['load_before']:.1f}."
     )
     return f"{asked_told}\n\n{record.table(head, rows)}\n\n{origin}"
 

@@ -1,6 +1,6 @@
 """The store: jobs, answers, keys and systems in one database, outliving every process."""
 
-from synth.service.store.claims import MOST_ATTEMPTS
+from synth.service.store.claims import MOST_ATTEMPTS, MOST_LOSSES
 from synth.service.store.records import (
     Claim,
     ConflictError,
@@ -21,6 +21,7 @@ from synth.service.store.tables import NAME_CHARACTERS
 
 __all__ = [
     "MOST_ATTEMPTS",
+    "MOST_LOSSES",
     "NAME_CHARACTERS",
     "Claim",
     "ConflictError",

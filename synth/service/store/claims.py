@@ -18,13 +18,22 @@ from synth.service.store.jobs import COLUMNS, job_of, written
 from synth.service.store.records import Claim, Noted, Status, StoredAnswer
 from synth.service.store.tables import JOB
 
-MOST_ATTEMPTS = 3
+MOST_LOSSES = 3
+"""How often a job may lose its worker before it is taken to be what kills them."""
+MOST_ATTEMPTS = 50
+"""How often it may be begun at all: that a server died is no fault of what it worked on."""
 _HELD = JOB.c.status.in_((Status.RUNNING, Status.CANCELLING))
 _FREED = {"owner": None, "token": None, "lease_until": None}
-GIVEN_UP = {
-    "problem": f"the job was begun {MOST_ATTEMPTS} times, and each time its worker was lost",
+
+_DEADLY = {
+    "problem": f"the job lost its worker {MOST_LOSSES} times",
     "where": "",
     "hint": "ask for less, or give the workers more memory",
+}
+_ENDLESS = {
+    "problem": f"the job was begun {MOST_ATTEMPTS} times, and its server ended each time",
+    "where": "",
+    "hint": "the log of the server may say why; then ask again",
 }
 
 
@@ -60,7 +69,7 @@ def requeue(
     *,
     skip_locked: bool = False,
 ) -> int:
-    """Take the jobs that are ``lost`` from their owners; how many are queued again.
+    """Take the jobs that are ``lost``, as their server is, from it; how many are queued again.
 
     One that was being cancelled is cancelled; one that was begun too often fails. What somebody
     else writes at this very moment is waited for or, with ``skip_locked``, left as it is.
@@ -69,11 +78,25 @@ def requeue(
     found = chosen.order_by(JOB.c.number).with_for_update(skip_locked=skip_locked)
     fates: dict[Status, list[int]] = {}
     for number, status, attempts in connection.execute(found):
-        fates.setdefault(_fate(Status(status), attempts), []).append(number)
+        fate = _fate(Status(status), failing=attempts >= MOST_ATTEMPTS)
+        fates.setdefault(fate, []).append(number)
     for fate, numbers in fates.items():
-        change = update(JOB).where(JOB.c.number.in_(numbers)).values(_put_back(fate, now))
-        connection.execute(change)
+        change = _put_back(fate, _ENDLESS, now)
+        connection.execute(update(JOB).where(JOB.c.number.in_(numbers)).values(change))
     return len(fates.get(Status.QUEUED, ()))
+
+
+def lose(connection: Connection, claim: Claim, now: datetime) -> bool:
+    """Take a job from its worker, which died of it perhaps; True if it is queued again."""
+    chosen = select(JOB.c.status, JOB.c.losses).where(_HELD, mine(claim)).with_for_update()
+    found = connection.execute(chosen).one_or_none()
+    if found is None:
+        return False
+    losses = found.losses + 1
+    fate = _fate(Status(found.status), failing=losses >= MOST_LOSSES)
+    change = _put_back(fate, _DEADLY, now) | {"losses": losses}
+    connection.execute(_held(claim).values(change))
+    return fate is Status.QUEUED
 
 
 def note(
@@ -145,16 +168,16 @@ def _changed(connection: Connection, claim: Claim, change: dict[str, Any]) -> bo
     return connection.execute(_held(claim).values(change)).rowcount == 1
 
 
-def _fate(status: Status, attempts: int) -> Status:
+def _fate(status: Status, *, failing: bool) -> Status:
     if status is Status.CANCELLING:
         return Status.CANCELLED
-    return Status.QUEUED if attempts < MOST_ATTEMPTS else Status.FAILED
+    return Status.FAILED if failing else Status.QUEUED
 
 
-def _put_back(fate: Status, now: datetime) -> dict[str, Any]:
+def _put_back(fate: Status, problem: dict[str, str], now: datetime) -> dict[str, Any]:
     if fate is Status.QUEUED:
         return {"status": fate, "revision": JOB.c.revision + 1, **_FREED}
-    told = {"problem": written(GIVEN_UP)} if fate is Status.FAILED else {}
+    told = {"problem": written(problem)} if fate is Status.FAILED else {}
     return _ended(fate, now) | told
 
 

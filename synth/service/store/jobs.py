@@ -31,6 +31,7 @@ def submit(connection: Connection, new: NewJob, now: datetime) -> Submitted:
         "status": Status.QUEUED,
         "created": now,
         "attempts": 0,
+        "losses": 0,
         "revision": 0,
     }
     added = insert(connection, JOB).values(row)

@@ -197,7 +197,7 @@ class Store:
     def requeue(self, owner: str) -> int:
         """Take back what an owner that is no more was working on; how many are queued again.
 
-        A job that was lost so ``MOST_ATTEMPTS`` times fails; one being cancelled is cancelled.
+        A job begun ``MOST_ATTEMPTS`` times fails; one being cancelled is cancelled.
         """
         with self._writing() as connection:
             lost = claims.owned(owner)
@@ -210,10 +210,12 @@ class Store:
             return claims.requeue(connection, claims.expired(now), now, skip_locked=True)
 
     def lose(self, claim: Claim) -> bool:
-        """The same with one job, whose worker died; True if it is queued again."""
+        """Take back a job whose worker died; True if it is queued again.
+
+        It fails when that happened ``MOST_LOSSES`` times; if it was being cancelled it is.
+        """
         with self._writing() as connection:
-            lost = claims.mine(claim)
-            return claims.requeue(connection, lost, self._now(connection)) == 1
+            return claims.lose(connection, claim, self._now(connection))
 
     def note(self, claim: Claim, progress: dict[str, Any], best: bytes | None = None) -> Noted:
         """Write down how far a job is, and the best answer so far (None: as before)."""

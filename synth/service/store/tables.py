@@ -140,6 +140,7 @@ JOB = Table(
     Column("started", Moment),
     Column("finished", Moment),
     Column("attempts", Integer, nullable=False),
+    Column("losses", Integer, nullable=False),
     Column("progress", Words("progress", None)),
     Column("best", LargeBinary),
     Column("problem", Words("problem", None)),

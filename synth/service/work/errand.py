@@ -83,8 +83,10 @@ class Errand:
         added = _Added(pieces, self._tell)
         results: dict[int, Json] = {}
         tries = [TRIES] * len(pieces)
-        waiting = {self._handed_in(number, pieces, added): number for number in range(len(pieces))}
+        waiting: dict[Future[Json], int] = {}
         try:
+            for number in range(len(pieces)):
+                waiting[self._handed_in(number, pieces, added)] = number
             while waiting:
                 done, _ = wait(waiting, return_when=FIRST_COMPLETED)
                 for future in done:

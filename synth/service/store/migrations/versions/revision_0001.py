@@ -73,6 +73,7 @@ def make_jobs() -> None:
         sa.Column("started", MOMENT),
         sa.Column("finished", MOMENT),
         sa.Column("attempts", sa.Integer(), nullable=False),
+        sa.Column("losses", sa.Integer(), nullable=False),
         sa.Column("progress", sa.String()),
         sa.Column("best", sa.LargeBinary()),
         sa.Column("problem", sa.String()),
