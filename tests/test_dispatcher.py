@@ -163,7 +163,7 @@ def test_a_worker_that_is_lost_every_time(store: Store) -> None:
     with Running(store, crew):
         failed = until(lambda: ended(store, job.id))
     assert (failed.status, failed.attempts) == (Status.FAILED, 3)
-    assert "worker was lost" in failed.problem["problem"]
+    assert "lost its worker" in failed.problem["problem"]
     assert crew.handed_in < 100
 
 
