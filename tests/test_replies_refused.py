@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from hierarchies.calibration import Measured, Stray
 from machines import bare, calibration
 from replying import COMMANDS, SHAPES, body_of, faults, models_of, told
 from synth.bodies import machine_in_full_json, proof_json
@@ -24,7 +25,7 @@ NAMED_FREELY = {
 """Keys whose values are tables with keys that depend on the question."""
 LEFT_OUT = {
     *("count", "ports", "reduces", "ll_latency_us", "ll128_latency_us"),
-    *("collective", "algorithm", "protocol", "residual"),
+    *("collective", "algorithm", "protocol", "residual", "measured", "stray"),
 }
 """Keys that some parts may leave out: of a draft's level, and of a calibration."""
 ANY_VALUE = {"suggestion"}
@@ -73,10 +74,13 @@ def changed(body: Any, path: Path, other: Any) -> Any:
 
 
 def named_freely(path: Path) -> bool:
-    return bool(path) and (path[-1] in NAMED_FREELY or (path[-1] == "share" and "fit" in path))
+    by_level = path[-1:] in (("share",), ("members",)) and "calibration" in path
+    return bool(path) and (path[-1] in NAMED_FREELY or by_level)
 
 
 def may_go(key: str, path: Path) -> bool:
+    if key == "collective" and "measured" in path:
+        return False
     return key in LEFT_OUT and bool({"draft", "calibration"} & {*path})
 
 
@@ -112,7 +116,9 @@ def test_an_answer_with_anything_changed_is_refused(name: str) -> None:
 
 
 def test_a_calibrated_machine_with_anything_changed_is_refused() -> None:
-    system = machine_in_full_json(replace(bare(), calibration=calibration()))
+    seen = (Measured("all-reduce", (2, 4), (("ring", "simple"),), 8, 1024),)
+    known = replace(calibration(), measured=seen, strays=(Stray(0, 3, 0.8, 1.3),))
+    system = machine_in_full_json(replace(bare(), calibration=known))
     body = {"schema_version": 1, "system": small(system)}
     assert faults("systems", body) == []
     for change, other in spoiled(body):

@@ -121,8 +121,8 @@ def _kills(measured: list[Told]) -> str:
             )
         if entry["name"] == "kills-workers":
             lines.append(
-                f"* Workers, {STORES[entry['store']]}: what a worker that is killed had under way is "
-                f"handed to another by its server; jobs that had to be queued again for it: "
+                f"* Workers, {STORES[entry['store']]}: what a worker that is killed had under way "
+                f"is handed to another by its server; jobs that had to be queued again for it: "
                 f"{entry['begun_again']}."
             )
     return "\n".join(lines)

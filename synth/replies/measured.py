@@ -61,6 +61,15 @@ class ClassResidual(Part):
     high: Number = Field(description="The upper end of nine of ten ratios.")
 
 
+class ClassStray(Part):
+    """How far tables lay from fits without them, in one class of sizes."""
+
+    smallest_bytes: Whole = Field(description="Where the class of sizes begins.")
+    tables: Whole = Field(description="How many were left out, one after the other.")
+    low: Number = Field(description="The lower end of nine of ten ratios.")
+    high: Number = Field(description="The upper end of nine of ten ratios.")
+
+
 class CalibratedReply(Reply):
     """A system's numbers fitted to measured rows."""
 
@@ -69,6 +78,7 @@ class CalibratedReply(Reply):
     rows: Whole = Field(description="How many were fitted.")
     median_error: Number | None = Field(description="Of the fit, relative; null without rows.")
     residuals: list[ClassResidual] = Field(description="How far off, class by class.")
+    strays: list[ClassStray] = Field(description="How far off where tables were left out.")
     undetermined: list[str] = Field(description="What the rows do not tell.")
     dropped: list[str] = Field(description="Rows that the fit did not follow.")
     warnings: list[str] = Field(description="What was wrong with logs, and left out.")

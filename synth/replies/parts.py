@@ -121,6 +121,25 @@ class Residual(_Way):
     high: Number = Field(description="Nine of ten lie below.")
 
 
+class MeasuredTable(Part):
+    """What measured rows were of."""
+
+    collective: str = Field(description="Of this collective.")
+    members: dict[str, Positive] = Field(description="By level: children a group has ranks in.")
+    ways: list[str] = Field(description="Algorithm and protocol, with a space between.")
+    from_bytes: Positive = Field(description="The smallest size.")
+    to_bytes: Positive = Field(description="The largest size.")
+
+
+class Stray(Part):
+    """How far tables lay from fits without them, in one class of sizes."""
+
+    from_bytes: Whole = Field(description="Where the class begins.")
+    tables: Whole = Field(description="How many were left out, one after the other.")
+    low: Number = Field(description="Nine of ten ratios of measured to fitted lie above.")
+    high: Number = Field(description="Nine of ten lie below.")
+
+
 class Calibration(Part):
     """What was measured on a machine: the ``[calibration]`` of its description."""
 
@@ -130,6 +149,8 @@ class Calibration(Part):
     dropped: list[str] = Field(description="Rows that the fit did not follow.")
     fit: list[Fit] = Field(min_length=1, description="The fitted numbers.")
     residual: Annotated[list[Residual], Field(min_length=1)] = sometimes("How far off.", [])
+    measured: Annotated[list[MeasuredTable], Field(min_length=1)] = sometimes("Of what.", [])
+    stray: Annotated[list[Stray], Field(min_length=1)] = sometimes("How far off others.", [])
 
 
 class Machine(Part):
