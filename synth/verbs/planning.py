@@ -52,6 +52,8 @@ from synth.verbs.asking import (
 from synth.verbs.reply import Outcome, Reply, reply
 from synth.verbs.texts import Given, job_of, system_of
 
+MOST_SYSTEMS = 1024
+
 
 class RankedQuestion(FaultyQuestion):
     """A collective over some axes, and how programs for it are looked for."""
@@ -109,7 +111,7 @@ class TopQuestion(RankedQuestion, MachineQuestion):
 class SweepQuestion(RankedQuestion):
     """The same of several systems."""
 
-    systems: list[Given] = Field(min_length=1)
+    systems: list[Given] = Field(min_length=1, max_length=MOST_SYSTEMS)
 
     def tops(self) -> list[TopQuestion]:
         """The question put to each of the systems."""
