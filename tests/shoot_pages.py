@@ -24,7 +24,7 @@ def main() -> None:
         wait = {"Prefer": "wait=60"}
         asked = [server.ask.post("/v1/top", json=one, headers=wait) for one in (ASKED, STRIPES)]
         plain, stripes = (one.headers["content-location"].removeprefix("/v1") for one in asked)
-        size = {"width": 1100, "height": 860}
+        size = {"width": 1180, "height": 860}
         with browsing(browser, server.url, viewport=size, reduced_motion="reduce") as seen:
             seen.page.goto("/")
             until(seen.page, "document.querySelector('#axes-told').textContent")

@@ -152,7 +152,7 @@ def test_exact_where_inner_ports_carry_all_traffic(sizes: tuple[int, ...]) -> No
     links = tuple(
         Link(Domain.SWITCH, 10.0 ** (3 - i), 0, through=names[i + 1 :]) for i in range(len(sizes))
     )
-    system = System("through", "", Hierarchy(levels), links, 1e30)
+    system = System("through", "", Hierarchy(levels), links, 1e18)
     reduction = whole(system)
     exact = least_seconds(system, Collective.ALL_REDUCE, groups(reduction))
     assert all_reduce_bound(system, reduction, 1.0).seconds == pytest.approx(exact)
@@ -192,7 +192,7 @@ def test_exact_on_trees_of_switches(
     levels = tuple(Level(name, size) for name, size in zip(("node", "gpu"), sizes, strict=True))
     outer = Link(Domain.SWITCH, across, 0, ports, through, reduces=0 in reduces)
     inner = Link(Domain.SWITCH, 1.0, 0, reduces=1 in reduces)
-    system = System("tree", "", Hierarchy(levels), (outer, inner), 1e30)
+    system = System("tree", "", Hierarchy(levels), (outer, inner), 1e18)
     reduction = whole(system)
     reached = least_time(system, goal, groups(reduction))
     found = bound(system, reduction, 1.0, goal).seconds
@@ -213,7 +213,7 @@ def test_exact_for_eight_devices(sizes: tuple[int, ...], reduces: bool, goal: Go
     rates = [0.3 * 2**i for i in range(len(sizes))]
     plain = [Link(Domain.SWITCH, rate, 0) for rate in rates]
     links = (*plain[:-1], replace(plain[-1], reduces=reduces))
-    system = System("eight", "", Hierarchy(levels), links, 1e30)
+    system = System("eight", "", Hierarchy(levels), links, 1e18)
     reached = least_time(system, goal, groups(whole(system)))
     assert bound(system, whole(system), 1.0, goal).seconds == pytest.approx(reached)
 
@@ -248,7 +248,7 @@ def test_switches_that_reduce_halve_what_an_all_reduce_asks_of_them(inside: int)
 def test_no_program_is_below_the_bound(case: tuple[System, Reduction], choice: Choice) -> None:
     """The cheapest of all programs of up to four steps, on all kinds of domains."""
     system, reduction = case
-    system = replace(system, memory_bytes_per_second=1e30)
+    system = replace(system, memory_bytes_per_second=1e18)
     depth = len(reduction.tree.digits)
     assume(0 < depth <= 3)
     assert_never_below(system, reduction, choice, Language(4 if depth < 3 else 3, across=True))
@@ -298,12 +298,12 @@ def nodes_of(gpus: int, nodes: int, inside: float, across: float, ports: int) ->
         Link(Domain.SWITCH, across * GB, 0, ports=ports),
         Link(Domain.SWITCH, inside * GB, 0),
     )
-    return System("nodes", "", hierarchy, links, 1e30)
+    return System("nodes", "", hierarchy, links, 1e18)
 
 
 def one_level(domain: Domain, children: int) -> System:
     hierarchy = Hierarchy((Level("gpu", children),))
-    return System("one", "", hierarchy, (Link(domain, 1.0, 0),), 1e30)
+    return System("one", "", hierarchy, (Link(domain, 1.0, 0),), 1e18)
 
 
 def test_the_gpus_own_cut_and_the_nodes() -> None:

@@ -163,7 +163,7 @@ def test_a_worker_that_is_lost_every_time(store: Store) -> None:
     with Running(store, crew):
         failed = until(lambda: ended(store, job.id))
     assert (failed.status, failed.attempts) == (Status.FAILED, 3)
-    assert "worker was lost" in failed.problem["problem"]
+    assert "lost its worker" in failed.problem["problem"]
     assert crew.handed_in < 100
 
 
@@ -171,6 +171,8 @@ def test_a_crew_that_is_lost_gives_the_job_back(store: Store) -> None:
     job = store.submit(new_job(1)).job
     with Running(store, Scripted(CrewLostError("no cluster"))) as dispatcher:
         assert until(dispatcher.unready) == "there are no workers"
+        until(lambda: store.job(job.id).status is Status.QUEUED)
+        time.sleep(0.3)
         waiting = store.job(job.id)
         assert waiting is not None
         assert (waiting.status, waiting.attempts) == (Status.QUEUED, 0)

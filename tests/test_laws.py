@@ -298,7 +298,7 @@ def bandwidth_only(system: System) -> System:
         )
         for link in system.links
     )
-    return replace(system, links=links, memory_bytes_per_second=1e30)
+    return replace(system, links=links, memory_bytes_per_second=1e18)
 
 
 def reversed_in_time(derivation: Derivation) -> Derivation | None:

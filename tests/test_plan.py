@@ -277,9 +277,9 @@ def test_ties_between_placements_are_settled_by_spelling_then_by_placement() -> 
     """Every step takes one picosecond: a later placement enters at the price of the last."""
     system = machine(2, 2, 2)
     links = tuple(
-        replace(link, bandwidth_bytes_per_second=1e30, latency_seconds=0.0) for link in system.links
+        replace(link, bandwidth_bytes_per_second=1e18, latency_seconds=0.0) for link in system.links
     )
-    system = replace(system, links=links, memory_bytes_per_second=1e30)
+    system = replace(system, links=links, memory_bytes_per_second=1e18)
     for k in range(1, 10):
         request = Request(axes(data=2, model=4), ("data",), 1, k)
         report = answers(system, request)

@@ -275,7 +275,7 @@ def on_one_machine(domain: Domain, sizes: tuple[int, ...]) -> System:
         else Link(domain, 1e9, 0.0)
         for level in range(len(sizes))
     )
-    return System("one", "", hierarchy, links, 1e30)
+    return System("one", "", hierarchy, links, 1e18)
 
 
 @pytest.mark.parametrize(

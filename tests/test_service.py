@@ -317,6 +317,16 @@ def test_the_framework_tells_its_refusals_as_problems(server: Served) -> None:
         assert problem["request_id"] == refused.headers["x-request-id"]
 
 
+def test_a_method_that_is_not_answered_names_those_that_are(server: Served) -> None:
+    for path, methods in (
+        ("/v1/systems", "GET, POST"),
+        ("/v1/top", "POST"),
+        ("/v1/systems/ours", "DELETE, GET, PUT"),
+    ):
+        refused = server.ask.patch(path)
+        assert (refused.status_code, refused.headers["allow"]) == (405, methods)
+
+
 def test_a_request_keeps_its_id_if_that_is_sane(server: Served) -> None:
     sane = server.ask.get("/healthz", headers={"X-Request-ID": "build-17.3"})
     assert sane.headers["x-request-id"] == "build-17.3"

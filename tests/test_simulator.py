@@ -639,7 +639,7 @@ def test_nor_does_it_to_trees(place: int) -> None:
     levels, links = [flat.hierarchy.levels[0]], [flat.links[0]]
     levels.insert(place, idle[0])
     links.insert(place, idle[1])
-    taller = System("taller", "", Hierarchy(tuple(levels)), tuple(links), 1e30)
+    taller = System("taller", "", Hierarchy(tuple(levels)), tuple(links), 1e18)
     check_same_prices(flat, whole(flat), taller, whole(taller))
 
 
@@ -650,7 +650,7 @@ def one_level(
     domain: Domain, children: int, bandwidth: float = 1.0, latency: float = 0.0
 ) -> System:
     hierarchy = Hierarchy((Level("gpu", children),))
-    return System("one", "", hierarchy, (Link(domain, bandwidth, latency),), 1e30)
+    return System("one", "", hierarchy, (Link(domain, bandwidth, latency),), 1e18)
 
 
 def rails(nodes: int, latencies: tuple[float, float] = (0.0, 0.0)) -> System:
@@ -660,7 +660,7 @@ def rails(nodes: int, latencies: tuple[float, float] = (0.0, 0.0)) -> System:
         Link(Domain.SWITCH, 50 * GB, latencies[0], ports=8),
         Link(Domain.SWITCH, 450 * GB, latencies[1]),
     )
-    return System("rails", "", hierarchy, links, 1e30)
+    return System("rails", "", hierarchy, links, 1e18)
 
 
 def whole(system: System) -> Reduction:

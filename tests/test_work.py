@@ -11,6 +11,7 @@ import threading
 import time as clock
 from collections.abc import Callable, Iterator
 from concurrent.futures import wait
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,12 @@ def alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+def end(pid: int) -> None:
+    """Kill a process, if it has not just been ended by somebody else."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
 
 
 def until(true: Callable[[], object], seconds: float = 20) -> None:
@@ -192,7 +199,7 @@ def test_a_dead_process_fails_its_own_piece_only(crew: LocalCrew) -> None:
     listeners = Listener(), Listener()
     tickets = [crew.submit(piece("count", LONG_COUNT), tell=heard) for heard in listeners]
     assert all(listener.heard.wait(20) for listener in listeners)
-    os.kill(crew.pids[0], signal.SIGKILL)
+    end(crew.pids[0])
     done, _ = wait([ticket.future for ticket in tickets], 20, return_when="FIRST_COMPLETED")
     [lost] = done
     with pytest.raises(WorkerLostError, match="signal 9"):
@@ -215,7 +222,7 @@ def test_an_errand_outlives_its_workers(crew: LocalCrew) -> None:
         listener.heard.clear()
         assert listener.heard.wait(20)
         for pid in crew.pids:
-            os.kill(pid, signal.SIGKILL)
+            end(pid)
     thread.join(60)
     [reply] = replies
     assert reply.outcome is Outcome.OK
@@ -230,7 +237,7 @@ def test_a_question_in_pieces_outlives_a_worker_and_tells_the_best_so_far(
     thread = threading.Thread(target=lambda: replies.append(errand.run()))
     thread.start()
     assert listener.heard.wait(20)
-    os.kill(crew.pids[0], signal.SIGKILL)
+    end(crew.pids[0])
     thread.join(60)
     [reply] = replies
     assert told(reply) == body_of("top", SUPERPOD | {"k": 12})
@@ -262,7 +269,7 @@ def test_an_errand_whose_workers_always_die_gives_up(crew: LocalCrew) -> None:
         listener.heard.clear()
         if listener.heard.wait(0.2):
             for pid in crew.pids:
-                os.kill(pid, signal.SIGKILL)
+                end(pid)
     assert len(failed) == 1
 
 
@@ -272,8 +279,9 @@ def test_many_kills_at_odd_moments_lose_nothing(crew: LocalCrew) -> None:
     rounds = 0
     while not all(ticket.future.done() for ticket in tickets):
         clock.sleep(0.011 * (rounds % 7))
-        if rounds < 15 and crew.pids:
-            os.kill(crew.pids[rounds % len(crew.pids)], signal.SIGKILL)
+        pids = crew.pids
+        if rounds < 15 and pids:
+            end(pids[rounds % len(pids)])
         rounds += 1
     lost = [ticket for ticket in tickets if ticket.future.exception()]
     assert all(isinstance(ticket.future.exception(), WorkerLostError) for ticket in lost)

@@ -115,14 +115,15 @@ def _kills(measured: list[Told]) -> str:
             lines.append(
                 f"* Server, {STORES[entry['store']]}: a job was under way at "
                 f"{entry['under_way']} of {entry['kills']} kills; "
-                f"{entry['begun_again']} jobs were begun again; "
+                f"jobs begun again: {entry['begun_again']}; "
                 f"{entry['broken_requests']} requests broke off; {entry['left_behind']} processes "
                 f"were left behind."
             )
         if entry["name"] == "kills-workers":
             lines.append(
-                f"* Workers, {STORES[entry['store']]}: {entry['begun_again']} jobs were begun "
-                f"again after {entry['kills']} kills."
+                f"* Workers, {STORES[entry['store']]}: what a worker that is killed had under way is "
+                f"handed to another by its server; jobs that had to be queued again for it: "
+                f"{entry['begun_again']}."
             )
     return "\n".join(lines)
 

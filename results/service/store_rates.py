@@ -10,16 +10,20 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 from uuid import uuid4
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from service.stores import STORES, empty
 from synth.service.store import NewJob, Store, StoredAnswer
 
+T = TypeVar("T")
+R = TypeVar("R")
 JOBS = 1000
 BODY = b"x" * 20_000
 
@@ -28,7 +32,7 @@ def submit(store: Store, number: int) -> None:
     store.submit(NewJob("ours", None, "top", json.dumps([number, "x" * 500]), uuid4().hex))
 
 
-def work(store: Store) -> str:
+def work(store: Store, number: int) -> str:
     claim = store.claim("rates", 600)
     assert claim is not None
     store.note(claim, {"stage": "placements", "done": 1, "of": 2})
@@ -39,20 +43,20 @@ def work(store: Store) -> str:
     return job.answer_key
 
 
-def timed(threads: int, do: Callable[[int], object]) -> tuple[int, list[object]]:
+def timed(threads: int, do: Callable[[T], R], given: Sequence[T]) -> tuple[int, list[R]]:
     """How often a second, and what came of it."""
     with ThreadPoolExecutor(threads) as pool:
         begun = time.perf_counter()
-        found = list(pool.map(do, range(JOBS)))
-        return round(JOBS / (time.perf_counter() - begun)), found
+        found = list(pool.map(do, given))
+        return round(len(given) / (time.perf_counter() - begun)), found
 
 
 def rates(kind: str, store: Store) -> Iterator[dict[str, object]]:
     """A row for one thread, and one for eight."""
     for threads in (1, 8):
-        submitted, _ = timed(threads, lambda number: submit(store, number))
-        finished, keys = timed(threads, lambda _: work(store))
-        read, _ = timed(threads, lambda number, keys=keys: store.answer(keys[number]))
+        submitted, _ = timed(threads, partial(submit, store), range(JOBS))
+        finished, keys = timed(threads, partial(work, store), range(JOBS))
+        read, _ = timed(threads, store.answer, keys)
         yield {
             "store": kind,
             "threads": threads,

@@ -116,7 +116,7 @@ def _row(row: Row, y: int, tall: int, lane: int, seconds: float) -> Iterator[str
 
 def _bar(bar: Bar, y: int, tall: int, seconds: float) -> str:
     x, end = _at(bar.begin_seconds, seconds), _at(bar.end_seconds, seconds)
-    opacity = 0.15 + 0.85 * bar.busy_share
+    opacity = 0.35 + 0.65 * bar.busy_share
     return (
         f'<rect class="bar {_class(bar.what)}" x="{x}" y="{y}" '
         f'width="{max(0.2, round(end - x, 2))}" height="{tall - 1}" '

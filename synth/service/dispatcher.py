@@ -45,6 +45,7 @@ class Dispatcher:
         self._lock = threading.Lock()
         self._drives: dict[str, Drive] = {}
         self._looks: set[str] = set()
+        self._unwanted: list[Claim] = []
         self._something = threading.Event()
         self._stopping = threading.Event()
         self._failures = 0
@@ -112,7 +113,7 @@ class Dispatcher:
             return list(self._drives.values())
 
     def _run(self) -> None:
-        while not self._stopping.is_set() or self.under_way:
+        while not self._stopping.is_set() or self.under_way or self._unwanted:
             pause = self._step()
             if self._something.wait(pause):
                 self._something.clear()
@@ -120,6 +121,7 @@ class Dispatcher:
     def _step(self) -> float:
         """Whatever is to be done now; in how many seconds to look again."""
         try:
+            self._give_back()
             self._look_after()
             self._keep_leases()
             self._claim_all()
@@ -139,6 +141,12 @@ class Dispatcher:
         self._trouble = trouble
         doubled = min(self._failures, _MOST_DOUBLINGS)
         return float(min(_SHORTEST_PAUSE_SECONDS * 2**doubled, _LONGEST_PAUSE_SECONDS))
+
+    def _give_back(self) -> None:
+        """Put back in the queue what the crew could not take."""
+        while self._unwanted:
+            self._store.give_back(self._unwanted[0])
+            self._ring(self._unwanted.pop(0).job.id, False)
 
     def _claim_all(self) -> None:
         """Claim as many jobs as there are free slots."""
@@ -168,8 +176,9 @@ class Dispatcher:
         with self._lock:
             self._drives.pop(drive.claim.token, None)
             self._metrics.running.set(len(self._drives))
-        if drive.crew_lost:
+        if drive.crew_lost and not drive.lost:
             self._crew_lost_until = time.monotonic() + _LONGEST_PAUSE_SECONDS
+            self._unwanted.append(drive.claim)
         if status is not None:
             seconds = time.monotonic() - drive.begun
             self._metrics.ended(drive.verb, status, seconds)

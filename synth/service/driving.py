@@ -45,7 +45,8 @@ class Drive:
     """A claimed job; ``run`` carries it out in a thread of its own and writes down how it ended.
 
     ``ended`` is called at the very end with the job's status, or None where nothing was written.
-    The dispatcher reads ``told``, what is new of the progress, and says ``cancel``, ``abandon`` (it
+    Where the crew is lost, the dispatcher gives the job back: nothing may be claimed before that.
+    It reads ``told``, what is new of the progress, and says ``cancel``, ``abandon`` (it
     goes back to the queue) or ``lose`` (somebody else has it now).
     """
 
@@ -135,7 +136,7 @@ class Drive:
             if self.cancelled and not self.abandoned:
                 return "cancelled" if self._finished(None) else None
             self.crew_lost = isinstance(error, CrewLostError)
-            if not self.lost:
+            if not self.lost and not self.crew_lost:
                 self._written(lambda: self.store.give_back(self.claim))
             return None
         if isinstance(end, dict):

@@ -49,8 +49,9 @@ def build(hall: Hall, life: Life = no_life) -> FastAPI:
         ],
     )
     app.state.hall = hall
-    problems.install(app)
-    for router in (verbs.router(), jobs.router, keeping.router, health.router, *ROUTERS):
+    routers = (verbs.router(), jobs.router, keeping.router, health.router, *ROUTERS)
+    problems.install(app, [route for router in routers for route in router.routes])
+    for router in routers:
         app.include_router(router)
     describe(app)
     return app

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
 
 from hierarchies import InputError
 from synth.service.refusals import NO_HEADERS, RefusalError, bad_input
@@ -59,8 +60,9 @@ def problem_response(refusal: RefusalError, request_id: str | None = None) -> Re
     return Response(content, int(refusal.status), headers, PROBLEM_JSON)
 
 
-def install(app: FastAPI) -> None:
-    """Tell every error of an app as a problem."""
+def install(app: FastAPI, routes: Iterable[BaseRoute]) -> None:
+    """Tell every error of an app, which has these routes, as a problem."""
+    app.state.routes = [route for route in routes if isinstance(route, Route)]
     app.add_exception_handler(RefusalError, _refused)
     app.add_exception_handler(InputError, _bad_input)
     app.add_exception_handler(RequestValidationError, _bad_parameter)
@@ -106,9 +108,18 @@ async def _framework(request: Request, error: Exception) -> Response:
     }.get(status, str(error.detail))
     hint = "/openapi.json lists all addresses" if status in (404, 405) else ""
     headers = error.headers or NO_HEADERS
+    if status is HTTPStatus.METHOD_NOT_ALLOWED:
+        headers = {**headers, "Allow": ", ".join(sorted(_methods(request)))}
     return problem_response(
         RefusalError(status, told, hint=hint, headers=headers), request_id_of(request.scope)
     )
+
+
+def _methods(request: Request) -> set[str]:
+    """What the address answers, by all routes that have it: the framework tells those of one."""
+    routes: list[Route] = request.app.state.routes
+    fitting = (route for route in routes if route.path_regex.match(request.url.path))
+    return {method for route in fitting for method in route.methods or ()}
 
 
 def unforeseen(request_id: str | None) -> Response:

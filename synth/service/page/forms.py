@@ -21,6 +21,7 @@ from hierarchies import (
     count_placements,
     placements,
 )
+from synth.service.refusals import clipped
 from synth.verbs.asking import asked
 from synth.verbs.planning import TopQuestion
 
@@ -50,7 +51,7 @@ class Checked:
 
 def words(error: InputError) -> str:
     """A mistake without its place, which is beside it on the page."""
-    return f"{error.problem}; {error.hint}" if error.hint else error.problem
+    return clipped(f"{error.problem}; {error.hint}" if error.hint else error.problem)
 
 
 def read(raw: bytes) -> Fields:

@@ -130,9 +130,13 @@ class Store:
             answers.keep(connection, answer)
 
     def saw(self, team: str, key: str) -> None:
-        """A team may look at an answer from now on. Nothing where no such answer is kept."""
-        with self._writing() as connection:
-            answers.saw(connection, team, key)
+        """A team may look at an answer from now on. Nothing where no such answer is kept.
+
+        What was written before is not written again: a commit waits for the disk, a look does not.
+        """
+        if not self.has_seen(team, key):
+            with self._writing() as connection:
+                answers.saw(connection, team, key)
 
     def has_seen(self, team: str, key: str) -> bool:
         """If a team asked for an answer that is kept."""
