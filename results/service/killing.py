@@ -27,7 +27,7 @@ from service.serving import Running, alive, descendants, start, stop
 
 Told = dict[str, Any]
 _EARLIEST_SECONDS, _LATEST_SECONDS = 0.3, 3.0
-_PAUSE_SECONDS = 0.25
+_PAUSE_SECONDS = 0.1
 _END_SECONDS = 240.0
 _ORPHANS_SECONDS = 15.0
 _PATIENCE_SECONDS = 120.0
