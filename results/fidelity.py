@@ -268,8 +268,8 @@ def spread_by(factor: float) -> None:
 
     for name in ("PROTOCOL", "ALGORITHM", "OWN", "ALONE"):
         setattr(likeness, name, scaled(getattr(likeness, name)))
-    for trait, spreads in [*likeness.SPREADS.items()]:
-        likeness.SPREADS[trait] = scaled(spreads)
+    for trait, (launch, hop, gap, share) in [*likeness.SPREADS.items()]:
+        likeness.SPREADS[trait] = (factor * launch, factor * hop, factor * gap, factor * share)
 
 
 def sensitivity(factor: float) -> dict[str, Any]:

@@ -118,10 +118,10 @@ def _parsed(text: str, where: str) -> dict[str, Any]:
     except ValueError as error:
         said = str(error)
         match = _AT_LINE.search(said)
-        line = match["line"] if match else 1 + text.rstrip("\n").count("\n")
+        last = int(match["line"]) if match else 1 + text.rstrip("\n").count("\n")
         said = _AT_LINE.sub("", said.removesuffix(_AT_END))
         problem = f"not a TOML file: {said}"
-        raise InputError(problem, where=f"{where}, line {line}") from None
+        raise InputError(problem, where=f"{where}, line {last}") from None
 
 
 @dataclass(frozen=True)

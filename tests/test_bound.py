@@ -188,10 +188,13 @@ def test_exact_on_trees_of_switches(
     ports: int,
     through: tuple[str, ...],
 ) -> None:
-    """Every part alike, whether its switches reduce or not, but for those of LOOSE."""
+    """Every part alike, whether its switches reduce or not, but for those of LOOSE.
+
+    ``across`` is the bandwidth of an outer port over that of an inner one.
+    """
     levels = tuple(Level(name, size) for name, size in zip(("node", "gpu"), sizes, strict=True))
-    outer = Link(Domain.SWITCH, across, 0, ports, through, reduces=0 in reduces)
-    inner = Link(Domain.SWITCH, 1.0, 0, reduces=1 in reduces)
+    outer = Link(Domain.SWITCH, 10 * across, 0, ports, through, reduces=0 in reduces)
+    inner = Link(Domain.SWITCH, 10.0, 0, reduces=1 in reduces)
     system = System("tree", "", Hierarchy(levels), (outer, inner), 1e18)
     reduction = whole(system)
     reached = least_time(system, goal, groups(reduction))
@@ -210,7 +213,7 @@ def test_exact_for_eight_devices(sizes: tuple[int, ...], reduces: bool, goal: Go
     """Inner switches reduce, or none; three levels."""
     names = ("rack", "node", "gpu")[-len(sizes) :]
     levels = tuple(Level(name, size) for name, size in zip(names, sizes, strict=True))
-    rates = [0.3 * 2**i for i in range(len(sizes))]
+    rates = [3.0 * 2**i for i in range(len(sizes))]
     plain = [Link(Domain.SWITCH, rate, 0) for rate in rates]
     links = (*plain[:-1], replace(plain[-1], reduces=reduces))
     system = System("eight", "", Hierarchy(levels), links, 1e18)
