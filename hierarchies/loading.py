@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -15,6 +16,7 @@ _COUNT = re.compile(r"(?P<name>.+):(?P<count>-?[0-9]{1,18})", re.DOTALL)
 _A_FILE = "A file is named with its .toml or a path"
 
 
+@cache
 def catalogue() -> tuple[str, ...]:
     """The names of the known machines, sorted."""
     files = (entry.name for entry in _folder().iterdir())
