@@ -34,8 +34,21 @@ def met(entry: Told) -> bool:
 
 
 def _promises(measured: list[Told]) -> str:
-    rows = [[*_promise(entry), "yes" if met(entry) else "**no**"] for entry in measured]
+    rows = [[*_promise(entry), _told(met(entry))] for entry in measured]
+    for entry in reversed(measured):
+        if "stored" in entry:
+            told = entry["stored"]
+            what = f"the same, by a server started anew, from its store ({told['requests']:,})"
+            figure = f"{told['p99_ms']:.1f} ms, {told['errors']} errors"
+            good = told["p99_ms"] <= MOST_CACHED_MS and not told["errors"]
+            place = sum(one["name"] == "cached" for one in measured)
+            row = [what, STORES[entry["store"]], figure, f"{MOST_CACHED_MS:.0f} ms", _told(good)]
+            rows.insert(place, row)
     return table(["what", "store", "figure", "promised", "met"], rows)
+
+
+def _told(good: bool) -> str:
+    return "yes" if good else "**no**"
 
 
 def _promise(entry: Told) -> list[str]:
