@@ -73,6 +73,7 @@ def groups(reduction: Reduction) -> list[Group]:
 # A bound is a bound: against all cuts and partitions of an explicit machine.
 
 
+@pytest.mark.slow
 @given(cases(6))
 @settings(max_examples=150, deadline=None)
 def test_not_above_what_cuts_and_partitions_of_links_allow(case: tuple[System, Reduction]) -> None:
@@ -82,6 +83,7 @@ def test_not_above_what_cuts_and_partitions_of_links_allow(case: tuple[System, R
     assert all_reduce_bound(system, reduction, 1.0).seconds <= exact * (1 + 1e-6)
 
 
+@pytest.mark.slow
 @given(cases(6))
 @settings(max_examples=150, deadline=None)
 def test_the_bound_of_an_all_gather_is_not_above_them_either(
@@ -92,6 +94,7 @@ def test_the_bound_of_an_all_gather_is_not_above_them_either(
     assert all_gather_bound(system, reduction, 1.0).seconds <= exact * (1 + 1e-6)
 
 
+@pytest.mark.slow
 @given(cases(6, smart=True), st.sampled_from(Goal))
 @settings(max_examples=200, deadline=None)
 def test_not_above_what_flows_reach(case: tuple[System, Reduction], goal: Goal) -> None:

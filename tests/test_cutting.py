@@ -298,6 +298,7 @@ def test_whoever_is_stopped_everywhere_still_answers_something(given_: Given) ->
 # Several systems.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pieces", [1, 2, 6])
 def test_a_sweep_over_systems_holds_the_answer_of_each(pieces: int) -> None:
     shared = {key: value for key, value in RANGE.items() if key != "system"}

@@ -117,6 +117,7 @@ def test_an_answer_may_come_on_standard_input(answer: Path) -> None:
     )
 
 
+@pytest.mark.slow
 @given(systems(most_devices=8), st.sampled_from(Choice), st.booleans())
 def test_a_system_is_remembered_whole(system: System, choice: Choice, collapse: bool) -> None:
     """The answer alone is enough: names, links, ports and all come back out of the JSON."""

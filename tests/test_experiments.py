@@ -73,6 +73,7 @@ def test_the_groups_are_the_levels_they_say(system: System) -> None:
             )
 
 
+@pytest.mark.slow
 @given(systems())
 @settings(max_examples=40)
 def test_every_level_that_has_several_children_is_timed_alone(system: System) -> None:
@@ -103,6 +104,7 @@ def its_log(system: System, one: Experiment, *, notes: bool, listed: bool) -> st
     return "\n".join([*(one.notes if notes else ()), *head, *body])
 
 
+@pytest.mark.slow
 @given(systems(), st.booleans(), st.data())
 @settings(max_examples=40)
 def test_a_log_is_mapped_back_onto_its_groups(

@@ -15,6 +15,7 @@ from synth.proof import Proved, Refuted, Unknown, Violation, prove
 TREES = tuple(Tree.of(*sizes) for sizes in ((2,), (3,), (2, 2), (2, 3), (2, 2, 2)))
 
 
+@pytest.mark.slow
 @settings(max_examples=250, deadline=None)
 @given(st.data())
 def test_one_size_and_all_sizes_agree(data: st.DataObject) -> None:

@@ -119,6 +119,7 @@ def test_the_answer_pasted_into_ddp_trains_as_ddp_does(tmp_path: Path) -> None:
     assert losses[0] != pytest.approx(losses[2], rel=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(find_spec("jax") is None, reason="needs the extra jax")
 def test_the_answer_pasted_into_shard_map_trains(tmp_path: Path) -> None:
     script = put_into_a_job(tmp_path, "train_shard_map.py")
