@@ -21,4 +21,9 @@ def canonical(verb: str, question: Question) -> str:
 
 def key_of(verb: str, question: Question) -> str:
     """What its answer is kept under: 64 hex digits of the question and the code that answers."""
-    return sha256(f"{edition()}\n{canonical(verb, question)}".encode()).hexdigest()
+    return key_of_text(canonical(verb, question))
+
+
+def key_of_text(text: str) -> str:
+    """The same, of a question in its one spelling."""
+    return sha256(f"{edition()}\n{text}".encode()).hexdigest()

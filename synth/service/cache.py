@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 
-from synth.canonical import canonical, key_of
-from synth.edition import edition
-from synth.service.store import Store, StoredAnswer
+from synth.canonical import key_of
+from synth.service.questions import put_question
+from synth.service.store import Store
 from synth.verbs.asking import Question
 from synth.verbs.reply import Outcome, Reply
 from synth.wire import VERBS
@@ -35,17 +34,7 @@ class Cache:
         """Keep an answer that took so long, if it may be given again."""
         if reply.outcome is Outcome.PARTIAL or not VERBS[verb].repeatable:
             return
-        answer = StoredAnswer(
-            key=key_of(verb, question),
-            verb=verb,
-            edition=edition(),
-            question=canonical(verb, question),
-            outcome=int(reply.outcome),
-            body=json.dumps(reply.body, allow_nan=False).encode(),
-            seconds=seconds,
-            created=datetime.now(UTC),
-        )
-        self._store.keep(answer)
+        self._store.keep(put_question(verb, question).answered(reply, seconds))
 
 
 @contextmanager

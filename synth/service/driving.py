@@ -9,13 +9,11 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any, TypeAlias
 from uuid import uuid4
 
 from hierarchies import InputError
-from synth.edition import edition
 from synth.service.limits import Limits
 from synth.service.questions import Put, put_of
 from synth.service.refusals import clipped
@@ -190,11 +188,8 @@ class Drive:
         return errand.run()
 
     def _ending(self, put: Put, reply: Reply, seconds: float) -> StoredAnswer | bytes:
-        body = json.dumps(reply.body, allow_nan=False).encode()
-        if reply.outcome is Outcome.PARTIAL:
-            return body
-        outcome, now = int(reply.outcome), datetime.now(UTC)
-        return StoredAnswer(put.key, put.verb, edition(), put.text, outcome, body, seconds, now)
+        answer = put.answered(reply, seconds)
+        return answer.body if reply.outcome is Outcome.PARTIAL else answer
 
     def _budget_seconds(self) -> float:
         wished = self.claim.job.budget_seconds

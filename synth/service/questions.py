@@ -1,17 +1,22 @@
-"""From what was sent to a question that is ready to be answered: its text and its key."""
+"""A question that was sent, ready to be answered, and its answer as it is kept."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any
 from uuid import uuid4
 
 from hierarchies import InputError, catalogue
-from synth.canonical import canonical, key_of
+from synth.canonical import canonical, key_of_text
+from synth.edition import edition
+from synth.service.store import StoredAnswer
 from synth.verbs.asking import Question, asked
+from synth.verbs.reply import Reply
 from synth.wire import VERBS
 
 OWN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -31,14 +36,32 @@ class Put:
     text: str
     key: str
 
+    def answered(self, reply: Reply, seconds: float) -> StoredAnswer:
+        """A complete answer, that took so long, as it is kept."""
+        return StoredAnswer(
+            key=self.key,
+            verb=self.verb,
+            edition=edition(),
+            question=self.text,
+            outcome=int(reply.outcome),
+            body=json.dumps(reply.body, allow_nan=False).encode(),
+            seconds=seconds,
+            created=datetime.now(UTC),
+        )
+
 
 def put_of(verb: str, given: object) -> Put:
     """What was sent as a question. Raises InputError, naming the key that cannot be used."""
-    question = asked(VERBS[verb].question, given)
-    key = key_of(verb, question)
+    return put_question(verb, asked(VERBS[verb].question, given))
+
+
+def put_question(verb: str, question: Question) -> Put:
+    """The same of a question that has been read."""
+    text = canonical(verb, question)
+    key = key_of_text(text)
     if not VERBS[verb].repeatable:
         key = sha256(f"{key}\n{uuid4().hex}".encode()).hexdigest()
-    return Put(verb, question, canonical(verb, question), key)
+    return Put(verb, question, text, key)
 
 
 def own_names(given: object) -> tuple[str, ...]:
