@@ -51,6 +51,5 @@ def saw(connection: Connection, team: str, key: str) -> None:
     connection.execute(told.on_conflict_do_nothing())
 
 
-
 def _seen(team: str, key: str) -> Exists:
     return exists().where(SEEN.c.team == team, SEEN.c.key == key)

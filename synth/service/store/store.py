@@ -124,9 +124,7 @@ class Store:
         with self._reading() as connection:
             return answers.one(connection, key, team)
 
-    def known(
-        self, team: str, key: str, idempotency_key: str | None = None
-    ) -> StoredAnswer | None:
+    def known(self, team: str, key: str, idempotency_key: str | None = None) -> StoredAnswer | None:
         """The answer to what a team asks, which it may look at from now on; None: not known yet.
 
         None, too, where the team has a job of that idempotency key: ``submit`` finds it.
