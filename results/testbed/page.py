@@ -24,7 +24,7 @@ def _progress(data: Told) -> str:
         ""
         if done == data["of"]
         else (
-            f" {data['of'] - done} cases of the list are still to be measured "
+            f" Still to be measured: {data['of'] - done} of the list of {data['of']} "
             "(`results/testbed/campaign.sh` goes on with them)."
         )
     )
