@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import hierarchies
 from grammar import MOST_STEPS, parse
 from hierarchies import Fault, InputError, first_refused, load
+from synth.amount import UNITS
 from synth.request import Watcher
-from synth.verbs.asking import asked
+from synth.verbs.asking import asked, size_in_bytes
 from synth.verbs.plain import check_plain
 from synth.wire import VERBS
 
@@ -130,6 +131,19 @@ def test_too_much_is_refused(case: str) -> None:
     with pytest.raises(InputError, match=told) as caught:
         VERBS[verb].answer(asked(VERBS[verb].question, question), Watcher())
     assert len(str(caught.value)) < 4000
+
+
+@given(st.integers(1, 10**19), st.sampled_from(sorted(UNITS)))
+@example(2 * 10**6, "TiB")
+@example(10**6, "TB")
+def test_a_size_that_is_taken_is_taken_again_as_a_number(number: int, unit: str) -> None:
+    """As the service keeps it, and sends it to whoever answers."""
+    try:
+        size = size_in_bytes(f"{number}{unit}")
+    except InputError:
+        return
+    check_plain(size)
+    assert size_in_bytes(size) == size
 
 
 def test_what_is_much_is_answered() -> None:

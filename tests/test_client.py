@@ -259,6 +259,15 @@ def test_events_are_followed_over_broken_connections() -> None:
     assert service.asked[2].headers["Last-Event-ID"] == "4"
 
 
+def test_events_are_followed_through_a_restart_of_the_service() -> None:
+    end = httpx.Response(200, content=b"event: end\ndata: {}\n\n")
+    service = Service(reply({}, 503), job(), reply({}, 429), job(), end)
+    assert list(service.client().job("j").events()) == [Event("end", {})]
+    with pytest.raises(ServiceError) as caught:
+        list(Service(reply({}, 404)).client().job("j").events())
+    assert caught.value.status == 404
+
+
 @given(st.lists(st.tuples(st.sampled_from(["progress", "best"]), st.integers(0, 99), st.text())))
 def test_events_are_read_as_they_were_written(sent: list[tuple[str, int, str]]) -> None:
     lines: list[str] = []

@@ -6,9 +6,11 @@ import json
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from typer.testing import CliRunner
 
@@ -19,6 +21,7 @@ from serving import Served, served
 from synth import shell
 from synth.cli import app
 from synth.service.api.examples import EXAMPLES
+from synth.service.limits import Limits
 from synth.service.work import LocalCrew
 from synth.verbs.asking import Question
 from synth.wire import VERBS
@@ -279,6 +282,26 @@ def test_a_system_of_ones_own_is_kept_and_asked_for_by_name(server: Served) -> N
     assert server.ask.delete("/v1/systems/ours").status_code == 404
     gone = server.ask.post("/v1/top", json={"system": "ours:4", **question}, headers=PATIENT)
     assert gone.status_code == 422
+
+
+def test_a_team_keeps_so_many_systems_and_so_much(tmp_path: Path) -> None:
+    texts = {f"ours{number}": server_description(f"ours{number}") for number in range(8)}
+    headers = {"Content-Type": "text/plain"}
+
+    def put(name: str) -> httpx.Response:
+        url = f"/v1/systems/{name}"
+        return few.ask.put(url, content=texts[name], headers=headers)
+
+    size = len(texts["ours0"].encode())
+    for limits in (Limits(systems_per_team=3), Limits(systems_bytes_per_team=3 * size + size // 2)):
+        folder = tmp_path / str(limits.systems_per_team)
+        folder.mkdir()
+        with served(folder, limits=limits) as few, ThreadPoolExecutor(8) as pool:
+            answers = dict(zip(texts, pool.map(put, texts), strict=True))
+            kept = [name for name, answer in answers.items() if answer.status_code == 200]
+            assert len(kept) == 3
+            assert {answer.status_code for answer in answers.values()} == {200, 409}
+            assert put(kept[0]).status_code == 200
 
 
 def server_description(name: str) -> str:

@@ -242,6 +242,20 @@ def test_a_system_of_more_devices_than_are_served(server: Served) -> None:
     assert "16384" in detail
 
 
+def test_an_answer_of_more_devices_than_are_served(server: Served) -> None:
+    """What is handed out brings its machine along."""
+    answer = posted(server, TOP | {"max_steps": 2, "stripes": False, "k": 1}).json()
+    answer["system"]["levels"][0]["count"] = 4096
+    answer["answers"][0] |= {"axes": {"data": 32768}, "placement": [[4096, 8]]}
+    for verb, more in (("emit", {"target": "json"}), ("run", {})):
+        assert "32768 devices" in told(posted(server, {"from": answer, **more}, verb))
+    less = {"system": "dgx-h100:1", "without": ["node0/gpu7"], "axes": {"data": 7}, "k": 1}
+    answer = posted(server, {**less, "reduce": ["data"]}).json()
+    answer["uneven"]["devices"] = [*range(20_000)]
+    told_of = told(posted(server, {"from": answer, "target": "json"}, "emit"))
+    assert "20000 devices" in told_of
+
+
 def test_a_body_beyond_the_limit_is_refused_before_it_is_read(server: Served) -> None:
     assert "larger" in told(posted(server, b" " * (2**21 + 1)), 413)
 

@@ -6,6 +6,7 @@ import io
 import json
 import logging
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
@@ -149,6 +150,27 @@ def test_a_key_may_bring_so_many_jobs_a_day(server: Served) -> None:
     assert int(answer.headers["retry-after"]) >= 1
     again = {"system": "dgx-a100:1", "axes": {"data": 8}}
     assert server.ask.post("/v1/place", json=again, headers=few).status_code == 200
+
+
+def test_many_at_once_bring_no_more_jobs_than_one_after_the_other(server: Served) -> None:
+    few = with_key(server, "many", jobs_per_day=3) | {"Prefer": "respond-async"}
+
+    def brought(number: int) -> int:
+        question = {"system": "dgx-h100:4", "axes": {f"axis{number}": 32}}
+        return server.ask.post("/v1/place", json=question, headers=few).status_code
+
+    with ThreadPoolExecutor(16) as pool:
+        codes = list(pool.map(brought, range(16)))
+    assert (codes.count(202), codes.count(429)) == (3, 13)
+
+
+def test_a_job_that_is_found_again_is_not_counted_twice(server: Served) -> None:
+    two = with_key(server, "again", jobs_per_day=2) | {"Idempotency-Key": "same"}
+    for number, status in ((1, 200), (1, 200), (2, 200), (4, 429)):
+        question = {"system": f"p2-a100:{number}", "axes": {"data": 16 * number}}
+        more = {} if number == 1 else {"Idempotency-Key": str(number)}
+        answer = server.ask.post("/v1/place", json=question, headers=two | more)
+        assert answer.status_code == status
 
 
 def test_a_bucket_fills_as_time_goes_by() -> None:

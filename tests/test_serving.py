@@ -251,8 +251,8 @@ def test_keys_are_made_listed_and_revoked(tmp_path: Path) -> None:
     assert f"{key_id}  red" in run("keys", "list", "--team", "red", *store).stdout
     assert "revoked" in run("keys", "list", "--team", "red", *store).stdout
     told(run("keys", "revoke", "nothing", *store), "keys list")
-    told(run("keys", "create", "red", "--rate", "0", *store))
-    told(run("keys", "create", "red", "--jobs-per-day", "-1", *store))
+    told(run("keys", "create", "red", "--rate", "0", *store), "--rate", "above 0")
+    told(run("keys", "create", "red", "--jobs-per-day", "-1", *store), "--jobs-per-day: -1 jobs")
 
 
 def test_without_the_extra_it_says_what_to_install(tmp_path: Path) -> None:

@@ -260,8 +260,10 @@ class Job:
                     yield event
                     if event.kind == "end":
                         return
-            except httpx.TransportError:
-                self.status()  # raises where the service stays away
+            except (httpx.TransportError, ServiceError) as error:
+                if isinstance(error, ServiceError) and error.status not in _RETRIED:
+                    raise
+                self.status()  # asks again for a while, and raises where the service stays away
             self.client.pause(0.25)
 
     def result(

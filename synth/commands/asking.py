@@ -36,10 +36,8 @@ def ask_and_exit(
 @contextmanager
 def _answers_in(url: str) -> Iterator[Cache]:
     """The answers kept in a store. Raises InputError where it cannot be used."""
-    # Not at the top of the file, as above; the second loads what the extra server installs.
-    from hierarchies import InputError
-
     try:
+        # Not at the top of the file: it loads what the extra server installs.
         from synth.service.cache import opened
     except ModuleNotFoundError as error:
         # Not at the top of the file: it loads numpy, and --help must not wait for it.

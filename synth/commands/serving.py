@@ -110,8 +110,12 @@ def create(
         # Not at the top of the file: it loads numpy, and --help must not wait for it.
         from hierarchies import InputError
 
-        if not (rate is None or rate > 0) or not (jobs_per_day is None or jobs_per_day >= 0):
-            raise InputError("a limit below nothing", hint="above 0, or leave it out")
+        if rate is not None and not rate > 0:
+            told, hint = f"{rate:g} requests a second", "above 0, or leave it out"
+            raise InputError(told, where="--rate", hint=hint)
+        if jobs_per_day is not None and jobs_per_day < 0:
+            told, hint = f"{jobs_per_day} jobs a day", "0 or more, or leave it out"
+            raise InputError(told, where="--jobs-per-day", hint=hint)
         typer.echo(opened.create_key(team, name, rate, jobs_per_day).secret)
 
 

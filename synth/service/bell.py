@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 
 class Bell:
@@ -26,9 +26,9 @@ class Bell:
 
     def ring(self, job_id: str, ended: bool) -> None:
         """Something happened to a job: it ended, or it got further."""
-        loop = self._loop
-        if loop is not None and not loop.is_closed():
-            loop.call_soon_threadsafe(self._wake, job_id, ended)
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the loop is closed: nobody listens any more
+                self._loop.call_soon_threadsafe(self._wake, job_id, ended)
 
     @contextmanager
     def listening(self, job_id: str, for_the_end: bool) -> Iterator[asyncio.Event]:

@@ -254,7 +254,7 @@ class Desk:
     async def _submitted(self, asker: Asker, put: Put, wishes: Wishes) -> Job:
         if self.draining:
             raise unavailable("the service is being stopped")
-        await self._quotas.check(asker)
+        await self._quotas.take(asker)
         new = NewJob(
             asker.team,
             asker.key_id,
@@ -264,10 +264,15 @@ class Desk:
             wishes.idempotency_key,
             wishes.budget_seconds,
         )
-        submitted = await self._threads.do(self._store.submit, new)
+        created = False
+        try:
+            submitted = await self._threads.do(self._store.submit, new)
+            created = submitted.created
+        finally:
+            if not created:
+                self._quotas.give_back(asker)
         self._metrics.asked(put.verb, "not")
-        if submitted.created:
-            self._quotas.count(asker)
+        if created:
             self._wake()
         return submitted.job
 

@@ -70,7 +70,7 @@ class Keys:
         """The team of a key.
 
         Raises RefusalError without a key (401), for a wrong or revoked one (403), and for one that
-        asks too often (429). Whichever is wrong with a key, it takes the same steps to say so.
+        asks too often (429). Whichever is wrong with a key, one digest is compared to say so.
         """
         if secret is None:
             raise RefusalError(

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from hierarchies import InputError, System
+from hierarchies import InputError
 from synth.verbs.asking import Question
+from synth.verbs.outputs import HandOutQuestion
 from synth.verbs.texts import NamedText, system_of
 
 
@@ -32,6 +33,7 @@ class Limits:
     job_memory_bytes: int = 4 * 2**30
     queued_jobs_per_team: int = 10_000
     systems_per_team: int = 1000
+    systems_bytes_per_team: int = 16 * 2**20
     requests_per_second: float = 100.0
     jobs_per_day: int = 50_000
 
@@ -50,7 +52,9 @@ class Limits:
             if given is not None:
                 if isinstance(given, NamedText):
                     self.check_description(given.text)
-                self.check_devices(system_of(given), key)
+                self.check_devices(system_of(given).devices, key)
+        if isinstance(question, HandOutQuestion):
+            self.check_devices(question.answered_devices(), "from")
 
     def check_description(self, text: str) -> None:
         """Raises InputError for a text that is too long to describe a system."""
@@ -58,10 +62,10 @@ class Limits:
             told = f"a description of {len(text)} characters"
             raise InputError(told, where="text", hint=f"at most {self.description_bytes}")
 
-    def check_devices(self, system: System, where: str) -> None:
+    def check_devices(self, devices: int, where: str) -> None:
         """Raises InputError for a system that is too large."""
-        if system.devices > self.devices:
-            told = f"the system has {system.devices} devices"
+        if devices > self.devices:
+            told = f"the system has {devices} devices"
             raise InputError(told, where=where, hint=f"here at most {self.devices}")
 
     def _check_number(self, key: str, given: Any, most: int) -> None:

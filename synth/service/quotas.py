@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -28,7 +29,8 @@ class _Count:
 class Quotas:
     """Counts in the store every few seconds, and what this server adds to that itself.
 
-    So several servers of one store may together go beyond a quota by what they accept in that time.
+    So several servers of one store may together go beyond a quota by what they accept in that time,
+    and one by what is on its way to the store while it counts.
     """
 
     def __init__(self, store: Store, threads: Threads, limits: Limits) -> None:
@@ -37,9 +39,19 @@ class Quotas:
         self._limits = limits
         self._queued: dict[str, _Count] = {}
         self._today: dict[str, _Count] = {}
+        self._turn = asyncio.Lock()
 
-    async def check(self, asker: Asker) -> None:
-        """Raises RefusalError where one more job would be too many."""
+    async def take(self, asker: Asker) -> None:
+        """Count one more job. Raises RefusalError where it would be too many."""
+        async with self._turn:  # nobody is let in by a count that another is about to raise
+            await self._check(asker)
+            self._add(asker, 1)
+
+    def give_back(self, asker: Asker) -> None:
+        """The job that was counted did not come to be."""
+        self._add(asker, -1)
+
+    async def _check(self, asker: Asker) -> None:
         most = self._limits.queued_jobs_per_team
         if await self._of_team(asker.team) >= most:
             raise too_many(
@@ -54,11 +66,10 @@ class Quotas:
             told = f"this key brought {quota} jobs within 24 hours, and may bring no more"
             raise too_many(told, _RETRY_DAY_SECONDS, "known answers are still given")
 
-    def count(self, asker: Asker) -> None:
-        """One more job was accepted."""
+    def _add(self, asker: Asker, jobs: int) -> None:
         for known in (self._queued.get(asker.team), self._today.get(asker.key_id or "")):
             if known is not None:
-                known.jobs += 1
+                known.jobs += jobs
 
     async def _of_team(self, team: str) -> int:
         known = self._queued.get(team)

@@ -35,7 +35,7 @@ log = logging.getLogger("collsynth.service")
 class House:
     """Everything behind one address.
 
-    ``open`` makes and begins it all, and ``close`` ends it; between them ``app`` is served.
+    ``app`` is what is served: work begins and ends with its lifespan. ``close`` ends all else.
     """
 
     def __init__(self, settings: Settings, store: Store, crew: Crew) -> None:

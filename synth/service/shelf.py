@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from http import HTTPStatus
 
@@ -23,6 +24,7 @@ class Shelf:
         self._store = store
         self._threads = threads
         self._limits = limits
+        self._turn = asyncio.Lock()
 
     async def all(self, asker: Asker) -> list[StoredSystem]:
         """Those of the team, by name."""
@@ -39,16 +41,18 @@ class Shelf:
         """Keep a description, in the place of the one of that name.
 
         Raises InputError for a name of no use and for what is wrong in the description, and
-        RefusalError where the team keeps too many.
+        RefusalError where the team keeps too many, or too much.
         """
         check_own_name(name)
         await self._threads.do(self._check, name, text)
-        kept = await self.all(asker)
-        most = self._limits.systems_per_team
-        if len(kept) >= most and name not in {one.name for one in kept}:
-            told = f"your team keeps {most} systems already"
-            raise RefusalError(HTTPStatus.CONFLICT, told, hint="delete one first")
-        return await self._threads.do(self._store.put_system, asker.team, name, text)
+        async with self._turn:
+            kept = {one.name: one.text for one in await self.all(asker)} | {name: text}
+            most, most_bytes = self._limits.systems_per_team, self._limits.systems_bytes_per_team
+            if len(kept) > most:
+                raise _full(f"your team keeps {most} systems already")
+            if sum(len(one.encode()) for one in kept.values()) > most_bytes:
+                raise _full(f"your team's systems would come to more than {most_bytes} bytes")
+            return await self._threads.do(self._store.put_system, asker.team, name, text)
 
     async def delete(self, asker: Asker, name: str) -> None:
         """Forget the system of that name. Raises RefusalError where the team has none."""
@@ -68,4 +72,8 @@ class Shelf:
         system = read(text, where=name)
         if not system.devices:
             raise InputError("the system has no devices", where=name)
-        self._limits.check_devices(system, name)
+        self._limits.check_devices(system.devices, name)
+
+
+def _full(told: str) -> RefusalError:
+    return RefusalError(HTTPStatus.CONFLICT, told, hint="delete one first")

@@ -25,10 +25,10 @@ from hierarchies import (
 )
 from synth.amount import UNITS
 from synth.pipelines import SEGMENTS
-from synth.verbs.plain import check_plain, refused, shown
+from synth.verbs.plain import LARGEST, check_plain, refused, shown
 from synth.verbs.texts import LONGEST_NAME, Given, system_of
 
-_SIZE = re.compile(r"(?P<number>[0-9]{1,18}(\.[0-9]{1,18})?) *(?P<unit>[A-Za-z]*)")
+_SIZE = re.compile(r"(?P<number>[0-9]{1,19}(\.[0-9]{1,18})?) *(?P<unit>[A-Za-z]*)")
 
 
 _UNITS = {"": 1, **UNITS}
@@ -38,16 +38,19 @@ def size_in_bytes(text: str | int) -> int:
     """``1GiB``, ``64M``, ``1.5MB``, ``4096``: a size in bytes.
 
     KiB, MiB, GiB, TiB and the bare letters K, M, G, T (as in nccl-tests) are powers of 1024; KB,
-    MB, GB, TB powers of 1000. Raises InputError for anything else, and for less than a byte.
+    MB, GB, TB powers of 1000. Raises InputError for anything else, for less than a byte, and for
+    more bytes than a question may name as a number.
     """
     match = _SIZE.fullmatch(str(text).strip())
     if not match or match["unit"] not in _UNITS:
         hint = "a number of at least 1 and a unit, as in 4096, 64MiB or 1GB"
         raise InputError(f"the size {shown(str(text))} cannot be read", hint=hint)
     size = Fraction(match["number"]) * _UNITS[match["unit"]]
+    told = f"the size {str(text)!r} is {float(size):g} bytes"
     if size < 1 or size.denominator != 1:
-        told = f"the size {str(text)!r} is {float(size):g} bytes"
         raise InputError(told, hint="a whole number above 0")
+    if size > LARGEST:
+        raise InputError(told, hint=f"at most {LARGEST:.0e}")
     return int(size)
 
 

@@ -86,6 +86,14 @@ class HandOutQuestion(PerhapsPlacedQuestion):
             ),
         )
 
+    def answered_devices(self) -> int:
+        """How many devices the machine of the answer has, 0 without one. Raises as ``chosen``."""
+        if self.answer is None:
+            return 0
+        if "uneven" in self.answer:
+            return len(ranking_of(self.answer).uneven.devices)
+        return self.chosen().system.devices
+
 
 class EmitQuestion(HandOutQuestion):
     """A program in the words of a runtime or tool."""

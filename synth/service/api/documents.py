@@ -119,7 +119,7 @@ def question_responses(verb: str) -> Responses:
     return {
         200: {
             "description": "The answer, as the command line prints it with --json.",
-            "model": REPLIES.get(verb, dict[str, Any]),
+            "model": REPLIES[verb],
             "headers": {
                 "Collsynth-Outcome": _header("ok, no, or partial: how the command line would exit"),
                 "Collsynth-Cache": _header("hit or miss: whether it was known before"),
@@ -140,7 +140,7 @@ def question_body(verb: str) -> dict[str, Any]:
     name = VERBS[verb].question.__name__
     content = {
         "schema": {"$ref": _COMPONENTS.format(model=name)},
-        "example": EXAMPLES.get(verb, {}),
+        "example": EXAMPLES[verb],
     }
     return {"requestBody": {"required": True, "content": {"application/json": content}}}
 
