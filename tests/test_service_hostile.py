@@ -7,6 +7,7 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -14,6 +15,7 @@ import pytest
 
 pytest.importorskip("fastapi", reason="needs the extra server")
 
+from hierarchies import described, load
 from serving import Served, served
 from synth.service.api.examples import EXAMPLES
 from synth.service.limits import Limits
@@ -242,6 +244,20 @@ def test_descriptions_that_are_none(server: Served, text: str) -> None:
     told(posted(server, TOP | {"system": given}))
     headers = {"Content-Type": "text/plain"}
     told(server.ask.put("/v1/systems/mine", content=text.encode(), headers=headers))
+
+
+def test_what_a_team_keeps_is_bounded_in_all(tmp_path: Path) -> None:
+    text = described(load("dgx-h100:2"))
+    limits = Limits(systems_bytes_per_team=2 * len(text) + 10)
+    headers = {"Content-Type": "text/plain"}
+    with served(tmp_path, limits=limits) as small:
+        for name, status in (("a", 200), ("b", 200), ("c", 409), ("b", 200)):
+            put = small.ask.put(f"/v1/systems/{name}", content=text, headers=headers)
+            assert put.status_code == status
+        longer = f"{text}# and more\n"
+        assert "characters" in told(
+            small.ask.put("/v1/systems/a", content=longer, headers=headers), 409
+        )
 
 
 def test_a_system_of_more_devices_than_are_served(server: Served) -> None:

@@ -32,6 +32,7 @@ class Limits:
     job_memory_bytes: int = 4 * 2**30
     queued_jobs_per_team: int = 10_000
     systems_per_team: int = 1000
+    systems_bytes_per_team: int = 32 * 2**20
     requests_per_second: float = 100.0
     jobs_per_day: int = 50_000
 

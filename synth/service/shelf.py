@@ -43,11 +43,8 @@ class Shelf:
         """
         check_own_name(name)
         await self._threads.do(self._check, name, text)
-        kept = await self.all(asker)
-        most = self._limits.systems_per_team
-        if len(kept) >= most and name not in {one.name for one in kept}:
-            told = f"your team keeps {most} systems already"
-            raise RefusalError(HTTPStatus.CONFLICT, told, hint="delete one first")
+        others = [one.text for one in await self.all(asker) if one.name != name]
+        self._check_room(others, text)
         return await self._threads.do(self._store.put_system, asker.team, name, text)
 
     async def delete(self, asker: Asker, name: str) -> None:
@@ -62,6 +59,17 @@ class Shelf:
             return {}
         found = [await self._threads.do(self._store.system, asker.team, name) for name in names]
         return {one.name: one.text for one in found if one is not None}
+
+    def _check_room(self, others: list[str], text: str) -> None:
+        """The whole shelf is held at once where it is listed, so all of it is bounded."""
+        most, most_bytes = self._limits.systems_per_team, self._limits.systems_bytes_per_team
+        told = None
+        if len(others) >= most:
+            told = f"your team keeps {most} systems already"
+        elif sum(map(len, others)) + len(text) > most_bytes:
+            told = f"your team's systems would come to more than {most_bytes} characters"
+        if told is not None:
+            raise RefusalError(HTTPStatus.CONFLICT, told, hint="delete one first")
 
     def _check(self, name: str, text: str) -> None:
         self._limits.check_description(text)
