@@ -121,6 +121,14 @@ def test_numbers_beyond_all_measure(server: Served, change: dict[str, Any], wher
     assert where in answer.json()["where"]
 
 
+@pytest.mark.parametrize("text", ["inf", "-inf", "nan", " Infinity ", "1e400", "9" * 400])
+def test_a_text_that_would_be_no_finite_number(server: Served, text: str) -> None:
+    for verb, key in (("job", "memory_GB"), ("job", "most_bubble"), ("run", "timeout_seconds")):
+        answer = posted(server, {**EXAMPLES[verb], key: text}, verb)
+        told(answer)
+        assert answer.json()["where"] == key
+
+
 NAMES = [
     "/etc/passwd",
     "../../../etc/passwd",

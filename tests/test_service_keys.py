@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import logging
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -15,11 +17,15 @@ import pytest
 
 pytest.importorskip("fastapi", reason="needs the extra server")
 
-from serving import Served, served
+from serving import HereCrew, Served, served
 from synth.service.api.examples import EXAMPLES
 from synth.service.api.logs import JsonLines
-from synth.service.keys import Rates
+from synth.service.keys import Keys, Rates
+from synth.service.limits import Limits
+from synth.service.metrics import Metrics
 from synth.service.refusals import RefusalError
+from synth.service.store import Key, Store
+from synth.service.threads import Threads
 
 PATIENT = {"Prefer": "wait=60"}
 
@@ -122,6 +128,60 @@ def test_what_another_team_has_is_told_as_what_nobody_has(server: Served) -> Non
     asked = server.ask.post("/v1/place", json=EXAMPLES["place"], headers=blue)
     assert asked.content == mine.content
     assert server.ask.get(place, headers=blue).status_code == 200
+
+
+def test_a_wrong_key_is_looked_up_each_time_whatever_is_wrong_with_it(tmp_path: Path) -> None:
+    """Else it would be told, by the time it takes, which ids there are, and which are in use."""
+    looked: list[str] = []
+
+    class Watched(Store):
+        def key(self, id: str) -> Key | None:
+            looked.append(id)
+            return super().key(id)
+
+    async def admitted(keys: Keys, secret: str) -> int:
+        before = len(looked)
+        with suppress(RefusalError):
+            await keys.admit(secret)
+        return len(looked) - before
+
+    async def all_of_them() -> None:
+        good, bad = store.create_key("red", ""), store.create_key("red", "")
+        store.revoke(bad.id)
+        keys = Keys(store, threads, Limits())
+        assert [await admitted(keys, good.secret) for _ in range(3)] == [1, 0, 0]
+        changed = good.secret[:-1] + ("0" if good.secret[-1] != "0" else "1")
+        for wrong in (changed, bad.secret, f"cs_{'0' * 16}_{'0' * 64}", "x", ""):
+            assert [await admitted(keys, wrong) for _ in range(3)] == [1, 1, 1]
+
+    threads = Threads(Metrics())
+    with Watched(f"sqlite:///{tmp_path / 'keys.db'}") as store:
+        store.migrate()
+        asyncio.run(all_of_them())
+    threads.close()
+
+
+class NobodyWorks(HereCrew):
+    """Every job stays where it is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.slots = 0
+
+
+def test_a_key_that_is_revoked_is_told_no_more_events(tmp_path: Path) -> None:
+    with served(tmp_path, NobodyWorks(), keys=True) as server:
+        red = with_key(server, "red") | {"Prefer": "respond-async"}
+        job = server.ask.post("/v1/place", json=EXAMPLES["place"], headers=red).json()["id"]
+        with server.ask.stream("GET", f"/v1/jobs/{job}/events", headers=red) as stream:
+            lines = stream.iter_lines()
+            assert next(lines) == "event: progress"
+            [key] = server.house.store.keys("red")
+            server.house.store.revoke(key.id)
+            server.house.store.cancel(job)
+            rest = "\n".join(lines)
+        assert "not admitted" in rest
+        assert "event: end" not in rest
 
 
 def system_text() -> str:

@@ -13,7 +13,7 @@ from http import HTTPStatus
 from synth.service.limits import Limits
 from synth.service.recent import Recent
 from synth.service.refusals import RefusalError, too_many
-from synth.service.store import Key, Store
+from synth.service.store import Key, Store, digest_of
 from synth.service.threads import Threads
 from synth.service.who import Asker
 
@@ -79,20 +79,28 @@ class Keys:
                 hint="send it as 'Authorization: Bearer cs_...' or as 'X-API-Key: cs_...'",
                 headers={"WWW-Authenticate": "Bearer"},
             )
-        match = _SHAPE.fullmatch(secret)
-        key = await self._key(match["id"] if match else _NO_ID)
-        if not (key or _STRANGER).admits(secret):
-            raise RefusalError(HTTPStatus.FORBIDDEN, "this key is not admitted")
-        assert key is not None
+        key = await self._admitted(secret)
         rate = key.rate_per_second
         self._rates.take(key.id, self._limits.requests_per_second if rate is None else rate)
         return Asker(key.team, key.id, key.jobs_per_day)
 
-    async def _key(self, key_id: str) -> Key | None:
-        known = self._known.get(key_id)
+    async def still_admits(self, asker: Asker) -> bool:
+        """If the key that an asker came with has not been revoked since."""
+        key = await self._threads.do(self._store.key, asker.key_id)
+        return key is not None and not key.revoked
+
+    async def _admitted(self, secret: str) -> Key:
+        """The key of a secret. Only secrets that were admitted are known: any other is looked up
+        each time, so that nobody is told by the time it takes which ids there are.
+        """
+        digest = digest_of(secret)
+        known = self._known.get(digest)
         if known is not None and known[1] > time.monotonic():
             return known[0]
-        found = await self._threads.do(self._store.key, key_id)
-        if found is not None:
-            self._known.put(key_id, (found, time.monotonic() + _FRESH_SECONDS), 1)
-        return found
+        match = _SHAPE.fullmatch(secret)
+        key_id = match["id"] if match else _NO_ID
+        key = await self._threads.do(self._store.key, key_id) or _STRANGER
+        if not key.admits(secret):
+            raise RefusalError(HTTPStatus.FORBIDDEN, "this key is not admitted")
+        self._known.put(digest, (key, time.monotonic() + _FRESH_SECONDS), 1)
+        return key

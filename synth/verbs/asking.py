@@ -97,7 +97,9 @@ Segments = Annotated[int, Field(ge=1, le=4096)] | Literal["auto"]
 class Question(BaseModel):
     """What all questions have in common: nothing is guessed, unknown keys are refused."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, str_max_length=LONGEST_NAME)
+    model_config = ConfigDict(
+        extra="forbid", strict=True, allow_inf_nan=False, str_max_length=LONGEST_NAME
+    )
 
 
 class FaultyQuestion(Question):

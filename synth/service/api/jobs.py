@@ -83,10 +83,13 @@ async def events(
     The id of an event is the job's revision; who reconnects with ``Last-Event-ID`` is told what
     happened since. Close the connection at ``end``.
     """
-    desk = hall(request).desk
+    desk, keys = hall(request).desk, hall(request).keys
     ended = False
     try:
         async for event in desk.events(who, found.id, _revision(last_event_id)):
+            if keys is not None and not await keys.still_admits(who):
+                yield ServerSentEvent(comment="this key is not admitted any more")
+                return
             ended = event.kind == "end"
             yield _sent(event)
     except RefusalError as refusal:
