@@ -277,7 +277,12 @@ def test_a_partial_answer_stays_with_its_job(store: Store) -> None:
 
 
 def test_an_idempotency_key_finds_its_job_again(store: Store) -> None:
+    assert not store.has_job("ours", "k")
     first = store.submit(new("1", idempotency_key="k"))
+    assert store.has_job("ours", "k")
+    assert not store.has_job("theirs", "k")
+    assert store.revision(first.job.id) == first.job.revision
+    assert store.revision("unknown") is None
     again = store.submit(new("1", idempotency_key="k"))
     assert (again.job, again.created) == (first.job, False)
     with pytest.raises(ConflictError, match="another question"):

@@ -213,7 +213,8 @@ class Desk:
                 if self.draining:
                     return
                 await heard_within(heard, _POLL_SECONDS)
-                job = await self.job(asker, job_id)
+                if await self._threads.do(self._store.revision, job_id) != job.revision:
+                    job = await self.job(asker, job_id)
 
     async def check_store(self) -> None:
         """Raises RefusalError where the store does not answer."""
@@ -254,14 +255,17 @@ class Desk:
     async def _submitted(self, asker: Asker, put: Put, wishes: Wishes) -> Job:
         if self.draining:
             raise unavailable("the service is being stopped")
-        await self._quotas.take(asker)
+        key = wishes.idempotency_key
+        again = key is not None and await self._threads.do(self._store.has_job, asker.team, key)
+        if not again:  # what was accepted stays accepted, however much was since
+            await self._quotas.take(asker)
         new = NewJob(
             asker.team,
             asker.key_id,
             put.verb,
             put.text,
             put.key,
-            wishes.idempotency_key,
+            key,
             wishes.budget_seconds,
         )
         created = False
@@ -269,7 +273,7 @@ class Desk:
             submitted = await self._threads.do(self._store.submit, new)
             created = submitted.created
         finally:
-            if not created:
+            if not (created or again):
                 self._quotas.give_back(asker)
         self._metrics.asked(put.verb, "not")
         if created:

@@ -9,7 +9,17 @@ from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import Connection, RowMapping, case, func, literal, null, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    RowMapping,
+    case,
+    func,
+    literal,
+    null,
+    select,
+    update,
+)
 
 from hierarchies import InputError
 from synth.service.store.engines import insert
@@ -39,8 +49,8 @@ def submit(connection: Connection, new: NewJob, now: datetime) -> Submitted:
     made = connection.execute(added.returning(*COLUMNS)).one_or_none()
     if made is not None:
         return Submitted(job_of(made._mapping), created=True)
-    same = (JOB.c.team == new.team, JOB.c.idempotency_key == new.idempotency_key)
-    job = job_of(connection.execute(select(*COLUMNS).where(*same)).one()._mapping)
+    same = _same(new.team, str(new.idempotency_key))
+    job = job_of(connection.execute(select(*COLUMNS).where(same)).one()._mapping)
     if (job.verb, job.question) != (new.verb, new.question):
         told = f"the idempotency key {new.idempotency_key!r} came with another question before"
         raise ConflictError(told, hint="give every question a key of its own")
@@ -51,6 +61,17 @@ def one(connection: Connection, job_id: str) -> Job | None:
     """The job of that id."""
     row = connection.execute(select(*COLUMNS).where(JOB.c.id == job_id)).one_or_none()
     return None if row is None else job_of(row._mapping)
+
+
+def revision(connection: Connection, job_id: str) -> int | None:
+    """That of the job of that id."""
+    return connection.execute(select(JOB.c.revision).where(JOB.c.id == job_id)).scalar_one_or_none()
+
+
+def came_with(connection: Connection, team: str, idempotency_key: str) -> bool:
+    """If a team's job came with that key."""
+    found = select(JOB.c.number).where(_same(team, idempotency_key))
+    return connection.execute(found).scalar_one_or_none() is not None
 
 
 def listed(
@@ -107,6 +128,10 @@ def counted(connection: Connection, team: str | None) -> dict[Status, int]:
 def written(value: dict[str, Any] | None) -> str | None:
     """A part of a job that is JSON, as it is kept: in ASCII, so that any text can be in it."""
     return None if value is None else json.dumps(value, allow_nan=False)
+
+
+def _same(team: str, idempotency_key: str) -> ColumnElement[bool]:
+    return (JOB.c.team == team) & (JOB.c.idempotency_key == idempotency_key)
 
 
 def job_of(row: RowMapping) -> Job:

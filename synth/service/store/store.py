@@ -157,6 +157,16 @@ class Store:
         with self._reading() as connection:
             return jobs.one(connection, id)
 
+    def revision(self, id: str) -> int | None:
+        """That of a job: cheaper than the whole of it, which may hold a long ``best``."""
+        with self._reading() as connection:
+            return jobs.revision(connection, id)
+
+    def has_job(self, team: str, idempotency_key: str) -> bool:
+        """If a job of a team came with that key."""
+        with self._reading() as connection:
+            return jobs.came_with(connection, team, idempotency_key)
+
     def jobs(
         self,
         team: str,
