@@ -13,6 +13,7 @@ from concurrent.futures import wait
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,7 +23,9 @@ pytest.importorskip("distributed", reason="distributed is not installed: the ext
 from distributed import Client
 
 from hierarchies import InputError
-from synth.service.work import CrewLostError, Errand, KilledError, OverTimeError
+from synth.edition import edition
+from synth.service.work import CrewLostError, Errand, KilledError, OverTimeError, reporting
+from synth.service.work import cluster as remote
 from synth.service.work.cluster import DaskCrew
 from synth.verbs.reply import Outcome
 from test_cutting import RANGE, body_of, told
@@ -171,6 +174,24 @@ def test_workers_with_other_code_are_refused(
     with pytest.raises(CrewLostError, match="answers with other code") as raised:
         crew.submit(piece("count", {"digits": 1})).future.result(30)
     assert "install the same version" in raised.value.hint
+
+
+def test_many_short_pieces_send_one_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the clock stands still a worker reports once, and says of no piece that it is begun."""
+    said: list[Any] = []
+    worker = SimpleNamespace(log_event=lambda name, event: said.append(event))
+    still = SimpleNamespace(monotonic=lambda: 1000.0)
+    monkeypatch.setattr(remote, "get_worker", lambda: worker)
+    monkeypatch.setattr(remote, "PAUSE_SECONDS", 3600)
+    monkeypatch.setattr(remote, "_next_report", 0.0)
+    monkeypatch.setattr(reporting, "clock", still)
+    short = piece("top", TOP)
+    order = {"name": "a", "piece": short.text, "partial": True, "budget_seconds": None}
+    for number in range(3):
+        text = json.dumps({**order, "number": number, "edition": edition()})
+        assert "result" in json.loads(remote.carry_remotely(text))
+    assert [event["number"] for event in said] == [0]
+    assert "progress" in said[0]
 
 
 def test_text_alone_travels(crew: DaskCrew, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ import json
 import logging
 import threading
 import time as clock
+from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import suppress
 from itertools import count
@@ -32,7 +33,7 @@ from synth.service.work.problems import (
     guarded,
     opened,
 )
-from synth.service.work.reporting import Reporting
+from synth.service.work.reporting import PAUSE_SECONDS, Reporting
 
 _LOOK_SECONDS = 0.5
 """How often it is looked for pieces that are late."""
@@ -240,6 +241,8 @@ _stopped: set[str] = set()
 """Pieces that are to come to an end. What the workers are told has no other place to be."""
 _shelf = Shelf()
 _one_at_a_time = threading.Lock()
+_next_report = 0.0
+"""When the next report is due, of whichever piece: one costs about as much as a piece's way."""
 
 
 def stop_remotely(word: str) -> None:
@@ -248,20 +251,40 @@ def stop_remotely(word: str) -> None:
 
 
 def carry_remotely(text: str) -> str:
-    """Carry a piece out, on a worker, and say what came of it, as text."""
+    """Carry a piece out, on a worker, and say what came of it, as text.
+
+    That it is begun is said of a piece that takes longer than a moment.
+    """
     order = json.loads(text)
     if order["edition"] != edition():
         told = {"kind": "other edition", "ours": order["edition"], "theirs": edition()}
         return json.dumps(told)
     worker, name, number = get_worker(), order["name"], order["number"]
+
+    def say(what: Json) -> None:
+        worker.log_event(name, {"number": number, **what})
+
     with _one_at_a_time:
-        worker.log_event(name, {"number": number, "begun": True})
-        watcher = Reporting(
-            lambda progress: worker.log_event(name, {"number": number, "progress": progress}),
-            lambda: f"{name} {number}" in _stopped,
-            order["budget_seconds"],
-            part=order["partial"],
-        )
-        told_text = guarded(order["piece"], watcher, shelf=_shelf)
+        begun = threading.Timer(PAUSE_SECONDS, say, ({"begun": True},))
+        begun.start()
+        try:
+            told_text = _guarded(order, say)
+        finally:
+            begun.cancel()
     _stopped.discard(f"{name} {number}")
+    return told_text
+
+
+def _guarded(order: Json, say: Callable[[Json], None]) -> str:
+    """What comes of the piece of an order, under way in no other thread."""
+    global _next_report
+    watcher = Reporting(
+        lambda progress: say({"progress": progress}),
+        lambda: f"{order['name']} {order['number']}" in _stopped,
+        order["budget_seconds"],
+        part=order["partial"],
+        next_report=_next_report,
+    )
+    told_text = guarded(order["piece"], watcher, shelf=_shelf)
+    _next_report = watcher.next_report
     return told_text

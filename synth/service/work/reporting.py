@@ -11,15 +11,16 @@ from synth.cutting import leaders_json
 from synth.request import Leader, Watcher
 from synth.service.work.problems import StoppedError
 
-_PAUSE_SECONDS = 0.2
-"""Between two reports of one piece."""
+PAUSE_SECONDS = 0.2
+"""Between two reports."""
 
 
 class Reporting(Watcher):
     """Keeps ``budget_seconds`` from now on, and ends when ``stopped`` answers True.
 
-    Work that cannot answer in ``part`` is broken off then. Reports go to ``send`` as JSON. Raises
-    StoppedError where work that has no partial answer asks whether to go on and may not.
+    Nothing is reported before ``next_report``, which each report moves on; reports go to ``send``
+    as JSON. Work that cannot answer in ``part`` is broken off: raises StoppedError where it asks
+    whether to go on and may not.
     """
 
     def __init__(
@@ -29,12 +30,13 @@ class Reporting(Watcher):
         budget_seconds: float | None,
         *,
         part: bool,
+        next_report: float = 0.0,
     ) -> None:
         self._send = send
         self._stopped = stopped
         self._end = None if budget_seconds is None else clock.monotonic() + budget_seconds
         self._part = part
-        self._next = 0.0
+        self.next_report = next_report
         self._leaders: Callable[[], Sequence[Leader]] | None = None
 
     def go_on(self) -> bool:
@@ -59,8 +61,8 @@ class Reporting(Watcher):
 
     def _tell(self, stage: str, done: int, of: int | None) -> None:
         now = clock.monotonic()
-        if now >= self._next:
-            self._next = now + _PAUSE_SECONDS
+        if now >= self.next_report:
+            self.next_report = now + PAUSE_SECONDS
             self._send({"stage": stage, "done": done, "of": of, **self._best()})
 
     def _best(self) -> Json:
