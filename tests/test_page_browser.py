@@ -94,6 +94,7 @@ def test_from_the_form_to_code_by_keyboard_alone(seen: Browsing) -> None:
     page.wait_for_selector("#chosen-title:has-text('Answer 2')")
     assert page.locator("tr[aria-current] [data-answer]").get_attribute("data-answer") == "1"
     assert page.url.endswith("?answer=1")
+    until(page, "document.querySelector('#chosen-said').textContent.startsWith('Answer 2: ')")
     tab_to(page, "#topology")
     press("ArrowRight")
     press("ArrowRight")
