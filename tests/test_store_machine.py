@@ -139,7 +139,8 @@ class Machine(RuleBasedStateMachine):
     @rule(owner=OWNERS, lease=SECONDS)
     def claim(self, owner: str, lease: int) -> None:
         claim = self.store.claim(owner, lease)
-        queued = [job for job in self.jobs if job.status == "queued"]
+        worked_on = {job.question for job in self.jobs if job.owner is not None}
+        queued = [j for j in self.jobs if j.status == "queued" and j.question not in worked_on]
         assert (claim is None) == (not queued)
         if claim is not None:
             job = queued[0]
@@ -172,7 +173,7 @@ class Machine(RuleBasedStateMachine):
         if held.holds:
             held.job.becomes("done", owner=None, best=None)
             assert self.store.answer(job.answer_key) == (before or answer)
-            assert self.store.has_seen(held.job.team, job.answer_key)
+            assert self.store.answer(job.answer_key, held.job.team) == (before or answer)
         else:
             assert self.store.answer(job.answer_key) == before
 
