@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from io import StringIO
 from typing import Any
 
 from rich.console import Console, RenderableType
@@ -20,6 +21,16 @@ def console() -> Console:
     """Standard output; wide where it is not a terminal, so that nothing is cut."""
     out = Console(highlight=False, markup=False)
     return out if out.is_terminal else Console(width=_PIPE_WIDTH, highlight=False, markup=False)
+
+
+def printed(what: RenderableType) -> str:
+    """What would be printed, as plain text."""
+    out = StringIO()
+    plain = Console(
+        file=out, width=_PIPE_WIDTH, color_system=None, force_terminal=False, highlight=False
+    )
+    plain.print(what, markup=False)
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
 
 
 def many(count: int, what: str) -> str:

@@ -16,7 +16,11 @@ pytest.importorskip("fastapi", reason="needs the extra server")
 
 from hierarchies import load
 from serving import Served, served
+from synth.drawing import printed
+from synth.service.api.examples import EXAMPLES
+from synth.service.page.door import prefers_page
 from synth.service.page.rendering import POLICY, static
+from synth.tables import TABLES
 
 FORM = {
     "system": "dgx-h100",
@@ -92,6 +96,8 @@ def test_rows_parts_and_files_are_below_the_permalink(server: Served, answer: st
     assert file.json()["traceEvents"]
     assert file.headers["content-disposition"] == 'attachment; filename="trace.json"'
     curves = server.ask.post(f"{answer}/sizes", headers=PART)
+    while 'class="waiting"' in curves.text:
+        curves = server.ask.post(f"{answer}/sizes", headers=PART)
     assert 'id="curves"' in curves.text
     whole = re.search(r'href="(/answers/[0-9a-f]{64})">The whole', curves.text)
     assert whole
@@ -175,12 +181,23 @@ RUN = {
 }
 
 
-def test_other_verbs_answers_are_tidy_json_and_plans_have_a_page(server: Served) -> None:
+@pytest.mark.parametrize("verb", [verb for verb in EXAMPLES if verb not in ("top", "plan")])
+def test_other_verbs_answers_are_what_the_command_line_prints(server: Served, verb: str) -> None:
+    reply = server.ask.post(f"/v1/{verb}", json=EXAMPLES[verb], headers={"Prefer": "wait=60"})
+    page = server.ask.get(reply.headers["content-location"].removeprefix("/v1"))
+    assert page.status_code == 200
+    text, body = unescape(page.text), reply.json()
+    assert f"<h1><bdi>The answer of {verb}</bdi></h1>" in text
+    if verb in TABLES:
+        assert printed(TABLES[verb](body)) in text
+    for file in body.get("files", ()):
+        assert f'<span class="name">{file["name"]}</span>' in text
+        assert file["text"] in text
+    assert f'"schema_version": {body["schema_version"]}' in text
+
+
+def test_plans_have_a_page(server: Served) -> None:
     patient = {"Prefer": "wait=60"}
-    count = server.ask.post("/v1/count", json={"digits": 2}, headers=patient)
-    page = server.ask.get(count.headers["content-location"].removeprefix("/v1"))
-    assert "The answer of <code>count</code>" in page.text
-    assert "&#34;by_length&#34;: [" in page.text
     asked = {"system": "dgx-h100:2", "job": "mixtral-8x7b-experts", "k": 2}
     plan = server.ask.post("/v1/plan", json=asked, headers=patient)
     where = plan.headers["content-location"].removeprefix("/v1")
@@ -209,6 +226,68 @@ def test_what_is_refused_is_a_page(server: Served, method: str, path: str, statu
     assert response.status_code == status
     assert response.headers["content-type"].startswith("text/html")
     assert response.headers["content-security-policy"] == POLICY
+
+
+BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "more", "status"),
+    [
+        ("GET", "/nothing", {}, 404),
+        ("GET", "/answers/", {}, 404),
+        ("GET", "/logout", {}, 405),
+        ("GET", "/", {"Host": "elsewhere.example"}, 403),
+        ("POST", "/", {"Origin": "https://elsewhere.example"}, 403),
+    ],
+)
+def test_a_refusal_before_any_page_is_a_page_to_browsers_and_a_problem_to_others(
+    server: Served, method: str, path: str, more: dict[str, str], status: int
+) -> None:
+    page = server.ask.request(method, path, headers={"Accept": BROWSER, **more})
+    problem = server.ask.request(method, path, headers=more)
+    assert page.status_code == problem.status_code == status
+    assert page.headers["content-type"].startswith("text/html")
+    assert page.headers["content-security-policy"] == POLICY
+    assert problem.headers["content-type"] == "application/problem+json"
+    assert problem.json()["problem"] in unescape(page.text)
+    assert page.headers.get("allow") == problem.headers.get("allow")
+
+
+def test_the_api_refuses_browsers_in_json(server: Served) -> None:
+    for path in ("/v1/nothing", f"/v1/answers/{'0' * 64}"):
+        refused = server.ask.get(path, headers={"Accept": BROWSER})
+        assert refused.headers["content-type"] == "application/problem+json"
+
+
+def test_a_mistake_of_ours_is_a_page_too(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*given: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(server.house.desk, "jobs", broken)
+    page = server.ask.get("/jobs", headers={"Accept": BROWSER, "X-Request-ID": "mine"})
+    assert page.status_code == 500
+    assert page.headers["content-type"].startswith("text/html")
+    assert "in its log under mine" in page.text
+    assert "ZeroDivision" not in page.text
+
+
+@pytest.mark.parametrize(
+    ("accept", "html"),
+    [
+        (BROWSER, True),
+        ("text/html", True),
+        ("text/html;q=0.5, application/json;q=0.4", True),
+        ("", False),
+        ("*/*", False),
+        ("application/json, text/html", False),
+        ("text/html;q=0.4, application/problem+json", False),
+        ("text/html;q=0", False),
+        ("text/html;q=much,;;,", True),
+    ],
+)
+def test_who_prefers_a_page_is_told_by_what_is_accepted(accept: str, html: bool) -> None:
+    assert prefers_page(accept) == html
 
 
 def test_odd_parts_are_refused(server: Served, answer: str) -> None:

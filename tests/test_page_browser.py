@@ -13,6 +13,8 @@ pytest.importorskip("fastapi", reason="needs the extra server")
 pytest.importorskip("playwright", reason="needs playwright, to drive a browser")
 
 from browsing import CHROMIUM, Browsing, browsing, chromium, until
+from hierarchies.writing import described
+from machines import calibrated
 from serving import Served, served
 from synth.service.page.colours import paints
 
@@ -92,6 +94,7 @@ def test_from_the_form_to_code_by_keyboard_alone(seen: Browsing) -> None:
     page.wait_for_selector("#chosen-title:has-text('Answer 2')")
     assert page.locator("tr[aria-current] [data-answer]").get_attribute("data-answer") == "1"
     assert page.url.endswith("?answer=1")
+    until(page, "document.querySelector('#chosen-said').textContent.startsWith('Answer 2: ')")
     tab_to(page, "#topology")
     press("ArrowRight")
     press("ArrowRight")
@@ -215,6 +218,64 @@ def test_a_job_is_cancelled_and_says_so(seen: Browsing, server: Served) -> None:
     page.goto(f"/jobs/{job['id']}")
     page.get_by_role("button", name="Cancel").click()
     page.wait_for_selector("h1:has-text('cancelled'), .notice:has-text('Partial')")
+
+
+UNEVEN = {"axes": {"data": 15}, "reduce": ["data"], "without": ["node1/gpu3"]}
+TABLE = {"name": "mine.toml", "text": described(calibrated(), "made up")}
+KINDS: dict[str, tuple[str, dict[str, Any], str, str, int, int]] = {
+    "uneven": (
+        *("top", {"system": "dgx-h100:2", **UNEVEN, "k": 3}),
+        *("all-reduce of 1 GiB over data on dgx-h100", "left: 1 node of 8 gpu", 3, 16),
+    ),
+    "calibrated": (
+        *("top", {"system": TABLE, "axes": {"data": 8, "model": 4}, "reduce": ["data"], "k": 5}),
+        *("all-reduce of 1 GiB over data on known", "8 node x 4 gpu: 32 devices", 5, 32),
+    ),
+    "folded": (
+        "top",
+        {"system": "dgx-h100:64", "axes": {"d": 64, "m": 8}, "reduce": ["d"], "k": 3},
+        *("all-reduce of 1 GiB over d on dgx-h100", "512 devices", 3, 128),
+    ),
+    "plan": (
+        *("plan", {"system": "dgx-h100:2", "job": "mixtral-8x7b-experts", "k": 2}),
+        *("Mixtral 8x7B", "a step waits", 8, 16),
+    ),
+}
+OVERLAPPING = """() => { const boxes = topology.machine.nodes("[kind = 'unit']").toArray();
+  return boxes.flatMap((one, at) => boxes.slice(at + 1)
+    .filter(other => other.data('parent') === one.data('parent'))
+    .filter(other => { const a = one.boundingBox(), b = other.boundingBox();
+      return a.x1 < b.x2 && b.x1 < a.x2 && a.y1 < b.y2 && b.y1 < a.y2 })
+    .map(other => `${one.data('name')} ${other.data('name')}`)) }"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_answer_is_whole_in_light_and_dark(
+    browser: Any, server: Served, kind: str
+) -> None:
+    verb, given, title, fact, rows, devices = KINDS[kind]
+    reply = server.ask.post(f"/v1/{verb}", json=given, headers={"Prefer": "wait=60"})
+    where = reply.headers["content-location"].removeprefix("/v1")
+    for width, scheme in ((1100, "light"), (800, "dark")):
+        size = {"width": width, "height": 900}
+        with browsing(browser, server.url, viewport=size, color_scheme=scheme) as seen:
+            page = seen.page
+            page.goto(where)
+            assert title in page.locator("h1").text_content()
+            assert fact in page.locator(".facts").text_content()
+            assert page.locator(".ranking tbody tr").count() == rows
+            until(page, "Boolean(document.querySelector('#topology').machine)")
+            drawn = "topology.machine.nodes('[kind = \"device\"]').length"
+            assert page.evaluate(drawn) == devices
+            assert page.evaluate(OVERLAPPING) == []
+            page.locator("#code").scroll_into_view_if_needed()
+            page.wait_for_selector("#code pre, #code .notice")
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            if width == 1100:
+                beyond = "one => one.scrollWidth - one.clientWidth"
+                assert page.locator("[aria-label=Ranking]").evaluate(beyond) == 0
+            seen.check()
 
 
 LABELLED = """() => [...document.querySelectorAll('input, select, textarea, button')]

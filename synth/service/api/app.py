@@ -14,7 +14,7 @@ from synth.service.api.documents import describe
 from synth.service.api.guard import Guard
 from synth.service.api.hall import Hall
 from synth.service.api.outermost import Outermost
-from synth.service.page import ROUTERS
+from synth.service.page import ROUTERS, told
 
 Life = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 _TAGS = [
@@ -44,13 +44,13 @@ def build(hall: Hall, life: Life = no_life) -> FastAPI:
         redirect_slashes=False,
         openapi_tags=_TAGS,
         middleware=[
-            Middleware(Outermost, metrics=hall.metrics),
-            Middleware(Guard, own_names=own_names),
+            Middleware(Outermost, metrics=hall.metrics, tell=told),
+            Middleware(Guard, own_names=own_names, tell=told),
         ],
     )
     app.state.hall = hall
     routers = (verbs.router(), jobs.router, keeping.router, health.router, *ROUTERS)
-    problems.install(app, [route for router in routers for route in router.routes])
+    problems.install(app, [route for router in routers for route in router.routes], told)
     for router in routers:
         app.include_router(router)
     describe(app)

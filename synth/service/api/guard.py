@@ -12,9 +12,10 @@ from http import HTTPStatus
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
+from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from synth.service.api.problems import problem_response, request_id_of
+from synth.service.api.problems import Tell
 from synth.service.refusals import RefusalError
 from synth.service.settings import is_loopback
 
@@ -27,8 +28,9 @@ class Guard:
     ``own_names``: what it is asked for by, beside names of this machine; None: by any name.
     """
 
-    def __init__(self, app: ASGIApp, own_names: frozenset[str] | None) -> None:
+    def __init__(self, app: ASGIApp, own_names: frozenset[str] | None, tell: Tell) -> None:
         self._app = app
+        self._tell = tell
         self._own_names = own_names
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -37,7 +39,7 @@ class Guard:
             headers = Headers(scope=scope)
             refusal = self._stranger(headers) or self._other_site(scope["method"], headers)
             if refusal is not None:
-                response = problem_response(refusal, request_id_of(scope))
+                response = self._tell(Request(scope), refusal)
                 await response(scope, receive, send)
                 return
         await self._app(scope, receive, send)

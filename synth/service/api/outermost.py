@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from synth.service.api.logs import SERVICE
-from synth.service.api.problems import unforeseen
+from synth.service.api.problems import Tell, unforeseen
 from synth.service.metrics import Metrics
 
 _SANE_ID = re.compile(rb"[A-Za-z0-9._:-]{1,64}")
@@ -32,11 +33,12 @@ class Outermost:
     """An ASGI layer around the whole app.
 
     Takes the id of a request from ``X-Request-ID`` if that is sane, makes one otherwise, and sends
-    it back. An error that nobody handled becomes a problem with this id, which the log has, too.
+    it back. An error that nobody handled becomes a refusal with this id, which the log has, too.
     """
 
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, metrics: Metrics, tell: Tell) -> None:
         self._app = app
+        self._tell = tell
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -66,7 +68,9 @@ class Outermost:
         except Exception:
             log.exception("unforeseen", extra={"told": {"request_id": request_id}})
             if not seen.status:
-                await unforeseen(request_id)(scope, receive, watched)
+                request = Request(scope)
+                response = self._tell(request, unforeseen(request))
+                await response(scope, receive, watched)
         finally:
             self._note(scope, seen, request_id, time.perf_counter() - begun)
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -20,7 +19,8 @@ from hierarchies import InputError
 from synth.service.refusals import NO_HEADERS, RefusalError, bad_input
 
 PROBLEM_JSON = "application/problem+json"
-log = logging.getLogger("collsynth.service")
+Tell = Callable[[Request, RefusalError], Response]
+"""How a refusal is told to who asked."""
 
 
 class Problem(BaseModel):
@@ -53,20 +53,18 @@ def problem_json(refusal: RefusalError, request_id: str | None = None) -> dict[s
     return body if request_id is None else {**body, "request_id": request_id}
 
 
-def problem_response(refusal: RefusalError, request_id: str | None = None) -> Response:
+def problem_response(request: Request, refusal: RefusalError) -> Response:
     """A refusal as a response."""
-    content = json.dumps(problem_json(refusal, request_id))
+    content = json.dumps(problem_json(refusal, request_id_of(request.scope)))
     headers = {"Cache-Control": "no-store", **refusal.headers}
     return Response(content, int(refusal.status), headers, PROBLEM_JSON)
 
 
-def install(app: FastAPI, routes: Iterable[BaseRoute]) -> None:
-    """Tell every error of an app, which has these routes, as a problem."""
+def install(app: FastAPI, routes: Iterable[BaseRoute], tell: Tell) -> None:
+    """Make a refusal of every error of an app, which has these routes, and tell it."""
     app.state.routes = [route for route in routes if isinstance(route, Route)]
-    app.add_exception_handler(RefusalError, _refused)
-    app.add_exception_handler(InputError, _bad_input)
-    app.add_exception_handler(RequestValidationError, _bad_parameter)
-    app.add_exception_handler(HTTPException, _framework)
+    for kind, refusal_of in _REFUSALS.items():
+        app.add_exception_handler(kind, _handler(refusal_of, tell))
 
 
 def request_id_of(scope: Mapping[str, Any]) -> str | None:
@@ -75,32 +73,26 @@ def request_id_of(scope: Mapping[str, Any]) -> str | None:
     return found if isinstance(found, str) else None
 
 
-async def _refused(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RefusalError)
-    return problem_response(error, request_id_of(request.scope))
+def _handler(
+    refusal_of: Callable[[Request, Any], RefusalError], tell: Tell
+) -> Callable[[Request, Exception], Awaitable[Response]]:
+    async def handle(request: Request, error: Exception) -> Response:
+        return tell(request, refusal_of(request, error))
+
+    return handle
 
 
-async def _bad_input(request: Request, error: Exception) -> Response:
-    assert isinstance(error, InputError)
-    return problem_response(bad_input(error), request_id_of(request.scope))
-
-
-async def _bad_parameter(request: Request, error: Exception) -> Response:
+def _bad_parameter(request: Request, error: RequestValidationError) -> RefusalError:
     """A parameter in the address or a header that the framework could not use."""
-    assert isinstance(error, RequestValidationError)
     found = error.errors()[0]
     place = ".".join(str(part) for part in found["loc"])
     told = f"{str(found.get('input'))[:80]!r} cannot be used"
     said = found["msg"][0].lower() + found["msg"][1:]
-    return problem_response(
-        RefusalError(HTTPStatus.UNPROCESSABLE_ENTITY, told, where=place, hint=said),
-        request_id_of(request.scope),
-    )
+    return RefusalError(HTTPStatus.UNPROCESSABLE_ENTITY, told, where=place, hint=said)
 
 
-async def _framework(request: Request, error: Exception) -> Response:
+def _framework(request: Request, error: HTTPException) -> RefusalError:
     """404 and 405 of the router, in the house's words."""
-    assert isinstance(error, HTTPException)
     status = HTTPStatus(error.status_code)
     told = {
         HTTPStatus.NOT_FOUND: "there is nothing at this address",
@@ -110,9 +102,7 @@ async def _framework(request: Request, error: Exception) -> Response:
     headers = error.headers or NO_HEADERS
     if status is HTTPStatus.METHOD_NOT_ALLOWED:
         headers = {**headers, "Allow": ", ".join(sorted(_methods(request)))}
-    return problem_response(
-        RefusalError(status, told, hint=hint, headers=headers), request_id_of(request.scope)
-    )
+    return RefusalError(status, told, hint=hint, headers=headers)
 
 
 def _methods(request: Request) -> set[str]:
@@ -122,11 +112,18 @@ def _methods(request: Request) -> set[str]:
     return {method for route in fitting for method in route.methods or ()}
 
 
-def unforeseen(request_id: str | None) -> Response:
+def unforeseen(request: Request) -> RefusalError:
     """A mistake of ours: the caller learns where to find it in the log, and nothing else."""
-    refusal = RefusalError(
+    return RefusalError(
         HTTPStatus.INTERNAL_SERVER_ERROR,
         "this is a mistake of the service, not yours",
-        hint=f"who runs it finds the reason in its log under {request_id}",
+        hint=f"who runs it finds the reason in its log under {request_id_of(request.scope)}",
     )
-    return problem_response(refusal, request_id)
+
+
+_REFUSALS: Mapping[type[Exception], Callable[[Request, Any], RefusalError]] = {
+    RefusalError: lambda request, refusal: refusal,
+    InputError: lambda request, error: bad_input(error),
+    RequestValidationError: _bad_parameter,
+    HTTPException: _framework,
+}

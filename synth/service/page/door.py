@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Coroutine
 from http import HTTPStatus
 from typing import Annotated, Any
@@ -15,7 +16,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from hierarchies import InputError
 from synth.service.api.asking import COOKIE
 from synth.service.api.hall import hall
-from synth.service.api.problems import request_id_of
+from synth.service.api.problems import problem_response, request_id_of
 from synth.service.page.rendering import POLICY, render
 from synth.service.refusals import RefusalError, bad_input, not_there
 from synth.service.who import Asker
@@ -29,6 +30,7 @@ _HEADERS = {
     "Cache-Control": "no-store",
     "Vary": f"Cookie, {PART}",
 }
+_SHARE = re.compile(r"\bq=([01](?:\.[0-9]{0,3})?)\s*(?:;|$)")
 _KEYS = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
@@ -62,7 +64,7 @@ class PageRoute(APIRoute):
         """The handler with that around it."""
         handler = super().get_route_handler()
 
-        async def told(request: Request) -> Response:
+        async def handle(request: Request) -> Response:
             try:
                 response = await handler(request)
             except _NotAdmittedError:
@@ -73,11 +75,9 @@ class PageRoute(APIRoute):
                 response = refused(request, bad_input(error))
             except RequestValidationError:
                 response = refused(request, not_there("page"))
-            for name, value in _HEADERS.items():
-                response.headers.setdefault(name, value)
-            return response
+            return _marked(response)
 
-        return told
+        return handle
 
 
 def wants_part(request: Request) -> bool:
@@ -109,6 +109,33 @@ def refused(request: Request, refusal: RefusalError) -> Response:
         **said,
     )
     response.headers.update(refusal.headers)
+    return response
+
+
+def told(request: Request, refusal: RefusalError) -> Response:
+    """A refusal that no page made: a page to a browser that is not at the API, else a problem."""
+    path = request.url.path
+    if path.startswith("/v1/") or not prefers_page(request.headers.get("accept", "")):
+        return problem_response(request, refusal)
+    return _marked(refused(request, refusal))
+
+
+def prefers_page(accept: str) -> bool:
+    """Whether an Accept header wishes for HTML more than for JSON, as those of browsers do."""
+    wished: dict[str, float] = {}
+    for one in accept.lower().split(","):
+        kind, _, rest = one.partition(";")
+        share = _SHARE.search(rest)
+        wished[kind.strip()] = float(share[1]) if share else 1.0
+    other = wished.get("*/*", 0.0)
+    data = max((share for kind, share in wished.items() if kind.endswith("json")), default=other)
+    return wished.get("text/html", other) > data
+
+
+def _marked(response: Response) -> Response:
+    """With the headers that every page has."""
+    for name, value in _HEADERS.items():
+        response.headers.setdefault(name, value)
     return response
 
 

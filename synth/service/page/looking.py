@@ -13,6 +13,7 @@ from fastapi import APIRouter, Path, Query, Request
 from markupsafe import Markup
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from synth.drawing import printed
 from synth.service.api.hall import hall
 from synth.service.bodies import outcome_word
 from synth.service.desk import Accepted, Answered, Wishes
@@ -26,11 +27,13 @@ from synth.service.page.results import (
     has_ranking,
     over_sizes,
     result,
+    tabs,
     title,
 )
 from synth.service.refusals import not_there, unavailable
 from synth.service.store import Job, Status
 from synth.service.who import Asker
+from synth.tables import TABLES
 from synth.verbs.reply import Outcome
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
@@ -110,14 +113,14 @@ def _answer(
         sizes=f"{base}/sizes" if sizes else None,
         curves=Markup(_curves(body, None)) if view and view.curves else "",
         chosen=Markup(_chosen(body, view, base)) if view and view.chosen else "",
-        verb=verb,
+        text=printed(TABLES[verb](body)) if not view and verb in TABLES else "",
         body=body,
     )
 
 
 def _chosen(body: Any, view: Result, base: str | None) -> str:
     levels = body["system"]["levels"]
-    return render("chosen.html", one=view.chosen, levels=levels, base=base, tabs=TABS)
+    return render("chosen.html", one=view.chosen, levels=levels, base=base, tabs=tabs(body))
 
 
 def _curves(body: Any, link: str | None) -> str:
@@ -264,7 +267,7 @@ async def code(
     if isinstance(outcome, Accepted):
         again = f"{found.base}/code/{target}?answer={index}"
         return _part(request, found, _waiting(outcome, "The code", again))
-    given = [{"text": None, **one} for one in json.loads(outcome.body)["files"]]
+    given = json.loads(outcome.body)["files"]
     part = render("code.html", files=given, base=found.base, target=target, index=index)
     return _part(request, found, part, TABS.get(target, target))
 

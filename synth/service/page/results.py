@@ -235,6 +235,11 @@ def handed(body: Json, index: int) -> dict[str, Any]:
     return {**given, "placement": answer["placement"]}
 
 
+def tabs(body: Json) -> Mapping[str, str]:
+    """The targets that can be tried: groups of a machine that lacks devices are told as JSON."""
+    return {"json": TABS["json"]} if "uneven" in body else TABS
+
+
 def over_sizes(question: Json, body: Json) -> dict[str, Any] | None:
     """The question over a range of sizes beside one of a single size; None where none can be put.
 

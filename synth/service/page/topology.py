@@ -14,7 +14,7 @@ from math import ceil, log10, prod, sqrt
 from typing import Any
 
 MOST_DEVICES = 128
-_DEVICE, _GAP, _PAD, _HUB = 46, 12, 26, 64
+_DEVICE, _GAP, _PAD, _HUB, _HUB_WIDTH = 46, 12, 26, 64, 150
 _MOST_MESHED = 8
 _HUBS = {"switch", "bus"}
 _PORT = re.compile(r"/port[0-9]+")
@@ -104,13 +104,15 @@ def _draw(
     level, count = levels[depth], shown[depth]
     width, height = _size(levels, shown, depth + 1)
     across = columns(count, len(levels) - depth)
-    x, y = corner[0], corner[1] + (_HUB if _has_hub(level, count) else 0)
+    whole = across * (width + _GAP) - _GAP
+    hub = _has_hub(level, count)
+    middle = corner[0] + max(whole, _HUB_WIDTH if hub else 0) / 2
+    x, y = middle - whole / 2, corner[1] + (_HUB if hub else 0)
     for child in range(count):
         row, column = divmod(child, across)
         at = (x + column * (width + _GAP), y + row * (height + _GAP))
         _unit(canvas, levels, shown, faults, (*path, child), at)
-    whole = across * (width + _GAP) - _GAP
-    _links(canvas, levels, faults, path, count, (x + whole / 2, corner[1] + _HUB / 2 - 10))
+    _links(canvas, levels, faults, path, count, (middle, corner[1] + _HUB / 2 - 10))
 
 
 def _unit(
@@ -129,7 +131,7 @@ def _unit(
         data["parent"] = _id(path[:-1])
     if len(path) < len(levels):
         canvas.nodes.append({"data": data})
-        _draw(canvas, levels, shown, faults, path, (at[0] + _PAD / 2, at[1] + _PAD))
+        _draw(canvas, levels, shown, faults, path, (at[0] + _PAD / 2, at[1] + _PAD / 2))
         return
     data |= {"kind": "device", "device": _number(path, counts)}
     if any(_missing(faults, unit_name(levels, path[: n + 1])) for n in range(len(path))):
@@ -218,19 +220,19 @@ def _size(levels: Sequence[Json], shown: Sequence[int], depth: int) -> tuple[flo
     width, height = _size(levels, shown, depth + 1)
     across = columns(shown[depth], len(levels) - depth)
     down = ceil(shown[depth] / across)
-    hub = _HUB if _has_hub(levels[depth], shown[depth]) else 0
+    hub = _has_hub(levels[depth], shown[depth])
     return (
-        across * (width + _GAP) - _GAP + _PAD,
-        down * (height + _GAP) - _GAP + _PAD * 1.5 + hub,
+        max(across * (width + _GAP) - _GAP, _HUB_WIDTH if hub else 0) + _PAD,
+        down * (height + _GAP) - _GAP + _PAD * 1.5 + (_HUB if hub else 0),
     )
 
 
 def columns(count: int, height: int) -> int:
     """In how many columns so many children stand, so that the whole is wider than tall.
 
-    Devices (``height`` 1) stand about twice as wide as tall, boxes of them are spread out more.
+    Devices (``height`` 1) stand about twice as wide as tall, up to four boxes of them in one row.
     """
-    wished = sqrt((2 if height == 1 else 5) * count)
+    wished = sqrt((2 if height == 1 else 5 if count <= 4 else 1.6) * count)
     fits = [across for across in range(1, count + 1) if count % across == 0]
     best = min(fits, key=lambda across: abs(across - wished))
     return best if best <= 4 * wished and count / best <= 4 * wished else ceil(wished)

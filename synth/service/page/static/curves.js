@@ -40,7 +40,7 @@ export function drawCurves(place, given) {
   });
   const line = (label, colour, dash) => ({
     label, stroke: style(colour), width: 2, dash, points: { show: !dash, size: 5 },
-    value: (plot, value) => told(value, TIMES),
+    value: (plot, value) => told(value, TIMES) || "–",
   });
   const powers = (plot, axisIndex, low, high) => {
     const every = Math.log2(high / low) > 18 ? 16 : 4;
@@ -50,13 +50,15 @@ export function drawCurves(place, given) {
   };
   const draw = () => {
     shown?.destroy();
-    const width = place.clientWidth;
+    const { paddingLeft, paddingRight } = getComputedStyle(place);
+    const width = place.clientWidth - parseFloat(paddingLeft) - parseFloat(paddingRight);
     shown = new uPlot({
       width, height: Math.max(260, Math.min(420, width * 0.5)),
+      padding: [null, 24, null, null],
       scales: { x: { distr: 3, log: 2, time: false }, y: { distr: 3 } },
       series: [
-        { label: "size", value: (plot, value) => told(value, UNITS) },
-        line("best answer", "--best"), line("default", "--default"), line("bound", "--bound", [6, 4]),
+        { label: "size", value: (plot, value) => told(value, UNITS) || "–" },
+        line("best answer", "--best"), line("default", "--default", [12, 3]), line("bound", "--bound", [6, 4]),
       ],
       axes: [{ ...axis(UNITS), splits: powers, filter: (plot, splits) => splits }, { ...axis(TIMES), size: 70 }],
       plugins: [crossovers(given.crossovers)],

@@ -6,13 +6,14 @@ let listening = null;
 
 const look = () => [
   { selector: "node", style: { "font-family": "system-ui, sans-serif", "font-size": 12, color: style("--ink"), shape: "round-rectangle", label: "data(name)" } },
-  { selector: "node[kind = 'unit']", style: { "background-color": style("--card"), "border-color": style("--line"), "border-width": 1, "text-valign": "top", "text-halign": "center", "text-margin-y": -2, padding: 10, "text-background-color": style("--card"), "text-background-opacity": 1, "text-background-padding": 2 } },
+  { selector: "node[kind = 'unit']", style: { "background-color": style("--card"), "border-color": style("--line"), "border-width": 1, "text-valign": "bottom", "text-halign": "center", "text-margin-y": 2, padding: 10, "text-background-color": style("--card"), "text-background-opacity": 1, "text-background-padding": 2 } },
   { selector: "node[kind = 'hub']", style: { "background-color": style("--hub"), "text-wrap": "wrap", "text-valign": "center", "font-size": 10, width: 150, height: 32, "border-width": 1, "border-color": style("--line") } },
   { selector: "node[kind = 'device']", style: { width: 46, height: 46, "text-valign": "center", "text-wrap": "wrap", "font-size": 11, label: "data(label)", "background-color": "data(fill)", color: "data(ink)", "border-width": 1, "border-color": style("--line") } },
   { selector: "node[?missing]", style: { "background-color": style("--card"), color: style("--ink"), "border-style": "dashed", "border-width": 2 } },
   { selector: "node.here", style: { "border-width": 4, "border-color": style("--focus") } },
   { selector: "edge", style: { width: "data(wide)", "line-color": style("--wire"), "curve-style": "straight", label: "data(label)", "font-size": 10, color: style("--ink"), "text-background-color": style("--card"), "text-background-opacity": 0.9, "text-background-padding": 2 } },
   { selector: "edge[target ^= 'hub']", style: { "source-endpoint": "0 -50%", "target-endpoint": "0 50%" } },
+  { selector: "edge[target = 'hubu']", style: { "z-compound-depth": "bottom" } },
   { selector: "edge.worn", style: { "line-color": style("--bad"), "line-style": "dashed" } },
 ];
 
@@ -25,7 +26,7 @@ export function drawMachine(place, picture, choice, said) {
   const cy = cytoscape({
     container: place, elements, style: look(), layout: { name: "preset", padding: 12, fit: true },
     userZoomingEnabled: false, userPanningEnabled: true, autoungrabify: true, autounselectify: true,
-    minZoom: 0.05, maxZoom: 2,
+    minZoom: 0.05, maxZoom: 1.3,
   });
   shown = cy;
   const devices = cy.nodes("[kind = 'device']");
@@ -58,7 +59,15 @@ export function drawMachine(place, picture, choice, said) {
   cy.on("mouseover tap", "node[kind = 'device']", (event) => point(event.target));
   choice.addEventListener("change", paint, { signal });
   addEventListener("themechange", () => { cy.style(look()); paint(); }, { signal });
-  addEventListener("resize", () => { cy.resize(); cy.fit(undefined, 12); }, { signal });
+  const fit = () => {
+    const { w, h } = cy.elements().boundingBox();
+    place.style.height = `${Math.min(640, Math.max(200, Math.min(1.3, place.clientWidth / w) * h + 24))}px`;
+    cy.resize();
+    cy.fit(undefined, 12);
+  };
+  addEventListener("resize", fit, { signal });
+  choice.value = Math.max(0, picture.axes.findIndex((axis) => axis.size > 1));
   paint();
+  fit();
   place.machine = cy;
 }

@@ -65,6 +65,7 @@ async function choose(link) {
   history.replaceState(null, "", `?answer=${answer}`);
   chosen.innerHTML = await fetchPart(`${chosen.dataset.base}/chosen?answer=${answer}`);
   open(chosen);
+  byId("chosen-said").textContent = `${byId("chosen-title").textContent}, shown below`;
 }
 
 document.querySelector(".ranking")?.addEventListener("click", (event) => {
