@@ -43,7 +43,7 @@ class HereCrew:
     """Threads of this process: nothing to start, and nothing that can be lost."""
 
     def __init__(self, slots: int = 2) -> None:
-        self.slots = slots
+        self.slots = self.at_once = slots
         self._pool = ThreadPoolExecutor(slots)
 
     def submit(

@@ -79,7 +79,7 @@ class InHand:
 class Queue:
     """A crew whose pieces wait in the order in which they came."""
 
-    slots = 2
+    slots = at_once = 2
 
     def __init__(self) -> None:
         self.waiting: deque[InHand] = deque()

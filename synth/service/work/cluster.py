@@ -37,6 +37,8 @@ from synth.service.work.reporting import PAUSE_SECONDS, Reporting
 
 _LOOK_SECONDS = 0.5
 """How often it is looked for pieces that are late."""
+_COUNTED_SECONDS = 1.0
+"""How long it is taken that there are as many workers as there were: the scheduler is asked."""
 _RETRIES = 2
 """How often Dask hands a piece to another worker whose code fails, as where it is not installed."""
 log = logging.getLogger("collsynth.work")
@@ -69,6 +71,7 @@ class DaskCrew:
         self._tickets: dict[int, DaskTicket] = {}
         self._lock = threading.RLock()
         self._closed = threading.Event()
+        self._workers, self._counted_until = 1, 0.0
         self._executor = self._client.get_executor(pure=False, retries=_RETRIES)
         self._words = ThreadPoolExecutor(1, "collsynth-words")
         self._client.subscribe_topic(self._name, self._heard)
@@ -78,10 +81,17 @@ class DaskCrew:
     @property
     def slots(self) -> int:
         """How many workers there are at the moment; 1 where that is not known."""
-        try:
-            return max(1, len(self._client.nthreads()))
-        except (OSError, RuntimeError, TimeoutError):
-            return 1
+        now = clock.monotonic()
+        if now >= self._counted_until:
+            with suppress(OSError, RuntimeError, TimeoutError):
+                self._workers = max(1, len(self._client.nthreads()))
+            self._counted_until = now + _COUNTED_SECONDS
+        return self._workers
+
+    @property
+    def at_once(self) -> int:
+        """One on its way to every worker while it works on another."""
+        return 2 * self.slots
 
     def submit(
         self,

@@ -52,6 +52,10 @@ class Crew(Protocol):
     def slots(self) -> int:
         """How many pieces are worked on at a time."""
 
+    @property
+    def at_once(self) -> int:
+        """How many pieces of one question it wants at a time, so that no slot is idle between."""
+
     def submit(
         self,
         piece: Piece,

@@ -82,8 +82,8 @@ class Errand:
     def _carried(self, pieces: Sequence[Piece]) -> list[Json]:
         """What comes of each piece of a round.
 
-        Never are more of them with the crew than it works on at a time: so the questions of others
-        get their turn between them.
+        Never are more of them with the crew than keep it at work: so the questions of others get
+        their turn between them.
         """
         added = _Added(pieces, self._tell)
         results: dict[int, Json] = {}
@@ -92,7 +92,7 @@ class Errand:
         coming = deque(range(len(pieces)))
         try:
             while waiting or coming:
-                while coming and len(waiting) < max(1, self._crew.slots):
+                while coming and len(waiting) < max(1, self._crew.at_once):
                     number = coming.popleft()
                     waiting[self._handed_in(number, pieces, added)] = number
                 done, _ = wait(waiting, return_when=FIRST_COMPLETED)

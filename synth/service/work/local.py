@@ -103,6 +103,10 @@ class LocalCrew:
         return len(self._slots)
 
     @property
+    def at_once(self) -> int:
+        return len(self._slots)
+
+    @property
     def pids(self) -> list[int]:
         """Of the processes that are there at the moment."""
         return [slot.pid for slot in self._slots if slot.pid]
