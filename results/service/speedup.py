@@ -23,7 +23,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import psutil
+import psutil  # type: ignore[import-untyped]
 from distributed import Client
 
 import record
