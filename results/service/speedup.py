@@ -1,8 +1,9 @@
 """Put one large sweep to one process, to two of this machine, and to a Dask cluster of two workers.
 
-``python results/service/speedup.py`` writes data/speedup.json and a section of README.md. All three
-are measured in one run, warm (each process has answered a small question before), and must answer
-byte for byte the same. ``--dry`` prints and keeps nothing.
+``python results/service/speedup.py`` writes data/speedup.json and a section of README.md: medians
+of RUNS runs, each by a fresh process that measures all three in turn, warm (each process has
+answered a small question before). All must answer byte for byte the same. The cluster is started as
+docs/dask.md says. ``--once`` prints one run, ``--dry`` all; both keep nothing.
 """
 
 from __future__ import annotations
@@ -10,15 +11,20 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from distributed import LocalCluster
+import psutil  # type: ignore[import-untyped]
+from distributed import Client
 
 import record
 from synth.cutting import Piece
@@ -45,7 +51,11 @@ QUESTION: dict[str, Any] = {
 }
 SMALL = QUESTION | {"systems": ["dgx-a100:8", "p2-v100:8"], "bytes": [2**20, 2**22]}
 WORKERS = 2
+RUNS = 5
+WAIT_SECONDS = 60
 Told = dict[str, Any]
+Roles = dict[str, list[psutil.Process]]
+ROLES = ("workers", "scheduler", "asker")
 
 
 class Weighed:
@@ -93,48 +103,89 @@ def by(crew: Crew) -> Callable[[dict[str, Any]], str]:
     return lambda given: json.dumps(Errand(crew, "sweep", question(given)).run().body)
 
 
-def timed(ask: Callable[[dict[str, Any]], str]) -> tuple[float, str]:
-    ask(SMALL)
+@contextmanager
+def dask_cluster() -> Iterator[tuple[str, Roles]]:
+    """A scheduler and two workers, started as docs/dask.md says: its address, its processes."""
+    with TemporaryDirectory() as folder:
+        file = f"{folder}/scheduler.json"
+        own = ("--host", "127.0.0.1", "--port", "0", "--scheduler-file", file)
+        scheduler = _started("scheduler", *own)
+        two = ("--scheduler-file", file, "--nworkers", str(WORKERS), "--nthreads", "1")
+        workers = _started("worker", *two)
+        try:
+            with Client(scheduler_file=file, timeout=WAIT_SECONDS, set_as_default=False) as client:
+                client.wait_for_workers(WORKERS, timeout=WAIT_SECONDS)
+                address = client.scheduler.address
+            known = psutil.Process(workers.pid)
+            nursed = [known, *known.children(recursive=True)]
+            yield address, {"workers": nursed, "scheduler": [psutil.Process(scheduler.pid)]}
+        finally:
+            for process in (workers, scheduler):
+                process.terminate()
+                process.wait(WAIT_SECONDS)
+
+
+def _started(what: str, *words: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", f"distributed.cli.dask_{what}", *words, "--no-dashboard"]
+    return subprocess.Popen(command, stderr=subprocess.DEVNULL)
+
+
+def timed(
+    ask: Callable[[dict[str, Any]], str], roles: Roles | None = None
+) -> tuple[float, str, Told]:
+    """Seconds, the answer, and the processor seconds of each role."""
+    roles = {**(roles or {}), "asker": [psutil.Process()]}
+    before = {role: _processor_seconds(some) for role, some in roles.items()}
     begun = perf_counter()
     answer = ask(QUESTION)
-    return perf_counter() - begun, answer
+    seconds = perf_counter() - begun
+    spent = {role: _processor_seconds(some) - before[role] for role, some in roles.items()}
+    return seconds, answer, spent
 
 
-def measured() -> Told:
+def _processor_seconds(processes: list[psutil.Process]) -> float:
+    return sum(sum(process.cpu_times()[:2]) for process in processes)
+
+
+def once() -> Told:
+    """One run of all three."""
     load = os.getloadavg()[0]
-    one_seconds, answer = timed(alone)
+    alone(SMALL)
+    one_seconds, answer, _ = timed(alone)
     found: Told = {
         "load_before": load,
         "one_process_seconds": one_seconds,
         "answer_bytes": len(answer),
         "crews": [],
     }
-    crew = LocalCrew(WORKERS)
+    local = LocalCrew(WORKERS)
     try:
-        found["crews"].append(_figures("two processes of this machine", crew, answer, one_seconds))
+        roles = {"workers": [psutil.Process(pid) for pid in local.pids]}
+        name = "two processes of this machine"
+        found["crews"].append(_figures(name, local, roles, answer, one_seconds))
     finally:
-        crew.close()
-    with LocalCluster(
-        n_workers=WORKERS, threads_per_worker=1, processes=True, dashboard_address=None
-    ) as cluster:
-        dask = DaskCrew(cluster.scheduler_address)
+        local.close()
+    with dask_cluster() as (address, roles):
+        dask = DaskCrew(address)
         try:
             name = "a Dask cluster of two workers"
-            found["crews"].append(_figures(name, dask, answer, one_seconds))
+            found["crews"].append(_figures(name, dask, roles, answer, one_seconds))
         finally:
             dask.close()
     return found
 
 
-def _figures(name: str, crew: Crew, expected: str, one_seconds: float) -> Told:
+def _figures(name: str, crew: Crew, roles: Roles, expected: str, one_seconds: float) -> Told:
+    by(crew)(SMALL)
     weighed = Weighed(crew)
-    seconds, answer = timed(by(weighed))
+    seconds, answer, spent = timed(by(weighed), roles)
     if answer != expected:
         raise AssertionError(f"{name} answers otherwise")
     return {
         "name": name,
         "seconds": seconds,
         "speedup": one_seconds / seconds,
+        "processor_seconds": spent,
         "pieces": len(weighed.out),
         "bytes_out": sum(weighed.out),
         "largest_out": max(weighed.out),
@@ -143,16 +194,39 @@ def _figures(name: str, crew: Crew, expected: str, one_seconds: float) -> Told:
     }
 
 
+def measured() -> Told:
+    """The medians of RUNS runs; what is the same in each is told once."""
+    command = [sys.executable, __file__, "--once"]
+    runs = [json.loads(subprocess.check_output(command)) for _ in range(RUNS)]
+    told: Told = _medians(runs)
+    return {**told, "runs": RUNS}
+
+
+def _medians(some: list[Any]) -> Any:
+    """Of things of one form, the same form with the median of every number."""
+    first = some[0]
+    if isinstance(first, dict):
+        return {key: _medians([one[key] for one in some]) for key in first}
+    if isinstance(first, list):
+        return [_medians(list(ones)) for ones in zip(*some, strict=True)]
+    return first if isinstance(first, str) else median(some)
+
+
 def section(data: Told) -> str:
     """The text of the section."""
-    head = ["", "seconds", "speed-up", "pieces", "bytes out (largest)", "bytes back (largest)"]
-    rows = [["one process, uncut", f"{data['one_process_seconds']:.1f}", "1", "-", "-", "-"]]
+    head = ["", "seconds", "speed-up", "processor seconds of workers, scheduler, asker", "pieces"]
+    head += ["bytes out (largest)", "bytes back (largest)"]
+    one = f"{data['one_process_seconds']:.1f}"
+    rows = [["one process, uncut", one, "1", "-", "-", "-", "-"]]
     for crew in data["crews"]:
+        spent = crew["processor_seconds"]
+        roles = [f"{spent[one]:.1f}" if one in spent else "-" for one in ROLES]
         rows.append(
             [
                 crew["name"],
                 f"{crew['seconds']:.1f}",
                 f"{crew['speedup']:.2f}",
+                ", ".join(roles),
                 str(crew["pieces"]),
                 f"{crew['bytes_out']:,} ({crew['largest_out']:,})",
                 f"{crew['bytes_back']:,} ({crew['largest_back']:,})",
@@ -165,8 +239,9 @@ def section(data: Told) -> str:
     )
     origin = (
         f"Made by `{data['command']}` at commit {data['commit']}, {data['date']}, on "
-        f"{data['machine']['cores']} cores of {data['machine']['processor']}; what else ran in the "
-        f"minute before was a load of {data['load_before']:.1f}."
+        f"{data['machine']['cores']} cores of {data['machine']['processor']}: medians of "
+        f"{data['runs']} runs; in the minute before each there was a load of "
+        f"{data['load_before']:.1f}."
     )
     return f"{asked_told}\n\n{record.table(head, rows)}\n\n{origin}"
 
@@ -174,10 +249,14 @@ def section(data: Told) -> str:
 def main() -> None:
     given = argparse.ArgumentParser(description=__doc__)
     given.add_argument("--dry", action="store_true", help="print, and keep nothing")
-    dry = given.parse_args().dry
+    given.add_argument("--once", action="store_true", help="print one run, and keep nothing")
+    how = given.parse_args()
+    if how.once:
+        print(json.dumps(once()))
+        return
     data = {**record.origin(COMMAND), "machine": record.machine(), **measured()}
     print(json.dumps(data, indent=1))
-    if not dry:
+    if not how.dry:
         record.write(FILE, data)
         page = record.README.read_text(encoding="utf-8")
         page = record.replaced(page, "speedup", section(data))
