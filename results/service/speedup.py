@@ -70,6 +70,10 @@ class Weighed:
     def slots(self) -> int:
         return self._crew.slots
 
+    @property
+    def at_once(self) -> int:
+        return self._crew.at_once
+
     def submit(
         self,
         piece: Piece,
