@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from html import unescape
 from importlib import resources
 from typing import Any
@@ -20,7 +21,10 @@ from synth.drawing import printed
 from synth.service.api.examples import EXAMPLES
 from synth.service.page.door import prefers_page
 from synth.service.page.rendering import POLICY, static
+from synth.service.questions import put_of
+from synth.service.who import LOCAL
 from synth.tables import TABLES
+from synth.verbs.reply import Outcome, Reply
 
 FORM = {
     "system": "dgx-h100",
@@ -80,6 +84,17 @@ def test_a_form_put_without_a_script_leads_to_a_permalink(server: Served, answer
     assert server.ask.post("/", data=FORM).headers["location"] == answer
     assert server.ask.get(f"/v1{answer}").json()["answer"]["answers"][0]["rank"] == 1
     assert 'name="axis_name" value="model"' in server.ask.get(f"/?like={answer[9:]}").text
+
+
+def test_an_answer_of_other_code_is_shown_even_where_it_cannot_be_drawn(server: Served) -> None:
+    for number, body in enumerate((b"{}", b'{"answers": [{}]}', b"[1, 2]")):
+        put = put_of("top", {**EXAMPLES["top"], "k": 20 + number})
+        kept = replace(put.answered(Reply({}, Outcome.OK), 1.0), edition="another", body=body)
+        server.house.store.keep(kept)
+        assert server.house.store.known(LOCAL, put.key) == kept
+        shown = server.ask.get(f"/answers/{put.key}")
+        assert shown.status_code == 200
+        assert "Another version of collsynth gave this answer" in shown.text
 
 
 def test_rows_parts_and_files_are_below_the_permalink(server: Served, answer: str) -> None:

@@ -10,10 +10,12 @@ from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query, Request
+from jinja2 import UndefinedError
 from markupsafe import Markup
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from synth.drawing import printed
+from synth.edition import edition
 from synth.service.api.hall import hall
 from synth.service.bodies import outcome_word
 from synth.service.desk import Accepted, Answered, Wishes
@@ -49,7 +51,10 @@ Index = Annotated[int, Query(alias="answer", ge=0, le=100_000)]
 
 @dataclass(frozen=True)
 class Seen:
-    """An answer that is looked at: ``base`` is the address its parts are below."""
+    """An answer that is looked at: ``base`` is the address its parts are below.
+
+    ``elsewhere``: other code than this gave it, and it may not be as this draws answers.
+    """
 
     base: str
     verb: str
@@ -58,6 +63,7 @@ class Seen:
     key: str | None = None
     outcome: str = "ok"
     partial: bool = False
+    elsewhere: bool = False
 
 
 async def seen(request: Request, who: Asker, kind: Kind, name: str) -> Seen:
@@ -69,7 +75,8 @@ async def seen(request: Request, who: Asker, kind: Kind, name: str) -> Seen:
         body = await asyncio.to_thread(json.loads, found.body)
         told = outcome_word(found.outcome)
         partial = found.outcome == Outcome.PARTIAL
-        return Seen(f"/answers/{name}", found.verb, asked, body, name, told, partial)
+        elsewhere = found.edition != edition()
+        return Seen(f"/answers/{name}", found.verb, asked, body, name, told, partial, elsewhere)
     job = await desk.job(who, name)
     if job.best is None:
         raise not_there("answer")
@@ -88,7 +95,13 @@ async def shown(
     partial: bool = False,
 ) -> Response:
     """An answer as a page; without ``found`` its parts have no address, and are left out."""
-    return await asyncio.to_thread(_answer, request, body, verb, found, index, partial)
+    try:
+        return await asyncio.to_thread(_answer, request, body, verb, found, index, partial)
+    except (AttributeError, LookupError, TypeError, ValueError, UndefinedError):
+        if found is None or not found.elsewhere:
+            raise
+    link = f"/v1{found.base}"
+    return page(request, "elsewhere.html", title=f"The answer of {verb}", json=link, body=body)
 
 
 def _answer(
