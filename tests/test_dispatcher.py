@@ -22,6 +22,7 @@ from synth.service.questions import put_of
 from synth.service.settings import Settings
 from synth.service.store import Forgotten, Job, NewJob, Status, Store, StoredAnswer, StoreError
 from synth.service.work import CrewLostError, InternalError, OutOfMemoryError, WorkerLostError
+from test_cutting import SUPERPOD
 
 AT_ONCE = {"Prefer": "respond-async"}
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
@@ -117,9 +118,7 @@ def test_jobs_queued_before_and_after_the_start_are_done(store: Store) -> None:
         for job in (before, after):
             done = until(lambda job=job: ended(store, job.id))
             assert (done.status, done.attempts) == (Status.DONE, 1)
-            answer = store.answer(done.answer_key)
-            assert answer is not None
-            assert store.has_seen("red", answer.key)
+            assert store.answer(done.answer_key, "red") is not None
 
 
 def test_a_store_that_fails_for_a_while(store: Store) -> None:
@@ -271,12 +270,24 @@ def test_two_servers_share_the_jobs_of_one_store(store: Store) -> None:
 
 def test_the_same_question_twice_is_worked_out_once(store: Store) -> None:
     crew = Scripted()
-    crew.slots = 1
     jobs = [store.submit(new_job(1)).job for _ in range(5)]
     with Running(store, crew):
         done = [until(lambda job=job: ended(store, job.id)) for job in jobs]
     assert {job.status for job in done} == {Status.DONE}
     assert crew.handed_in == 1
+
+
+def test_a_quick_question_passes_between_the_pieces_of_long_ones(store: Store) -> None:
+    jobs = []
+    for k in (11, 12):
+        put = put_of("top", SUPERPOD | {"k": k})
+        jobs.append(store.submit(NewJob("red", None, "top", put.text, put.key)).job)
+    with Running(store, HereCrew(slots=2)) as dispatcher:
+        until(lambda: dispatcher.under_way == 2)
+        quick = store.submit(new_job(1)).job
+        dispatcher.wake()
+        assert until(lambda: ended(store, quick.id)).status is Status.DONE
+        assert not any(ended(store, job.id) for job in jobs)
 
 
 def test_stopping_gives_back_what_runs(store: Store) -> None:

@@ -193,6 +193,17 @@ def test_an_idempotency_key_is_one_job(server: Served) -> None:
     assert server.ask.post("/v1/place", json=EXAMPLES["place"], headers=headers).status_code == 409
 
 
+def test_a_known_answer_makes_no_job_whatever_key_it_is_asked_with(server: Served) -> None:
+    first = server.ask.post("/v1/place", json=EXAMPLES["place"], headers=PATIENT)
+    jobs = server.ask.get("/v1/jobs?verb=place&limit=200").json()
+    for _ in range(2):
+        headers = {"Idempotency-Key": "ours-3", "Prefer": "respond-async"}
+        known = server.ask.post("/v1/place", json=EXAMPLES["place"], headers=headers)
+        assert (known.status_code, known.content) == (200, first.content)
+        assert known.headers["collsynth-cache"] == "hit"
+    assert server.ask.get("/v1/jobs?verb=place&limit=200").json() == jobs
+
+
 def test_one_idempotency_key_from_many_at_once_is_one_job(server: Served) -> None:
     question = {**EXAMPLES["place"], "axes": {"data": 4, "model": 8}}
     headers = {"Idempotency-Key": "ours-2", **AT_ONCE}

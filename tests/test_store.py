@@ -117,14 +117,23 @@ def test_the_first_answer_under_a_key_stays(store: Store) -> None:
 
 
 def test_a_team_sees_the_answers_it_asked_for(store: Store) -> None:
-    store.saw("ours", "unknown")
-    assert not store.has_seen("ours", "unknown")
+    assert store.known("ours", "unknown") is None
     answer = answer_to(store.submit(new()).job)
     store.keep(answer)
+    assert store.answer(answer.key, "ours") is None
     for _ in range(2):
-        store.saw("ours", answer.key)
-    assert store.has_seen("ours", answer.key)
-    assert not store.has_seen("theirs", answer.key)
+        assert store.known("ours", answer.key) == answer
+    assert store.answer(answer.key, "ours") == answer
+    assert store.answer(answer.key, "theirs") is None
+
+
+def test_a_known_answer_leaves_an_idempotency_key_to_its_job(store: Store) -> None:
+    job = store.submit(new(idempotency_key="k")).job
+    answer = answer_to(job)
+    store.keep(answer)
+    assert store.known("ours", answer.key, "k") is None
+    assert store.known("ours", answer.key, "another") == answer
+    assert store.known("theirs", answer.key, "k") == answer
 
 
 def test_a_job_from_queue_to_answer(store: Store) -> None:
@@ -148,7 +157,7 @@ def test_a_job_from_queue_to_answer(store: Store) -> None:
     assert done.started is not None
     assert done.created <= done.started <= done.finished
     assert store.answer(job.answer_key) == answer
-    assert store.has_seen("ours", answer.key)
+    assert store.answer(answer.key, "ours") == answer
     assert store.claim("we", 60) is None
 
 
@@ -157,7 +166,7 @@ def test_a_job_of_an_older_edition_points_to_the_answer_that_was_made(store: Sto
     later = answer_to(job).__class__(**{**vars(answer_to(job)), "key": "of another edition"})
     assert store.finish(claimed(store), later)
     assert seen(store, job.id).answer_key == later.key
-    assert store.has_seen("ours", later.key)
+    assert store.answer(later.key, "ours") == later
 
 
 def test_a_lost_claim_writes_nothing(store: Store) -> None:
@@ -266,7 +275,6 @@ def test_a_partial_answer_stays_with_its_job(store: Store) -> None:
     assert store.finish(claimed(store), b"part")
     assert (seen(store, job.id).status, seen(store, job.id).best) == (Status.PARTIAL, b"part")
     assert store.answer(job.answer_key) is None
-    assert not store.has_seen("ours", job.answer_key)
 
 
 def test_an_idempotency_key_finds_its_job_again(store: Store) -> None:
@@ -299,7 +307,7 @@ def test_what_is_old_is_forgotten(store_url: str) -> None:
         assert store.forget(3 * 86400, 500) == Forgotten(1, 1)
         assert store.job(done.id) is None
         assert store.answer(done.answer_key) is None
-        assert not store.has_seen("ours", done.answer_key)
+        assert store.known("ours", done.answer_key) is None
         assert [job.id for job in store.jobs("ours", 9)] == [queued.id, running.id]
         assert store.system("ours", "lab") is not None
         assert store.key(key) is not None

@@ -152,7 +152,8 @@ class Machine(RuleBasedStateMachine):
     @rule(owner=OWNERS, lease=SECONDS)
     def claim(self, owner: str, lease: int) -> None:
         claim = self.store.claim(owner, lease)
-        queued = [job for job in self.jobs if job.status == "queued"]
+        worked_on = {job.question for job in self.jobs if job.owner is not None}
+        queued = [j for j in self.jobs if j.status == "queued" and j.question not in worked_on]
         assert (claim is None) == (not queued)
         if claim is not None:
             job = queued[0]
@@ -187,7 +188,7 @@ class Machine(RuleBasedStateMachine):
             kept = self.answers.setdefault(job.answer_key, Kept(self.now))
             kept.seen.add(job.team)
             assert self.store.answer(job.answer_key) == (before or answer)
-            assert self.store.has_seen(held.job.team, job.answer_key)
+            assert self.store.answer(job.answer_key, held.job.team) == (before or answer)
         else:
             assert self.store.answer(job.answer_key) == before
 
@@ -262,7 +263,7 @@ class Machine(RuleBasedStateMachine):
     @rule(team=TEAMS, question=st.sampled_from("123"))
     def saw(self, team: str, question: str) -> None:
         key = f"key of {question}"
-        self.store.saw(team, key)
+        assert (self.store.known(team, key) is not None) == (key in self.answers)
         if key in self.answers:
             self.answers[key].seen.add(team)
 
@@ -334,7 +335,8 @@ class Machine(RuleBasedStateMachine):
             found, kept = self.store.answer(key), self.answers.get(key)
             assert (found and found.created) == (kept and kept.made)
             for team in ("ours", "theirs"):
-                assert self.store.has_seen(team, key) == (kept is not None and team in kept.seen)
+                looked = self.store.answer(key, team)
+                assert looked == (found if kept and team in kept.seen else None)
 
     def teardown(self) -> None:
         for job in self.forgotten:

@@ -9,8 +9,9 @@ import subprocess
 import sys
 import threading
 import time as clock
+from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import wait
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,8 @@ from typing import Any
 import pytest
 
 from hierarchies import InputError
-from synth.cutting import Piece
+from synth.cutting import Piece, carry_out
+from synth.request import Watcher
 from synth.service.work import (
     CrewLostError,
     Errand,
@@ -37,6 +39,7 @@ from test_cutting import SUPERPOD, body_of, told
 
 ROOT = Path(__file__).resolve().parent.parent
 TOP: dict[str, Any] = {"system": "dgx-h100:4", "axes": {"data": 8, "model": 4}, "reduce": ["data"]}
+PLACE: dict[str, Any] = {"system": "dgx-h100:4", "axes": {"data": 8, "model": 4}}
 COUNT: dict[str, Any] = {"digits": 4, "max_steps": 6}
 """A second or two of work that tells of its progress."""
 LONG_COUNT: dict[str, Any] = {"digits": 5, "max_steps": 9}
@@ -54,6 +57,38 @@ def question(verb: str, given: dict[str, Any]) -> Question:
 
 def piece(verb: str, given: dict[str, Any]) -> Piece:
     return Piece("answer", {"verb": verb, "question": given})
+
+
+class InHand:
+    """A piece that waits until the test carries it out."""
+
+    def __init__(self, piece: Piece) -> None:
+        self.piece = piece
+        self.future: Future[Any] = Future()
+
+    def stop(self) -> None:
+        raise AssertionError("nobody asked for that")
+
+    kill = stop
+
+    def carry_out(self) -> None:
+        self.future.set_result(carry_out(Piece.of(self.piece.text), Watcher()))
+
+
+class Queue:
+    """A crew whose pieces wait in the order in which they came."""
+
+    slots = 2
+
+    def __init__(self) -> None:
+        self.waiting: deque[InHand] = deque()
+
+    def submit(self, piece: Piece, **how: Any) -> InHand:
+        self.waiting.append(InHand(piece))
+        return self.waiting[-1]
+
+    def close(self, grace_seconds: float = 0) -> None:
+        pass
 
 
 @pytest.fixture(scope="module")
@@ -250,6 +285,27 @@ def test_a_question_in_pieces_outlives_a_worker_and_tells_the_best_so_far(
         assert all(one["seconds"] >= first for one in best["answers"])
         assert {one["proof"] for one in best["answers"]} == {"not yet"}
         assert best["complete"] is False
+
+
+def test_a_small_question_takes_its_turn_between_the_pieces_of_a_large_one() -> None:
+    crew = Queue()
+    large = Errand(crew, "top", question("top", SUPERPOD | {"k": 12}))
+    replies: dict[str, Any] = {}
+    first = threading.Thread(target=lambda: replies.update(large=large.run()))
+    first.start()
+    until(lambda: len(crew.waiting) == 2)
+    small = Errand(crew, "place", question("place", PLACE))
+    second = threading.Thread(target=lambda: replies.update(small=small.run()))
+    second.start()
+    until(lambda: len(crew.waiting) == 3)
+    for _ in range(3):
+        crew.waiting.popleft().carry_out()
+    second.join(20)
+    assert set(replies) == {"small"}
+    while first.is_alive():
+        if crew.waiting:
+            crew.waiting.popleft().carry_out()
+    assert told(replies["large"]) == body_of("top", SUPERPOD | {"k": 12})
 
 
 def test_an_errand_whose_workers_always_die_gives_up(crew: LocalCrew) -> None:

@@ -105,7 +105,7 @@ class Desk:
         self._quotas = Quotas(store, self._threads, settings.limits)
         self.systems = Shelf(store, self._threads, settings.limits)
         self._answers: Recent[str, Answered] = Recent(settings.answers_bytes)
-        self._seen: Recent[tuple[str, str, datetime], bool] = Recent(_SEEN_BYTES)
+        self._seen: Recent[tuple[str, str, datetime | None], bool] = Recent(_SEEN_BYTES)
         self._memo: Recent[bytes, str] = Recent(_MEMO_BYTES)
         self.draining = False
 
@@ -117,9 +117,10 @@ class Desk:
         Raises RefusalError for what is no JSON, too.
         """
         memo = sha256(verb.encode() + b"\n" + raw).digest()
-        known = self._remembered(self._memo.get(memo) or "")
-        if known is not None and wishes.idempotency_key is None:
-            return await self._again(asker, known, "memory")
+        key = self._memo.get(memo)
+        known = await self._known(asker, key, wishes) if key else None
+        if known is not None:
+            return known
         given = await self._beside(len(raw), json_of, raw)
         return await self.put(asker, verb, given, wishes, size_bytes=len(raw), memo=memo)
 
@@ -142,10 +143,9 @@ class Desk:
         put = await self._beside(size_bytes, put_of, verb, with_own(given, texts))
         if memo is not None and not texts and VERBS[verb].repeatable:
             self._memo.put(memo, put.key, _ENTRY_BYTES)
-        if wishes.idempotency_key is None:
-            known = await self._known(asker, put)
-            if known is not None:
-                return known
+        known = await self._known(asker, put.key, wishes) if VERBS[verb].repeatable else None
+        if known is not None:
+            return known
         await self._threads.do(self.settings.limits.check, put.question)
         job = await self._submitted(asker, put, wishes)
         wait_seconds = self._wait_seconds(wishes)
@@ -187,8 +187,7 @@ class Desk:
 
     async def answer(self, asker: Asker, key: str) -> StoredAnswer:
         """An answer that the team has asked for. Raises RefusalError for any other."""
-        known = await self._threads.do(self._store.has_seen, asker.team, key)
-        found = await self._threads.do(self._store.answer, key) if known else None
+        found = await self._threads.do(self._store.answer, key, asker.team)
         if found is None:
             raise not_there("answer")
         return found
@@ -234,27 +233,19 @@ class Desk:
         """Let go of the threads."""
         self._threads.close()
 
-    async def _known(self, asker: Asker, put: Put) -> Answered | None:
-        if not VERBS[put.verb].repeatable:
+    async def _known(self, asker: Asker, key: str, wishes: Wishes) -> Answered | None:
+        """The answer of that key, if there is one; from now on the team may look at it."""
+        held = self._remembered(key)
+        team, again = asker.team, wishes.idempotency_key
+        if held is not None and again is None and self._seen.get((team, key, held.made)):
+            self._metrics.asked(held.verb, "memory")
+            return held
+        found = await self._threads.do(self._store.known, team, key, again)
+        if found is None:
             return None
-        known = self._remembered(put.key)
-        if known is not None:
-            return await self._again(asker, known, "memory")
-        stored = await self._threads.do(self._store.answer, put.key)
-        if stored is None:
-            return None
-        return await self._again(asker, self._remember(stored), "store")
-
-    async def _again(self, asker: Asker, known: Answered, found: str) -> Answered:
-        """An answer known before; from now on the team may look at it under its key."""
-        assert known.key is not None
-        assert known.made is not None
-        mine = (asker.team, known.key, known.made)
-        if self._seen.get(mine) is None:
-            await self._threads.do(self._store.saw, asker.team, known.key)
-            self._seen.put(mine, True, _ENTRY_BYTES)
-        self._metrics.asked(known.verb, found)
-        return known
+        self._seen.put((team, key, found.created), True, _ENTRY_BYTES)
+        self._metrics.asked(found.verb, "memory" if held else "store")
+        return held or self._remember(found)
 
     def _remember(self, stored: StoredAnswer) -> Answered:
         known = _answered(stored, hit=True)

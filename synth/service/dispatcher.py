@@ -1,8 +1,8 @@
 """The dispatcher: takes jobs from the store to the crew, and sees to it that none is lost.
 
-One thread claims a job whenever the crew has a free slot, writes down how far the running ones are,
-holds their leases, takes back those of servers that are no more, and forgets what is old. It goes
-on through failures of the store, and says meanwhile that this server is not ready.
+One thread claims a job whenever there is room for one more, writes down how far the running ones
+are, holds their leases, takes back those of servers that are no more, and forgets what is old. It
+goes on through failures of the store, and says meanwhile that this server is not ready.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ _LONGEST_PAUSE_SECONDS = 10.0
 _MOST_DOUBLINGS = 8
 _FORGET_SECONDS = 300.0
 _MOST_FORGOTTEN = 500
+_JOBS_A_SLOT = 2
+"""So many jobs are under way for every slot: the quick ones pass between pieces of the long."""
 log = logging.getLogger("collsynth.service")
 
 
@@ -153,11 +155,11 @@ class Dispatcher:
             self._ring(self._unwanted.pop(0).job.id, False)
 
     def _claim_all(self) -> None:
-        """Claim as many jobs as there are free slots."""
+        """Claim as many jobs as there is room for."""
         if self._crew_lost_until > time.monotonic():
             return
         self._crew_lost_until = 0.0
-        while self.under_way < self._crew.slots and not self._stopping.is_set():
+        while self.under_way < _JOBS_A_SLOT * self._crew.slots and not self._stopping.is_set():
             claim = self._store.claim(self._settings.name, self._settings.lease_seconds)
             if claim is None:
                 return

@@ -4,17 +4,39 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from sqlalchemy import Connection, literal, select
+from sqlalchemy import Connection, Exists, exists, literal, select
 
 from synth.service.store.engines import insert
 from synth.service.store.records import StoredAnswer
-from synth.service.store.tables import ANSWER, SEEN
+from synth.service.store.tables import ANSWER, JOB, SEEN
 
 
-def one(connection: Connection, key: str) -> StoredAnswer | None:
-    """The answer kept under a key."""
-    row = connection.execute(select(ANSWER).where(ANSWER.c.key == key)).one_or_none()
+def one(connection: Connection, key: str, team: str | None = None) -> StoredAnswer | None:
+    """The answer kept under a key; for a team, if that asked for it."""
+    chosen = select(ANSWER).where(ANSWER.c.key == key)
+    if team is not None:
+        chosen = chosen.where(_seen(team, key))
+    row = connection.execute(chosen).one_or_none()
     return None if row is None else StoredAnswer(**row._mapping)
+
+
+def known(
+    connection: Connection, team: str, key: str, idempotency_key: str | None
+) -> tuple[StoredAnswer, bool] | None:
+    """The answer kept under a key, and if the team asked for it before.
+
+    None, too, where the team has a job of that idempotency key: then it is for that to answer.
+    """
+    chosen = select(ANSWER, _seen(team, key).label("seen")).where(ANSWER.c.key == key)
+    if idempotency_key is not None:
+        same = exists().where(JOB.c.team == team, JOB.c.idempotency_key == idempotency_key)
+        chosen = chosen.where(~same)
+    row = connection.execute(chosen).one_or_none()
+    if row is None:
+        return None
+    found = dict(row._mapping)
+    seen = bool(found.pop("seen"))
+    return StoredAnswer(**found), seen
 
 
 def keep(connection: Connection, answer: StoredAnswer) -> None:
@@ -29,7 +51,5 @@ def saw(connection: Connection, team: str, key: str) -> None:
     connection.execute(told.on_conflict_do_nothing())
 
 
-def has_seen(connection: Connection, team: str, key: str) -> bool:
-    """If a team asked for an answer."""
-    found = select(SEEN.c.key).where(SEEN.c.team == team, SEEN.c.key == key)
-    return connection.execute(found).one_or_none() is not None
+def _seen(team: str, key: str) -> Exists:
+    return exists().where(SEEN.c.team == team, SEEN.c.key == key)

@@ -22,7 +22,8 @@ MOST_LOSSES = 3
 """How often a job may lose its worker before it is taken to be what kills them."""
 MOST_ATTEMPTS = 50
 """How often it may be begun at all: that a server died is no fault of what it worked on."""
-_HELD = JOB.c.status.in_((Status.RUNNING, Status.CANCELLING))
+_HELD_STATUSES = (Status.RUNNING, Status.CANCELLING)
+_HELD = JOB.c.status.in_(_HELD_STATUSES)
 _FREED = {"owner": None, "token": None, "lease_until": None}
 
 _DEADLY = {
@@ -38,10 +39,18 @@ _ENDLESS = {
 
 
 def claim(connection: Connection, owner: str, lease: timedelta, now: datetime) -> Claim | None:
-    """The oldest queued job, from now on the owner's; None where there is none."""
+    """The oldest queued job, from now on the owner's; None where there is none.
+
+    One whose question somebody works on waits for that answer.
+    """
     token = uuid4().hex
-    queued = select(JOB.c.number).where(JOB.c.status == Status.QUEUED).order_by(JOB.c.number)
-    oldest = queued.limit(1).with_for_update(skip_locked=True).scalar_subquery()
+    others = JOB.alias()
+    worked_on = select(others.c.answer_key).where(others.c.status.in_(_HELD_STATUSES))
+    queued = select(JOB.c.number).where(
+        JOB.c.status == Status.QUEUED, JOB.c.answer_key.not_in(worked_on)
+    )
+    first = queued.order_by(JOB.c.number).limit(1)
+    oldest = first.with_for_update(skip_locked=True).scalar_subquery()
     change = {
         "status": Status.RUNNING,
         "started": now,

@@ -120,31 +120,32 @@ class Store:
         with self._writing() as connection:
             return systems.remove(connection, team, name)
 
-    def answer(self, key: str) -> StoredAnswer | None:
-        """The answer kept under a key."""
+    def answer(self, key: str, team: str | None = None) -> StoredAnswer | None:
+        """The answer kept under a key; for a team, only if that asked for it."""
         with self._reading() as connection:
-            return answers.one(connection, key)
+            return answers.one(connection, key, team)
+
+    def known(self, team: str, key: str, idempotency_key: str | None = None) -> StoredAnswer | None:
+        """The answer to what a team asks, which it may look at from now on; None: not known yet.
+
+        None, too, where the team has a job of that idempotency key: ``submit`` finds it.
+        """
+        with self._reading() as connection:
+            found = answers.known(connection, team, key, idempotency_key)
+        if found is None:
+            return None
+        answer, seen = found
+        if not seen:  # a commit waits for the disk, a look does not
+            with self._writing() as connection:
+                engines.hold_answers(connection, alone=False)
+                answers.saw(connection, team, key)
+        return answer
 
     def keep(self, answer: StoredAnswer) -> None:
         """Keep a complete answer, unless there is one under its key: the first stays."""
         with self._writing() as connection:
             engines.hold_answers(connection, alone=False)
             answers.keep(connection, answer)
-
-    def saw(self, team: str, key: str) -> None:
-        """A team may look at an answer from now on. Nothing where no such answer is kept.
-
-        What was written before is not written again: a commit waits for the disk, a look does not.
-        """
-        if not self.has_seen(team, key):
-            with self._writing() as connection:
-                engines.hold_answers(connection, alone=False)
-                answers.saw(connection, team, key)
-
-    def has_seen(self, team: str, key: str) -> bool:
-        """If a team asked for an answer that is kept."""
-        with self._reading() as connection:
-            return answers.has_seen(connection, team, key)
 
     def submit(self, new: NewJob) -> Submitted:
         """Queue a job; one with an idempotency key that the team used before is found again.
@@ -189,7 +190,8 @@ class Store:
     def claim(self, owner: str, lease_seconds: float) -> Claim | None:
         """The oldest queued job, which the owner now works on; None where there is none.
 
-        No two claims get the same job. It is lost unless renewed within the lease.
+        No two claims get the same job, and while a question is worked on the same one of another
+        job waits for its answer. A claim is lost unless renewed within the lease.
         """
         with self._writing() as connection:
             lease = timedelta(seconds=lease_seconds)

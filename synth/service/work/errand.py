@@ -6,6 +6,7 @@ import json
 import logging
 import threading
 import time as clock
+from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 
@@ -79,15 +80,21 @@ class Errand:
                 ticket.kill()
 
     def _carried(self, pieces: Sequence[Piece]) -> list[Json]:
-        """What comes of each piece of a round."""
+        """What comes of each piece of a round.
+
+        Never are more of them with the crew than it works on at a time: so the questions of others
+        get their turn between them.
+        """
         added = _Added(pieces, self._tell)
         results: dict[int, Json] = {}
         tries = [TRIES] * len(pieces)
         waiting: dict[Future[Json], int] = {}
+        coming = deque(range(len(pieces)))
         try:
-            for number in range(len(pieces)):
-                waiting[self._handed_in(number, pieces, added)] = number
-            while waiting:
+            while waiting or coming:
+                while coming and len(waiting) < max(1, self._crew.slots):
+                    number = coming.popleft()
+                    waiting[self._handed_in(number, pieces, added)] = number
                 done, _ = wait(waiting, return_when=FIRST_COMPLETED)
                 for future in done:
                     number = waiting.pop(future)
@@ -99,7 +106,7 @@ class Errand:
                         if not tries[number]:
                             raise
                         log.warning("a piece is handed in again: %s", lost)
-                        waiting[self._handed_in(number, pieces, added)] = number
+                        coming.appendleft(number)
         finally:
             with self._lock:
                 for ticket in self._tickets:
