@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,12 @@ from synth.service.dispatcher import Dispatcher
 from synth.service.metrics import Metrics
 from synth.service.questions import put_of
 from synth.service.settings import Settings
-from synth.service.store import Job, NewJob, Status, Store, StoreError
+from synth.service.store import Forgotten, Job, NewJob, Status, Store, StoredAnswer, StoreError
 from synth.service.work import CrewLostError, InternalError, OutOfMemoryError, WorkerLostError
 from test_cutting import SUPERPOD
 
 AT_ONCE = {"Prefer": "respond-async"}
+LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 LONG = {"digits": 5, "max_steps": 8, "across": True}
 
 
@@ -89,9 +91,9 @@ def store(tmp_path: Path) -> Iterator[Store]:
 class Running:
     """A dispatcher with a store of the test's."""
 
-    def __init__(self, store: Any, crew: Any, name: str = "one", lease_seconds: float = 30) -> None:
+    def __init__(self, store: Any, crew: Any, name: str = "one", **how: Any) -> None:
         self.crew = crew
-        settings = Settings(store_url="", name=name, lease_seconds=lease_seconds)
+        settings = Settings(store_url="", name=name, **how)
         self.dispatcher = Dispatcher(store, crew, settings, Metrics())
 
     def __enter__(self) -> Dispatcher:
@@ -297,6 +299,95 @@ def test_stopping_gives_back_what_runs(store: Store) -> None:
     assert back is not None
     assert (back.status, back.attempts) == (Status.QUEUED, 0)
     assert running.dispatcher.unready() == "the dispatcher does not run"
+
+
+def kept(store: Store, made: datetime, axes: dict[str, int]) -> StoredAnswer:
+    """An answer to the example of ``place`` on such axes, in the store."""
+    put = put_of("place", {**EXAMPLES["place"], "axes": axes})
+    answer = StoredAnswer(put.key, "place", "0", put.text, 0, b'{"from": "the test"}', 1.0, made)
+    store.keep(answer)
+    return answer
+
+
+def test_what_is_old_is_forgotten_batch_by_batch(
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("synth.service.dispatcher._MOST_FORGOTTEN", 2)
+    monkeypatch.setattr("synth.service.dispatcher._POLL_SECONDS", 0.05)
+    old = [kept(store, LONG_AGO, {"data": 2**n}).key for n in range(5)]
+    new = kept(store, datetime.now(UTC), {"data": 32}).key
+    with caplog.at_level("INFO"), Running(store, HereCrew(), keep_days=30) as dispatcher:
+        until(lambda: not any(map(store.answer, old)))
+        until(lambda: len([one for one in caplog.records if one.message == "forgotten"]) == 3)
+        counted = dispatcher._metrics.text()
+    assert b'collsynth_forgotten_total{what="answers"} 5.0' in counted
+    gone = [vars(one)["told"] for one in caplog.records if one.message == "forgotten"]
+    assert [one["answers"] for one in gone] == [2, 2, 1]
+    assert store.answer(new) is not None
+
+
+def test_nothing_is_forgotten_unless_that_is_wished(store: Store) -> None:
+    old = kept(store, LONG_AGO, {"data": 32})
+    job = store.submit(new_job(1)).job
+    with Running(store, HereCrew()):
+        until(lambda: ended(store, job.id))
+    assert store.answer(old.key) == old
+
+
+@pytest.mark.parametrize("made_elsewhere", [False, True])
+def test_what_is_remembered_of_a_forgotten_answer_does_no_harm(
+    tmp_path: Path, made_elsewhere: bool
+) -> None:
+    """Whether it has to be worked out anew or was, its permalink works."""
+    question = {**EXAMPLES["place"], "axes": {"data": 32}}
+    with served(tmp_path, keep_days=2) as server:
+        store = server.house.store
+        until(lambda: server.house.dispatcher._next_forgetting)
+
+        def asked() -> tuple[str, str]:
+            said = server.ask.post("/v1/place", json=question, headers={"Prefer": "wait=60"})
+            assert said.status_code == 200, said.text
+            link = said.headers["content-location"]
+            assert server.ask.get(link).status_code == 200
+            return said.headers["collsynth-cache"], link
+
+        kept(store, LONG_AGO, {"data": 32})
+        assert {asked()[0] for _ in range(3)} == {"hit"}
+        assert store.forget(2 * 86400, 500) == Forgotten(0, 1)
+        assert server.ask.get(asked_for(question)).status_code == 404
+        if made_elsewhere:
+            kept(store, datetime.now(UTC), {"data": 32})
+        assert asked() == ("hit" if made_elsewhere else "miss", asked_for(question))
+        assert asked()[0] == "hit"
+
+
+def asked_for(question: Any) -> str:
+    """The permalink of an answer to ``place``."""
+    return f"/v1/answers/{put_of('place', question).key}"
+
+
+def test_a_job_that_is_forgotten_as_it_is_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    headers = {"Idempotency-Key": "nightly", "Prefer": "wait=60"}
+    with served(tmp_path) as server:
+        store = server.house.store
+
+        def posted() -> Any:
+            return server.ask.post("/v1/place", json=EXAMPLES["place"], headers=headers)
+
+        assert posted().status_code == 200
+        [before] = server.ask.get("/v1/jobs").json()["jobs"]
+        with monkeypatch.context() as patched:
+            patched.setattr(store, "answer", lambda key: None)
+            refused = posted()
+        assert refused.status_code == 503
+        assert int(refused.headers["retry-after"]) > 0
+        until(lambda: store.forget(0, 500) == Forgotten(1, 1))
+        assert server.ask.get(before["url"]).status_code == 404
+        assert posted().status_code == 200
+        [after] = server.ask.get("/v1/jobs").json()["jobs"]
+        assert after["id"] != before["id"]
 
 
 def test_the_service_says_that_its_store_is_gone(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from synth.service.store import (
     MOST_LOSSES,
     Claim,
     ConflictError,
+    Forgotten,
     Job,
     NewJob,
     Status,
@@ -290,6 +291,63 @@ def test_an_idempotency_key_finds_its_job_again(store: Store) -> None:
     assert store.submit(new("2", "theirs", idempotency_key="k")).created
     assert store.counts() == {**dict.fromkeys(Status, 0), Status.QUEUED: 2}
     assert store.counts("ours")[Status.QUEUED] == 1
+
+
+def test_what_is_old_is_forgotten(store_url: str) -> None:
+    """Ended jobs and what they point to; nothing else, and not before its time."""
+    now = [datetime(2026, 3, 1, tzinfo=UTC)]
+    with Store(store_url, now=lambda _: now[0]) as store:
+        store.migrate()
+        store.put_system("ours", "lab", "text")
+        key = store.create_key("ours", "ci").id
+        submitted = NewJob("ours", key, "top", "done", "key of done", "nightly")
+        done = store.submit(submitted).job
+        claim = claimed(store)
+        assert store.finish(claim, answer_to(claim.job))
+        running, queued = (store.submit(new(name)).job for name in ("running", "queued"))
+        assert claimed(store).job.id == running.id
+        now[0] += 3 * DAY
+        assert store.forget(3 * 86400, 500) == Forgotten(0, 0)
+        now[0] += DAY
+        assert store.forget(3 * 86400, 500) == Forgotten(1, 1)
+        assert store.job(done.id) is None
+        assert store.answer(done.answer_key) is None
+        assert store.known("ours", done.answer_key) is None
+        assert [job.id for job in store.jobs("ours", 9)] == [queued.id, running.id]
+        assert store.system("ours", "lab") is not None
+        assert store.key(key) is not None
+        again = store.submit(submitted)
+        assert again.created
+        assert again.job.id != done.id
+
+
+def test_an_answer_stays_while_a_job_points_to_it(store_url: str) -> None:
+    now = [datetime(2026, 3, 1, tzinfo=UTC)]
+    with Store(store_url, now=lambda _: now[0]) as store:
+        store.migrate()
+        store.keep(answer_to(store.submit(new()).job))
+        now[0] += 9 * DAY
+        assert store.forget(86400, 500) == Forgotten(0, 0)
+        claim = claimed(store)
+        assert store.finish(claim, answer_to(claim.job))
+        assert store.forget(86400, 500) == Forgotten(0, 0)
+        now[0] += 2 * DAY
+        assert store.forget(86400, 500) == Forgotten(1, 1)
+
+
+def test_what_is_old_is_forgotten_by_batches_the_oldest_first(store_url: str) -> None:
+    now = [datetime(2026, 3, 1, tzinfo=UTC)]
+    with Store(store_url, now=lambda _: now[0]) as store:
+        store.migrate()
+        jobs = []
+        for number in range(5):
+            jobs.append(store.submit(new(str(number))).job.id)
+            store.cancel(jobs[-1])
+            now[0] += DAY
+        now[0] += 9 * DAY
+        assert [store.forget(0, 2).jobs for _ in range(2)] == [2, 2]
+        assert [job.id for job in store.jobs("ours", 9)] == jobs[4:]
+        assert [store.forget(0, 2).jobs for _ in range(2)] == [1, 0]
 
 
 def test_jobs_are_listed_newest_first_by_pages(store: Store) -> None:

@@ -18,9 +18,11 @@ from hypothesis.stateful import (
 
 pytest.importorskip("sqlalchemy", reason="needs sqlalchemy, of the extra 'server'")
 
+from hierarchies import InputError
 from synth.service.store import (
     Claim,
     ConflictError,
+    Forgotten,
     Job,
     NewJob,
     Status,
@@ -57,6 +59,7 @@ class Known:
     claims: int = 0
     gave_up: bool = False
     losses: int = 0
+    finished: datetime | None = None
 
     @property
     def told(self) -> tuple[object, ...]:
@@ -79,6 +82,14 @@ class Known:
         else:
             self.becomes("queued", owner=None)
         return self.status == "queued"
+
+
+@dataclass
+class Kept:
+    """An answer as it should be: when it was made, and who has seen it."""
+
+    made: datetime
+    seen: set[str] = field(default_factory=set)
 
 
 def told(job: Job) -> tuple[object, ...]:
@@ -108,13 +119,15 @@ class Listing:
 
 
 class Machine(RuleBasedStateMachine):
-    """Jobs in the store, and in the order they came, in a list."""
+    """Jobs in the store, and in the order they came, in a list; answers by key."""
 
     def __init__(self, url: str) -> None:
         super().__init__()
         self.now = BEGIN
         self.store = Store(url, now=lambda _: self.now)
         self.jobs: list[Known] = []
+        self.forgotten: list[Known] = []
+        self.answers: dict[str, Kept] = {}
         self.held: list[Held] = []
         self.listing: Listing | None = None
 
@@ -172,6 +185,8 @@ class Machine(RuleBasedStateMachine):
         assert self.store.finish(held.claim, answer) == held.holds
         if held.holds:
             held.job.becomes("done", owner=None, best=None)
+            kept = self.answers.setdefault(job.answer_key, Kept(self.now))
+            kept.seen.add(job.team)
             assert self.store.answer(job.answer_key) == (before or answer)
             assert self.store.answer(job.answer_key, held.job.team) == (before or answer)
         else:
@@ -245,6 +260,33 @@ class Machine(RuleBasedStateMachine):
         assert cancelled is not None
         assert cancelled.status == job.status
 
+    @rule(team=TEAMS, question=st.sampled_from("123"))
+    def saw(self, team: str, question: str) -> None:
+        key = f"key of {question}"
+        assert (self.store.known(team, key) is not None) == (key in self.answers)
+        if key in self.answers:
+            self.answers[key].seen.add(team)
+
+    @rule(question=st.sampled_from("123"))
+    def keep(self, question: str) -> None:
+        key = f"key of {question}"
+        self.store.keep(StoredAnswer(key, "top", "1", question, 0, b"kept", 1.0, self.now))
+        self.answers.setdefault(key, Kept(self.now))
+
+    @rule(seconds=st.sampled_from([-1, 5, 15]), most=st.integers(1, 3))
+    def forget(self, seconds: int, most: int) -> None:
+        before = self.now - timedelta(seconds=seconds)
+        ended = sorted((job for job in self.jobs if job.finished), key=lambda job: job.finished)
+        gone = [job for job in ended if job.finished < before][:most]
+        self.jobs = [job for job in self.jobs if job not in gone]
+        self.forgotten += gone
+        wanted = {f"key of {job.question}" for job in self.jobs}
+        made = sorted((kept.made, key) for key, kept in self.answers.items() if key not in wanted)
+        keys = [key for when, key in made if when < before][:most]
+        for key in keys:
+            del self.answers[key]
+        assert self.store.forget(seconds, most) == Forgotten(len(gone), len(keys))
+
     @rule(team=TEAMS)
     def begin_listing(self, team: str) -> None:
         self.listing = Listing(team, self.of(team))
@@ -254,9 +296,16 @@ class Machine(RuleBasedStateMachine):
     def next_page(self, limit: int) -> None:
         listing = self.listing
         assert listing is not None
+        now = self.of(listing.team)
         if not listing.got:
-            listing.there = self.of(listing.team)
+            listing.there = now
         after = listing.got[-1] if listing.got else None
+        listing.there = [one for one in listing.there if one in listing.got or one in now]
+        if after is not None and after not in now:
+            with pytest.raises(InputError, match="no job"):
+                self.store.jobs(listing.team, limit, after)
+            self.listing = None
+            return
         page = [job.id for job in self.store.jobs(listing.team, limit, after)]
         listing.got += page
         assert listing.got == listing.there[: len(listing.got)]
@@ -266,18 +315,32 @@ class Machine(RuleBasedStateMachine):
 
     @invariant()
     def the_store_is_as_it_should_be(self) -> None:
+        for job in self.jobs:
+            if Status(job.status).ended and job.finished is None:
+                job.finished = self.now
         for team in ("ours", "theirs"):
             known = [job for job in self.jobs if job.team == team][::-1]
             found = self.store.jobs(team, len(known) + 1)
             assert [told(job) for job in found] == [job.told for job in known]
             for job, one in zip(known, found, strict=True):
-                assert (one.finished is not None) == one.status.ended
+                assert one.finished == job.finished
                 assert (one.problem is not None) == (job.status == "failed")
                 assert (one.problem not in (None, OURS)) == job.gave_up
         counts = self.store.counts()
         assert counts == {s: sum(job.status == s for job in self.jobs) for s in Status}
 
+    @invariant()
+    def answers_are_as_they_should_be(self) -> None:
+        for key in ("key of 1", "key of 2", "key of 3"):
+            found, kept = self.store.answer(key), self.answers.get(key)
+            assert (found and found.created) == (kept and kept.made)
+            for team in ("ours", "theirs"):
+                looked = self.store.answer(key, team)
+                assert looked == (found if kept and team in kept.seen else None)
+
     def teardown(self) -> None:
+        for job in self.forgotten:
+            assert self.store.job(job.id) is None
         for job in self.jobs:
             found = self.store.job(job.id)
             assert found is not None

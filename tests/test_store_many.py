@@ -12,13 +12,15 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
+from threading import Event
 
 import pytest
 
 pytest.importorskip("sqlalchemy", reason="needs sqlalchemy, of the extra 'server'")
 
-from synth.service.store import NewJob, Status, Store
+from synth.service.store import NewJob, Status, Store, StoredAnswer
 
 SERVER = Path(__file__).parent / "store_server.py"
 
@@ -102,6 +104,41 @@ def test_lost_jobs_are_queued_once_however_many_look_for_them(store_url: str) ->
         assert sum(found) == 30
         assert store.counts()[Status.QUEUED] == 30
         assert {job.revision for job in store.jobs("ours", 99)} == {2}
+
+
+def test_whoever_forgets_meanwhile_a_done_job_has_its_answer(store_url: str) -> None:
+    """Answers of long ago are forgotten while they are asked for and new jobs come to them."""
+    long_ago = datetime(2020, 1, 1, tzinfo=UTC)
+    over = Event()
+
+    def work(store: Store) -> None:
+        for number in range(25):
+            store.submit(new(number % 3))
+            claim = store.claim("we", 600)
+            if claim is None:  # what is asked is being worked on
+                continue
+            key, text = claim.job.answer_key, claim.job.question
+            answer = StoredAnswer(key, "top", "1", text, 0, b"{}", 1.0, long_ago)
+            assert store.finish(claim, answer)
+            kept, then = store.answer(key), store.job(claim.job.id)
+            assert then is None or kept == answer
+            store.known(f"team {number}", key)
+
+    def forget(store: Store) -> int:
+        gone = 0
+        while not over.wait(0.005):
+            gone += store.forget(0, 500).answers
+        return gone
+
+    with Store(store_url) as store, ThreadPoolExecutor(5) as threads:
+        store.migrate()
+        forgetting = [threads.submit(forget, store) for _ in range(2)]
+        try:
+            for worked in [threads.submit(work, store) for _ in range(3)]:
+                worked.result()
+        finally:
+            over.set()
+        assert sum(one.result() for one in forgetting) > 0
 
 
 def test_what_was_told_outlives_kill_9(store_url: str) -> None:

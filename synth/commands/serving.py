@@ -70,6 +70,15 @@ def serve(
         str,
         typer.Option(envvar="COLLSYNTH_JOB_MEMORY", help="The most memory that a job takes."),
     ] = "4GiB",
+    keep_days: Annotated[
+        int | None,
+        typer.Option(
+            envvar="COLLSYNTH_KEEP_DAYS",
+            min=1,
+            max=36500,
+            help="Days until ended jobs, and answers, are forgotten; else never.",
+        ),
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log warnings only.")] = False,
 ) -> None:
     """Serve every verb over HTTP, with jobs that survive and a page to look at."""
@@ -91,6 +100,7 @@ def serve(
             keys=keys or not is_loopback(host),
             wait_seconds=wait,
             grace_seconds=grace,
+            keep_days=keep_days,
             limits=Limits(job_seconds=job_seconds, job_memory_bytes=size_in_bytes(job_memory)),
         )
         log_as_json(warnings_only=quiet)

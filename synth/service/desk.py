@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from http import HTTPStatus
 from typing import Any, TypeVar
@@ -48,15 +49,15 @@ class Wishes:
 
 @dataclass(frozen=True)
 class Answered:
-    """An answer: its JSON, how it ended, and its permalink's key, which a partial one has not.
-
-    ``hit``: it was known before it was asked for.
+    """An answer: its JSON, how it ended, its permalink's key and when it was made; a partial one
+    has neither. ``hit``: it was known before it was asked for.
     """
 
     verb: str
     body: bytes
     outcome: int
     key: str | None
+    made: datetime | None = None
     hit: bool = False
 
 
@@ -104,7 +105,7 @@ class Desk:
         self._quotas = Quotas(store, self._threads, settings.limits)
         self.systems = Shelf(store, self._threads, settings.limits)
         self._answers: Recent[str, Answered] = Recent(settings.answers_bytes)
-        self._seen: Recent[tuple[str, str], bool] = Recent(_SEEN_BYTES)
+        self._seen: Recent[tuple[str, str, datetime | None], bool] = Recent(_SEEN_BYTES)
         self._memo: Recent[bytes, str] = Recent(_MEMO_BYTES)
         self.draining = False
 
@@ -235,22 +236,30 @@ class Desk:
 
     async def _known(self, asker: Asker, key: str, wishes: Wishes) -> Answered | None:
         """The answer of that key, if there is one; from now on the team may look at it."""
-        held = self._answers.get(key)
-        mine = (asker.team, key)
-        if held is not None and wishes.idempotency_key is None and self._seen.get(mine):
+        held = self._remembered(key)
+        team, again = asker.team, wishes.idempotency_key
+        if held is not None and again is None and self._seen.get((team, key, held.made)):
             self._metrics.asked(held.verb, "memory")
             return held
-        found = await self._threads.do(self._store.known, *mine, wishes.idempotency_key)
+        found = await self._threads.do(self._store.known, team, key, again)
         if found is None:
             return None
-        self._seen.put(mine, True, _ENTRY_BYTES)
+        self._seen.put((team, key, found.created), True, _ENTRY_BYTES)
         self._metrics.asked(found.verb, "memory" if held else "store")
         return held or self._remember(found)
 
     def _remember(self, stored: StoredAnswer) -> Answered:
-        known = Answered(stored.verb, stored.body, stored.outcome, stored.key, hit=True)
+        known = _answered(stored, hit=True)
         self._answers.put(stored.key, known, len(stored.body) + _ENTRY_BYTES)
         return known
+
+    def _remembered(self, key: str) -> Answered | None:
+        """An answer in memory, unless it is so old that the store may have forgotten it."""
+        known = self._answers.get(key)
+        keep_seconds = self.settings.keep_seconds
+        if known is None or known.made is None or keep_seconds is None:
+            return known
+        return known if datetime.now(UTC) - known.made < timedelta(seconds=keep_seconds) else None
 
     async def _submitted(self, asker: Asker, put: Put, wishes: Wishes) -> Job:
         if self.draining:
@@ -295,10 +304,11 @@ class Desk:
         match job.status:
             case Status.DONE:
                 stored = await self._threads.do(self._store.answer, job.answer_key)
-                assert stored is not None, "a job that is done has its answer"
+                if stored is None:  # as long as it is kept a job that is done has its answer
+                    raise unavailable("the job was forgotten at this very moment")
                 if VERBS[job.verb].repeatable:
                     self._remember(stored)
-                return Answered(job.verb, stored.body, stored.outcome, stored.key)
+                return _answered(stored)
             case Status.PARTIAL:
                 return Answered(job.verb, job.best or b"null", Outcome.PARTIAL, None)
             case Status.FAILED:
@@ -318,6 +328,10 @@ class Desk:
         if size_bytes > _LARGE_BYTES:
             return await self._threads.do(call, *given)
         return call(*given)
+
+
+def _answered(stored: StoredAnswer, hit: bool = False) -> Answered:
+    return Answered(stored.verb, stored.body, stored.outcome, stored.key, stored.created, hit)
 
 
 def refusal_of(problem: dict[str, Any]) -> RefusalError:

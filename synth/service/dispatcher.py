@@ -1,8 +1,8 @@
 """The dispatcher: takes jobs from the store to the crew, and sees to it that none is lost.
 
 One thread claims a job whenever there is room for one more, writes down how far the running ones
-are, holds their leases, and takes back those of servers that are no more. It goes on through
-failures of the store, and says meanwhile that this server is not ready.
+are, holds their leases, takes back those of servers that are no more, and forgets what is old. It
+goes on through failures of the store, and says meanwhile that this server is not ready.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 
 from synth.service.driving import Drive
 from synth.service.metrics import Metrics
@@ -23,6 +24,8 @@ _NOTE_SECONDS = 0.5
 _SHORTEST_PAUSE_SECONDS = 0.2
 _LONGEST_PAUSE_SECONDS = 10.0
 _MOST_DOUBLINGS = 8
+_FORGET_SECONDS = 300.0
+_MOST_FORGOTTEN = 500
 _JOBS_A_SLOT = 2
 """So many jobs are under way for every slot: the quick ones pass between pieces of the long."""
 log = logging.getLogger("collsynth.service")
@@ -54,7 +57,7 @@ class Dispatcher:
         self._trouble = ""
         self._crew_lost_until = 0.0
         self._thread = threading.Thread(target=self._run, name="collsynth-dispatcher", daemon=True)
-        self._next_note = self._next_renewal = self._next_requeue = 0.0
+        self._next_note = self._next_renewal = self._next_requeue = self._next_forgetting = 0.0
 
     def start(self) -> None:
         """Queue again what a server of this name had under way, and begin.
@@ -127,6 +130,7 @@ class Dispatcher:
             self._look_after()
             self._keep_leases()
             self._claim_all()
+            self._forget()
         except StoreError as error:
             log.error("the store failed: %s", error)
             self._metrics.store_failed()
@@ -225,3 +229,15 @@ class Dispatcher:
             if self._store.requeue_expired():
                 self._something.set()
             self._next_requeue = now + self._settings.lease_seconds / 2
+
+    def _forget(self) -> None:
+        """Forget a batch of what is old; the next one soon where there is more."""
+        keep_seconds = self._settings.keep_seconds
+        if keep_seconds is None or time.monotonic() < self._next_forgetting:
+            return
+        gone = self._store.forget(keep_seconds, _MOST_FORGOTTEN)
+        more = max(gone.jobs, gone.answers) == _MOST_FORGOTTEN
+        self._next_forgetting = time.monotonic() + (_POLL_SECONDS if more else _FORGET_SECONDS)
+        self._metrics.forgot(gone.jobs, gone.answers)
+        if gone.jobs or gone.answers:
+            log.info("forgotten", extra={"told": asdict(gone)})

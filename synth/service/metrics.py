@@ -56,6 +56,12 @@ class Metrics:
         self._store_errors = Counter(
             "collsynth_store_errors", "Times the store failed.", registry=self.registry
         )
+        self._forgotten = Counter(
+            "collsynth_forgotten",
+            "Jobs and answers this server has forgotten.",
+            ("what",),
+            registry=self.registry,
+        )
         self.running = Gauge(
             "collsynth_jobs_driven", "Jobs this server has under way.", registry=self.registry
         )
@@ -81,6 +87,11 @@ class Metrics:
     def worker_lost(self) -> None:
         """A worker was lost with its piece."""
         self._lost.inc()
+
+    def forgot(self, jobs: int, answers: int) -> None:
+        """Jobs and answers are no longer kept."""
+        self._forgotten.labels("jobs").inc(jobs)
+        self._forgotten.labels("answers").inc(answers)
 
     def store_failed(self) -> None:
         """The store did not do what was asked."""

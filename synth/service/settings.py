@@ -24,6 +24,8 @@ class Settings:
     again when one of this name starts, so no two that run at once may share it. ``keys``: requests
     need one. ``wait_seconds``: how long a request waits for its job where it does not say.
     ``grace_seconds``: how long running work is let run when the server is told to stop.
+    ``keep_days``: after how many days ended jobs and answers are forgotten; None: never. Never less
+    than the one day within which the jobs of a key are counted.
     """
 
     store_url: str
@@ -37,7 +39,13 @@ class Settings:
     grace_seconds: float = 10.0
     lease_seconds: float = 30.0
     answers_bytes: int = 128 * 2**20
+    keep_days: int | None = None
     limits: Limits = field(default_factory=Limits)
+
+    @property
+    def keep_seconds(self) -> float | None:
+        """The same in seconds."""
+        return None if self.keep_days is None else self.keep_days * 86400.0
 
     @property
     def loopback(self) -> bool:

@@ -49,7 +49,7 @@ async def answer(
     who: WhoAsks,
     key: Annotated[str, Path(pattern="^[0-9a-f]{64}$", description="The key of an answer.")],
 ) -> Response:
-    """A complete answer with its question, for as long as the store is kept."""
+    """A complete answer with its question, for as long as it is kept."""
     desk = hall(request).desk
     found = await desk.answer(who, key)
     return Response(await desk.beside(lambda: answer_json(found)), media_type=JSON)

@@ -4,6 +4,7 @@ from synth.service.store.claims import MOST_ATTEMPTS, MOST_LOSSES
 from synth.service.store.records import (
     Claim,
     ConflictError,
+    Forgotten,
     Job,
     Key,
     NewJob,
@@ -25,6 +26,7 @@ __all__ = [
     "NAME_CHARACTERS",
     "Claim",
     "ConflictError",
+    "Forgotten",
     "Job",
     "Key",
     "NewJob",

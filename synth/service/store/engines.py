@@ -28,6 +28,8 @@ from synth.service.store.tables import Moment
 BUSY_SECONDS = 30.0
 _HINT = "sqlite:///answers.db, or postgresql://user:password@host/database"
 _BEGIN = "collsynth_begin"
+_ANSWERS_LOCK = 0x636F6C6D
+"""Any number that is ours and not that of ``migrating``."""
 
 
 def engine(given: str) -> Engine:
@@ -62,6 +64,15 @@ def database_now(connection: Connection) -> datetime:
     if connection.dialect.name == "sqlite":
         return datetime.now(UTC)
     return connection.execute(select(func.clock_timestamp(type_=Moment()))).scalar_one()
+
+
+def hold_answers(connection: Connection, *, alone: bool) -> None:
+    """To the end of the transaction: those who write what points to an answer keep out the one
+    who forgets answers (``alone``), and that one keeps out all. In SQLite any writer is alone.
+    """
+    if connection.dialect.name == "postgresql":
+        lock = func.pg_advisory_xact_lock if alone else func.pg_advisory_xact_lock_shared
+        connection.execute(select(lock(_ANSWERS_LOCK)))
 
 
 @contextmanager

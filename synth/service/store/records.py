@@ -156,6 +156,14 @@ class Claim:
 
 
 @dataclass(frozen=True)
+class Forgotten:
+    """How many jobs and answers are no more."""
+
+    jobs: int
+    answers: int
+
+
+@dataclass(frozen=True)
 class Noted:
     """If work on a job is to go on; where not, if the claim was lost, or else it is cancelled."""
 

@@ -10,9 +10,10 @@ from typing import Any
 
 from sqlalchemy import Connection, literal, select
 
-from synth.service.store import answers, claims, engines, jobs, keys, migrating, systems
+from synth.service.store import answers, claims, engines, forgetting, jobs, keys, migrating, systems
 from synth.service.store.records import (
     Claim,
+    Forgotten,
     Job,
     Key,
     NewJob,
@@ -136,12 +137,14 @@ class Store:
         answer, seen = found
         if not seen:  # a commit waits for the disk, a look does not
             with self._writing() as connection:
+                engines.hold_answers(connection, alone=False)
                 answers.saw(connection, team, key)
         return answer
 
     def keep(self, answer: StoredAnswer) -> None:
         """Keep a complete answer, unless there is one under its key: the first stays."""
         with self._writing() as connection:
+            engines.hold_answers(connection, alone=False)
             answers.keep(connection, answer)
 
     def submit(self, new: NewJob) -> Submitted:
@@ -248,6 +251,7 @@ class Store:
         with self._writing() as connection:
             now = self._now(connection)
             if isinstance(found, StoredAnswer):
+                engines.hold_answers(connection, alone=False)
                 return claims.finish(connection, claim, found, now)
             return claims.finish_partly(connection, claim, found, now)
 
@@ -260,6 +264,17 @@ class Store:
         """Queue a job again and do not count the attempt; False where the claim was lost."""
         with self._writing() as connection:
             return claims.give_back(connection, claim, self._now(connection))
+
+    def forget(self, keep_seconds: float, most: int) -> Forgotten:
+        """Forget jobs that ended, and answers that were made, longer ago than that.
+
+        At most so many of each, the oldest first. A job that has not ended is never forgotten,
+        nor an answer while a job points to it; with an answer goes who has seen it. The
+        idempotency key of a job that is forgotten is free again.
+        """
+        with self._writing() as connection:
+            before = self._now(connection) - timedelta(seconds=keep_seconds)
+            return forgetting.forget(connection, before, most)
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:

@@ -25,7 +25,7 @@ from sqlalchemy.types import TypeDecorator
 from hierarchies import InputError
 
 NAME_CHARACTERS = 200
-REVISION = "0001"
+REVISION = "0002"
 """The last of ``migrations``."""
 
 
@@ -113,14 +113,14 @@ ANSWER = Table(
     Column("outcome", Integer, nullable=False),
     Column("body", LargeBinary, nullable=False),
     Column("seconds", Float, nullable=False),
-    Column("created", Moment, nullable=False),
+    Column("created", Moment, nullable=False, index=True),
 )
 
 SEEN = Table(
     "seen",
     METADATA,
     Column("team", Words("team"), primary_key=True),
-    Column("key", Words("answer's key"), ForeignKey("answer.key"), primary_key=True),
+    Column("key", Words("answer's key"), ForeignKey("answer.key"), primary_key=True, index=True),
 )
 
 JOB = Table(
@@ -132,13 +132,13 @@ JOB = Table(
     Column("key_id", Words("key"), ForeignKey("api_key.id")),
     Column("verb", Words("verb"), nullable=False),
     Column("question", Words("question", None), nullable=False),
-    Column("answer_key", Words("answer's key"), nullable=False),
+    Column("answer_key", Words("answer's key"), nullable=False, index=True),
     Column("idempotency_key", Words("idempotency key")),
     Column("budget_seconds", Float),
     Column("status", String(10), nullable=False),
     Column("created", Moment, nullable=False),
     Column("started", Moment),
-    Column("finished", Moment),
+    Column("finished", Moment, index=True),
     Column("attempts", Integer, nullable=False),
     Column("losses", Integer, nullable=False),
     Column("progress", Words("progress", None)),

@@ -1,0 +1,14 @@
+"""Indexes by which what is old, and what points to an answer, is found without reading it all."""
+
+from alembic import op
+
+revision = "0002"
+down_revision = "0001"
+
+COLUMNS = (("answer", "created"), ("seen", "key"), ("job", "answer_key"), ("job", "finished"))
+
+
+def upgrade() -> None:
+    """Make the indexes."""
+    for table, column in COLUMNS:
+        op.create_index(f"ix_{table}_{column}", table, [column])
