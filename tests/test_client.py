@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -314,3 +316,9 @@ def test_a_real_service_answers_as_the_command_line_does(tmp_path: Path) -> None
 
 def test_a_job_is_a_handle_and_no_question() -> None:
     assert Job(Service().client(), "/v1/jobs/abc").id == "abc"
+
+
+def test_without_its_extra_the_client_says_which_it_is() -> None:
+    code = "import sys; sys.modules['httpx'] = None; import synth.client"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "synth.client needs httpx: pip install 'collsynth[client]'" in told.stderr

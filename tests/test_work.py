@@ -67,9 +67,10 @@ class InHand:
         self.future: Future[Any] = Future()
 
     def stop(self) -> None:
-        raise AssertionError("nobody asked for that")
+        pass
 
-    kill = stop
+    def kill(self) -> None:
+        pass
 
     def carry_out(self) -> None:
         self.future.set_result(carry_out(Piece.of(self.piece.text), Watcher()))

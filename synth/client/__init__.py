@@ -9,8 +9,14 @@ Nothing of the server's packages is needed beside it::
         print(found["answers"][0]["program"])
 """
 
-from synth.client.client import Client, Job, StillRunningError
-from synth.client.replies import Event, ServiceError
-from synth.client.texts import named_text
+try:
+    from synth.client.client import Client, Job, StillRunningError
+    from synth.client.replies import Event, ServiceError
+    from synth.client.texts import named_text
+except ModuleNotFoundError as error:
+    if error.name != "httpx":
+        raise
+    told = "synth.client needs httpx: pip install 'collsynth[client]'"
+    raise ModuleNotFoundError(told, name="httpx") from None
 
 __all__ = ["Client", "Event", "Job", "ServiceError", "StillRunningError", "named_text"]
