@@ -18,6 +18,7 @@ from synth.service.store import (
     Forgotten,
     Job,
     NewJob,
+    Seen,
     Status,
     Store,
     StoredAnswer,
@@ -117,12 +118,15 @@ def test_the_first_answer_under_a_key_stays(store: Store) -> None:
 
 
 def test_a_team_sees_the_answers_it_asked_for(store: Store) -> None:
-    assert store.known("ours", "unknown") is None
+    assert store.look("ours", "unknown") is None
+    store.saw("ours", "unknown")
     answer = answer_to(store.submit(new()).job)
     store.keep(answer)
     assert store.answer(answer.key, "ours") is None
+    assert store.look("ours", answer.key) == Seen(answer, before=False)
     for _ in range(2):
-        assert store.known("ours", answer.key) == answer
+        store.saw("ours", answer.key)
+        assert store.look("ours", answer.key) == Seen(answer, before=True)
     assert store.answer(answer.key, "ours") == answer
     assert store.answer(answer.key, "theirs") is None
 
@@ -131,9 +135,9 @@ def test_a_known_answer_leaves_an_idempotency_key_to_its_job(store: Store) -> No
     job = store.submit(new(idempotency_key="k")).job
     answer = answer_to(job)
     store.keep(answer)
-    assert store.known("ours", answer.key, "k") is None
-    assert store.known("ours", answer.key, "another") == answer
-    assert store.known("theirs", answer.key, "k") == answer
+    assert store.look("ours", answer.key, "k") is None
+    assert store.look("ours", answer.key, "another") == Seen(answer, before=False)
+    assert store.look("theirs", answer.key, "k") == Seen(answer, before=False)
 
 
 def test_a_job_from_queue_to_answer(store: Store) -> None:
@@ -312,7 +316,7 @@ def test_what_is_old_is_forgotten(store_url: str) -> None:
         assert store.forget(3 * 86400, 500) == Forgotten(1, 1)
         assert store.job(done.id) is None
         assert store.answer(done.answer_key) is None
-        assert store.known("ours", done.answer_key) is None
+        assert store.look("ours", done.answer_key) is None
         assert [job.id for job in store.jobs("ours", 9)] == [queued.id, running.id]
         assert store.system("ours", "lab") is not None
         assert store.key(key) is not None

@@ -272,9 +272,12 @@ class Machine(RuleBasedStateMachine):
     @rule(team=TEAMS, question=st.sampled_from("123"))
     def saw(self, team: str, question: str) -> None:
         key = f"key of {question}"
-        assert (self.store.known(team, key) is not None) == (key in self.answers)
-        if key in self.answers:
-            self.answers[key].seen.add(team)
+        found, kept = self.store.look(team, key), self.answers.get(key)
+        assert (found is None) == (kept is None)
+        assert found is None or kept is None or found.before == (team in kept.seen)
+        self.store.saw(team, key)
+        if kept is not None:
+            kept.seen.add(team)
 
     @rule(question=st.sampled_from("123"))
     def keep(self, question: str) -> None:

@@ -122,7 +122,7 @@ def test_whoever_forgets_meanwhile_a_done_job_has_its_answer(store_url: str) -> 
             assert store.finish(claim, answer)
             kept, then = store.answer(key), store.job(claim.job.id)
             assert then is None or kept == answer
-            store.known(f"team {number}", key)
+            store.saw(f"team {number}", key)
 
     def forget(store: Store) -> int:
         gone = 0

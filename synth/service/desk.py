@@ -241,12 +241,19 @@ class Desk:
         if held is not None and again is None and self._seen.get((team, key, held.made)):
             self._metrics.asked(held.verb, "memory")
             return held
-        found = await self._threads.do(self._store.known, team, key, again)
+        look = self._store.look
+        if self._store.quick:
+            found = self._threads.at_once(look, team, key, again)
+        else:
+            found = await self._threads.do(look, team, key, again)
         if found is None:
             return None
-        self._seen.put((team, key, found.created), True, _ENTRY_BYTES)
-        self._metrics.asked(found.verb, "memory" if held else "store")
-        return held or self._remember(found)
+        if not found.before:
+            await self._threads.do(self._store.saw, team, key)
+        stored = found.answer
+        self._seen.put((team, key, stored.created), True, _ENTRY_BYTES)
+        self._metrics.asked(stored.verb, "memory" if held else "store")
+        return held or self._remember(stored)
 
     def _remember(self, stored: StoredAnswer) -> Answered:
         known = _answered(stored, hit=True)

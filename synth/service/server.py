@@ -6,6 +6,7 @@ import asyncio
 import gc
 import logging
 import socket
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -29,6 +30,8 @@ from synth.service.work import Crew, LocalCrew, WorkError
 
 _LAST_SECONDS = 5
 _BACKLOG = 2048
+_SWITCH_SECONDS = 0.0005
+"""How long a thread keeps the others waiting: Python's 5 ms are longer than most answers take."""
 log = logging.getLogger("collsynth.service")
 
 
@@ -179,6 +182,7 @@ def serve(settings: Settings, told: Callable[[str], None]) -> None:
         proxy_headers=False,
     )
     server = Server(config, house)
+    sys.setswitchinterval(_SWITCH_SECONDS)
     gc.collect()
     gc.freeze()  # what was loaded stays: looking through it again would hold up answers
     told(address_of(sock, settings.host))

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from sqlalchemy import Connection, Exists, exists, literal, select
 
 from synth.service.store.engines import insert
-from synth.service.store.records import StoredAnswer
+from synth.service.store.records import Seen, StoredAnswer
 from synth.service.store.tables import ANSWER, JOB, SEEN
 
 
@@ -20,14 +20,12 @@ def one(connection: Connection, key: str, team: str | None = None) -> StoredAnsw
     return None if row is None else StoredAnswer(**row._mapping)
 
 
-def known(
-    connection: Connection, team: str, key: str, idempotency_key: str | None
-) -> tuple[StoredAnswer, bool] | None:
+def look(connection: Connection, team: str, key: str, idempotency_key: str | None) -> Seen | None:
     """The answer kept under a key, and if the team asked for it before.
 
     None, too, where the team has a job of that idempotency key: then it is for that to answer.
     """
-    chosen = select(ANSWER, _seen(team, key).label("seen")).where(ANSWER.c.key == key)
+    chosen = select(ANSWER, _seen(team, key).label("before")).where(ANSWER.c.key == key)
     if idempotency_key is not None:
         same = exists().where(JOB.c.team == team, JOB.c.idempotency_key == idempotency_key)
         chosen = chosen.where(~same)
@@ -35,8 +33,8 @@ def known(
     if row is None:
         return None
     found = dict(row._mapping)
-    seen = bool(found.pop("seen"))
-    return StoredAnswer(**found), seen
+    before = bool(found.pop("before"))
+    return Seen(StoredAnswer(**found), before)
 
 
 def keep(connection: Connection, answer: StoredAnswer) -> None:

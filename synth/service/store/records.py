@@ -98,6 +98,14 @@ class StoredAnswer:
 
 
 @dataclass(frozen=True)
+class Seen:
+    """An answer as a team finds it; ``before``: it has asked for that before."""
+
+    answer: StoredAnswer
+    before: bool
+
+
+@dataclass(frozen=True)
 class NewJob:
     """A question to be answered: ``question`` is its canonical JSON, ``answer_key`` its key."""
 
