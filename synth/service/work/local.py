@@ -104,7 +104,7 @@ class LocalCrew:
 
     @property
     def at_once(self) -> int:
-        return len(self._slots)
+        return len(self._slots) + 1
 
     @property
     def pids(self) -> list[int]:
