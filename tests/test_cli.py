@@ -176,7 +176,7 @@ BAD = {
     "negative axis": (["place", "dgx-h100", "--axes", "data=-8"], "axis 'data' has size -8"),
     "bytes 0": (["time", NESTED, *P2, "--bytes", "0"], "bytes: the size '0' is 0 bytes"),
     "bytes nan": (["time", NESTED, *P2, "--bytes", "nan"], "bytes: the size 'nan' cannot be read"),
-    "bytes beyond measure": (["top", *P2, "--bytes", "99999999999TiB"], "smaller payload"),
+    "bytes beyond measure": (["top", *P2, "--bytes", "99999999999TiB"], "at most 1e+18"),
     "max steps 0": (["top", *P2, "--max-steps", "0"], "max-steps is 0; at least 1"),
     "k 0": (["top", *P2, "-k", "0"], "k is 0; ask for at least 1"),
     "budget 0": (["top", *P2, "--budget", "0"], "the budget is 0.0 s"),

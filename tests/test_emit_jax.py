@@ -172,6 +172,7 @@ REPLICAS = [
 ]
 
 
+@pytest.mark.slow
 @needs_jax
 @BOTH
 @pytest.mark.parametrize("order", RankOrder)

@@ -32,6 +32,10 @@ MPI = pytest.mark.skipif(
 RUNTIMES = pytest.mark.parametrize(
     "target", [pytest.param("torch", marks=TORCH), pytest.param("mpi", marks=MPI)]
 )
+QUICK_RUNTIMES = pytest.mark.parametrize(
+    "target",
+    [pytest.param("torch", marks=[TORCH, pytest.mark.slow]), pytest.param("mpi", marks=MPI)],
+)
 MINUTES = 900.0
 
 
@@ -163,7 +167,7 @@ def oddities() -> list[Source]:
     return found
 
 
-@RUNTIMES
+@QUICK_RUNTIMES
 def test_a_few_programs_run(target: str, tmp_path: Path) -> None:
     given = [*sources(sampled(2, 6), Reduction.plain(2, 2)), *oddities()]
     assert run_all(target, tmp_path, given) == len(given)
@@ -195,7 +199,7 @@ def test_replicas_and_both_rank_orders_run(target: str, tmp_path: Path) -> None:
     assert run_all(target, tmp_path, given) == len(given)
 
 
-@RUNTIMES
+@QUICK_RUNTIMES
 def test_stripes_run_on_a_few_ranks(target: str, tmp_path: Path) -> None:
     plain = Reduction.plain(2, 2)
     given = [*side_by_side(sampled(2, 4), plain, 2), *side_by_side(sampled(2, 6), plain, 3)]

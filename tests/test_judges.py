@@ -90,7 +90,13 @@ def test_the_judges_agree_on_short_programs(tree: Tree, longest: int) -> None:
     assert agree((), tree, longest) > len(admitted(len(tree.digits)))
 
 
-@pytest.mark.parametrize(("tree", "longest"), [(ONE, 3), (TWO, 2)], ids=["1 digit", "2 digits"])
+@pytest.mark.parametrize(
+    ("tree", "longest"),
+    [
+        pytest.param(ONE, 3, id="1 digit"),
+        pytest.param(TWO, 2, id="2 digits", marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("goal", OTHERS)
 def test_the_judges_agree_on_short_programs_for_every_goal(
     goal: Goal, tree: Tree, longest: int

@@ -68,6 +68,7 @@ def test_the_make_targets_it_names_exist() -> None:
             assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
 
 
+@pytest.mark.slow
 def test_a_job_is_derived_and_planned(tmp_path: Path) -> None:
     [commands] = blocks("sh", DOCS / "whole-job.md")
     tools = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
@@ -140,6 +141,7 @@ def test_the_answer_pasted_into_shard_map_trains(tmp_path: Path) -> None:
     assert float(said) == pytest.approx(float(wanted), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_a_description_is_calibrated_and_planned_with(tmp_path: Path) -> None:
     commands = [block.text for block in blocks("sh", DOCS / "calibrate.md")]
     (tmp_path / "docs").symlink_to(DOCS)

@@ -130,6 +130,7 @@ def test_every_goal_agrees_for_programs_of_any_length(goal: Goal, asked: tuple[s
     assert walk_in_step((2, 2, 2), asked, across=True, goal=goal, most=60) > 3
 
 
+@pytest.mark.slow
 def test_three_digits_agree_for_programs_of_any_length() -> None:
     assert walk_in_step((2, 2, 2), ALL) == 493
     assert walk_in_step((2, 3, 2), (SOUND,), most=200) == 200
