@@ -110,6 +110,8 @@ def test_an_uneven_answer_is_handed_out_and_run(tmp_path: Path) -> None:
     for refused in (("emit", "--target", "torch"), ("run", "--backend", "gloo")):
         said = run(*refused, "--from", str(answer), code=2)
         assert "uneven" in said.stderr
+    both = run("emit", "all-reduce root", "--from", str(answer), "--target", "json", code=2)
+    assert "a program and an answer are given" in both.stderr
 
 
 def test_an_answer_remembers_what_was_slow(tmp_path: Path) -> None:

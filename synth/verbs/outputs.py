@@ -55,17 +55,10 @@ class HandOutQuestion(PerhapsPlacedQuestion):
 
         Raises InputError if neither or both are given, and for what does not fit together.
         """
-        parts = (self.program, self.system, self.axes, self.reduce)
         if self.answer is None and self.rank != 1:
             raise InputError(f"rank {self.rank} of no answers", hint="it chooses among --from's")
         if self.answer is not None:
-            if not self.collapse:
-                raise InputError("an answer remembers its digits", hint="leave out --no-collapse")
-            if any(part is not None for part in parts):
-                raise InputError(
-                    "a program and an answer are given",
-                    hint="either PROGRAM SYSTEM --axes --reduce, or --from",
-                )
+            self._check_alone()
             found = remembered(self.answer, self.rank, self.placement)
         elif self.program is None or self.system is None:
             raise InputError(
@@ -86,13 +79,30 @@ class HandOutQuestion(PerhapsPlacedQuestion):
             ),
         )
 
+    def groups(self) -> UnevenRanking | None:
+        """The answer, if it is about a machine that lacks devices. Raises as ``chosen``."""
+        if self.answer is None or "uneven" not in self.answer:
+            return None
+        self._check_alone()
+        return ranking_of(self.answer)
+
     def answered_devices(self) -> int:
         """How many devices the machine of the answer has, 0 without one. Raises as ``chosen``."""
         if self.answer is None:
             return 0
-        if "uneven" in self.answer:
-            return len(ranking_of(self.answer).uneven.devices)
-        return self.chosen().system.devices
+        ranking = self.groups()
+        return len(ranking.uneven.devices) if ranking else self.chosen().system.devices
+
+    def _check_alone(self) -> None:
+        """Raises InputError where something is given that the answer says."""
+        if not self.collapse:
+            raise InputError("an answer remembers its digits", hint="leave out --no-collapse")
+        parts = (self.program, self.system, self.axes, self.reduce)
+        if any(part is not None for part in parts):
+            raise InputError(
+                "a program and an answer are given",
+                hint="either PROGRAM SYSTEM --axes --reduce, or --from",
+            )
 
 
 class EmitQuestion(HandOutQuestion):
@@ -118,8 +128,9 @@ class RunQuestion(HandOutQuestion):
 
 def emitted(question: EmitQuestion, watcher: Watcher) -> Reply:
     """A program in the words of a runtime or tool, as files."""
-    if question.answer is not None and "uneven" in question.answer:
-        return _emitted_groups(question, ranking_of(question.answer))
+    ranking = question.groups()
+    if ranking is not None:
+        return _emitted_groups(question, ranking)
     options = Options(
         rank_order=question.rank_order,
         hosts=tuple(question.hosts or ()),
@@ -136,8 +147,9 @@ def emitted(question: EmitQuestion, watcher: Watcher) -> Reply:
 
 def executed(question: RunQuestion, watcher: Watcher) -> Reply:
     """What was seen when a program ran here, beside what was predicted for its system."""
-    if question.answer is not None and "uneven" in question.answer:
-        return _executed_groups(question, ranking_of(question.answer))
+    ranking = question.groups()
+    if ranking is not None:
+        return _executed_groups(question, ranking)
     given = hand_out(question.chosen(), Options())
     schedule = given.source.schedule
     trial = Trial(
