@@ -7,8 +7,9 @@ from dataclasses import asdict
 from sqlalchemy import Connection, Exists, exists, literal, select
 
 from synth.service.store.engines import insert
+from synth.service.store.jobs import with_key
 from synth.service.store.records import Seen, StoredAnswer
-from synth.service.store.tables import ANSWER, JOB, SEEN
+from synth.service.store.tables import ANSWER, SEEN
 
 
 def one(connection: Connection, key: str, team: str | None = None) -> StoredAnswer | None:
@@ -27,8 +28,7 @@ def look(connection: Connection, team: str, key: str, idempotency_key: str | Non
     """
     chosen = select(ANSWER, _seen(team, key).label("before")).where(ANSWER.c.key == key)
     if idempotency_key is not None:
-        same = exists().where(JOB.c.team == team, JOB.c.idempotency_key == idempotency_key)
-        chosen = chosen.where(~same)
+        chosen = chosen.where(~exists().where(with_key(team, idempotency_key)))
     row = connection.execute(chosen).one_or_none()
     if row is None:
         return None

@@ -49,7 +49,7 @@ def submit(connection: Connection, new: NewJob, now: datetime) -> Submitted:
     made = connection.execute(added.returning(*COLUMNS)).one_or_none()
     if made is not None:
         return Submitted(job_of(made._mapping), created=True)
-    same = _same(new.team, str(new.idempotency_key))
+    same = with_key(new.team, str(new.idempotency_key))
     job = job_of(connection.execute(select(*COLUMNS).where(same)).one()._mapping)
     if (job.verb, job.question) != (new.verb, new.question):
         told = f"the idempotency key {new.idempotency_key!r} came with another question before"
@@ -70,7 +70,7 @@ def revision(connection: Connection, job_id: str) -> int | None:
 
 def came_with(connection: Connection, team: str, idempotency_key: str) -> bool:
     """If a team's job came with that key."""
-    found = select(JOB.c.number).where(_same(team, idempotency_key))
+    found = select(JOB.c.number).where(with_key(team, idempotency_key))
     return connection.execute(found).scalar_one_or_none() is not None
 
 
@@ -130,7 +130,8 @@ def written(value: dict[str, Any] | None) -> str | None:
     return None if value is None else json.dumps(value, allow_nan=False)
 
 
-def _same(team: str, idempotency_key: str) -> ColumnElement[bool]:
+def with_key(team: str, idempotency_key: str) -> ColumnElement[bool]:
+    """The job of a team, if there is one, that came with that key."""
     return (JOB.c.team == team) & (JOB.c.idempotency_key == idempotency_key)
 
 
