@@ -57,10 +57,14 @@ def references(part: Any) -> Iterator[str]:
 
 
 def test_every_reference_leads_somewhere(document: Any) -> None:
-    for reference in references(document):
+    found = set(references(document))
+    assert found
+    for reference in found:
         part = document
         for step in reference.removeprefix("#/").split("/"):
-            part = part[step.replace("~1", "/").replace("~0", "~")]
+            name = step.replace("~1", "/").replace("~0", "~")
+            assert name in part, reference
+            part = part[name]
 
 
 def test_every_verb_has_a_route_with_a_question_to_try_and_a_reply(document: Any) -> None:
