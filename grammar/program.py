@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -10,7 +11,100 @@ MOST_STEPS = 64
 ROOT = "root"
 
 
-class Collective(Enum):
+class Held(Enum):
+    """Which part of a group's payload its members hold, before a collective or after it."""
+
+    WHOLE = "every member all of it"
+    PIECE = "every member its own piece"
+    FIRST = "the first member all of it"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is true of a collective, whoever asks: a row of the table.
+
+    ``reducing`` and ``copying``: how often all of the payload is sent on to be added up, and sent
+    on as it is. ``apart``: members have something else for each other, which is neither added up
+    nor given to several.
+    """
+
+    before: Held
+    after: Held
+    reducing: int
+    copying: int
+    apart: bool = False
+
+
+FACTS: Mapping[str, Facts] = {
+    "all-reduce": Facts(Held.WHOLE, Held.WHOLE, 1, 1),
+    "reduce-scatter": Facts(Held.WHOLE, Held.PIECE, 1, 0),
+    "all-gather": Facts(Held.PIECE, Held.WHOLE, 0, 1),
+    "reduce": Facts(Held.WHOLE, Held.FIRST, 1, 0),
+    "broadcast": Facts(Held.FIRST, Held.WHOLE, 0, 1),
+    "all-to-all": Facts(Held.WHOLE, Held.PIECE, 0, 1, apart=True),
+}
+"""By name, as a step of a program and the request for it are alike. The judges do not look here."""
+
+
+class Named(Enum):
+    """What has a row of facts; a case: a reduce adds up, and only the first member has the sum."""
+
+    @property
+    def facts(self) -> Facts:
+        return FACTS[self.value]
+
+    @property
+    def reduces(self) -> bool:
+        """Whether what members hold is added up."""
+        return self.facts.reducing > 0
+
+    @property
+    def copies(self) -> bool:
+        """Whether what members hold is passed on as it is."""
+        return self.facts.copying > 0
+
+    @property
+    def rounds(self) -> int:
+        """How often all of the payload is sent on: an all-reduce adds it up, then copies it."""
+        return self.facts.reducing + self.facts.copying
+
+    @property
+    def from_first(self) -> bool:
+        """Whether only what the first member holds is read."""
+        return self.facts.before is Held.FIRST
+
+    @property
+    def to_first(self) -> bool:
+        """Whether only the first member holds something in the end."""
+        return self.facts.after is Held.FIRST
+
+    @property
+    def rooted(self) -> bool:
+        """Whether messages go one way, from the first member or to it; else both ways at once."""
+        return self.from_first or self.to_first
+
+    @property
+    def gathers(self) -> bool:
+        """Whether every member begins with its own piece."""
+        return self.facts.before is Held.PIECE
+
+    @property
+    def scatters(self) -> bool:
+        """Whether every member ends with its own piece."""
+        return self.facts.after is Held.PIECE
+
+    @property
+    def in_pieces(self) -> bool:
+        """Whether the caller gives or gets the payload in pieces, one a member, in their order."""
+        return self.gathers or self.scatters
+
+    @property
+    def apart(self) -> bool:
+        """Whether members have something else for each other, as in an all-to-all."""
+        return self.facts.apart
+
+
+class Collective(Named):
     """The collectives of the language, by the names the field gives them."""
 
     ALL_REDUCE = "all-reduce"
@@ -21,7 +115,7 @@ class Collective(Enum):
     ALL_TO_ALL = "all-to-all"
 
 
-class Goal(Enum):
+class Goal(Named):
     """What is requested of a program, by the names the field gives it.
 
     The payload is the largest buffer of a device: what each holds before (all-reduce,
@@ -43,14 +137,7 @@ class Goal(Enum):
         An all-to-all keeps apart what the others add or pass on whole, so neither can stand in for
         the other.
         """
-        if self is Goal.ALL_TO_ALL:
-            return (Collective.ALL_TO_ALL,)
-        return tuple(c for c in Collective if c is not Collective.ALL_TO_ALL)
-
-    @property
-    def in_pieces(self) -> bool:
-        """Whether the caller gives or gets the payload in pieces, one a member, in their order."""
-        return self in (Goal.REDUCE_SCATTER, Goal.ALL_GATHER, Goal.ALL_TO_ALL)
+        return tuple(one for one in Collective if one.apart == self.apart)
 
 
 @dataclass(frozen=True)

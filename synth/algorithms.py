@@ -207,17 +207,24 @@ def _memory(per_byte: int, whole: bool) -> Callable[[int], float]:
     return lambda k: per_byte * (1.0 if whole else (k - 1) / k)
 
 
-_AR, _RS, _AG = Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.ALL_GATHER
-_ROUNDS = {_AR: 2, _RS: 1, _AG: 1}
-_TURNS = {_AR: 3, _RS: 2, _AG: 1, Collective.REDUCE: 2, Collective.BROADCAST: 1}
-_TOUCHED = {_AR: 5, _RS: 3, _AG: 2, Collective.REDUCE: 3, Collective.BROADCAST: 2}
+_AR = Collective.ALL_REDUCE
+_TOGETHER = tuple(one for one in Collective if not one.apart)
+"""Those whose members add up, or get, the same."""
+
+
+def _touched(collective: Collective) -> int:
+    """For each byte sent on: read and written, and where it is added up another operand read."""
+    return 3 * collective.facts.reducing + 2 * collective.facts.copying
 
 
 def _splitting() -> dict[tuple[Collective, Algorithm], Recipe]:
     """Rings, halving/doubling and direct exchange, for the collectives that pass pieces."""
     rows = {}
-    for collective, rounds in _ROUNDS.items():
-        memory = _memory(_TOUCHED[collective], whole=False)
+    for collective in _TOGETHER:
+        if collective.rooted:
+            continue
+        rounds = collective.rounds
+        memory = _memory(_touched(collective), whole=False)
         split = _split_crossing(rounds)
         rows[collective, Algorithm.RING] = Recipe(
             _always, _ring(rounds)[0], cycle, _ring(rounds)[1], memory, spared=rounds
@@ -247,7 +254,7 @@ def _rooted() -> dict[tuple[Collective, Algorithm], Recipe]:
         (Collective.REDUCE, towards_first, trees_to_first),
         (Collective.BROADCAST, from_first, trees_from_first),
     ):
-        memory = _memory(_TOUCHED[collective], whole=True)
+        memory = _memory(_touched(collective), whole=True)
         rows[collective, Algorithm.RING] = Recipe(
             _always, _chain_crossing, chain, _ring(1)[1], memory, spared=1, linear=True
         )
@@ -260,15 +267,15 @@ def _rooted() -> dict[tuple[Collective, Algorithm], Recipe]:
 def _in_network() -> dict[tuple[Collective, Algorithm], Recipe]:
     """Through switches that reduce; a device reads and writes what it sends and gets, no more."""
     rows = {}
-    for collective in _TOUCHED:
+    for collective in _TOGETHER:
         whole = collective is _AR
-        pieces = collective in (_RS, _AG)
+        turns = 2 * collective.facts.reducing + collective.facts.copying
         rows[collective, Algorithm.IN_NETWORK] = Recipe(
             _always,
             _pulled_and_copied if whole else _chain_crossing,
             pairs,
-            _at_once(_TURNS[collective]),
-            (lambda k: 1 + 1 / k) if pieces else (lambda k: 2.0),
+            _at_once(turns),
+            (lambda k: 1 + 1 / k) if collective.in_pieces else (lambda k: 2.0),
         )
     return rows
 
@@ -276,12 +283,13 @@ def _in_network() -> dict[tuple[Collective, Algorithm], Recipe]:
 def _exchanging() -> dict[tuple[Collective, Algorithm], Recipe]:
     """An all-to-all: pieces that nobody adds, sent directly or passed around a ring."""
     collective = Collective.ALL_TO_ALL
+    memory = _memory(_touched(collective), whole=False)
     return {
         (collective, Algorithm.RING): Recipe(
             _always, _around_crossing, cycle, _around_waits, lambda k: 2 * (k * k // 4) / k
         ),
         (collective, Algorithm.DIRECT): Recipe(
-            _always, _split_crossing(1), pairs, _at_once(1), _memory(2, whole=False), at_once=True
+            _always, _split_crossing(1), pairs, _at_once(1), memory, at_once=True
         ),
     }
 
@@ -289,7 +297,7 @@ def _exchanging() -> dict[tuple[Collective, Algorithm], Recipe]:
 RECIPES: Mapping[tuple[Collective, Algorithm], Recipe] = {
     **_splitting(),
     (_AR, Algorithm.TREE): Recipe(
-        _always, _tree_crossing, two_trees, _tree_waits, _memory(5, whole=True)
+        _always, _tree_crossing, two_trees, _tree_waits, _memory(_touched(_AR), whole=True)
     ),
     **_rooted(),
     **_in_network(),
@@ -307,7 +315,7 @@ def _chained(collective: Collective) -> Recipe:
         lambda members, level: 2 * (members[level] - 1) / members[level] / _inside(members, level),
         cycle,
         lambda members, level: 2.0 * (members[level] - 1),
-        _memory(5, whole=True),
+        _memory(_touched(_AR), whole=True),
     )
 
 

@@ -301,10 +301,10 @@ def _parts_together(asked: _Asked, level: int, replicas: int) -> Iterator[float]
         p = held[:, ::arc]
         touched = asked.outside(level) * float((p > 0).sum(axis=1).mean())
         room = _all_leaving(system, level, arc)
-        if asked.goal is Goal.ALL_TO_ALL:
+        if asked.goal.apart:
             sent = asked.outside(level) * float((p * (asked.k - p)).sum(axis=1).mean())
             yield replicas * sent / asked.k / room
-        elif asked.goal is not Goal.ALL_REDUCE:
+        elif asked.goal.rounds == 1:
             yield replicas * (touched - 1) / room
         elif touched > 1:
             yield replicas * 2 * (touched - 1) / _with_switches(system, level, arc)

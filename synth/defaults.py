@@ -107,14 +107,14 @@ def quickest_seconds(ranks: Ranks, goal: Goal, name: str, payload_bytes: float) 
 
 def names(ranks: Ranks, goal: Goal) -> Iterator[str]:
     """The ways there are, in NCCL's words; of those that tie the first is chosen."""
-    if goal is Goal.ALL_TO_ALL:
-        known = offered(Collective.ALL_TO_ALL, ranks.counts, ranks.system.links, Choice.AUTO)
+    if goal.apart:
+        known = offered(Collective(goal.value), ranks.counts, ranks.system.links, Choice.AUTO)
         yield DIRECT if Algorithm.DIRECT in known else RING
         return
     yield RING
     if goal is Goal.ALL_REDUCE:
         yield TREE
-    if goal in (Goal.ALL_REDUCE, Goal.REDUCE_SCATTER, Goal.ALL_GATHER):
+    if not goal.rooted:
         if ranks.reduces(ranks.spans):
             yield NVLS
         elif goal is Goal.ALL_REDUCE and ranks.inside and ranks.reduces(ranks.inside):
@@ -125,7 +125,7 @@ def _line(ranks: Ranks, goal: Goal, name: str, lines: Sequence[Line], payload_by
     """The protocol NCCL takes for one way: the fastest by its model; for sends and receives LL as
     long as they are short.
     """
-    if goal is Goal.ALL_TO_ALL:
+    if goal.apart:
         short = payload_bytes / ranks.ranks <= MOST_LL_BYTES
         return next((line for line in lines if short and line.protocol is Protocol.LL), lines[0])
     if ranks.system.calibration:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from grammar import Collective, Goal, Groups, Instruction
+from grammar import Goal, Groups, Instruction
 from synth.semantics import AIMS, State
 from synth.truth import Space
 
@@ -65,7 +65,7 @@ def kinds(space: Space, state: State, goal: Goal = Goal.ALL_REDUCE) -> tuple[Dig
     all-to-all all buffers are whole: for each chunk less there is a contributor more.
     """
     depth = space.depth
-    if goal is Goal.ALL_TO_ALL:
+    if goal.apart:
         return ((),) * (1 << depth)
     rows = space.drop(state, 2 * depth)
     holders = space.drop(rows, depth)
@@ -99,12 +99,12 @@ class Bookkeeper:
         got, _ = self._held(after, groups.zero)
         shuffles: tuple[Shuffle, ...] = ()
         repairs: tuple[Shuffle, ...] = ()
-        if instruction.collective in (Collective.REDUCE_SCATTER, Collective.ALL_TO_ALL):
+        if instruction.collective.scatters:
             layout = _touched(layout, groups.free)
             shuffles = _to_front(layout, groups, held)
-        if instruction.collective is Collective.ALL_TO_ALL:
+        if instruction.collective.apart:
             layout = Layout(layout.first, _in_front(layout.now, groups.free))
-        if instruction.collective is Collective.ALL_GATHER:
+        if instruction.collective.gathers:
             layout, repairs = _gathered(layout, groups, got, bystanders)
         reached = after & self._watched == self._end
         if reached:
@@ -115,7 +115,7 @@ class Bookkeeper:
 
     def _restored(self, layout: Layout, state: State) -> tuple[Shuffle, ...]:
         """At the end the buffers that are looked at return to the order the caller expects."""
-        zero = tuple(self._space.devices) if self._goal is Goal.REDUCE else ()
+        zero = tuple(self._space.devices) if self._goal.to_first else ()
         orders = (
             (kind, _order(layout.now, kind), _order(layout.first, kind))
             for kind in self._held(state, zero)[0]

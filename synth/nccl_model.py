@@ -96,7 +96,7 @@ class Ranks:
         inside, between = self._ring_steps(goal)
         latency = base + inside * inside_us + between * between_us
         large = size_bytes >= 64 * _CHANNELS * self.ranks
-        simple = protocol is Protocol.SIMPLE and goal is Goal.ALL_REDUCE
+        simple = protocol is Protocol.SIMPLE and goal.rounds > 1
         return 1.4 * latency if large and simple and self.nodes > 1 else latency
 
     @property
@@ -111,18 +111,16 @@ class Ranks:
 
     def _ring_steps(self, goal: Goal) -> tuple[int, int]:
         """Hops that are waited for, inside nodes and between."""
-        if goal in (Goal.REDUCE, Goal.BROADCAST):
+        if goal.rooted:
             return int(self.nodes == 1), int(self.nodes > 1)
-        rounds = 2 if goal is Goal.ALL_REDUCE else 1
-        return rounds * (self.ranks - self.nodes), rounds * (self.nodes - 1)
+        return goal.rounds * (self.ranks - self.nodes), goal.rounds * (self.nodes - 1)
 
     def _bytes_per_second(
         self, goal: Goal, name: str, protocol: Protocol, size_bytes: float
     ) -> float:
         """Bytes of buffer, by what a link of the way carries."""
         inside, between = self._rates()
-        rounds = {Goal.ALL_REDUCE: 2, Goal.REDUCE: 0, Goal.BROADCAST: 0}.get(goal, 1)
-        ratio = self.ranks / (rounds * (self.ranks - 1)) if rounds else 1.0
+        ratio = 1.0 if goal.rooted else self.ranks / (goal.rounds * (self.ranks - 1))
         rate = inside if self.nodes <= 2 else between
         if name == RING:
             return rate * _RING_SHARE[protocol] * ratio
@@ -132,7 +130,7 @@ class Ranks:
             )
             return 0.92 * rate * share / 2 * _correction(protocol, size_bytes)
         pulled = 0.85 * (_CHANNELS - 1) / _CHANNELS * inside
-        if goal is not Goal.ALL_REDUCE:
+        if goal.in_pieces:
             per_node = self.ranks / self.nodes
             return min(pulled * (per_node - 1) / per_node, between if self.nodes > 1 else pulled)
         limit = {NVLS: between, NVLS_TREE: between * (2 if self.nodes == 2 else 1)}[name]

@@ -33,12 +33,12 @@ class Holding:
         if self.scattered is None:
             return f"{who}: nothing"
         what = f"its {' x '.join(self.scattered)} share" if self.scattered else "the whole payload"
-        if self.goal in (Goal.ALL_GATHER, Goal.BROADCAST):
-            return f"{who}: {what}"
-        if self.goal is Goal.ALL_TO_ALL and self.scattered:
+        if self.goal.apart and self.scattered:
             return f"{who}: blocks for its {' x '.join(self.scattered)}, from all along these"
-        if self.goal is Goal.ALL_TO_ALL:
+        if self.goal.apart:
             return f"{who}: its own blocks, for everybody"
+        if not self.goal.reduces:
+            return f"{who}: {what}"
         how = f"summed over {' x '.join(self.summed)}" if self.summed else "its own contribution"
         return f"{who}: {what}, {how}"
 

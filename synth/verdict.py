@@ -91,11 +91,10 @@ class Refuted:
     def reason(self) -> str:
         """One sentence in the field's terms, digits by name, steps counted from 1."""
         sentence = _OTHERWISE.get((self.goal, self.violation), _SENTENCES[self.violation])
-        sent = self.goal is Goal.ALL_TO_ALL
         said = sentence.format(
             device=self._label("device", self.device),
             other=self._label("device", self.other),
-            chunk=self._label("device" if sent else "chunk", self.chunk),
+            chunk=self._label("device" if self.goal.apart else "chunk", self.chunk),
             contributor=self._label("device", self.contributor),
         )
         place = "at the end" if self.step is None else f"step {self.step + 1}, {self.instruction}"

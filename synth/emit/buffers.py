@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from grammar import Collective
 from hierarchies import Devices
 from synth.schedule import Exchange, Phase, Schedule, Transpose
 
@@ -40,17 +39,14 @@ def _after(phase: Phase, parts: Devices) -> Devices:
         return parts
     groups, members = phase.groups, phase.groups.shape[1]
     now = parts.copy()
-    match phase.collective:
-        case Collective.REDUCE_SCATTER:
-            now[groups] *= members
-        case Collective.ALL_GATHER:
-            now[groups] //= members
-        case Collective.REDUCE:
-            now[groups[:, 1:]] = 0
-        case Collective.BROADCAST:
-            now[groups] = parts[groups[:, :1]]
-        case Collective.ALL_REDUCE:
-            pass
+    if phase.collective.from_first:
+        now[groups] = parts[groups[:, :1]]
+    if phase.collective.to_first:
+        now[groups[:, 1:]] = 0
+    if phase.collective.gathers:
+        now[groups] //= members
+    if phase.collective.scatters and not phase.collective.apart:
+        now[groups] *= members
     return now
 
 
@@ -60,10 +56,10 @@ def _before(phase: Phase, needed: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_
         return needed
     groups = phase.groups
     now = needed.copy()
-    if phase.collective is Collective.BROADCAST:
+    if phase.collective.from_first:
         now[groups] = False
         now[groups[:, 0]] = needed[groups].any(axis=1)
-    elif phase.collective is Collective.REDUCE:
+    elif phase.collective.to_first:
         now[groups] = needed[groups[:, :1]]
     else:
         now[groups] = needed[groups].any(axis=1, keepdims=True)

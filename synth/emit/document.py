@@ -262,9 +262,9 @@ def _parts(held: Buffers, position: int, phase: Phase) -> set[int]:
         parts = set(held.parts[position, phase.devices].tolist())
         return parts if len(parts) == 1 and 0 not in parts else set()
     before = held.parts[position, phase.groups]
-    sending = before[:, :1] if phase.collective is Collective.BROADCAST else before
+    sending = before[:, :1] if phase.collective.from_first else before
     fits = (sending > 0).all() and (sending == sending[:, :1]).all()
-    if phase.collective is Collective.ALL_GATHER:
+    if phase.collective.gathers:
         fits = fits and not (before % phase.groups.shape[1]).any()
     after = held.parts[position + 1, phase.groups]
     return ({*before.ravel().tolist(), *after.ravel().tolist()} - {0}) if fits else set()

@@ -12,15 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from grammar import Collective
 from synth.emit.buffers import Buffers, buffers, taking_part
 from synth.emit.source import CannotExpressError, Files, Source, cannot, in_stripe
 from synth.emit.text import rendered
 from synth.schedule import Exchange, Phase, Transpose
-
-_EMULATED = (Collective.REDUCE, Collective.BROADCAST)
-_UNEVEN = (Collective.ALL_REDUCE, *_EMULATED)
-"""What may be done by groups of unlike sizes; the others need the same everywhere."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +23,8 @@ class _Step:
     """What a phase needs beyond its words.
 
     * ``alone``: those who take no part get groups of one;
-    * ``everyone``: those who should take no part do, all the same;
+    * ``everyone``: those who should take no part do, all the same, as groups that give or get
+      pieces must be of one size everywhere;
     * ``idle``: a transpose of buffers nobody needs, to be left out.
     """
 
@@ -67,7 +63,7 @@ def _written(source: Source, explicit: bool) -> Files:
         source,
         explicit=explicit,
         how=found,
-        emulated=_numbers(source, found, lambda e, _: e.collective in _EMULATED),
+        emulated=_numbers(source, found, lambda e, _: e.collective.rooted),
         crowded=_numbers(source, found, lambda _, step: step.everyone),
         alone=any(step.alone for step in steps),
         reorders=any(
@@ -113,8 +109,10 @@ def _step(source: Source, held: Buffers, number: int, phase: Phase) -> _Step:
     needed = held.needed[number + 1]
     if isinstance(phase, Exchange):
         idle = not taking_part(phase, source.schedule.devices).all()
-        uneven = phase.collective in _UNEVEN
-        return _Step(alone=idle and uneven, everyone=idle and not uneven)
+        return _Step(
+            alone=idle and not phase.collective.in_pieces,
+            everyone=idle and phase.collective.in_pieces,
+        )
     moving = np.zeros_like(needed)
     moving[phase.devices] = True
     if not (moving & needed).any():
@@ -126,13 +124,10 @@ def _step(source: Source, held: Buffers, number: int, phase: Phase) -> _Step:
 
 def _parts_after(phase: Phase, parts: int) -> int:
     """By how much the payload is divided in the buffers of all devices, once they did a phase."""
-    match phase:
-        case Exchange(Collective.REDUCE_SCATTER, groups):
-            return parts * int(groups.shape[1])
-        case Exchange(Collective.ALL_GATHER, groups):
-            return parts // int(groups.shape[1])
-        case _:
-            return parts
+    if not isinstance(phase, Exchange) or not phase.collective.in_pieces:
+        return parts
+    members = int(phase.groups.shape[1])
+    return parts // members if phase.collective.gathers else parts * members
 
 
 def _check_one_shape(source: Source, held: Buffers, number: int, parts: int) -> None:

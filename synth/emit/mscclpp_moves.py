@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import gcd, lcm
-from typing import assert_never
 
 import numpy as np
 
@@ -84,25 +83,12 @@ def chunks_of(schedule: Schedule) -> int:
 
 def _finest(schedule: Schedule) -> int:
     """By how much pieces are cut again, so that all-reduces can share their work out equally."""
-    held = np.full(schedule.devices, schedule.pieces)
     finer = 1
-    for phase in schedule.phases:
-        if isinstance(phase, Transpose):
-            continue
-        groups, members = phase.groups, phase.groups.shape[1]
-        match phase.collective:
-            case Collective.REDUCE_SCATTER:
-                held[groups] //= members
-            case Collective.ALL_GATHER:
-                held[groups] *= members
-            case Collective.BROADCAST:
-                held[groups] = held[groups[:, :1]]
-            case Collective.ALL_REDUCE:
-                finer = lcm(
-                    finer, *(members // gcd(members, k) for k in set(held[groups[:, 0]].tolist()))
-                )
-            case Collective.REDUCE:
-                pass
+    for phase, parts in zip(schedule.phases, buffers(schedule).parts, strict=False):
+        if isinstance(phase, Exchange) and phase.collective.rounds > 1:
+            members = phase.groups.shape[1]
+            held = schedule.pieces // parts[phase.groups[:, 0]]
+            finer = lcm(finer, *(members // gcd(members, k) for k in set(held.tolist())))
     return finer
 
 
@@ -144,21 +130,21 @@ class _Follower:
         self, collective: Collective, group: list[int], needed: list[int], sends: list[Send]
     ) -> None:
         """The first half: every member's share of every other's values goes to its scratch."""
-        if collective in (Collective.ALL_GATHER, Collective.BROADCAST):
+        if not collective.reduces:
             return
         held = self._held[group[0]]
         if any(not np.array_equal(held, self._held[rank]) for rank in group):
             raise AssertionError(f"ranks {group} hold chunks in different orders")
-        if collective is Collective.REDUCE:
+        if collective.to_first:
             shares = {group[0]: held}
             for rank in group[1:]:
                 del self._held[rank]
-        elif collective is Collective.REDUCE_SCATTER:
+        elif collective.scatters:
             shares = dict(zip(group, held.reshape(len(group), -1), strict=True))
             self._held.update(shares)
         else:
             shares = dict(zip(group, np.sort(held).reshape(len(group), -1), strict=True))
-        divided = needed if collective is not Collective.ALL_REDUCE else group if needed else []
+        divided = needed if not collective.copies else group if needed else []
         for target, share in shares.items():
             if target not in divided:
                 continue
@@ -173,23 +159,20 @@ class _Follower:
         self, collective: Collective, group: list[int], needed: list[int], sends: list[Send]
     ) -> None:
         """The second half: what a member has, the others get at its home."""
-        match collective:
-            case Collective.REDUCE | Collective.REDUCE_SCATTER:
-                return
-            case Collective.ALL_REDUCE:
-                shares = np.sort(self._held[group[0]]).reshape(len(group), -1)
-                own = dict(zip(group, shares, strict=True))
-            case Collective.ALL_GATHER:
-                own = {rank: self._held[rank] for rank in group}
-                whole = np.concatenate([own[rank] for rank in group])
-                self._held.update(dict.fromkeys(group, whole))
-            case Collective.BROADCAST:
-                own = {group[0]: self._held[group[0]]}
-                self._held.update(dict.fromkeys(group, own[group[0]]))
-            case Collective.ALL_TO_ALL:
-                raise AssertionError("no all-reduce has an all-to-all")
-            case _:
-                assert_never(collective)
+        if collective.apart:
+            raise AssertionError("no all-reduce has an all-to-all")
+        if not collective.copies:
+            return
+        if collective.reduces:
+            shares = np.sort(self._held[group[0]]).reshape(len(group), -1)
+            own = dict(zip(group, shares, strict=True))
+        elif collective.gathers:
+            own = {rank: self._held[rank] for rank in group}
+            whole = np.concatenate([own[rank] for rank in group])
+            self._held.update(dict.fromkeys(group, whole))
+        else:
+            own = {group[0]: self._held[group[0]]}
+            self._held.update(dict.fromkeys(group, own[group[0]]))
         for source, share in own.items():
             chunks = tuple(sorted(share.tolist()))
             stage = self._stage(source, needed, len(chunks))

@@ -141,7 +141,7 @@ def _communicators(source: Source, step: Instruction, groups: Devices) -> Iterat
     """What a step runs on: one shape, or one for each number of nodes its groups are on."""
     roles = cast(source.schedule.reduction, step.groups.free, step.groups.zero)
     choices = [Choice.RING]
-    if step.collective is Collective.ALL_REDUCE:
+    if step.collective.rounds > 1:
         choices.append(Choice.TREE)
     lines = [Simulator(source.system, way).lines(step.collective, roles)[0] for way in choices]
     devices = source.system.hierarchy.devices_in_child(host_level(source))
@@ -181,7 +181,7 @@ def _row(
 def _rest(channels: int) -> Iterator[str]:
     """Rows that fit anything: rings that are safe for large sizes, and what to do without them."""
     for collective in NAMES:
-        ways = ["ring"] + ["tree"] * (collective is Collective.ALL_REDUCE)
+        ways = ["ring"] + ["tree"] * (collective.rounds > 1)
         for protocol in ("simple", "ll"):
             for algorithm in ways:
                 sizes, where = (0, MOST_BYTES), (_ANY, _ANY)
@@ -234,13 +234,9 @@ def _hops(communicator: Communicator, algorithm: Algorithm) -> tuple[float, floa
     nodes, ranks = communicator.nodes, communicator.ranks
     if algorithm is Algorithm.TREE:
         return 2 * (ranks / nodes - 1), 2 * floor(log2(nodes)), 2.0
-    match communicator.collective:
-        case Collective.ALL_REDUCE:
-            rounds = 2
-        case Collective.ALL_GATHER | Collective.REDUCE_SCATTER:
-            rounds = 1
-        case _:  # a chain that is never waited for longer than for one message
-            return float(nodes == 1), float(nodes > 1), 1.0
+    if communicator.collective.rooted:  # a chain, never waited for longer than for one message
+        return float(nodes == 1), float(nodes > 1), 1.0
+    rounds = communicator.collective.rounds
     return rounds * (ranks - nodes), rounds * (nodes - 1), rounds * (ranks - 1) / ranks
 
 
@@ -253,7 +249,7 @@ def _share(
     if algorithm is Algorithm.TREE:
         return 1 / 3.8 if protocol == "ll" else (7 / 9 if nodes == 1 else 120 / 128)
     if protocol == "ll":
-        adds = collective in (Collective.ALL_REDUCE, Collective.REDUCE)
+        adds = collective.reduces and not collective.in_pieces
         return 1 / 4 if nodes > 1 or adds else 1 / 3
     return 0.7 if per_node < 2 else 0.92
 

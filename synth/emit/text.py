@@ -7,7 +7,6 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from grammar import Collective
 from synth.emit.buffers import Buffers, buffers
 from synth.emit.mesh import Mesh, RankOrder, among
 from synth.emit.source import Source, cannot, in_stripe
@@ -128,7 +127,7 @@ def _steps(source: Source, held: Buffers) -> list[dict[str, Any]]:
 
 def _parts(phase: Exchange, held: Buffers, moment: int) -> int:
     """By how much the payload is divided in a member's larger buffer; only a broadcast asks."""
-    if phase.collective is not Collective.BROADCAST:
+    if not phase.collective.from_first:
         return 1
     roots = set(held.parts[moment][phase.groups[:, 0]].tolist())
     if len(roots) > 1:

@@ -94,7 +94,7 @@ def program_of(ranking: UnevenRanking, rank: int) -> tuple[GroupProgram, Verdict
     """
     chosen = ranking.chosen(rank)
     steps = tuple(one.step() for one in chosen.group_steps)
-    scattering = [s for s in steps if s.collective is Collective.REDUCE_SCATTER]
+    scattering = [s for s in steps if s.collective.scatters]
     if any(step.pieces is None for step in scattering):
         raise InputError("a reduce-scatter without pieces", where="from", hint="say who keeps what")
     program = GroupProgram(steps, chosen.chunks, tuple(chosen.program.split("; ")))

@@ -123,19 +123,16 @@ def _buffers(program: GroupProgram) -> Iterator[tuple[tuple[float, ...], bool]]:
     for step in program.steps:
         sizes, equal = [], True
         for number, group in enumerate(step.groups):
-            before = of(group)
-            whole = {
-                Collective.ALL_GATHER: sum(before),
-                Collective.BROADCAST: before[0],
-            }.get(step.collective, max(before))
+            before = of(group)[:1] if step.collective.from_first else of(group)
+            whole = sum(before) if step.collective.gathers else max(before)
             after = [whole] * len(group)
-            if step.collective is Collective.REDUCE:
+            if step.collective.to_first:
                 after = [whole] + [0] * (len(group) - 1)
-            if step.collective is Collective.REDUCE_SCATTER:
+            if step.collective.scatters:
                 assert step.pieces is not None
                 after = [len(piece) for piece in step.pieces[number]]
                 equal = equal and len(set(after)) == 1
-            if step.collective is Collective.ALL_GATHER:
+            if step.collective.gathers:
                 equal = equal and len(set(before)) == 1
             held.update(zip(group, after, strict=True))
             sizes.append(whole / program.chunks)

@@ -125,10 +125,11 @@ class _Draft:
     where: str
 
     def step(self, whole: int) -> GroupStep:
-        scatters = self.collective is Collective.REDUCE_SCATTER
         pieces = tuple(tuple(p.chunks(whole) for p in parts) for _, parts in self.groups)
         return GroupStep(
-            self.collective, tuple(g for g, _ in self.groups), pieces if scatters else None
+            self.collective,
+            tuple(g for g, _ in self.groups),
+            pieces if self.collective.scatters else None,
         )
 
 
