@@ -51,16 +51,10 @@ def _busy(collective: Collective, needed: Mask) -> tuple[Mask, Mask]:
     everyone = np.ones_like(needed)
     root = np.zeros_like(needed)
     root[:, 0] = True
-    match collective:
-        case Collective.REDUCE:
-            return root & needed, everyone
-        case Collective.REDUCE_SCATTER:
-            return needed, everyone
-        case Collective.ALL_REDUCE:
-            return everyone & needed.any(axis=1, keepdims=True), everyone
-        case Collective.ALL_GATHER:
-            return everyone, needed
-        case Collective.BROADCAST:
-            return root, needed
-        case Collective.ALL_TO_ALL:
-            raise AssertionError("no all-reduce has an all-to-all")
+    if collective.apart:
+        raise AssertionError("no all-reduce has an all-to-all")
+    holding = root if collective.rooted else everyone
+    if not collective.reduces:
+        return holding, needed
+    read = needed.any(axis=1, keepdims=True) if collective.copies else needed
+    return holding & read, everyone
