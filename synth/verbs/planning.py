@@ -30,7 +30,7 @@ from synth.models import transformer_job
 from synth.plan import answers
 from synth.programs import Language
 from synth.proof import Refuted
-from synth.request import Request, Watcher
+from synth.request import Request, Unranked, Watcher
 from synth.shapes import Shape, Sharding, Training
 from synth.sweep import sweep
 from synth.uneven import uneven_answers
@@ -232,7 +232,7 @@ def sweep_systems(question: SweepQuestion, watcher: Watcher) -> Reply:
         if replies and not watcher.go_on():
             break
         try:
-            replies.append(top(one, watcher))
+            replies.append(top(one, Unranked(watcher)))
         except InputError as error:
             raise error.at(one.system_name) from None
     return swept_reply(replies, len(question.systems))
@@ -277,7 +277,7 @@ def job(question: JobQuestion, watcher: Watcher) -> Reply:
 def costs(question: CostQuestion, watcher: Watcher) -> Reply:
     """A request on the healthy machine and on what is left of it."""
     whole = system_of(question.system)
-    found = cost(whole.healthy, question.machine(), question.asked(), watcher)
+    found = cost(whole.healthy, question.machine(), question.asked(), Unranked(watcher))
     return reply(cost_json(found), Outcome.OK if found.complete else Outcome.PARTIAL)
 
 
