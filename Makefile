@@ -45,6 +45,7 @@ check: .venv/dev wheel  ## format, lint, types, import directions, and an instal
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+EDITION = from synth.edition import edition; print(edition())
 wheel: .venv/dev  ## build wheel and sdist, and try the wheel far from the checkout
 	rm -rf dist build/wheel && mkdir -p build/wheel
 	$(BIN)/python -m build --outdir dist . > build/wheel/log || { cat build/wheel/log; exit 1; }
@@ -53,6 +54,7 @@ wheel: .venv/dev  ## build wheel and sdist, and try the wheel far from the check
 	$(PYTHON) -m zipfile -l dist/*.whl > build/wheel/files
 	for file in templates/form.html static/page.css static/vendor/uplot/LICENSE; do \
 	  grep -q "synth/service/page/$$file" build/wheel/files || { echo "$$file is not in the wheel"; exit 1; }; done
+	test "$$($(BIN)/python -c '$(EDITION)')" = "$$(cd build/wheel && venv/bin/python -c '$(EDITION)')"
 	cd build/wheel && venv/bin/collsynth top dgx-h100:2 --axes data=16 --reduce data -k 1
 	cd build/wheel && venv/bin/collsynth check "all-reduce root inside" --tree 2,8
 

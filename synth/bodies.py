@@ -14,7 +14,7 @@ from synth.jobplan import JobPlan, Planned
 from synth.margins import Interval, tied
 from synth.prices import StepPrice
 from synth.proof import Proved, Refuted, Unknown, Verdict
-from synth.request import Answer, Looked, Report, Request, Stripe, told_together
+from synth.request import Answer, Report, Request, Stripe, told_together
 from synth.sweep import Sweep
 
 Json = dict[str, Any]
@@ -84,33 +84,25 @@ def _microseconds(seconds: float | None) -> float | None:
 
 def ranking_json(report: Report) -> Json:
     """A report: the answers in order, and what they were chosen from."""
-    answered = [answer_json(answer) for answer in report.answers]
-    return ranking_body(report.system, report.request, answered, report.looked)
-
-
-def ranking_body(
-    system: System, request: Request, answered: Sequence[Json], looked: Looked
-) -> Json:
-    """The same of answers that are JSON already."""
-    intervals = [_interval(answer["interval_seconds"]) for answer in answered]
+    request = report.request
     return {
-        "system": machine_in_full_json(system),
+        "system": machine_in_full_json(report.system),
         "request": request.goal.value,
         "reduce": list(request.over),
         "bytes": request.payload_bytes,
         "algorithm": request.choice.value,
         "collapse": request.collapse,
         "answers": [
-            {**answer, "tied": tied(intervals[0], interval)}
-            for answer, interval in zip(answered, intervals, strict=True)
+            {**answer_json(answer), "tied": tied(report.answers[0].interval, answer.interval)}
+            for answer in report.answers
         ],
-        "best_default_seconds": looked.best_default_seconds,
+        "best_default_seconds": report.best_default_seconds,
         "considered": {
-            "placements": looked.placements,
-            "of_placements": looked.of_placements,
-            "programs": looked.programs,
+            "placements": report.placements,
+            "of_placements": report.of_placements,
+            "programs": report.programs,
         },
-        "complete": looked.complete,
+        "complete": report.complete,
     }
 
 
@@ -253,10 +245,6 @@ def answer_json(answer: Answer) -> Json:
 def interval_json(interval: Interval | None) -> list[float] | None:
     """Its two ends in seconds."""
     return None if interval is None else [interval.low_seconds, interval.high_seconds]
-
-
-def _interval(ends: list[float] | None) -> Interval | None:
-    return None if ends is None else Interval(*ends)
 
 
 def _stripe(answer: Answer, stripe: Stripe) -> Json:

@@ -168,17 +168,6 @@ class Looked:
     programs: int
     complete: bool
 
-    @staticmethod
-    def together(parts: Sequence[Looked]) -> Looked:
-        """Of parts that have no placement in common."""
-        return Looked(
-            min((one.best_default_seconds for one in parts if one.placements), default=0.0),
-            sum(one.placements for one in parts),
-            max(one.of_placements for one in parts),
-            sum(one.programs for one in parts),
-            all(one.complete for one in parts),
-        )
-
 
 @dataclass(frozen=True)
 class Report:
@@ -247,6 +236,16 @@ class Watcher:
 
     def ranked(self, leaders: Callable[[], Sequence[Leader]]) -> None:
         """The best so far have changed; who wants to see them calls ``leaders``."""
+
+
+class Unranked(Watcher):
+    """Passes on what one of several questions tells, but the best so far: they are its alone."""
+
+    def __init__(self, watcher: Watcher) -> None:
+        self.go_on = watcher.go_on  # type: ignore[method-assign]
+        self.explored = watcher.explored  # type: ignore[method-assign]
+        self.placed = watcher.placed  # type: ignore[method-assign]
+        self.judged = watcher.judged  # type: ignore[method-assign]
 
 
 def told_together(programs: Iterable[str]) -> str:

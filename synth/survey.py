@@ -1,9 +1,4 @@
-"""What is on some of a question's placements: the programs found there, to be merged and told.
-
-A survey of all placements is the whole question; surveys of parts of them, made anywhere in any
-order, merge into the very same one. A price known from elsewhere may limit a survey: what is dearer
-than the k-th of all cannot be among the k best.
-"""
+"""What is on a question's placements: the best programs found there, before they are told."""
 
 from __future__ import annotations
 
@@ -41,41 +36,11 @@ class Surveyed:
     best: tuple[Placed, ...]
     looked: Looked
 
-    def limit_ticks(self, request: Request) -> int | None:
-        """The price that another of the k best may not exceed; None where there is no such."""
-        if request.per_placement or len(self.best) < request.k:
-            return None
-        return self.best[-1].found.ticks
-
-
-def merged(surveys: Sequence[Surveyed], request: Request) -> Surveyed:
-    """Surveys of parts of the placements, none in two of them, as one."""
-    every = [one for survey in surveys for one in survey.best]
-    return Surveyed(_kept(every, request), Looked.together([survey.looked for survey in surveys]))
-
 
 def _kept(every: Iterable[Placed], request: Request) -> tuple[Placed, ...]:
     if request.per_placement:
         return tuple(sorted(every, key=lambda one: (one.position, one.key)))
     return tuple(sorted(every, key=lambda one: one.key)[: request.k])
-
-
-@dataclass(frozen=True)
-class Share:
-    """Some of the placements: those whose position leaves one of some remainders. By default all.
-
-    Neighbouring placements resemble each other; so shares are alike if they are interleaved.
-    """
-
-    divisor: int = 1
-    remainders: tuple[int, ...] = (0,)
-
-    def __contains__(self, position: int) -> bool:
-        return position % self.divisor in self.remainders
-
-    def count(self, of: int) -> int:
-        """How many of so many placements it has."""
-        return sum(len(range(rest, of, self.divisor)) for rest in self.remainders)
 
 
 def how_many(system: System, request: Request) -> int:
@@ -89,7 +54,6 @@ def how_many(system: System, request: Request) -> int:
 class Survey:
     """Prices the programs of one placement after the other and keeps the best. One use.
 
-    ``limit_ticks`` is a price known from elsewhere that the k-th best of all does not exceed.
     Raises InputError for axes or placements that do not fit the system.
     """
 
@@ -112,19 +76,18 @@ class Survey:
         )
         self._stopped = False
 
-    def run(self, share: Share | None = None, limit_ticks: int | None = None) -> Surveyed:
-        """The best programs of a share of the placements. The first of them is always looked at.
+    def run(self) -> Surveyed:
+        """The best programs of all placements. The first of these is always looked at.
 
         Each placement is looked at in the order of its bound where only the best of all are asked
         for: once k answers are known, those whose bound is above the last of them need no search.
         """
-        share = share or Share()
         best: tuple[Placed, ...] = ()
         done, programs, default = 0, 0, 0.0
-        for least, position, reduction in self._by_bound(share):
+        for least, position, reduction in self._by_bound():
             if done and not self._go_on():
                 break
-            limit = self._limit(best, limit_ticks)
+            limit = self._limit(best)
             if limit is None or least <= limit:
                 found = self._finder.best(reduction, self._request.k, limit)
                 fresh = [Placed(position, one) for one in found]
@@ -134,24 +97,22 @@ class Survey:
             default = seconds if not done else min(default, seconds)
             programs += self._library.count(len(reduction.tree.digits))
             done += 1
-            self._watcher.placed(done, share.count(self._of))
+            self._watcher.placed(done, self._of)
         complete = self._library.complete and not self._stopped
         return Surveyed(best, Looked(default, done, self._of, programs, complete))
 
-    def _limit(self, best: tuple[Placed, ...], limit_ticks: int | None) -> int | None:
-        """The price that another answer may not exceed."""
-        if self._request.per_placement:
+    def _limit(self, best: tuple[Placed, ...]) -> int | None:
+        """The price that another answer may not exceed; None where there is no such."""
+        if self._request.per_placement or len(best) < self._request.k:
             return None
-        known = [best[-1].found.ticks] if len(best) == self._request.k else []
-        return min(known + ([] if limit_ticks is None else [limit_ticks]), default=None)
+        return best[-1].found.ticks
 
-    def _by_bound(self, share: Share) -> Iterable[tuple[int, int, Reduction]]:
+    def _by_bound(self) -> Iterable[tuple[int, int, Reduction]]:
         """Each placement's bound in ticks, its position and reduction."""
         request, found = self._request, []
         for position, placement in enumerate(self._placements()):
-            if position in share:
-                reduction = Reduction(placement, request.over, request.collapse)
-                found.append((self._finder.bound_ticks(reduction), position, reduction))
+            reduction = Reduction(placement, request.over, request.collapse)
+            found.append((self._finder.bound_ticks(reduction), position, reduction))
         return found if request.per_placement else sorted(found, key=lambda one: one[:2])
 
     def _placements(self) -> Iterable[Placement]:

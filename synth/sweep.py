@@ -7,7 +7,7 @@ one: stripes, which differ a little from size to size, are left out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import isqrt
@@ -17,7 +17,7 @@ from hierarchies import InputError, System
 from synth.finder import Found
 from synth.library import Library
 from synth.plan import Wanted, told
-from synth.request import Answer, Request, Watcher
+from synth.request import Answer, Request, Unranked, Watcher
 from synth.survey import Survey
 
 _NEAR = 1.01
@@ -68,7 +68,8 @@ def sweep(
     Raises InputError for a range that is empty or begins below one byte, and for what ``answers``
     refuses.
     """
-    asker = _Asker(system, request, watcher or Watcher())
+    watcher = watcher or Watcher()
+    asker = Asker(system, request, watcher, Library(request.language, watcher.searching))
     wanted = grid(smallest_bytes, largest_bytes)
     while wanted:
         for size in wanted:
@@ -100,7 +101,7 @@ def grid(smallest_bytes: int, largest_bytes: int) -> list[int]:
     return sizes
 
 
-def between(chosen: Mapping[int, Choice]) -> list[int]:
+def between(chosen: Mapping[int, Hashable]) -> list[int]:
     """The sizes to ask for next: midway between neighbours whose answers differ, unless near."""
     return [
         max(low + 1, isqrt(low * high))
@@ -109,7 +110,7 @@ def between(chosen: Mapping[int, Choice]) -> list[int]:
     ]
 
 
-def spans(choices: Sequence[Choice]) -> list[tuple[int, int]]:
+def spans(choices: Sequence[Hashable]) -> list[tuple[int, int]]:
     """The positions of the first and the last of each row of neighbours that are the same."""
     found: list[tuple[int, int]] = []
     for position, choice in enumerate(choices):
@@ -130,14 +131,19 @@ def choice_of(found: Found) -> Choice:
     return found.reduction.placement.matrix, tuple(part.steps for part in found.parts)
 
 
-class _Asker:
-    """Asks for one size after the other, unless it has been stopped. Mutable, one use."""
+class Asker:
+    """Asks for one size after the other, unless it has been stopped. Mutable, one use.
 
-    def __init__(self, system: System, request: Request, watcher: Watcher) -> None:
+    ``told`` and ``chosen`` have what was found of each size, ``complete`` whether that is all.
+    """
+
+    def __init__(
+        self, system: System, request: Request, watcher: Watcher, library: Library
+    ) -> None:
         self._system = system
         self._request = request
-        self._watcher = watcher
-        self._library = Library(request.language, watcher.searching)
+        self._watcher = Unranked(watcher)
+        self._library = library
         self.told: dict[int, Answer] = {}
         self.chosen: dict[int, Choice] = {}
         self.complete = True

@@ -14,7 +14,7 @@ import httpx
 import uvicorn
 
 from synth.bodies import Json
-from synth.cutting import Piece
+from synth.cutting import Piece, carry_out
 from synth.service.server import House, Server, address_of, listen
 from synth.service.settings import Settings
 from synth.service.store import Store
@@ -57,7 +57,8 @@ class HereCrew:
         ticket = HereTicket()
 
         def send(said: Json) -> None:
-            tell(Progress(said["stage"], said["done"], said["of"]))
+            best = said.get("best")
+            tell(Progress(said["stage"], said["done"], said["of"], best and best.encode()))
 
         def work() -> None:
             part = piece.partial
@@ -76,6 +77,39 @@ class HereCrew:
 
     def close(self, grace_seconds: float = 5) -> None:
         self._pool.shutdown(cancel_futures=True)
+
+
+class StuckCrew:
+    """Tells the best so far of every piece, and nothing more; who stops it has to end it."""
+
+    slots = at_once = 1
+
+    def submit(
+        self,
+        piece: Piece,
+        *,
+        budget_seconds: float | None = None,
+        memory_bytes: int | None = None,
+        tell: Callable[[Progress], None] = lambda progress: None,
+    ) -> HereTicket:
+        def told(said: Json) -> None:
+            best = said.get("best")
+            if best:
+                tell(Progress(said["stage"], said["done"], said["of"], best.encode()))
+
+        ticket = StuckTicket()
+        carry_out(piece, Reporting(told, lambda: False, None, part=piece.partial))
+        return ticket
+
+    def close(self, grace_seconds: float = 5) -> None:
+        pass
+
+
+class StuckTicket(HereTicket):
+    """A piece that comes to no end."""
+
+    def stop(self) -> None:
+        self.kill()
 
 
 @dataclass

@@ -11,10 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from synth import edition as edition_module
-from synth.canonical import key_of
 from synth.cli import app
-from synth.edition import edition
 from synth.request import Watcher
 from synth.verbs.asking import asked
 from synth.verbs.reply import Outcome, Reply
@@ -168,30 +165,3 @@ def test_without_a_store_nothing_of_it_is_loaded() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=True
     )
     assert done.stdout.splitlines()[-1] == "[]"
-
-
-def test_a_key_follows_the_sources_and_not_the_service(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for room in ("hierarchies", "grammar", "synth/service", "synth/commands"):
-        folder = tmp_path / room
-        folder.mkdir(parents=True)
-        (folder / "some.py").write_text("one")
-    (tmp_path / "synth" / "prices.py").write_text("one")
-    question = asked(VERBS["systems"].question, {})
-
-    def key() -> str:
-        edition.cache_clear()
-        return key_of("systems", question)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(edition_module.resources, "files", lambda room: tmp_path / room)
-        before = key()
-        for face in ("service", "commands"):
-            (tmp_path / "synth" / face / "some.py").write_text("another")
-            assert key() == before
-        for changed in ("synth/prices.py", "grammar/some.py", "hierarchies/new.toml"):
-            (tmp_path / changed).write_text("another")
-            assert key() != before
-            before = key()
-    assert key() != before

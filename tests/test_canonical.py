@@ -6,9 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synth import edition as edition_module
 from synth.canonical import canonical, key_of
-from synth.edition import edition
 from synth.verbs.asking import asked
 from synth.wire import VERBS
 
@@ -58,12 +56,3 @@ def test_another_edition_has_another_key(monkeypatch: pytest.MonkeyPatch) -> Non
     before = top_key()
     monkeypatch.setattr("synth.canonical.edition", lambda: "0.1.0+other")
     assert top_key() != before
-
-
-def test_the_edition_follows_the_sources_but_not_the_faces() -> None:
-    root = edition_module.resources.files("synth")
-    names = [name for name, _ in edition_module._sources(root, "synth")]
-    assert "synth/simulator.py" in names
-    assert "synth/jobs/gpt-18b-3d.toml" in names
-    assert not [name for name in names if name.startswith(("synth/service/", "synth/commands/"))]
-    assert edition() == edition()

@@ -10,14 +10,13 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from hierarchies import InputError, Reduction, System, count_placements, load, placements
+from hierarchies import InputError, Reduction, System, placements
 from strategies import AXIS_NAMES, systems
 from synth.bodies import Json
 from synth.cutting import Course, Piece, Shelf, carry_out, course, in_turn
-from synth.cutting.course import _rounds
 from synth.request import Leader, Watcher
 from synth.verbs.asking import asked, axes_of
 from synth.verbs.planning import TopQuestion
@@ -80,7 +79,7 @@ def plainly(number: int, piece: Piece) -> Json:
 
 @contextmanager
 def small_questions_are_cut(*known: System) -> Iterator[None]:
-    """Pieces of one placement; and systems that no catalogue has, by their names."""
+    """Ranges of any length; and systems that no catalogue has, by their names."""
     by_name = {system.name: system for system in known}
     before = TopQuestion.machine
 
@@ -89,7 +88,6 @@ def small_questions_are_cut(*known: System) -> Iterator[None]:
 
     with (
         patch("synth.cutting.course.LEAST_PRICED", 1),
-        patch("synth.cutting.course._LEAST_TOLD", 1),
         patch.object(TopQuestion, "machine", machine),
     ):
         yield
@@ -159,8 +157,10 @@ def test_however_it_is_cut_the_answer_is_the_same(
 )
 def test_a_larger_machine_in_pieces(more: Given, pieces: int) -> None:
     question = SUPERPOD | more
-    reply, _ = disordered(cut("top", question, pieces), plainly, pieces)
+    reply, sizes = disordered(cut("top", question, pieces), plainly, pieces)
     assert told(reply) == body_of("top", question)
+    if "bytes" not in more:
+        assert sizes == [1]
 
 
 def test_what_a_process_keeps_changes_no_answer() -> None:
@@ -171,32 +171,25 @@ def test_what_a_process_keeps_changes_no_answer() -> None:
         question = SUPERPOD | small | more
         piece = Piece("answer", {"verb": "top", "question": question})
         assert json.dumps(carry_out(piece, Watcher(), shelf)["body"]) == body_of("top", question)[0]
-    for more in (
-        {"k": 5},
-        {"k": 2, "max_steps": 3, "stripes": False},
-        {"k": 5, "request": "all-gather"},
+    for question in (
+        SUPERPOD | {"k": 5},
+        RANGE,
+        SUPERPOD | {"k": 2, "max_steps": 3, "stripes": False},
+        RANGE | {"bytes": [2**20, 2**22]},
+        RANGE | {"request": "all-gather"},
     ):
-        question = SUPERPOD | more
         reply, _ = disordered(
             cut("top", question, 4), lambda _, piece: carry_out(piece, Watcher(), shelf)
         )
         assert told(reply) == body_of("top", question)
 
 
-def test_later_rounds_know_the_price_to_beat() -> None:
-    limits: list[int | None] = []
-
-    def carry(number: int, piece: Piece) -> Json:
-        if piece.part == "survey":
-            limits.append(piece.payload["limit_ticks"])
-        return plainly(number, piece)
-
-    question = SUPERPOD | {"axes": {"data": 8, "model": 8, "pipe": 4}, "k": 2, "stripes": False}
-    reply, sizes = disordered(cut("top", question, 4), carry)
-    assert told(reply) == body_of("top", question)
-    assert sizes == [4, 4, 1]
-    assert limits[:4] == [None] * 4
-    assert None not in limits[4:]
+@pytest.mark.parametrize("more", [{}, {"per_placement": True}, {"k": 100, "max_steps": 3}])
+def test_a_ranking_is_one_piece_for_however_many_workers(more: Given) -> None:
+    """Shares of placements know nothing of each other's best, so together they do more work."""
+    axes = {"axes": {"data": 8, "model": 8, "pipe": 4}}
+    [piece] = next(cut("top", SUPERPOD | axes | more, 32))
+    assert piece.part == "answer"
 
 
 def test_sizes_between_neighbours_that_differ_are_rounds_of_their_own() -> None:
@@ -207,16 +200,15 @@ def test_sizes_between_neighbours_that_differ_are_rounds_of_their_own() -> None:
 
 
 def test_pieces_are_small() -> None:
-    """What travels does not grow with the machine, and little with the number of answers."""
-    longest = {"survey": 0, "tell": 0}
+    """What travels grows neither with the machine nor with the number of answers."""
+    longest = {"sizes": 0}
 
     def carry(number: int, piece: Piece) -> Json:
         longest[piece.part] = max(longest[piece.part], len(piece.text))
         return plainly(number, piece)
 
-    disordered(cut("top", SUPERPOD | {"k": 10}, 4), carry)
-    assert longest["survey"] < 1000
-    assert longest["tell"] < 10_000
+    disordered(cut("top", SUPERPOD | {"bytes": RANGE["bytes"], "k": 10}, 4), carry)
+    assert 0 < longest["sizes"] < 1000
 
 
 @pytest.mark.parametrize(
@@ -259,12 +251,14 @@ class Patience(Watcher):
 
 
 @pytest.mark.parametrize("times", [0, 1, 5, 30, 200])
-@pytest.mark.parametrize("given_", [SUPERPOD | {"stripes": False}, RANGE])
+@pytest.mark.parametrize(
+    ("given_", "stopped"), [(SUPERPOD | {"stripes": False}, 0), (RANGE, 0), (RANGE, 1)]
+)
 def test_one_partial_piece_makes_a_partial_answer_of_what_is_right(
-    given_: Given, times: int
+    given_: Given, stopped: int, times: int
 ) -> None:
     def carry(number: int, piece: Piece) -> Json:
-        return carry_out(piece, Patience(times) if number == 1 else Watcher())
+        return carry_out(piece, Patience(times) if number == stopped else Watcher())
 
     reply, _ = disordered(cut("top", given_, 4), carry)
     alone = in_turn(cut("top", given_, 1))
@@ -369,14 +363,23 @@ def test_the_best_placements_of_a_job_so_far_end_as_its_ranking() -> None:
     assert last == [tuple(one[key] for key in keys) for one in body["ranking"]]
 
 
-@example(1)
-@given(st.integers(1, 10))
-@settings(max_examples=10, deadline=None)
-def test_shares_are_all_placements_once(many: int) -> None:
-    of = count_placements(load("superpod-h100-oversubscribed").hierarchy, axes_of({"a": 256}))
-    for first in (1, 4):
-        for number in (of, 7, 1000):
-            shares = [share for round_ in _rounds(many, first, number) for share in round_]
-            covered = [sum(place in share for share in shares) for place in range(number)]
-            assert covered == [1] * number
-            assert sum(share.count(number) for share in shares) == number
+@pytest.mark.parametrize("pieces", [1, 4])
+@pytest.mark.parametrize(
+    ("verb", "more"),
+    [
+        ("top", {"bytes": [2**16, 2**20]}),
+        ("sweep", {"systems": ["dgx-h100:4", "dgx-a100:4"], "bytes": 2**20}),
+        ("cost", {"slow": {"node3": 0.5}, "bytes": 2**20}),
+    ],
+)
+def test_of_several_sizes_or_machines_no_best_so_far_is_told(
+    verb: str, more: Given, pieces: int
+) -> None:
+    """They would be those of one of them: a smaller size or another machine is not better."""
+    given_ = {key: value for key, value in RANGE.items() if verb != "sweep" or key != "system"}
+    looker = Looker()
+    VERBS[verb].answer(asked(VERBS[verb].question, given_ | more), looker)
+    assert looker.seen == []
+    if verb == "top":
+        disordered(cut(verb, given_ | more, pieces), lambda _, one: carry_out(one, looker))
+        assert looker.seen == []

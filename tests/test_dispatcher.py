@@ -22,7 +22,7 @@ from synth.service.questions import put_of
 from synth.service.settings import Settings
 from synth.service.store import Forgotten, Job, NewJob, Status, Store, StoredAnswer, StoreError
 from synth.service.work import CrewLostError, InternalError, OutOfMemoryError, WorkerLostError
-from test_cutting import SUPERPOD
+from test_cutting import RANGE
 
 AT_ONCE = {"Prefer": "respond-async"}
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
@@ -279,8 +279,8 @@ def test_the_same_question_twice_is_worked_out_once(store: Store) -> None:
 
 def test_a_quick_question_passes_between_the_pieces_of_long_ones(store: Store) -> None:
     jobs = []
-    for k in (11, 12):
-        put = put_of("top", SUPERPOD | {"k": k})
+    for smallest in (2**12, 2**13):
+        put = put_of("top", RANGE | {"bytes": [smallest, 2**30]})
         jobs.append(store.submit(NewJob("red", None, "top", put.text, put.key)).job)
     with Running(store, HereCrew(slots=2)) as dispatcher:
         until(lambda: dispatcher.under_way == 2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -16,7 +17,7 @@ import pytest
 pytest.importorskip("fastapi", reason="needs the extra server")
 
 from hierarchies import load
-from serving import Served, served
+from serving import Served, StuckCrew, served
 from synth.drawing import printed
 from synth.service.api.examples import EXAMPLES
 from synth.service.page.door import prefers_page
@@ -170,6 +171,53 @@ def test_a_long_question_is_a_job_that_can_be_cancelled(server: Served) -> None:
     assert server.ask.get(f"/jobs/{job}/best").status_code == 200
     listed = server.ask.get("/jobs").text
     assert f'href="/jobs/{job}"' in listed
+
+
+@pytest.fixture(scope="module")
+def stuck(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with served(tmp_path_factory.mktemp("stuck"), StuckCrew()) as found:
+        yield found
+
+
+SO_FAR: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "top": (
+        {"system": "dgx-h100:4", "axes": {"data": 8, "model": 4}, "reduce": ["data"]},
+        ["all-reduce root inside", "[[1, 8], [4, 1]]", "2.695 ms"],
+    ),
+    "plan": (
+        {"system": "dgx-h100:2", "job": "mixtral-8x7b-experts", "k": 2, "segments": 1},
+        ["Exposed", "data=1, expert=8, tensor=2", "[[1, 1], [2, 4], [1, 2]]", "7.692 s"],
+    ),
+}
+
+
+@pytest.mark.parametrize("verb", SO_FAR)
+def test_a_job_shows_the_best_so_far_while_it_runs_and_when_it_was_cancelled(
+    stuck: Served, verb: str
+) -> None:
+    """Found and priced, and neither proved nor compared: not all is there that answers have."""
+    asked, said = SO_FAR[verb]
+    url = stuck.ask.post(f"/v1/{verb}", json=asked, headers={"Prefer": "respond-async"}).json()
+    job, url = f"/jobs/{url['id']}", url["url"]
+    while stuck.ask.get(url).json()["best"] is None:
+        time.sleep(0.05)
+    _check_best(stuck, job, said)
+    assert "is running" in stuck.ask.get(job).text
+    stuck.ask.post(f"{job}/cancel")
+    while stuck.ask.get(url).json()["status"] != "cancelled":
+        time.sleep(0.05)
+    _check_best(stuck, job, said)
+    assert "is cancelled" in stuck.ask.get(job).text
+    for part in ("chosen", "timeline", "code/torch", "files/torch/x"):
+        assert stuck.ask.get(f"{job}/{part}").status_code == 404
+
+
+def _check_best(stuck: Served, job: str, said: list[str]) -> None:
+    for part in (stuck.ask.get(job), stuck.ask.get(f"{job}/best")):
+        assert part.status_code == 200
+        assert "not proved yet" in part.text
+        for words in said:
+            assert words in unescape(part.text)
 
 
 def test_jobs_are_listed_in_pages(server: Served) -> None:

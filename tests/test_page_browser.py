@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ pytest.importorskip("playwright", reason="needs playwright, to drive a browser")
 from browsing import CHROMIUM, Browsing, browsing, chromium, until
 from hierarchies.writing import described
 from machines import calibrated
-from serving import Served, served
+from serving import Served, StuckCrew, served
 from synth.service.page.colours import paints
 
 if not CHROMIUM.exists():
@@ -218,6 +219,25 @@ def test_a_job_is_cancelled_and_says_so(seen: Browsing, server: Served) -> None:
     page.goto(f"/jobs/{job['id']}")
     page.get_by_role("button", name="Cancel").click()
     page.wait_for_selector("h1:has-text('cancelled'), .notice:has-text('Partial')")
+
+
+def test_the_best_so_far_comes_while_the_job_is_looked_at_and_stays(
+    browser: Any, tmp_path: Path
+) -> None:
+    size = {"width": 360, "height": 740}
+    with (
+        served(tmp_path, StuckCrew()) as server,
+        browsing(browser, server.url, viewport=size) as seen,
+    ):
+        job = server.ask.post("/v1/top", json=SMALL, headers={"Prefer": "respond-async"}).json()
+        page = seen.page
+        page.goto(f"/jobs/{job['id']}")
+        page.wait_for_selector("#best td code:has-text('all-reduce root inside')")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360
+        page.get_by_role("button", name="Cancel").click()
+        page.wait_for_selector("h1:has-text('cancelled')")
+        assert page.locator("#best tbody tr").count() == SMALL["k"]
+        seen.check()
 
 
 UNEVEN = {"axes": {"data": 15}, "reduce": ["data"], "without": ["node1/gpu3"]}

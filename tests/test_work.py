@@ -35,7 +35,7 @@ from synth.service.work import (
 from synth.verbs.asking import Question, asked
 from synth.verbs.reply import Outcome
 from synth.wire import VERBS
-from test_cutting import SUPERPOD, body_of, told
+from test_cutting import RANGE, SUPERPOD, body_of, told
 
 ROOT = Path(__file__).resolve().parent.parent
 TOP: dict[str, Any] = {"system": "dgx-h100:4", "axes": {"data": 8, "model": 4}, "reduce": ["data"]}
@@ -264,11 +264,9 @@ def test_an_errand_outlives_its_workers(crew: LocalCrew) -> None:
     assert reply.outcome is Outcome.OK
 
 
-def test_a_question_in_pieces_outlives_a_worker_and_tells_the_best_so_far(
-    crew: LocalCrew,
-) -> None:
+def test_a_question_in_pieces_outlives_a_worker(crew: LocalCrew) -> None:
     listener = Listener()
-    errand = Errand(crew, "top", question("top", SUPERPOD | {"k": 12}), tell=listener)
+    errand = Errand(crew, "top", question("top", RANGE), tell=listener)
     replies: list[Any] = []
     thread = threading.Thread(target=lambda: replies.append(errand.run()))
     thread.start()
@@ -276,6 +274,14 @@ def test_a_question_in_pieces_outlives_a_worker_and_tells_the_best_so_far(
     end(crew.pids[0])
     thread.join(60)
     [reply] = replies
+    assert told(reply) == body_of("top", RANGE)
+    assert {one.of for one in listener.told if one.stage == "placements priced"} >= {9}
+    assert not any(one.best for one in listener.told)
+
+
+def test_a_ranking_tells_the_best_so_far(crew: LocalCrew) -> None:
+    listener = Listener()
+    reply = Errand(crew, "top", question("top", SUPERPOD | {"k": 12}), tell=listener).run()
     assert told(reply) == body_of("top", SUPERPOD | {"k": 12})
     assert {one.of for one in listener.told if one.stage == "placements priced"} == {14}
     bests = [json.loads(one.best) for one in listener.told if one.best]
@@ -290,7 +296,7 @@ def test_a_question_in_pieces_outlives_a_worker_and_tells_the_best_so_far(
 
 def test_a_small_question_takes_its_turn_between_the_pieces_of_a_large_one() -> None:
     crew = Queue()
-    large = Errand(crew, "top", question("top", SUPERPOD | {"k": 12}))
+    large = Errand(crew, "top", question("top", RANGE))
     replies: dict[str, Any] = {}
     first = threading.Thread(target=lambda: replies.update(large=large.run()))
     first.start()
@@ -306,7 +312,7 @@ def test_a_small_question_takes_its_turn_between_the_pieces_of_a_large_one() -> 
     while first.is_alive():
         if crew.waiting:
             crew.waiting.popleft().carry_out()
-    assert told(replies["large"]) == body_of("top", SUPERPOD | {"k": 12})
+    assert told(replies["large"]) == body_of("top", RANGE)
 
 
 def test_an_errand_whose_workers_always_die_gives_up(crew: LocalCrew) -> None:

@@ -27,11 +27,3 @@ def leaders_json(leaders: Sequence[Leader]) -> Json:
         ],
         "complete": False,
     }
-
-
-def together(bodies: Sequence[Json]) -> Json:
-    """The best of several pieces as one ranking."""
-    every = [answer for body in bodies for answer in body["answers"]]
-    best = sorted(every, key=lambda answer: answer["seconds"])[:MOST_LEADERS]
-    answers = [answer | {"rank": rank} for rank, answer in enumerate(best, start=1)]
-    return {"answers": answers, "complete": False}

@@ -8,12 +8,9 @@ from dataclasses import dataclass
 
 from synth.bodies import Json, answer_json
 from synth.cutting.shelf import Shelf
-from synth.cutting.told import found_of, surveyed_json
-from synth.plan import Wanted, told
 from synth.proof import Refuted
-from synth.request import Request, Watcher
-from synth.survey import Share, Survey
-from synth.sweep import at
+from synth.request import Watcher
+from synth.sweep import Asker
 from synth.verbs.asking import asked
 from synth.verbs.planning import TopQuestion, top
 from synth.wire import VERBS
@@ -52,11 +49,6 @@ def carry_out(piece: Piece, watcher: Watcher, shelf: Shelf | None = None) -> Jso
     return _PARTS[piece.part](piece.payload, watcher, shelf or Shelf())
 
 
-def sized(request: Request, question: TopQuestion, size: int) -> Request:
-    """The request for one of the question's sizes."""
-    return at(request, size) if isinstance(question.bytes, tuple) else request
-
-
 def _answer(payload: Json, watcher: Watcher, shelf: Shelf) -> Json:
     """A whole question."""
     verb = VERBS[payload["verb"]]
@@ -68,45 +60,32 @@ def _answer(payload: Json, watcher: Watcher, shelf: Shelf) -> Json:
     return {"body": reply.body, "outcome": int(reply.outcome)}
 
 
-def _survey(payload: Json, watcher: Watcher, shelf: Shelf) -> Json:
-    """A share of the placements, for one size or several; where it is stopped, for the first."""
+def _sizes(payload: Json, watcher: Watcher, shelf: Shelf) -> Json:
+    """The best of some sizes of a range; where it is stopped, of the first of them.
+
+    ``choice`` is the same text where two sizes have the same placement and steps.
+    """
     question = asked(TopQuestion, payload["question"])
-    system, request = question.machine(), question.asked()
-    library = shelf.library(request.language, watcher)
-    share = Share(payload["divisor"], tuple(payload["remainders"]))
-    sizes = payload["sizes"]
+    request, sizes = question.asked(), payload["sizes"]
     counting = _Counting(watcher, len(sizes))
-    surveys: list[Json] = []
-    for size in sizes:
-        if surveys and not watcher.go_on():
-            break
-        survey = Survey(system, sized(request, question, size), counting, library)
-        surveys.append(surveyed_json(survey.run(share, payload["limit_ticks"])))
-        counting.sizes_done += 1
-    return {"surveys": surveys}
-
-
-def _tell(payload: Json, watcher: Watcher, shelf: Shelf) -> Json:
-    """All that is said of some programs that were found."""
-    question = asked(TopQuestion, payload["question"])
-    system, request = question.machine(), question.asked()
     library = shelf.library(request.language, watcher)
-    wanted = [
-        Wanted(one["rank"], found_of(one, system, request), one["payload_bytes"])
-        for one in payload["wanted"]
-    ]
-    answered, complete = told(system, request, wanted, watcher, library)
+    asker = Asker(question.machine(), request, counting, library)
+    for size in sizes:
+        asker.ask(size)
+        counting.sizes_done += 1
     return {
-        "answers": [answer_json(answer) for answer in answered],
-        "refuted": any(isinstance(answer.verdict, Refuted) for answer in answered),
-        "complete": complete,
+        "sizes": [
+            {"bytes": size, "choice": repr(asker.chosen[size]), "answer": answer_json(answer)}
+            for size, answer in asker.told.items()
+        ],
+        "refuted": any(isinstance(answer.verdict, Refuted) for answer in asker.told.values()),
+        "complete": asker.complete,
     }
 
 
 _PARTS: Mapping[str, Callable[[Json, Watcher, Shelf], Json]] = {
     "answer": _answer,
-    "survey": _survey,
-    "tell": _tell,
+    "sizes": _sizes,
 }
 
 
@@ -119,8 +98,6 @@ class _Counting(Watcher):
         self.sizes_done = 0
         self.go_on = watcher.go_on  # type: ignore[method-assign]
         self.explored = watcher.explored  # type: ignore[method-assign]
-        if sizes == 1:
-            self.ranked = watcher.ranked  # type: ignore[method-assign]
 
     def placed(self, done: int, of: int) -> None:
         self._watcher.placed(self.sizes_done * of + done, self._sizes * of)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import assert_never
 
 from hierarchies import InputError
 from synth.verbs.asking import Question
+from synth.verbs.limited import Limited, limited_fields
 from synth.verbs.outputs import HandOutQuestion
 from synth.verbs.texts import NamedText, system_of
 
@@ -42,19 +43,30 @@ class Limits:
 
         Also for a system that cannot be read: how many devices it has must be known.
         """
-        for key, most in (("k", self.k), ("max_steps", self.max_steps), ("digits", self.digits)):
-            self._check_number(key, getattr(question, key, None), most)
-        self._check_number("tree", prod(getattr(question, "tree", None) or ()), self.devices)
-        named = [(key, getattr(question, key, None)) for key in ("system", "inside")]
-        named += [("systems", given) for given in getattr(question, "systems", ())]
-        self._check_number("systems", len(named) - 2, self.systems)
-        for key, given in named:
-            if given is not None:
-                if isinstance(given, NamedText):
-                    self.check_description(given.text)
-                self.check_devices(system_of(given).devices, key)
-        if isinstance(question, HandOutQuestion):
-            self.check_devices(question.answered_devices(), "from")
+        numbers = {
+            Limited.K: self.k,
+            Limited.MAX_STEPS: self.max_steps,
+            Limited.DIGITS: self.digits,
+        }
+        for limited, key, given in limited_fields(question):
+            match limited:
+                case Limited.K | Limited.MAX_STEPS | Limited.DIGITS:
+                    _check_number(key, given, numbers[limited])
+                case Limited.TREE:
+                    _check_number(key, prod(given), self.devices)
+                case Limited.SYSTEMS:
+                    _check_number(key, len(given), self.systems)
+                    for one in given:
+                        self._check_system(key, one)
+                case Limited.SYSTEM:
+                    self._check_system(key, given)
+                case Limited.ANSWER:
+                    assert isinstance(question, HandOutQuestion)
+                    self.check_devices(question.answered_devices(), key)
+                case Limited.TEXT:
+                    pass  # no longer than its body, which ``body_bytes`` holds
+                case _:
+                    assert_never(limited)
 
     def check_description(self, text: str) -> None:
         """Raises InputError for a text that is too long to describe a system."""
@@ -68,6 +80,12 @@ class Limits:
             told = f"the system has {devices} devices"
             raise InputError(told, where=where, hint=f"here at most {self.devices}")
 
-    def _check_number(self, key: str, given: Any, most: int) -> None:
-        if isinstance(given, int) and given > most:
-            raise InputError(f"{key} comes to {given}", where=key, hint=f"here at most {most}")
+    def _check_system(self, key: str, given: str | NamedText) -> None:
+        if isinstance(given, NamedText):
+            self.check_description(given.text)
+        self.check_devices(system_of(given).devices, key)
+
+
+def _check_number(key: str, given: int, most: int) -> None:
+    if given > most:
+        raise InputError(f"{key} comes to {given}", where=key, hint=f"here at most {most}")

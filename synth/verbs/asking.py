@@ -25,6 +25,7 @@ from hierarchies import (
 )
 from synth.amount import UNITS
 from synth.pipelines import SEGMENTS
+from synth.verbs.limited import Harmless, Limited
 from synth.verbs.plain import LARGEST, check_plain, refused, shown
 from synth.verbs.texts import LONGEST_NAME, Given, system_of
 
@@ -67,28 +68,47 @@ def _sizes(value: object) -> object:
     return _size(value)
 
 
-Bytes = Annotated[int, BeforeValidator(_size, json_schema_input_type=int | str)]
+_RECKONED = Harmless("it is reckoned with: a larger one takes no longer")
+_FACTOR = Harmless("the product must be that of the system's devices")
+
+
+Figure = Annotated[int, _RECKONED]
+
+
+Measure = Annotated[float, _RECKONED]
+
+
+Bytes = Annotated[Figure, BeforeValidator(_size, json_schema_input_type=int | str)]
 
 
 OneOrMoreBytes = Annotated[
-    int | tuple[int, int],
+    Figure | tuple[Figure, Figure],
     BeforeValidator(_sizes, json_schema_input_type=int | str | tuple[int | str, int | str]),
 ]
 
 
-Axes = Annotated[dict[str, int], Field(max_length=MOST_AXES)]
+Axes = Annotated[dict[str, Annotated[int, _FACTOR]], Field(max_length=MOST_AXES)]
 
 
 Names = Annotated[list[str], Field(max_length=MOST_AXES)]
 
 
-Numbers = Annotated[list[int], Field(max_length=MOST_AXES)]
+Numbers = Annotated[list[Annotated[int, _FACTOR]], Field(max_length=MOST_AXES)]
 
 
 Matrix = Annotated[list[Numbers], Field(max_length=MOST_AXES)]
 
 
 ProgramText = Annotated[str, Field(max_length=2**16)]
+
+
+Machine = Annotated[Given, Limited.SYSTEM]
+
+
+PerhapsMachine = Annotated[Given | None, Limited.SYSTEM]
+
+
+MaxSteps = Annotated[int, Limited.MAX_STEPS]
 
 
 Segments = Annotated[int, Field(ge=1, le=4096)] | Literal["auto"]
@@ -106,7 +126,7 @@ class FaultyQuestion(Question):
     """What of a machine is missing or slower than its description says."""
 
     without: list[str] = Field(default_factory=list, max_length=MOST_EXCEPTIONS)
-    slow: dict[str, float] = Field(default_factory=dict, max_length=MOST_EXCEPTIONS)
+    slow: dict[str, Measure] = Field(default_factory=dict, max_length=MOST_EXCEPTIONS)
 
     def changed(self, system: System) -> System:
         """The system with that. Raises InputError, naming the flag, for what cannot be so."""
@@ -134,7 +154,7 @@ class FaultyQuestion(Question):
 class MachineQuestion(FaultyQuestion):
     """A machine, and what of it is missing or slower."""
 
-    system: Given
+    system: Machine
 
     def machine(self) -> System:
         """The system with all that. Raises InputError for what cannot be so."""
@@ -160,7 +180,7 @@ class PlacedQuestion(Question):
     """A program on one placement of the axes of a system."""
 
     program: ProgramText
-    system: Given
+    system: Machine
     axes: Axes
     reduce: Names
     placement: Matrix | None = None
@@ -190,7 +210,7 @@ class PlacedQuestion(Question):
 class PerhapsPlacedQuestion(Question):
     """Where a program runs, if that is told."""
 
-    system: Given | None = None
+    system: PerhapsMachine = None
     axes: Axes | None = None
     reduce: Names | None = None
     placement: Matrix | None = None

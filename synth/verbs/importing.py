@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from pydantic import Field
 
 from hierarchies import InputError
@@ -17,9 +19,10 @@ from hierarchies.importers import (
 )
 from synth.bodies import Json
 from synth.request import Watcher
-from synth.verbs.asking import Names, Question
+from synth.verbs.asking import Figure, Names, PerhapsMachine, Question
+from synth.verbs.limited import Limited
 from synth.verbs.reply import Reply, reply
-from synth.verbs.texts import MOST_FILES, Given, NamedText, system_of
+from synth.verbs.texts import MOST_FILES, NamedText, system_of
 
 
 class ImportQuestion(Question):
@@ -30,11 +33,11 @@ class ImportQuestion(Question):
     """
 
     kind: str
-    files: list[NamedText] = Field(min_length=1, max_length=MOST_FILES)
-    nodes: int | None = None
+    files: Annotated[list[NamedText], Limited.TEXT] = Field(min_length=1, max_length=MOST_FILES)
+    nodes: Figure | None = None
     gpu: str | None = None
     keys: Names = Field(default_factory=list)
-    inside: Given | None = None
+    inside: PerhapsMachine = None
     suggested: bool = False
 
     def texts(self) -> dict[str, str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from pydantic import Field
 
 from grammar import Goal, admitted
@@ -17,29 +19,38 @@ from synth.bodies import (
 )
 from synth.programs import Language, explore_states
 from synth.request import Watcher
-from synth.verbs.asking import Axes, FaultyQuestion, Question, axes_of
+from synth.verbs.asking import (
+    Axes,
+    FaultyQuestion,
+    Machine,
+    MaxSteps,
+    PerhapsMachine,
+    Question,
+    axes_of,
+)
+from synth.verbs.limited import Limited
 from synth.verbs.reply import Outcome, Reply, reply
-from synth.verbs.texts import Given, system_of
+from synth.verbs.texts import system_of
 
 
 class SystemsQuestion(FaultyQuestion):
     """The catalogue, or one system (a name, ``name:N``, or its text) in full."""
 
-    system: Given | None = None
+    system: PerhapsMachine = None
 
 
 class PlaceQuestion(Question):
     """All placements of the axes on a system."""
 
-    system: Given
+    system: Machine
     axes: Axes
 
 
 class CountQuestion(Question):
     """How many valid programs a tree of so many digits has."""
 
-    digits: int = Field(ge=0)
-    max_steps: int = 5
+    digits: Annotated[int, Limited.DIGITS] = Field(ge=0)
+    max_steps: MaxSteps = 5
     across: bool = False
     request: Goal = Field(default=Goal.ALL_REDUCE, strict=False)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import PurePath
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -17,18 +17,21 @@ from synth.calibration.logs import Log
 from synth.calibration.matching import Matched, Said, matched
 from synth.calibration.nccl_tests import logs_of
 from synth.request import Watcher
-from synth.verbs.asking import Numbers, Question
+from synth.verbs.asking import Figure, Machine, Numbers, Question
+from synth.verbs.limited import Limited
 from synth.verbs.reply import Outcome, Reply, reply
-from synth.verbs.texts import MOST_FILES, Given, NamedText, system_of
+from synth.verbs.texts import MOST_FILES, NamedText, system_of
 
 
 class LogsQuestion(Question):
     """Logs of nccl-tests or rccl-tests taken on a system, and what they do not say themselves."""
 
-    system: Given
-    files: list[NamedText] = Field(default_factory=list, max_length=MOST_FILES)
+    system: Machine
+    files: Annotated[list[NamedText], Limited.TEXT] = Field(
+        default_factory=list, max_length=MOST_FILES
+    )
     collective: str | None = None
-    hosts: int | None = Field(default=None, ge=1)
+    hosts: Figure | None = Field(default=None, ge=1)
     members: Numbers | None = None
 
     def matched(self, system: System) -> tuple[Matched, ...]:

@@ -28,7 +28,8 @@ from synth.request import Watcher, told_together
 from synth.run import BACKENDS, Trial, run
 from synth.schedule import ends, padded
 from synth.uneven.handing import UnevenRanking, document, ranking_of, run_on_arrays
-from synth.verbs.asking import Bytes, PerhapsPlacedQuestion, ProgramText
+from synth.verbs.asking import Bytes, Figure, Measure, PerhapsPlacedQuestion, ProgramText
+from synth.verbs.limited import Limited
 from synth.verbs.reply import Outcome, Reply, reply
 
 MOST_HOSTS = 2**16
@@ -43,8 +44,8 @@ class HandOutQuestion(PerhapsPlacedQuestion):
     model_config = ConfigDict(populate_by_name=True)
 
     program: ProgramText | None = None
-    answer: dict[str, Any] | None = Field(default=None, alias="from")
-    rank: int = 1
+    answer: Annotated[dict[str, Any] | None, Limited.ANSWER] = Field(default=None, alias="from")
+    rank: Figure = 1
     bytes: Bytes | None = None
     request: Goal | None = Field(default=None, strict=False)
     algorithm: Choice | None = Field(default=None, strict=False)
@@ -112,7 +113,7 @@ class EmitQuestion(HandOutQuestion):
     rank_order: RankOrder = Field(default=RankOrder.MACHINE, strict=False)
     hosts: Annotated[list[str], Field(max_length=MOST_HOSTS)] | None = None
     host_level: str | None = None
-    channels: int | None = Field(default=None, ge=1)
+    channels: Figure | None = Field(default=None, ge=1)
 
 
 class RunQuestion(HandOutQuestion):
@@ -123,7 +124,7 @@ class RunQuestion(HandOutQuestion):
     dtype: str = "float32"
     repeat: int = Field(default=5, ge=1, le=1000)
     check: bool = False
-    timeout_seconds: float = Field(default=120.0, gt=0, strict=False)
+    timeout_seconds: Measure = Field(default=120.0, gt=0, strict=False)
 
 
 def emitted(question: EmitQuestion, watcher: Watcher) -> Reply:

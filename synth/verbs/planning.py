@@ -30,7 +30,7 @@ from synth.models import transformer_job
 from synth.plan import answers
 from synth.programs import Language
 from synth.proof import Refuted
-from synth.request import Request, Watcher
+from synth.request import Request, Unranked, Watcher
 from synth.shapes import Shape, Sharding, Training
 from synth.sweep import sweep
 from synth.uneven import uneven_answers
@@ -39,8 +39,11 @@ from synth.verbs.asking import (
     Axes,
     Bytes,
     FaultyQuestion,
+    Figure,
     MachineQuestion,
     Matrix,
+    MaxSteps,
+    Measure,
     Names,
     OneOrMoreBytes,
     Question,
@@ -49,6 +52,7 @@ from synth.verbs.asking import (
     matrix_of,
     segment_counts,
 )
+from synth.verbs.limited import Limited
 from synth.verbs.reply import Outcome, Reply, reply
 from synth.verbs.texts import Given, job_of, system_of
 
@@ -61,8 +65,8 @@ class RankedQuestion(FaultyQuestion):
     axes: Axes
     reduce: Names
     bytes: OneOrMoreBytes = 2**30
-    k: int = 10
-    max_steps: int = 5
+    k: Annotated[int, Limited.K] = 10
+    max_steps: MaxSteps = 5
     algorithm: Choice = Field(default=Choice.AUTO, strict=False)
     placement: Matrix | None = None
     per_placement: bool = False
@@ -111,7 +115,7 @@ class TopQuestion(RankedQuestion, MachineQuestion):
 class SweepQuestion(RankedQuestion):
     """The same of several systems."""
 
-    systems: list[Given] = Field(min_length=1, max_length=MOST_SYSTEMS)
+    systems: Annotated[list[Given], Limited.SYSTEMS] = Field(min_length=1, max_length=MOST_SYSTEMS)
 
     def tops(self) -> list[TopQuestion]:
         """The question put to each of the systems."""
@@ -125,7 +129,7 @@ class CostQuestion(MachineQuestion):
     axes: Axes
     reduce: Names
     bytes: Bytes = 2**30
-    max_steps: int = 5
+    max_steps: MaxSteps = 5
     algorithm: Choice = Field(default=Choice.AUTO, strict=False)
     segments: Segments = "auto"
     stripes: bool = True
@@ -148,9 +152,9 @@ class CostQuestion(MachineQuestion):
 class PlanQuestion(MachineQuestion):
     """The best placement for a whole job: its text, or the name of a job that is shipped."""
 
-    job: Given
-    k: int = 5
-    max_steps: int = 5
+    job: Annotated[Given, Limited.TEXT]
+    k: Annotated[int, Limited.K] = 5
+    max_steps: MaxSteps = 5
     algorithm: Choice = Field(default=Choice.AUTO, strict=False)
     across: bool = False
     collapse: bool = True
@@ -172,27 +176,27 @@ class PlanQuestion(MachineQuestion):
 class JobQuestion(Question):
     """The collectives of a training step, from the shape of a transformer and how it is trained."""
 
-    axes: Annotated[dict[str, str | int], Field(max_length=MOST_AXES)]
+    axes: Annotated[dict[str, str | Figure], Field(max_length=MOST_AXES)]
     name: str = "transformer"
-    layers: int
-    hidden: int
-    heads: int
-    vocabulary: int
-    kv_heads: int = 0
-    feed_forward: int = 0
+    layers: Figure
+    hidden: Figure
+    heads: Figure
+    vocabulary: Figure
+    kv_heads: Figure = 0
+    feed_forward: Figure = 0
     gated: bool = False
     classic: bool = True
-    experts: int = 0
-    experts_per_token: int = 2
-    sequence: int
-    micro_batch: int = 1
-    batch: int | None = None
-    micro_batches: int | None = None
+    experts: Figure = 0
+    experts_per_token: Figure = 2
+    sequence: Figure
+    micro_batch: Figure = 1
+    batch: Figure | None = None
+    micro_batches: Figure | None = None
     sharding: Sharding = Field(default=Sharding.NONE, strict=False)
     sequence_parallel: bool = True
     recompute: bool = False
-    memory_GB: float | None = Field(default=None, strict=False)  # noqa: N815 - the unit
-    most_bubble: float | None = Field(default=None, strict=False)
+    memory_GB: Measure | None = Field(default=None, strict=False)  # noqa: N815 - the unit
+    most_bubble: Measure | None = Field(default=None, strict=False)
 
     def job(self) -> Job:
         """The job. Raises InputError for numbers that make no transformer."""
@@ -232,7 +236,7 @@ def sweep_systems(question: SweepQuestion, watcher: Watcher) -> Reply:
         if replies and not watcher.go_on():
             break
         try:
-            replies.append(top(one, watcher))
+            replies.append(top(one, Unranked(watcher)))
         except InputError as error:
             raise error.at(one.system_name) from None
     return swept_reply(replies, len(question.systems))
@@ -277,7 +281,7 @@ def job(question: JobQuestion, watcher: Watcher) -> Reply:
 def costs(question: CostQuestion, watcher: Watcher) -> Reply:
     """A request on the healthy machine and on what is left of it."""
     whole = system_of(question.system)
-    found = cost(whole.healthy, question.machine(), question.asked(), watcher)
+    found = cost(whole.healthy, question.machine(), question.asked(), Unranked(watcher))
     return reply(cost_json(found), Outcome.OK if found.complete else Outcome.PARTIAL)
 
 

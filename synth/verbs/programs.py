@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import numpy as np
 from pydantic import Field
 
@@ -45,6 +47,7 @@ from synth.verbs.asking import (
     Segments,
     segment_counts,
 )
+from synth.verbs.limited import Limited
 from synth.verbs.reply import Outcome, Reply, reply
 from synth.verbs.texts import system_of
 
@@ -55,7 +58,7 @@ class CheckQuestion(PerhapsPlacedQuestion):
     """Whether a program does what is requested, on a tree of sizes or on a placed reduction."""
 
     program: ProgramText
-    tree: Numbers | None = None
+    tree: Annotated[Numbers | None, Limited.TREE] = None
     request: Goal = Field(default=Goal.ALL_REDUCE, strict=False)
     replay: bool = False
 

@@ -8,6 +8,7 @@ from math import prod
 from typing import Any
 
 from synth.calibration.logs import busbw_factor
+from synth.drawing import axes_told
 from synth.units import duration, volume
 
 Json = Mapping[str, Any]
@@ -39,6 +40,39 @@ class Ranked:
     limited_by: str
     proof: str
     tied: bool
+
+
+@dataclass(frozen=True)
+class Leading:
+    """One of the best so far: found and priced, and not proved yet.
+
+    ``programs`` run side by side, each a row of steps; of a whole job there are none.
+    """
+
+    rank: str
+    programs: tuple[tuple[str, ...], ...]
+    axes: str
+    placement: str
+    time: str
+
+
+def leading(body: Json) -> tuple[Leading, ...] | None:
+    """The best so far of a job; None for an answer, be it complete or in part.
+
+    An answer says by which schema it is written. The best so far are told before there is one.
+    """
+    if "schema_version" in body or "answers" not in body:
+        return None
+    return tuple(
+        Leading(
+            str(one["rank"]),
+            tuple(_steps(program) for program in one["program"].split(" | ") if program),
+            axes_told(one["axes"]),
+            matrix(one["placement"]),
+            duration(one["seconds"]),
+        )
+        for one in body["answers"]
+    )
 
 
 def ranked(body: Json) -> tuple[Ranked, ...]:
@@ -135,12 +169,16 @@ def _stripes(answer: Json) -> list[Stripe]:
     ]
     return [
         Stripe(
-            tuple(one["program"].split("; ")) if one["program"] else ("(nothing to do)",),
+            _steps(one["program"]) or ("(nothing to do)",),
             f"{one['share']:.0%}" if len(given) > 1 else "",
             str(one["segments"]) if one["segments"] > 1 else "",
         )
         for one in given
     ]
+
+
+def _steps(program: str) -> tuple[str, ...]:
+    return tuple(program.split("; ")) if program else ()
 
 
 def matrix(rows: Sequence[Sequence[int]] | None) -> str:

@@ -21,6 +21,7 @@ from synth.service.bodies import outcome_word
 from synth.service.desk import Accepted, Answered, Wishes
 from synth.service.page.curves import curves
 from synth.service.page.door import PageRoute, WhoLooks, page, wants_part
+from synth.service.page.figures import leading
 from synth.service.page.rendering import render, static
 from synth.service.page.results import (
     TABS,
@@ -175,9 +176,10 @@ async def job(
         return RedirectResponse(f"/answers/{found.answer_key}", HTTPStatus.SEE_OTHER)
     if found.status.ended and found.best is not None:
         part = await seen(request, who, "jobs", job_id)
-        return await shown(
-            request, part.body, verb=part.verb, found=part, index=index, partial=True
-        )
+        if leading(part.body) is None:
+            return await shown(
+                request, part.body, verb=part.verb, found=part, index=index, partial=True
+            )
     return page(
         request,
         "job.html",
@@ -218,9 +220,8 @@ def _progress(found: Job) -> str:
 
 
 def _best(found: Job) -> str:
-    body = json.loads(found.best) if found.best else None
-    view = result(body, 0) if body is not None and has_ranking(body) else None
-    return render("best.html", view=view)
+    leaders = leading(json.loads(found.best)) if found.best else None
+    return render("best.html", leaders=leaders)
 
 
 @router.get("/{kind}/{name}/chosen")

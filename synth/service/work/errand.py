@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time as clock
@@ -12,7 +11,6 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 
 from synth.bodies import Json
 from synth.cutting import Piece, course
-from synth.cutting.leaders import together as best_together
 from synth.service.work.crew import Crew, Progress, Tell, Ticket, nothing
 from synth.service.work.problems import WorkerLostError
 from synth.verbs.asking import Question
@@ -132,12 +130,15 @@ class Errand:
 
 
 class _Added:
-    """The progress of the pieces of a round as one, and the best answers so far of all of them."""
+    """The progress of the pieces of a round as one.
+
+    Only of a question that is one piece the best so far are told: of others they would be those of
+    one size or system among many.
+    """
 
     def __init__(self, pieces: Sequence[Piece], tell: Tell) -> None:
         self._weights = [piece.weight for piece in pieces]
         self._done = [0] * len(pieces)
-        self._best: dict[int, Json] = {}
         self._tell = tell
         self._lock = threading.Lock()
 
@@ -149,11 +150,8 @@ class _Added:
         with self._lock:
             if progress.of is not None:
                 self._done[number] = min(progress.done, self._weights[number])
-            done, best = sum(self._done), None
-            if progress.best is not None:
-                self._best[number] = json.loads(progress.best)
-                best = json.dumps(best_together(list(self._best.values()))).encode()
-        self._tell(Progress(progress.stage, done, sum(self._weights), best))
+            done = sum(self._done)
+        self._tell(Progress(progress.stage, done, sum(self._weights)))
 
     def ended(self, number: int) -> None:
         """A piece is done."""
