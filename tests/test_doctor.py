@@ -14,8 +14,9 @@ from typer.testing import CliRunner
 from hierarchies import InputError, System, load
 from log_writer import Written, devices, text
 from shared import shared
+from synth.calibration.busy_part import busy_part
 from synth.calibration.doctor import Diagnosis, diagnose
-from synth.calibration.expecting import Predictor, busy_part
+from synth.calibration.expecting import Predictor
 from synth.calibration.log_files import read_logs
 from synth.calibration.logs import Log, Table
 from synth.calibration.matching import Matched, Said, matched
@@ -127,7 +128,7 @@ def test_a_forced_way_is_predicted_and_a_wrong_one_refused() -> None:
 
 def test_ports_of_idle_devices_do_not_count() -> None:
     measurement = Measurement("all-gather", (4, 1), (4, 1), ())
-    part, _ = busy_part(SYSTEM, measurement)
+    part = busy_part(SYSTEM, measurement).system
     node = SYSTEM.hierarchy.index("node")
     assert part.links[node].ports == 1
     assert part.port_bytes_per_second(node) == SYSTEM.port_bytes_per_second(node)
