@@ -21,6 +21,7 @@ from synth.calibration.experiments import isolating
 from synth.calibration.logs import busbw_factor
 from synth.calibration.matching import Matched
 from synth.lines import MEMORY
+from synth.nccl_model import SPELLINGS
 from synth.units import duration, volume
 
 SHORT = 0.9
@@ -252,7 +253,7 @@ def _other(run: Run, others: Sequence[str]) -> Finding:
     return Finding(
         "other-algorithm",
         f"it is what {names} would take: did the runtime not choose {run.way}? "
-        f"NCCL_ALGO={run.way} or NCCL_DEBUG=INFO tells",
+        f"NCCL_ALGO={SPELLINGS[run.way]} or NCCL_DEBUG=INFO tells",
         source=run.source,
     )
 
