@@ -30,7 +30,8 @@ from hierarchies.fabric import cast
 from machines import bare, calibrated, calibration, measured
 from synth.bound import bound
 from synth.calibration.expecting import predict
-from synth.calibration.fitting import FittedRow, fit
+from synth.calibration.fitting import fit
+from synth.calibration.leftovers import FittedRow
 from synth.calibration.leftovers import strays as strays_of
 from synth.calibration.measurements import Measurement, Sample
 from synth.defaults import defaults
