@@ -16,7 +16,7 @@ from grammar import Goal
 from hierarchies import InputError, System
 from synth.calibration.expecting import Predictor
 from synth.calibration.logs import COLLECTIVES
-from synth.calibration.matching import host_level
+from synth.calibration.matching import host_level, with_commas
 from synth.calibration.measurements import Measurement
 from synth.nccl_model import NVLS, RING, SPELLINGS, TREE
 from synth.protocols import Protocol, protocols
@@ -90,8 +90,8 @@ class Experiment:
         """Comment lines to stand above the output, so that nobody has to tell it again."""
         ways = {k: v for k, v in self.environment.items() if k != "NCCL_TESTS_SPLIT"}
         told = [f"# collective: {_TESTS[self.goal.value]}"]
-        told.append(f"# members: {_comma(self.groups.members)}")
-        told.append(f"# busy: {_comma(self.groups.busy)}")
+        told.append(f"# members: {with_commas(self.groups.members)}")
+        told.append(f"# busy: {with_commas(self.groups.busy)}")
         if ways:
             told.append("# algo: " + " ".join(f"{key}={value}" for key, value in ways.items()))
         return tuple(told)
@@ -267,10 +267,6 @@ def _size(size_bytes: int) -> str:
 
 def _is_power(number: int) -> bool:
     return number & (number - 1) == 0
-
-
-def _comma(numbers: Sequence[int]) -> str:
-    return ",".join(str(number) for number in numbers)
 
 
 def script(
