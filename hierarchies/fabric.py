@@ -25,11 +25,14 @@ class Role(Enum):
     """What a part of a level's digit does in an instruction.
 
     FREE: it varies inside a group; ZERO: it must be 0 to take part; FIXED: it tells groups apart.
+    IDLE is no part of the digit: so many children stand after all others and do nothing, as of four
+    of which three are busy: (3 free, 1 idle).
     """
 
     FREE = "free"
     ZERO = "zero"
     FIXED = "fixed"
+    IDLE = "idle"
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,17 @@ def cast(reduction: Reduction, free: tuple[int, ...], zero: tuple[int, ...]) -> 
     return tuple(levels)
 
 
+def children_of(slots: tuple[Slot, ...]) -> int:
+    """How many children one parent has at this level."""
+    idle = sum(slot.size for slot in slots if slot.role is Role.IDLE)
+    return idle + prod(slot.size for slot in slots if slot.role is not Role.IDLE)
+
+
+def groups_within(levels: Cast) -> int:
+    """How many groups have members in one child, ``levels`` being those inside of it."""
+    return prod(slot.size for slots in levels for slot in slots if slot.role is Role.FIXED)
+
+
 def members(slots: tuple[Slot, ...]) -> int:
     """How many children of one parent at this level hold members of one group."""
     count = 1
@@ -76,11 +90,12 @@ def playing(slots: tuple[Slot, ...]) -> npt.NDArray[np.bool_]:
     """Which children of one parent take part at all, by number."""
     table = np.ones(1, dtype=np.bool_)
     for slot in slots:
-        alive = np.ones(slot.size, dtype=np.bool_)
-        if slot.role is Role.ZERO:
-            alive[1:] = False
-        table = (table[:, None] & alive[None, :]).reshape(-1)
-    return table
+        if slot.role is not Role.IDLE:
+            alive = np.ones(slot.size, dtype=np.bool_)
+            if slot.role is Role.ZERO:
+                alive[1:] = False
+            table = (table[:, None] & alive[None, :]).reshape(-1)
+    return np.pad(table, (0, children_of(slots) - len(table)))
 
 
 def busiest_block(levels: Cast, block: int) -> int:
@@ -97,6 +112,22 @@ def busiest_block(levels: Cast, block: int) -> int:
             block //= len(alive)
         else:
             return count * int(alive.reshape(-1, block).sum(axis=1).max())
+    return count
+
+
+def busy_blocks(levels: Cast, block: int) -> int:
+    """In how many of a child's aligned ``block`` neighbours at least one takes part.
+
+    ``levels`` are those inside the child, as in ``busiest_block``.
+    """
+    count = 1
+    for slots in reversed(levels):
+        alive = playing(slots)
+        if block % len(alive) == 0:
+            block //= len(alive)
+        else:
+            count *= int(alive.reshape(-1, block).any(axis=1).sum())
+            block = 1
     return count
 
 
@@ -124,7 +155,7 @@ def load(domain: Domain, slots: tuple[Slot, ...], demand: Callable[[int], Weight
     units of what the busiest child sends. For any domain but a switch. Raises InputError for more
     children than can be routed.
     """
-    children = prod(slot.size for slot in slots)
+    children = children_of(slots)
     if children > MOST_CHILDREN:
         raise InputError(
             f"a {domain.value} of {children} children",
@@ -173,7 +204,8 @@ def groups_of_children(slots: tuple[Slot, ...]) -> npt.NDArray[np.int64]:
 
     Raises InputError for more children than can be listed.
     """
-    children = prod(slot.size for slot in slots)
+    slots = tuple(slot for slot in slots if slot.role is not Role.IDLE)
+    children = children_of(slots)
     if children > MOST_LISTED:
         raise InputError(f"{children} children of one unit", hint=f"at most {MOST_LISTED}")
     numbers = np.arange(children)

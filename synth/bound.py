@@ -41,7 +41,16 @@ import numpy.typing as npt
 
 from grammar import Goal
 from hierarchies import Devices, Domain, Reduction, System
-from hierarchies.fabric import Cast, cast, groups_of_children, members
+from hierarchies.fabric import (
+    Cast,
+    Role,
+    busy_blocks,
+    cast,
+    children_of,
+    groups_of_children,
+    groups_within,
+    members,
+)
 from synth.cuts import Counts, crossed, cut_seconds, needs
 from synth.network import Wiring
 from synth.protocols import protocols
@@ -77,12 +86,21 @@ def bound(
     missing, it is the larger of the healthy system's bound and what ``cuts`` counts. Raises
     InputError for a system that lacks devices.
     """
-    tree = reduction.tree
+    roles = cast(reduction, tuple(range(len(reduction.tree.digits))), ())
+    return bound_among(system, roles, payload_bytes, goal)
+
+
+def bound_among(system: System, roles: Cast, payload_bytes: float, goal: Goal) -> Bound:
+    """The same for groups told by the roles of each level's children, of which some may be idle.
+
+    Idle devices pass nothing on, but for those of a ring or torus, and what only they can reach
+    does not count: three GPUs that have two NICs leave their node by two.
+    """
     system = _at_best(system.check_even())
-    asked = _Asked(system, cast(reduction, tuple(range(len(tree.digits))), ()), goal)
+    asked = _Asked(system, roles, goal)
     best = _one_message(asked)
     for level, name in enumerate(system.hierarchy.names):
-        cuts = (*_parts_alone(asked, level), *_parts_together(asked, level, reduction.replicas))
+        cuts = (*_parts_alone(asked, level), *_parts_together(asked, level))
         seconds = payload_bytes * max(cuts, default=0.0)
         if seconds > best.seconds:
             best = Bound(seconds, name)
@@ -171,6 +189,23 @@ class _Asked:
         """In how many parents of a level a group has members."""
         return prod(self.counts[:level])
 
+    def children(self, level: int) -> int:
+        """How many children of one parent there are: in a circle those that pass on, too."""
+        slots = self.roles[level]
+        if self.system.links[level].domain in (Domain.RING, Domain.TORUS):
+            return children_of(slots)
+        return children_of(tuple(slot for slot in slots if slot.role is not Role.IDLE))
+
+    def units(self, levels: int) -> int:
+        """How many children the outermost so many levels have in all."""
+        return prod(self.children(level) for level in range(levels))
+
+    def ports(self, level: int) -> int:
+        """How many ports of one child its busy devices reach."""
+        inside = self.system.hierarchy.devices_in_child(level)
+        each = max(1, self.system.links[level].ports // inside)
+        return each * busy_blocks(self.roles[level + 1 :], self.system.block(level))
+
 
 def _one_message(asked: _Asked) -> Bound:
     """Members in different children of the outermost level they span must hear of each other.
@@ -201,17 +236,17 @@ def _parts_alone(asked: _Asked, level: int) -> Iterator[float]:
     if not crossed(system, level):
         return
     children = groups_of_children(asked.roles[level])
-    size, here = system.hierarchy.cardinalities[level], asked.within(level)
-    alike = system.hierarchy.devices_in_child(level) // here
+    size, here = asked.children(level), asked.within(level)
+    alike = groups_within(asked.roles[level + 1 :])
     parents = (True, False) if asked.outside(level) > 1 else (True,)
-    for arc in (1, *_arcs(system, level)):
+    for arc in (1, *_arcs(asked, level)):
         held, roots = _held(children, size, arc), _held(children[:, :1], size, arc)
         for parent in parents:
             for each in needs(asked.goal, here * held, asked.k, roots * parent):
                 asked_of = alike * each.sum(axis=0)
-                yield float(asked_of.max()) / _leaving(system, level, arc)
+                yield float(asked_of.max()) / _leaving(asked, level, arc)
                 if size % arc == 0:
-                    yield float(asked_of[::arc].sum()) / _siblings_leaving(system, level, arc)
+                    yield float(asked_of[::arc].sum()) / _siblings_leaving(asked, level, arc)
 
 
 def _held(children: npt.NDArray[np.int64], size: int, arc: int) -> Counts:
@@ -222,52 +257,53 @@ def _held(children: npt.NDArray[np.int64], size: int, arc: int) -> Counts:
     return np.asarray(before[:, arc:] - before[:, : size + 1 - arc])
 
 
-def _arcs(system: System, level: int) -> Iterator[int]:
+def _arcs(asked: _Asked, level: int) -> Iterator[int]:
     """How many neighbouring children make a part, where more than one is worth a try."""
-    children = system.hierarchy.cardinalities[level]
-    if system.links[level].domain in (Domain.RING, Domain.TORUS, Domain.MESH):
+    children = asked.children(level)
+    if asked.system.links[level].domain in (Domain.RING, Domain.TORUS, Domain.MESH):
         half = children // 2
         yield from (arc for arc in range(2, half + 1) if arc == half or children % arc == 0)
 
 
-def _leaving(system: System, level: int, arc: int) -> float:
+def _leaving(asked: _Asked, level: int, arc: int) -> float:
     """Bytes a second that can leave a row of ``arc`` children, over all links they can reach."""
-    devices = arc * system.hierarchy.devices_in_child(level)
-    return _own(system, level, arc) + _outwards(system, level, devices, aligned=arc == 1)
+    devices = arc * asked.system.hierarchy.devices_in_child(level)
+    return _own(asked, level, arc) + _outwards(asked, level, devices, aligned=arc == 1)
 
 
-def _siblings_leaving(system: System, level: int, arc: int) -> float:
+def _siblings_leaving(asked: _Asked, level: int, arc: int) -> float:
     """Bytes a second that can leave all rows of ``arc`` children of one parent together."""
-    devices = system.hierarchy.cardinalities[level] * system.hierarchy.devices_in_child(level)
-    return _side_by_side(system, level, arc) + _outwards(system, level, devices, aligned=True)
+    devices = asked.children(level) * asked.system.hierarchy.devices_in_child(level)
+    return _side_by_side(asked, level, arc) + _outwards(asked, level, devices, aligned=True)
 
 
-def _outwards(system: System, level: int, devices: int, *, aligned: bool) -> float:
+def _outwards(asked: _Asked, level: int, devices: int, *, aligned: bool) -> float:
     """Bytes a second over outer levels' links that neighbouring devices can reach."""
-    total = 0.0
+    system, total = asked.system, 0.0
     for outer in _beyond(system, level):
         link, block = system.links[outer], system.block(outer)
         whole = system.hierarchy.devices_in_child(outer)
         if link.domain is Domain.SWITCH:
-            blocks = min(whole // block, -(-devices // block) + (not aligned))
+            reached = busy_blocks(asked.roles[outer + 1 :], block)
+            blocks = min(reached, -(-devices // block) + (not aligned))
             total += blocks * system.port_bytes_per_second(outer)
         elif link.domain is Domain.TORUS:
-            total += _own(system, outer, 1) * devices / whole
+            total += _own(asked, outer, 1) * devices / whole
         else:
-            total += _own(system, outer, 1)
+            total += _own(asked, outer, 1)
     return total
 
 
-def _own(system: System, level: int, arc: int) -> float:
+def _own(asked: _Asked, level: int, arc: int) -> float:
     """Bytes a second over the links of a level that leave ``arc`` neighbouring children."""
-    children, link = system.hierarchy.cardinalities[level], system.links[level]
+    children, link = asked.children(level), asked.system.links[level]
     match link.domain:
         case Domain.SWITCH:
-            links = link.ports * arc
+            links = asked.ports(level) * arc
         case Domain.RING:
             links = min(2, children - 1)
         case Domain.TORUS:
-            links = min(2, children - 1) * system.hierarchy.devices_in_child(level)
+            links = min(2, children - 1) * asked.system.hierarchy.devices_in_child(level)
         case Domain.MESH:
             links = arc * (children - arc)
         case Domain.BUS:
@@ -290,57 +326,57 @@ def _beyond(system: System, level: int) -> Iterator[int]:
 # All parts together.
 
 
-def _parts_together(asked: _Asked, level: int, replicas: int) -> Iterator[float]:
+def _parts_together(asked: _Asked, level: int) -> Iterator[float]:
     """Seconds, for one byte of buffer, that all parts of a kind take: alike and side by side."""
     system = asked.system
     if not crossed(system, level):
         return
-    children = system.hierarchy.cardinalities[level]
-    for arc in (1, *(arc for arc in _arcs(system, level) if children % arc == 0)):
+    children, replicas = asked.children(level), groups_within(asked.roles)
+    for arc in (1, *(arc for arc in _arcs(asked, level) if children % arc == 0)):
         held = asked.within(level) * _held(groups_of_children(asked.roles[level]), children, arc)
         p = held[:, ::arc]
         touched = asked.outside(level) * float((p > 0).sum(axis=1).mean())
-        room = _all_leaving(system, level, arc)
+        room = _all_leaving(asked, level, arc)
         if asked.goal.apart:
             sent = asked.outside(level) * float((p * (asked.k - p)).sum(axis=1).mean())
             yield replicas * sent / asked.k / room
         elif asked.goal.rounds == 1:
             yield replicas * (touched - 1) / room
         elif touched > 1:
-            yield replicas * 2 * (touched - 1) / _with_switches(system, level, arc)
+            yield replicas * 2 * (touched - 1) / _with_switches(asked, level, arc)
             yield replicas * touched / room
 
 
-def _all_leaving(system: System, level: int, arc: int) -> float:
+def _all_leaving(asked: _Asked, level: int, arc: int) -> float:
     """Bytes a second that can leave all rows of ``arc`` children together."""
-    domains = prod(system.hierarchy.cardinalities[:level])
-    total = domains * _side_by_side(system, level, arc)
-    for outer in _beyond(system, level):
-        total += prod(system.hierarchy.cardinalities[:outer]) * _side_by_side(system, outer, 1)
+    total = asked.units(level) * _side_by_side(asked, level, arc)
+    for outer in _beyond(asked.system, level):
+        total += asked.units(outer) * _side_by_side(asked, outer, 1)
     return total
 
 
-def _side_by_side(system: System, level: int, arc: int) -> float:
+def _side_by_side(asked: _Asked, level: int, arc: int) -> float:
     """Bytes a second out of all rows of one domain: a bus is one for them all."""
-    rows = system.hierarchy.cardinalities[level] // arc
-    together = 1 if system.links[level].domain is Domain.BUS else rows
-    return together * _own(system, level, arc)
+    rows = asked.children(level) // arc
+    together = 1 if asked.system.links[level].domain is Domain.BUS else rows
+    return together * _own(asked, level, arc)
 
 
-def _with_switches(system: System, level: int, arc: int) -> float:
+def _with_switches(asked: _Asked, level: int, arc: int) -> float:
     """Bytes a second that can leave all parts, switches that reduce belonging to parts.
 
     A switch that reduces is in the same part as one child of those it joins: links to and from
     all others leave a part. Without such switches it is what leaves the parts anyway.
     """
+    system = asked.system
     reducing = [j for j in range(level + 1) if crossed(system, j) and system.links[j].reduces]
     if not reducing:
-        return _all_leaving(system, level, arc)
+        return _all_leaving(asked, level, arc)
     total = 0.0
     for j in range(level + 1):
         if crossed(system, j):
-            domains, children = (prod(system.hierarchy.cardinalities[:n]) for n in (j, j + 1))
-            own = domains * _side_by_side(system, j, arc if j == level else 1)
+            domains, children = asked.units(j), asked.units(j + 1)
+            own = domains * _side_by_side(asked, j, arc if j == level else 1)
             both = 2 * (children - domains * (j == level)) / children if j in reducing else 1
             total += both * own
     return total

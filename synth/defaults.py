@@ -11,7 +11,7 @@ that of NCCL's model, and of protocols the fastest.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from grammar import Collective, Goal
@@ -22,7 +22,7 @@ from synth.algorithms import Algorithm, Choice, offered
 from synth.lines import Line, fastest
 from synth.nccl_model import MOST_LL_BYTES, NVLS, NVLS_TREE, RING, TREE, Ranks
 from synth.prices import StepPrice, priced_by, total_seconds
-from synth.protocols import Protocol, protocols
+from synth.protocols import Protocol
 from synth.simulator import Simulator
 
 DIRECT = "direct"
@@ -79,30 +79,40 @@ def defaults(
     roles = cast(reduction, tuple(range(len(reduction.tree.digits))), ())
     ranks = Ranks(simulator.system, tuple(members(slots) for slots in roles))
     collective = Collective(goal.value)
-    found = {}
-    for name in names(ranks, goal):
-        lines = simulator.by(collective, ALGORITHMS[name], roles)
-        found[name] = _line(ranks, goal, name, lines, payload_bytes)
-    told = simulator.choice.value
+    lines = {name: simulator.by(collective, ALGORITHMS[name], roles) for name in names(ranks, goal)}
+    return taken(ranks, goal, lines, payload_bytes, simulator.choice)
+
+
+def taken(
+    ranks: Ranks,
+    goal: Goal,
+    lines: Mapping[str, Sequence[Line]],
+    payload_bytes: float,
+    choice: Choice = Choice.AUTO,
+) -> Defaults:
+    """Of the lines that each way has, one a protocol, those that the runtime takes."""
+    found = {name: _line(ranks, goal, name, some, payload_bytes) for name, some in lines.items()}
+    told = choice.value
     few = [told] if told in found else [RING] if told == TREE and RING in found else [*found]
 
     def modelled_seconds(name: str) -> float:
-        measured = simulator.system.calibration
+        measured = ranks.system.calibration
         if measured and measured.runtime == FASTEST:
             return found[name].seconds(payload_bytes)
         if measured:
-            return quickest_seconds(ranks, goal, name, payload_bytes)
+            known = [line.protocol for line in lines[name]]
+            return quickest_seconds(ranks, goal, name, known, payload_bytes)
         return ranks.seconds(goal, name, found[name].protocol, payload_bytes)
 
-    options = {name: (priced_by(collective, line, payload_bytes),) for name, line in found.items()}
+    options = {name: (priced_by(goal.value, line, payload_bytes),) for name, line in found.items()}
     return Defaults(options, few[0] if len(few) == 1 else min(few, key=modelled_seconds))
 
 
-def quickest_seconds(ranks: Ranks, goal: Goal, name: str, payload_bytes: float) -> float:
-    """What NCCL's model says of a way by the protocol that it takes to be the fastest."""
-    known = protocols(ranks.system.links[level] for level in ranks.spans)
-    one = known[:1] if ALGORITHMS[name] is Algorithm.IN_NETWORK else known
-    return min(ranks.seconds(goal, name, protocol, payload_bytes) for protocol in one)
+def quickest_seconds(
+    ranks: Ranks, goal: Goal, name: str, known: Iterable[Protocol], payload_bytes: float
+) -> float:
+    """What NCCL's model says of a way by that protocol which it takes to be the fastest."""
+    return min(ranks.seconds(goal, name, protocol, payload_bytes) for protocol in known)
 
 
 def names(ranks: Ranks, goal: Goal) -> Iterator[str]:
@@ -123,11 +133,11 @@ def names(ranks: Ranks, goal: Goal) -> Iterator[str]:
 
 def _line(ranks: Ranks, goal: Goal, name: str, lines: Sequence[Line], payload_bytes: float) -> Line:
     """The protocol NCCL takes for one way: the fastest by its model; for sends and receives LL as
-    long as they are short.
+    long as they are short. As measured, where it was.
     """
+    if ranks.system.calibration:
+        return fastest(lines, payload_bytes)
     if goal.apart:
         short = payload_bytes / ranks.ranks <= MOST_LL_BYTES
         return next((line for line in lines if short and line.protocol is Protocol.LL), lines[0])
-    if ranks.system.calibration:
-        return fastest(lines, payload_bytes)
     return min(lines, key=lambda line: ranks.seconds(goal, name, line.protocol, payload_bytes))

@@ -32,6 +32,18 @@ from hierarchies import Domain, System
 from synth.protocols import Protocol, protocols
 
 RING, TREE, NVLS, NVLS_TREE = "ring", "tree", "nvls", "nvls_tree"
+COLLNET_DIRECT, COLLNET_CHAIN, PAT = "collnet_direct", "collnet_chain", "pat"
+SPELLINGS = {
+    RING: "Ring",
+    TREE: "Tree",
+    NVLS: "NVLS",
+    NVLS_TREE: "NVLSTree",
+    COLLNET_DIRECT: "CollnetDirect",
+    COLLNET_CHAIN: "CollnetChain",
+    PAT: "PAT",
+}
+"""What NCCL_ALGO calls each algorithm. NCCL reads it in any case and knows no underscores; files of
+its example tuner have our names."""
 MOST_LL_BYTES = 16384
 _CHANNELS = 16
 

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil
 
-from grammar import Collective
 from hierarchies import InputError
 from synth.algorithms import Algorithm
 from synth.lines import Line
@@ -57,11 +56,11 @@ class StepPrice:
         return ticks_of(self.seconds)
 
 
-def priced_by(collective: Collective, line: Line, size_bytes: float) -> StepPrice:
+def priced_by(collective: str, line: Line, size_bytes: float) -> StepPrice:
     """What a collective costs that is carried out as a line says."""
     busiest, _ = max(line.loads, key=lambda item: item[1])
     return StepPrice(
-        collective.value,
+        collective,
         line.algorithm,
         size_bytes,
         line.seconds(size_bytes),

@@ -13,7 +13,7 @@ from math import prod
 
 from grammar import Collective, Groups, Instruction
 from hierarchies import Domain, Reduction, System
-from hierarchies.fabric import Cast, busiest_block, cast, load, members
+from hierarchies.fabric import Cast, busiest_block, cast, children_of, load, members
 from synth.algorithms import RECIPES, Algorithm, Choice, Recipe, offered, recipe_at
 from synth.layout import Buffers, Move, Shuffle
 from synth.lines import MEMORY, Line, Pick, Way, fastest
@@ -124,7 +124,7 @@ class Simulator:
     ) -> StepPrice:
         """One collective over the groups of all replicas, by an algorithm of those offered."""
         lines = self.lines(collective, cast(reduction, groups.free, groups.zero))
-        return priced_by(collective, pick(lines, size_bytes), size_bytes)
+        return priced_by(collective.value, pick(lines, size_bytes), size_bytes)
 
     def lines(self, collective: Collective, roles: Cast) -> tuple[Line, ...]:
         """What each algorithm offered costs by each protocol, as lines in the size of the buffer.
@@ -220,5 +220,5 @@ class Simulator:
             routed = load(link.domain, slots, row.demand)
             share, hops = sharing * crossing[level] * routed.peak, routed.hops
         if outer:
-            share += 2 * outer * sharing * busiest_block((slots,), prod(s.size for s in slots))
+            share += 2 * outer * sharing * busiest_block((slots,), children_of(slots))
         return share, share / link.bandwidth_bytes_per_second, hops

@@ -29,10 +29,11 @@ from hierarchies import (
 from hierarchies.fabric import cast
 from machines import bare, calibrated, calibration, measured
 from synth.bound import bound
-from synth.calibration.fitting import FittedRow, fit
+from synth.calibration.expecting import predict
+from synth.calibration.fitting import fit
+from synth.calibration.leftovers import FittedRow
 from synth.calibration.leftovers import strays as strays_of
 from synth.calibration.measurements import Measurement, Sample
-from synth.calibration.predicting import predict
 from synth.defaults import defaults
 from synth.margins import Interval, interval, tied, widened
 from synth.plan import answers

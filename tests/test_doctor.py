@@ -14,14 +14,18 @@ from typer.testing import CliRunner
 from hierarchies import InputError, System, load
 from log_writer import Written, devices, text
 from shared import shared
+from synth.calibration.busy_part import busy_part
 from synth.calibration.doctor import Diagnosis, diagnose
-from synth.calibration.expecting import Predictor, busy_part
+from synth.calibration.expecting import Predictor
+from synth.calibration.facts import algorithm_told
 from synth.calibration.log_files import read_logs
 from synth.calibration.logs import Log, Table
 from synth.calibration.matching import Matched, Said, matched
 from synth.calibration.measurements import Measurement, Sample
 from synth.calibration.nccl_tests import logs_of
+from synth.calibration.ways import candidates
 from synth.cli import app
+from synth.nccl_model import SPELLINGS
 
 SYSTEM = load("dgx-a100:4")
 SIZES = tuple(2**power for power in range(10, 33, 2))
@@ -125,9 +129,36 @@ def test_a_forced_way_is_predicted_and_a_wrong_one_refused() -> None:
         diagnose(one, [matched(one, read)])
 
 
+@pytest.mark.parametrize("name", [*SPELLINGS])
+def test_what_a_log_was_forced_to_is_read_back_as_nccl_spells_it(name: str) -> None:
+    for said in (SPELLINGS[name], SPELLINGS[name].upper(), SPELLINGS[name].lower()):
+        assert algorithm_told(said) == name
+    assert "_" not in SPELLINGS[name]
+
+
+@pytest.mark.parametrize("told", ["nvls_tree", "NVLSTree", "collnet_direct", "CollnetChain"])
+def test_what_users_call_switches_that_reduce_is_accepted(told: str) -> None:
+    asked = Measurement("all-reduce", (4, 8), (4, 8), (), told)
+    predictor = Predictor(load("dgx-h100:4"), asked)
+    assert predictor.at(2**20).way == "nvls_tree"
+    assert {each.algorithm for each in candidates(load("dgx-h100:4"), asked)} == {"in-network"}
+
+
+def test_advice_is_in_words_that_nccl_knows() -> None:
+    """Rings where trees over switches were predicted: what is to be set must be known to NCCL."""
+    system = load("dgx-h100:2")
+    bare = Measurement("all-reduce", (2, 8), (2, 8), (), source="a.txt")
+    rings = Predictor(system, replace(bare, algorithm="ring"))
+    samples = tuple(Sample(size, rings.at(size).seconds) for size in SIZES)
+    log = Log(Table("a.txt", "all_reduce", ()), "all-reduce", 1, 1, 1, ())
+    found = diagnose(system, [Matched(log, replace(bare, samples=samples))])
+    [told] = [f.text for f in found.findings if f.kind == "other-algorithm"]
+    assert "NCCL_ALGO=NVLSTree " in told
+
+
 def test_ports_of_idle_devices_do_not_count() -> None:
     measurement = Measurement("all-gather", (4, 1), (4, 1), ())
-    part, _ = busy_part(SYSTEM, measurement)
+    part = busy_part(SYSTEM, measurement).system
     node = SYSTEM.hierarchy.index("node")
     assert part.links[node].ports == 1
     assert part.port_bytes_per_second(node) == SYSTEM.port_bytes_per_second(node)

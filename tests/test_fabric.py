@@ -15,7 +15,9 @@ from hierarchies.fabric import (
     Role,
     Slot,
     busiest_block,
+    busy_blocks,
     cast,
+    children_of,
     groups_of_children,
     load,
     members,
@@ -25,8 +27,9 @@ from price_oracle import Fraction, Machine, groups_of
 from strategies import reductions
 from synth.algorithms import cycle
 
+DIGITS = (Role.FREE, Role.ZERO, Role.FIXED)
 SLOTS = st.lists(
-    st.builds(Slot, st.integers(1, 4), st.sampled_from(Role)), min_size=1, max_size=3
+    st.builds(Slot, st.integers(1, 4), st.sampled_from(DIGITS)), min_size=1, max_size=3
 ).map(tuple)
 
 
@@ -173,3 +176,29 @@ def test_neighbouring_slots_of_a_role_are_as_good_as_one(
 def _one_level(domain: Domain, children: int) -> Machine:
     hierarchy = Hierarchy((Level("child", children),))
     return Machine(System("one", "", hierarchy, (Link(domain, 1.0, 0.0),), 1.0))
+
+
+@given(SLOTS, st.integers(1, 5))
+def test_idle_children_stand_after_all_others_and_do_nothing(
+    slots: tuple[Slot, ...], idle: int
+) -> None:
+    more = (*slots, Slot(idle, Role.IDLE))
+    assert children_of(more) == children_of(slots) + idle
+    assert playing(more).tolist() == [*playing(slots).tolist(), *[False] * idle]
+    assert groups_of_children(more).tolist() == groups_of_children(slots).tolist()
+    assert members(more) == members(slots)
+
+
+@given(instructed(), st.data())
+def test_busy_blocks_are_those_with_a_device_that_takes_part(
+    case: tuple[Reduction, Cast, list[tuple[int, ...]]], data: st.DataObject
+) -> None:
+    reduction, levels, groups = case
+    cards = reduction.placement.hierarchy.cardinalities
+    deepest = data.draw(st.integers(0, len(cards)))
+    divisors = [1]
+    if deepest < len(cards):
+        divisors = [d for d in range(1, cards[deepest] + 1) if cards[deepest] % d == 0]
+    block = data.draw(st.sampled_from(divisors)) * prod(cards[deepest + 1 :])
+    there = {device // block for group in groups for device in group}
+    assert busy_blocks(levels, block) == len(there)

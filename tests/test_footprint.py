@@ -50,7 +50,7 @@ def print_of(
 ) -> tuple[Footprint, Wiring]:
     wiring = Wiring(system)
     phase = Exchange(what.collective, np.array(groups), SIZE)
-    return footprint(phase, priced_by(what.collective, line, SIZE), wiring), wiring
+    return footprint(phase, priced_by(what.collective.value, line, SIZE), wiring), wiring
 
 
 def named(machine: Machine, line: Line, what: Instruction, group: Group) -> dict[str, Fraction]:
@@ -189,7 +189,7 @@ def test_groups_that_are_no_grids_are_refused() -> None:
     [line, *_] = Simulator(system).lines(
         Collective.ALL_REDUCE, cast(Reduction.plain(4, 8), (1,), ())
     )
-    price = priced_by(Collective.ALL_REDUCE, line, SIZE)
+    price = priced_by(Collective.ALL_REDUCE.value, line, SIZE)
     for groups in ([[0, 1, 8]], [[0, 1], [2, 10]], [[1, 0], [2, 3]]):
         with pytest.raises(InputError, match=r"no grid of digits|differ in shape"):
             footprint(

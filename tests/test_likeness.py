@@ -15,6 +15,7 @@ from hierarchies import Calibration, Crossing, Fit, System
 from hierarchies.calibration import ANY
 from machines import bare, calibration, measured
 from synth.algorithms import RECIPES
+from synth.calibration.expecting import predict
 from synth.calibration.fitting import fit
 from synth.calibration.likeness import (
     ALONE,
@@ -26,7 +27,6 @@ from synth.calibration.likeness import (
     part,
     unmeasured,
 )
-from synth.calibration.predicting import predict
 from synth.calibration.ways import COLLECTIVES
 
 RINGS = ("all-reduce", "reduce-scatter", "all-gather")

@@ -15,11 +15,13 @@ from math import prod
 from statistics import median
 
 from hierarchies import System
+from synth.bound import Bound
 from synth.calibration.expecting import Predicted, Predictor
 from synth.calibration.experiments import isolating
 from synth.calibration.logs import busbw_factor
 from synth.calibration.matching import Matched
 from synth.lines import MEMORY
+from synth.nccl_model import SPELLINGS
 from synth.units import duration, volume
 
 SHORT = 0.9
@@ -34,12 +36,13 @@ PORT_FIT = 0.02
 
 @dataclass(frozen=True)
 class Reading:
-    """One size of a run: what it took, and what it should have."""
+    """One size of a run: what it took, what it should have, and what no schedule can beat."""
 
     size_bytes: int
     in_place: bool
     seconds: float
     predicted: Predicted
+    bound: Bound
 
     @property
     def share(self) -> float:
@@ -127,13 +130,13 @@ def diagnose(system: System, matched: Sequence[Matched]) -> Diagnosis:
 
 def _run(system: System, one: Matched) -> Run:
     predictor = Predictor(system, one.measurement)
-    known: dict[int, Predicted] = {}
+    known: dict[int, tuple[Predicted, Bound]] = {}
     readings = []
     for sample in one.measurement.samples:
-        if sample.size_bytes not in known:
-            known[sample.size_bytes] = predictor.at(sample.size_bytes)
         size = sample.size_bytes
-        readings.append(Reading(size, sample.in_place, sample.seconds, known[size]))
+        if size not in known:
+            known[size] = predictor.at(size), predictor.bound(size)
+        readings.append(Reading(size, sample.in_place, sample.seconds, *known[size]))
     large = [r for r in readings if r.waiting <= LARGE]
     small = [r for r in readings if r.waiting >= SMALL]
     last = max(readings, key=lambda r: r.size_bytes)
@@ -168,7 +171,7 @@ def _findings(system: System, runs: Sequence[Run]) -> Iterator[Finding]:
             yield from _blamed(system, run, runs)
         elif run.share is not None and run.share > 1 / SHORT:
             yield _too_good(run)
-        if any(r.seconds < r.predicted.bound.seconds * 0.999 for r in run.readings):
+        if any(r.seconds < r.bound.seconds * 0.999 for r in run.readings):
             yield _below_bound(run)
         yield from _waited(run)
         yield from _between(run)
@@ -250,7 +253,7 @@ def _other(run: Run, others: Sequence[str]) -> Finding:
     return Finding(
         "other-algorithm",
         f"it is what {names} would take: did the runtime not choose {run.way}? "
-        f"NCCL_ALGO={run.way} or NCCL_DEBUG=INFO tells",
+        f"NCCL_ALGO={SPELLINGS[run.way]} or NCCL_DEBUG=INFO tells",
         source=run.source,
     )
 
@@ -276,16 +279,16 @@ def _too_good(run: Run) -> Finding:
 
 
 def _below_bound(run: Run) -> Finding:
-    worst = min(run.readings, key=lambda r: r.seconds / r.predicted.bound.seconds)
-    level = worst.predicted.bound.level
+    worst = min(run.readings, key=lambda r: r.seconds / r.bound.seconds)
+    level = worst.bound.level
     what = "its messages" if level == "latency" else f"level {level!r}"
     return Finding(
         "below-bound",
         f"{worst.size_bytes} bytes took {duration(worst.seconds)}, less than the bound of "
-        f"{duration(worst.predicted.bound.seconds)}: {what} can do more than is described",
+        f"{duration(worst.bound.seconds)}: {what} can do more than is described",
         "" if level == "latency" else level,
         run.source,
-        worst.seconds / worst.predicted.bound.seconds,
+        worst.seconds / worst.bound.seconds,
     )
 
 

@@ -1,40 +1,30 @@
 """What a measured run should have taken: by what the runtime does when nobody plans, and at best.
 
-Only the devices that took part are priced: with fewer devices busy than a host has, only the ports
-that serve those count.
+Only the devices that took part are priced (``busy_part``), by the lines of the ways that a fit
+weighs (``ways``): a system says once what a measurement should have taken.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from math import prod
+from dataclasses import dataclass
 
-from grammar import Collective, Goal
-from hierarchies import Axis, Domain, Hierarchy, InputError, Level, Placement, Reduction, System
-from hierarchies.fabric import cast
-from synth.algorithms import Algorithm, Choice
-from synth.bound import Bound, bound
+from grammar import Goal
+from hierarchies import InputError, System
+from synth.bound import Bound, bound_among
+from synth.calibration.busy_part import busy_part
 from synth.calibration.measurements import SEND_RECEIVE, Measurement
-from synth.defaults import defaults
+from synth.calibration.ways import Allowed, allowed_ways
+from synth.defaults import Defaults, taken
+from synth.lines import Line, fastest
 from synth.margins import Interval, interval
-from synth.nccl_model import NVLS, NVLS_TREE, RING, TREE
+from synth.nccl_model import Ranks
 from synth.prices import StepPrice, priced_by
-from synth.protocols import Protocol
-from synth.simulator import Simulator
-
-_WAYS = {
-    RING: Algorithm.RING,
-    TREE: Algorithm.TREE,
-    NVLS: Algorithm.IN_NETWORK,
-    NVLS_TREE: Algorithm.IN_NETWORK,
-    "direct": Algorithm.DIRECT,
-}
 
 
 @dataclass(frozen=True)
 class Predicted:
-    """One size: the price of the way that was forced or chosen, of all ways, and the bound.
+    """One size: the price of the way that was forced or chosen, and of all ways there are.
 
     ``interval`` is where a calibration takes the truth to lie; None without one.
     """
@@ -42,7 +32,6 @@ class Predicted:
     way: str
     price: StepPrice
     options: Mapping[str, float]
-    bound: Bound
     interval: Interval | None = None
 
     @property
@@ -54,95 +43,78 @@ class Predictor:
     """Prices the sizes of one measurement. Raises InputError for what cannot be priced."""
 
     def __init__(self, system: System, measurement: Measurement) -> None:
-        if measurement.collective == SEND_RECEIVE:
-            raise InputError(
-                "a test of sends and receives is no collective",
-                where=measurement.source,
-                hint="give it to 'calibrate'; 'doctor' reads collectives",
-            )
-        self.goal = Goal(measurement.collective)
-        self.measurement = measurement
-        self.system, self.reduction = busy_part(system, measurement)
-        told = {RING: Choice.RING, TREE: Choice.TREE}
-        self._simulator = Simulator(self.system, told.get(measurement.algorithm or "", Choice.AUTO))
+        self._measurement = measurement
+        self._part = busy_part(system, measurement)
+        found = allowed_ways(self._part, measurement)
+        self._lines = {each.name: self._by_protocol(each) for each in found}
 
     def at(self, size_bytes: int) -> Predicted:
-        found = defaults(self._simulator, self.reduction, size_bytes, self.goal)
-        least = bound(self.system, self.reduction, size_bytes, self.goal)
-        algorithm, protocol = self.measurement.algorithm, self.measurement.protocol
-        way = algorithm or found.chosen
-        if way not in found.options:
+        found = self._taken(size_bytes)
+        [price] = found.baseline
+        margin = interval(self._part.system, (price,))
+        return Predicted(found.chosen, price, found.seconds, margin)
+
+    def bound(self, size_bytes: int) -> Bound:
+        """What no schedule can beat. Raises InputError for sends and receives, which have none."""
+        if self._measurement.collective == SEND_RECEIVE:
             raise InputError(
-                f"forced to {way}, which {self.goal.value} has not on these links",
-                where=self.measurement.source,
-                hint=f"there are: {', '.join(found.options)}",
+                "a test of sends and receives is no collective",
+                where=self._measurement.source,
+                hint="give it to 'calibrate'; 'doctor' reads collectives",
             )
-        prices = found.options[way]
-        if not prices:
-            raise InputError("groups of one rank", where=self.measurement.source)
-        price = prices[0] if protocol is None else self._forced(way, Protocol(protocol), size_bytes)
-        margin = interval(self._simulator.system, (price,))
-        return Predicted(way, price, found.seconds, least, margin)
+        goal = Goal(self._measurement.collective)
+        return bound_among(self._part.system, self._part.roles, size_bytes, goal)
 
-    def _forced(self, way: str, protocol: Protocol, size_bytes: int) -> StepPrice:
-        roles = cast(self.reduction, tuple(range(len(self.reduction.tree.digits))), ())
-        collective = Collective(self.goal.value)
-        for line in self._simulator.by(collective, _WAYS[way], roles):
-            if line.protocol is protocol:
-                return priced_by(collective, line, size_bytes)
-        raise InputError(
-            f"forced to {protocol.value}, which the links of {self.system.name} do not know",
-            where=self.measurement.source,
-            hint=f"state {protocol.value}_latency_us for the levels that it crosses",
-        )
+    def _by_protocol(self, each: Allowed) -> tuple[Line, ...]:
+        """The lines of one way, if the system was calibrated by those protocols that were."""
+        system = self._part.system
+        fitted = system.calibration and system.calibration.protocols
+        known = [one for one in each.protocols if not fitted or one.value in fitted]
+        return tuple(each.way.line(system, one) for one in known or each.protocols)
+
+    def _taken(self, size_bytes: int) -> Defaults:
+        if self._measurement.collective == SEND_RECEIVE:
+            [(name, lines)] = self._lines.items()
+            price = priced_by(SEND_RECEIVE, fastest(lines, size_bytes), size_bytes)
+            return Defaults({name: (price,)}, name)
+        ranks = Ranks(self._part.system, self._part.members)
+        return taken(ranks, Goal(self._measurement.collective), self._lines, size_bytes)
 
 
-def busy_part(system: System, measurement: Measurement) -> tuple[System, Reduction]:
-    """The machine as far as it was busy, with groups and their replicas as a reduction.
+@dataclass(frozen=True)
+class Prediction:
+    """The seconds of one row, the way the runtime is taken to go, and what rows like it strayed.
 
-    Raises InputError for a part of a circle, whose idle devices would still pass messages on, and
-    for groups that are not alike.
+    Without a calibration ``low_seconds`` and ``high_seconds`` are the seconds themselves.
     """
-    if system.faults and measurement.busy != system.hierarchy.cardinalities:
-        raise InputError(
-            f"a part of {system.name}, which has exceptions, was busy",
-            where=measurement.source,
-            hint="measure all of it, or describe the part",
-        )
-    levels, links, rows = [], [], []
-    for position, level in enumerate(system.hierarchy.levels):
-        members, busy = measurement.members[position], measurement.busy[position]
-        link = system.links[position]
-        circle = link.domain in (Domain.RING, Domain.TORUS)
-        if circle and busy not in (1, level.cardinality):
-            raise InputError(
-                f"{busy} of the {level.cardinality} children of the {link.domain.value} "
-                f"{level.name!r} were busy",
-                where=measurement.source,
-                hint="measure whole circles",
-            )
-        if busy % members:
-            raise InputError(
-                f"groups of {members} among {busy} at level {level.name!r}",
-                where=measurement.source,
-                hint="groups must be alike",
-            )
-        whole = system.hierarchy.devices_in_child(position)
-        inside = prod(measurement.busy[position + 1 :])
-        levels.append(Level(level.name, busy))
-        links.append(replace(link, ports=_ports(link.ports, whole, inside)))
-        rows.append((members, busy // members))
-    hierarchy = Hierarchy(tuple(levels))
-    part = replace(system, hierarchy=hierarchy, links=tuple(links))
-    columns = list(zip(*rows, strict=True))
-    axes = (Axis("groups", prod(columns[1])), Axis("measured", prod(columns[0])))
-    return part, Reduction(Placement(hierarchy, axes, (columns[1], columns[0])), ("measured",))
+
+    size_bytes: int
+    seconds: float
+    low_seconds: float
+    high_seconds: float
+    algorithm: str
+    protocol: str
 
 
-def _ports(ports: int, whole: int, inside: int) -> int:
-    """How many of a child's ports serve those devices of it that are busy: its first ones."""
-    if inside == whole:
-        return ports
-    if ports >= whole:
-        return ports // whole * inside
-    return max(1, inside * ports // whole)
+def predict(system: System, measurement: Measurement) -> tuple[Prediction, ...]:
+    """The rows of a measurement as they should be, in its order.
+
+    The runtime chooses among what it has, or goes the way it was forced to. Raises InputError as
+    ``candidates`` does.
+    """
+    predictor = Predictor(system, measurement)
+    return tuple(_row(predictor.at(one.size_bytes)) for one in measurement.samples)
+
+
+def _row(found: Predicted) -> Prediction:
+    price = found.price
+    assert price.algorithm is not None
+    margin = found.interval or Interval(price.seconds, price.seconds)
+    return Prediction(
+        int(price.size_bytes),
+        price.seconds,
+        margin.low_seconds,
+        margin.high_seconds,
+        price.algorithm.value,
+        price.protocol.value,
+    )

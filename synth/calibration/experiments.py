@@ -16,8 +16,9 @@ from grammar import Goal
 from hierarchies import InputError, System
 from synth.calibration.expecting import Predictor
 from synth.calibration.logs import COLLECTIVES
-from synth.calibration.matching import host_level
+from synth.calibration.matching import host_level, with_commas
 from synth.calibration.measurements import Measurement
+from synth.nccl_model import NVLS, RING, SPELLINGS, TREE
 from synth.protocols import Protocol, protocols
 
 SMALLEST_BYTES, LARGEST_BYTES, LARGEST_LL_BYTES = 2**10, 2**30, 2**26
@@ -25,7 +26,6 @@ WARM_UP, REPEATS = 5, 20
 START_SECONDS = 10.0
 """What starting a test is taken to cost; a rough figure, for the run time that is told."""
 _TESTS = {ours: theirs for theirs, ours in COLLECTIVES.items()}
-_ALGORITHM = {"ring": "Ring", "tree": "Tree", "nvls": "NVLS"}
 _PROTOCOL = {Protocol.SIMPLE: "Simple", Protocol.LL: "LL", Protocol.LL128: "LL128"}
 
 
@@ -75,7 +75,7 @@ class Experiment:
         if self.groups.split:
             found["NCCL_TESTS_SPLIT"] = self.groups.split
         if self.algorithm:
-            found["NCCL_ALGO"] = _ALGORITHM[self.algorithm]
+            found["NCCL_ALGO"] = SPELLINGS[self.algorithm]
         if self.protocol:
             found["NCCL_PROTO"] = _PROTOCOL[self.protocol]
         return found
@@ -90,8 +90,8 @@ class Experiment:
         """Comment lines to stand above the output, so that nobody has to tell it again."""
         ways = {k: v for k, v in self.environment.items() if k != "NCCL_TESTS_SPLIT"}
         told = [f"# collective: {_TESTS[self.goal.value]}"]
-        told.append(f"# members: {_comma(self.groups.members)}")
-        told.append(f"# busy: {_comma(self.groups.busy)}")
+        told.append(f"# members: {with_commas(self.groups.members)}")
+        told.append(f"# busy: {with_commas(self.groups.busy)}")
         if ways:
             told.append("# algo: " + " ".join(f"{key}={value}" for key, value in ways.items()))
         return tuple(told)
@@ -171,20 +171,20 @@ def _on(system: System, groups: Groups) -> Iterator[Experiment]:
     bandwidth = f"bandwidth of {crossed}"
     if not single:
         bandwidth = f"how {crossed} share the way: through, ports"
-    ring = (Goal.ALL_REDUCE, "ring")
+    ring = (Goal.ALL_REDUCE, RING)
     yield _made(system, groups, ring, Protocol.SIMPLE, (bandwidth, f"latency of {crossed}"))
     for protocol in known[1:] if single else ():
         what = f"{protocol.value}_latency of {crossed}"
         yield _made(system, groups, ring, protocol, (what,))
     yield _made(system, groups, (Goal.ALL_GATHER, None), None, (f"{bandwidth}, by another way",))
     if not single:
-        tree = (Goal.ALL_REDUCE, "tree")
+        tree = (Goal.ALL_REDUCE, TREE)
         yield _made(system, groups, tree, Protocol.SIMPLE, (f"trees over {crossed}",))
         yield _made(system, groups, (Goal.REDUCE_SCATTER, None), None, ("a check of the rings",))
         yield _made(system, groups, (Goal.ALL_TO_ALL, None), None, (f"exchanges over {crossed}",))
     if all(link.reduces for link in links):
         switches = f"what switches of {crossed} reduce"
-        yield _made(system, groups, (Goal.ALL_REDUCE, "nvls"), None, (switches,))
+        yield _made(system, groups, (Goal.ALL_REDUCE, NVLS), None, (switches,))
     yield _made(system, groups, (Goal.ALL_REDUCE, None), None, ("what the runtime chooses",))
 
 
@@ -267,10 +267,6 @@ def _size(size_bytes: int) -> str:
 
 def _is_power(number: int) -> bool:
     return number & (number - 1) == 0
-
-
-def _comma(numbers: Sequence[int]) -> str:
-    return ",".join(str(number) for number in numbers)
 
 
 def script(

@@ -11,16 +11,9 @@ import re
 from dataclasses import dataclass, field
 
 from synth.calibration.logs import COLLECTIVES, UNREAD, Rank, Row, Table
+from synth.nccl_model import SPELLINGS
 
-ALGORITHMS = {
-    "ring": "ring",
-    "tree": "tree",
-    "nvls": "nvls",
-    "nvlstree": "nvls_tree",
-    "collnetdirect": "collnet_direct",
-    "collnetchain": "collnet_chain",
-    "pat": "pat",
-}
+ALGORITHMS = {spelling.lower(): name for name, spelling in SPELLINGS.items()}
 PROTOCOLS = {"simple": "simple", "ll": "ll", "ll128": "ll128"}
 _PROGRAM = re.compile(rf"(?<![\w])({'|'.join([*UNREAD, *COLLECTIVES])})_perf")
 _FORCED = re.compile(

@@ -12,10 +12,10 @@ import numpy.typing as npt
 
 from hierarchies import Calibration, Crossing, Fit, InputError, System
 from hierarchies.calibration import FASTEST, MODEL
-from synth.calibration.leftovers import followed, residuals, strayed, strays
+from synth.calibration.leftovers import FittedRow, followed, residuals, strayed, strays
 from synth.calibration.likeness import unmeasured
 from synth.calibration.measurements import Measurement
-from synth.calibration.solving import Key, Rows, Solution, solve, unseen_seconds
+from synth.calibration.solving import Rows, Solution, solve, unseen_seconds
 from synth.calibration.unknown import undetermined
 from synth.calibration.ways import Candidate, candidates, chosen
 from synth.protocols import Protocol
@@ -24,25 +24,6 @@ PREFERRED = (MODEL, FASTEST)
 """How a runtime may choose: as explains its rows better, of equals the first."""
 FEWEST_SIZES = 3
 """Of one collective among the same groups: a line has two numbers, and one size must judge it."""
-
-
-@dataclass(frozen=True)
-class FittedRow:
-    """A measured row, the way it was taken to have gone, and what the fit says of it.
-
-    What fits say that have not seen it: ``halves_seconds`` by every other size,
-    ``tables_seconds`` without the tables of its configuration (0 where there are no others).
-    ``dropped``: the fit did not follow it, as it lies too far from all others.
-    """
-
-    measurement: Measurement
-    size_bytes: int
-    seconds: float
-    fitted_seconds: float
-    way: Key
-    dropped: bool = False
-    halves_seconds: float = 0.0
-    tables_seconds: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -85,10 +85,10 @@ def _reading(run: Run, reading: Reading) -> Json:
         "predicted_seconds": predicted.seconds,
         "predicted_low_seconds": margin.low_seconds if margin else None,
         "predicted_high_seconds": margin.high_seconds if margin else None,
-        "bound_seconds": predicted.bound.seconds,
+        "bound_seconds": reading.bound.seconds,
         "busbw_GB_per_s": busbw(reading.seconds),
         "predicted_busbw_GB_per_s": busbw(predicted.seconds),
-        "bound_busbw_GB_per_s": busbw(predicted.bound.seconds),
+        "bound_busbw_GB_per_s": busbw(reading.bound.seconds),
         "predicted_algorithm": predicted.way,
         "predicted_protocol": predicted.price.protocol.value,
     }

@@ -10,7 +10,7 @@ more of a fourth one than three numbers can.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -18,11 +18,8 @@ from scipy.special import stdtrit
 
 from hierarchies import Measured, Residual, Stray
 from hierarchies.calibration import ANY, COVERED
-from synth.calibration.likeness import ALGORITHM
-from synth.calibration.measurements import Configuration
-
-if TYPE_CHECKING:
-    from synth.calibration.fitting import FittedRow
+from synth.calibration.likeness import ALGORITHM, Floats, Key
+from synth.calibration.measurements import Configuration, Measurement
 
 CLASSES = (0, 1 << 16, 1 << 20, 1 << 24, 1 << 28)
 """Where classes of sizes begin, in bytes."""
@@ -33,7 +30,24 @@ EXPECTED = ALGORITHM[3]
 """How far a table is expected to lie from a fit before any was left out, in logarithms: as far as
 the fit expects the shares of algorithms to stray. It counts as much as one table."""
 
-Floats = npt.NDArray[np.float64]
+
+@dataclass(frozen=True)
+class FittedRow:
+    """A measured row, the way it was taken to have gone, and what the fit says of it.
+
+    What fits say that have not seen it: ``halves_seconds`` by every other size,
+    ``tables_seconds`` without the tables of its configuration (0 where there are no others).
+    ``dropped``: the fit did not follow it, as it lies too far from all others.
+    """
+
+    measurement: Measurement
+    size_bytes: int
+    seconds: float
+    fitted_seconds: float
+    way: Key
+    dropped: bool = False
+    halves_seconds: float = 0.0
+    tables_seconds: float = 0.0
 
 
 def strayed(sizes: Floats, seconds: Floats, fitted: Floats) -> npt.NDArray[np.bool_]:

@@ -101,13 +101,16 @@ def _stated(
         )
         if not fits:
             raise InputError(
-                f"{what} {_comma(told)} are not of {system.hierarchy}", hint=_by_members(system)
+                f"{what} {with_commas(told)} are not of {system.hierarchy}",
+                hint=_by_members(system),
             )
     if any(one > all_ for one, all_ in zip(members, busy, strict=True)):
-        raise InputError(f"members {_comma(members)} are more than are busy, {_comma(busy)}")
+        raise InputError(
+            f"members {with_commas(members)} are more than are busy, {with_commas(busy)}"
+        )
     if log.ranks is not None and prod(members) != log.ranks:
         raise InputError(
-            f"members {_comma(members)} are {prod(members)} ranks, the log is of {log.ranks}",
+            f"members {with_commas(members)} are {prod(members)} ranks, the log is of {log.ranks}",
             hint="groups of the log are as large as its busbw says",
         )
     return members, busy
@@ -200,7 +203,7 @@ def _grouped(log: Log, busy: tuple[int, ...], colors: Sequence[int]) -> tuple[in
             raise InputError("a group of ranks is no block of levels", hint="use MOD or DIV")
         shapes.add(members)
     if len(shapes) > 1:
-        told = " and ".join(_comma(shape) for shape in sorted(shapes))
+        told = " and ".join(with_commas(shape) for shape in sorted(shapes))
         raise InputError(f"groups lie differently on the machine: {told}", hint="use MOD or DIV")
     return shapes.pop()
 
@@ -226,9 +229,10 @@ def _digits(number: int, sizes: Sequence[int]) -> tuple[int, ...]:
 
 
 def _by_members(system: System) -> str:
-    example = _comma(system.hierarchy.cardinalities)
+    example = with_commas(system.hierarchy.cardinalities)
     return f"say how many children of each level a group has ranks in, as in --members {example}"
 
 
-def _comma(numbers: Sequence[int]) -> str:
+def with_commas(numbers: Sequence[int]) -> str:
+    """Numbers of levels as ``--members`` and notes in logs have them."""
     return ",".join(str(number) for number in numbers)

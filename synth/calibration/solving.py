@@ -23,13 +23,11 @@ from scipy.optimize import nnls
 
 from hierarchies import System
 from hierarchies.calibration import ANY
-from synth.calibration.likeness import expected, part
+from synth.calibration.likeness import Floats, Key, expected, part
 from synth.calibration.ways import Candidate
 from synth.protocols import Protocol
 
-Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
-Key = tuple[str, str, str]
 
 LAUNCH_SECONDS = {Protocol.SIMPLE: 8.4e-6, Protocol.LL: 6.6e-6, Protocol.LL128: 14.0e-6}
 """What NCCL's model adds once a call (v2.28.7-1, src/graph/tuning.cc)."""

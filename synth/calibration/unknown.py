@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
 from hierarchies import System
-from synth.calibration.solving import Key, Rows, Solution
+from synth.calibration.likeness import Floats, Key
+from synth.calibration.solving import Rows, Solution
 
 ALIKE = 0.02
 """Numbers share one sum where a change of them that leaves all rows as they were, but for this
 part, is possible: the least singular values of their columns, each of length 1."""
-
-Floats = npt.NDArray[np.float64]
 
 
 def undetermined(system: System, rows: Rows, solution: Solution) -> tuple[str, ...]:

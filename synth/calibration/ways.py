@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from math import prod
 
 from grammar import Collective, Goal
-from hierarchies import Domain, Hierarchy, InputError, Level, System, nearest
+from hierarchies import Domain, InputError, System, nearest
 from hierarchies.calibration import FASTEST
-from hierarchies.fabric import Cast, Role, Slot
 from synth.algorithms import Algorithm
+from synth.calibration.busy_part import BusyPart, busy_part
 from synth.calibration.measurements import SEND_RECEIVE, Measurement
-from synth.defaults import ALGORITHMS, names, quickest_seconds
+from synth.defaults import ALGORITHMS, DIRECT, names, quickest_seconds
 from synth.lines import Way
 from synth.nccl_model import Ranks
 from synth.protocols import Protocol, protocols
@@ -26,13 +25,12 @@ COLLECTIVES = (*(goal.value for goal in Goal), SEND_RECEIVE)
 _TOLD = {
     "nvls": Algorithm.IN_NETWORK,
     "nvlstree": Algorithm.IN_NETWORK,
-    "nvls_tree": Algorithm.IN_NETWORK,
     "collnet": Algorithm.IN_NETWORK,
     "collnetdirect": Algorithm.IN_NETWORK,
     "collnetchain": Algorithm.IN_NETWORK,
     **{algorithm.value: algorithm for algorithm in Algorithm},
 }
-"""What a runtime can be told, in lower case."""
+"""What a runtime can be told, in lower case and without underscores."""
 
 
 @dataclass(frozen=True)
@@ -57,44 +55,55 @@ class Candidate:
         return self.collective, self.algorithm, self.protocol.value
 
 
+@dataclass(frozen=True)
+class Allowed:
+    """A way that the runtime may have taken, in NCCL's words, and the protocols it has for it."""
+
+    name: str
+    way: Way
+    protocols: tuple[Protocol, ...]
+
+
 def candidates(system: System, measurement: Measurement) -> tuple[Candidate, ...]:
-    """All ways that the runtime may have taken.
+    """All ways that the runtime may have taken, by each protocol.
 
     Raises InputError if the ranks do not fit the system, or nothing is known by the names that
     the runtime was forced to.
     """
-    links = placed(system, measurement)[0].links
+    part = busy_part(system, measurement)
+    links = part.system.links
     return tuple(
         Candidate(
             measurement.collective,
-            way.algorithm.value,
+            each.way.algorithm.value,
             protocol,
-            way.counted(links),
-            way.paced(way.counted(links)),
-            way.busy_seconds,
-            way.memory_seconds,
+            each.way.counted(links),
+            each.way.paced(each.way.counted(links)),
+            each.way.busy_seconds,
+            each.way.memory_seconds,
         )
-        for way, protocol in allowed_ways(system, measurement)
+        for each in allowed_ways(part, measurement)
+        for protocol in each.protocols
     )
 
 
-def allowed_ways(system: System, measurement: Measurement) -> tuple[tuple[Way, Protocol], ...]:
-    """The same as the simulator has them, each with a protocol. Raises InputError likewise."""
-    machine, roles = placed(system, measurement)
-    simulator = Simulator(replace(machine, calibration=None))
-    found = tuple(
-        (way, protocol)
-        for way in _ways(simulator, measurement, roles)
-        for protocol in _allowed(way, measurement)
-    )
+def allowed_ways(part: BusyPart, measurement: Measurement) -> tuple[Allowed, ...]:
+    """The same as the simulator has them. Raises InputError likewise."""
+    forced = _forced_protocol(measurement)
+    found = []
+    for name, way in _ways(part, measurement):
+        known = tuple(protocol for protocol in way.protocols if forced in (None, protocol))
+        if known:
+            found.append(Allowed(name, way, known))
     if not found:
         told = " ".join(word for word in (measurement.algorithm, measurement.protocol) if word)
         raise InputError(
-            f"{measurement.collective} by {told} cannot be carried out on {system.name}",
+            f"{measurement.collective}, forced to {told}, cannot be carried out on "
+            f"{part.system.name}",
             where=measurement.source,
             hint="the links of the description, or the groups, have no such thing",
         )
-    return found
+    return tuple(found)
 
 
 def chosen(system: System, measurement: Measurement, runtime: str, size_bytes: int) -> str | None:
@@ -105,116 +114,65 @@ def chosen(system: System, measurement: Measurement, runtime: str, size_bytes: i
     goals = [goal for goal in Goal if goal.value == measurement.collective]
     if runtime == FASTEST or measurement.algorithm or goals in ([], [Goal.ALL_TO_ALL]):
         return None
-    machine, _ = placed(system, measurement)
-    ranks, goal = Ranks(machine, measurement.members), goals[0]
-
-    def seconds(name: str) -> float:
-        return quickest_seconds(ranks, goal, name, size_bytes)
-
-    return ALGORITHMS[min(names(ranks, goal), key=seconds)].value
-
-
-def placed(system: System, measurement: Measurement) -> tuple[System, Cast]:
-    """The machine as far as it was busy, and the part that each of its levels played in a group.
-
-    Children that had nothing to do stay, where they are as many for each that had; else the level
-    is priced as if it had only the busy ones.
-    """
-    _check_ranks(system, measurement)
-    levels, roles = [], []
-    for level, members, busy in zip(
-        system.hierarchy.levels, measurement.members, measurement.busy, strict=True
-    ):
-        idle = level.cardinality // busy if level.cardinality % busy == 0 else 1
-        levels.append(Level(level.name, busy * idle))
-        slots = (Slot(idle, Role.ZERO), Slot(busy // members, Role.FIXED), Slot(members, Role.FREE))
-        roles.append(tuple(slot for slot in slots if slot.size > 1) or (Slot(1, Role.FREE),))
-    hierarchy = Hierarchy(tuple(levels))
-    if hierarchy == system.hierarchy:
-        return system, tuple(roles)
-    links = []
-    for position, link in enumerate(system.links):
-        alone = hierarchy.cardinalities[position] == 1
-        links.append(replace(link, ports=1) if alone and link.domain is Domain.SWITCH else link)
-    return replace(system, hierarchy=hierarchy, links=tuple(links)), tuple(roles)
+    part = busy_part(system, measurement)
+    ranks, goal = Ranks(part.system, part.members), goals[0]
+    forced = _forced_protocol(measurement)
+    known = {name: _protocols(ranks, name, forced) for name in names(ranks, goal)}
+    seconds = {
+        name: quickest_seconds(ranks, goal, name, some, size_bytes)
+        for name, some in known.items()
+        if some
+    }
+    return ALGORITHMS[min(seconds, key=lambda name: seconds[name])].value if seconds else None
 
 
-def _check_ranks(system: System, measurement: Measurement) -> None:
-    levels, where = system.hierarchy.names, measurement.source
-    for counts, what in ((measurement.members, "groups"), (measurement.busy, "ranks")):
-        if len(counts) != len(levels):
-            raise InputError(
-                f"{what} on {len(counts)} levels of {system.name}",
-                where=where,
-                hint=f"it has {len(levels)}: {', '.join(levels)}",
-            )
-    for level, members, busy in zip(
-        system.hierarchy.levels, measurement.members, measurement.busy, strict=True
-    ):
-        if not 1 <= busy <= level.cardinality:
-            raise InputError(
-                f"ranks in {busy} of the {level.cardinality} children of level {level.name!r}",
-                where=where,
-                hint=f"is it a log of another machine than {system.name}?",
-            )
-        if members < 1 or busy % members:
-            raise InputError(
-                f"groups of {members} among the {busy} busy children of level {level.name!r}",
-                where=where,
-                hint="groups are alike and disjoint",
-            )
-    if prod(measurement.members) == 1:
-        raise InputError("groups of one rank", where=where, hint="nothing was sent")
+def _protocols(ranks: Ranks, name: str, forced: Protocol | None) -> list[Protocol]:
+    """Those that a way has on the links it crosses; a switch that reduces has but one."""
+    known = protocols(ranks.system.links[level] for level in ranks.spans)
+    some = known[:1] if ALGORITHMS[name] is Algorithm.IN_NETWORK else known
+    return [protocol for protocol in some if forced in (None, protocol)]
 
 
-def _ways(simulator: Simulator, measurement: Measurement, roles: Cast) -> Iterator[Way]:
+def _ways(part: BusyPart, measurement: Measurement) -> Iterator[tuple[str, Way]]:
+    """By name what the runtime has for the collective, or what it was told."""
     if measurement.collective not in COLLECTIVES:
         known = nearest(measurement.collective, COLLECTIVES)
         raise InputError(
             f"no collective {measurement.collective!r}", where=measurement.source, hint=known
         )
     if measurement.collective == SEND_RECEIVE:
-        yield sent_around(simulator.system, measurement.members)
+        yield DIRECT, sent_around(part.system, part.members)
         return
-    collective = Collective(measurement.collective)
-    for algorithm in _algorithms(simulator.system, measurement):
-        yield simulator.way(collective, algorithm, roles)
+    told = _forced_algorithm(measurement)
+    simulator = Simulator(replace(part.system, calibration=None))
+    collective, goal = Collective(measurement.collective), Goal(measurement.collective)
+    for name in names(Ranks(part.system, part.members), goal):
+        if told in (None, ALGORITHMS[name]):
+            yield name, simulator.way(collective, ALGORITHMS[name], part.roles)
 
 
-def _algorithms(system: System, measurement: Measurement) -> tuple[Algorithm, ...]:
-    """Those that the runtime has for the collective, or the one it was told."""
-    runtime = runtime_algorithms(system, measurement.collective, measurement.members)
+def _forced_algorithm(measurement: Measurement) -> Algorithm | None:
     if measurement.algorithm is None:
-        return runtime
-    told = _TOLD.get(measurement.algorithm.lower())
+        return None
+    told = _TOLD.get(measurement.algorithm.lower().replace("_", ""))
     if told is None:
         hint = nearest(measurement.algorithm, sorted(_TOLD))
         raise InputError(
             f"no algorithm {measurement.algorithm!r}", where=measurement.source, hint=hint
         )
-    return tuple(algorithm for algorithm in runtime if algorithm is told)
+    return told
 
 
-def runtime_algorithms(
-    system: System, collective: str, members: tuple[int, ...]
-) -> tuple[Algorithm, ...]:
-    """What a library of collectives chooses among, if nobody plans."""
-    goal = Goal(collective)
-    if goal is Goal.ALL_TO_ALL:
-        return (Algorithm.DIRECT,)
-    return tuple(ALGORITHMS[name] for name in names(Ranks(system, members), goal))
-
-
-def _allowed(way: Way, measurement: Measurement) -> tuple[Protocol, ...]:
+def _forced_protocol(measurement: Measurement) -> Protocol | None:
     if measurement.protocol is None:
-        return way.protocols
-    told = measurement.protocol.lower()
-    if told not in [protocol.value for protocol in Protocol]:
-        hint = nearest(told, [protocol.value for protocol in Protocol])
+        return None
+    known = [protocol.value for protocol in Protocol]
+    if measurement.protocol.lower() not in known:
+        hint = nearest(measurement.protocol.lower(), known)
         raise InputError(
             f"no protocol {measurement.protocol!r}", where=measurement.source, hint=hint
         )
-    return tuple(protocol for protocol in way.protocols if protocol.value == told)
+    return Protocol(measurement.protocol.lower())
 
 
 def sent_around(system: System, members: tuple[int, ...]) -> Way:

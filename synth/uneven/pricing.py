@@ -31,7 +31,7 @@ class Sized:
 
     def price(self, payload_bytes: float) -> StepPrice:
         size = self.share * payload_bytes
-        return priced_by(self.collective, fastest(self.lines, size), size)
+        return priced_by(self.collective.value, fastest(self.lines, size), size)
 
 
 @dataclass(frozen=True)

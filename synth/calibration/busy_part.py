@@ -1,0 +1,114 @@
+"""The part of a machine that a measurement kept busy, which is all that is priced of it.
+
+Launchers fill the first children of every level. Three GPUs of an eight-GPU node whose four NICs
+serve two GPUs each reach two NICs: the first carries twice what the second does, and no schedule
+has the other two. So a part keeps, of each level, the busy children and those idle ones that share
+a port with a busy one, or stand in its circle and pass messages on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import lcm, prod
+
+from hierarchies import Domain, Hierarchy, InputError, Level, Link, System
+from hierarchies.fabric import Cast, Role, Slot, members
+from synth.calibration.measurements import Measurement
+
+
+@dataclass(frozen=True)
+class BusyPart:
+    """A machine of what was busy, and the part that each level's children play in a group."""
+
+    system: System
+    roles: Cast
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """How many children of each level one group has ranks in."""
+        return tuple(members(slots) for slots in self.roles)
+
+
+def busy_part(system: System, measurement: Measurement) -> BusyPart:
+    """The machine as far as it was busy, and its groups, all at once.
+
+    Raises InputError for ranks that the system has not, for groups that are not alike or of one
+    rank, and for a part of a system with exceptions: no log says which of them it met.
+    """
+    _check_ranks(system, measurement)
+    busy = measurement.busy
+    kept = _kept(system, busy)
+    roles = tuple(map(_slots, kept, busy, measurement.members))
+    if busy == system.hierarchy.cardinalities:
+        return BusyPart(system, roles)
+    if system.faults:
+        raise InputError(
+            f"a part of {system.name}, which has exceptions, was busy",
+            where=measurement.source,
+            hint="measure all of it, or describe the part",
+        )
+    levels = tuple(map(Level, system.hierarchy.names, kept))
+    links = tuple(_link(system, level, kept) for level in range(len(kept)))
+    return BusyPart(replace(system, hierarchy=Hierarchy(levels), links=links), roles)
+
+
+def _check_ranks(system: System, measurement: Measurement) -> None:
+    levels, where = system.hierarchy.names, measurement.source
+    for counts, what in ((measurement.members, "groups"), (measurement.busy, "ranks")):
+        if len(counts) != len(levels):
+            raise InputError(
+                f"{what} on {len(counts)} levels of {system.name}",
+                where=where,
+                hint=f"it has {len(levels)}: {', '.join(levels)}",
+            )
+    for level, some, busy in zip(
+        system.hierarchy.levels, measurement.members, measurement.busy, strict=True
+    ):
+        if not 1 <= busy <= level.cardinality:
+            raise InputError(
+                f"ranks in {busy} of the {level.cardinality} children of level {level.name!r}",
+                where=where,
+                hint=f"is it a log of another machine than {system.name}?",
+            )
+        if some < 1 or busy % some:
+            raise InputError(
+                f"groups of {some} among the {busy} busy children of level {level.name!r}",
+                where=where,
+                hint="groups are alike and disjoint",
+            )
+    if prod(measurement.members) == 1:
+        raise InputError("groups of one rank", where=where, hint="nothing was sent")
+
+
+def _kept(system: System, busy: Sequence[int]) -> tuple[int, ...]:
+    """How many children of each level the part has: whole blocks of those that share a port."""
+    kept = []
+    for level, (count, some) in enumerate(zip(system.hierarchy.cardinalities, busy, strict=True)):
+        circle = system.links[level].domain in (Domain.RING, Domain.TORUS)
+        inside = system.hierarchy.devices_in_child(level)
+        shared = [system.block(outer) // inside for outer in range(level)]
+        together = lcm(*(number for number in shared if 1 < number < count))
+        kept.append(count if circle and some > 1 else -(-some // together) * together)
+    return tuple(kept)
+
+
+def _slots(kept: int, busy: int, some: int) -> tuple[Slot, ...]:
+    """Groups side by side, then who is idle."""
+    slots = Slot(busy // some, Role.FIXED), Slot(some, Role.FREE)
+    idle = (Slot(kept - busy, Role.IDLE),) if kept > busy else ()
+    return (*(slot for slot in slots if slot.size > 1), *idle) or (Slot(1, Role.FREE),)
+
+
+def _link(system: System, level: int, kept: Sequence[int]) -> Link:
+    """A level's link with those ports of a child that devices of the part lie behind."""
+    link, inside = system.links[level], prod(kept[level + 1 :])
+    block = system.block(level)
+    if link.ports >= (whole := system.hierarchy.devices_in_child(level)):
+        return replace(link, ports=link.ports // whole * inside)
+    for inner in range(level + 1, len(kept)):
+        beside = system.hierarchy.devices_in_child(inner)
+        if beside <= block < beside * system.hierarchy.cardinalities[inner]:
+            behind = block // beside * prod(kept[inner + 1 :])
+            return replace(link, ports=inside // behind)
+    return replace(link, ports=1)

@@ -1,0 +1,269 @@
+"""The least squares of a calibration, by what must come out of rows that are known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hierarchies import Calibration, Crossing, Fit, System
+from machines import bare, calibrated, calibration, measured
+from synth.calibration.expecting import predict
+from synth.calibration.fitting import fit
+from synth.calibration.leftovers import CLASSES, FittedRow, residuals, strayed
+from synth.calibration.measurements import Measurement
+from synth.calibration.solving import LEAST_LATENCY, MOST_SHARE, Rows, Solution, solve
+from synth.calibration.ways import Candidate, candidates
+
+LARGE = tuple(1 << power for power in range(24, 33))
+RING = {"algorithm": "ring", "protocol": "simple"}
+
+
+def rows_of(system: System, measurements: list[Measurement]) -> Rows:
+    """Every row with all its candidates, as a fit has them that knows of no choice."""
+    known = [candidates(system, one) for one in measurements]
+    samples = [(table, one) for table, some in enumerate(measurements) for one in some.samples]
+    return Rows(
+        np.array([float(one.size_bytes) for _, one in samples]),
+        np.array([one.seconds for _, one in samples]),
+        np.array([table for table, _ in samples]),
+        np.array([row for row, (table, _) in enumerate(samples) for _ in known[table]]),
+        tuple(each for table, _ in samples for each in known[table]),
+    )
+
+
+def told_seconds(solution: Solution, candidate: Candidate, size: float) -> float:
+    """What the unknowns say of a candidate, added up anew."""
+    numbers = solution.of(candidate.key)
+    levels = len(candidate.waited)
+    hops, gaps, shares = (numbers[1 + levels * i :][:levels] for i in range(3))
+    limits = [
+        size * busy * share for busy, share in zip(candidate.busy_seconds, shares, strict=True)
+    ]
+    limits += [float(gaps @ candidate.paced), size * candidate.memory_seconds]
+    return float(numbers[0] + hops @ candidate.waited + max(limits))
+
+
+def scaled(one: Measurement, *factors: float) -> Measurement:
+    """The same with its rows' seconds times these, by turns."""
+    samples = tuple(
+        replace(sample, seconds=sample.seconds * factors[i % len(factors)])
+        for i, sample in enumerate(one.samples)
+    )
+    return replace(one, samples=samples)
+
+
+def test_a_row_goes_the_fastest_way_the_first_of_those_that_tie() -> None:
+    seen = [measured(calibrated(), "all-reduce", members) for members in ((8, 4), (1, 4))]
+    rows = rows_of(bare(), seen)
+    twice = replace(
+        rows,
+        row=np.repeat(rows.row, 2),
+        candidates=tuple(each for each in rows.candidates for _ in range(2)),
+    )
+    for given_rows in (rows, twice):
+        found = solve(bare(), given_rows)
+        for row, size in enumerate(given_rows.sizes):
+            mine = np.flatnonzero(given_rows.row == row)
+            told = [told_seconds(found, given_rows.candidates[pair], size) for pair in mine]
+            assert found.fitted[row] == pytest.approx(min(told))
+            assert found.chosen[row] == mine[int(np.argmin(told))]
+
+
+def test_what_a_row_is_limited_by_is_what_it_tells_of() -> None:
+    """The design is the slope of each row's seconds in each unknown, in expected errors."""
+    seen = [measured(calibrated(), "all-reduce", (8, 4), **RING)]
+    rows = rows_of(bare(), seen)
+    found = solve(bare(), rows)
+    assert (found.design >= 0).all()
+    small, large = found.design[0], found.design[-1]
+    width = found.unknowns.shape[1]
+    crossing = [column for column in range(len(large)) if column % width >= width - 2]
+    assert small[crossing].sum() == 0
+    assert large[crossing].sum() > 0
+    assert np.count_nonzero(large[crossing]) == 1
+    launch, hops = small[0::width].max(), [small[i::width].max() for i in (1, 2)]
+    assert launch > 0
+    assert min(hops) > launch
+
+
+def test_links_carry_twice_their_description_at_most() -> None:
+    fast = replace(bare(), calibration=calibration(shares=(6.0, 5.0)))
+    seen = [measured(fast, "all-gather", members, **RING) for members in ((8, 4), (1, 4), (8, 1))]
+    told = fit(bare(), seen).calibration
+    assert max(level.share for one in told.fits for level in one.levels) == MOST_SHARE
+
+
+def test_latencies_are_never_found_to_be_nothing() -> None:
+    """Bytes alone: rows that waited for nothing at all."""
+    none = Calibration(
+        tuple(Fit(p, (Crossing(0.0, 0.0, 0.5),) * 2, 0.0) for p in ("simple", "ll", "ll128")), ()
+    )
+    machine = replace(bare(), calibration=none)
+    seen = [measured(machine, "all-gather", m, **RING) for m in ((8, 4), (1, 4), (2, 4))]
+    found = solve(bare(), rows_of(bare(), seen))
+    least = LEAST_LATENCY * 0.2
+    for numbers in found.unknowns[[key[2] == "simple" for key in found.keys]]:
+        assert numbers[0] >= least * 8.4e-6 * (1 - 1e-9)
+        assert numbers[1] >= least * 14e-6 * (1 - 1e-9)
+        assert numbers[2] >= least * 3.4e-6 * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("place", range(len(LARGE)))
+def test_a_row_far_off_pulls_no_harder_than_one_near_by(place: int) -> None:
+    """Not so far that it would be dropped: less than twice what the others say."""
+    one = measured(calibrated(), "all-gather", (8, 4), sizes=LARGE, **RING)
+    samples = list(one.samples)
+    samples[place] = replace(samples[place], seconds=1.9 * samples[place].seconds)
+    told = fit(bare(), [replace(one, samples=tuple(samples))]).calibration
+    found = told.fit("all-gather", "ring", "simple")
+    assert found
+    assert found.levels[0].share == pytest.approx(0.9, rel=0.02)
+
+
+def test_large_rows_are_taken_to_be_the_surest() -> None:
+    """Two rows against two, of sizes of different noise: the numbers lie nearer to the larger."""
+    shared = measured(
+        calibrated(), "all-gather", (8, 1), sizes=(1 << 22, 1 << 23, 1 << 30, 1 << 31), **RING
+    )
+    seen = replace(
+        shared,
+        samples=tuple(
+            replace(s, seconds=s.seconds * (1.1 if s.size_bytes < 1 << 24 else 1.0))
+            for s in shared.samples
+        ),
+    )
+    found = fit(bare(), [seen])
+    off = [row.fitted_seconds / row.seconds - 1 for row in found.rows]
+    assert max(map(abs, off[2:])) < 0.01
+
+
+def test_numbers_that_no_row_tells_stay_near_what_others_say() -> None:
+    """A way seen once, and badly, follows its algorithm; what was expected is in the loss."""
+    seen = [measured(calibrated(), "all-gather", m, **RING) for m in ((8, 4), (1, 4), (8, 1))]
+    odd = scaled(measured(calibrated(), "reduce-scatter", (8, 4), sizes=LARGE[:3], **RING), 3.0)
+    found = solve(bare(), rows_of(bare(), [*seen, odd]))
+    rows = rows_of(bare(), [*seen, odd])
+    noise = np.select([rows.sizes >= 1 << 24, rows.sizes >= 1 << 16], [0.05, 0.1], 0.15)
+    off = (found.fitted / rows.seconds - 1) / noise
+    of_rows = float((2 * (np.sqrt(1 + off**2) - 1)).sum())
+    assert found.loss > of_rows + 1
+
+
+def test_machines_that_pace_their_messages_are_found_again() -> None:
+    """Rows that do not wait but keep a distance are flat until bytes take longer than that."""
+    paced = Calibration(
+        tuple(
+            Fit(p, (Crossing(1e-6, gap, 0.9), Crossing(0.5e-6, gap / 4, 0.8)), 10e-6)
+            for p, gap in (("simple", 40e-6), ("ll", 20e-6), ("ll128", 30e-6))
+        ),
+        (),
+    )
+    machine = replace(bare(), calibration=paced)
+    seen = [
+        measured(machine, "all-gather", members, **RING)
+        for members in ((8, 4), (4, 4), (2, 4), (1, 4), (8, 1))
+    ]
+    found = fit(bare(), seen)
+    off = [abs(row.fitted_seconds / row.seconds - 1) for row in found.rows]
+    assert max(off) < 0.12
+    told = found.calibration.fit("all-gather", "ring", "simple")
+    assert told
+    assert told.levels[0].gap_seconds > told.levels[0].hop_seconds
+
+
+# Of rows that a fit has not seen.
+
+
+def test_residuals_are_of_rows_that_the_fit_had_not_seen() -> None:
+    """Every other size takes half as long again: either half says of the other that it is off."""
+    one = scaled(measured(calibrated(), "all-gather", (8, 4), sizes=LARGE, **RING), 1.0, 1.5)
+    rows = fit(bare(), [one]).rows
+    for number, row in enumerate(rows):
+        aim = (1.5, 1 / 1.5)[number % 2]
+        assert row.halves_seconds / row.seconds == pytest.approx(aim, rel=0.05)
+
+
+def test_strays_are_of_tables_that_the_fit_had_not_seen() -> None:
+    """A table that is off from all others does not tell how far it is off."""
+    seen = [
+        measured(calibrated(), "all-gather", members, sizes=LARGE, **RING)
+        for members in ((8, 4), (4, 4), (2, 4))
+    ]
+    far = scaled(measured(calibrated(), "all-gather", (8, 1), sizes=LARGE, **RING), 1.6)
+    found = fit(bare(), [*seen, far]).rows
+    without = {said.size_bytes: said.seconds for said in predict(fit(bare(), seen).system, far)}
+    mine = [row for row in found if row.measurement.members == (8, 1)]
+    assert len(mine) == len(LARGE)
+    for row in mine:
+        assert row.tables_seconds == pytest.approx(without[row.size_bytes], rel=0.05)
+        assert row.tables_seconds < 0.7 * row.seconds
+
+
+def test_rows_that_were_dropped_are_not_seen_by_halves_either() -> None:
+    one = measured(calibrated(), "all-gather", (8, 4), sizes=LARGE, **RING)
+    samples = list(one.samples)
+    samples[3] = replace(samples[3], seconds=30 * samples[3].seconds)
+    rows = fit(bare(), [replace(one, samples=tuple(samples))]).rows
+    assert [row.dropped for row in rows] == [number == 3 for number in range(len(rows))]
+    for row in rows:
+        if not row.dropped:
+            assert row.halves_seconds == pytest.approx(row.seconds, rel=0.02)
+
+
+# What strays, and by how much.
+
+
+@given(st.floats(0.3, 0.49) | st.floats(2.05, 30), st.integers(0, 8))
+def test_a_row_off_by_more_than_twice_and_alone_is_dropped(times: float, place: int) -> None:
+    seconds = np.ones(9)
+    seconds[place] = times
+    away = strayed(np.array(LARGE, dtype=float), seconds, np.ones(9))
+    assert away.tolist() == [number == place for number in range(9)]
+
+
+@given(st.floats(0.52, 1.9), st.integers(0, 8))
+def test_a_row_off_by_less_is_kept(times: float, place: int) -> None:
+    seconds = np.ones(9)
+    seconds[place] = times
+    assert not strayed(np.array(LARGE, dtype=float), seconds, np.ones(9)).any()
+
+
+def test_where_rows_spread_widely_a_row_must_be_farther_off() -> None:
+    off = np.array([-0.4, -0.3, -0.2, 0.0, 0.1, 0.2, 0.3, 0.4, 1.2])
+    assert not strayed(np.full(9, float(CLASSES[-1])), np.exp(off), np.ones(9)).any()
+
+
+@given(st.permutations(range(1, 42)))
+@settings(max_examples=20)
+def test_residuals_hold_nine_of_ten_rows(order: list[int]) -> None:
+    """Of 41 rows the second smallest and the second largest: of 42 new ones 2 lie below."""
+    one = measured(calibrated(), "all-gather", (8, 4), sizes=LARGE[:3], **RING)
+    way = ("all-gather", "ring", "simple")
+    rows = [FittedRow(one, LARGE[0], float(ratio), 1.0, way, halves_seconds=1.0) for ratio in order]
+    for found in residuals(rows):
+        assert (found.low, found.median, found.high) == (2.0, 21.0, 40.0)
+
+
+def test_residuals_of_several_shapes_are_of_tables_and_of_one_of_halves() -> None:
+    way = ("all-gather", "ring", "simple")
+    for shapes, aim in (([(8, 4)], 2.0), ([(8, 4), (4, 4)], 5.0)):
+        rows = [
+            FittedRow(
+                replace(measured(calibrated(), "all-gather", m, sizes=LARGE[:3]), samples=()),
+                LARGE[0],
+                10.0,
+                1.0,
+                way,
+                halves_seconds=5.0,
+                tables_seconds=2.0,
+            )
+            for m in shapes
+            for _ in range(8)
+        ]
+        own = next(one for one in residuals(rows) if one.collective)
+        assert own.median == 10.0 / (2.0 if len(shapes) > 1 else 5.0)
+        assert aim == own.median
