@@ -1,10 +1,11 @@
 """How a runtime carries out one collective: rings, trees, halving, direct exchange, in the switch.
 
 One row per algorithm and collective says what crosses each level and how many messages wait for
-each other. Quantities are for a buffer of one byte per device and a group with ``members[l]``
-members among the children of a parent at level l, outermost first; "outside" and "inside" of a
-level are the products of the numbers before and after it. Whatever a child must pass on is spread
-evenly over its members, as a runtime with several channels does.
+each other. Quantities are for a buffer of one byte per device. A recipe asks how the members of a
+group lie under one parent (``Place``), so that groups may have any number of members anywhere; of
+grids ``members[l]``, those among the children of a parent at level l, outermost first, say it all.
+Whatever a child must pass on is spread evenly over its members, as a runtime with several channels
+does.
 
 In a switch that reduces (NVLink SHARP) a member pulls the sum of a piece through the switch, which
 asks all m members for it, and writes a result once, of which the switch gives everyone a copy. An
@@ -27,6 +28,8 @@ from grammar import Collective
 from hierarchies import Domain, Link
 from hierarchies.fabric import Weights
 from synth.demands import (
+    Members,
+    Place,
     cycle,
     from_first,
     halving,
@@ -37,8 +40,6 @@ from synth.demands import (
     trees_to_first,
     two_trees,
 )
-
-Members = tuple[int, ...]
 
 
 class Algorithm(Enum):
@@ -63,25 +64,37 @@ class Choice(Enum):
 class Recipe:
     """One algorithm for one collective.
 
-    ``crossing(members, level)``: bytes one participant sends across the level (and receives), at
-    the busiest child. ``demand(m)``: who sends how much to whom among m children of one parent,
-    in units of what the busiest sends. ``waits(members, level)``: how many messages across the
-    level wait for each other, of which ``spared`` that follow each other in a ring are not waited
-    for, the cheapest ones;
-    ``at_once``: messages across different levels do not wait for each other.
+    ``passed(place)``: bytes one participant sends across the level (and receives), at the busiest
+    child. ``demand(m)``: who sends how much to whom among m children of one parent, in units of
+    what the busiest sends. ``waited(place)``: how many messages between the children of one parent
+    wait for each other, of which ``spared`` that follow each other in a ring are not waited for,
+    the cheapest ones; ``in_turn``: so do those of different parents, as a ring goes from one to the
+    next; ``at_once``: messages across different levels do not wait for each other.
     ``linear``: every member sends each piece once at most and gets it once at most, across
     whichever level, so that levels do not add up on a port that the bytes of several pass.
     ``memory(k)``: bytes read or written in a device's memory.
     """
 
     fits: Callable[[Members], bool]
-    crossing: Callable[[Members, int], float]
+    passed: Callable[[Place], float]
     demand: Callable[[int], Weights]
-    waits: Callable[[Members, int], float]
+    waited: Callable[[Place], float]
     memory: Callable[[int], float]
     spared: int = 0
     at_once: bool = False
     linear: bool = False
+    in_turn: bool = False
+
+    def crossing(self, members: Members, level: int) -> float:
+        """The bytes that a member of a grid sends across a level, 0 where no group varies."""
+        return self.passed(Place.of(members, level)) if members[level] > 1 else 0.0
+
+    def waits(self, members: Members, level: int) -> float:
+        """How many messages of a grid wait for each other across a level."""
+        if members[level] == 1:
+            return 0.0
+        each = self.waited(Place.of(members, level))
+        return float(ceil(prod(members[:level]) * each)) if self.in_turn else each
 
 
 def _always(members: Members) -> bool:
@@ -92,114 +105,91 @@ def _powers_of_two(members: Members) -> bool:
     return all(m & (m - 1) == 0 for m in members)
 
 
-def _inside(members: Members, level: int) -> int:
-    return prod(members[level + 1 :])
+def _ring(rounds: int) -> tuple[Callable[[Place], float], Callable[[Place], float]]:
+    """What passes and waits in a ring: every member passes on all pieces but one each round."""
 
+    def passed(at: Place) -> float:
+        return rounds * at.part * at.edges / at.child
 
-def _outside(members: Members, level: int) -> int:
-    return prod(members[:level])
-
-
-def _part(members: Members) -> float:
-    """What a member does not own itself."""
-    k = prod(members)
-    return (k - 1) / k
-
-
-def _cycle_edges(members: Members, level: int) -> float:
-    """Of a ring in member order, edges whose ends first differ at this level, per member child.
-
-    The outermost level that varies also closes the ring; every device takes its turn at each
-    border, so inner levels have m - 1 edges shared by m children.
-    """
-    m = members[level]
-    if m == 1:
-        return 0.0
-    return 1.0 if _outside(members, level) == 1 else (m - 1) / m
-
-
-def _ring(rounds: int) -> tuple[Callable[[Members, int], float], Callable[[Members, int], float]]:
-    """A ring's crossing and waits: every member passes on all pieces but one, ``rounds`` times."""
-
-    def crossing(members: Members, level: int) -> float:
-        return rounds * _part(members) * _cycle_edges(members, level) / _inside(members, level)
-
-    def waits(members: Members, level: int) -> float:
+    def waited(at: Place) -> float:
         """All edges of the ring; of these a piece is spared one."""
-        m = members[level]
-        if m == 1:
-            return 0.0
-        return float(
-            rounds * _outside(members, level) * (m if _outside(members, level) == 1 else m - 1)
-        )
+        return float(rounds * (at.children if at.outermost else at.children - 1))
 
-    return crossing, waits
+    return passed, waited
 
 
-def _chain_crossing(members: Members, level: int) -> float:
-    return 1 / _inside(members, level) if members[level] > 1 else 0.0
+def _chain_passed(at: Place) -> float:
+    return 1 / at.child
 
 
-def _tree_crossing(members: Members, level: int) -> float:
-    return tree_peak(members[level]) / _inside(members, level)
+def _tree_passed(at: Place) -> float:
+    return tree_peak(at.children) / at.child
 
 
-def _tree_waits(members: Members, level: int) -> float:
+def _tree_waited(at: Place) -> float:
     """Up to the root and down again."""
-    return 2.0 * ceil(log2(members[level]))
+    return 2.0 * ceil(log2(at.children))
 
 
-def _split_crossing(rounds: int) -> Callable[[Members, int], float]:
-    """Halving outermost digits first, or direct exchange: pieces end in the order of members."""
+def _split_passed(rounds: int) -> Callable[[Place], float]:
+    """Halving outermost digits first, or direct exchange: pieces end in the order of members.
 
-    def crossing(members: Members, level: int) -> float:
-        m = members[level]
-        return rounds * (m - 1) / m / _outside(members, level)
+    A member sends as many pieces of the k as there are others under this parent.
+    """
 
-    return crossing
+    def passed(at: Place) -> float:
+        return rounds * (at.parent - at.child) / at.parent / (at.group / at.parent)
 
-
-def _halvings(rounds: int) -> Callable[[Members, int], float]:
-    return lambda members, level: rounds * log2(members[level])
+    return passed
 
 
-def _at_once(rounds: int) -> Callable[[Members, int], float]:
-    return lambda members, level: float(rounds * (members[level] > 1))
+def _halvings(rounds: int) -> Callable[[Place], float]:
+    return lambda at: rounds * log2(at.children)
 
 
-def _rooted_tree_waits(members: Members, level: int) -> float:
+def _at_once(rounds: int) -> Callable[[Place], float]:
+    return lambda at: float(rounds)
+
+
+def _rooted_tree_waited(at: Place) -> float:
     """One message between the root and the trees of the others, then down or up those."""
-    m = members[level]
-    return _twice_inside(members, level) * (1.0 + ceil(log2(m - 1))) if m > 1 else 0.0
+    return _twice_inside(at) * (1.0 + ceil(log2(at.children - 1)))
 
 
-def _twice_inside(members: Members, level: int) -> int:
+def _twice_inside(at: Place) -> int:
     """A piece crosses a child between the root and its border, and another from border to end.
 
     As it is spread over all members of a child, most of it does not leave where the root is.
     """
-    return 1 if _outside(members, level) == 1 else 2
+    return 1 if at.outermost else 2
 
 
-def _rooted_chain_waits(members: Members, level: int) -> float:
-    return float(_twice_inside(members, level) * (members[level] - 1))
+def _rooted_chain_waited(at: Place) -> float:
+    return float(_twice_inside(at) * (at.children - 1))
 
 
-def _pulled_and_copied(members: Members, level: int) -> float:
+def _there_and_back_passed(at: Place) -> float:
+    return 2 * (at.children - 1) / at.children / at.child
+
+
+def _there_and_back_waited(at: Place) -> float:
+    return 2.0 * (at.children - 1)
+
+
+def _pulled_and_copied(at: Place) -> float:
     """The buffer goes out for all to pull, and the own piece for the switch to copy."""
-    m = members[level]
-    return (m + 1) / m / _inside(members, level) if m > 1 else 0.0
+    return (at.children + 1) / at.children / at.child
 
 
-def _around_crossing(members: Members, level: int) -> float:
+def _around_passed(at: Place) -> float:
     """Every piece of an all-to-all goes round a ring the shorter way: k²/4 hops for each member."""
-    k = prod(members)
-    return k * k // 4 / k * _cycle_edges(members, level) / _inside(members, level)
+    k = at.group
+    return k * k // 4 / k * at.edges / at.child
 
 
-def _around_waits(members: Members, level: int) -> float:
+def _around_waited(at: Place) -> float:
     """Half way round, counted at each level as if the longest half lay there."""
-    return float(ceil(_ring(1)[1](members, level) / 2))
+    return _ring(1)[1](at) / 2
 
 
 def _memory(per_byte: int, whole: bool) -> Callable[[int], float]:
@@ -225,9 +215,10 @@ def _splitting() -> dict[tuple[Collective, Algorithm], Recipe]:
             continue
         rounds = collective.rounds
         memory = _memory(_touched(collective), whole=False)
-        split = _split_crossing(rounds)
+        split = _split_passed(rounds)
+        passed, waited = _ring(rounds)
         rows[collective, Algorithm.RING] = Recipe(
-            _always, _ring(rounds)[0], cycle, _ring(rounds)[1], memory, spared=rounds
+            _always, passed, cycle, waited, memory, spared=rounds, in_turn=True
         )
         rows[collective, Algorithm.HALVING_DOUBLING] = Recipe(
             _powers_of_two, split, halving, _halvings(rounds), memory
@@ -256,10 +247,17 @@ def _rooted() -> dict[tuple[Collective, Algorithm], Recipe]:
     ):
         memory = _memory(_touched(collective), whole=True)
         rows[collective, Algorithm.RING] = Recipe(
-            _always, _chain_crossing, chain, _ring(1)[1], memory, spared=1, linear=True
+            _always,
+            _chain_passed,
+            chain,
+            _ring(1)[1],
+            memory,
+            spared=1,
+            linear=True,
+            in_turn=True,
         )
         rows[collective, Algorithm.TREE] = Recipe(
-            _always, _chain_crossing, trees, _rooted_tree_waits, memory
+            _always, _chain_passed, trees, _rooted_tree_waited, memory
         )
     return rows
 
@@ -272,7 +270,7 @@ def _in_network() -> dict[tuple[Collective, Algorithm], Recipe]:
         turns = 2 * collective.facts.reducing + collective.facts.copying
         rows[collective, Algorithm.IN_NETWORK] = Recipe(
             _always,
-            _pulled_and_copied if whole else _chain_crossing,
+            _pulled_and_copied if whole else _chain_passed,
             pairs,
             _at_once(turns),
             (lambda k: 1 + 1 / k) if collective.in_pieces else (lambda k: 2.0),
@@ -286,10 +284,15 @@ def _exchanging() -> dict[tuple[Collective, Algorithm], Recipe]:
     memory = _memory(_touched(collective), whole=False)
     return {
         (collective, Algorithm.RING): Recipe(
-            _always, _around_crossing, cycle, _around_waits, lambda k: 2 * (k * k // 4) / k
+            _always,
+            _around_passed,
+            cycle,
+            _around_waited,
+            lambda k: 2 * (k * k // 4) / k,
+            in_turn=True,
         ),
         (collective, Algorithm.DIRECT): Recipe(
-            _always, _split_crossing(1), pairs, _at_once(1), memory, at_once=True
+            _always, _split_passed(1), pairs, _at_once(1), memory, at_once=True
         ),
     }
 
@@ -297,7 +300,7 @@ def _exchanging() -> dict[tuple[Collective, Algorithm], Recipe]:
 RECIPES: Mapping[tuple[Collective, Algorithm], Recipe] = {
     **_splitting(),
     (_AR, Algorithm.TREE): Recipe(
-        _always, _tree_crossing, two_trees, _tree_waits, _memory(_touched(_AR), whole=True)
+        _always, _tree_passed, two_trees, _tree_waited, _memory(_touched(_AR), whole=True)
     ),
     **_rooted(),
     **_in_network(),
@@ -305,18 +308,21 @@ RECIPES: Mapping[tuple[Collective, Algorithm], Recipe] = {
 }
 
 
+_THERE_AND_BACK = Recipe(
+    _always,
+    _there_and_back_passed,
+    cycle,
+    _there_and_back_waited,
+    _memory(_touched(_AR), whole=True),
+)
+
+
 def _chained(collective: Collective) -> Recipe:
     """A tree that is a chain at one level: up it and down again, each member being an end once."""
-    if collective is not _AR:
-        chain = RECIPES[collective, Algorithm.RING]
-        return replace(chain, waits=_rooted_chain_waits, spared=0, linear=False)
-    return Recipe(
-        _always,
-        lambda members, level: 2 * (members[level] - 1) / members[level] / _inside(members, level),
-        cycle,
-        lambda members, level: 2.0 * (members[level] - 1),
-        _memory(_touched(_AR), whole=True),
-    )
+    if collective is _AR:
+        return _THERE_AND_BACK
+    chain = RECIPES[collective, Algorithm.RING]
+    return replace(chain, waited=_rooted_chain_waited, spared=0, linear=False, in_turn=False)
 
 
 def recipe_at(

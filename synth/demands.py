@@ -1,13 +1,151 @@
 """Who sends how much to whom among the children of one parent: circles, chains, pairs, two trees.
 
-Each is a matrix for m children, row to column, in units of what the busiest of them sends.
+Each is a matrix for m children, row to column, in units of what the busiest of them sends. How the
+members of a group lie under that parent is a ``Place``, under all parents of all levels a
+``Shape``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
 import numpy as np
 
+from grammar import Collective
+from hierarchies import Hierarchy, InputError
 from hierarchies.fabric import Weights
+from synth.network import Floats, Numbers
+
+Members = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Place:
+    """How the members of a group lie under one parent of a level, seen from one child.
+
+    ``group`` members in all, ``parent`` of them under this parent in as many of its ``children``,
+    ``child`` of these in the child at hand. Where pieces are not ``equal``, one of them may be
+    nearly the whole buffer.
+    """
+
+    group: int
+    parent: int
+    children: int
+    child: int
+    equal: bool = True
+
+    @classmethod
+    def of(cls, members: Members, level: int) -> Place:
+        """Any place of a level where groups are grids: all are alike."""
+        inside = prod(members[level + 1 :])
+        return cls(prod(members), members[level] * inside, members[level], inside)
+
+    @property
+    def outermost(self) -> bool:
+        """Whether the whole group is under this parent."""
+        return self.parent == self.group
+
+    @property
+    def part(self) -> float:
+        """What a member does not own itself."""
+        return (self.group - 1) / self.group if self.equal else 1.0
+
+    @property
+    def edges(self) -> float:
+        """Of a ring in member order, edges between children of this parent, per child.
+
+        The outermost level that varies also closes the ring; every device takes its turn at each
+        border, so inner levels have m - 1 edges shared by m children.
+        """
+        return 1.0 if self.outermost else (self.children - 1) / self.children
+
+
+@dataclass(frozen=True, eq=False)
+class Level:
+    """Where members are at one level.
+
+    ``parent`` numbers the pairs of group and parent; ``owner`` says for each pair whose it is,
+    ``m`` how many children hold members, ``inside`` how many members there are. For each member
+    ``child`` is the child it is in, ``rank`` which of the m that is, the root's own being the
+    first, and ``p`` how many members are in it.
+    """
+
+    parent: Numbers
+    owner: Numbers
+    m: Numbers
+    inside: Numbers
+    p: Numbers
+    rank: Numbers
+    child: Numbers
+
+    @classmethod
+    def of(cls, shape: Shape, roots: Numbers, children: int, devices: int) -> Level:
+        child = shape.member // devices
+        first = child == (roots // devices)[shape.whose]
+        wide = 1 + int(shape.member.max(initial=0))
+        pairs, parent = np.unique(shape.whose * wide + child // children, return_inverse=True)
+        # Children of a pair in order, the root's own before the others.
+        keys = (parent * 2 + ~first) * wide + child
+        held, place = np.unique(keys, return_inverse=True)
+        m = np.bincount(held // (2 * wide), minlength=len(pairs))
+        begins = np.cumsum(m) - m
+        p = np.bincount(place, minlength=len(held))
+        inside = np.bincount(parent, minlength=len(pairs))
+        return cls(parent, pairs // wide, m, inside, p[place], place - begins[parent], child)
+
+
+@dataclass(frozen=True, eq=False)
+class Shape:
+    """Groups in one row of members, ``whose`` they are, and where these are in a hierarchy.
+
+    A group may have any number of members in any unit; the first is its root.
+    """
+
+    hierarchy: Hierarchy
+    sizes: Numbers
+    member: Numbers
+
+    @cached_property
+    def whose(self) -> Numbers:
+        return np.repeat(np.arange(len(self.sizes)), self.sizes)
+
+    @cached_property
+    def levels(self) -> tuple[Level, ...]:
+        roots = self.member[np.cumsum(self.sizes) - self.sizes]
+        return tuple(
+            Level.of(self, roots, children, self.hierarchy.devices_in_child(level))
+            for level, children in enumerate(self.hierarchy.cardinalities)
+        )
+
+    @cached_property
+    def spans(self) -> tuple[int, ...]:
+        """The levels at which some group has members in several children of one parent."""
+        return tuple(i for i, level in enumerate(self.levels) if level.m.max(initial=0) > 1)
+
+    def places(self, level: int, equal: bool = True) -> tuple[list[Place], Numbers]:
+        """The places of members at a level, each that there is once; and which is each member's."""
+        at = self.levels[level]
+        columns = (self.sizes[self.whose], at.inside[at.parent], at.m[at.parent], at.p)
+        if all((column == column[:1]).all() for column in columns):
+            rows, which = np.array([column[:1] for column in columns]).T, np.zeros_like(at.p)
+        else:
+            rows, which = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
+        return [Place(k, q, m, p, equal) for k, q, m, p in rows.tolist()], which.reshape(-1)
+
+    def check_grids(self) -> None:
+        """Refuse groups that are no grids of digits, or not all alike. InputError."""
+        count = int(self.sizes[0])
+        if prod(int(at.m[0]) for at in self.levels) != count:
+            raise InputError(f"a group of {count} devices that are no grid of digits")
+        for at, children in zip(self.levels, self.hierarchy.cardinalities, strict=True):
+            ranks, digits = (x.reshape(-1, count) for x in (at.rank, at.child % children))
+            heads = digits[:, np.unique(ranks[0], return_index=True)[1]]
+            alike = (at.m == at.m[0]).all() and (ranks == ranks[0]).all()
+            if not alike or (heads[:, ranks[0]] != digits).any() or (np.diff(heads) <= 0).any():
+                raise InputError("the groups of a phase differ in shape")
 
 
 def cycle(m: int) -> Weights:
@@ -95,3 +233,44 @@ def trees_to_first(m: int) -> Weights:
 def trees_from_first(m: int) -> Weights:
     """The same trees the other way."""
     return trees_to_first(m).T
+
+
+def through_switch(collective: Collective, m: int) -> tuple[Floats, Floats]:
+    """The same where the switch adds up and copies: sums are pulled, results are sent once."""
+    all_of_it, own_piece, first = np.ones(m), np.full(m, 1 / m), np.eye(m)[0]
+    match collective:
+        case Collective.REDUCE_SCATTER:
+            return all_of_it, own_piece
+        case Collective.ALL_GATHER:
+            return own_piece, all_of_it
+        case Collective.REDUCE:
+            return all_of_it, first
+        case Collective.BROADCAST:
+            return first, all_of_it
+        case _:
+            return all_of_it, all_of_it
+
+
+def cut_ring(
+    collective: Collective, passing: Sequence[int], ranks: Numbers, counts: Numbers, inside: Numbers
+) -> tuple[Floats, Floats]:
+    """What members of rooted chains send and receive on ports that several levels pass.
+
+    ``ranks``, ``counts`` and ``inside``, shape (members, levels): which of how many children of one
+    parent a member is in, of how many members that child is; the root is the first everywhere. Each
+    chain is a ring in member order cut open at the root, and begins in each child at another of its
+    members: all but the root send each piece on once, all but the last in the ring get it once.
+    """
+    several = counts > 1
+    edges = np.where(several, (counts - 1) / counts, 0.0) / inside
+    outermost = several & (np.cumsum(several, axis=1) == 1)
+    edges = np.where(outermost, 1 / inside, edges)
+    each = np.where(several, 1 / inside, 0.0)[:, passing].max(axis=1)
+    sent = np.where((ranks == 0).all(axis=1), 0.0, each)
+    received = each.copy()
+    for level in passing:
+        first, last = ranks[:, :level] == 0, ranks[:, level:] == counts[:, level:] - 1
+        ends = first.all(axis=1) & last.all(axis=1)
+        received -= np.where(ends, edges[:, level], 0.0)
+    received = np.maximum(received, 0.0)
+    return (received, sent) if collective is Collective.BROADCAST else (sent, received)

@@ -2,22 +2,24 @@
 
 ``simulator`` knows what the busiest link of each level carries; here every link has its own load.
 Both read the same recipes, so where all links of a level carry alike they say the same, and
-elsewhere no link carries more than the simulator's busiest.
+elsewhere no link carries more than the simulator's busiest. Groups are explicit, and grids are
+those that look alike under every parent: there is one engine for both.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import prod
+from functools import cache
 from typing import Protocol as Structure
 
 import numpy as np
 
 from grammar import Collective
-from hierarchies import Devices, Domain, Hierarchy, InputError
+from hierarchies import Devices, Domain
 from synth.algorithms import Algorithm, Recipe, recipe_at
-from synth.network import Floats, Numbers, Wiring, circle_links, mesh_link
+from synth.demands import Shape, cut_ring, through_switch
+from synth.network import Floats, Numbers, Wiring, mesh_link
 from synth.protocols import Protocol
 from synth.schedule import Exchange, Phase
 
@@ -62,16 +64,29 @@ def footprint(phase: Phase, price: Way, wiring: Wiring) -> Footprint:
         memory = (whose, wiring.memories(devices[:, 0]), 2 * price.size_bytes)
         return gathered(devices, [memory], wiring)
     assert price.algorithm is not None
-    loads = _Loads(phase, price.algorithm, wiring)
+    sizes = np.full(*phase.groups.shape)
+    shape = Shape(wiring.system.hierarchy, sizes, phase.groups.ravel())
+    shape.check_grids()
+    loads = Loads(phase.collective, price.algorithm, shape, wiring)
     flagged = price.size_bytes / price.protocol.share
-    group, link, each = loads.memory()
-    entries = [(group, link, each * price.size_bytes)]
-    entries += [(group, link, each * flagged) for group, link, each in loads.links()]
+    memories = wiring.memories(shape.member)
+    entries: list[Entry] = [
+        (shape.whose, memories, loads.touched()[shape.whose] * price.size_bytes)
+    ]
+    entries += [(group, link, each * flagged) for group, link, each in loads.entries()]
     return gathered(phase.groups, entries, wiring)
 
 
 Entry = tuple[Numbers, Numbers, Floats | float]
 """Groups, links and the bytes of each, all of one shape or made so."""
+
+
+def carried_by_link(entries: Sequence[Entry], wiring: Wiring) -> Floats:
+    """The bytes of all entries together on every link, shape (links,)."""
+    carried = np.zeros(wiring.links)
+    for _, link, each in [*entries, *_detoured(entries, wiring)]:
+        carried += np.bincount(link, np.broadcast_to(each, link.shape), wiring.links)
+    return carried
 
 
 def gathered(groups: Devices, entries: Sequence[Entry], wiring: Wiring) -> Footprint:
@@ -98,121 +113,155 @@ def _detoured(entries: Sequence[Entry], wiring: Wiring) -> Iterator[Entry]:
                 yield group[some], np.full(int(some.sum()), other), share * each[some]
 
 
-@dataclass(frozen=True, eq=False)
-class _Grid:
-    """Groups as grids of digits.
+class Loads:
+    """The loads of one collective over groups, for buffers of one byte.
 
-    ``counts``: for each level how many children of one parent hold members of one group;
-    ``ranks``, shape (members, levels): which of those a member is in; ``children[level]``, shape
-    (groups, counts[level]): their digits.
+    What a recipe says of a level is said here of each parent by itself: m of its children hold
+    members of the group, the child at hand p of them, and whatever that child must pass on is
+    spread evenly over these p. Rings of devices and halving need groups that are grids.
     """
 
-    counts: tuple[int, ...]
-    ranks: Numbers
-    children: tuple[Numbers, ...]
-
-    @classmethod
-    def of(cls, groups: Devices, hierarchy: Hierarchy) -> _Grid:
-        digits = np.stack(np.unravel_index(groups, hierarchy.cardinalities), axis=-1)
-        ranks, children = [], []
-        for level in range(digits.shape[-1]):
-            column = digits[:, :, level]
-            _, first, rank = np.unique(column[0], return_index=True, return_inverse=True)
-            held = column[:, first]
-            if (column != held[:, rank]).any() or (np.diff(held, axis=1) <= 0).any():
-                raise InputError("the groups of a phase differ in shape")
-            ranks.append(rank)
-            children.append(held)
-        counts = tuple(held.shape[1] for held in children)
-        places = np.ravel_multi_index(ranks, counts)
-        if len(np.unique(places)) != prod(counts) or len(places) != prod(counts):
-            raise InputError(f"a group of {len(places)} devices that are no grid of digits")
-        return cls(counts, np.stack(ranks, axis=-1), tuple(children))
-
-
-class _Loads:
-    """The loads of an exchange, for buffers of one byte."""
-
-    def __init__(self, phase: Exchange, algorithm: Algorithm, wiring: Wiring) -> None:
-        system = wiring.system
-        self._wiring, self._system, self._groups = wiring, system, phase.groups
-        self._collective = phase.collective
-        self._whose = np.broadcast_to(np.arange(len(phase.groups))[:, None], phase.groups.shape)
-        self._grid = _Grid.of(phase.groups, system.hierarchy)
-        counts = self._grid.counts
+    def __init__(
+        self,
+        collective: Collective,
+        algorithm: Algorithm,
+        shape: Shape,
+        wiring: Wiring,
+        equal: bool = True,
+    ) -> None:
+        self.collective, self.algorithm = collective, algorithm
+        self.shape, self.wiring, self._equal = shape, wiring, equal
         self._rows: list[Recipe] = [
-            recipe_at(phase.collective, algorithm, link.domain, link.reduces)
-            for link in system.links
+            recipe_at(collective, algorithm, link.domain, link.reduces)
+            for link in wiring.system.links
         ]
-        self._demands: list[Floats] = []
-        self._sent: list[Floats] = []
-        self._received: list[Floats] = []
-        for level, row in enumerate(self._rows):
-            m, rank = counts[level], self._grid.ranks[:, level]
-            crossing = row.crossing(counts, level) if m > 1 else 0.0
-            switched = algorithm is Algorithm.IN_NETWORK and system.links[level].reduces
-            self._demands.append(crossing * demand_of(phase.collective, row, m))
-            sent, received = (
-                (crossing * way for way in through_switch(phase.collective, m))
-                if switched
-                else (self._demands[-1].sum(axis=1), self._demands[-1].sum(axis=0))
-            )
-            self._sent.append(sent[rank])
-            self._received.append(received[rank])
+        ways = [self._passing(level) for level in range(len(self._rows))]
+        self._crossing, self._sent, self._received = zip(*ways, strict=True)
 
-    def memory(self) -> Entry:
-        """What every member reads and writes."""
-        counts = self._grid.counts
-        spans = zip(self._rows, counts, strict=True)
-        touched = max((row.memory(prod(counts)) for row, m in spans if m > 1), default=0.0)
-        return self._whose, self._wiring.memories(self._groups), touched
+    def _passing(self, level: int) -> tuple[Floats, Floats, Floats]:
+        """What the members of the busiest child send, and what each member sends and receives."""
+        row, rank = self._rows[level], self.shape.levels[level].rank
+        places, which = self.shape.places(level, self._equal)
+        wide = max((at.children for at in places), default=1)
+        crossing, shares = np.zeros(len(places)), np.zeros((2, len(places), wide))
+        reduces = self.wiring.system.links[level].reduces
+        switched = self.algorithm is Algorithm.IN_NETWORK and reduces
+        for number, at in enumerate(places):
+            if at.children > 1:
+                crossing[number] = row.passed(at)
+                shares[:, number, : at.children] = _shares(
+                    self.collective, row, at.children, switched
+                )
+        sent, received = crossing[which] * shares[:, which, rank]
+        return crossing[which], sent, received
 
-    def links(self) -> Iterator[Entry]:
-        """Level by level what every member puts on links."""
-        whose, counts = self._whose, self._grid.counts
-        for level, link in enumerate(self._system.links):
-            outer = [j for j in range(level) if level in self._system.through(j)]
+    def touched(self) -> Floats:
+        """What every member of each group reads and writes in its memory."""
+        sizes, which = np.unique(self.shape.sizes, return_inverse=True)
+        rows = [self._rows[level] for level in self.shape.spans]
+        most = [max((row.memory(k) for row in rows), default=0.0) for k in sizes.tolist()]
+        return np.array(most)[which.reshape(-1)]
+
+    def waits(self, level: int) -> Floats:
+        """How many messages of each group wait for each other across a level."""
+        at, row = self.shape.levels[level], self._rows[level]
+        places, which = self.shape.places(level, self._equal)
+        of_pair = np.zeros(len(at.m), dtype=np.int64)
+        of_pair[at.parent] = which
+        each = np.array([row.waited(one) if one.children > 1 else 0.0 for one in places])[of_pair]
+        if row.in_turn:
+            return np.ceil(np.bincount(at.owner, each, len(self.shape.sizes)))
+        waits = np.zeros(len(self.shape.sizes))
+        np.maximum.at(waits, at.owner, each)
+        return waits
+
+    def entries(self) -> Iterator[Entry]:
+        """Level by level what members put on links: their groups, the links, the bytes."""
+        whose, member = self.shape.whose, self.shape.member
+        wiring, system = self.wiring, self.wiring.system
+        for level, link in enumerate(system.links):
+            outer = [j for j in range(level) if level in system.through(j)]
             match link.domain:
                 case Domain.SWITCH:
-                    ports = self._wiring.ports(level, self._groups)
+                    ports = wiring.ports(level, member)
                     sent, received = self._through_ports([*outer, level])
                     yield whose, ports, sent
                     yield whose, ports + 1, received
                 case Domain.BUS:
-                    buses = self._wiring.buses(level, self._groups)
+                    buses = wiring.buses(level, member)
                     passing = [way[j] for j in outer for way in (self._sent, self._received)]
                     yield whose, buses, np.sum([*passing, self._sent[level]], axis=0)
-                case _ if counts[level] > 1:
-                    yield from self._messages(level, link.domain)
+                case Domain.MESH:
+                    size = system.hierarchy.cardinalities[level]
+                    who, here, there, each = self._messages(level, size)
+                    links = wiring.meshes(level, member[who]) + mesh_link(size, here, there)
+                    yield whose[who], links, each
+                case Domain.RING | Domain.TORUS:
+                    size = system.hierarchy.cardinalities[level]
+                    who, here, there, each = self._messages(level, size)
+                    circles = whose[who] * wiring.links + wiring.circles(level, member[who])
+                    for circle, link_there, load in _around(size, circles, here, there, each):
+                        yield *np.divmod(circle + link_there, wiring.links), load
 
     def _through_ports(self, passing: Sequence[int]) -> tuple[Floats, Floats]:
         """What every member sends and receives on ports of the last of some levels."""
-        counts, ranks = self._grid.counts, self._grid.ranks
-        several = sum(counts[level] > 1 for level in passing) > 1
-        if self._rows[passing[-1]].linear and several:
-            inside = [prod(counts[level + 1 :]) for level in range(len(counts))]
-            widths = (np.broadcast_to(each, ranks.shape) for each in (counts, inside))
-            return cut_ring(self._collective, passing, ranks, *widths)
         sent, received = (
             np.sum([way[level] for level in passing], axis=0)
             for way in (self._sent, self._received)
         )
-        return sent, received
+        crossed = [level for level in passing if level in self.shape.spans]
+        if not self._rows[passing[-1]].linear or len(crossed) < 2:
+            return sent, received
+        levels, groups = self.shape.levels, len(self.shape.sizes)
+        ranks = np.stack([at.rank for at in levels], axis=-1)
+        counts = np.stack([at.m[at.parent] for at in levels], axis=-1)
+        inside = np.stack([at.p for at in levels], axis=-1)
+        linear = cut_ring(self.collective, passing, ranks, counts, inside)
+        across = np.zeros(groups, dtype=np.int64)
+        for at in (levels[level] for level in crossed):
+            across += np.bincount(at.owner, at.m > 1, groups) > 0
+        several = (across > 1)[self.shape.whose]
+        return np.where(several, linear[0], sent), np.where(several, linear[1], received)
 
-    def _messages(self, level: int, domain: Domain) -> Iterator[Entry]:
-        """Messages among the children of one parent, on the links between those."""
-        heads = self._groups[:, self._grid.ranks[:, level] == 0]
-        mesh = domain is Domain.MESH
-        size = self._system.hierarchy.cardinalities[level]
-        demand = self._demands[level]
-        bases = (self._wiring.meshes if mesh else self._wiring.circles)(level, heads)
-        held = self._grid.children[level]
-        for children in np.unique(held, axis=0):
-            loads = (_across if mesh else _around)(size, children, demand)
-            [used] = np.nonzero(loads)
-            [alike] = np.nonzero((held == children).all(axis=1))
-            links = bases[alike][:, :, None] + used
-            yield np.broadcast_to(alike[:, None, None], links.shape), links, loads[used]
+    def _messages(self, level: int, size: int) -> tuple[Numbers, Numbers, Numbers, Floats]:
+        """Messages of members to other children of their parent: who sends, from and to which
+        child, how much. An exchange with every member sends more to children that hold more.
+        """
+        at, row = self.shape.levels[level], self._rows[level]
+        wide = int(at.m.max(initial=1))
+        digits, held = np.zeros((2, len(at.m), wide), dtype=np.int64)
+        digits[at.parent, at.rank], held[at.parent, at.rank] = at.child % size, at.p
+        found = []
+        for m in np.unique(at.m[at.m > 1]).tolist():
+            [some] = np.nonzero(at.m[at.parent] == m)
+            demand = demand_of(self.collective, row, m)
+            here, there = np.nonzero(demand)
+            degree = np.bincount(here, minlength=m)
+            sends = degree[at.rank[some]]
+            who = np.repeat(some, sends)
+            turn = np.arange(len(who)) - np.repeat(np.cumsum(sends) - sends, sends)
+            to = there[(np.cumsum(degree) - degree)[at.rank[who]] + turn]
+            pair = at.parent[who]
+            share = demand[at.rank[who], to]
+            if row.at_once:
+                share = held[pair, to] / (at.inside[pair] - at.p[who])
+            here = at.child[who] % size
+            found.append((who, here, digits[pair, to], self._crossing[level][who] * share))
+        none = np.zeros(0, dtype=np.int64)
+        rows = [(none, none, none, np.zeros(0)), *found]
+        who, here, there, each = map(np.concatenate, zip(*rows, strict=True))
+        return who, here, there, each
+
+
+@cache
+def _shares(
+    collective: Collective, row: Recipe, m: int, switched: bool
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """What each of m children sends, and receives, in units of what the busiest sends."""
+    demand = demand_of(collective, row, m)
+    both = demand.sum(axis=1), demand.sum(axis=0)
+    sent, received = through_switch(collective, m) if switched else both
+    return tuple(sent.tolist()), tuple(received.tolist())
 
 
 def demand_of(collective: Collective, row: Recipe, m: int) -> Floats:
@@ -220,7 +269,7 @@ def demand_of(collective: Collective, row: Recipe, m: int) -> Floats:
 
     The first sends nothing in a reduce and gets nothing in a broadcast, whatever is said of a mesh.
     """
-    demand = np.array(row.demand(m)) if m > 1 else np.zeros((1, 1))
+    demand = np.array(row.demand(m))
     if collective is Collective.REDUCE:
         demand[0] = 0.0
     if collective is Collective.BROADCAST:
@@ -228,77 +277,26 @@ def demand_of(collective: Collective, row: Recipe, m: int) -> Floats:
     return demand
 
 
-def through_switch(collective: Collective, m: int) -> tuple[Floats, Floats]:
-    """The same where the switch adds up and copies: sums are pulled, results are sent once."""
-    all_of_it, own_piece, first = np.ones(m), np.full(m, 1 / m), np.eye(m)[0]
-    match collective:
-        case Collective.REDUCE_SCATTER:
-            return all_of_it, own_piece
-        case Collective.ALL_GATHER:
-            return own_piece, all_of_it
-        case Collective.REDUCE:
-            return all_of_it, first
-        case Collective.BROADCAST:
-            return first, all_of_it
-        case _:
-            return all_of_it, all_of_it
-
-
-def cut_ring(
-    collective: Collective, passing: Sequence[int], ranks: Numbers, counts: Numbers, inside: Numbers
-) -> tuple[Floats, Floats]:
-    """What members of rooted chains send and receive on ports that several levels pass.
-
-    ``ranks``, ``counts`` and ``inside``, shape (members, levels): which of how many children of one
-    parent a member is in, of how many members that child is; the root is the first everywhere. Each
-    chain is a ring in member order cut open at the root, and begins in each child at another of its
-    members: all but the root send each piece on once, all but the last in the ring get it once.
-    """
-    several = counts > 1
-    edges = np.where(several, (counts - 1) / counts, 0.0) / inside
-    outermost = several & (np.cumsum(several, axis=1) == 1)
-    edges = np.where(outermost, 1 / inside, edges)
-    each = np.where(several, 1 / inside, 0.0)[:, passing].max(axis=1)
-    sent = np.where((ranks == 0).all(axis=1), 0.0, each)
-    received = each.copy()
-    for level in passing:
-        first, last = ranks[:, :level] == 0, ranks[:, level:] == counts[:, level:] - 1
-        ends = first.all(axis=1) & last.all(axis=1)
-        received -= np.where(ends, edges[:, level], 0.0)
-    received = np.maximum(received, 0.0)
-    return (received, sent) if collective is Collective.BROADCAST else (sent, received)
-
-
-def _across(size: int, children: Numbers, demand: Floats) -> Floats:
-    """The loads of a mesh's links: every message has one of its own."""
-    loads = np.zeros(size * (size - 1))
-    here, there = np.nonzero(demand)
-    loads[mesh_link(size, children[here], children[there])] = demand[here, there]
-    return loads
-
-
-def _around(size: int, children: Numbers, demand: Floats) -> Floats:
-    """The loads of a circle's links, forth and back by turns.
+def _around(
+    size: int, circle: Numbers, source: Numbers, target: Numbers, weight: Floats
+) -> Iterator[tuple[Numbers, Numbers, Floats]]:
+    """What messages put on the links of circles, forth and back by turns: circle, link, bytes.
 
     Messages go the shorter way, half and half where both are as short.
     """
-    here, there = np.nonzero(demand)
-    weight = demand[here, there]
-    source, target = children[here], children[there]
     if size == 2:
-        return np.bincount(source, weight, 2).astype(np.float64)
+        yield circle, source, weight
+        return
+    circles, row = np.unique(circle, return_inverse=True)
     ahead = (target - source) % size
     forth = np.where(2 * ahead < size, weight, np.where(2 * ahead == size, weight / 2, 0.0))
-    loads = np.empty((circle_links(size), 2))
-    loads[:, 0] = _covered(size, source, ahead, forth)
-    loads[:, 1] = _covered(size, target, size - ahead, weight - forth)
-    return loads.ravel()
-
-
-def _covered(size: int, first: Numbers, length: Numbers, weight: Floats) -> Floats:
-    """What lies on each link of a circle, of messages by first link, length and weight."""
-    change = np.zeros(2 * size)
-    np.add.at(change, first, weight)
-    np.add.at(change, first + length, -weight)
-    twice = np.cumsum(change)
-    return np.asarray(twice[:size] + twice[size:])
+    for way, first, length, part in (
+        (0, source, ahead, forth),
+        (1, target, size - ahead, weight - forth),
+    ):
+        change = np.zeros((len(circles), 2 * size))
+        np.add.at(change, (row, first), part)
+        np.add.at(change, (row, first + length), -part)
+        twice = np.cumsum(change, axis=1)
+        which, used = np.nonzero(twice[:, :size] + twice[:, size:])
+        yield circles[which], 2 * used + way, (twice[:, :size] + twice[:, size:])[which, used]

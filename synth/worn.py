@@ -6,7 +6,6 @@ link is loaded by itself (``footprint``) and the one that takes longest stands f
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
@@ -15,19 +14,11 @@ from grammar import Collective
 from hierarchies import InputError, System
 from hierarchies.fabric import Cast, groups_of_children
 from synth.algorithms import Algorithm
-from synth.footprint import footprint
-from synth.network import Floats, Numbers, Wiring
-from synth.protocols import Protocol
-from synth.schedule import Exchange
+from synth.demands import Shape
+from synth.footprint import Loads, carried_by_link
+from synth.network import Floats, Wiring
 
 MOST_DEVICES = 2**16
-
-
-@dataclass(frozen=True)
-class _ByteAtATime:
-    algorithm: Algorithm
-    size_bytes: float = 1.0
-    protocol: Protocol = Protocol.SIMPLE
 
 
 class WornLinks:
@@ -39,6 +30,7 @@ class WornLinks:
                 f"{system.devices} devices with exceptions", hint=f"at most {MOST_DEVICES}"
             )
         self._wiring = Wiring(system)
+        self._shapes: dict[Cast, Shape] = {}
 
     def busy_seconds(
         self, collective: Collective, algorithm: Algorithm, roles: Cast
@@ -47,18 +39,19 @@ class WornLinks:
 
         A link may be that of any group; all groups that the roles tell apart run at once.
         """
-        groups = groups_of_children(tuple(chain(*roles)))
-        one = footprint(Exchange(collective, groups, 1), _ByteAtATime(algorithm), self._wiring)
-        return tuple(by_level(self._wiring, one.link, one.carried_bytes).tolist())
+        loads = Loads(collective, algorithm, self._shape(roles), self._wiring)
+        carried = carried_by_link(list(loads.entries()), self._wiring)
+        return by_level(self._wiring, carried / self._wiring.bandwidths)
+
+    def _shape(self, roles: Cast) -> Shape:
+        if roles not in self._shapes:
+            groups = groups_of_children(tuple(chain(*roles)))
+            sizes = np.full(*groups.shape)
+            self._shapes[roles] = Shape(self._wiring.system.hierarchy, sizes, groups.ravel())
+        return self._shapes[roles]
 
 
-def by_level(wiring: Wiring, link: Numbers, carried_bytes: Floats) -> Floats:
-    """Seconds of the link that is busy longest, level by level; what is put on a link is summed."""
-    carried = np.bincount(link, carried_bytes, wiring.links)
-    seconds = carried / wiring.bandwidths
-    return np.array([seconds[a:b].max(initial=0.0) for a, b in levels_of(wiring)])
-
-
-def levels_of(wiring: Wiring) -> list[tuple[int, int]]:
-    """Where the links of each level begin and end."""
-    return list(zip(wiring.firsts[:-1], wiring.firsts[1:], strict=True))
+def by_level(wiring: Wiring, each: Floats) -> tuple[float, ...]:
+    """Of what is said of every link, the most at each level."""
+    borders = zip(wiring.firsts[:-1], wiring.firsts[1:], strict=True)
+    return tuple(float(each[a:b].max(initial=0.0)) for a, b in borders)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -17,7 +18,8 @@ from hierarchies.fabric import cast
 from price_oracle import Group, Machine, groups_of
 from strategies import reductions, smart_systems, systems
 from synth.algorithms import Algorithm
-from synth.footprint import Footprint, footprint
+from synth.demands import Shape
+from synth.footprint import Footprint, Loads, footprint, gathered
 from synth.lines import MEMORY, Line
 from synth.network import Network, Wiring
 from synth.prices import StepPrice, priced_by
@@ -195,3 +197,79 @@ def test_groups_that_are_no_grids_are_refused() -> None:
             footprint(
                 Exchange(Collective.ALL_REDUCE, np.array(groups), SIZE), price, Wiring(system)
             )
+
+
+@st.composite
+def ragged(draw: st.DrawFn) -> tuple[System, list[Group]]:
+    """Groups of any members in any units, on a machine on which no message passes a device."""
+    system = draw(smart_systems(12))
+    assume(not any(link.domain in (Domain.RING, Domain.TORUS) for link in system.links))
+    assume(system.devices > 1)
+    order = draw(st.permutations(range(system.devices)))
+    cuts = sorted(draw(st.sets(st.integers(2, system.devices), min_size=1, max_size=3)))
+    groups = [tuple(order[a:b]) for a, b in pairwise([0, *cuts])]
+    return system, [group for group in groups if len(group) > 1]
+
+
+def loads_of(
+    system: System, groups: list[Group], collective: Collective, algorithm: Algorithm
+) -> dict[tuple[int, str], float]:
+    sizes = np.array([len(group) for group in groups])
+    shape = Shape(system.hierarchy, sizes, np.concatenate(groups))
+    wiring = Wiring(system)
+    found = gathered(
+        shape.member[:, None],
+        list(Loads(collective, algorithm, shape, wiring).entries()),
+        wiring,
+    )
+    return {
+        (group, wiring.name(link)): each
+        for group, link, each in zip(
+            found.group.tolist(), found.link.tolist(), found.carried_bytes.tolist(), strict=True
+        )
+    }
+
+
+@given(ragged(), st.sampled_from([Collective.ALL_REDUCE, Collective.ALL_GATHER]))
+@settings(max_examples=100)
+def test_a_direct_exchange_of_any_group_puts_its_messages_on_links(
+    case: tuple[System, list[Group]], collective: Collective
+) -> None:
+    system, groups = case
+    machine = Machine(system)
+    rounds = 2 if collective is Collective.ALL_REDUCE else 1
+    expected = {
+        (number, spelled(machine, wire)): float(load)
+        for number, group in enumerate(groups)
+        for wire, load in machine.loads(machine.direct(group, rounds)).items()
+    }
+    found = loads_of(system, groups, collective, Algorithm.DIRECT)
+    assert found == pytest.approx(expected)
+
+
+@given(ragged(), st.sampled_from([Collective.ALL_REDUCE, Collective.REDUCE_SCATTER]))
+@settings(max_examples=100)
+def test_a_ring_of_any_group_crosses_each_level_as_often_as_its_edges(
+    case: tuple[System, list[Group]], collective: Collective
+) -> None:
+    """In all, on switches: which members take turns at which border is for the engine to say."""
+    system, groups = case
+    links = tuple(replace(link, domain=Domain.SWITCH, through=()) for link in system.links)
+    system, cards = replace(system, links=links), system.hierarchy.cardinalities
+    rounds = 2 if collective is Collective.ALL_REDUCE else 1
+    found = loads_of(system, groups, collective, Algorithm.RING)
+    for number, group in enumerate(groups):
+        ring = sorted(group)
+        edges = [0] * len(cards)
+        for here, there in zip(ring, [*ring[1:], ring[0]], strict=True):
+            digits = zip(*(system.hierarchy.digits(one) for one in (here, there)), strict=True)
+            edges[[a == b for a, b in digits].index(False)] += 1
+        each = rounds * (len(group) - 1) / len(group)
+        for level in range(len(cards)):
+            for way in ("out", "in"):
+                carried = sum(
+                    load
+                    for (whose, link), load in found.items()
+                    if (whose, link.count("/")) == (number, level + 1) and link.endswith(way)
+                )
+                assert carried == pytest.approx(each * edges[level])
