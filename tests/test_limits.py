@@ -25,7 +25,7 @@ from synth.verbs.limited import Harmless, Limited
 from synth.verbs.texts import Given, NamedText
 from synth.wire import VERBS
 
-MODELS = {verb.question for verb in VERBS.values()}
+MODELS = list(dict.fromkeys(verb.question for verb in VERBS.values()))
 HUGE = (10**7, 10**18)
 
 
