@@ -12,9 +12,9 @@ import jsonschema
 from pydantic import BaseModel, ValidationError
 from typer.testing import CliRunner
 
+from golden_commands import GOLDEN_COMMANDS, NESTED
 from synth.cli import app
 from synth.replies import REPLIES, judge, schema
-from test_cli import GOLDEN_COMMANDS, NESTED
 
 DOCS = Path(__file__).parent.parent / "docs"
 LOGS = [str(path) for path in sorted((DOCS / "logs").glob("*.csv"))]

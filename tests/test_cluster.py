@@ -23,13 +23,13 @@ pytest.importorskip("distributed", reason="distributed is not installed: the ext
 from distributed import Client
 
 from hierarchies import InputError
+from partitioned import RANGE, body_of, told
 from synth.edition import edition
 from synth.service.work import CrewLostError, Errand, KilledError, OverTimeError, reporting
 from synth.service.work import cluster as remote
 from synth.service.work.cluster import DaskCrew
 from synth.verbs.reply import Outcome
-from test_cutting import RANGE, body_of, told
-from test_work import COUNT, HOG, LONG_COUNT, TOP, Listener, piece, question, until
+from working import COUNT, HOG, LONG_COUNT, TOP, Listener, piece, question, until
 
 pytestmark = [
     pytest.mark.slow,

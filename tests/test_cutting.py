@@ -6,7 +6,6 @@ import json
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -14,6 +13,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from hierarchies import InputError, Reduction, System, placements
+from partitioned import RANGE, SUPERPOD, Given, body_of, told
 from strategies import AXIS_NAMES, systems
 from synth.bodies import Json
 from synth.cutting import Course, Piece, Shelf, carry_out, course, in_turn
@@ -22,32 +22,6 @@ from synth.verbs.asking import asked, axes_of
 from synth.verbs.planning import TopQuestion
 from synth.verbs.reply import Outcome, Reply
 from synth.wire import VERBS
-
-Given = dict[str, Any]
-SUPERPOD: Given = {
-    "system": "superpod-h100-oversubscribed",
-    "axes": {"data": 32, "model": 8},
-    "reduce": ["data"],
-    "max_steps": 2,
-    "segments": 4,
-}
-RANGE: Given = {
-    "system": "dgx-h100:4",
-    "axes": {"data": 32},
-    "reduce": ["data"],
-    "max_steps": 3,
-    "segments": 4,
-    "bytes": [2**16, 2**24],
-}
-
-
-def body_of(verb: str, given: Given) -> tuple[str, Outcome]:
-    """The JSON that the verb itself answers with, and how the question ended."""
-    return told(VERBS[verb].answer(asked(VERBS[verb].question, given), Watcher()))
-
-
-def told(reply: Reply) -> tuple[str, Outcome]:
-    return json.dumps(reply.body, allow_nan=False), reply.outcome
 
 
 def cut(verb: str, given: Given, pieces: int) -> Course:

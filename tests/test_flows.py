@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
-from itertools import pairwise
 
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from grammar import parse
+from flow_cases import CLOSE, Case, case_of, cases, meets_the_busiest
 from hierarchies import (
     Axis,
     Domain,
@@ -23,107 +22,19 @@ from hierarchies import (
     load,
     placements,
 )
-from strategies import all_valid, reductions, smart_systems, spelled, switches
+from strategies import switches
 from synth.algorithms import Choice
-from synth.answering import priced
 from synth.bound import all_reduce_bound
 from synth.flows import ASKED_EVERY, Flowed, anomalies, simulate, what_if
-from synth.footprint import Footprint, footprint
-from synth.lines import MEMORY
-from synth.lowering import lower
-from synth.network import Floats, Network
-from synth.overlap import makespan_seconds
-from synth.prices import StepPrice
-from synth.programs import Language
-from synth.rehearsal import derived
-from synth.schedule import Schedule
-from synth.simulator import Simulator
+from synth.network import Network
 
-CLOSE = 1e-9
 THREE_STEPS = "reduce-scatter node inside; all-reduce node parallel(root); all-gather node inside"
-
-
-@dataclass(frozen=True, eq=False)
-class Case:
-    """A schedule on a system, with the prices of its phases."""
-
-    system: System
-    schedule: Schedule
-    prices: tuple[StepPrice, ...]
-
-    @property
-    def network(self) -> Network:
-        return Network.of(self.system)
-
-    @property
-    def symmetric_seconds(self) -> float:
-        return makespan_seconds([price.work for price in self.prices], self.schedule.segments)
-
-    def flowed(self, network: Network | None = None) -> Flowed:
-        return simulate(self.schedule, self.prices, network or self.network)
-
-    def footprints(self) -> list[Footprint]:
-        pairs = zip(self.schedule.phases, self.prices, strict=True)
-        return [footprint(phase, price, self.network.wiring) for phase, price in pairs]
-
-
-def case_of(
-    system: System, reduction: Reduction, text: str, segments: int, choice: Choice = Choice.AUTO
-) -> Case:
-    derivation = derived(parse(text), reduction.tree)
-    schedule = lower(derivation, reduction, 2**20 * reduction.tree.devices, segments)
-    each = schedule.padded_bytes / segments
-    prices = priced(Simulator(system, choice), derivation, reduction, each)
-    return Case(system, schedule, tuple(prices))
 
 
 def whole(system: System) -> Reduction:
     """One group of all devices."""
     [placement] = placements(system.hierarchy, (Axis("data", system.devices),))
     return Reduction(placement, ("data",))
-
-
-@st.composite
-def cases(draw: st.DrawFn, most_devices: int = 12, most_segments: int = 4) -> Case:
-    """Any valid program of up to three steps on any small system, cut into segments."""
-    system = draw(smart_systems(most_devices))
-    reduction = draw(reductions(system.hierarchy))
-    digits = len(reduction.tree.digits)
-    assume(0 < digits <= 3)
-    steps = draw(st.sampled_from(all_valid(digits, Language(3, across=True))))
-    text = str(spelled(steps, reduction.tree))
-    segments = draw(st.integers(1, most_segments))
-    return case_of(system, reduction, text, segments, draw(st.sampled_from(Choice)))
-
-
-def levels_of(case: Case) -> tuple[list[str], Floats]:
-    """The resources of the symmetric engine, and which of them each link belongs to."""
-    firsts = [*case.network.wiring.firsts, case.network.wiring.links]
-    names = [*case.system.hierarchy.names, MEMORY]
-    return names, np.repeat(np.arange(len(names)), np.diff(firsts)).astype(np.float64)
-
-
-def meets_the_busiest(case: Case) -> bool:
-    """Whether every group crosses, at each level its step uses, a link that is the busiest of its
-    level in every step; and has a device that was busy in the step before.
-    """
-    names, level = levels_of(case)
-    prints, bandwidths = case.footprints(), case.network.bandwidths
-    busiest = np.ones(len(bandwidths), dtype=bool)
-    for one, price in zip(prints, case.prices, strict=True):
-        busy = np.bincount(one.link, one.carried_bytes, len(bandwidths)) / bandwidths
-        peaks = np.array([dict(price.busy_seconds).get(name, 0.0) for name in names])
-        busiest &= np.isclose(busy, peaks[level.astype(int)], rtol=CLOSE, atol=0.0)
-    for one, price in zip(prints, case.prices, strict=True):
-        for number, name in enumerate(names):
-            if dict(price.busy_seconds).get(name):
-                here = busiest[one.link] & (level[one.link] == number)
-                if len(set(one.group[here].tolist())) < len(one.groups):
-                    return False
-    return all(
-        bool(np.isin(later.groups, before.groups).any(axis=1).all())
-        for before, later in pairwise(prints)
-    )
 
 
 # The symmetric engine.

@@ -12,9 +12,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from explicit_steps import explicit
 from grammar import Collective, Instruction, admitted
 from hierarchies import Domain, Hierarchy, InputError, Reduction, System, load
 from hierarchies.fabric import cast
+from link_names import spelled
 from price_oracle import Group, Machine, groups_of
 from strategies import reductions, smart_systems, systems
 from synth.algorithms import Algorithm
@@ -25,8 +27,6 @@ from synth.network import Network, Wiring
 from synth.prices import StepPrice, priced_by
 from synth.schedule import Exchange, Transpose
 from synth.simulator import Simulator
-from test_network import spelled
-from test_simulator import explicit
 
 ROOTED = (Collective.REDUCE, Collective.BROADCAST)
 SIZE = 2**20

@@ -12,38 +12,25 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import oracle
+from goal_schedules import OTHERS, derived, made, scheduled
 from grammar import Collective, Goal, Instruction, Program, instructions, parse
 from hierarchies import InputError, Reduction, Tree
-from strategies import all_valid, programs, reductions, spelled, switches, trees, valid_programs
+from strategies import all_valid, programs, reductions, spelled, trees, valid_programs
 from strategies import word as said
-from synth.emit import Source, emit
+from synth.emit import emit
 from synth.emit.source import CannotExpressError
 from synth.emit.targets import TARGETS, able_to_run
 from synth.layout import Shuffle, kinds
 from synth.lowering import lower, moves
 from synth.programs import Language, explore_moves
-from synth.proof import Proved
 from synth.replay import Failure, compare, multiplicities, plain_result, replay, wanted
 from synth.run.backends import Trial, run
-from synth.schedule import Exchange, Schedule, Transpose
+from synth.schedule import Exchange, Transpose
 from synth.semantics import Derivation, Kind, Refusal, derive
 from synth.truth import space
 
-OTHERS = tuple(goal for goal in Goal if goal is not Goal.ALL_REDUCE)
 IN_PIECES = tuple(goal for goal in Goal if goal.in_pieces)
 LENGTHS = (1, 7, 30)
-
-
-def derived(program: Program | str, tree: Tree, goal: Goal) -> Derivation:
-    found = derive(parse(program) if isinstance(program, str) else program, tree, goal)
-    assert isinstance(found, Derivation), found
-    return found
-
-
-def scheduled(
-    program: Program | str, reduction: Reduction, goal: Goal, elements: int = 7, segments: int = 1
-) -> Schedule:
-    return lower(derived(program, reduction.tree, goal), reduction, elements, segments)
 
 
 def assert_right(steps: tuple[Instruction, ...], reduction: Reduction, goal: Goal) -> None:
@@ -403,12 +390,6 @@ def test_priced_moves_are_those_of_lowering(goal: Goal) -> None:
 
 
 # Who can take what.
-
-
-def made(goal: Goal) -> Source:
-    reduction = Reduction.plain(2, 2)
-    schedule = scheduled(f"{goal.value} root inside", reduction, goal, 16)
-    return Source(schedule, switches(reduction.placement.hierarchy), (), Proved())
 
 
 @pytest.mark.parametrize("goal", OTHERS)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import product
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,37 +9,9 @@ from hypothesis import strategies as st
 from hierarchies import InputError, load, read
 from hierarchies.importers import Draft, import_texts, toml
 from hierarchies.importers.infiniband import subnet
-from test_slurm import counts
+from network_texts import counts, fabric
 
 SPINE_PORTS = 1000
-
-
-def fabric(
-    groups: int, hosts: int, rails: int, *, spines: int = 2, trunks: int = 1, speed: str = "4xNDR"
-) -> str:
-    """Leaf switches by group and rail, ``trunks`` cables from each to every spine, listed twice."""
-    ports: dict[str, list[str]] = {}
-    names: dict[str, str] = {}
-
-    def cable(one: str, other: str, to: str) -> None:
-        mine, theirs = len(ports.setdefault(one, [])) + 1, len(ports.setdefault(other, [])) + 1
-        ports[one].append(f'[{mine}]\t"{other}"[{theirs}]\t\t# "{names[other]}" lid 1 {to}')
-        ports[other].append(f'[{theirs}]\t"{one}"[{mine}]\t\t# "{names[one]}" lid 2 {to}')
-
-    for g, r in product(range(groups), range(rails)):
-        names[f"S-{g:02x}{r:02x}"] = f"MF0;leaf-{g}-{r}:MQM9700/U1"
-    names |= {f"S-ff{s:02x}": f"spine {s}" for s in range(spines)}
-    for g, h, r in product(range(groups), range(hosts), range(rails)):
-        names[f"H-{g:02x}{h:02x}{r:02x}"] = f"node-{g}-{h} mlx5_{r}"
-        cable(f"S-{g:02x}{r:02x}", f"H-{g:02x}{h:02x}{r:02x}", speed)
-    for g, r, s, _ in product(range(groups), range(rails), range(spines), range(trunks)):
-        cable(f"S-{g:02x}{r:02x}", f"S-ff{s:02x}", speed)
-    blocks = [
-        f'vendid=0x2c9\n{"Switch" if id[0] == "S" else "Ca"}\t64 "{id}"\t\t# "{names[id]}"\n'
-        + "\n".join(lines)
-        for id, lines in ports.items()
-    ]
-    return "#\n# Topology file: generated\n#\n\n" + "\n\n".join(blocks) + "\n"
 
 
 def of(text: str) -> Draft:

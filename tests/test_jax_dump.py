@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from itertools import product
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,19 +12,7 @@ from hierarchies import InputError, read
 from hierarchies.importers import Draft, import_texts, toml
 from hierarchies.importers.jax_dump import SNIPPET
 from manual import DOCS
-from test_slurm import counts
-
-
-def rows(
-    box: tuple[int, int, int], *, cores: int = 1, slices: int = 1, kind: str = "TPU v4"
-) -> list[list[Any]]:
-    """As JAX lists them: by slice, then z, y, x, core."""
-    x, y, z = map(range, box)
-    places = product(range(slices), z, y, x, range(cores))
-    return [
-        [id, id // 4, kind, [px, py, pz], core, number]
-        for id, (number, pz, py, px, core) in enumerate(places)
-    ]
+from network_texts import counts, rows
 
 
 def of(found: object) -> Draft:

@@ -7,16 +7,11 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 
-from grammar import Goal
 from hierarchies import InputError
+from job_texts import ENTRY, JOB
 from strategies import jobs
 from synth.amount import amount_of, rule_of
 from synth.job import Entry, Job, JobAxis, NamedNumber, Places, Requirement, Unpriced, amounts_of
-
-ENTRY = Entry(
-    "gradients", Goal.ALL_REDUCE, ("data",), amount_of("14 GB"), amount_of(1), amount_of(0)
-)
-JOB = Job("mine", "", (), (JobAxis("data", None), JobAxis("tensor", (1, 8))), (), (), (ENTRY,))
 
 
 def test_a_job_forgets_where_it_was_written_when_compared() -> None:

@@ -2,30 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
-
 import pytest
 
 from hierarchies import InputError
 from hierarchies.importers import Draft, Options, import_texts
-from test_slurm import counts
+from network_texts import AWS, TIER, Labels, counts, nodes
 
-Labels = Callable[[int], Mapping[str, object]]
-TIER, AWS = "fabric.topograph.run/tier-", "topology.k8s.aws/network-node-layer-"
 OLDER, GKE = "network.topology.nvidia.com/", "cloud.google.com/gce-topology-"
-
-
-def nodes(labels: Labels, count: int = 12, gpus: int = 8) -> str:
-    items = [
-        {
-            "metadata": {"name": f"n{i}", "labels": {"kubernetes.io/os": "linux", **labels(i)}},
-            "status": {"capacity": {"cpu": "64", "nvidia.com/gpu": str(gpus)}},
-        }
-        for i in range(count)
-    ]
-    control = {"metadata": {"name": "control"}, "status": {"capacity": {"cpu": "8"}}}
-    return json.dumps({"kind": "List", "items": [*items, control]})
 
 
 def of(text: str, *keys: str) -> Draft:

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from flow_cases import CLOSE, Case, cases, levels_of, meets_the_busiest
 from grammar import Collective, Goal, Instruction
 from hierarchies import Domain, Link, Reduction, System
 from strategies import all_valid, reductions, smart_systems, spelled
@@ -32,7 +33,6 @@ from synth.programs import Language
 from synth.request import Request
 from synth.semantics import Derivation, derive
 from synth.simulator import Simulator
-from test_flows import CLOSE, Case, cases, levels_of, meets_the_busiest
 
 MiB = 2**20
 DUALS = {

@@ -18,12 +18,20 @@ from hierarchies.importers.slurm_conf import layout
 from hierarchies.importers.switches import tree
 from hierarchies.importers.texts import decoded
 from hierarchies.importers.topograph import cluster_of
+from network_texts import (
+    AWS,
+    MODEL,
+    OLD,
+    SHOWN,
+    TREE,
+    YAML_TREE,
+    counts,
+    fabric,
+    graph,
+    nodes,
+    rows,
+)
 from shared import shared
-from test_ibnetdiscover import fabric
-from test_jax_dump import rows
-from test_kubernetes import AWS, nodes
-from test_slurm import SHOWN, TREE, YAML_TREE, counts
-from test_topograph import MODEL, OLD, graph
 
 SWITCHES = ("leaf switches", "spine switches", "core switches", "hall switches")
 

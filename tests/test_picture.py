@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from goal_schedules import OTHERS, made
 from grammar import Goal
 from hierarchies import Axis, Hierarchy, Level, Placement, Reduction
 from strategies import reductions, source, striped, valid_programs
@@ -22,7 +23,6 @@ from synth.emit.picture import COLOURS, ticks, write
 from synth.emit.timeline import write as trace
 from synth.prices import StepPrice
 from synth.schedule import Transpose
-from test_goal_replay import OTHERS, made
 
 SVG = "{http://www.w3.org/2000/svg}"
 NESTED = "reduce-scatter node inside; all-reduce node parallel(root); all-gather node inside"

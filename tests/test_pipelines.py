@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from overlap_oracle import least_seconds, works
 from synth.overlap import Work
 from synth.pipelines import Overlapped, Phases, _bounds, _rows, cheapest, price_ticks
-from test_overlap import least_seconds, works
 
 COUNTS = (1, 2, 5)
 

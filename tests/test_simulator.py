@@ -1,9 +1,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
-from fractions import Fraction
 from functools import cache
 from itertools import chain
 
@@ -11,6 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from explicit_steps import ROOTED, ROUNDS, explicit
 from grammar import Collective, Instruction, Program, admitted, parse, spell
 from hierarchies import (
     Axis,
@@ -26,7 +25,7 @@ from hierarchies import (
     placements,
 )
 from hierarchies.fabric import cast
-from price_oracle import Group, Machine, Message, Wire, groups_of, least_seconds
+from price_oracle import Group, Machine, Wire, groups_of, least_seconds
 from strategies import placed, reductions, systems
 from synth.algorithms import Algorithm, Choice
 from synth.layout import Move
@@ -41,8 +40,6 @@ from synth.semantics import Derivation
 from synth.simulator import Simulator
 
 GB = 1e9
-ROUNDS = {Collective.ALL_REDUCE: 2, Collective.REDUCE_SCATTER: 1, Collective.ALL_GATHER: 1}
-ROOTED = (Collective.REDUCE, Collective.BROADCAST)
 
 
 @cache
@@ -132,25 +129,6 @@ def seconds(
     return sum(price.seconds for price in phases(system, reduction, derivation, payload_bytes))
 
 
-def messages(
-    machine: Machine, algorithm: Algorithm, collective: Collective, group: Group
-) -> Iterator[Message]:
-    to_first = collective is Collective.REDUCE
-    match algorithm:
-        case Algorithm.RING if collective in ROOTED:
-            return machine.chain(group, to_first)
-        case Algorithm.RING:
-            return machine.ring(group, ROUNDS[collective])
-        case Algorithm.HALVING_DOUBLING:
-            return machine.halving(group, ROUNDS[collective])
-        case Algorithm.DIRECT:
-            return machine.direct(group, ROUNDS[collective])
-        case Algorithm.TREE if collective in ROOTED:
-            return machine.rooted_trees(group, to_first)
-        case Algorithm.TREE:
-            return machine.tree(group)
-
-
 def busy(
     system: System, line: Line, collective: Collective, groups: list[Group]
 ) -> dict[str, float]:
@@ -161,15 +139,6 @@ def busy(
         for wire, share in explicit(machine, line.algorithm, collective, group).items():
             whole[wire] += share
     return machine.slowest(dict(whole))
-
-
-def explicit(
-    machine: Machine, algorithm: Algorithm, collective: Collective, group: Group
-) -> dict[Wire, Fraction]:
-    """What a group puts on every link, message by message, in shares of a buffer."""
-    if algorithm is Algorithm.RING and collective in ROOTED:
-        return machine.chained(group, collective is Collective.REDUCE)
-    return machine.loads(messages(machine, algorithm, collective, group))
 
 
 def loads(line: Line) -> dict[str, float]:

@@ -8,44 +8,11 @@ import pytest
 
 from hierarchies import InputError, load, read
 from hierarchies.importers import Draft, Options, Stated, import_texts, toml
-
-TREE = """\
-# a tree of three tiers
-switchname=root SWITCHES=mid[0-1]
-SwitchName=mid0 Switches=s[0-1]   # trailing comment
-SwitchName=mid1 \\
-    Switches=s[2-3] LinkSpeed=100
-
-SwitchName=s0 Nodes=n[00-02]
-SwitchName=s1 Nodes=n[03-05]
-SwitchName=s2 Nodes=n[06-07],m1
-SwitchName=s3 Nodes="n[09-11]"
-"""
-SHOWN = """\
-SwitchName=s0 Level=0 LinkSpeed=1 Nodes=dev[0-1]
-SwitchName=s1 Level=0 LinkSpeed=1 Nodes=dev[2-3]
-SwitchName=top Level=1 LinkSpeed=1 Nodes=dev[0-3] Switches=s[0-1]
-"""
-YAML_TREE = """\
-- topology: other
-  block: {block_sizes: [2], blocks: [{block: b, nodes: x1}]}
-- topology: main
-  cluster_default: true
-  tree:
-    switches:
-      - switch: top
-        children: s[0-1]
-      - {switch: s0, nodes: "0010,0011"}
-      - {switch: s1, nodes: "0012,0013"}
-"""
+from network_texts import SHOWN, TREE, YAML_TREE, counts
 
 
 def of(text: str, options: Options | None = None, name: str = "topology.conf") -> Draft:
     return import_texts("slurm", {name: text}, options)
-
-
-def counts(draft: Draft) -> dict[str, object]:
-    return {level.name: level.entries()["count"].value for level in draft.levels}  # type: ignore[union-attr]
 
 
 def blank(draft: Draft) -> set[tuple[str, str]]:

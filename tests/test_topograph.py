@@ -2,56 +2,15 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from hierarchies import InputError, load
 from hierarchies.importers import Draft, import_texts
-from test_slurm import counts
-
-MODEL = """\
-switches:
-  core: {switches: [s1, s2]}
-  s1: {switches: [l11, l12]}
-  s2: {switches: [l21, l22]}
-blocks:
-- {switch: l11, nodes: ["n[0101-0104]"]}
-- {switch: l12, nodes: ["n[0105-0107]", n0108]}
-- {switch: l21, nodes: ["n[0109-0112]"], type: H100}
-- {switch: l22, nodes: ["n[0113-0116]"]}
-"""
-OLD = """\
-switches:
-- name: core
-  switches: [l1, l2]
-- name: l1
-  capacity_blocks: [cb1]
-- name: l2
-  capacity_blocks: [cb2]
-capacity_blocks:
-- {name: cb1, type: H100, nvlink: nvl1, nodes: [n1, n2]}
-- {name: cb2, type: H100, nvlink: nvl2, nodes: [n3, n4]}
-"""
+from network_texts import MODEL, OLD, counts, graph
 
 
 def of(text: str) -> Draft:
     return import_texts("topograph", {"cluster": text})
-
-
-def graph(*, reverse: bool = False, **labels: str) -> str:
-    instances = [
-        {
-            "id": f"i{n}",
-            "network_layers": [f"leaf{n // 2}", f"spine{n // 4}", "core"],
-            "labels": labels,
-        }
-        for n in range(8)
-    ]
-    for instance in instances:
-        if reverse:
-            instance["network_layers"] = instance["network_layers"][::-1]  # type: ignore[index]
-    return json.dumps({"instances": instances})
 
 
 def test_a_model_and_its_host_names() -> None:

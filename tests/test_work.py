@@ -10,15 +10,15 @@ import sys
 import threading
 import time as clock
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, wait
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hierarchies import InputError
+from partitioned import RANGE, SUPERPOD, body_of, told
 from synth.cutting import Piece, carry_out
 from synth.request import Watcher
 from synth.service.work import (
@@ -29,34 +29,13 @@ from synth.service.work import (
     LocalCrew,
     OutOfMemoryError,
     OverTimeError,
-    Progress,
     WorkerLostError,
 )
-from synth.verbs.asking import Question, asked
 from synth.verbs.reply import Outcome
-from synth.wire import VERBS
-from test_cutting import RANGE, SUPERPOD, body_of, told
+from working import COUNT, HOG, LONG_COUNT, TOP, Listener, end, piece, question, until
 
 ROOT = Path(__file__).resolve().parent.parent
-TOP: dict[str, Any] = {"system": "dgx-h100:4", "axes": {"data": 8, "model": 4}, "reduce": ["data"]}
 PLACE: dict[str, Any] = {"system": "dgx-h100:4", "axes": {"data": 8, "model": 4}}
-COUNT: dict[str, Any] = {"digits": 4, "max_steps": 6}
-"""A second or two of work that tells of its progress."""
-LONG_COUNT: dict[str, Any] = {"digits": 5, "max_steps": 9}
-"""Minutes of work that can come to an end at any time."""
-HOG: dict[str, Any] = {
-    "system": "superpod-h100-oversubscribed:64",
-    "axes": dict.fromkeys("abcdefghijklm", 2),
-}
-"""Many seconds of work that fill some hundred MiB, and cannot answer in part."""
-
-
-def question(verb: str, given: dict[str, Any]) -> Question:
-    return asked(VERBS[verb].question, given)
-
-
-def piece(verb: str, given: dict[str, Any]) -> Piece:
-    return Piece("answer", {"verb": verb, "question": given})
 
 
 class InHand:
@@ -111,32 +90,6 @@ def alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
-
-
-def end(pid: int) -> None:
-    """Kill a process, if it has not just been ended by somebody else."""
-    with suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
-
-
-def until(true: Callable[[], object], seconds: float = 20) -> None:
-    """Wait for something that comes sooner or later."""
-    end = clock.monotonic() + seconds
-    while not true():
-        assert clock.monotonic() < end, "it did not come"
-        clock.sleep(0.01)
-
-
-class Listener:
-    """Remembers what it is told, and when it was told first."""
-
-    def __init__(self) -> None:
-        self.told: list[Progress] = []
-        self.heard = threading.Event()
-
-    def __call__(self, progress: Progress) -> None:
-        self.told.append(progress)
-        self.heard.set()
 
 
 @pytest.mark.parametrize(

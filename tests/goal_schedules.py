@@ -1,0 +1,32 @@
+"""Schedules for every request."""
+
+from __future__ import annotations
+
+from grammar import Goal, Program, parse
+from hierarchies import Reduction, Tree
+from strategies import switches
+from synth.emit import Source
+from synth.lowering import lower
+from synth.proof import Proved
+from synth.schedule import Schedule
+from synth.semantics import Derivation, derive
+
+OTHERS = tuple(goal for goal in Goal if goal is not Goal.ALL_REDUCE)
+
+
+def derived(program: Program | str, tree: Tree, goal: Goal) -> Derivation:
+    found = derive(parse(program) if isinstance(program, str) else program, tree, goal)
+    assert isinstance(found, Derivation), found
+    return found
+
+
+def scheduled(
+    program: Program | str, reduction: Reduction, goal: Goal, elements: int = 7, segments: int = 1
+) -> Schedule:
+    return lower(derived(program, reduction.tree, goal), reduction, elements, segments)
+
+
+def made(goal: Goal) -> Source:
+    reduction = Reduction.plain(2, 2)
+    schedule = scheduled(f"{goal.value} root inside", reduction, goal, 16)
+    return Source(schedule, switches(reduction.placement.hierarchy), (), Proved())

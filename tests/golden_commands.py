@@ -1,0 +1,73 @@
+"""The commands whose golden texts are kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+NESTED = "reduce-scatter node inside; all-reduce node parallel(root); all-gather node inside"
+
+
+P2 = ("p2-a100:2", "--axes", "data=32", "--reduce", "data")
+
+
+GOLDEN_COMMANDS = {
+    "systems": ["systems"],
+    "system": ["systems", "l40s-pcie"],
+    "import": [
+        *("import", "nvidia-smi", str(Path(__file__).parent / "imports" / "switched.txt")),
+        *("--nodes", "4", "--gpu", "a100"),
+    ],
+    "place": ["place", "dgx-h100:4", "--axes", "data=8,model=4"],
+    "count": ["count", "--digits", "3"],
+    "top": ["top", "p2-a100:4", "--axes", "data=16,model=4", "--reduce", "data", "-k", "4"],
+    "top-explained": [
+        *("top", "dgx-h100:4", "--axes", "data=32", "--reduce", "data", "-k", "3"),
+        *("--segments", "auto", "--explain"),
+    ],
+    "top-per-placement": [
+        *("top", "p2-v100:2", "--axes", "data=4,model=4", "--reduce", "data"),
+        *("-k", "2", "--per-placement", "--algorithm", "ring"),
+    ],
+    "top-sweep": [
+        *("top", "p2-a100:4", "--axes", "data=32,model=2", "--reduce", "data"),
+        *("--bytes", "1KiB..1GiB", "--max-steps", "3"),
+    ],
+    "top-all-to-all": [
+        *("top", "dgx-h100:4", "--axes", "expert=16,data=2", "--reduce", "expert"),
+        *("--request", "all-to-all", "--bytes", "64MiB", "-k", "3"),
+    ],
+    "plan": ["plan", "dgx-h100:4", "--job", "gpt-18b-3d", "-k", "3"],
+    "job": [
+        *("job", "--layers", "40", "--hidden", "5120", "--heads", "40", "--vocabulary", "32000"),
+        *("--sequence", "2048", "--axes", "data=any,tensor=1|2|4|8", "--micro-batches", "8"),
+        *("--memory", "70", "--name", "a-13b"),
+    ],
+    "top-nothing-to-do": ["top", "dgx-h100:1", "--axes", "data=1,model=8", "--reduce", "data"],
+    "check": ["check", NESTED, *P2, "--replay"],
+    "check-master": [
+        *("check", "reduce node inside; all-reduce node master; broadcast node inside", *P2),
+    ],
+    "emit-torch": ["emit", NESTED, "--target", "torch", *P2],
+    "emit-jax": ["emit", NESTED, "--target", "jax", *P2],
+    "emit-mpi": [
+        *("emit", "reduce node inside; all-reduce node master; broadcast node inside"),
+        *("--target", "mpi", "p2-v100:2", "--axes", "model=2,data=8", "--reduce", "data"),
+        *("--placement", "[[1, 2], [2, 4]]", "--rank-order", "axes"),
+    ],
+    "check-refuted": [
+        "check",
+        "all-reduce d1 parallel(d0); all-reduce root inside",
+        "--tree",
+        "2,8",
+    ],
+    "check-all-gather": [
+        *("check", "all-gather node parallel; all-gather node inside", *P2, "--replay"),
+        *("--request", "all-gather"),
+    ],
+    "check-irregular": ["check", "reduce root inside; all-gather root inside", "--tree", "4"],
+    "lower": [
+        *("lower", "reduce-scatter node inside; reduce-scatter node parallel"),
+        *("dgx-h100:2", "--axes", "data=16", "--reduce", "data"),
+    ],
+    "time": ["time", NESTED, *P2],
+}

@@ -1,0 +1,14 @@
+"""A job and its entry, to be changed by tests."""
+
+from __future__ import annotations
+
+from grammar import Goal
+from synth.amount import amount_of
+from synth.job import Entry, Job, JobAxis
+
+ENTRY = Entry(
+    "gradients", Goal.ALL_REDUCE, ("data",), amount_of("14 GB"), amount_of(1), amount_of(0)
+)
+
+
+JOB = Job("mine", "", (), (JobAxis("data", None), JobAxis("tensor", (1, 8))), (), (), (ENTRY,))

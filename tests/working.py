@@ -1,0 +1,69 @@
+"""Pieces of work for processes: quick ones, long ones, and ones that ask for too much."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time as clock
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from synth.cutting import Piece
+from synth.service.work import (
+    Progress,
+)
+from synth.verbs.asking import Question, asked
+from synth.wire import VERBS
+
+TOP: dict[str, Any] = {"system": "dgx-h100:4", "axes": {"data": 8, "model": 4}, "reduce": ["data"]}
+
+
+COUNT: dict[str, Any] = {"digits": 4, "max_steps": 6}
+"""A second or two of work that tells of its progress."""
+
+
+LONG_COUNT: dict[str, Any] = {"digits": 5, "max_steps": 9}
+"""Minutes of work that can come to an end at any time."""
+
+
+HOG: dict[str, Any] = {
+    "system": "superpod-h100-oversubscribed:64",
+    "axes": dict.fromkeys("abcdefghijklm", 2),
+}
+"""Many seconds of work that fill some hundred MiB, and cannot answer in part."""
+
+
+def question(verb: str, given: dict[str, Any]) -> Question:
+    return asked(VERBS[verb].question, given)
+
+
+def piece(verb: str, given: dict[str, Any]) -> Piece:
+    return Piece("answer", {"verb": verb, "question": given})
+
+
+def end(pid: int) -> None:
+    """Kill a process, if it has not just been ended by somebody else."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def until(true: Callable[[], object], seconds: float = 20) -> None:
+    """Wait for something that comes sooner or later."""
+    end = clock.monotonic() + seconds
+    while not true():
+        assert clock.monotonic() < end, "it did not come"
+        clock.sleep(0.01)
+
+
+class Listener:
+    """Remembers what it is told, and when it was told first."""
+
+    def __init__(self) -> None:
+        self.told: list[Progress] = []
+        self.heard = threading.Event()
+
+    def __call__(self, progress: Progress) -> None:
+        self.told.append(progress)
+        self.heard.set()
