@@ -18,6 +18,7 @@ from typing import Any
 
 from grammar import Goal, Instruction, Program, parse, spell
 from hierarchies import Axis, Reduction, Tree, load, placements
+from hierarchies.links import Network
 from synth.answering import priced
 from synth.emit import TARGETS, CannotExpressError, Options, Source, emit
 from synth.flows import simulate
@@ -25,7 +26,6 @@ from synth.job_files import read_job
 from synth.jobplan import plan_job
 from synth.layout import Move
 from synth.lowering import lower
-from synth.network import Network
 from synth.overlap import makespan_seconds
 from synth.plan import answers
 from synth.prices import StepPrice

@@ -24,6 +24,7 @@ from scipy.stats import spearmanr
 
 import record
 from hierarchies import System
+from hierarchies.links import Network
 from opinions_page import sections
 from second_opinion.application import CIRCLES, How, Problem, phases_problem, problem
 from second_opinion.asking import MISSING, interpreter, verdicts, version
@@ -31,7 +32,6 @@ from second_opinion.cases import PAYLOADS, Case, Pair, Pairs, cases, hows, segme
 from second_opinion.fairness import fairness
 from second_opinion.wires import Wires
 from synth.flows import simulate
-from synth.network import Network
 from synth.overlap import makespan_seconds
 from synth.prices import StepPrice, total_seconds
 from synth.schedule import Exchange, Phase

@@ -51,8 +51,8 @@ from hierarchies.fabric import (
     groups_within,
     members,
 )
+from hierarchies.links import Wiring
 from synth.cuts import Counts, crossed, cut_seconds, needs
-from synth.network import Wiring
 from synth.protocols import protocols
 
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 from grammar import Goal
 from hierarchies import Axis, InputError, System
+from hierarchies.links import Network
 from synth.answering import pick_of, priced
 from synth.flows import Flowed, simulate
 from synth.lowering import lower
-from synth.network import Network
 from synth.overlap import Lane, together_seconds
 from synth.pipelines import price_ticks
 from synth.plan import answers

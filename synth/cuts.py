@@ -14,7 +14,7 @@ import numpy as np
 
 from grammar import Goal
 from hierarchies import Devices, Domain, System
-from synth.network import Floats, Numbers, Wiring
+from hierarchies.links import Floats, Numbers, Wiring
 
 Counts = Floats
 

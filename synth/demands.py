@@ -17,7 +17,7 @@ import numpy as np
 from grammar import Collective
 from hierarchies import Hierarchy, InputError
 from hierarchies.fabric import Weights
-from synth.network import Floats, Numbers
+from hierarchies.links import Floats, Numbers
 
 Members = tuple[int, ...]
 

@@ -10,7 +10,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from synth.units import duration
+from hierarchies.units import duration
 
 Json = dict[str, Any]
 _PIPE_WIDTH = 200

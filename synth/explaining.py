@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from hierarchies.units import duration, volume
 from synth.lines import MEMORY
 from synth.prices import StepPrice, summed
 from synth.request import Answer
-from synth.units import duration, volume
 
 _ALIKE = 1e-3
 """Times that differ by less than this share are told as the same."""

@@ -24,8 +24,8 @@ from heapq import heappop, heappush
 import numpy as np
 
 from hierarchies import InputError
+from hierarchies.links import Floats, Network, Numbers
 from synth.footprint import Footprint, footprint
-from synth.network import Floats, Network, Numbers
 from synth.prices import StepPrice
 from synth.schedule import Exchange, Schedule
 from synth.sharing import NEAR, Sharing, scarce

@@ -17,9 +17,9 @@ import numpy as np
 
 from grammar import Collective
 from hierarchies import Devices, Domain
+from hierarchies.links import Floats, Numbers, Wiring, mesh_link
 from synth.algorithms import Algorithm, Recipe, recipe_at
 from synth.demands import Shape, cut_ring, through_switch
-from synth.network import Floats, Numbers, Wiring, mesh_link
 from synth.protocols import Protocol
 from synth.schedule import Exchange, Phase
 

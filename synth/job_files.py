@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 
 from grammar import Goal
 from hierarchies import InputError, nearest
+from hierarchies.files.toml_lines import Path as Keys
+from hierarchies.files.toml_lines import lines_of
 from synth.amount import Amount, Number, Rule, amount_of, rule_of
 from synth.job import Entry, Job, JobAxis, NamedNumber, Places, Requirement, Unpriced
-from synth.toml_lines import Path as Keys
-from synth.toml_lines import lines_of
 
 ANY = "any"
 MOST_CHARACTERS = 2**18

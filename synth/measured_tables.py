@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from hierarchies.units import duration, volume
 from synth.drawing import Json, table
-from synth.units import duration, volume
 
 
 def doctor(body: Json) -> RenderableType:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from hierarchies.units import duration, volume
 from synth.drawing import (
     MARKS,
     Json,
@@ -20,7 +21,6 @@ from synth.drawing import (
     table,
 )
 from synth.uneven_tables import uneven
-from synth.units import duration, volume
 
 _LEGEND = (
     "speed-up: over the default, what the runtime would choose on the same placement\n"

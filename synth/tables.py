@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Mapping
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from hierarchies.units import duration, volume
 from synth.drafts import draft
 from synth.drawing import MARKS, Json, axes_told, between, exceptions, levels, many, partial, table
 from synth.measured_tables import doctor
 from synth.rankings import plan, several, top
 from synth.uneven_tables import cost
-from synth.units import duration, volume
 
 
 def _systems(body: Json) -> RenderableType:

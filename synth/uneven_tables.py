@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from hierarchies.units import duration, volume
 from synth.drawing import MARKS, Json, axes_told, exceptions, levels, many, partial, table
-from synth.units import duration, volume
 
 
 def uneven(body: Json) -> RenderableType:

@@ -13,10 +13,10 @@ import numpy as np
 from grammar import Collective
 from hierarchies import InputError, System
 from hierarchies.fabric import Cast, groups_of_children
+from hierarchies.links import Floats, Wiring
 from synth.algorithms import Algorithm
 from synth.demands import Shape
 from synth.footprint import Loads, carried_by_link
-from synth.network import Floats, Wiring
 
 MOST_DEVICES = 2**16
 

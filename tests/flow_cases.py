@@ -14,6 +14,7 @@ from hierarchies import (
     Reduction,
     System,
 )
+from hierarchies.links import Floats, Network
 from strategies import all_valid, reductions, smart_systems, spelled
 from synth.algorithms import Choice
 from synth.answering import priced
@@ -21,7 +22,6 @@ from synth.flows import Flowed, simulate
 from synth.footprint import Footprint, footprint
 from synth.lines import MEMORY
 from synth.lowering import lower
-from synth.network import Floats, Network
 from synth.overlap import makespan_seconds
 from synth.prices import StepPrice
 from synth.programs import Language

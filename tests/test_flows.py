@@ -22,11 +22,11 @@ from hierarchies import (
     load,
     placements,
 )
+from hierarchies.links import Network
 from strategies import switches
 from synth.algorithms import Choice
 from synth.bound import all_reduce_bound
 from synth.flows import ASKED_EVERY, Flowed, anomalies, simulate, what_if
-from synth.network import Network
 
 THREE_STEPS = "reduce-scatter node inside; all-reduce node parallel(root); all-gather node inside"
 

@@ -16,6 +16,7 @@ from explicit_steps import explicit
 from grammar import Collective, Instruction, admitted
 from hierarchies import Domain, Hierarchy, InputError, Reduction, System, load
 from hierarchies.fabric import cast
+from hierarchies.links import Network, Wiring
 from link_names import spelled
 from price_oracle import Group, Machine, groups_of
 from strategies import reductions, smart_systems, systems
@@ -23,7 +24,6 @@ from synth.algorithms import Algorithm
 from synth.demands import Shape
 from synth.footprint import Footprint, Loads, footprint, gathered
 from synth.lines import MEMORY, Line
-from synth.network import Network, Wiring
 from synth.prices import StepPrice, priced_by
 from synth.schedule import Exchange, Transpose
 from synth.simulator import Simulator

@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 from flow_cases import CLOSE, Case, cases, levels_of, meets_the_busiest
 from grammar import Collective, Goal, Instruction
 from hierarchies import Domain, Link, Reduction, System
+from hierarchies.links import Network
 from strategies import all_valid, reductions, smart_systems, spelled
 from synth.algorithms import Algorithm, Choice
 from synth.answering import priced
 from synth.bound import bound
 from synth.flows import anomalies, what_if
 from synth.footprint import footprint
-from synth.network import Network
 from synth.overlap import makespan_seconds
 from synth.pipelines import price_ticks
 from synth.plan import answers

@@ -14,7 +14,7 @@ pytest.importorskip("fastapi", reason="needs the extra server")
 pytest.importorskip("playwright", reason="needs playwright, to drive a browser")
 
 from browsing import CHROMIUM, Browsing, browsing, chromium, until
-from hierarchies.writing import described
+from hierarchies.files.writing import described
 from machines import calibrated
 from serving import Served, StuckCrew, served
 from synth.service.page.colours import paints

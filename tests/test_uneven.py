@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from grammar import Collective
 from hierarchies import Axis, Domain, Hierarchy, InputError, System, fault_of, load
 from hierarchies.fabric import cast, groups_of_children
+from hierarchies.links import Wiring
 from strategies import reductions, smart_systems, switches
 from synth.algorithms import Algorithm, Choice
 from synth.fixed_proof import prove_groups
-from synth.network import Wiring
 from synth.plan import answers
 from synth.programs import Language
 from synth.proof import Proved, Refuted

@@ -22,13 +22,13 @@ from hierarchies import (
     placements,
 )
 from hierarchies.fabric import cast
+from hierarchies.links import Network, Wiring
 from strategies import all_valid, reductions, smart_systems, spelled
 from synth.algorithms import Choice
 from synth.answering import priced
 from synth.bound import bound
 from synth.flows import simulate
 from synth.lowering import lower
-from synth.network import Network, Wiring
 from synth.pipelines import price_ticks
 from synth.plan import answers
 from synth.prices import total_seconds

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hierarchies.errors import InputError, nearest
+from hierarchies.files.loading import load
 from hierarchies.importers.draft import Blank, Entry, Stated
-from hierarchies.loading import load
 from hierarchies.system import System
 
 _ENTRIES = {

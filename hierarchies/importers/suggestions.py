@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from hierarchies.files.loading import load
 from hierarchies.importers.draft import Blank
-from hierarchies.loading import load
 
 _TUNING = (
     "NCCL's constant for every GPU, https://github.com/NVIDIA/nccl/blob/"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from hierarchies.calibration_files import quoted
-from hierarchies.description import BLANK
+from hierarchies.files.calibration import quoted
+from hierarchies.files.reading import BLANK
 from hierarchies.importers.draft import Blank, Draft, DraftLevel, Entry, Lack, Stated, Value
 
 _WIDTH = 100

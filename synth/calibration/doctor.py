@@ -15,6 +15,7 @@ from math import prod
 from statistics import median
 
 from hierarchies import System
+from hierarchies.units import duration, volume
 from synth.bound import Bound
 from synth.calibration.expecting import Predicted, Predictor
 from synth.calibration.experiments import isolating
@@ -22,7 +23,6 @@ from synth.calibration.logs import busbw_factor
 from synth.calibration.matching import Matched
 from synth.lines import MEMORY
 from synth.nccl_model import SPELLINGS
-from synth.units import duration, volume
 
 SHORT = 0.9
 """A run below this share of the predicted bandwidth falls short."""

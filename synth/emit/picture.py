@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from html import escape
 from math import floor, log10
 
+from hierarchies.units import duration
 from synth.emit.chart import Bar, Chart, Row, chart
 from synth.emit.source import Files, Source
-from synth.units import duration
 
 COLOURS = {
     "all-reduce": "#0072b2",

@@ -13,11 +13,11 @@ import numpy as np
 
 from grammar import Collective
 from hierarchies import Devices, Domain, InputError, System
+from hierarchies.links import Floats, Wiring
 from synth.algorithms import RECIPES, Algorithm, Choice
 from synth.demands import Shape
 from synth.footprint import Loads, carried_by_link
 from synth.lines import Line, Way
-from synth.network import Floats, Wiring
 from synth.protocols import protocols
 from synth.worn import by_level
 

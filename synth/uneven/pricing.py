@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from grammar import Collective, Instruction
+from hierarchies.links import Wiring
 from synth.algorithms import Choice
 from synth.fixed_proof import GroupStep
 from synth.layout import Move, Shuffle
 from synth.lines import MEMORY, Line, fastest
 from synth.lowering import buffer_fraction
-from synth.network import Wiring
 from synth.overlap import Work
 from synth.prices import StepPrice, priced_by
 from synth.uneven.cores import Core

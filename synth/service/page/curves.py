@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from synth.units import duration, volume
+from hierarchies.units import duration, volume
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+from hierarchies.units import duration, volume
 from synth.calibration.logs import busbw_factor
 from synth.drawing import axes_told
-from synth.units import duration, volume
 
 Json = Mapping[str, Any]
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
-from synth.units import duration, volume
+from hierarchies.units import duration, volume
 
 POLICY = (
     "default-src 'self'; object-src 'none'; base-uri 'none'; "

@@ -10,7 +10,9 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from hierarchies.calibration_files import (
+from hierarchies.errors import InputError, nearest
+from hierarchies.faults import Fault, fault_of, first_refused
+from hierarchies.files.calibration import (
     CalibrationTable,
     FitTable,
     MeasuredTable,
@@ -18,8 +20,6 @@ from hierarchies.calibration_files import (
     StrayTable,
     calibration_of,
 )
-from hierarchies.errors import InputError, nearest
-from hierarchies.faults import Fault, fault_of, first_refused
 from hierarchies.hierarchy import MOST_LEVELS, Hierarchy, Level
 from hierarchies.system import Domain, Link, System
 

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hierarchies import Domain, Hierarchy, InputError, Level, Link, System, catalogue, load
+from hierarchies.links import MOST_LINKS, Network, Wiring
 from link_names import spelled
 from price_oracle import Machine, Wire
 from strategies import systems
-from synth.network import MOST_LINKS, Network, Wiring
 
 
 def wires(machine: Machine) -> set[Wire]:

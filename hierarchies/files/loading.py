@@ -8,8 +8,8 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
-from hierarchies.description import MOST_CHARACTERS, read
 from hierarchies.errors import InputError, nearest
+from hierarchies.files.reading import MOST_CHARACTERS, read
 from hierarchies.system import System
 
 _COUNT = re.compile(r"(?P<name>.+):(?P<count>-?[0-9]{1,18})", re.DOTALL)

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hierarchies.files.toml_lines import MOST_LINES, lines_of
 from strategies import jobs
 from synth.job import Job
 from synth.job_files import write
-from synth.toml_lines import MOST_LINES, lines_of
 
 TEXT = '''\
 # a comment

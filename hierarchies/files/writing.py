@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hierarchies.calibration_files import MICROSECOND, quoted, scaled, written
+from hierarchies.files.calibration import MICROSECOND, quoted, scaled, written
 from hierarchies.system import Link, System
 
 _GIGA = 1e9

@@ -1,0 +1,1 @@
+"""A system as a TOML file: read, written, and found by its name in the catalogue."""
