@@ -161,7 +161,7 @@ def test_a_key_follows_what_answers_and_not_what_asks_and_shows(
         "hierarchies/catalogue/new.toml",
         "synth/jobs/new.toml",
         "synth/emit/templates/header.jinja",
-        "hierarchies/importers/hwloc.py",
+        "hierarchies/importers/nodes/hwloc.py",
         "synth/cutting/course.py",
         "hierarchies/__init__.py",
     ):

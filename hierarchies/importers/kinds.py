@@ -6,19 +6,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from hierarchies.errors import InputError, nearest
-from hierarchies.importers import (
-    hwloc,
-    ibnetdiscover,
-    jax_dump,
-    kubernetes,
-    nccl_xml,
-    nvidia_smi,
-    rocm_smi,
-    slurm,
-    topograph,
-)
 from hierarchies.importers.draft import Draft
+from hierarchies.importers.networks import ibnetdiscover, jax_dump, kubernetes, topograph
+from hierarchies.importers.nodes import hwloc, nccl_xml, nvidia_smi, rocm_smi
 from hierarchies.importers.options import Options
+from hierarchies.importers.slurm import slurm
 from hierarchies.importers.texts import texts
 
 

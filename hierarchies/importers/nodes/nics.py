@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hierarchies.importers import suggestions as common
 from hierarchies.importers.draft import Blank, DraftLevel, Entry, Stated
-from hierarchies.importers.picture import Nic, Picture
+from hierarchies.importers.nodes.picture import Nic, Picture
 
 FASTEST = 1e12 / 8
 _GIGABIT = 1e9 / 8

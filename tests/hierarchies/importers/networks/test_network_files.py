@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from hierarchies import InputError, read
 from hierarchies.importers import Draft, Options, import_texts, toml
 from hierarchies.importers.kinds import import_files
-from hierarchies.importers.slurm_conf import layout
-from hierarchies.importers.switches import tree
+from hierarchies.importers.networks.switches import tree
+from hierarchies.importers.networks.topograph import cluster_of
+from hierarchies.importers.slurm.conf import layout
 from hierarchies.importers.texts import decoded
-from hierarchies.importers.topograph import cluster_of
 from network_texts import (
     AWS,
     MODEL,

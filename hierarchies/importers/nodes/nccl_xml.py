@@ -9,12 +9,12 @@ from xml.etree.ElementTree import Element
 from hierarchies.errors import InputError
 from hierarchies.importers import nccl_rates
 from hierarchies.importers.draft import UNKNOWN, Blank, Draft, Entry
-from hierarchies.importers.locality import groupings, near, slowest_alone
 from hierarchies.importers.markup import parsed, whole
 from hierarchies.importers.models import memory_of
-from hierarchies.importers.node import draft_of
+from hierarchies.importers.nodes.locality import groupings, near, slowest_alone
+from hierarchies.importers.nodes.node import draft_of
+from hierarchies.importers.nodes.picture import MOST_GPUS, Grouping, Nic, Picture
 from hierarchies.importers.options import Options
-from hierarchies.importers.picture import MOST_GPUS, Grouping, Nic, Picture
 from hierarchies.importers.texts import only
 
 MOST_LINKS_OF_ONE = 1000

@@ -12,7 +12,7 @@ from hierarchies.errors import InputError
 from hierarchies.files.loading import load
 from hierarchies.importers.draft import Blank, Draft, DraftLevel, Stated
 from hierarchies.importers.hostlist import told
-from hierarchies.importers.networks import check_nodes
+from hierarchies.importers.networks.networks import check_nodes
 from hierarchies.importers.options import Options
 from hierarchies.importers.structured import from_json
 from hierarchies.importers.suggestions import NETWORK_LATENCY

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from hierarchies.errors import InputError
-from hierarchies.importers.infiniband import Device, Subnet
+from hierarchies.importers.networks.infiniband import Device, Subnet
 
 _ADAPTER = re.compile(r"(?:mlx[0-9]+_[0-9]+|HCA-?[0-9]+|ib[a-z]*[0-9]\S*|rocep\S+|hfi1_[0-9]+)")
 _UNNAMED = re.compile(r"\s*(?:MT[0-9]+\b.*|.*Mellanox Technologies.*)?")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hierarchies.importers.switches import Switch
+from hierarchies.importers.networks.switches import Switch
 
 
 @dataclass(frozen=True)

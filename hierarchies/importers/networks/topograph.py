@@ -10,11 +10,11 @@ from typing import Any
 from hierarchies.errors import InputError
 from hierarchies.importers.draft import Draft
 from hierarchies.importers.hostlist import MOST_HOSTS, Names, told
-from hierarchies.importers.networks import Groups, Said, network
+from hierarchies.importers.networks.networks import Groups, Said, network
+from hierarchies.importers.networks.switches import Switch, tier_names, tree
+from hierarchies.importers.networks.tiers import Host, Tiers, check_nested
 from hierarchies.importers.options import Options
 from hierarchies.importers.structured import from_json, from_yaml
-from hierarchies.importers.switches import Switch, tier_names, tree
-from hierarchies.importers.tiers import Host, Tiers, check_nested
 
 _NAME = "topograph-cluster"
 _GROUPS = {"domain": "domain", "sub-domain": "subdomain", "nvlink": "domain"}

@@ -9,11 +9,16 @@ from dataclasses import dataclass
 from hierarchies.errors import InputError
 from hierarchies.importers.draft import Blank, Draft, Stated
 from hierarchies.importers.hostlist import told
-from hierarchies.importers.ib_machines import Machines, is_aggregation, machines_of, nameless_hosts
-from hierarchies.importers.infiniband import Cable, Speed, Subnet, subnet
-from hierarchies.importers.networks import NODE, Ports, Said, Slower, network
+from hierarchies.importers.networks.ib_machines import (
+    Machines,
+    is_aggregation,
+    machines_of,
+    nameless_hosts,
+)
+from hierarchies.importers.networks.infiniband import Cable, Speed, Subnet, subnet
+from hierarchies.importers.networks.networks import NODE, Ports, Said, Slower, network
+from hierarchies.importers.networks.tiers import Host, Tiers
 from hierarchies.importers.options import Options
-from hierarchies.importers.tiers import Host, Tiers
 
 _TIERS = ("pod", "zone")
 _MOST_TIERS = 8

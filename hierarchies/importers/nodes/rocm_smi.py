@@ -10,10 +10,10 @@ from typing import Any
 
 from hierarchies.errors import InputError
 from hierarchies.importers.draft import Draft
-from hierarchies.importers.islands import components
-from hierarchies.importers.node import draft_of
+from hierarchies.importers.nodes.islands import components
+from hierarchies.importers.nodes.node import draft_of
+from hierarchies.importers.nodes.picture import MOST_GPUS, Grouping, Picture
 from hierarchies.importers.options import Options
-from hierarchies.importers.picture import MOST_GPUS, Grouping, Picture
 from hierarchies.importers.texts import only
 
 TOLD_BY = "rocm-smi --showtopo"

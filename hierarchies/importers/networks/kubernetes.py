@@ -11,11 +11,11 @@ from typing import Any
 from hierarchies.errors import InputError
 from hierarchies.importers.draft import Draft
 from hierarchies.importers.hostlist import MOST_HOSTS, told
-from hierarchies.importers.networks import Groups, Said, network
+from hierarchies.importers.networks.networks import Groups, Said, network
+from hierarchies.importers.networks.switches import tier_names
+from hierarchies.importers.networks.tiers import Host, Tiers, check_nested
 from hierarchies.importers.options import Options
 from hierarchies.importers.structured import from_json
-from hierarchies.importers.switches import tier_names
-from hierarchies.importers.tiers import Host, Tiers, check_nested
 
 _RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "google.com/tpu", "aws.amazon.com/neuron")
 _PRODUCTS = ("nvidia.com/gpu.product", "cloud.google.com/gke-accelerator")

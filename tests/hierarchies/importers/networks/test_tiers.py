@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hierarchies import InputError
-from hierarchies.importers.tiers import (
+from hierarchies.importers.networks.tiers import (
     Host,
     Tiers,
     check_nested,

@@ -9,13 +9,13 @@ from math import prod
 from hierarchies.errors import InputError
 from hierarchies.importers.draft import Blank, Draft, DraftLevel, Entry, Lack, Stated
 from hierarchies.importers.hostlist import told
+from hierarchies.importers.networks.tiers import Tiers, largest_even_part, with_groups
 from hierarchies.importers.options import Options
 from hierarchies.importers.suggestions import (
     NETWORK_LATENCY,
     NETWORK_LL128_LATENCY,
     NETWORK_LL_LATENCY,
 )
-from hierarchies.importers.tiers import Tiers, largest_even_part, with_groups
 
 NODE = "node"
 _MOST_SHORT, _MOST_TIERS_TOLD, _MOST_LACKS = 8, 4, 1000

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from hierarchies import InputError, load, read
 from hierarchies.importers import Draft, import_texts, toml
-from hierarchies.importers.infiniband import subnet
+from hierarchies.importers.networks.infiniband import subnet
 from network_texts import counts, fabric
 
 SPINE_PORTS = 1000

@@ -10,12 +10,12 @@ from xml.etree.ElementTree import Element
 
 from hierarchies.errors import InputError
 from hierarchies.importers.draft import UNKNOWN, Blank, Draft, Entry, Stated
-from hierarchies.importers.islands import components
-from hierarchies.importers.locality import Way, groupings, near, slowest_alone
 from hierarchies.importers.markup import parsed, whole
-from hierarchies.importers.node import draft_of
+from hierarchies.importers.nodes.islands import components
+from hierarchies.importers.nodes.locality import Way, groupings, near, slowest_alone
+from hierarchies.importers.nodes.node import draft_of
+from hierarchies.importers.nodes.picture import MOST_GPUS, Nic, Picture
 from hierarchies.importers.options import Options
-from hierarchies.importers.picture import MOST_GPUS, Nic, Picture
 from hierarchies.importers.texts import only
 
 TOLD_BY = "hwloc's XML"

@@ -6,7 +6,6 @@ import random
 import tomllib
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -15,9 +14,10 @@ from hypothesis import strategies as st
 from hierarchies import InputError, System, read
 from hierarchies.importers import KINDS, import_texts, toml
 from hierarchies.importers.texts import decoded
+from places import TESTS
 from shared import shared
 
-HERE = Path(__file__).parent / "imports"
+HERE = TESTS / "imports"
 FIXTURES = [
     ("nvidia-smi", "switched.txt"),
     ("nccl-xml", "switched.xml"),

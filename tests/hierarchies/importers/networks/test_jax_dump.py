@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hierarchies import InputError, read
 from hierarchies.importers import Draft, import_texts, toml
-from hierarchies.importers.jax_dump import SNIPPET
+from hierarchies.importers.networks.jax_dump import SNIPPET
 from manual import DOCS
 from network_texts import counts, rows
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from hierarchies.errors import InputError
 from hierarchies.importers.hostlist import told
-from hierarchies.importers.tiers import DEEPEST, Host, Tiers
+from hierarchies.importers.networks.tiers import DEEPEST, Host, Tiers
 
 _TIERS = ("leaf", "spine", "core", "hall")
 

@@ -12,10 +12,10 @@ from typing import Any
 
 from hierarchies.errors import InputError, nearest
 from hierarchies.importers.hostlist import Names, told
-from hierarchies.importers.slurm_conf import sizes_note
-from hierarchies.importers.slurm_layout import Group, Layout, Torus
+from hierarchies.importers.networks.switches import Switch
+from hierarchies.importers.slurm.conf import sizes_note
+from hierarchies.importers.slurm.layout import Group, Layout, Torus
 from hierarchies.importers.structured import from_yaml
-from hierarchies.importers.switches import Switch
 
 _KINDS = ("tree", "block", "flat", "ring", "torus3d")
 _TRUE = frozenset({"true", "yes", "on"})

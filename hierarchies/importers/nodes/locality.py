@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from xml.etree.ElementTree import Element
 
 from hierarchies.importers.draft import Blank, Entry, Stated
-from hierarchies.importers.picture import Grouping
+from hierarchies.importers.nodes.picture import Grouping
 
 Way = tuple[Element, ...]
 """The socket and the PCIe switches above a device, outermost first."""

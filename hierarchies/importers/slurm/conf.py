@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from hierarchies.errors import InputError, nearest
 from hierarchies.importers.hostlist import Names
-from hierarchies.importers.slurm_layout import Group, Layout
-from hierarchies.importers.switches import Switch
+from hierarchies.importers.networks.switches import Switch
+from hierarchies.importers.slurm.layout import Group, Layout
 
 _PAIR = re.compile(r'\s*([A-Za-z][A-Za-z_0-9]{0,40})\s*=\s*("[^"]*"|[^\s"]+)')
 _KEYS = {

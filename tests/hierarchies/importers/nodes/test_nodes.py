@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import re
 from itertools import combinations
-from pathlib import Path
 
 import networkx as nx
 import pytest
@@ -23,10 +22,11 @@ from hierarchies.importers import (
     import_texts,
     toml,
 )
-from hierarchies.importers.islands import shape
+from hierarchies.importers.nodes.islands import shape
+from places import TESTS
 from shared import shared
 
-HERE = Path(__file__).parent / "imports"
+HERE = TESTS / "imports"
 NV, XML, ROCM, HWLOC = "nvidia-smi", "nccl-xml", "rocm-smi", "hwloc"
 FOLDER = {NV: "nvidia-smi", XML: "nccl-xml", ROCM: "rocm-smi", HWLOC: "hwloc-xml"}
 

@@ -8,14 +8,15 @@ from dataclasses import replace
 from math import prod
 
 from hierarchies.errors import InputError
-from hierarchies.importers import slurm_conf, slurm_yaml
 from hierarchies.importers.draft import Blank, Draft, Stated
 from hierarchies.importers.hostlist import told
-from hierarchies.importers.networks import NODE, Said, cable, check_nodes, network
+from hierarchies.importers.networks.networks import NODE, Said, cable, check_nodes, network
+from hierarchies.importers.networks.switches import tree
+from hierarchies.importers.networks.tiers import Host, Tiers, with_groups
 from hierarchies.importers.options import Options
-from hierarchies.importers.slurm_layout import Group, Layout, Torus
-from hierarchies.importers.switches import tree
-from hierarchies.importers.tiers import Host, Tiers, with_groups
+from hierarchies.importers.slurm import conf as slurm_conf
+from hierarchies.importers.slurm import yaml as slurm_yaml
+from hierarchies.importers.slurm.layout import Group, Layout, Torus
 
 _NAME, _SOURCE = "slurm-cluster", "Slurm's topology"
 _UNSAID = Blank("switch", "usual; Slurm does not say what joins blocks or rings")

@@ -10,11 +10,11 @@ from hierarchies.errors import InputError
 from hierarchies.files.loading import load
 from hierarchies.importers import suggestions as common
 from hierarchies.importers.draft import UNKNOWN, Blank, Draft, DraftLevel, Entry, Stated
-from hierarchies.importers.islands import Shape, shape
 from hierarchies.importers.models import Model, memory_of, model_named
-from hierarchies.importers.nics import network
+from hierarchies.importers.nodes.islands import Shape, shape
+from hierarchies.importers.nodes.nics import network
+from hierarchies.importers.nodes.picture import MOST_GPUS, Grouping, Picture
 from hierarchies.importers.options import Options
-from hierarchies.importers.picture import MOST_GPUS, Grouping, Picture
 from hierarchies.system import LONGEST_NAME, Domain
 
 _ISLAND = "island"

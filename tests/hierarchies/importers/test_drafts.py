@@ -23,6 +23,7 @@ from hierarchies.importers import (
     toml,
 )
 from hierarchies.importers.texts import LARGEST_BYTES
+from places import TESTS
 
 TEXTS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=40).filter(
     lambda text: text.strip() not in ("", "?")
@@ -118,7 +119,7 @@ def test_a_suggestion_that_is_taken_is_marked(draft: Draft) -> None:
 
 
 def test_a_source_that_was_not_written_is_asked_for() -> None:
-    text = toml(import_files("nccl-xml", [str(Path(__file__).parent / "imports/rings.xml")]))
+    text = toml(import_files("nccl-xml", [str(TESTS / "imports/rings.xml")]))
     values = text.replace('domain = "?"', 'domain = "switch"').replace('= "?"  #', "= 5  #")
     with pytest.raises(InputError, match=r"without a source yet: device: all; level 'island'"):
         read(values)

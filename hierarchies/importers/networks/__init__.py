@@ -1,0 +1,1 @@
+"""Descriptions of a network: hosts, the switches above them, and the tiers these make."""

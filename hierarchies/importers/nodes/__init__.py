@@ -1,0 +1,1 @@
+"""Descriptions of one node, as tools print them: its GPUs, links, NICs and sockets."""

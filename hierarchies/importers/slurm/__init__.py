@@ -1,0 +1,1 @@
+"""Slurm's topology files, in both of their languages."""
