@@ -7,7 +7,7 @@ from importlib import resources
 
 from lark import Lark, Token, Transformer, UnexpectedInput
 
-from grammar.program import (
+from grammar.collectives.program import (
     MOST_STEPS,
     ROOT,
     Across,
@@ -56,7 +56,9 @@ def parse(text: str) -> Program:
 
 @cache
 def _lark() -> Lark:
-    source = resources.files("grammar").joinpath("program.lark").read_text(encoding="utf-8")
+    source = (
+        resources.files("grammar.collectives").joinpath("program.lark").read_text(encoding="utf-8")
+    )
     return Lark(source, parser="lalr")
 
 

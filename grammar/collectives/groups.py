@@ -8,7 +8,7 @@ from functools import cache
 from itertools import chain, combinations
 from typing import assert_never
 
-from grammar.program import (
+from grammar.collectives.program import (
     ROOT,
     Across,
     Collective,

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from itertools import product
-from pathlib import Path
 from typing import get_args
 
 import pytest
 
 from grammar import Collective, Goal
-from grammar.program import FACTS
+from grammar.collectives.program import FACTS
 from hierarchies.hierarchy import RESERVED
+from places import ROOT
 from synth import flags
 from synth.calibration.likeness import TRAITS
 from synth.calibration.logs import PIECES, busbw_factor
@@ -92,5 +92,5 @@ def test_names_that_are_written_out_are_those_of_the_collectives() -> None:
     assert list(get_args(CollectiveName)) == names
     assert ", ".join(names) == flags.GOALS
     assert set(names) <= RESERVED
-    grammar = Path(__file__).parents[1] / "grammar" / "program.lark"
+    grammar = ROOT / "grammar" / "program.lark"
     assert f"({'|'.join(names)})" in grammar.read_text(encoding="utf-8")

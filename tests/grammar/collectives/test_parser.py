@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from grammar import Across, Collective, InsideGroup, Master, Parallel, Program, Step, parse
 from hierarchies import InputError
+from places import TESTS
 from strategies import written
 
-CORPUS = (Path(__file__).parent / "programs.txt").read_text(encoding="utf-8").splitlines()
+CORPUS = (TESTS / "programs.txt").read_text(encoding="utf-8").splitlines()
 SCRAPS = (
     *("all-reduce", "reduce", "broadcast", "root", "node", "d0", "inside", "parallel", "master"),
     *("across", "(", ")", ",", ";", "\n", "\r\n", " ", "\t", "# c", "?", "é", "-", ".", "7"),
