@@ -21,12 +21,12 @@ from hierarchies import Axis, Reduction, Tree, load, placements
 from hierarchies.links import Network
 from synth.answering import priced
 from synth.emit import TARGETS, CannotExpressError, Options, Source, emit
+from synth.events.overlap import makespan_seconds
 from synth.flows import simulate
 from synth.job_files import read_job
 from synth.jobplan import plan_job
 from synth.layout import Move
 from synth.lowering import lower
-from synth.overlap import makespan_seconds
 from synth.plan import answers
 from synth.prices import StepPrice
 from synth.programs import Language, Vertex, explore_moves, explore_states
@@ -34,7 +34,7 @@ from synth.proof import Proved, prove
 from synth.rehearsal import derived
 from synth.request import Report, Request
 from synth.schedule import Exchange, Schedule
-from synth.search import Explored
+from synth.search.best_first import Explored
 from synth.semantics import State
 from synth.simulator import Simulator
 

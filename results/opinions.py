@@ -3,7 +3,7 @@
 Every placement and program of the cases of ``second_opinion.cases`` is expanded into messages and
 followed by SimGrid as a fluid model: each distinct phase by itself, with and without what messages
 wait for, and many programs from end to end, without barriers. Then the shares of links that
-``synth.sharing`` gives are put to SimGrid on random flows. Needs a Python that has simgrid.
+``synth.events.max_min`` gives are put to SimGrid on random flows. Needs a Python that has simgrid.
 
 ``--only WORD`` prints what it finds for systems whose name contains the word, and writes nothing.
 """
@@ -31,8 +31,8 @@ from second_opinion.asking import MISSING, interpreter, verdicts, version
 from second_opinion.cases import PAYLOADS, Case, Pair, Pairs, cases, hows, segmented, systems
 from second_opinion.fairness import fairness
 from second_opinion.wires import Wires
+from synth.events.overlap import makespan_seconds
 from synth.flows import simulate
-from synth.overlap import makespan_seconds
 from synth.prices import StepPrice, total_seconds
 from synth.schedule import Exchange, Phase
 

@@ -111,5 +111,6 @@ def _fairness(data: Data) -> str:
     told = data["fairness"]
     return (
         f"Random flows that come and go, {told['flows']} in {told['sets']} sets: no end that "
-        f"`synth.sharing` gives differs from SimGrid's by more than {told['worst']:g} of the whole."
+        f"`synth.events.max_min` gives differs from SimGrid's by more than "
+        f"{told['worst']:g} of the whole."
     )

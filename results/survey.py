@@ -19,7 +19,7 @@ from synth.layout import Move
 from synth.lowering import moves
 from synth.programs import Language, Vertex, explore_moves
 from synth.rehearsal import one_step
-from synth.search import Explored
+from synth.search.best_first import Explored
 from synth.simulator import Simulator
 
 Graph = Explored[Vertex, Move]

@@ -24,7 +24,7 @@ from typing import Any
 
 from grammar import Groups, Instruction, admitted
 from hierarchies import Axis, Hierarchy, Level, Placement
-from synth.search import Explored, Puzzle, explore
+from synth.search.best_first import Explored, Puzzle, explore
 from synth.semantics import Rulebook, State
 from synth.truth import Space, space
 

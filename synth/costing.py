@@ -9,9 +9,9 @@ from grammar import Goal
 from hierarchies import Axis, InputError, System
 from hierarchies.links import Network
 from synth.answering import pick_of, priced
+from synth.events.overlap import Lane, together_seconds
 from synth.flows import Flowed, simulate
 from synth.lowering import lower
-from synth.overlap import Lane, together_seconds
 from synth.pipelines import price_ticks
 from synth.plan import answers
 from synth.prices import TICKS_PER_SECOND

@@ -25,10 +25,10 @@ import numpy as np
 
 from hierarchies import InputError
 from hierarchies.links import Floats, Network, Numbers
+from synth.events.max_min import NEAR, Sharing, scarce
 from synth.footprint import Footprint, footprint
 from synth.prices import StepPrice
 from synth.schedule import Exchange, Schedule
-from synth.sharing import NEAR, Sharing, scarce
 
 GoOn = Callable[[int, int], bool]
 SOONER = 1e-9

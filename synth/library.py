@@ -9,7 +9,7 @@ from grammar import Instruction, spell
 from hierarchies import Tree
 from synth.layout import Move
 from synth.programs import GoOn, Language, Vertex, always, explore_moves
-from synth.search import Explored
+from synth.search.best_first import Explored
 from synth.verdict import Verdict
 
 Graph = Explored[Vertex, Move]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from synth.overlap import Work, makespan_seconds
+from synth.events.overlap import Work, makespan_seconds
 from synth.prices import TICKS_PER_SECOND, ticks_of
 
 SEGMENTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)

@@ -8,10 +8,10 @@ from math import ceil
 
 from hierarchies import InputError
 from synth.algorithms import Algorithm
+from synth.events.overlap import Work, makespan_seconds
 from synth.lines import Line
-from synth.overlap import Work, makespan_seconds
 from synth.protocols import Protocol
-from synth.search import BEYOND
+from synth.search.best_first import BEYOND
 
 LATENCY = "latency"
 

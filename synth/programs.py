@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from grammar import MOST_STEPS, Goal, Instruction, admitted
 from hierarchies import InputError
 from synth.layout import Bookkeeper, Layout, Move
-from synth.search import Explored, Puzzle, explore
+from synth.search.best_first import Explored, Puzzle, explore
 from synth.semantics import Rulebook, State
 from synth.truth import space
 

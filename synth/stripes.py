@@ -21,7 +21,7 @@ from math import inf
 import numpy as np
 import numpy.typing as npt
 
-from synth.overlap import Lane, together_seconds
+from synth.events.overlap import Lane, together_seconds
 from synth.pipelines import SEGMENTS, Overlapped, Phases, price_ticks
 from synth.prices import TICKS_PER_SECOND, ticks_of
 

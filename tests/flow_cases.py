@@ -18,11 +18,11 @@ from hierarchies.links import Floats, Network
 from strategies import all_valid, reductions, smart_systems, spelled
 from synth.algorithms import Choice
 from synth.answering import priced
+from synth.events.overlap import makespan_seconds
 from synth.flows import Flowed, simulate
 from synth.footprint import Footprint, footprint
 from synth.lines import MEMORY
 from synth.lowering import lower
-from synth.overlap import makespan_seconds
 from synth.prices import StepPrice
 from synth.programs import Language
 from synth.rehearsal import derived

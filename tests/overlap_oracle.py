@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from synth.overlap import (
+from synth.events.overlap import (
     Work,
 )
 

@@ -23,9 +23,9 @@ from strategies import all_valid, reductions, smart_systems, spelled
 from synth.algorithms import Algorithm, Choice
 from synth.answering import priced
 from synth.bound import bound
+from synth.events.overlap import makespan_seconds
 from synth.flows import anomalies, what_if
 from synth.footprint import footprint
-from synth.overlap import makespan_seconds
 from synth.pipelines import price_ticks
 from synth.plan import answers
 from synth.prices import TICKS_PER_SECOND, StepPrice, total_seconds

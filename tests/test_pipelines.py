@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from overlap_oracle import least_seconds, works
-from synth.overlap import Work
+from synth.events.overlap import Work
 from synth.pipelines import Overlapped, Phases, _bounds, _rows, cheapest, price_ticks
 
 COUNTS = (1, 2, 5)

@@ -32,8 +32,8 @@ from strategies import systems
 from synth.algorithms import Choice
 from synth.bound import all_reduce_bound
 from synth.defaults import defaults
+from synth.events.overlap import Lane, together_seconds
 from synth.lowering import lower, moves
-from synth.overlap import Lane, together_seconds
 from synth.pipelines import SEGMENTS, price_ticks
 from synth.plan import answers
 from synth.prices import TICKS_PER_SECOND, limiting, ticks_of

@@ -11,7 +11,7 @@ from strategies import all_valid, spelled, word
 from synth.layout import Move
 from synth.lowering import moves
 from synth.programs import Language, explore_moves, explore_states
-from synth.search import Explored
+from synth.search.best_first import Explored
 from synth.semantics import Derivation, Rulebook, State, derive
 
 COUNTS = [

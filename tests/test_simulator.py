@@ -35,7 +35,7 @@ from synth.prices import LATENCY, StepPrice
 from synth.programs import Language, Vertex, explore_moves
 from synth.rehearsal import derived, one_step
 from synth.schedule import Exchange
-from synth.search import Explored
+from synth.search.best_first import Explored
 from synth.semantics import Derivation
 from synth.simulator import Simulator
 

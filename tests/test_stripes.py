@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synth.overlap import Lane, Work, side_by_side
+from synth.events.overlap import Lane, Work, side_by_side
 from synth.pipelines import Overlapped, Phases, price_ticks
 from synth.prices import TICKS_PER_SECOND
 from synth.stripes import MOST_STRIPES, Split, Stripe, mix, price_of, split, whole_bytes

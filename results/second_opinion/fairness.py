@@ -1,4 +1,4 @@
-"""Random flows that come and go: when they end by the shares of ``synth.sharing``, and by SimGrid.
+"""Random flows that come and go: when they end by ``synth.events.max_min``, and by SimGrid.
 
 A flow crosses some links at one rate and starts when all of some earlier flows have ended. Ours are
 followed event by event with the shares that ``Sharing`` keeps up to date as flows come and go.
@@ -14,7 +14,7 @@ import numpy as np
 
 from second_opinion.application import Problem
 from second_opinion.asking import verdicts
-from synth.sharing import Sharing, scarce
+from synth.events.max_min import Sharing, scarce
 
 SETS = 200
 MOST_LINKS, MOST_FLOWS = 12, 60

@@ -16,7 +16,7 @@ import numpy as np
 
 from synth.emit.source import Source
 from synth.emit.timeline import names_of_devices
-from synth.overlap import Span, side_by_side
+from synth.events.overlap import Span, side_by_side
 from synth.schedule import Phase, Transpose
 
 MOST_DEVICES = 16

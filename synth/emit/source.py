@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from hierarchies import InputError, System
 from synth.emit.mesh import Mesh, RankOrder, mesh
-from synth.overlap import Lane, together_seconds
+from synth.events.overlap import Lane, together_seconds
 from synth.prices import StepPrice
 from synth.proof import Proved, Unknown
 from synth.schedule import Exchange, Schedule

@@ -21,7 +21,7 @@ from hierarchies import Devices, InputError
 from synth.emit.launchers import hosts, places
 from synth.emit.mesh import RankOrder, mesh
 from synth.emit.source import Files, Source
-from synth.overlap import side_by_side
+from synth.events.overlap import side_by_side
 from synth.prices import StepPrice
 from synth.schedule import Phase, Schedule, Transpose
 

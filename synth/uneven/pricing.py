@@ -10,11 +10,11 @@ import numpy as np
 from grammar import Collective, Instruction
 from hierarchies.links import Wiring
 from synth.algorithms import Choice
+from synth.events.overlap import Work
 from synth.fixed_proof import GroupStep
 from synth.layout import Move, Shuffle
 from synth.lines import MEMORY, Line, fastest
 from synth.lowering import buffer_fraction
-from synth.overlap import Work
 from synth.prices import StepPrice, priced_by
 from synth.uneven.cores import Core
 from synth.uneven.loads import lines_of

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synth.sharing import Sharing, scarce
+from synth.events.max_min import Sharing, scarce
 
 Parts = dict[int, Fraction]
 CLOSE = 1e-9

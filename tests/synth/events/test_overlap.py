@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from overlap_oracle import RESOURCES, least_seconds, works
-from synth.overlap import (
+from synth.events.overlap import (
     Lane,
     Work,
     fair_speeds,

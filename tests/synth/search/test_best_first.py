@@ -9,7 +9,7 @@ from itertools import islice, product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synth.search import Explored, Path, Puzzle, explore
+from synth.search.best_first import Explored, Path, Puzzle, explore
 
 Edge = tuple[str, str, str]
 """Source, label, target."""
