@@ -31,8 +31,8 @@ from hierarchies.fabric import cast, members
 from reproduce import differences
 from synth.bound import bound
 from synth.plan import answers
-from synth.programs import Language
 from synth.request import Answer, Report, Request
+from synth.semantics.programs import Language
 
 COMMAND = "python results/bounds.py"
 PAYLOAD_BYTES = 2**30

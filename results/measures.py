@@ -25,17 +25,17 @@ from synth.events.overlap import makespan_seconds
 from synth.flows import simulate
 from synth.job_files import read_job
 from synth.jobplan import plan_job
-from synth.layout import Move
-from synth.lowering import lower
 from synth.plan import answers
 from synth.prices import StepPrice
-from synth.programs import Language, Vertex, explore_moves, explore_states
 from synth.proof import Proved, prove
 from synth.rehearsal import derived
 from synth.request import Report, Request
-from synth.schedule import Exchange, Schedule
 from synth.search.best_first import Explored
-from synth.semantics import State
+from synth.semantics.layout import Move
+from synth.semantics.lowering import lower
+from synth.semantics.programs import Language, Vertex, explore_moves, explore_states
+from synth.semantics.rules import State
+from synth.semantics.schedule import Exchange, Schedule
 from synth.simulator import Simulator
 
 Figures = dict[str, float]

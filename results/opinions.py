@@ -34,7 +34,7 @@ from second_opinion.wires import Wires
 from synth.events.overlap import makespan_seconds
 from synth.flows import simulate
 from synth.prices import StepPrice, total_seconds
-from synth.schedule import Exchange, Phase
+from synth.semantics.schedule import Exchange, Phase
 
 COMMAND = "python results/opinions.py"
 PIECES = 16

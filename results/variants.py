@@ -25,8 +25,8 @@ from typing import Any
 from grammar import Groups, Instruction, admitted
 from hierarchies import Axis, Hierarchy, Level, Placement
 from synth.search.best_first import Explored, Puzzle, explore
-from synth.semantics import Rulebook, State
-from synth.truth import Space, space
+from synth.semantics.rules import Rulebook, State
+from synth.semantics.truth_tables import Space, space
 
 Digit = tuple[int, ...]
 Steps = tuple[Instruction, ...]

@@ -11,11 +11,11 @@ from hierarchies.links import Network
 from synth.answering import pick_of, priced
 from synth.events.overlap import Lane, together_seconds
 from synth.flows import Flowed, simulate
-from synth.lowering import lower
 from synth.pipelines import price_ticks
 from synth.plan import answers
 from synth.prices import TICKS_PER_SECOND
 from synth.request import Answer, Candidate, Report, Request, Watcher
+from synth.semantics.lowering import lower
 from synth.simulator import Simulator
 from synth.uneven import UnevenReport, UnevenRequest, uneven_answers
 

@@ -28,7 +28,7 @@ from hierarchies.links import Floats, Network, Numbers
 from synth.events.max_min import NEAR, Sharing, scarce
 from synth.footprint import Footprint, footprint
 from synth.prices import StepPrice
-from synth.schedule import Exchange, Schedule
+from synth.semantics.schedule import Exchange, Schedule
 
 GoOn = Callable[[int, int], bool]
 SOONER = 1e-9

@@ -21,7 +21,7 @@ from hierarchies.links import Floats, Numbers, Wiring, mesh_link
 from synth.algorithms import Algorithm, Recipe, recipe_at
 from synth.demands import Shape, cut_ring, through_switch
 from synth.protocols import Protocol
-from synth.schedule import Exchange, Phase
+from synth.semantics.schedule import Exchange, Phase
 
 
 class Way(Structure):

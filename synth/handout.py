@@ -9,12 +9,12 @@ from hierarchies import InputError, Reduction
 from synth.answering import pick_of, priced
 from synth.defaults import defaults
 from synth.emit import Options, Source
-from synth.lowering import lower
 from synth.prices import total_seconds
 from synth.proof import Refuted
 from synth.rehearsal import judged
 from synth.remembered import Remembered, Slice
-from synth.semantics import Derivation, Refusal, derive
+from synth.semantics.lowering import lower
+from synth.semantics.rules import Derivation, Refusal, derive
 from synth.simulator import Simulator
 from synth.stripes import whole_bytes
 

@@ -32,8 +32,8 @@ from synth.library import Library
 from synth.margins import Interval
 from synth.pipelines import SEGMENTS
 from synth.prices import TICKS_PER_SECOND
-from synth.programs import Language
 from synth.request import Answer, Leader, Watcher
+from synth.semantics.programs import Language
 from synth.settled import SettledEntry, SettledJob, assignments, settled
 from synth.simulator import Simulator
 

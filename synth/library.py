@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from grammar import Instruction, spell
 from hierarchies import Tree
-from synth.layout import Move
-from synth.programs import GoOn, Language, Vertex, always, explore_moves
 from synth.search.best_first import Explored
+from synth.semantics.layout import Move
+from synth.semantics.programs import GoOn, Language, Vertex, always, explore_moves
 from synth.verdict import Verdict
 
 Graph = Explored[Vertex, Move]

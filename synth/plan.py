@@ -12,8 +12,8 @@ from synth.answering import Teller
 from synth.finder import Found
 from synth.library import Library
 from synth.pipelines import SEGMENTS
-from synth.programs import Language
 from synth.request import Answer, Report, Request, Watcher
+from synth.semantics.programs import Language
 from synth.simulator import Simulator
 from synth.survey import Survey, ranked
 

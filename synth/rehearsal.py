@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from grammar import Goal, Program, at_once
 from hierarchies import Reduction, Tree
-from synth.lowering import lower
 from synth.proof import Verdict, prove
 from synth.replay import compare
-from synth.semantics import Derivation, Refusal, derive, retold
+from synth.semantics.lowering import lower
+from synth.semantics.rules import Derivation, Refusal, derive, retold
 
 
 def derived(program: Program, tree: Tree, goal: Goal = Goal.ALL_REDUCE) -> Derivation:

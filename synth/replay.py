@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from grammar import Collective, Goal, Program, instructions
 from hierarchies import Devices, Reduction, Tree
-from synth.schedule import Exchange, Phase, Schedule, Transpose, ends, padded
+from synth.semantics.schedule import Exchange, Phase, Schedule, Transpose, ends, padded
 
 Array = npt.NDArray[Any]
 Buffers = dict[int, Array]

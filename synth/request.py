@@ -10,13 +10,13 @@ from hierarchies import Axis, InputError, Reduction, System
 from synth.algorithms import Choice
 from synth.bound import Bound
 from synth.defaults import Defaults
-from synth.lowering import check_payload
 from synth.margins import Interval
 from synth.pipelines import SEGMENTS
 from synth.prices import TICKS_PER_SECOND, StepPrice, total_seconds
-from synth.programs import Language
 from synth.proof import Proved, Verdict
-from synth.semantics import Derivation
+from synth.semantics.lowering import check_payload
+from synth.semantics.programs import Language
+from synth.semantics.rules import Derivation
 
 
 @dataclass(frozen=True)

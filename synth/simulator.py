@@ -16,11 +16,11 @@ from hierarchies import Domain, Reduction, System
 from hierarchies.fabric import Cast, busiest_block, cast, children_of, load, members
 from synth.algorithms import RECIPES, Algorithm, Choice, Recipe, offered, recipe_at
 from synth.events.overlap import Work
-from synth.layout import Buffers, Move, Shuffle
 from synth.lines import MEMORY, Line, Pick, Way, fastest
-from synth.lowering import buffer_fraction
 from synth.prices import StepPrice, priced_by, ticks_of
 from synth.protocols import protocols
+from synth.semantics.layout import Buffers, Move, Shuffle
+from synth.semantics.lowering import buffer_fraction
 from synth.worn import WornLinks
 
 

@@ -22,11 +22,11 @@ from synth.events.overlap import makespan_seconds
 from synth.flows import Flowed, simulate
 from synth.footprint import Footprint, footprint
 from synth.lines import MEMORY
-from synth.lowering import lower
 from synth.prices import StepPrice
-from synth.programs import Language
 from synth.rehearsal import derived
-from synth.schedule import Schedule
+from synth.semantics.lowering import lower
+from synth.semantics.programs import Language
+from synth.semantics.schedule import Schedule
 from synth.simulator import Simulator
 
 CLOSE = 1e-9

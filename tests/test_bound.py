@@ -27,12 +27,12 @@ from price_oracle import Group, least_seconds
 from strategies import reductions, smart_systems, systems
 from synth.algorithms import Choice
 from synth.bound import all_gather_bound, all_reduce_bound, bound
-from synth.lowering import moves
 from synth.plan import answers
 from synth.prices import TICKS_PER_SECOND
-from synth.programs import Language, explore_moves
 from synth.rehearsal import one_step
 from synth.request import Request
+from synth.semantics.lowering import moves
+from synth.semantics.programs import Language, explore_moves
 from synth.simulator import Simulator
 
 GB = 1e9

@@ -32,7 +32,7 @@ from synth.emit import CannotExpressError, Files, Source
 from synth.emit.buffers import buffers
 from synth.emit.chakra import device_bytes_per_second, write
 from synth.emit.protobuf import delimited, varint
-from synth.schedule import Exchange, Transpose
+from synth.semantics.schedule import Exchange, Transpose
 
 HOUSE = "reduce-scatter node inside; all-reduce node parallel; all-gather node inside"
 PRICED = {Collective.ALL_REDUCE: 0, Collective.ALL_GATHER: 2, Collective.REDUCE_SCATTER: 7}

@@ -28,7 +28,7 @@ from synth.emit.document import (
 )
 from synth.emit.document_schema import schema
 from synth.replay import compare, compare_stripes
-from synth.schedule import Exchange, Transpose
+from synth.semantics.schedule import Exchange, Transpose
 
 DOCS = Path(__file__).parent.parent / "docs"
 Spoil = Callable[[Any], object]

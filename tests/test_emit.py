@@ -24,10 +24,10 @@ from synth.emit import TARGETS, able_to_run, emit
 from synth.job_files import load_job
 from synth.jobplan import How, plan_job
 from synth.plan import answers
-from synth.programs import Language
 from synth.remembered import remembered
 from synth.request import Request
 from synth.run import BACKENDS
+from synth.semantics.programs import Language
 
 NESTED = "reduce-scatter node inside; all-reduce node parallel; all-gather node inside"
 ROOTED = "reduce node inside; all-reduce node master; broadcast node inside"

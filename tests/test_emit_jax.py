@@ -23,7 +23,7 @@ from hierarchies import Axis, Hierarchy, Level, Placement, Reduction
 from strategies import all_valid, source, spelled, striped
 from synth.emit import CannotExpressError, Files, RankOrder, Source
 from synth.emit.jax import write, write_flat
-from synth.schedule import Exchange, Transpose
+from synth.semantics.schedule import Exchange, Transpose
 
 NAME = "collsynth_jax.py"
 Write = Callable[[Source], Files]

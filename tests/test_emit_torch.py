@@ -17,7 +17,7 @@ from synth.emit import emit
 from synth.run import RunError
 from synth.run.backends import mpiexec
 from synth.run.processes import Command, supervise
-from synth.schedule import Exchange
+from synth.semantics.schedule import Exchange
 
 FLEET = Path(__file__).parent / "fleet"
 NESTED = "reduce-scatter node inside; all-reduce node parallel(root); all-gather node inside"

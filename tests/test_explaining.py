@@ -12,8 +12,8 @@ from strategies import systems
 from synth.explaining import why
 from synth.pipelines import SEGMENTS
 from synth.plan import answers
-from synth.programs import Language
 from synth.request import Answer, Request
+from synth.semantics.programs import Language
 
 
 def ranked(system: System, payload: int, segments: tuple[int, ...]) -> tuple[Answer, ...]:

@@ -25,7 +25,7 @@ from synth.demands import Shape
 from synth.footprint import Footprint, Loads, footprint, gathered
 from synth.lines import MEMORY, Line
 from synth.prices import StepPrice, priced_by
-from synth.schedule import Exchange, Transpose
+from synth.semantics.schedule import Exchange, Transpose
 from synth.simulator import Simulator
 
 ROOTED = (Collective.REDUCE, Collective.BROADCAST)

@@ -20,14 +20,14 @@ from strategies import word as said
 from synth.emit import emit
 from synth.emit.source import CannotExpressError
 from synth.emit.targets import TARGETS, able_to_run
-from synth.layout import Shuffle, kinds
-from synth.lowering import lower, moves
-from synth.programs import Language, explore_moves
 from synth.replay import Failure, compare, multiplicities, plain_result, replay, wanted
 from synth.run.backends import Trial, run
-from synth.schedule import Exchange, Transpose
-from synth.semantics import Derivation, Kind, Refusal, derive
-from synth.truth import space
+from synth.semantics.layout import Shuffle, kinds
+from synth.semantics.lowering import lower, moves
+from synth.semantics.programs import Language, explore_moves
+from synth.semantics.rules import Derivation, Kind, Refusal, derive
+from synth.semantics.schedule import Exchange, Transpose
+from synth.semantics.truth_tables import space
 
 IN_PIECES = tuple(goal for goal in Goal if goal.in_pieces)
 LENGTHS = (1, 7, 30)

@@ -15,7 +15,7 @@ from hierarchies import Tree
 from synth.fixed_proof import prove_at
 from synth.proof import Proved, Refuted, Unknown, prove
 from synth.replay import Failure, multiplicities, wanted
-from synth.semantics import Derivation, Kind, derive
+from synth.semantics.rules import Derivation, Kind, derive
 
 OTHERS = tuple(goal for goal in Goal if goal is not Goal.ALL_REDUCE)
 ONE, TWO, THREE = Tree.of(2), Tree.of(2, 2), Tree.of(2, 2, 2)

@@ -29,9 +29,9 @@ from synth.footprint import footprint
 from synth.pipelines import price_ticks
 from synth.plan import answers
 from synth.prices import TICKS_PER_SECOND, StepPrice, total_seconds
-from synth.programs import Language
 from synth.request import Request
-from synth.semantics import Derivation, derive
+from synth.semantics.programs import Language
+from synth.semantics.rules import Derivation, derive
 from synth.simulator import Simulator
 
 MiB = 2**20

@@ -11,9 +11,9 @@ from hierarchies import Axis, Hierarchy, Level, Placement, Reduction
 from strategies import placed, reductions, source, valid_programs
 from synth.emit.buffers import buffers
 from synth.emit.mesh import Among, RankOrder, among, mesh, spelled_out
-from synth.lowering import lower
-from synth.schedule import Exchange
-from synth.semantics import Derivation, derive
+from synth.semantics.lowering import lower
+from synth.semantics.rules import Derivation, derive
+from synth.semantics.schedule import Exchange
 
 ORDERS = st.sampled_from(RankOrder)
 

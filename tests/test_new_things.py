@@ -157,7 +157,9 @@ def test_what_the_table_names_is_there() -> None:
 
 def test_the_judge_of_the_table_sees_a_missing_and_a_moved_name() -> None:
     with pytest.raises(AssertionError, match="is not there"):
-        named("`synth.semantics.LAWS`")
+        named("`synth.semantics.rules.LAWS`")
     with pytest.raises(AssertionError, match="is not there"):
         named("`synth.nothing`")
-    assert short(named("`synth.semantics.RULES` and `grammar`")) == ["synth/semantics.py"]
+    assert short(named("`synth.semantics.rules.RULES` and `grammar`")) == [
+        "synth/semantics/rules.py"
+    ]

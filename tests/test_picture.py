@@ -22,7 +22,7 @@ from synth.emit.chart import MOST_DEVICES, chart
 from synth.emit.picture import COLOURS, ticks, write
 from synth.emit.timeline import write as trace
 from synth.prices import StepPrice
-from synth.schedule import Transpose
+from synth.semantics.schedule import Transpose
 
 SVG = "{http://www.w3.org/2000/svg}"
 NESTED = "reduce-scatter node inside; all-reduce node parallel(root); all-gather node inside"

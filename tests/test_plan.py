@@ -33,16 +33,16 @@ from synth.algorithms import Choice
 from synth.bound import all_reduce_bound
 from synth.defaults import defaults
 from synth.events.overlap import Lane, together_seconds
-from synth.lowering import lower, moves
 from synth.pipelines import SEGMENTS, price_ticks
 from synth.plan import answers
 from synth.prices import TICKS_PER_SECOND, limiting, ticks_of
-from synth.programs import Language
 from synth.proof import Proved
 from synth.rehearsal import derived, one_step, rehearse
 from synth.replay import compare_stripes
 from synth.request import Answer, Report, Request, Watcher
-from synth.semantics import Derivation, Refusal, derive
+from synth.semantics.lowering import lower, moves
+from synth.semantics.programs import Language
+from synth.semantics.rules import Derivation, Refusal, derive
 from synth.simulator import Simulator
 
 GB = 10**9
@@ -480,7 +480,7 @@ from hierarchies import Axis, load
 from synth.plan import answers
 from synth.request import Request
 from synth.pipelines import SEGMENTS, price_ticks
-from synth.programs import Language
+from synth.semantics.programs import Language
 request = Request(
     (Axis("data", 8), Axis("model", 2)), ("data",), k=20, language=Language(4, across=True)
 )

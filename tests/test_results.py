@@ -18,8 +18,8 @@ from grammar import Goal
 from hierarchies import Axis, Domain, Hierarchy, Link, System, load
 from synth.algorithms import Choice
 from synth.plan import answers
-from synth.programs import Language, explore_states
 from synth.request import Request
+from synth.semantics.programs import Language, explore_states
 
 RESULTS = Path(__file__).parent.parent / "results"
 ROOMS = (

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hierarchies import Axis, InputError, System, load
 from strategies import systems
 from synth.plan import answers
-from synth.programs import Language
 from synth.request import Request, Watcher
+from synth.semantics.programs import Language
 from synth.sweep import Sweep, sweep
 
 H100 = load("dgx-h100:4")

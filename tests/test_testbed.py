@@ -21,9 +21,9 @@ from scipy.stats import binomtest
 
 from grammar import Collective
 from hierarchies import InputError, load
-from synth.lowering import lower
 from synth.replay import Failure, compare
-from synth.schedule import Exchange
+from synth.semantics.lowering import lower
+from synth.semantics.schedule import Exchange
 
 RESULTS = Path(__file__).parent.parent / "results"
 NAMES = (

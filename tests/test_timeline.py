@@ -15,7 +15,7 @@ from hierarchies import Axis, Hierarchy, InputError, Level, Placement, Reduction
 from strategies import reductions, source, striped, valid_programs
 from synth.emit import Source
 from synth.emit.timeline import write
-from synth.schedule import Exchange
+from synth.semantics.schedule import Exchange
 
 REQUIRED = {
     "X": {"name", "cat", "pid", "tid", "ts", "dur", "args"},

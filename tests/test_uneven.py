@@ -19,10 +19,10 @@ from strategies import reductions, smart_systems, switches
 from synth.algorithms import Algorithm, Choice
 from synth.fixed_proof import prove_groups
 from synth.plan import answers
-from synth.programs import Language
 from synth.proof import Proved, Refuted
 from synth.replay import Failure
 from synth.request import Request
+from synth.semantics.programs import Language
 from synth.simulator import Simulator
 from synth.uneven import GroupProgram, Survivors, UnevenRequest, uneven_answers
 from synth.uneven.cores import cores

@@ -28,13 +28,13 @@ from synth.algorithms import Choice
 from synth.answering import priced
 from synth.bound import bound
 from synth.flows import simulate
-from synth.lowering import lower
 from synth.pipelines import price_ticks
 from synth.plan import answers
 from synth.prices import total_seconds
-from synth.programs import Language
 from synth.rehearsal import derived
 from synth.request import Request
+from synth.semantics.lowering import lower
+from synth.semantics.programs import Language
 from synth.simulator import Simulator
 
 SIZE = 2**24

@@ -14,7 +14,7 @@ from second_opinion.messages import NOBODY, expand
 from second_opinion.wires import Wires
 from synth.algorithms import Algorithm
 from synth.protocols import Protocol
-from synth.schedule import Exchange, Phase, Schedule, Transpose
+from synth.semantics.schedule import Exchange, Phase, Schedule, Transpose
 
 Problem = dict[str, Any]
 How = tuple[Algorithm | None, Protocol]

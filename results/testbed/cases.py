@@ -11,10 +11,10 @@ from hashlib import sha256
 from grammar import parse
 from hierarchies import Axis, Placement, Reduction, System, placements
 from synth.library import Library
-from synth.lowering import lower
-from synth.programs import Language
-from synth.schedule import Schedule
-from synth.semantics import Derivation, derive
+from synth.semantics.lowering import lower
+from synth.semantics.programs import Language
+from synth.semantics.rules import Derivation, derive
+from synth.semantics.schedule import Schedule
 from testbed.systems import built
 
 MOST_PAIRS = 72

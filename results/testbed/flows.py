@@ -17,7 +17,7 @@ import numpy as np
 import record
 from grammar import Collective
 from hierarchies import System
-from synth.schedule import Exchange
+from synth.semantics.schedule import Exchange
 from testbed.crew import Task, crew
 from testbed.measure import REPEATS, Samples, Stopwatch, replaced, rounds, with_rows
 from testbed.network import network

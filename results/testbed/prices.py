@@ -9,8 +9,8 @@ from typing import Any
 
 from hierarchies import System
 from synth.algorithms import Choice
-from synth.lowering import moves
 from synth.prices import total_seconds
+from synth.semantics.lowering import moves
 from synth.simulator import Simulator
 from testbed.cases import Pair
 from testbed.flows import LARGE_BYTES

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from grammar import Collective
-from synth.schedule import Schedule
+from synth.semantics.schedule import Schedule
 from testbed.orders import ITEM_BYTES, Order, Orders, Turn, by_host, sends
 from testbed.wiring import Wiring
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from synth.library import Library
-from synth.programs import Language
 from synth.request import Watcher
+from synth.semantics.programs import Language
 
 _ROOM = 8
 """So many languages; the one that was asked for longest ago makes room for a new one."""

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hierarchies import Devices
-from synth.schedule import Exchange, Phase, Schedule, Transpose
+from synth.semantics.schedule import Exchange, Phase, Schedule, Transpose
 
 
 @dataclass(frozen=True, eq=False)

@@ -43,7 +43,7 @@ from synth.emit.buffers import buffers
 from synth.emit.mesh import mesh
 from synth.emit.protobuf import chunk, delimited, integer, packed
 from synth.emit.source import CannotExpressError, Files, Source, cannot, step_of
-from synth.schedule import Exchange, Transpose
+from synth.semantics.schedule import Exchange, Transpose
 
 PREFIX = "trace"
 VERSION = "0.0.4"

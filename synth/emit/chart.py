@@ -17,7 +17,7 @@ import numpy as np
 from synth.emit.source import Source
 from synth.emit.timeline import names_of_devices
 from synth.events.overlap import Span, side_by_side
-from synth.schedule import Phase, Transpose
+from synth.semantics.schedule import Phase, Transpose
 
 MOST_DEVICES = 16
 """With more devices, or more bars than this allows for, classes of devices are shown."""

@@ -33,7 +33,7 @@ from synth.emit.document_schema import (
     TransposePart,
 )
 from synth.emit.source import Files, Source
-from synth.schedule import Exchange, Phase, Schedule, Transpose
+from synth.semantics.schedule import Exchange, Phase, Schedule, Transpose
 
 _SHOWN = 200
 

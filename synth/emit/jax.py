@@ -15,7 +15,7 @@ import numpy as np
 from synth.emit.buffers import Buffers, buffers, taking_part
 from synth.emit.source import CannotExpressError, Files, Source, cannot, in_stripe
 from synth.emit.text import rendered
-from synth.schedule import Exchange, Phase, Transpose
+from synth.semantics.schedule import Exchange, Phase, Transpose
 
 
 @dataclass(frozen=True)

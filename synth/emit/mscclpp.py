@@ -41,7 +41,7 @@ from synth.emit.mscclpp_moves import Moves, Round, Send, chunks_of, moves
 from synth.emit.mscclpp_peers import crowded
 from synth.emit.mscclpp_proof import Failure, prove
 from synth.emit.source import CannotExpressError, Files, Source, cannot
-from synth.schedule import padded
+from synth.semantics.schedule import padded
 
 ALIGNMENT = 16
 MOST_BYTES = 2**32 - 1

@@ -19,7 +19,7 @@ from grammar import Collective
 from hierarchies import Devices
 from synth.emit.buffers import buffers
 from synth.emit.mesh import Mesh
-from synth.schedule import Exchange, Schedule, Transpose
+from synth.semantics.schedule import Exchange, Schedule, Transpose
 
 Chunks = tuple[int, ...]
 

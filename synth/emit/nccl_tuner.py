@@ -40,7 +40,7 @@ from synth.algorithms import Algorithm, Choice
 from synth.emit.launchers import host_level
 from synth.emit.source import Files, Source
 from synth.lines import Line
-from synth.schedule import Exchange
+from synth.semantics.schedule import Exchange
 from synth.simulator import Simulator
 
 FILE = "nccl_tuner.csv"

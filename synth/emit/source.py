@@ -11,7 +11,7 @@ from synth.emit.mesh import Mesh, RankOrder, mesh
 from synth.events.overlap import Lane, together_seconds
 from synth.prices import StepPrice
 from synth.proof import Proved, Unknown
-from synth.schedule import Exchange, Schedule
+from synth.semantics.schedule import Exchange, Schedule
 
 Files = dict[str, str | bytes]
 """What a target consists of: the content of each file by its name."""

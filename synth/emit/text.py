@@ -10,7 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from synth.emit.buffers import Buffers, buffers
 from synth.emit.mesh import Mesh, RankOrder, among
 from synth.emit.source import Source, cannot, in_stripe
-from synth.schedule import Exchange, Transpose
+from synth.semantics.schedule import Exchange, Transpose
 
 _NUMBERING = {
     RankOrder.MACHINE: "device by device, as launchers do by themselves",

@@ -23,7 +23,7 @@ from synth.emit.mesh import RankOrder, mesh
 from synth.emit.source import Files, Source
 from synth.events.overlap import side_by_side
 from synth.prices import StepPrice
-from synth.schedule import Phase, Schedule, Transpose
+from synth.semantics.schedule import Phase, Schedule, Transpose
 
 MOST_DEVICES = 4096
 MOST_SHOWN = 16

@@ -30,7 +30,7 @@ from synth.replies.parts import (
     Version,
     Whole,
 )
-from synth.semantics import Kind
+from synth.semantics.rules import Kind
 
 
 class TreePart(Part):

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from hierarchies import InputError
 from synth.replay import Failure, plain_sum, replay_stripes
 from synth.run.errors import RunError
-from synth.schedule import Schedule
+from synth.semantics.schedule import Schedule
 
 Array = npt.NDArray[Any]
 

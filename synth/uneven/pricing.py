@@ -12,10 +12,10 @@ from hierarchies.links import Wiring
 from synth.algorithms import Choice
 from synth.events.overlap import Work
 from synth.fixed_proof import GroupStep
-from synth.layout import Move, Shuffle
 from synth.lines import MEMORY, Line, fastest
-from synth.lowering import buffer_fraction
 from synth.prices import StepPrice, priced_by
+from synth.semantics.layout import Move, Shuffle
+from synth.semantics.lowering import buffer_fraction
 from synth.uneven.cores import Core
 from synth.uneven.loads import lines_of
 from synth.uneven.programs import GroupProgram, Survivors

@@ -15,9 +15,9 @@ from synth.fixed_proof import prove_groups
 from synth.library import Library
 from synth.pipelines import SEGMENTS, cheapest, price_ticks
 from synth.prices import TICKS_PER_SECOND, StepPrice, limiting
-from synth.programs import Language
 from synth.proof import Refuted, Verdict
 from synth.request import Watcher
+from synth.semantics.programs import Language
 from synth.uneven.cores import Core, cores
 from synth.uneven.pricing import CorePrices, GroupPricer
 from synth.uneven.programs import GroupProgram, Survivors, level_programs

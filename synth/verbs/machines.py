@@ -17,8 +17,8 @@ from synth.bodies import (
     machine_in_full_json,
     machine_json,
 )
-from synth.programs import Language, explore_states
 from synth.request import Watcher
+from synth.semantics.programs import Language, explore_states
 from synth.verbs.asking import (
     Axes,
     FaultyQuestion,

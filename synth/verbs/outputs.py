@@ -26,7 +26,7 @@ from synth.handout import hand_out
 from synth.remembered import Remembered, remembered
 from synth.request import Watcher, told_together
 from synth.run import BACKENDS, Trial, run
-from synth.schedule import ends, padded
+from synth.semantics.schedule import ends, padded
 from synth.uneven.handing import UnevenRanking, document, ranking_of, run_on_arrays
 from synth.verbs.asking import Bytes, Figure, Measure, PerhapsPlacedQuestion, ProgramText
 from synth.verbs.limited import Limited

@@ -28,9 +28,9 @@ from synth.jobplan import How, plan_job
 from synth.library import Library
 from synth.models import transformer_job
 from synth.plan import answers
-from synth.programs import Language
 from synth.proof import Refuted
 from synth.request import Request, Unranked, Watcher
+from synth.semantics.programs import Language
 from synth.shapes import Shape, Sharding, Training
 from synth.sweep import sweep
 from synth.uneven import uneven_answers

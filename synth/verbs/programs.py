@@ -28,15 +28,15 @@ from synth.bound import bound
 from synth.defaults import defaults
 from synth.emit.document import document
 from synth.handout import derived_from_text
-from synth.lowering import lower
 from synth.margins import interval
 from synth.prices import limiting, total_seconds
 from synth.proof import Proved, Refuted, prove
 from synth.replay import Failure, compare, multiplicities, wanted
 from synth.request import Watcher
-from synth.semantics import Derivation, Refusal, derive, retold
+from synth.semantics.lowering import lower
+from synth.semantics.rules import Derivation, Refusal, derive, retold
+from synth.semantics.states import holdings
 from synth.simulator import Simulator
-from synth.telling import holdings
 from synth.verbs.asking import (
     Bytes,
     FaultyQuestion,

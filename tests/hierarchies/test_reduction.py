@@ -9,7 +9,7 @@ from hypothesis import given
 
 from hierarchies import Axis, Digit, Hierarchy, InputError, Placement, Reduction, Tree
 from strategies import reductions
-from synth.programs import Language, explore_states
+from synth.semantics.programs import Language, explore_states
 
 MACHINE = Hierarchy.of(node=2, gpu=8)
 DATA, MODEL, PIPE = Axis("data", 2), Axis("model", 4), Axis("pipe", 2)

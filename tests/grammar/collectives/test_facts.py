@@ -15,8 +15,8 @@ from synth import flags
 from synth.calibration.likeness import TRAITS
 from synth.calibration.logs import PIECES, busbw_factor
 from synth.replies.parts import CollectiveName
-from synth.semantics import AIMS, Rulebook
-from synth.truth import own_chunks, space, start
+from synth.semantics.rules import AIMS, Rulebook
+from synth.semantics.truth_tables import own_chunks, space, start
 
 DEPTH = 2
 SPACE = space(DEPTH)

@@ -13,11 +13,11 @@ import oracle
 from grammar import Program, parse
 from hierarchies import Tree
 from strategies import all_valid, spelled, trees, valid_programs, word
-from synth.layout import Move, Shuffle, kinds
-from synth.lowering import moves
-from synth.programs import Language
-from synth.semantics import Derivation, derive
-from synth.truth import space
+from synth.semantics.layout import Move, Shuffle, kinds
+from synth.semantics.lowering import moves
+from synth.semantics.programs import Language
+from synth.semantics.rules import Derivation, derive
+from synth.semantics.truth_tables import space
 
 TREE = Tree.of(2, 4)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from grammar import parse
 from hierarchies import Tree
-from synth.semantics import Derivation, derive
-from synth.telling import holdings
+from synth.semantics.rules import Derivation, derive
+from synth.semantics.states import holdings
 
 
 def told(text: str, *sizes: int) -> list[list[str]]:

@@ -12,10 +12,10 @@ import oracle
 from grammar import Program, parse
 from hierarchies import Axis, Hierarchy, InputError, Placement, Reduction, Tree
 from strategies import reductions, valid_programs, word
-from synth.layout import Shuffle
-from synth.lowering import buffer_fraction, lower, moves
-from synth.schedule import Exchange, Phase, Schedule, Transpose, padded
-from synth.semantics import Derivation, derive
+from synth.semantics.layout import Shuffle
+from synth.semantics.lowering import buffer_fraction, lower, moves
+from synth.semantics.rules import Derivation, derive
+from synth.semantics.schedule import Exchange, Phase, Schedule, Transpose, padded
 
 SMALL_ENOUGH = settings(max_examples=60)
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 
 from grammar import MOST_STEPS, Goal, Instruction, admitted
 from hierarchies import InputError
-from synth.layout import Bookkeeper, Layout, Move
 from synth.search.best_first import Explored, Puzzle, explore
-from synth.semantics import Rulebook, State
-from synth.truth import space
+from synth.semantics.layout import Bookkeeper, Layout, Move
+from synth.semantics.rules import Rulebook, State
+from synth.semantics.truth_tables import space
 
 Vertex = tuple[State, Layout]
 GoOn = Callable[[int], bool]

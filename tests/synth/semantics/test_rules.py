@@ -13,7 +13,7 @@ import oracle
 from grammar import Goal, Program, admitted, instructions, parse
 from hierarchies import Digit, InputError, Tree
 from strategies import all_valid, programs, spelled, trees, unword, valid_programs, word
-from synth.semantics import Demand, Derivation, Kind, Refusal, Rulebook, derive
+from synth.semantics.rules import Demand, Derivation, Kind, Refusal, Rulebook, derive
 
 ALL = oracle.EVERYTHING
 SOUND, REGULAR, PRUNED = oracle.SOUND, oracle.REGULAR, oracle.PRUNED

@@ -21,9 +21,9 @@ from grammar import (
 )
 from hierarchies import Digit, InputError, Tree
 from strategies import all_valid, spelled, word
-from synth.programs import Language, explore_moves, explore_states
 from synth.search.best_first import Puzzle, explore
-from synth.semantics import AIMS, Derivation, Kind, Refusal, Rulebook, State, derive, retold
+from synth.semantics.programs import Language, explore_moves, explore_states
+from synth.semantics.rules import AIMS, Derivation, Kind, Refusal, Rulebook, State, derive, retold
 
 COUNTS = {
     Goal.ALL_REDUCE: {

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import oracle
-from synth.truth import Space, space, start
+from synth.semantics.truth_tables import Space, space, start
 
 Row = tuple[int, ...]
 DEPTHS = (1, 2)

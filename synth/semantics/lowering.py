@@ -8,10 +8,10 @@ import numpy as np
 
 from grammar import Goal, Groups
 from hierarchies import Devices, InputError, Reduction, Tree
-from synth.layout import Bookkeeper, Move, Shuffle, kinds
-from synth.schedule import Exchange, Phase, Schedule, Transpose, padded
-from synth.semantics import Derivation, State
-from synth.truth import Space, space
+from synth.semantics.layout import Bookkeeper, Move, Shuffle, kinds
+from synth.semantics.rules import Derivation, State
+from synth.semantics.schedule import Exchange, Phase, Schedule, Transpose, padded
+from synth.semantics.truth_tables import Space, space
 
 
 def moves(derivation: Derivation) -> tuple[Move, ...]:

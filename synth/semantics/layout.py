@@ -16,8 +16,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from grammar import Goal, Groups, Instruction
-from synth.semantics import AIMS, State
-from synth.truth import Space
+from synth.semantics.rules import AIMS, State
+from synth.semantics.truth_tables import Space
 
 Digits = tuple[int, ...]
 Buffers = tuple[Digits, ...]

@@ -8,11 +8,11 @@ import oracle
 from grammar import Goal, Instruction, admitted
 from hierarchies import InputError, Tree
 from strategies import all_valid, spelled, word
-from synth.layout import Move
-from synth.lowering import moves
-from synth.programs import Language, explore_moves, explore_states
 from synth.search.best_first import Explored
-from synth.semantics import Derivation, Rulebook, State, derive
+from synth.semantics.layout import Move
+from synth.semantics.lowering import moves
+from synth.semantics.programs import Language, explore_moves, explore_states
+from synth.semantics.rules import Derivation, Rulebook, State, derive
 
 COUNTS = [
     (1, [1, 2, 0, 0, 0]),

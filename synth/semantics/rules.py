@@ -14,7 +14,7 @@ from enum import Enum
 
 from grammar import Collective, Goal, Groups, Instruction, Program, instructions, spell
 from hierarchies import Tree
-from synth.truth import Space, own_chunks, space, start
+from synth.semantics.truth_tables import Space, own_chunks, space, start
 
 State = int
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from grammar import Goal
 from hierarchies import Tree
-from synth.layout import Digits, kinds
-from synth.semantics import Derivation, State
-from synth.truth import Space, space
+from synth.semantics.layout import Digits, kinds
+from synth.semantics.rules import Derivation, State
+from synth.semantics.truth_tables import Space, space
 
 
 @dataclass(frozen=True)
