@@ -27,8 +27,6 @@ from synth.job_files import read_job
 from synth.jobplan import plan_job
 from synth.plan import answers
 from synth.prices import StepPrice
-from synth.proof import Proved, prove
-from synth.rehearsal import derived
 from synth.request import Report, Request
 from synth.search.best_first import Explored
 from synth.semantics.layout import Move
@@ -37,6 +35,8 @@ from synth.semantics.programs import Language, Vertex, explore_moves, explore_st
 from synth.semantics.rules import State
 from synth.semantics.schedule import Exchange, Schedule
 from synth.simulator import Simulator
+from synth.verify.rehearsal import derived
+from synth.verify.symbolic import Proved, prove
 
 Figures = dict[str, float]
 Graph = Explored[Vertex, Move]

@@ -14,12 +14,12 @@ from synth.lines import Pick, fastest, leanest
 from synth.margins import interval
 from synth.pipelines import price_ticks
 from synth.prices import TICKS_PER_SECOND, StepPrice, limiting_side_by_side, total_seconds
-from synth.proof import Unknown, Verdict
-from synth.rehearsal import derived, judged
 from synth.request import Answer, Candidate, Part, Stripe
 from synth.semantics.lowering import moves
 from synth.semantics.rules import Derivation
 from synth.simulator import Simulator
+from synth.verify.rehearsal import derived, judged
+from synth.verify.symbolic import Unknown, Verdict
 
 
 class Teller:

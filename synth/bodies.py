@@ -13,9 +13,9 @@ from synth.explaining import why
 from synth.jobplan import JobPlan, Planned
 from synth.margins import Interval, tied
 from synth.prices import StepPrice
-from synth.proof import Proved, Refuted, Unknown, Verdict
 from synth.request import Answer, Report, Request, Stripe, told_together
 from synth.sweep import Sweep
+from synth.verify.symbolic import Proved, Refuted, Unknown, Verdict
 
 Json = dict[str, Any]
 

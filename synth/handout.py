@@ -10,13 +10,13 @@ from synth.answering import pick_of, priced
 from synth.defaults import defaults
 from synth.emit import Options, Source
 from synth.prices import total_seconds
-from synth.proof import Refuted
-from synth.rehearsal import judged
 from synth.remembered import Remembered, Slice
 from synth.semantics.lowering import lower
 from synth.semantics.rules import Derivation, Refusal, derive
 from synth.simulator import Simulator
 from synth.stripes import whole_bytes
+from synth.verify.rehearsal import judged
+from synth.verify.symbolic import Refuted
 
 
 class WrongProgramError(InputError):

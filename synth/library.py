@@ -10,7 +10,7 @@ from hierarchies import Tree
 from synth.search.best_first import Explored
 from synth.semantics.layout import Move
 from synth.semantics.programs import GoOn, Language, Vertex, always, explore_moves
-from synth.verdict import Verdict
+from synth.verify.verdict import Verdict
 
 Graph = Explored[Vertex, Move]
 Labels = tuple[int, ...]

@@ -13,10 +13,10 @@ from synth.defaults import Defaults
 from synth.margins import Interval
 from synth.pipelines import SEGMENTS
 from synth.prices import TICKS_PER_SECOND, StepPrice, total_seconds
-from synth.proof import Proved, Verdict
 from synth.semantics.lowering import check_payload
 from synth.semantics.programs import Language
 from synth.semantics.rules import Derivation
+from synth.verify.symbolic import Proved, Verdict
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from synth.bodies import Json, machine_in_full_json, proof_json, step_json
 from synth.costing import Cost
-from synth.fixed_proof import GroupStep
 from synth.request import Answer, Report
 from synth.uneven import UnevenAnswer, UnevenReport
+from synth.verify.concrete import GroupStep
 
 
 def uneven_json(report: UnevenReport) -> Json:

@@ -23,11 +23,11 @@ from synth.flows import Flowed, simulate
 from synth.footprint import Footprint, footprint
 from synth.lines import MEMORY
 from synth.prices import StepPrice
-from synth.rehearsal import derived
 from synth.semantics.lowering import lower
 from synth.semantics.programs import Language
 from synth.semantics.schedule import Schedule
 from synth.simulator import Simulator
+from synth.verify.rehearsal import derived
 
 CLOSE = 1e-9
 

@@ -6,10 +6,10 @@ from grammar import Goal, Program, parse
 from hierarchies import Reduction, Tree
 from strategies import switches
 from synth.emit import Source
-from synth.proof import Proved
 from synth.semantics.lowering import lower
 from synth.semantics.rules import Derivation, derive
 from synth.semantics.schedule import Schedule
+from synth.verify.symbolic import Proved
 
 OTHERS = tuple(goal for goal in Goal if goal is not Goal.ALL_REDUCE)
 

@@ -45,11 +45,11 @@ from synth.amount import UNITS, Amount, AtMost, Extreme, Named, Number, Operatio
 from synth.answering import priced
 from synth.emit import Source
 from synth.job import Entry, Job, JobAxis, NamedNumber, Requirement, Unpriced
-from synth.proof import Proved
 from synth.semantics.lowering import lower
 from synth.semantics.programs import Language, explore_states
 from synth.semantics.rules import Derivation, derive
 from synth.simulator import Simulator
+from synth.verify.symbolic import Proved
 
 LEVEL_NAMES = ("pod", "rack", "node", "gpu")
 AXIS_NAMES = ("data", "model", "pipe")

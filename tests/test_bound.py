@@ -29,11 +29,11 @@ from synth.algorithms import Choice
 from synth.bound import all_gather_bound, all_reduce_bound, bound
 from synth.plan import answers
 from synth.prices import TICKS_PER_SECOND
-from synth.rehearsal import one_step
 from synth.request import Request
 from synth.semantics.lowering import moves
 from synth.semantics.programs import Language, explore_moves
 from synth.simulator import Simulator
+from synth.verify.rehearsal import one_step
 
 GB = 1e9
 

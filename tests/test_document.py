@@ -27,8 +27,8 @@ from synth.emit.document import (
     write,
 )
 from synth.emit.document_schema import schema
-from synth.replay import compare, compare_stripes
 from synth.semantics.schedule import Exchange, Transpose
+from synth.verify.replay import compare, compare_stripes
 
 DOCS = Path(__file__).parent.parent / "docs"
 Spoil = Callable[[Any], object]

@@ -16,10 +16,10 @@ from synth.job_files import load_job, read_job, shipped_jobs
 from synth.jobplan import How, JobPlan, plan_job
 from synth.plan import answers
 from synth.prices import TICKS_PER_SECOND
-from synth.proof import Proved
 from synth.request import Request, Watcher
 from synth.semantics.programs import Language
 from synth.settled import SettledEntry, assignments, settled
+from synth.verify.symbolic import Proved
 
 QUICK = How(k=3, language=Language(3), segments=(1, 4))
 

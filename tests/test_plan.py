@@ -36,14 +36,14 @@ from synth.events.overlap import Lane, together_seconds
 from synth.pipelines import SEGMENTS, price_ticks
 from synth.plan import answers
 from synth.prices import TICKS_PER_SECOND, limiting, ticks_of
-from synth.proof import Proved
-from synth.rehearsal import derived, one_step, rehearse
-from synth.replay import compare_stripes
 from synth.request import Answer, Report, Request, Watcher
 from synth.semantics.lowering import lower, moves
 from synth.semantics.programs import Language
 from synth.semantics.rules import Derivation, Refusal, derive
 from synth.simulator import Simulator
+from synth.verify.rehearsal import derived, one_step, rehearse
+from synth.verify.replay import compare_stripes
+from synth.verify.symbolic import Proved
 
 GB = 10**9
 Texts = tuple[str, ...]

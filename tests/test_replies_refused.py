@@ -14,7 +14,7 @@ from hierarchies.calibration import Measured, Stray
 from machines import bare, calibration
 from replying import COMMANDS, SHAPES, body_of, faults, models_of, told
 from synth.bodies import machine_in_full_json, proof_json
-from synth.proof import Unknown
+from synth.verify.symbolic import Unknown
 
 Path = tuple[Any, ...]
 

@@ -30,7 +30,6 @@ from strategies import placed, reductions, systems
 from synth.algorithms import Algorithm, Choice
 from synth.lines import MEMORY, Line
 from synth.prices import LATENCY, StepPrice
-from synth.rehearsal import derived, one_step
 from synth.search.best_first import Explored
 from synth.semantics.layout import Move
 from synth.semantics.lowering import lower, moves
@@ -38,6 +37,7 @@ from synth.semantics.programs import Language, Vertex, explore_moves
 from synth.semantics.rules import Derivation
 from synth.semantics.schedule import Exchange
 from synth.simulator import Simulator
+from synth.verify.rehearsal import derived, one_step
 
 GB = 1e9
 

@@ -21,9 +21,9 @@ from scipy.stats import binomtest
 
 from grammar import Collective
 from hierarchies import InputError, load
-from synth.replay import Failure, compare
 from synth.semantics.lowering import lower
 from synth.semantics.schedule import Exchange
+from synth.verify.replay import Failure, compare
 
 RESULTS = Path(__file__).parent.parent / "results"
 NAMES = (

@@ -17,10 +17,7 @@ from hierarchies.fabric import cast, groups_of_children
 from hierarchies.links import Wiring
 from strategies import reductions, smart_systems, switches
 from synth.algorithms import Algorithm, Choice
-from synth.fixed_proof import prove_groups
 from synth.plan import answers
-from synth.proof import Proved, Refuted
-from synth.replay import Failure
 from synth.request import Request
 from synth.semantics.programs import Language
 from synth.simulator import Simulator
@@ -29,6 +26,9 @@ from synth.uneven.cores import cores
 from synth.uneven.loads import lines_of
 from synth.uneven.programs import level_programs
 from synth.uneven.replay import compared, replay_groups
+from synth.verify.concrete import prove_groups
+from synth.verify.replay import Failure
+from synth.verify.symbolic import Proved, Refuted
 from synth.worn import WornLinks
 
 COLLECTIVES = [one for one in Collective if one is not Collective.ALL_TO_ALL]

@@ -31,11 +31,11 @@ from synth.flows import simulate
 from synth.pipelines import price_ticks
 from synth.plan import answers
 from synth.prices import total_seconds
-from synth.rehearsal import derived
 from synth.request import Request
 from synth.semantics.lowering import lower
 from synth.semantics.programs import Language
 from synth.simulator import Simulator
+from synth.verify.rehearsal import derived
 
 SIZE = 2**24
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from synth.bodies import Json, answer_json
 from synth.cutting.shelf import Shelf
-from synth.proof import Refuted
 from synth.request import Watcher
 from synth.sweep import Asker
 from synth.verbs.asking import asked
 from synth.verbs.planning import TopQuestion, top
+from synth.verify.symbolic import Refuted
 from synth.wire import VERBS
 
 

@@ -10,8 +10,8 @@ from hierarchies import InputError, System
 from synth.emit.mesh import Mesh, RankOrder, mesh
 from synth.events.overlap import Lane, together_seconds
 from synth.prices import StepPrice
-from synth.proof import Proved, Unknown
 from synth.semantics.schedule import Exchange, Schedule
+from synth.verify.symbolic import Proved, Unknown
 
 Files = dict[str, str | bytes]
 """What a target consists of: the content of each file by its name."""

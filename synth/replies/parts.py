@@ -13,7 +13,7 @@ from synth.algorithms import Algorithm, Choice
 from synth.emit.document_schema import Part as Part
 from synth.emit.document_schema import Positive as Positive
 from synth.protocols import Protocol
-from synth.verdict import Violation
+from synth.verify.verdict import Violation
 
 Json = dict[str, Any]
 Version = Annotated[int, Field(ge=1, le=1, description="The version of these keys.")]

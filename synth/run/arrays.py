@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from hierarchies import InputError
-from synth.replay import Failure, plain_sum, replay_stripes
 from synth.run.errors import RunError
 from synth.semantics.schedule import Schedule
+from synth.verify.replay import Failure, plain_sum, replay_stripes
 
 Array = npt.NDArray[Any]
 

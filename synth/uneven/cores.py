@@ -9,8 +9,8 @@ from itertools import product
 
 from grammar import Collective, Instruction
 from hierarchies import Digit, Tree
-from synth.fixed_proof import GroupStep, grouped
 from synth.uneven.programs import Ranks, Survivors
+from synth.verify.concrete import GroupStep, grouped
 
 MOST_CORES = 4
 

@@ -11,14 +11,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from grammar import Collective
 from hierarchies import InputError
-from synth.fixed_proof import GroupStep
-from synth.proof import Proved, Verdict
-from synth.replay import Failure
 from synth.run.arrays import compared_sums, drawn
 from synth.run.errors import RunError
 from synth.uneven.programs import GroupProgram
 from synth.uneven.ranking import judged
 from synth.uneven.replay import replay_groups
+from synth.verify.concrete import GroupStep
+from synth.verify.replay import Failure
+from synth.verify.symbolic import Proved, Verdict
 
 FORMAT = "collsynth-groups"
 VERSION = 1

@@ -11,7 +11,6 @@ from grammar import Collective, Instruction
 from hierarchies.links import Wiring
 from synth.algorithms import Choice
 from synth.events.overlap import Work
-from synth.fixed_proof import GroupStep
 from synth.lines import MEMORY, Line, fastest
 from synth.prices import StepPrice, priced_by
 from synth.semantics.layout import Move, Shuffle
@@ -19,6 +18,7 @@ from synth.semantics.lowering import buffer_fraction
 from synth.uneven.cores import Core
 from synth.uneven.loads import lines_of
 from synth.uneven.programs import GroupProgram, Survivors
+from synth.verify.concrete import GroupStep
 
 
 @dataclass(frozen=True)

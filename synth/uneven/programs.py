@@ -21,8 +21,8 @@ from math import lcm
 
 from grammar import Collective
 from hierarchies import InputError, System
-from synth.fixed_proof import GroupStep
 from synth.uneven.loads import check_linked
+from synth.verify.concrete import GroupStep
 
 Ranks = tuple[int, ...]
 MOST_DEVICES = 256

@@ -11,17 +11,17 @@ from grammar import Collective, Goal
 from hierarchies import Axis, InputError, System
 from synth.algorithms import Choice
 from synth.bound import Bound, worn_bound
-from synth.fixed_proof import prove_groups
 from synth.library import Library
 from synth.pipelines import SEGMENTS, cheapest, price_ticks
 from synth.prices import TICKS_PER_SECOND, StepPrice, limiting
-from synth.proof import Refuted, Verdict
 from synth.request import Watcher
 from synth.semantics.programs import Language
 from synth.uneven.cores import Core, cores
 from synth.uneven.pricing import CorePrices, GroupPricer
 from synth.uneven.programs import GroupProgram, Survivors, level_programs
 from synth.uneven.replay import compared
+from synth.verify.concrete import prove_groups
+from synth.verify.symbolic import Refuted, Verdict
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from grammar import Collective
-from synth.fixed_proof import GroupStep
-from synth.replay import Failure
+from synth.verify.concrete import GroupStep
+from synth.verify.replay import Failure
 
 Array = npt.NDArray[Any]
 _Held = dict[int, Array]

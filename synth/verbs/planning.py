@@ -28,7 +28,6 @@ from synth.jobplan import How, plan_job
 from synth.library import Library
 from synth.models import transformer_job
 from synth.plan import answers
-from synth.proof import Refuted
 from synth.request import Request, Unranked, Watcher
 from synth.semantics.programs import Language
 from synth.shapes import Shape, Sharding, Training
@@ -55,6 +54,7 @@ from synth.verbs.asking import (
 from synth.verbs.limited import Limited
 from synth.verbs.reply import Outcome, Reply, reply
 from synth.verbs.texts import Given, job_of, system_of
+from synth.verify.symbolic import Refuted
 
 MOST_SYSTEMS = 1024
 

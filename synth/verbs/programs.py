@@ -30,8 +30,6 @@ from synth.emit.document import document
 from synth.handout import derived_from_text
 from synth.margins import interval
 from synth.prices import limiting, total_seconds
-from synth.proof import Proved, Refuted, prove
-from synth.replay import Failure, compare, multiplicities, wanted
 from synth.request import Watcher
 from synth.semantics.lowering import lower
 from synth.semantics.rules import Derivation, Refusal, derive, retold
@@ -50,6 +48,8 @@ from synth.verbs.asking import (
 from synth.verbs.limited import Limited
 from synth.verbs.reply import Outcome, Reply, reply
 from synth.verbs.texts import system_of
+from synth.verify.replay import Failure, compare, multiplicities, wanted
+from synth.verify.symbolic import Proved, Refuted, prove
 
 MOST_REPLAYED = 2**26
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from grammar import Goal, Program, at_once
 from hierarchies import Reduction, Tree
-from synth.proof import Verdict, prove
-from synth.replay import compare
 from synth.semantics.lowering import lower
 from synth.semantics.rules import Derivation, Refusal, derive, retold
+from synth.verify.replay import compare
+from synth.verify.symbolic import Verdict, prove
 
 
 def derived(program: Program, tree: Tree, goal: Goal = Goal.ALL_REDUCE) -> Derivation:

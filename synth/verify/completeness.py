@@ -17,7 +17,7 @@ import z3
 
 from grammar import Collective, Instruction, Program, admitted, instructions, spell
 from hierarchies import InputError, Tree
-from synth.verdict import EFFORT, Unknown, share
+from synth.verify.verdict import EFFORT, Unknown, share
 
 Bits = Any  # a z3 bit-vector with one bit per (device, chunk, contributor)
 

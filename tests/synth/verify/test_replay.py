@@ -23,12 +23,12 @@ from strategies import (
     valid_programs,
     word,
 )
-from synth.rehearsal import derived
-from synth.replay import Failure, compare, compare_stripes, multiplicities, plain_sum, replay
 from synth.semantics.lowering import lower
 from synth.semantics.programs import Language
 from synth.semantics.rules import Derivation, Kind, Refusal, derive
 from synth.semantics.schedule import Schedule, Transpose, ends
+from synth.verify.rehearsal import derived
+from synth.verify.replay import Failure, compare, compare_stripes, multiplicities, plain_sum, replay
 
 SOUND = frozenset({Kind.SOUND})
 ODD_LENGTHS = (1, 2, 7, 31)

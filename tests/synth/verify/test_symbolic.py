@@ -13,7 +13,7 @@ import oracle
 from grammar import Collective, Groups, Instruction, Program, instructions, parse, spell
 from hierarchies import Digit, InputError, Tree
 from strategies import programs, trees
-from synth.proof import Proved, Refuted, Unknown, Violation, prove
+from synth.verify.symbolic import Proved, Refuted, Unknown, Violation, prove
 
 VALID = (
     (1, "all-reduce root inside"),

@@ -7,8 +7,8 @@ import pytest
 import oracle
 from grammar import Collective, Groups, Instruction, Program, parse, spell
 from hierarchies import InputError, Tree
-from synth.completeness import Complete, Missing, missing_program
-from synth.proof import Proved, Unknown, prove
+from synth.verify.completeness import Complete, Missing, missing_program
+from synth.verify.symbolic import Proved, Unknown, prove
 
 
 def enumerated(depth: int, length: int) -> list[Program]:

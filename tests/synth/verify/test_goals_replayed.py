@@ -20,7 +20,6 @@ from strategies import word as said
 from synth.emit import emit
 from synth.emit.source import CannotExpressError
 from synth.emit.targets import TARGETS, able_to_run
-from synth.replay import Failure, compare, multiplicities, plain_result, replay, wanted
 from synth.run.backends import Trial, run
 from synth.semantics.layout import Shuffle, kinds
 from synth.semantics.lowering import lower, moves
@@ -28,6 +27,7 @@ from synth.semantics.programs import Language, explore_moves
 from synth.semantics.rules import Derivation, Kind, Refusal, derive
 from synth.semantics.schedule import Exchange, Transpose
 from synth.semantics.truth_tables import space
+from synth.verify.replay import Failure, compare, multiplicities, plain_result, replay, wanted
 
 IN_PIECES = tuple(goal for goal in Goal if goal.in_pieces)
 LENGTHS = (1, 7, 30)

@@ -13,9 +13,9 @@ from itertools import product
 
 from grammar import Goal, Instruction, Program, instructions
 from hierarchies import InputError, Tree
-from synth.fixed_machine import ENDS, Machine, Payload, Wrong
-from synth.fixed_machine import GroupStep as GroupStep
-from synth.verdict import EFFORT, Proved, Refuted, Unknown, Verdict, share
+from synth.verify.bitvectors import ENDS, Machine, Payload, Wrong
+from synth.verify.bitvectors import GroupStep as GroupStep
+from synth.verify.verdict import EFFORT, Proved, Refuted, Unknown, Verdict, share
 
 
 def prove_at(

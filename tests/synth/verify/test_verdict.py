@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grammar import Goal
-from synth.verdict import Refuted, Violation, share
+from synth.verify.verdict import Refuted, Violation, share
 
 
 @pytest.mark.parametrize("goal", Goal)

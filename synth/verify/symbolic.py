@@ -16,12 +16,12 @@ import z3
 
 from grammar import Collective, Goal, Groups, Instruction, Program, instructions
 from hierarchies import Tree
-from synth.verdict import EFFORT, DigitValues, share
-from synth.verdict import Proved as Proved
-from synth.verdict import Refuted as Refuted
-from synth.verdict import Unknown as Unknown
-from synth.verdict import Verdict as Verdict
-from synth.verdict import Violation as Violation
+from synth.verify.verdict import EFFORT, DigitValues, share
+from synth.verify.verdict import Proved as Proved
+from synth.verify.verdict import Refuted as Refuted
+from synth.verify.verdict import Unknown as Unknown
+from synth.verify.verdict import Verdict as Verdict
+from synth.verify.verdict import Violation as Violation
 
 _SMALLEST = 2  # the least size of a digit; counterexamples are looked for there first
 

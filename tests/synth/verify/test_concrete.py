@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from grammar import Collective, Program, parse
 from hierarchies import Digit, InputError, Tree
 from strategies import programs
-from synth.fixed_proof import GroupStep, prove_at, prove_groups
-from synth.proof import Proved, Refuted, Unknown, Violation, prove
+from synth.verify.concrete import GroupStep, prove_at, prove_groups
+from synth.verify.symbolic import Proved, Refuted, Unknown, Violation, prove
 
 TREES = tuple(Tree.of(*sizes) for sizes in ((2,), (3,), (2, 2), (2, 3), (2, 2, 2)))
 

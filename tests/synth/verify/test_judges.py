@@ -12,10 +12,10 @@ import pytest
 
 from grammar import Goal, Instruction, Program, admitted, spell
 from hierarchies import Tree
-from synth.fixed_proof import prove_at
-from synth.proof import Proved, Refuted, Unknown, prove
-from synth.replay import Failure, multiplicities, wanted
 from synth.semantics.rules import Derivation, Kind, derive
+from synth.verify.concrete import prove_at
+from synth.verify.replay import Failure, multiplicities, wanted
+from synth.verify.symbolic import Proved, Refuted, Unknown, prove
 
 OTHERS = tuple(goal for goal in Goal if goal is not Goal.ALL_REDUCE)
 ONE, TWO, THREE = Tree.of(2), Tree.of(2, 2), Tree.of(2, 2, 2)

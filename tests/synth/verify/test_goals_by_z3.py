@@ -10,9 +10,9 @@ import oracle
 from grammar import Collective, Goal, Instruction, Program, instructions, parse
 from hierarchies import Digit, InputError, Tree
 from strategies import all_valid, programs, spelled, trees, valid_programs, word
-from synth.fixed_proof import GroupStep, prove_at, prove_groups
-from synth.proof import Proved, Refuted, Unknown, Verdict, Violation, prove
 from synth.semantics.programs import Language
+from synth.verify.concrete import GroupStep, prove_at, prove_groups
+from synth.verify.symbolic import Proved, Refuted, Unknown, Verdict, Violation, prove
 
 OTHERS = tuple(goal for goal in Goal if goal is not Goal.ALL_REDUCE)
 TREE = Tree((Digit("node", 4), Digit("gpu", 8)))

@@ -15,7 +15,7 @@ from typing import Any, assert_never
 import z3
 
 from grammar import Collective, Goal
-from synth.verdict import Unknown, Violation
+from synth.verify.verdict import Unknown, Violation
 
 Held = Any  # a z3 bit-vector over the unknown chunk: the contributors of a device's value of it
 Pieces = tuple[tuple[frozenset[int], ...], ...]
