@@ -14,7 +14,7 @@ from typing import Any
 
 from grammar import Instruction, spell
 from hierarchies import Axis, Placement, Reduction, System, Tree, load, placements
-from synth.algorithms import Choice
+from synth.collectives.algorithms import Choice
 from synth.search.best_first import Explored
 from synth.semantics.layout import Move
 from synth.semantics.lowering import moves

@@ -52,8 +52,8 @@ from hierarchies.fabric import (
     members,
 )
 from hierarchies.links import Wiring
+from synth.collectives.protocols import protocols
 from synth.cuts import Counts, crossed, cut_seconds, needs
-from synth.protocols import protocols
 
 
 @dataclass(frozen=True)

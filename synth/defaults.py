@@ -18,11 +18,11 @@ from grammar import Collective, Goal
 from hierarchies import Reduction
 from hierarchies.calibration import FASTEST
 from hierarchies.fabric import cast, members
-from synth.algorithms import Algorithm, Choice, offered
+from synth.collectives.algorithms import Algorithm, Choice, offered
+from synth.collectives.nccl_model import MOST_LL_BYTES, NVLS, NVLS_TREE, RING, TREE, Ranks
+from synth.collectives.protocols import Protocol
 from synth.lines import Line, fastest
-from synth.nccl_model import MOST_LL_BYTES, NVLS, NVLS_TREE, RING, TREE, Ranks
 from synth.prices import StepPrice, priced_by, total_seconds
-from synth.protocols import Protocol
 from synth.simulator import Simulator
 
 DIRECT = "direct"

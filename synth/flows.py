@@ -25,8 +25,8 @@ import numpy as np
 
 from hierarchies import InputError
 from hierarchies.links import Floats, Network, Numbers
+from synth.collectives.link_loads import Footprint, footprint
 from synth.events.max_min import NEAR, Sharing, scarce
-from synth.footprint import Footprint, footprint
 from synth.prices import StepPrice
 from synth.semantics.schedule import Exchange, Schedule
 

@@ -24,8 +24,8 @@ from hierarchies import (
     count_placements,
     placements,
 )
-from synth.algorithms import Choice
 from synth.answering import Teller
+from synth.collectives.algorithms import Choice
 from synth.finder import Finder, Found
 from synth.job import Job
 from synth.library import Library

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hierarchies import Link, System
-from synth.algorithms import Algorithm
-from synth.protocols import Protocol
+from synth.collectives.algorithms import Algorithm
+from synth.collectives.protocols import Protocol
 
 MEMORY = "memory"
 

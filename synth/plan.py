@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from grammar import Goal
 from hierarchies import Axis, InputError, System, load, nearest
-from synth.algorithms import Choice
 from synth.answering import Teller
+from synth.collectives.algorithms import Choice
 from synth.finder import Found
 from synth.library import Library
 from synth.pipelines import SEGMENTS

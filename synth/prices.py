@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from math import ceil
 
 from hierarchies import InputError
-from synth.algorithms import Algorithm
+from synth.collectives.algorithms import Algorithm
+from synth.collectives.protocols import Protocol
 from synth.events.overlap import Work, makespan_seconds
 from synth.lines import Line
-from synth.protocols import Protocol
 from synth.search.best_first import BEYOND
 
 LATENCY = "latency"

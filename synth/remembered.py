@@ -23,7 +23,7 @@ from hierarchies import (
     calibration_of,
     fault_of,
 )
-from synth.algorithms import Choice
+from synth.collectives.algorithms import Choice
 
 Matrix = list[list[int]]
 

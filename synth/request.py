@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from grammar import Goal, Program
 from hierarchies import Axis, InputError, Reduction, System
-from synth.algorithms import Choice
 from synth.bound import Bound
+from synth.collectives.algorithms import Choice
 from synth.defaults import Defaults
 from synth.margins import Interval
 from synth.pipelines import SEGMENTS

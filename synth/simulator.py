@@ -14,14 +14,14 @@ from math import prod
 from grammar import Collective, Groups, Instruction
 from hierarchies import Domain, Reduction, System
 from hierarchies.fabric import Cast, busiest_block, cast, children_of, load, members
-from synth.algorithms import RECIPES, Algorithm, Choice, Recipe, offered, recipe_at
+from synth.collectives.algorithms import RECIPES, Algorithm, Choice, Recipe, offered, recipe_at
+from synth.collectives.protocols import protocols
+from synth.collectives.slowest_links import WornLinks
 from synth.events.overlap import Work
 from synth.lines import MEMORY, Line, Pick, Way, fastest
 from synth.prices import StepPrice, priced_by, ticks_of
-from synth.protocols import protocols
 from synth.semantics.layout import Buffers, Move, Shuffle
 from synth.semantics.lowering import buffer_fraction
-from synth.worn import WornLinks
 
 
 class Simulator:

@@ -16,11 +16,11 @@ from hierarchies import (
 )
 from hierarchies.links import Floats, Network
 from strategies import all_valid, reductions, smart_systems, spelled
-from synth.algorithms import Choice
 from synth.answering import priced
+from synth.collectives.algorithms import Choice
+from synth.collectives.link_loads import Footprint, footprint
 from synth.events.overlap import makespan_seconds
 from synth.flows import Flowed, simulate
-from synth.footprint import Footprint, footprint
 from synth.lines import MEMORY
 from synth.prices import StepPrice
 from synth.semantics.lowering import lower

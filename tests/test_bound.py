@@ -25,8 +25,8 @@ from hierarchies import (
 from hierarchies.fabric import cast
 from price_oracle import Group, least_seconds
 from strategies import reductions, smart_systems, systems
-from synth.algorithms import Choice
 from synth.bound import all_gather_bound, all_reduce_bound, bound
+from synth.collectives.algorithms import Choice
 from synth.plan import answers
 from synth.prices import TICKS_PER_SECOND
 from synth.request import Request

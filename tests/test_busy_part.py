@@ -18,7 +18,7 @@ from synth.calibration.busy_part import busy_part
 from synth.calibration.expecting import Predictor
 from synth.calibration.measurements import Measurement
 from synth.calibration.ways import Candidate, candidates
-from synth.protocols import Protocol
+from synth.collectives.protocols import Protocol
 
 SYSTEMS = {name: load(name) for name in catalogue()}
 MiB = 2**20

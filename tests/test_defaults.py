@@ -10,11 +10,11 @@ from grammar import Collective, Goal, Groups
 from hierarchies import Axis, Placement, Reduction, System, load, placements
 from hierarchies.fabric import cast
 from strategies import reductions, smart_systems
-from synth.algorithms import Algorithm, Choice
 from synth.bound import bound
+from synth.collectives.algorithms import Algorithm, Choice
+from synth.collectives.protocols import Protocol
 from synth.defaults import Defaults, defaults
 from synth.prices import TICKS_PER_SECOND
-from synth.protocols import Protocol
 from synth.simulator import Simulator
 
 GB = 1e9

@@ -25,7 +25,7 @@ from synth.calibration.measurements import Measurement, Sample
 from synth.calibration.nccl_tests import logs_of
 from synth.calibration.ways import candidates
 from synth.cli import app
-from synth.nccl_model import SPELLINGS
+from synth.collectives.nccl_model import SPELLINGS
 
 SYSTEM = load("dgx-a100:4")
 SIZES = tuple(2**power for power in range(10, 33, 2))

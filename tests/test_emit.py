@@ -18,8 +18,8 @@ from hierarchies import Axis, InputError, Reduction, System, load
 from manual import DOCS, README
 from strategies import source, systems
 from synth import cli, flags
-from synth.algorithms import Choice
 from synth.bodies import plan_json, ranking_json
+from synth.collectives.algorithms import Choice
 from synth.emit import TARGETS, able_to_run, emit
 from synth.job_files import load_job
 from synth.jobplan import How, plan_job

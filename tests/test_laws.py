@@ -20,12 +20,12 @@ from grammar import Collective, Goal, Instruction
 from hierarchies import Domain, Link, Reduction, System
 from hierarchies.links import Network
 from strategies import all_valid, reductions, smart_systems, spelled
-from synth.algorithms import Algorithm, Choice
 from synth.answering import priced
 from synth.bound import bound
+from synth.collectives.algorithms import Algorithm, Choice
+from synth.collectives.link_loads import footprint
 from synth.events.overlap import makespan_seconds
 from synth.flows import anomalies, what_if
-from synth.footprint import footprint
 from synth.pipelines import price_ticks
 from synth.plan import answers
 from synth.prices import TICKS_PER_SECOND, StepPrice, total_seconds

@@ -14,7 +14,6 @@ from grammar import Collective
 from hierarchies import Calibration, Crossing, Fit, System
 from hierarchies.calibration import ANY
 from machines import bare, calibration, measured
-from synth.algorithms import RECIPES
 from synth.calibration.expecting import predict
 from synth.calibration.fitting import fit
 from synth.calibration.likeness import (
@@ -28,6 +27,7 @@ from synth.calibration.likeness import (
     unmeasured,
 )
 from synth.calibration.ways import COLLECTIVES
+from synth.collectives.algorithms import RECIPES
 
 RINGS = ("all-reduce", "reduce-scatter", "all-gather")
 CHAINS = ("reduce", "broadcast")

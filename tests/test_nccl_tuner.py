@@ -15,7 +15,7 @@ from grammar import Collective, Groups, Instruction, Program
 from hierarchies import Axis, Hierarchy, InputError, Level, Reduction, load, placements
 from hierarchies.fabric import cast
 from strategies import reductions, source, valid_programs
-from synth.algorithms import Algorithm, Choice
+from synth.collectives.algorithms import Algorithm, Choice
 from synth.emit import Source
 from synth.emit.nccl_tuner import FILE, NAMES, PROTOCOLS, Communicator, leaves, write
 from synth.emit.nccl_tuner import _cost as cost

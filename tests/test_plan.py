@@ -29,8 +29,8 @@ from hierarchies import (
     placements,
 )
 from strategies import systems
-from synth.algorithms import Choice
 from synth.bound import all_reduce_bound
+from synth.collectives.algorithms import Choice
 from synth.defaults import defaults
 from synth.events.overlap import Lane, together_seconds
 from synth.pipelines import SEGMENTS, price_ticks

@@ -16,7 +16,7 @@ import flow_oracle
 import oracle
 from grammar import Goal
 from hierarchies import Axis, Domain, Hierarchy, Link, System, load
-from synth.algorithms import Choice
+from synth.collectives.algorithms import Choice
 from synth.plan import answers
 from synth.request import Request
 from synth.semantics.programs import Language, explore_states

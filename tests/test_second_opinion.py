@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from grammar import Collective
 from hierarchies import Axis, Domain, Hierarchy, Link, Reduction, System, placements
 from hierarchies.fabric import cast
-from synth.algorithms import RECIPES, Algorithm, Choice
+from synth.collectives.algorithms import RECIPES, Algorithm, Choice
 from synth.simulator import Simulator
 
 RESULTS = Path(__file__).parent.parent / "results"

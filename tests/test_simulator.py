@@ -27,7 +27,7 @@ from hierarchies import (
 from hierarchies.fabric import cast
 from price_oracle import Group, Machine, Wire, groups_of, least_seconds
 from strategies import placed, reductions, systems
-from synth.algorithms import Algorithm, Choice
+from synth.collectives.algorithms import Algorithm, Choice
 from synth.lines import MEMORY, Line
 from synth.prices import LATENCY, StepPrice
 from synth.search.best_first import Explored

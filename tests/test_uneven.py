@@ -16,7 +16,8 @@ from hierarchies import Axis, Domain, Hierarchy, InputError, System, fault_of, l
 from hierarchies.fabric import cast, groups_of_children
 from hierarchies.links import Wiring
 from strategies import reductions, smart_systems, switches
-from synth.algorithms import Algorithm, Choice
+from synth.collectives.algorithms import Algorithm, Choice
+from synth.collectives.slowest_links import WornLinks
 from synth.plan import answers
 from synth.request import Request
 from synth.semantics.programs import Language
@@ -29,7 +30,6 @@ from synth.uneven.replay import compared, replay_groups
 from synth.verify.concrete import prove_groups
 from synth.verify.replay import Failure
 from synth.verify.symbolic import Proved, Refuted
-from synth.worn import WornLinks
 
 COLLECTIVES = [one for one in Collective if one is not Collective.ALL_TO_ALL]
 

@@ -12,8 +12,8 @@ from typing import Any
 from hierarchies import Domain
 from second_opinion.messages import NOBODY, expand
 from second_opinion.wires import Wires
-from synth.algorithms import Algorithm
-from synth.protocols import Protocol
+from synth.collectives.algorithms import Algorithm
+from synth.collectives.protocols import Protocol
 from synth.semantics.schedule import Exchange, Phase, Schedule, Transpose
 
 Problem = dict[str, Any]

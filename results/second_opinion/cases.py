@@ -25,8 +25,8 @@ from hierarchies import (
     placements,
 )
 from second_opinion.application import How
-from synth.algorithms import Choice
 from synth.answering import priced
+from synth.collectives.algorithms import Choice
 from synth.library import Library
 from synth.prices import StepPrice
 from synth.semantics.lowering import lower

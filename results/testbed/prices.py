@@ -8,7 +8,7 @@ from statistics import linear_regression, median
 from typing import Any
 
 from hierarchies import System
-from synth.algorithms import Choice
+from synth.collectives.algorithms import Choice
 from synth.prices import total_seconds
 from synth.semantics.lowering import moves
 from synth.simulator import Simulator

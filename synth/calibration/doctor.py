@@ -21,8 +21,8 @@ from synth.calibration.expecting import Predicted, Predictor
 from synth.calibration.experiments import isolating
 from synth.calibration.logs import busbw_factor
 from synth.calibration.matching import Matched
+from synth.collectives.nccl_model import SPELLINGS
 from synth.lines import MEMORY
-from synth.nccl_model import SPELLINGS
 
 SHORT = 0.9
 """A run below this share of the predicted bandwidth falls short."""

@@ -15,10 +15,10 @@ from synth.bound import Bound, bound_among
 from synth.calibration.busy_part import busy_part
 from synth.calibration.measurements import SEND_RECEIVE, Measurement
 from synth.calibration.ways import Allowed, allowed_ways
+from synth.collectives.nccl_model import Ranks
 from synth.defaults import Defaults, taken
 from synth.lines import Line, fastest
 from synth.margins import Interval, interval
-from synth.nccl_model import Ranks
 from synth.prices import StepPrice, priced_by
 
 

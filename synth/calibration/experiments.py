@@ -18,8 +18,8 @@ from synth.calibration.expecting import Predictor
 from synth.calibration.logs import COLLECTIVES
 from synth.calibration.matching import host_level, with_commas
 from synth.calibration.measurements import Measurement
-from synth.nccl_model import NVLS, RING, SPELLINGS, TREE
-from synth.protocols import Protocol, protocols
+from synth.collectives.nccl_model import NVLS, RING, SPELLINGS, TREE
+from synth.collectives.protocols import Protocol, protocols
 
 SMALLEST_BYTES, LARGEST_BYTES, LARGEST_LL_BYTES = 2**10, 2**30, 2**26
 WARM_UP, REPEATS = 5, 20

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, field
 
 from synth.calibration.logs import COLLECTIVES, UNREAD, Rank, Row, Table
-from synth.nccl_model import SPELLINGS
+from synth.collectives.nccl_model import SPELLINGS
 
 ALGORITHMS = {spelling.lower(): name for name, spelling in SPELLINGS.items()}
 PROTOCOLS = {"simple": "simple", "ll": "ll", "ll128": "ll128"}

@@ -18,7 +18,7 @@ from synth.calibration.measurements import Measurement
 from synth.calibration.solving import Rows, Solution, solve, unseen_seconds
 from synth.calibration.unknown import undetermined
 from synth.calibration.ways import Candidate, candidates, chosen
-from synth.protocols import Protocol
+from synth.collectives.protocols import Protocol
 
 PREFERRED = (MODEL, FASTEST)
 """How a runtime may choose: as explains its rows better, of equals the first."""

@@ -22,8 +22,8 @@ import numpy.typing as npt
 
 from grammar import Collective
 from hierarchies.calibration import ANY
-from synth.algorithms import RECIPES, Algorithm
 from synth.calibration.measurements import SEND_RECEIVE
+from synth.collectives.algorithms import RECIPES, Algorithm
 
 Floats = npt.NDArray[np.float64]
 Key = tuple[str, str, str]

@@ -25,7 +25,7 @@ from hierarchies import System
 from hierarchies.calibration import ANY
 from synth.calibration.likeness import Floats, Key, expected, part
 from synth.calibration.ways import Candidate
-from synth.protocols import Protocol
+from synth.collectives.protocols import Protocol
 
 Integers = npt.NDArray[np.int64]
 

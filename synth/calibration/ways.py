@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from grammar import Collective, Goal
 from hierarchies import Domain, InputError, System, nearest
 from hierarchies.calibration import FASTEST
-from synth.algorithms import Algorithm
 from synth.calibration.busy_part import BusyPart, busy_part
 from synth.calibration.measurements import SEND_RECEIVE, Measurement
+from synth.collectives.algorithms import Algorithm
+from synth.collectives.nccl_model import Ranks
+from synth.collectives.protocols import Protocol, protocols
 from synth.defaults import ALGORITHMS, DIRECT, names, quickest_seconds
 from synth.lines import Way
-from synth.nccl_model import Ranks
-from synth.protocols import Protocol, protocols
 from synth.simulator import Simulator
 
 COLLECTIVES = (*(goal.value for goal in Goal), SEND_RECEIVE)

@@ -36,7 +36,7 @@ import numpy as np
 from grammar import Collective, Groups, Instruction, instructions
 from hierarchies import Devices, InputError
 from hierarchies.fabric import cast
-from synth.algorithms import Algorithm, Choice
+from synth.collectives.algorithms import Algorithm, Choice
 from synth.emit.launchers import host_level
 from synth.emit.source import Files, Source
 from synth.lines import Line

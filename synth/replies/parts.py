@@ -9,10 +9,10 @@ from pydantic import ConfigDict, Field, model_validator
 
 from grammar import Goal
 from hierarchies import Domain
-from synth.algorithms import Algorithm, Choice
+from synth.collectives.algorithms import Algorithm, Choice
+from synth.collectives.protocols import Protocol
 from synth.emit.document_schema import Part as Part
 from synth.emit.document_schema import Positive as Positive
-from synth.protocols import Protocol
 from synth.verify.verdict import Violation
 
 Json = dict[str, Any]

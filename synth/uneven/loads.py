@@ -14,12 +14,12 @@ import numpy as np
 from grammar import Collective
 from hierarchies import Devices, Domain, InputError, System
 from hierarchies.links import Floats, Wiring
-from synth.algorithms import RECIPES, Algorithm, Choice
-from synth.demands import Shape
-from synth.footprint import Loads, carried_by_link
+from synth.collectives.algorithms import RECIPES, Algorithm, Choice
+from synth.collectives.link_loads import Loads, carried_by_link
+from synth.collectives.protocols import protocols
+from synth.collectives.slowest_links import by_level
+from synth.collectives.traffic import Shape
 from synth.lines import Line, Way
-from synth.protocols import protocols
-from synth.worn import by_level
 
 
 def check_linked(system: System) -> None:

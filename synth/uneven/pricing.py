@@ -9,7 +9,7 @@ import numpy as np
 
 from grammar import Collective, Instruction
 from hierarchies.links import Wiring
-from synth.algorithms import Choice
+from synth.collectives.algorithms import Choice
 from synth.events.overlap import Work
 from synth.lines import MEMORY, Line, fastest
 from synth.prices import StepPrice, priced_by

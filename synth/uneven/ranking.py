@@ -9,8 +9,8 @@ import numpy as np
 
 from grammar import Collective, Goal
 from hierarchies import Axis, InputError, System
-from synth.algorithms import Choice
 from synth.bound import Bound, worn_bound
+from synth.collectives.algorithms import Choice
 from synth.library import Library
 from synth.pipelines import SEGMENTS, cheapest, price_ticks
 from synth.prices import TICKS_PER_SECOND, StepPrice, limiting

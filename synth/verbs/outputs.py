@@ -15,12 +15,12 @@ from grammar import Goal
 from hierarchies import (
     InputError,
 )
-from synth.algorithms import Choice
 from synth.bodies import (
     Json,
     emitted_json,
     stripes_json,
 )
+from synth.collectives.algorithms import Choice
 from synth.emit import Options, RankOrder, Source, emit, target_of
 from synth.handout import hand_out
 from synth.remembered import Remembered, remembered

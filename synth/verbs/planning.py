@@ -14,13 +14,13 @@ from hierarchies import (
     InputError,
     System,
 )
-from synth.algorithms import Choice
 from synth.bodies import (
     Json,
     plan_json,
     ranking_json,
     sweep_json,
 )
+from synth.collectives.algorithms import Choice
 from synth.costing import cost, uneven_request
 from synth.job import Job
 from synth.job_files import sizes_of, write

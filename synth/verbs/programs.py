@@ -14,7 +14,6 @@ from hierarchies import (
     Reduction,
     Tree,
 )
-from synth.algorithms import Choice
 from synth.answering import in_segments, priced
 from synth.bodies import (
     Json,
@@ -25,6 +24,7 @@ from synth.bodies import (
     step_json,
 )
 from synth.bound import bound
+from synth.collectives.algorithms import Choice
 from synth.defaults import defaults
 from synth.emit.document import document
 from synth.handout import derived_from_text

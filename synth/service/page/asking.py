@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from grammar import Goal
 from hierarchies import InputError, catalogue, load
-from synth.algorithms import Choice
+from synth.collectives.algorithms import Choice
 from synth.service.api.asking import COOKIE
 from synth.service.api.hall import hall
 from synth.service.api.reading import body_of, check_type

@@ -13,7 +13,7 @@ from hierarchies import Axis, Hierarchy, Reduction, System, load, placements
 from hierarchies.fabric import cast
 from price_oracle import Machine, groups_of
 from strategies import reductions, smart_systems
-from synth.algorithms import Algorithm
+from synth.collectives.algorithms import Algorithm
 from synth.lines import MEMORY, Line
 from synth.simulator import Simulator
 

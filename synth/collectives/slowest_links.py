@@ -14,9 +14,9 @@ from grammar import Collective
 from hierarchies import InputError, System
 from hierarchies.fabric import Cast, groups_of_children
 from hierarchies.links import Floats, Wiring
-from synth.algorithms import Algorithm
-from synth.demands import Shape
-from synth.footprint import Loads, carried_by_link
+from synth.collectives.algorithms import Algorithm
+from synth.collectives.link_loads import Loads, carried_by_link
+from synth.collectives.traffic import Shape
 
 MOST_DEVICES = 2**16
 

@@ -10,9 +10,9 @@ from grammar import Collective
 from hierarchies import Domain, Link, System
 from hierarchies.fabric import cast
 from strategies import reductions, smart_systems
-from synth.algorithms import Algorithm
+from synth.collectives.algorithms import Algorithm
+from synth.collectives.protocols import Protocol, protocols
 from synth.lines import MEMORY, Line
-from synth.protocols import Protocol, protocols
 from synth.simulator import Simulator
 
 LL, LL128, SIMPLE = Protocol.LL, Protocol.LL128, Protocol.SIMPLE

@@ -18,9 +18,9 @@ import numpy as np
 from grammar import Collective
 from hierarchies import Devices, Domain
 from hierarchies.links import Floats, Numbers, Wiring, mesh_link
-from synth.algorithms import Algorithm, Recipe, recipe_at
-from synth.demands import Shape, cut_ring, through_switch
-from synth.protocols import Protocol
+from synth.collectives.algorithms import Algorithm, Recipe, recipe_at
+from synth.collectives.protocols import Protocol
+from synth.collectives.traffic import Shape, cut_ring, through_switch
 from synth.semantics.schedule import Exchange, Phase
 
 

@@ -27,7 +27,7 @@ from math import ceil, log2, prod
 from grammar import Collective
 from hierarchies import Domain, Link
 from hierarchies.fabric import Weights
-from synth.demands import (
+from synth.collectives.traffic import (
     Members,
     Place,
     cycle,

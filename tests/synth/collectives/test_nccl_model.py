@@ -9,8 +9,8 @@ import pytest
 
 from grammar import Goal
 from hierarchies import load
-from synth.nccl_model import NVLS, NVLS_TREE, RING, TREE, Ranks
-from synth.protocols import Protocol
+from synth.collectives.nccl_model import NVLS, NVLS_TREE, RING, TREE, Ranks
+from synth.collectives.protocols import Protocol
 
 LL, LL128, SIMPLE = Protocol.LL, Protocol.LL128, Protocol.SIMPLE
 AR = Goal.ALL_REDUCE

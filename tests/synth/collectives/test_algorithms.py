@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from grammar import Collective
 from hierarchies import Domain, Link
 from price_oracle import in_order_trees, two_trees
-from synth.algorithms import (
+from synth.collectives.algorithms import (
     RECIPES,
     Algorithm,
     Choice,
@@ -19,7 +19,7 @@ from synth.algorithms import (
     offered,
     recipe_at,
 )
-from synth.demands import cycle, pairs, parents, tree_peak
+from synth.collectives.traffic import cycle, pairs, parents, tree_peak
 
 PLAIN, SMART = Link(Domain.SWITCH, 1.0, 0.0), Link(Domain.SWITCH, 1.0, 0.0, reduces=True)
 AR, RS, AG = Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.ALL_GATHER

@@ -20,9 +20,9 @@ from hierarchies.links import Network, Wiring
 from link_names import spelled
 from price_oracle import Group, Machine, groups_of
 from strategies import reductions, smart_systems, systems
-from synth.algorithms import Algorithm
-from synth.demands import Shape
-from synth.footprint import Footprint, Loads, footprint, gathered
+from synth.collectives.algorithms import Algorithm
+from synth.collectives.link_loads import Footprint, Loads, footprint, gathered
+from synth.collectives.traffic import Shape
 from synth.lines import MEMORY, Line
 from synth.prices import StepPrice, priced_by
 from synth.semantics.schedule import Exchange, Transpose

@@ -29,7 +29,7 @@ from math import inf, log2, prod
 
 from grammar import Goal
 from hierarchies import Domain, System
-from synth.protocols import Protocol, protocols
+from synth.collectives.protocols import Protocol, protocols
 
 RING, TREE, NVLS, NVLS_TREE = "ring", "tree", "nvls", "nvls_tree"
 COLLNET_DIRECT, COLLNET_CHAIN, PAT = "collnet_direct", "collnet_chain", "pat"

@@ -24,9 +24,9 @@ from hierarchies import (
 from hierarchies.fabric import cast
 from hierarchies.links import Network, Wiring
 from strategies import all_valid, reductions, smart_systems, spelled
-from synth.algorithms import Choice
 from synth.answering import priced
 from synth.bound import bound
+from synth.collectives.algorithms import Choice
 from synth.flows import simulate
 from synth.pipelines import price_ticks
 from synth.plan import answers

@@ -1,0 +1,1 @@
+"""How a runtime carries a collective out: algorithms, protocols, and what they put on the links."""
