@@ -22,11 +22,12 @@ from hierarchies.links import Network
 from synth.answering import priced
 from synth.emit import TARGETS, CannotExpressError, Options, Source, emit
 from synth.events.overlap import makespan_seconds
-from synth.flows import simulate
 from synth.job_files import read_job
 from synth.jobplan import plan_job
 from synth.plan import answers
-from synth.prices import StepPrice
+from synth.price.flows import simulate
+from synth.price.simulator import Simulator
+from synth.price.steps import StepPrice
 from synth.request import Report, Request
 from synth.search.best_first import Explored
 from synth.semantics.layout import Move
@@ -34,7 +35,6 @@ from synth.semantics.lowering import lower
 from synth.semantics.programs import Language, Vertex, explore_moves, explore_states
 from synth.semantics.rules import State
 from synth.semantics.schedule import Exchange, Schedule
-from synth.simulator import Simulator
 from synth.verify.rehearsal import derived
 from synth.verify.symbolic import Proved, prove
 

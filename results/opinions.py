@@ -32,8 +32,8 @@ from second_opinion.cases import PAYLOADS, Case, Pair, Pairs, cases, hows, segme
 from second_opinion.fairness import fairness
 from second_opinion.wires import Wires
 from synth.events.overlap import makespan_seconds
-from synth.flows import simulate
-from synth.prices import StepPrice, total_seconds
+from synth.price.flows import simulate
+from synth.price.steps import StepPrice, total_seconds
 from synth.semantics.schedule import Exchange, Phase
 
 COMMAND = "python results/opinions.py"

@@ -15,11 +15,11 @@ from typing import Any
 from grammar import Instruction, spell
 from hierarchies import Axis, Placement, Reduction, System, Tree, load, placements
 from synth.collectives.algorithms import Choice
+from synth.price.simulator import Simulator
 from synth.search.best_first import Explored
 from synth.semantics.layout import Move
 from synth.semantics.lowering import moves
 from synth.semantics.programs import Language, Vertex, explore_moves
-from synth.simulator import Simulator
 from synth.verify.rehearsal import one_step
 
 Graph = Explored[Vertex, Move]

@@ -6,18 +6,18 @@ from collections.abc import Callable, Iterable, Iterator
 
 from grammar import Program, spell
 from hierarchies import Reduction
-from synth.bound import bound
-from synth.defaults import defaults
 from synth.finder import Found, FoundPart
 from synth.library import Library
-from synth.lines import Pick, fastest, leanest
-from synth.margins import interval
-from synth.pipelines import price_ticks
-from synth.prices import TICKS_PER_SECOND, StepPrice, limiting_side_by_side, total_seconds
+from synth.price.bound import bound
+from synth.price.defaults import defaults
+from synth.price.intervals import interval
+from synth.price.segments import price_ticks
+from synth.price.simulator import Simulator
+from synth.price.steps import TICKS_PER_SECOND, StepPrice, limiting_side_by_side, total_seconds
+from synth.price.ways import Pick, fastest, leanest
 from synth.request import Answer, Candidate, Part, Stripe
 from synth.semantics.lowering import moves
 from synth.semantics.rules import Derivation
-from synth.simulator import Simulator
 from synth.verify.rehearsal import derived, judged
 from synth.verify.symbolic import Unknown, Verdict
 

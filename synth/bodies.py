@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from hierarchies import System, table_of
-from synth.defaults import Defaults
 from synth.emit import Files, Source
 from synth.explaining import why
 from synth.jobplan import JobPlan, Planned
-from synth.margins import Interval, tied
-from synth.prices import StepPrice
+from synth.price.defaults import Defaults
+from synth.price.intervals import Interval, tied
+from synth.price.steps import StepPrice
 from synth.request import Answer, Report, Request, Stripe, told_together
 from synth.sweep import Sweep
 from synth.verify.symbolic import Proved, Refuted, Unknown, Verdict

@@ -10,13 +10,13 @@ from hierarchies import Axis, InputError, System
 from hierarchies.links import Network
 from synth.answering import pick_of, priced
 from synth.events.overlap import Lane, together_seconds
-from synth.flows import Flowed, simulate
-from synth.pipelines import price_ticks
 from synth.plan import answers
-from synth.prices import TICKS_PER_SECOND
+from synth.price.flows import Flowed, simulate
+from synth.price.segments import price_ticks
+from synth.price.simulator import Simulator
+from synth.price.steps import TICKS_PER_SECOND
 from synth.request import Answer, Candidate, Report, Request, Watcher
 from synth.semantics.lowering import lower
-from synth.simulator import Simulator
 from synth.uneven import UnevenReport, UnevenRequest, uneven_answers
 
 MOST_SEGMENTS = 8

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from hierarchies.units import duration, volume
-from synth.lines import MEMORY
-from synth.prices import StepPrice, summed
+from synth.price.steps import StepPrice, summed
+from synth.price.ways import MEMORY
 from synth.request import Answer
 
 _ALIKE = 1e-3

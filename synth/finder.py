@@ -12,11 +12,11 @@ from itertools import chain, islice
 
 from grammar import Goal, Instruction
 from hierarchies import Reduction
-from synth.bound import bound
 from synth.library import Graph, Labels, Library
-from synth.lines import leanest
-from synth.pipelines import Overlapped, Phases, bound_ticks, cheapest
-from synth.simulator import Simulator
+from synth.price.bound import bound
+from synth.price.segments import Overlapped, Phases, bound_ticks, cheapest
+from synth.price.simulator import Simulator
+from synth.price.ways import leanest
 from synth.stripes import split
 
 _Slice = tuple[Labels, int, int]

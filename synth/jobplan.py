@@ -29,13 +29,13 @@ from synth.collectives.algorithms import Choice
 from synth.finder import Finder, Found
 from synth.job import Job
 from synth.library import Library
-from synth.margins import Interval
-from synth.pipelines import SEGMENTS
-from synth.prices import TICKS_PER_SECOND
+from synth.price.intervals import Interval
+from synth.price.segments import SEGMENTS
+from synth.price.simulator import Simulator
+from synth.price.steps import TICKS_PER_SECOND
 from synth.request import Answer, Leader, Watcher
 from synth.semantics.programs import Language
 from synth.settled import SettledEntry, SettledJob, assignments, settled
-from synth.simulator import Simulator
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from synth.answering import Teller
 from synth.collectives.algorithms import Choice
 from synth.finder import Found
 from synth.library import Library
-from synth.pipelines import SEGMENTS
+from synth.price.segments import SEGMENTS
+from synth.price.simulator import Simulator
 from synth.request import Answer, Report, Request, Watcher
 from synth.semantics.programs import Language
-from synth.simulator import Simulator
 from synth.survey import Survey, ranked
 
 

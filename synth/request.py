@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 from grammar import Goal, Program
 from hierarchies import Axis, InputError, Reduction, System
-from synth.bound import Bound
 from synth.collectives.algorithms import Choice
-from synth.defaults import Defaults
-from synth.margins import Interval
-from synth.pipelines import SEGMENTS
-from synth.prices import TICKS_PER_SECOND, StepPrice, total_seconds
+from synth.price.bound import Bound
+from synth.price.defaults import Defaults
+from synth.price.intervals import Interval
+from synth.price.segments import SEGMENTS
+from synth.price.steps import TICKS_PER_SECOND, StepPrice, total_seconds
 from synth.semantics.lowering import check_payload
 from synth.semantics.programs import Language
 from synth.semantics.rules import Derivation

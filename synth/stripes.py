@@ -22,8 +22,8 @@ import numpy as np
 import numpy.typing as npt
 
 from synth.events.overlap import Lane, together_seconds
-from synth.pipelines import SEGMENTS, Overlapped, Phases, price_ticks
-from synth.prices import TICKS_PER_SECOND, ticks_of
+from synth.price.segments import SEGMENTS, Overlapped, Phases, price_ticks
+from synth.price.steps import TICKS_PER_SECOND, ticks_of
 
 MOST_STRIPES = 4
 """How many programs run side by side at most: each has streams and groups of its own."""

@@ -20,13 +20,13 @@ from synth.answering import priced
 from synth.collectives.algorithms import Choice
 from synth.collectives.link_loads import Footprint, footprint
 from synth.events.overlap import makespan_seconds
-from synth.flows import Flowed, simulate
-from synth.lines import MEMORY
-from synth.prices import StepPrice
+from synth.price.flows import Flowed, simulate
+from synth.price.simulator import Simulator
+from synth.price.steps import StepPrice
+from synth.price.ways import MEMORY
 from synth.semantics.lowering import lower
 from synth.semantics.programs import Language
 from synth.semantics.schedule import Schedule
-from synth.simulator import Simulator
 from synth.verify.rehearsal import derived
 
 CLOSE = 1e-9

@@ -45,10 +45,10 @@ from synth.amount import UNITS, Amount, AtMost, Extreme, Named, Number, Operatio
 from synth.answering import priced
 from synth.emit import Source
 from synth.job import Entry, Job, JobAxis, NamedNumber, Requirement, Unpriced
+from synth.price.simulator import Simulator
 from synth.semantics.lowering import lower
 from synth.semantics.programs import Language, explore_states
 from synth.semantics.rules import Derivation, derive
-from synth.simulator import Simulator
 from synth.verify.symbolic import Proved
 
 LEVEL_NAMES = ("pod", "rack", "node", "gpu")

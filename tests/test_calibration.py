@@ -28,17 +28,17 @@ from hierarchies import (
 )
 from hierarchies.fabric import cast
 from machines import bare, calibrated, calibration, measured
-from synth.bound import bound
 from synth.calibration.expecting import predict
 from synth.calibration.fitting import fit
 from synth.calibration.leftovers import FittedRow
 from synth.calibration.leftovers import strays as strays_of
 from synth.calibration.measurements import Measurement, Sample
-from synth.defaults import defaults
-from synth.margins import Interval, interval, tied, widened
 from synth.plan import answers
+from synth.price.bound import bound
+from synth.price.defaults import defaults
+from synth.price.intervals import Interval, interval, tied, widened
+from synth.price.simulator import Simulator
 from synth.request import Request
-from synth.simulator import Simulator
 
 seconds = st.floats(0, 1e-3).map(lambda x: round(x * 1e6, 4) * 1e-6)
 shares = st.floats(0.01, 1.5)

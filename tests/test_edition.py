@@ -156,7 +156,7 @@ def test_a_key_follows_what_answers_and_not_what_asks_and_shows(
     (tmp_path / "synth/service/store/more.toml").write_text("another")
     assert key() == before
     for changed in (
-        "synth/prices.py",
+        "synth/price/steps.py",
         "grammar/program.lark",
         "hierarchies/catalogue/new.toml",
         "synth/jobs/new.toml",

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hierarchies import Axis, System, load
 from strategies import systems
 from synth.explaining import why
-from synth.pipelines import SEGMENTS
 from synth.plan import answers
+from synth.price.segments import SEGMENTS
 from synth.request import Answer, Request
 from synth.semantics.programs import Language
 

@@ -15,7 +15,7 @@ from strategies import systems
 from synth.job_files import load_job, read_job, shipped_jobs
 from synth.jobplan import How, JobPlan, plan_job
 from synth.plan import answers
-from synth.prices import TICKS_PER_SECOND
+from synth.price.steps import TICKS_PER_SECOND
 from synth.request import Request, Watcher
 from synth.semantics.programs import Language
 from synth.settled import SettledEntry, assignments, settled

@@ -20,8 +20,8 @@ from synth.emit import Source
 from synth.emit.nccl_tuner import FILE, NAMES, PROTOCOLS, Communicator, leaves, write
 from synth.emit.nccl_tuner import _cost as cost
 from synth.emit.source import Options
+from synth.price.simulator import Simulator
 from synth.semantics.schedule import Exchange
-from synth.simulator import Simulator
 
 HOUSE = "reduce-scatter node inside; all-reduce node parallel; all-gather node inside"
 SIZES = sorted({max(0, 2**n + d) for n in range(41) for d in (-1, 0, 1)})

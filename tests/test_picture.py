@@ -21,7 +21,7 @@ from synth.emit import Source, emit
 from synth.emit.chart import MOST_DEVICES, chart
 from synth.emit.picture import COLOURS, ticks, write
 from synth.emit.timeline import write as trace
-from synth.prices import StepPrice
+from synth.price.steps import StepPrice
 from synth.semantics.schedule import Transpose
 
 SVG = "{http://www.w3.org/2000/svg}"

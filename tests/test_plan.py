@@ -29,18 +29,18 @@ from hierarchies import (
     placements,
 )
 from strategies import systems
-from synth.bound import all_reduce_bound
 from synth.collectives.algorithms import Choice
-from synth.defaults import defaults
 from synth.events.overlap import Lane, together_seconds
-from synth.pipelines import SEGMENTS, price_ticks
 from synth.plan import answers
-from synth.prices import TICKS_PER_SECOND, limiting, ticks_of
+from synth.price.bound import all_reduce_bound
+from synth.price.defaults import defaults
+from synth.price.segments import SEGMENTS, price_ticks
+from synth.price.simulator import Simulator
+from synth.price.steps import TICKS_PER_SECOND, limiting, ticks_of
 from synth.request import Answer, Report, Request, Watcher
 from synth.semantics.lowering import lower, moves
 from synth.semantics.programs import Language
 from synth.semantics.rules import Derivation, Refusal, derive
-from synth.simulator import Simulator
 from synth.verify.rehearsal import derived, one_step, rehearse
 from synth.verify.replay import compare_stripes
 from synth.verify.symbolic import Proved
@@ -479,7 +479,7 @@ SCRIPT = """
 from hierarchies import Axis, load
 from synth.plan import answers
 from synth.request import Request
-from synth.pipelines import SEGMENTS, price_ticks
+from synth.price.segments import SEGMENTS, price_ticks
 from synth.semantics.programs import Language
 request = Request(
     (Axis("data", 8), Axis("model", 2)), ("data",), k=20, language=Language(4, across=True)

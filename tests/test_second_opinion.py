@@ -18,7 +18,7 @@ from grammar import Collective
 from hierarchies import Axis, Domain, Hierarchy, Link, Reduction, System, placements
 from hierarchies.fabric import cast
 from synth.collectives.algorithms import RECIPES, Algorithm, Choice
-from synth.simulator import Simulator
+from synth.price.simulator import Simulator
 
 RESULTS = Path(__file__).parent.parent / "results"
 sys.path.insert(0, str(RESULTS))

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synth.events.overlap import Lane, Work, side_by_side
-from synth.pipelines import Overlapped, Phases, price_ticks
-from synth.prices import TICKS_PER_SECOND
+from synth.price.segments import Overlapped, Phases, price_ticks
+from synth.price.steps import TICKS_PER_SECOND
 from synth.stripes import MOST_STRIPES, Split, Stripe, mix, price_of, split, whole_bytes
 
 NAMES = ("node", "gpu", "memory")

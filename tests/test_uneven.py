@@ -19,9 +19,9 @@ from strategies import reductions, smart_systems, switches
 from synth.collectives.algorithms import Algorithm, Choice
 from synth.collectives.slowest_links import WornLinks
 from synth.plan import answers
+from synth.price.simulator import Simulator
 from synth.request import Request
 from synth.semantics.programs import Language
-from synth.simulator import Simulator
 from synth.uneven import GroupProgram, Survivors, UnevenRequest, uneven_answers
 from synth.uneven.cores import cores
 from synth.uneven.loads import lines_of

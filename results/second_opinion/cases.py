@@ -28,11 +28,11 @@ from second_opinion.application import How
 from synth.answering import priced
 from synth.collectives.algorithms import Choice
 from synth.library import Library
-from synth.prices import StepPrice
+from synth.price.simulator import Simulator
+from synth.price.steps import StepPrice
 from synth.semantics.lowering import lower
 from synth.semantics.programs import Language
 from synth.semantics.schedule import Schedule
-from synth.simulator import Simulator
 from synth.verify.rehearsal import derived
 
 CATALOGUE = ("dgx-h100:2", "p2-a100:2", "dgx1-v100:2", "l40s-pcie:2", "tpu-v5e-slice:2")

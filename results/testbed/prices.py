@@ -9,9 +9,9 @@ from typing import Any
 
 from hierarchies import System
 from synth.collectives.algorithms import Choice
-from synth.prices import total_seconds
+from synth.price.simulator import Simulator
+from synth.price.steps import total_seconds
 from synth.semantics.lowering import moves
-from synth.simulator import Simulator
 from testbed.cases import Pair
 from testbed.flows import LARGE_BYTES
 

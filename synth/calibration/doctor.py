@@ -16,13 +16,13 @@ from statistics import median
 
 from hierarchies import System
 from hierarchies.units import duration, volume
-from synth.bound import Bound
 from synth.calibration.expecting import Predicted, Predictor
 from synth.calibration.experiments import isolating
 from synth.calibration.logs import busbw_factor
 from synth.calibration.matching import Matched
 from synth.collectives.nccl_model import SPELLINGS
-from synth.lines import MEMORY
+from synth.price.bound import Bound
+from synth.price.ways import MEMORY
 
 SHORT = 0.9
 """A run below this share of the predicted bandwidth falls short."""

@@ -11,15 +11,15 @@ from dataclasses import dataclass
 
 from grammar import Goal
 from hierarchies import InputError, System
-from synth.bound import Bound, bound_among
 from synth.calibration.busy_part import busy_part
 from synth.calibration.measurements import SEND_RECEIVE, Measurement
 from synth.calibration.ways import Allowed, allowed_ways
 from synth.collectives.nccl_model import Ranks
-from synth.defaults import Defaults, taken
-from synth.lines import Line, fastest
-from synth.margins import Interval, interval
-from synth.prices import StepPrice, priced_by
+from synth.price.bound import Bound, bound_among
+from synth.price.defaults import Defaults, taken
+from synth.price.intervals import Interval, interval
+from synth.price.steps import StepPrice, priced_by
+from synth.price.ways import Line, fastest
 
 
 @dataclass(frozen=True)

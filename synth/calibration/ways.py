@@ -17,9 +17,9 @@ from synth.calibration.measurements import SEND_RECEIVE, Measurement
 from synth.collectives.algorithms import Algorithm
 from synth.collectives.nccl_model import Ranks
 from synth.collectives.protocols import Protocol, protocols
-from synth.defaults import ALGORITHMS, DIRECT, names, quickest_seconds
-from synth.lines import Way
-from synth.simulator import Simulator
+from synth.price.defaults import ALGORITHMS, DIRECT, names, quickest_seconds
+from synth.price.simulator import Simulator
+from synth.price.ways import Way
 
 COLLECTIVES = (*(goal.value for goal in Goal), SEND_RECEIVE)
 _TOLD = {

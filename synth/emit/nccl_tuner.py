@@ -39,9 +39,9 @@ from hierarchies.fabric import cast
 from synth.collectives.algorithms import Algorithm, Choice
 from synth.emit.launchers import host_level
 from synth.emit.source import Files, Source
-from synth.lines import Line
+from synth.price.simulator import Simulator
+from synth.price.ways import Line
 from synth.semantics.schedule import Exchange
-from synth.simulator import Simulator
 
 FILE = "nccl_tuner.csv"
 MOST_BYTES = 2**64 - 1

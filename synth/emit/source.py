@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from hierarchies import InputError, System
 from synth.emit.mesh import Mesh, RankOrder, mesh
 from synth.events.overlap import Lane, together_seconds
-from synth.prices import StepPrice
+from synth.price.steps import StepPrice
 from synth.semantics.schedule import Exchange, Schedule
 from synth.verify.symbolic import Proved, Unknown
 

@@ -22,7 +22,7 @@ from synth.emit.launchers import hosts, places
 from synth.emit.mesh import RankOrder, mesh
 from synth.emit.source import Files, Source
 from synth.events.overlap import side_by_side
-from synth.prices import StepPrice
+from synth.price.steps import StepPrice
 from synth.semantics.schedule import Phase, Schedule, Transpose
 
 MOST_DEVICES = 4096

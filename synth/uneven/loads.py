@@ -19,7 +19,7 @@ from synth.collectives.link_loads import Loads, carried_by_link
 from synth.collectives.protocols import protocols
 from synth.collectives.slowest_links import by_level
 from synth.collectives.traffic import Shape
-from synth.lines import Line, Way
+from synth.price.ways import Line, Way
 
 
 def check_linked(system: System) -> None:

@@ -11,8 +11,8 @@ from grammar import Collective, Instruction
 from hierarchies.links import Wiring
 from synth.collectives.algorithms import Choice
 from synth.events.overlap import Work
-from synth.lines import MEMORY, Line, fastest
-from synth.prices import StepPrice, priced_by
+from synth.price.steps import StepPrice, priced_by
+from synth.price.ways import MEMORY, Line, fastest
 from synth.semantics.layout import Move, Shuffle
 from synth.semantics.lowering import buffer_fraction
 from synth.uneven.cores import Core

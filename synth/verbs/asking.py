@@ -24,7 +24,7 @@ from hierarchies import (
     placements,
 )
 from synth.amount import UNITS
-from synth.pipelines import SEGMENTS
+from synth.price.segments import SEGMENTS
 from synth.verbs.limited import Harmless, Limited
 from synth.verbs.plain import LARGEST, check_plain, refused, shown
 from synth.verbs.texts import LONGEST_NAME, Given, system_of

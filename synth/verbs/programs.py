@@ -23,18 +23,18 @@ from synth.bodies import (
     proof_json,
     step_json,
 )
-from synth.bound import bound
 from synth.collectives.algorithms import Choice
-from synth.defaults import defaults
 from synth.emit.document import document
 from synth.handout import derived_from_text
-from synth.margins import interval
-from synth.prices import limiting, total_seconds
+from synth.price.bound import bound
+from synth.price.defaults import defaults
+from synth.price.intervals import interval
+from synth.price.simulator import Simulator
+from synth.price.steps import limiting, total_seconds
 from synth.request import Watcher
 from synth.semantics.lowering import lower
 from synth.semantics.rules import Derivation, Refusal, derive, retold
 from synth.semantics.states import holdings
-from synth.simulator import Simulator
 from synth.verbs.asking import (
     Bytes,
     FaultyQuestion,

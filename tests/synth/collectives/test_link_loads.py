@@ -23,10 +23,10 @@ from strategies import reductions, smart_systems, systems
 from synth.collectives.algorithms import Algorithm
 from synth.collectives.link_loads import Footprint, Loads, footprint, gathered
 from synth.collectives.traffic import Shape
-from synth.lines import MEMORY, Line
-from synth.prices import StepPrice, priced_by
+from synth.price.simulator import Simulator
+from synth.price.steps import StepPrice, priced_by
+from synth.price.ways import MEMORY, Line
 from synth.semantics.schedule import Exchange, Transpose
-from synth.simulator import Simulator
 
 ROOTED = (Collective.REDUCE, Collective.BROADCAST)
 SIZE = 2**20

@@ -12,8 +12,8 @@ from hierarchies.fabric import cast
 from strategies import reductions, smart_systems
 from synth.collectives.algorithms import Algorithm
 from synth.collectives.protocols import Protocol, protocols
-from synth.lines import MEMORY, Line
-from synth.simulator import Simulator
+from synth.price.simulator import Simulator
+from synth.price.ways import MEMORY, Line
 
 LL, LL128, SIMPLE = Protocol.LL, Protocol.LL128, Protocol.SIMPLE
 PLAIN = Link(Domain.SWITCH, 1e9, 1e-5)

@@ -25,16 +25,16 @@ from hierarchies.fabric import cast
 from hierarchies.links import Network, Wiring
 from strategies import all_valid, reductions, smart_systems, spelled
 from synth.answering import priced
-from synth.bound import bound
 from synth.collectives.algorithms import Choice
-from synth.flows import simulate
-from synth.pipelines import price_ticks
 from synth.plan import answers
-from synth.prices import total_seconds
+from synth.price.bound import bound
+from synth.price.flows import simulate
+from synth.price.segments import price_ticks
+from synth.price.simulator import Simulator
+from synth.price.steps import total_seconds
 from synth.request import Request
 from synth.semantics.lowering import lower
 from synth.semantics.programs import Language
-from synth.simulator import Simulator
 from synth.verify.rehearsal import derived
 
 SIZE = 2**24

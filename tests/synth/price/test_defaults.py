@@ -10,12 +10,12 @@ from grammar import Collective, Goal, Groups
 from hierarchies import Axis, Placement, Reduction, System, load, placements
 from hierarchies.fabric import cast
 from strategies import reductions, smart_systems
-from synth.bound import bound
 from synth.collectives.algorithms import Algorithm, Choice
 from synth.collectives.protocols import Protocol
-from synth.defaults import Defaults, defaults
-from synth.prices import TICKS_PER_SECOND
-from synth.simulator import Simulator
+from synth.price.bound import bound
+from synth.price.defaults import Defaults, defaults
+from synth.price.simulator import Simulator
+from synth.price.steps import TICKS_PER_SECOND
 
 GB = 1e9
 ALGORITHMS = {

@@ -27,7 +27,7 @@ from hierarchies import InputError
 from hierarchies.links import Floats, Network, Numbers
 from synth.collectives.link_loads import Footprint, footprint
 from synth.events.max_min import NEAR, Sharing, scarce
-from synth.prices import StepPrice
+from synth.price.steps import StepPrice
 from synth.semantics.schedule import Exchange, Schedule
 
 GoOn = Callable[[int, int], bool]

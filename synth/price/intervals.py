@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from hierarchies import Calibration, System
-from synth.prices import StepPrice
+from synth.price.steps import StepPrice
 
 
 @dataclass(frozen=True)

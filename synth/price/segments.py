@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from synth.events.overlap import Work, makespan_seconds
-from synth.prices import TICKS_PER_SECOND, ticks_of
+from synth.price.steps import TICKS_PER_SECOND, ticks_of
 
 SEGMENTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 """The numbers of segments that are tried where the caller leaves it open."""

@@ -18,8 +18,8 @@ from synth.collectives.algorithms import RECIPES, Algorithm, Choice, Recipe, off
 from synth.collectives.protocols import protocols
 from synth.collectives.slowest_links import WornLinks
 from synth.events.overlap import Work
-from synth.lines import MEMORY, Line, Pick, Way, fastest
-from synth.prices import StepPrice, priced_by, ticks_of
+from synth.price.steps import StepPrice, priced_by, ticks_of
+from synth.price.ways import MEMORY, Line, Pick, Way, fastest
 from synth.semantics.layout import Buffers, Move, Shuffle
 from synth.semantics.lowering import buffer_fraction
 

@@ -53,7 +53,7 @@ from hierarchies.fabric import (
 )
 from hierarchies.links import Wiring
 from synth.collectives.protocols import protocols
-from synth.cuts import Counts, crossed, cut_seconds, needs
+from synth.price.cuts import Counts, crossed, cut_seconds, needs
 
 
 @dataclass(frozen=True)

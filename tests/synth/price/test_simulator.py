@@ -28,15 +28,15 @@ from hierarchies.fabric import cast
 from price_oracle import Group, Machine, Wire, groups_of, least_seconds
 from strategies import placed, reductions, systems
 from synth.collectives.algorithms import Algorithm, Choice
-from synth.lines import MEMORY, Line
-from synth.prices import LATENCY, StepPrice
+from synth.price.simulator import Simulator
+from synth.price.steps import LATENCY, StepPrice
+from synth.price.ways import MEMORY, Line
 from synth.search.best_first import Explored
 from synth.semantics.layout import Move
 from synth.semantics.lowering import lower, moves
 from synth.semantics.programs import Language, Vertex, explore_moves
 from synth.semantics.rules import Derivation
 from synth.semantics.schedule import Exchange
-from synth.simulator import Simulator
 from synth.verify.rehearsal import derived, one_step
 
 GB = 1e9

@@ -24,9 +24,9 @@ from hierarchies import (
 )
 from hierarchies.links import Network
 from strategies import switches
-from synth.bound import all_reduce_bound
 from synth.collectives.algorithms import Choice
-from synth.flows import ASKED_EVERY, Flowed, anomalies, simulate, what_if
+from synth.price.bound import all_reduce_bound
+from synth.price.flows import ASKED_EVERY, Flowed, anomalies, simulate, what_if
 
 THREE_STEPS = "reduce-scatter node inside; all-reduce node parallel(root); all-gather node inside"
 

@@ -10,7 +10,7 @@ from hierarchies import InputError
 from synth.collectives.algorithms import Algorithm
 from synth.collectives.protocols import Protocol
 from synth.events.overlap import Work, makespan_seconds
-from synth.lines import Line
+from synth.price.ways import Line
 from synth.search.best_first import BEYOND
 
 LATENCY = "latency"

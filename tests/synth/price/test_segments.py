@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from overlap_oracle import least_seconds, works
 from synth.events.overlap import Work
-from synth.pipelines import Overlapped, Phases, _bounds, _rows, cheapest, price_ticks
+from synth.price.segments import Overlapped, Phases, _bounds, _rows, cheapest, price_ticks
 
 COUNTS = (1, 2, 5)
 

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from places import ROOT
 from synth.cli import app
 
-LOGS = sorted(str(path) for path in Path(__file__).parents[1].glob("docs/logs/sophia-*.csv"))
+LOGS = sorted(str(path) for path in ROOT.glob("docs/logs/sophia-*.csv"))
 WHERE = ("--axes", "data=16", "--reduce", "data")
 ORDER = "all-reduce root inside"
 
