@@ -29,9 +29,9 @@ from bounds_page import sections, short, summed
 from hierarchies import Axis, Domain, Reduction, System, catalogue, load
 from hierarchies.fabric import cast, members
 from reproduce import differences
-from synth.plan import answers
+from synth.plan.planner import answers
+from synth.plan.request import Answer, Report, Request
 from synth.price.bound import bound
-from synth.request import Answer, Report, Request
 from synth.semantics.programs import Language
 
 COMMAND = "python results/bounds.py"

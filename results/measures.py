@@ -19,16 +19,16 @@ from typing import Any
 from grammar import Goal, Instruction, Program, parse, spell
 from hierarchies import Axis, Reduction, Tree, load, placements
 from hierarchies.links import Network
-from synth.answering import priced
 from synth.emit import TARGETS, CannotExpressError, Options, Source, emit
 from synth.events.overlap import makespan_seconds
 from synth.job_files import read_job
 from synth.jobplan import plan_job
-from synth.plan import answers
+from synth.plan.answers import priced
+from synth.plan.planner import answers
+from synth.plan.request import Report, Request
 from synth.price.flows import simulate
 from synth.price.simulator import Simulator
 from synth.price.steps import StepPrice
-from synth.request import Report, Request
 from synth.search.best_first import Explored
 from synth.semantics.layout import Move
 from synth.semantics.lowering import lower

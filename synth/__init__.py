@@ -12,15 +12,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from synth.plan import answers, top
-    from synth.request import Answer, Report, Request
+    from synth.plan.planner import answers, top
+    from synth.plan.request import Answer, Report, Request
 
 _ROOMS = {
-    "Answer": "synth.request",
-    "Report": "synth.request",
-    "Request": "synth.request",
-    "answers": "synth.plan",
-    "top": "synth.plan",
+    "Answer": "synth.plan.request",
+    "Report": "synth.plan.request",
+    "Request": "synth.plan.request",
+    "answers": "synth.plan.planner",
+    "top": "synth.plan.planner",
 }
 __all__ = ["Answer", "Report", "Request", "answers", "top"]
 

@@ -8,13 +8,13 @@ from typing import Any
 
 from hierarchies import System, table_of
 from synth.emit import Files, Source
-from synth.explaining import why
 from synth.jobplan import JobPlan, Planned
+from synth.plan.explanation import why
+from synth.plan.request import Answer, Report, Request, Stripe, told_together
+from synth.plan.sizes import Sweep
 from synth.price.defaults import Defaults
 from synth.price.intervals import Interval, tied
 from synth.price.steps import StepPrice
-from synth.request import Answer, Report, Request, Stripe, told_together
-from synth.sweep import Sweep
 from synth.verify.symbolic import Proved, Refuted, Unknown, Verdict
 
 Json = dict[str, Any]

@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from grammar import Goal
 from hierarchies import Axis, InputError, System
 from hierarchies.links import Network
-from synth.answering import pick_of, priced
 from synth.events.overlap import Lane, together_seconds
-from synth.plan import answers
+from synth.plan.answers import pick_of, priced
+from synth.plan.planner import answers
+from synth.plan.request import Answer, Candidate, Report, Request, Watcher
 from synth.price.flows import Flowed, simulate
 from synth.price.segments import price_ticks
 from synth.price.simulator import Simulator
 from synth.price.steps import TICKS_PER_SECOND
-from synth.request import Answer, Candidate, Report, Request, Watcher
 from synth.semantics.lowering import lower
 from synth.uneven import UnevenReport, UnevenRequest, uneven_answers
 

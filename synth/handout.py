@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 
 from grammar import Goal, canonical, parse
 from hierarchies import InputError, Reduction
-from synth.answering import pick_of, priced
 from synth.emit import Options, Source
+from synth.plan.answers import pick_of, priced
+from synth.plan.stripes import whole_bytes
 from synth.price.defaults import defaults
 from synth.price.simulator import Simulator
 from synth.price.steps import total_seconds
 from synth.remembered import Remembered, Slice
 from synth.semantics.lowering import lower
 from synth.semantics.rules import Derivation, Refusal, derive
-from synth.stripes import whole_bytes
 from synth.verify.rehearsal import judged
 from synth.verify.symbolic import Refuted
 

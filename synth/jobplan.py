@@ -24,16 +24,16 @@ from hierarchies import (
     count_placements,
     placements,
 )
-from synth.answering import Teller
 from synth.collectives.algorithms import Choice
-from synth.finder import Finder, Found
 from synth.job import Job
-from synth.library import Library
+from synth.plan.answers import Teller
+from synth.plan.candidates import Finder, Found
+from synth.plan.library import Library
+from synth.plan.request import Answer, Leader, Watcher
 from synth.price.intervals import Interval
 from synth.price.segments import SEGMENTS
 from synth.price.simulator import Simulator
 from synth.price.steps import TICKS_PER_SECOND
-from synth.request import Answer, Leader, Watcher
 from synth.semantics.programs import Language
 from synth.settled import SettledEntry, SettledJob, assignments, settled
 

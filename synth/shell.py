@@ -23,7 +23,7 @@ from synth.delivery import deliver, printing
 from synth.drawing import console
 from synth.files import answer, files, job, logs, names_only, program, system, unread
 from synth.handout import WrongProgramError
-from synth.request import Watcher
+from synth.plan.request import Watcher
 from synth.tables import TABLES
 from synth.verbs.asking import Question, asked
 from synth.verbs.reply import Outcome, Reply

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from synth.bodies import Json, machine_in_full_json, proof_json, step_json
 from synth.costing import Cost
-from synth.request import Answer, Report
+from synth.plan.request import Answer, Report
 from synth.uneven import UnevenAnswer, UnevenReport
 from synth.verify.concrete import GroupStep
 

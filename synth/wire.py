@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from synth.request import Watcher
+from synth.plan.request import Watcher
 from synth.verbs.asking import Question
 from synth.verbs.importing import ImportQuestion, imported
 from synth.verbs.machines import (

@@ -16,10 +16,10 @@ from hierarchies import (
 )
 from hierarchies.links import Floats, Network
 from strategies import all_valid, reductions, smart_systems, spelled
-from synth.answering import priced
 from synth.collectives.algorithms import Choice
 from synth.collectives.link_loads import Footprint, footprint
 from synth.events.overlap import makespan_seconds
+from synth.plan.answers import priced
 from synth.price.flows import Flowed, simulate
 from synth.price.simulator import Simulator
 from synth.price.steps import StepPrice

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from synth.request import Watcher
+from synth.plan.request import Watcher
 from synth.verbs.asking import asked
 from synth.verbs.reply import Outcome, Reply
 from synth.wire import VERBS

@@ -42,9 +42,9 @@ from hierarchies import (
 )
 from hierarchies.hierarchy import RESERVED
 from synth.amount import UNITS, Amount, AtMost, Extreme, Named, Number, Operation, Whole
-from synth.answering import priced
 from synth.emit import Source
 from synth.job import Entry, Job, JobAxis, NamedNumber, Requirement, Unpriced
+from synth.plan.answers import priced
 from synth.price.simulator import Simulator
 from synth.semantics.lowering import lower
 from synth.semantics.programs import Language, explore_states

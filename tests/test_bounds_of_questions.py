@@ -15,7 +15,7 @@ import hierarchies
 from grammar import MOST_STEPS, parse
 from hierarchies import Fault, InputError, first_refused, load
 from synth.amount import UNITS
-from synth.request import Watcher
+from synth.plan.request import Watcher
 from synth.verbs.asking import asked, size_in_bytes
 from synth.verbs.plain import check_plain
 from synth.wire import VERBS

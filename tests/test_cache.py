@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from synth.cli import app
-from synth.request import Watcher
+from synth.plan.request import Watcher
 from synth.verbs.asking import asked
 from synth.verbs.reply import Outcome, Reply
 from synth.wire import VERBS

@@ -33,12 +33,12 @@ from synth.calibration.fitting import fit
 from synth.calibration.leftovers import FittedRow
 from synth.calibration.leftovers import strays as strays_of
 from synth.calibration.measurements import Measurement, Sample
-from synth.plan import answers
+from synth.plan.planner import answers
+from synth.plan.request import Request
 from synth.price.bound import bound
 from synth.price.defaults import defaults
 from synth.price.intervals import Interval, interval, tied, widened
 from synth.price.simulator import Simulator
-from synth.request import Request
 
 seconds = st.floats(0, 1e-3).map(lambda x: round(x * 1e6, 4) * 1e-6)
 shares = st.floats(0.01, 1.5)

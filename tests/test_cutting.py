@@ -17,7 +17,7 @@ from partitioned import RANGE, SUPERPOD, Given, body_of, told
 from strategies import AXIS_NAMES, systems
 from synth.bodies import Json
 from synth.cutting import Course, Piece, Shelf, carry_out, course, in_turn
-from synth.request import Leader, Watcher
+from synth.plan.request import Leader, Watcher
 from synth.verbs.asking import asked, axes_of
 from synth.verbs.planning import TopQuestion
 from synth.verbs.reply import Outcome, Reply

@@ -101,7 +101,7 @@ opened = []
 sys.addaudithook(lambda event, args: opened.append(str(args[0])) if event == "open" else None)
 from contextlib import suppress
 from hierarchies import InputError
-from synth.request import Watcher
+from synth.plan.request import Watcher
 from synth.verbs.asking import asked
 from synth.wire import VERBS
 for verb, question in json.load(sys.stdin):

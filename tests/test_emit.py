@@ -23,9 +23,9 @@ from synth.collectives.algorithms import Choice
 from synth.emit import TARGETS, able_to_run, emit
 from synth.job_files import load_job
 from synth.jobplan import How, plan_job
-from synth.plan import answers
+from synth.plan.planner import answers
+from synth.plan.request import Request
 from synth.remembered import remembered
-from synth.request import Request
 from synth.run import BACKENDS
 from synth.semantics.programs import Language
 

@@ -14,9 +14,9 @@ from hierarchies import InputError, Placement, System, load, placements
 from strategies import systems
 from synth.job_files import load_job, read_job, shipped_jobs
 from synth.jobplan import How, JobPlan, plan_job
-from synth.plan import answers
+from synth.plan.planner import answers
+from synth.plan.request import Request, Watcher
 from synth.price.steps import TICKS_PER_SECOND
-from synth.request import Request, Watcher
 from synth.semantics.programs import Language
 from synth.settled import SettledEntry, assignments, settled
 from synth.verify.symbolic import Proved

@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field
 from pydantic.fields import FieldInfo
 
 from hierarchies import InputError
-from synth.request import Watcher
+from synth.plan.request import Watcher
 from synth.service.api.examples import EXAMPLES
 from synth.service.limits import Limits
 from synth.verbs.asking import Axes, Figure, Question, asked
@@ -191,7 +191,7 @@ ALONE = """
 import json, resource, sys
 resource.setrlimit(resource.RLIMIT_AS, (4 * 2**30, 4 * 2**30))
 from hierarchies import InputError
-from synth.request import Watcher
+from synth.plan.request import Watcher
 from synth.verbs.asking import asked
 from synth.wire import VERBS
 for verb, question in json.load(sys.stdin):

@@ -22,7 +22,7 @@ from hierarchies import InputError, catalogue, load
 from strategies import reductions
 from synth.bodies import machine_in_full_json
 from synth.emit.mesh import RankOrder, mesh
-from synth.request import Watcher
+from synth.plan.request import Watcher
 from synth.service.limits import Limits
 from synth.service.page.colours import DARK, LIGHT, contrast, paints
 from synth.service.page.curves import curves

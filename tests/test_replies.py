@@ -19,8 +19,8 @@ from hierarchies import InputError, System, described
 from machines import bare, calibration
 from replying import COMMANDS, DOCS, body_of, faults, models_of
 from strategies import AXIS_NAMES, smart_systems, valid_programs
+from synth.plan.request import Watcher
 from synth.replies import REPLIES, schema
-from synth.request import Watcher
 from synth.verbs.asking import asked
 from synth.verbs.reply import Outcome, Reply
 from synth.wire import VERBS

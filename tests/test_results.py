@@ -17,8 +17,8 @@ import oracle
 from grammar import Goal
 from hierarchies import Axis, Domain, Hierarchy, Link, System, load
 from synth.collectives.algorithms import Choice
-from synth.plan import answers
-from synth.request import Request
+from synth.plan.planner import answers
+from synth.plan.request import Request
 from synth.semantics.programs import Language, explore_states
 
 RESULTS = Path(__file__).parent.parent / "results"

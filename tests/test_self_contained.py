@@ -18,7 +18,7 @@ import synth
 from hierarchies import InputError, catalogue, load
 from synth.cli import app
 from synth.job_files import job_text
-from synth.request import Watcher
+from synth.plan.request import Watcher
 from synth.verbs.asking import asked
 from synth.wire import VERBS
 

@@ -18,9 +18,9 @@ from hierarchies.links import Wiring
 from strategies import reductions, smart_systems, switches
 from synth.collectives.algorithms import Algorithm, Choice
 from synth.collectives.slowest_links import WornLinks
-from synth.plan import answers
+from synth.plan.planner import answers
+from synth.plan.request import Request
 from synth.price.simulator import Simulator
-from synth.request import Request
 from synth.semantics.programs import Language
 from synth.uneven import GroupProgram, Survivors, UnevenRequest, uneven_answers
 from synth.uneven.cores import cores

@@ -20,7 +20,7 @@ import pytest
 from hierarchies import InputError
 from partitioned import RANGE, SUPERPOD, body_of, told
 from synth.cutting import Piece, carry_out
-from synth.request import Watcher
+from synth.plan.request import Watcher
 from synth.service.work import (
     CrewLostError,
     Errand,

@@ -25,9 +25,9 @@ from hierarchies import (
     placements,
 )
 from second_opinion.application import How
-from synth.answering import priced
 from synth.collectives.algorithms import Choice
-from synth.library import Library
+from synth.plan.answers import priced
+from synth.plan.library import Library
 from synth.price.simulator import Simulator
 from synth.price.steps import StepPrice
 from synth.semantics.lowering import lower

@@ -28,7 +28,7 @@ from distributed import Client
 
 import record
 from synth.cutting import Piece
-from synth.request import Watcher
+from synth.plan.request import Watcher
 from synth.service.work import Crew, Errand, LocalCrew, Ticket
 from synth.service.work.cluster import DaskCrew
 from synth.service.work.crew import Tell, nothing

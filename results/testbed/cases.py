@@ -10,7 +10,7 @@ from hashlib import sha256
 
 from grammar import parse
 from hierarchies import Axis, Placement, Reduction, System, placements
-from synth.library import Library
+from synth.plan.library import Library
 from synth.semantics.lowering import lower
 from synth.semantics.programs import Language
 from synth.semantics.rules import Derivation, derive

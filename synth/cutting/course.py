@@ -14,9 +14,9 @@ from typing import Any
 from hierarchies import InputError, System
 from synth.bodies import Json, sweep_body
 from synth.cutting.pieces import Piece, carry_out
-from synth.request import Watcher
-from synth.survey import how_many
-from synth.sweep import between, grid, spans
+from synth.plan.placements import how_many
+from synth.plan.request import Watcher
+from synth.plan.sizes import between, grid, spans
 from synth.verbs.asking import Question
 from synth.verbs.planning import SweepQuestion, TopQuestion, ranking_reply, swept_reply
 from synth.verbs.reply import Outcome, Reply

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from synth.bodies import Json
-from synth.request import Leader
+from synth.plan.request import Leader
 
 MOST_LEADERS = 10
 """So many are told, however many were asked for."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from synth.bodies import Json, answer_json
 from synth.cutting.shelf import Shelf
-from synth.request import Watcher
-from synth.sweep import Asker
+from synth.plan.request import Watcher
+from synth.plan.sizes import Asker
 from synth.verbs.asking import asked
 from synth.verbs.planning import TopQuestion, top
 from synth.verify.symbolic import Refuted

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from synth.library import Library
-from synth.request import Watcher
+from synth.plan.library import Library
+from synth.plan.request import Watcher
 from synth.semantics.programs import Language
 
 _ROOM = 8

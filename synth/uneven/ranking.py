@@ -10,11 +10,11 @@ import numpy as np
 from grammar import Collective, Goal
 from hierarchies import Axis, InputError, System
 from synth.collectives.algorithms import Choice
-from synth.library import Library
+from synth.plan.library import Library
+from synth.plan.request import Watcher
 from synth.price.bound import Bound, worn_bound
 from synth.price.segments import SEGMENTS, cheapest, price_ticks
 from synth.price.steps import TICKS_PER_SECOND, StepPrice, limiting
-from synth.request import Watcher
 from synth.semantics.programs import Language
 from synth.uneven.cores import Core, cores
 from synth.uneven.pricing import CorePrices, GroupPricer

@@ -18,7 +18,7 @@ from hierarchies.importers import (
     written,
 )
 from synth.bodies import Json
-from synth.request import Watcher
+from synth.plan.request import Watcher
 from synth.verbs.asking import Figure, Names, PerhapsMachine, Question
 from synth.verbs.limited import Limited
 from synth.verbs.reply import Reply, reply

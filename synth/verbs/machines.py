@@ -17,7 +17,7 @@ from synth.bodies import (
     machine_in_full_json,
     machine_json,
 )
-from synth.request import Watcher
+from synth.plan.request import Watcher
 from synth.semantics.programs import Language, explore_states
 from synth.verbs.asking import (
     Axes,

@@ -16,7 +16,7 @@ from synth.calibration.in_json import calibrated_json, diagnosis_json, experimen
 from synth.calibration.logs import Log
 from synth.calibration.matching import Matched, Said, matched
 from synth.calibration.nccl_tests import logs_of
-from synth.request import Watcher
+from synth.plan.request import Watcher
 from synth.verbs.asking import Figure, Machine, Numbers, Question
 from synth.verbs.limited import Limited
 from synth.verbs.reply import Outcome, Reply, reply

@@ -23,8 +23,8 @@ from synth.bodies import (
 from synth.collectives.algorithms import Choice
 from synth.emit import Options, RankOrder, Source, emit, target_of
 from synth.handout import hand_out
+from synth.plan.request import Watcher, told_together
 from synth.remembered import Remembered, remembered
-from synth.request import Watcher, told_together
 from synth.run import BACKENDS, Trial, run
 from synth.semantics.schedule import ends, padded
 from synth.uneven.handing import UnevenRanking, document, ranking_of, run_on_arrays

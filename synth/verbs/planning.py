@@ -25,13 +25,13 @@ from synth.costing import cost, uneven_request
 from synth.job import Job
 from synth.job_files import sizes_of, write
 from synth.jobplan import How, plan_job
-from synth.library import Library
 from synth.models import transformer_job
-from synth.plan import answers
-from synth.request import Request, Unranked, Watcher
+from synth.plan.library import Library
+from synth.plan.planner import answers
+from synth.plan.request import Request, Unranked, Watcher
+from synth.plan.sizes import sweep
 from synth.semantics.programs import Language
 from synth.shapes import Shape, Sharding, Training
-from synth.sweep import sweep
 from synth.uneven import uneven_answers
 from synth.uneven_bodies import cost_json, uneven_json
 from synth.verbs.asking import (

@@ -14,7 +14,6 @@ from hierarchies import (
     Reduction,
     Tree,
 )
-from synth.answering import in_segments, priced
 from synth.bodies import (
     Json,
     defaults_json,
@@ -26,12 +25,13 @@ from synth.bodies import (
 from synth.collectives.algorithms import Choice
 from synth.emit.document import document
 from synth.handout import derived_from_text
+from synth.plan.answers import in_segments, priced
+from synth.plan.request import Watcher
 from synth.price.bound import bound
 from synth.price.defaults import defaults
 from synth.price.intervals import interval
 from synth.price.simulator import Simulator
 from synth.price.steps import limiting, total_seconds
-from synth.request import Watcher
 from synth.semantics.lowering import lower
 from synth.semantics.rules import Derivation, Refusal, derive, retold
 from synth.semantics.states import holdings

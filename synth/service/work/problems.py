@@ -13,7 +13,7 @@ from hierarchies import InputError
 from synth.bodies import Json
 from synth.cutting import Piece, Shelf, carry_out
 from synth.handout import WrongProgramError
-from synth.request import Watcher
+from synth.plan.request import Watcher
 
 log = logging.getLogger("collsynth.work")
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from synth.bodies import Json
 from synth.cutting import leaders_json
-from synth.request import Leader, Watcher
+from synth.plan.request import Leader, Watcher
 from synth.service.work.problems import StoppedError
 
 PAUSE_SECONDS = 0.2

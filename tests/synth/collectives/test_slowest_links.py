@@ -24,15 +24,15 @@ from hierarchies import (
 from hierarchies.fabric import cast
 from hierarchies.links import Network, Wiring
 from strategies import all_valid, reductions, smart_systems, spelled
-from synth.answering import priced
 from synth.collectives.algorithms import Choice
-from synth.plan import answers
+from synth.plan.answers import priced
+from synth.plan.planner import answers
+from synth.plan.request import Request
 from synth.price.bound import bound
 from synth.price.flows import simulate
 from synth.price.segments import price_ticks
 from synth.price.simulator import Simulator
 from synth.price.steps import total_seconds
-from synth.request import Request
 from synth.semantics.lowering import lower
 from synth.semantics.programs import Language
 from synth.verify.rehearsal import derived

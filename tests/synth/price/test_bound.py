@@ -26,11 +26,11 @@ from hierarchies.fabric import cast
 from price_oracle import Group, least_seconds
 from strategies import reductions, smart_systems, systems
 from synth.collectives.algorithms import Choice
-from synth.plan import answers
+from synth.plan.planner import answers
+from synth.plan.request import Request
 from synth.price.bound import all_gather_bound, all_reduce_bound, bound
 from synth.price.simulator import Simulator
 from synth.price.steps import TICKS_PER_SECOND
-from synth.request import Request
 from synth.semantics.lowering import moves
 from synth.semantics.programs import Language, explore_moves
 from synth.verify.rehearsal import one_step

@@ -20,17 +20,17 @@ from grammar import Collective, Goal, Instruction
 from hierarchies import Domain, Link, Reduction, System
 from hierarchies.links import Network
 from strategies import all_valid, reductions, smart_systems, spelled
-from synth.answering import priced
 from synth.collectives.algorithms import Algorithm, Choice
 from synth.collectives.link_loads import footprint
 from synth.events.overlap import makespan_seconds
-from synth.plan import answers
+from synth.plan.answers import priced
+from synth.plan.planner import answers
+from synth.plan.request import Request
 from synth.price.bound import bound
 from synth.price.flows import anomalies, what_if
 from synth.price.segments import price_ticks
 from synth.price.simulator import Simulator
 from synth.price.steps import TICKS_PER_SECOND, StepPrice, total_seconds
-from synth.request import Request
 from synth.semantics.programs import Language
 from synth.semantics.rules import Derivation, derive
 

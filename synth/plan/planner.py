@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 
 from grammar import Goal
 from hierarchies import Axis, InputError, System, load, nearest
-from synth.answering import Teller
 from synth.collectives.algorithms import Choice
-from synth.finder import Found
-from synth.library import Library
+from synth.plan.answers import Teller
+from synth.plan.candidates import Found
+from synth.plan.library import Library
+from synth.plan.placements import Survey, ranked
+from synth.plan.request import Answer, Report, Request, Watcher
 from synth.price.segments import SEGMENTS
 from synth.price.simulator import Simulator
-from synth.request import Answer, Report, Request, Watcher
 from synth.semantics.programs import Language
-from synth.survey import Survey, ranked
 
 
 def answers(

@@ -8,12 +8,12 @@ from functools import partial
 from itertools import islice
 
 from hierarchies import Placement, Reduction, System, check_axes, count_placements, placements
-from synth.finder import Finder, Found
-from synth.library import Library
+from synth.plan.candidates import Finder, Found
+from synth.plan.library import Library
+from synth.plan.request import Leader, Looked, Request, Watcher, told_together
 from synth.price.defaults import defaults
 from synth.price.simulator import Simulator
 from synth.price.steps import TICKS_PER_SECOND, total_seconds
-from synth.request import Leader, Looked, Request, Watcher, told_together
 
 
 @dataclass(frozen=True)

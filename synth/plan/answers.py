@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Iterator
 
 from grammar import Program, spell
 from hierarchies import Reduction
-from synth.finder import Found, FoundPart
-from synth.library import Library
+from synth.plan.candidates import Found, FoundPart
+from synth.plan.library import Library
+from synth.plan.request import Answer, Candidate, Part, Stripe
 from synth.price.bound import bound
 from synth.price.defaults import defaults
 from synth.price.intervals import interval
@@ -15,7 +16,6 @@ from synth.price.segments import price_ticks
 from synth.price.simulator import Simulator
 from synth.price.steps import TICKS_PER_SECOND, StepPrice, limiting_side_by_side, total_seconds
 from synth.price.ways import Pick, fastest, leanest
-from synth.request import Answer, Candidate, Part, Stripe
 from synth.semantics.lowering import moves
 from synth.semantics.rules import Derivation
 from synth.verify.rehearsal import derived, judged

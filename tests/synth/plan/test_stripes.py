@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synth.events.overlap import Lane, Work, side_by_side
+from synth.plan.stripes import MOST_STRIPES, Split, Stripe, mix, price_of, split, whole_bytes
 from synth.price.segments import Overlapped, Phases, price_ticks
 from synth.price.steps import TICKS_PER_SECOND
-from synth.stripes import MOST_STRIPES, Split, Stripe, mix, price_of, split, whole_bytes
 
 NAMES = ("node", "gpu", "memory")
 PAYLOAD = 2**20

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from hierarchies import Axis, System, load
 from strategies import systems
-from synth.explaining import why
-from synth.plan import answers
+from synth.plan.explanation import why
+from synth.plan.planner import answers
+from synth.plan.request import Answer, Request
 from synth.price.segments import SEGMENTS
-from synth.request import Answer, Request
 from synth.semantics.programs import Language
 
 

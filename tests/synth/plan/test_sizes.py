@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from hierarchies import Axis, InputError, System, load
 from strategies import systems
-from synth.plan import answers
-from synth.request import Request, Watcher
+from synth.plan.planner import answers
+from synth.plan.request import Request, Watcher
+from synth.plan.sizes import Sweep, sweep
 from synth.semantics.programs import Language
-from synth.sweep import Sweep, sweep
 
 H100 = load("dgx-h100:4")
 ALL = Request((Axis("data", 32),), ("data",), language=Language(4))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from hierarchies.units import duration, volume
+from synth.plan.request import Answer
 from synth.price.steps import StepPrice, summed
 from synth.price.ways import MEMORY
-from synth.request import Answer
 
 _ALIKE = 1e-3
 """Times that differ by less than this share are told as the same."""

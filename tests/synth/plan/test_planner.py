@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from math import prod
-from pathlib import Path
 
 import pytest
 from hypothesis import assume, given, settings
@@ -28,16 +27,17 @@ from hierarchies import (
     load,
     placements,
 )
+from places import ROOT
 from strategies import systems
 from synth.collectives.algorithms import Choice
 from synth.events.overlap import Lane, together_seconds
-from synth.plan import answers
+from synth.plan.planner import answers
+from synth.plan.request import Answer, Report, Request, Watcher
 from synth.price.bound import all_reduce_bound
 from synth.price.defaults import defaults
 from synth.price.segments import SEGMENTS, price_ticks
 from synth.price.simulator import Simulator
 from synth.price.steps import TICKS_PER_SECOND, limiting, ticks_of
-from synth.request import Answer, Report, Request, Watcher
 from synth.semantics.lowering import lower, moves
 from synth.semantics.programs import Language
 from synth.semantics.rules import Derivation, Refusal, derive
@@ -477,8 +477,8 @@ def test_without_a_stop_it_is_complete_and_told_of_every_placement() -> None:
 
 SCRIPT = """
 from hierarchies import Axis, load
-from synth.plan import answers
-from synth.request import Request
+from synth.plan.planner import answers
+from synth.plan.request import Request
 from synth.price.segments import SEGMENTS, price_ticks
 from synth.semantics.programs import Language
 request = Request(
@@ -491,7 +491,7 @@ for a in answers(load("dgx-a100:2"), request).answers:
 
 
 def test_the_same_question_has_the_same_answer_whatever_the_hash_seed() -> None:
-    root = Path(__file__).resolve().parent.parent
+    root = ROOT
     outputs = {
         subprocess.run(
             [sys.executable, "-c", SCRIPT],

@@ -14,11 +14,11 @@ from math import isqrt
 
 from grammar import Instruction
 from hierarchies import InputError, System
-from synth.finder import Found
-from synth.library import Library
-from synth.plan import Wanted, told
-from synth.request import Answer, Request, Unranked, Watcher
-from synth.survey import Survey
+from synth.plan.candidates import Found
+from synth.plan.library import Library
+from synth.plan.placements import Survey
+from synth.plan.planner import Wanted, told
+from synth.plan.request import Answer, Request, Unranked, Watcher
 
 _NEAR = 1.01
 """Sizes whose quotient is below this are not told apart."""

@@ -12,12 +12,12 @@ from itertools import chain, islice
 
 from grammar import Goal, Instruction
 from hierarchies import Reduction
-from synth.library import Graph, Labels, Library
+from synth.plan.library import Graph, Labels, Library
+from synth.plan.stripes import split
 from synth.price.bound import bound
 from synth.price.segments import Overlapped, Phases, bound_ticks, cheapest
 from synth.price.simulator import Simulator
 from synth.price.ways import leanest
-from synth.stripes import split
 
 _Slice = tuple[Labels, int, int]
 """The labels of a path, the bytes that it is for, and in how many segments."""
