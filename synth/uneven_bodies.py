@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from synth.bodies import Json, machine_in_full_json, proof_json, step_json
-from synth.costing import Cost
+from synth.degraded import UnevenAnswer, UnevenReport
+from synth.degraded.comparison import Cost
 from synth.plan.request import Answer, Report
-from synth.uneven import UnevenAnswer, UnevenReport
 from synth.verify.concrete import GroupStep
 
 

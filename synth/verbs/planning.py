@@ -21,7 +21,8 @@ from synth.bodies import (
     sweep_json,
 )
 from synth.collectives.algorithms import Choice
-from synth.costing import cost, uneven_request
+from synth.degraded import uneven_answers
+from synth.degraded.comparison import cost, uneven_request
 from synth.job import Job
 from synth.job_files import sizes_of, write
 from synth.jobplan import How, plan_job
@@ -32,7 +33,6 @@ from synth.plan.request import Request, Unranked, Watcher
 from synth.plan.sizes import sweep
 from synth.semantics.programs import Language
 from synth.shapes import Shape, Sharding, Training
-from synth.uneven import uneven_answers
 from synth.uneven_bodies import cost_json, uneven_json
 from synth.verbs.asking import (
     Axes,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from grammar import Goal
 from hierarchies import Axis, InputError, System
 from hierarchies.links import Network
+from synth.degraded import UnevenReport, UnevenRequest, uneven_answers
 from synth.events.overlap import Lane, together_seconds
 from synth.plan.answers import pick_of, priced
 from synth.plan.planner import answers
@@ -17,7 +18,6 @@ from synth.price.segments import price_ticks
 from synth.price.simulator import Simulator
 from synth.price.steps import TICKS_PER_SECOND
 from synth.semantics.lowering import lower
-from synth.uneven import UnevenReport, UnevenRequest, uneven_answers
 
 MOST_SEGMENTS = 8
 MOST_FOLLOWED = 512

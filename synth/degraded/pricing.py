@@ -10,14 +10,14 @@ import numpy as np
 from grammar import Collective, Instruction
 from hierarchies.links import Wiring
 from synth.collectives.algorithms import Choice
+from synth.degraded.cores import Core
+from synth.degraded.loads import lines_of
+from synth.degraded.programs import GroupProgram, Survivors
 from synth.events.overlap import Work
 from synth.price.steps import StepPrice, priced_by
 from synth.price.ways import MEMORY, Line, fastest
 from synth.semantics.layout import Move, Shuffle
 from synth.semantics.lowering import buffer_fraction
-from synth.uneven.cores import Core
-from synth.uneven.loads import lines_of
-from synth.uneven.programs import GroupProgram, Survivors
 from synth.verify.concrete import GroupStep
 
 

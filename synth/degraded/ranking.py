@@ -10,16 +10,16 @@ import numpy as np
 from grammar import Collective, Goal
 from hierarchies import Axis, InputError, System
 from synth.collectives.algorithms import Choice
+from synth.degraded.cores import Core, cores
+from synth.degraded.pricing import CorePrices, GroupPricer
+from synth.degraded.programs import GroupProgram, Survivors, level_programs
+from synth.degraded.replay import compared
 from synth.plan.library import Library
 from synth.plan.request import Watcher
 from synth.price.bound import Bound, worn_bound
 from synth.price.segments import SEGMENTS, cheapest, price_ticks
 from synth.price.steps import TICKS_PER_SECOND, StepPrice, limiting
 from synth.semantics.programs import Language
-from synth.uneven.cores import Core, cores
-from synth.uneven.pricing import CorePrices, GroupPricer
-from synth.uneven.programs import GroupProgram, Survivors, level_programs
-from synth.uneven.replay import compared
 from synth.verify.concrete import prove_groups
 from synth.verify.symbolic import Refuted, Verdict
 

@@ -21,7 +21,7 @@ from math import lcm
 
 from grammar import Collective
 from hierarchies import InputError, System
-from synth.uneven.loads import check_linked
+from synth.degraded.loads import check_linked
 from synth.verify.concrete import GroupStep
 
 Ranks = tuple[int, ...]

@@ -11,11 +11,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from grammar import Collective
 from hierarchies import InputError
+from synth.degraded.programs import GroupProgram
+from synth.degraded.ranking import judged
+from synth.degraded.replay import replay_groups
 from synth.run.arrays import compared_sums, drawn
 from synth.run.errors import RunError
-from synth.uneven.programs import GroupProgram
-from synth.uneven.ranking import judged
-from synth.uneven.replay import replay_groups
 from synth.verify.concrete import GroupStep
 from synth.verify.replay import Failure
 from synth.verify.symbolic import Proved, Verdict

@@ -9,7 +9,7 @@ from itertools import product
 
 from grammar import Collective, Instruction
 from hierarchies import Digit, Tree
-from synth.uneven.programs import Ranks, Survivors
+from synth.degraded.programs import Ranks, Survivors
 from synth.verify.concrete import GroupStep, grouped
 
 MOST_CORES = 4

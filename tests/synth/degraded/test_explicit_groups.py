@@ -18,15 +18,15 @@ from hierarchies.links import Wiring
 from strategies import reductions, smart_systems, switches
 from synth.collectives.algorithms import Algorithm, Choice
 from synth.collectives.slowest_links import WornLinks
+from synth.degraded import GroupProgram, Survivors, UnevenRequest, uneven_answers
+from synth.degraded.cores import cores
+from synth.degraded.loads import lines_of
+from synth.degraded.programs import level_programs
+from synth.degraded.replay import compared, replay_groups
 from synth.plan.planner import answers
 from synth.plan.request import Request
 from synth.price.simulator import Simulator
 from synth.semantics.programs import Language
-from synth.uneven import GroupProgram, Survivors, UnevenRequest, uneven_answers
-from synth.uneven.cores import cores
-from synth.uneven.loads import lines_of
-from synth.uneven.programs import level_programs
-from synth.uneven.replay import compared, replay_groups
 from synth.verify.concrete import prove_groups
 from synth.verify.replay import Failure
 from synth.verify.symbolic import Proved, Refuted
@@ -221,7 +221,7 @@ def test_one_device_that_is_left_has_nothing_to_do() -> None:
 
 
 def test_what_top_prints_is_handed_out_and_run(tmp_path: Path) -> None:
-    from synth.uneven.handing import document, ranking_of, run_on_arrays
+    from synth.degraded.handing import document, ranking_of, run_on_arrays
     from synth.uneven_bodies import uneven_json
 
     left = without(load("dgx-h100:4"), "node3/gpu5")
