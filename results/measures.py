@@ -21,8 +21,6 @@ from hierarchies import Axis, Reduction, Tree, load, placements
 from hierarchies.links import Network
 from synth.emit import TARGETS, CannotExpressError, Options, Source, emit
 from synth.events.overlap import makespan_seconds
-from synth.job_files import read_job
-from synth.jobplan import plan_job
 from synth.plan.answers import priced
 from synth.plan.planner import answers
 from synth.plan.request import Report, Request
@@ -37,6 +35,8 @@ from synth.semantics.rules import State
 from synth.semantics.schedule import Exchange, Schedule
 from synth.verify.rehearsal import derived
 from synth.verify.symbolic import Proved, prove
+from synth.workload.files import read_job
+from synth.workload.planner import plan_job
 
 Figures = dict[str, float]
 Graph = Explored[Vertex, Move]

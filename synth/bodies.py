@@ -8,7 +8,6 @@ from typing import Any
 
 from hierarchies import System, table_of
 from synth.emit import Files, Source
-from synth.jobplan import JobPlan, Planned
 from synth.plan.explanation import why
 from synth.plan.request import Answer, Report, Request, Stripe, told_together
 from synth.plan.sizes import Sweep
@@ -16,6 +15,7 @@ from synth.price.defaults import Defaults
 from synth.price.intervals import Interval, tied
 from synth.price.steps import StepPrice
 from synth.verify.symbolic import Proved, Refuted, Unknown, Verdict
+from synth.workload.planner import JobPlan, Planned
 
 Json = dict[str, Any]
 

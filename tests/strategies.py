@@ -41,15 +41,24 @@ from hierarchies import (
     placements,
 )
 from hierarchies.hierarchy import RESERVED
-from synth.amount import UNITS, Amount, AtMost, Extreme, Named, Number, Operation, Whole
 from synth.emit import Source
-from synth.job import Entry, Job, JobAxis, NamedNumber, Requirement, Unpriced
 from synth.plan.answers import priced
 from synth.price.simulator import Simulator
 from synth.semantics.lowering import lower
 from synth.semantics.programs import Language, explore_states
 from synth.semantics.rules import Derivation, derive
 from synth.verify.symbolic import Proved
+from synth.workload.job import Entry, Job, JobAxis, NamedNumber, Requirement, Unpriced
+from synth.workload.quantities import (
+    UNITS,
+    Amount,
+    AtMost,
+    Extreme,
+    Named,
+    Number,
+    Operation,
+    Whole,
+)
 
 LEVEL_NAMES = ("pod", "rack", "node", "gpu")
 AXIS_NAMES = ("data", "model", "pipe")

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 import hierarchies
 from grammar import MOST_STEPS, parse
 from hierarchies import Fault, InputError, first_refused, load
-from synth.amount import UNITS
 from synth.plan.request import Watcher
 from synth.verbs.asking import asked, size_in_bytes
 from synth.verbs.plain import check_plain
 from synth.wire import VERBS
+from synth.workload.quantities import UNITS
 
 ALL = "all-reduce root inside"
 HUGE = 10**18

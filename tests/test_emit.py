@@ -21,13 +21,13 @@ from synth import cli, flags
 from synth.bodies import plan_json, ranking_json
 from synth.collectives.algorithms import Choice
 from synth.emit import TARGETS, able_to_run, emit
-from synth.job_files import load_job
-from synth.jobplan import How, plan_job
 from synth.plan.planner import answers
 from synth.plan.request import Request
 from synth.remembered import remembered
 from synth.run import BACKENDS
 from synth.semantics.programs import Language
+from synth.workload.files import load_job
+from synth.workload.planner import How, plan_job
 
 NESTED = "reduce-scatter node inside; all-reduce node parallel; all-gather node inside"
 ROOTED = "reduce node inside; all-reduce node master; broadcast node inside"

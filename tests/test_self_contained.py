@@ -17,10 +17,10 @@ from typer.testing import CliRunner
 import synth
 from hierarchies import InputError, catalogue, load
 from synth.cli import app
-from synth.job_files import job_text
 from synth.plan.request import Watcher
 from synth.verbs.asking import asked
 from synth.wire import VERBS
+from synth.workload.files import job_text
 
 HERE = Path(__file__).parent
 ROOT = Path(synth.__file__).parent.parent

@@ -23,11 +23,11 @@ from hierarchies import (
     first_refused,
     placements,
 )
-from synth.amount import UNITS
 from synth.price.segments import SEGMENTS
 from synth.verbs.limited import Harmless, Limited
 from synth.verbs.plain import LARGEST, check_plain, refused, shown
 from synth.verbs.texts import LONGEST_NAME, Given, system_of
+from synth.workload.quantities import UNITS
 
 _SIZE = re.compile(r"(?P<number>[0-9]{1,19}(\.[0-9]{1,18})?) *(?P<unit>[A-Za-z]*)")
 

@@ -23,16 +23,11 @@ from synth.bodies import (
 from synth.collectives.algorithms import Choice
 from synth.degraded import uneven_answers
 from synth.degraded.comparison import cost, uneven_request
-from synth.job import Job
-from synth.job_files import sizes_of, write
-from synth.jobplan import How, plan_job
-from synth.models import transformer_job
 from synth.plan.library import Library
 from synth.plan.planner import answers
 from synth.plan.request import Request, Unranked, Watcher
 from synth.plan.sizes import sweep
 from synth.semantics.programs import Language
-from synth.shapes import Shape, Sharding, Training
 from synth.uneven_bodies import cost_json, uneven_json
 from synth.verbs.asking import (
     Axes,
@@ -55,6 +50,11 @@ from synth.verbs.limited import Limited
 from synth.verbs.reply import Outcome, Reply, reply
 from synth.verbs.texts import Given, job_of, system_of
 from synth.verify.symbolic import Refuted
+from synth.workload.files import sizes_of, write
+from synth.workload.job import Job
+from synth.workload.planner import How, plan_job
+from synth.workload.shapes import Shape, Sharding, Training
+from synth.workload.transformer import transformer_job
 
 MOST_SYSTEMS = 1024
 

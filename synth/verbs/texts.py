@@ -11,9 +11,9 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from hierarchies import InputError, System, described_by, known
-from synth.job import Job
-from synth.job_files import known_job, read_job
 from synth.verbs.plain import refused, shown
+from synth.workload.files import known_job, read_job
+from synth.workload.job import Job
 
 LONGEST_NAME = 4096
 MOST_FILES = 4096

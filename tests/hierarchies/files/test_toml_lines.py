@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from hierarchies.files.toml_lines import MOST_LINES, lines_of
 from strategies import jobs
-from synth.job import Job
-from synth.job_files import write
+from synth.workload.files import write
+from synth.workload.job import Job
 
 TEXT = '''\
 # a comment

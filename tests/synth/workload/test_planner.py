@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from grammar import Goal
 from hierarchies import InputError, Placement, System, load, placements
 from strategies import systems
-from synth.job_files import load_job, read_job, shipped_jobs
-from synth.jobplan import How, JobPlan, plan_job
 from synth.plan.planner import answers
 from synth.plan.request import Request, Watcher
 from synth.price.steps import TICKS_PER_SECOND
 from synth.semantics.programs import Language
-from synth.settled import SettledEntry, assignments, settled
 from synth.verify.symbolic import Proved
+from synth.workload.assignments import SettledEntry, assignments, settled
+from synth.workload.files import load_job, read_job, shipped_jobs
+from synth.workload.planner import How, JobPlan, plan_job
 
 QUICK = How(k=3, language=Language(3), segments=(1, 4))
 

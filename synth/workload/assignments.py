@@ -10,8 +10,7 @@ from math import ceil, isqrt, prod
 
 from grammar import Goal
 from hierarchies import Axis, InputError
-from synth.amount import AtMost, Known, amounts_in, worked_out
-from synth.job import (
+from synth.workload.job import (
     Entry,
     Job,
     JobAxis,
@@ -22,6 +21,7 @@ from synth.job import (
     known_at,
     number_told,
 )
+from synth.workload.quantities import AtMost, Known, amounts_in, worked_out
 
 Sizes = Mapping[str, int]
 MOST_ASSIGNMENTS = 100_000

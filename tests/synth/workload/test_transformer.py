@@ -16,19 +16,20 @@ from hypothesis import strategies as st
 import synth
 from grammar import Goal
 from hierarchies import InputError, load
-from synth.amount import AtMost, worked_out
-from synth.job import Job, known_at
-from synth.job_files import load_job, read_job, shipped_jobs, write
-from synth.models import transformer_job
-from synth.settled import SettledJob, assignments, settled
-from synth.shapes import Shape, Sharding, Training
+from places import ROOT
+from synth.workload.assignments import SettledJob, assignments, settled
+from synth.workload.files import load_job, read_job, shipped_jobs, write
+from synth.workload.job import Job, known_at
+from synth.workload.quantities import AtMost, worked_out
+from synth.workload.shapes import Shape, Sharding, Training
+from synth.workload.transformer import transformer_job
 
 GPT3 = Shape(96, 12288, 96, 51200, positions=2048)
 LLAMA3_70B = Shape(
     80, 8192, 64, 128256, kv_heads=8, feed_forward=28672, gated=True, classic=False, tied=False
 )
 MIXTRAL = Shape(32, 4096, 32, 32000, 8, 14336, gated=True, classic=False, tied=False, experts=8)
-DOCS = (Path(__file__).parent.parent / "docs" / "jobs.md").read_text(encoding="utf-8")
+DOCS = (ROOT / "docs" / "jobs.md").read_text(encoding="utf-8")
 ONE = Training(2048, micro_batches=1)
 
 
@@ -379,7 +380,7 @@ def test_every_shipped_job_is_derived() -> None:
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_shipped_job_is_what_its_shape_gives(name: str, update_golden: bool) -> None:
-    path = Path(synth.__file__).parent / "jobs" / f"{name}.toml"
+    path = Path(synth.__file__).parent / "workload" / "jobs" / f"{name}.toml"
     if update_golden:
         path.write_text(write(SHIPPED[name]), encoding="utf-8")
     assert path.read_text(encoding="utf-8") == write(SHIPPED[name])

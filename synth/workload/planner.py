@@ -25,7 +25,6 @@ from hierarchies import (
     placements,
 )
 from synth.collectives.algorithms import Choice
-from synth.job import Job
 from synth.plan.answers import Teller
 from synth.plan.candidates import Finder, Found
 from synth.plan.library import Library
@@ -35,7 +34,8 @@ from synth.price.segments import SEGMENTS
 from synth.price.simulator import Simulator
 from synth.price.steps import TICKS_PER_SECOND
 from synth.semantics.programs import Language
-from synth.settled import SettledEntry, SettledJob, assignments, settled
+from synth.workload.assignments import SettledEntry, SettledJob, assignments, settled
+from synth.workload.job import Job
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from hierarchies import InputError
 from strategies import amounts
-from synth.amount import (
+from synth.verbs.asking import size_in_bytes
+from synth.workload.quantities import (
     UNITS,
     Amount,
     AtMost,
@@ -28,7 +29,6 @@ from synth.amount import (
     rule_of,
     worked_out,
 )
-from synth.verbs.asking import size_in_bytes
 
 NAMES = ("data", "tensor", "layers")
 VALUES = st.fixed_dictionaries({name: st.integers(-9, 99).map(Fraction) for name in NAMES})

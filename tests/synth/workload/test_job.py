@@ -10,8 +10,17 @@ from hypothesis import given
 from hierarchies import InputError
 from job_texts import ENTRY, JOB
 from strategies import jobs
-from synth.amount import amount_of, rule_of
-from synth.job import Entry, Job, JobAxis, NamedNumber, Places, Requirement, Unpriced, amounts_of
+from synth.workload.job import (
+    Entry,
+    Job,
+    JobAxis,
+    NamedNumber,
+    Places,
+    Requirement,
+    Unpriced,
+    amounts_of,
+)
+from synth.workload.quantities import amount_of, rule_of
 
 
 def test_a_job_forgets_where_it_was_written_when_compared() -> None:

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from hierarchies import InputError
 from job_texts import ENTRY, JOB
 from strategies import jobs
-from synth.amount import Amount, AtMost, amount_of, names_in, rule_of, worked_out
-from synth.job import Job, JobAxis, NamedNumber, Requirement
-from synth.settled import SettledJob, assignments, settled
+from synth.workload.assignments import SettledJob, assignments, settled
+from synth.workload.job import Job, JobAxis, NamedNumber, Requirement
+from synth.workload.quantities import Amount, AtMost, amount_of, names_in, rule_of, worked_out
 
 DEVICES = st.integers(1, 64)
 

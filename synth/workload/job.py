@@ -10,7 +10,7 @@ from fractions import Fraction
 from grammar import Goal
 from hierarchies import InputError, nearest
 from hierarchies.hierarchy import check_distinct, check_name
-from synth.amount import (
+from synth.workload.quantities import (
     EXTREMES,
     Amount,
     Known,

@@ -21,9 +21,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from grammar import Goal
 from hierarchies import InputError, nearest
-from synth.amount import Amount, amount_of, amounts_in, names_in, rule_of
-from synth.job import Entry, Job, JobAxis, NamedNumber, Requirement, Unpriced, amounts_of
-from synth.shapes import Shape, Sharding, Training
+from synth.workload.job import Entry, Job, JobAxis, NamedNumber, Requirement, Unpriced, amounts_of
+from synth.workload.quantities import Amount, amount_of, amounts_in, names_in, rule_of
+from synth.workload.shapes import Shape, Sharding, Training
 
 Given = str | int | float
 STATE_BYTES = 12

@@ -14,13 +14,14 @@ from hypothesis import strategies as st
 import synth
 from grammar import Goal
 from hierarchies import InputError
+from places import ROOT
 from strategies import jobs
-from synth.amount import amount_of, rule_of
-from synth.job import Entry, Job, JobAxis, NamedNumber, Requirement, Unpriced
-from synth.job_files import job_text, load_job, read_job, shipped_jobs, sizes_of, write
-from synth.settled import assignments, settled
+from synth.workload.assignments import assignments, settled
+from synth.workload.files import job_text, load_job, read_job, shipped_jobs, sizes_of, write
+from synth.workload.job import Entry, Job, JobAxis, NamedNumber, Requirement, Unpriced
+from synth.workload.quantities import amount_of, rule_of
 
-FOLDER = Path(synth.__file__).parent / "jobs"
+FOLDER = Path(synth.__file__).parent / "workload" / "jobs"
 TEXT = """\
 name = "mine"
 title = "a job to test with"
@@ -346,7 +347,7 @@ def test_a_file_of_great_length_is_refused() -> None:
         read_job("#" * 300_000, where="here")
 
 
-DOCS = (Path(__file__).parent.parent / "docs" / "jobs.md").read_text(encoding="utf-8")
+DOCS = (ROOT / "docs" / "jobs.md").read_text(encoding="utf-8")
 
 
 def test_the_example_in_docs_is_a_job() -> None:

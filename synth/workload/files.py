@@ -16,8 +16,8 @@ from grammar import Goal
 from hierarchies import InputError, nearest
 from hierarchies.files.toml_lines import Path as Keys
 from hierarchies.files.toml_lines import lines_of
-from synth.amount import Amount, Number, Rule, amount_of, rule_of
-from synth.job import Entry, Job, JobAxis, NamedNumber, Places, Requirement, Unpriced
+from synth.workload.job import Entry, Job, JobAxis, NamedNumber, Places, Requirement, Unpriced
+from synth.workload.quantities import Amount, Number, Rule, amount_of, rule_of
 
 ANY = "any"
 MOST_CHARACTERS = 2**18
@@ -87,7 +87,7 @@ def job_text(name: str) -> str:
 
 
 def _folder() -> Traversable:
-    return resources.files("synth").joinpath("jobs")
+    return resources.files("synth.workload").joinpath("jobs")
 
 
 def _is_file(spec: str) -> bool:
