@@ -7,7 +7,7 @@ Two judgements, neither of rows that the fit has seen:
 * tables: fitted to all tables but those of one collective among the same ranks, forced to the same
   algorithm, judged by these (extrapolation to other collectives, numbers of nodes, algorithms).
 
-Prices are those of ``synth.calibration.expecting``, which are the simulator's lines.
+Prices are those of ``synth.calibration.prediction``, which are the simulator's lines.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ import fidelity_page
 import record
 from fidelity_tables import SHARED, Family, several_runs, systems, tables, told
 from hierarchies import InputError, System
-from synth.calibration import likeness
-from synth.calibration.expecting import predict
-from synth.calibration.fitting import Calibrated, fit
+from synth.calibration import prior as likeness
+from synth.calibration.fit import Calibrated, fit
 from synth.calibration.measurements import Configuration, Measurement
+from synth.calibration.prediction import predict
 
 COMMAND = "python results/fidelity.py"
 SPREADS = "fidelity_spreads.json"

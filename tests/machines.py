@@ -18,8 +18,8 @@ from hierarchies import (
     Residual,
     System,
 )
-from synth.calibration.expecting import predict
 from synth.calibration.measurements import Measurement, Sample
+from synth.calibration.prediction import predict
 
 SIZES = tuple(8 << power for power in range(28))
 _SEEN = {"simple": 1.0, "ll": 0.45, "ll128": 0.85}

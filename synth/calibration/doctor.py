@@ -16,10 +16,10 @@ from statistics import median
 
 from hierarchies import System
 from hierarchies.units import duration, volume
-from synth.calibration.expecting import Predicted, Predictor
 from synth.calibration.experiments import isolating
-from synth.calibration.logs import busbw_factor
-from synth.calibration.matching import Matched
+from synth.calibration.logs.matching import Matched
+from synth.calibration.logs.tables import busbw_factor
+from synth.calibration.prediction import Predicted, Predictor
 from synth.collectives.nccl_model import SPELLINGS
 from synth.price.bound import Bound
 from synth.price.ways import MEMORY

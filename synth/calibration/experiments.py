@@ -14,10 +14,10 @@ from shlex import quote
 
 from grammar import Goal
 from hierarchies import InputError, System
-from synth.calibration.expecting import Predictor
-from synth.calibration.logs import COLLECTIVES
-from synth.calibration.matching import host_level, with_commas
+from synth.calibration.logs.matching import host_level, with_commas
+from synth.calibration.logs.tables import COLLECTIVES
 from synth.calibration.measurements import Measurement
+from synth.calibration.prediction import Predictor
 from synth.collectives.nccl_model import NVLS, RING, SPELLINGS, TREE
 from synth.collectives.protocols import Protocol, protocols
 

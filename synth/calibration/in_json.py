@@ -9,8 +9,8 @@ from typing import Any
 from hierarchies import System
 from synth.calibration.doctor import Diagnosis, Finding, Reading, Run
 from synth.calibration.experiments import Experiment, kept, lines
-from synth.calibration.fitting import Calibrated
-from synth.calibration.matching import Matched
+from synth.calibration.fit import Calibrated
+from synth.calibration.logs.matching import Matched
 
 Json = dict[str, Any]
 

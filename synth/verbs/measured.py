@@ -11,11 +11,11 @@ from hierarchies import InputError, System, described
 from synth.bodies import machine_json
 from synth.calibration.doctor import diagnose
 from synth.calibration.experiments import experiments, script
-from synth.calibration.fitting import fit
+from synth.calibration.fit import fit
 from synth.calibration.in_json import calibrated_json, diagnosis_json, experiments_json
-from synth.calibration.logs import Log
-from synth.calibration.matching import Matched, Said, matched
-from synth.calibration.nccl_tests import logs_of
+from synth.calibration.logs.matching import Matched, Said, matched
+from synth.calibration.logs.reading import logs_of
+from synth.calibration.logs.tables import Log
 from synth.plan.request import Watcher
 from synth.verbs.asking import Figure, Machine, Numbers, Question
 from synth.verbs.limited import Limited

@@ -8,7 +8,7 @@ from math import prod
 from typing import Any
 
 from hierarchies.units import duration, volume
-from synth.calibration.logs import busbw_factor
+from synth.calibration.logs.tables import busbw_factor
 from synth.drawing import axes_told
 
 Json = Mapping[str, Any]

@@ -12,8 +12,8 @@ from grammar.collectives.program import FACTS
 from hierarchies.hierarchy import RESERVED
 from places import ROOT
 from synth import flags
-from synth.calibration.likeness import TRAITS
-from synth.calibration.logs import PIECES, busbw_factor
+from synth.calibration.logs.tables import PIECES, busbw_factor
+from synth.calibration.prior import TRAITS
 from synth.replies.parts import CollectiveName
 from synth.semantics.rules import AIMS, Rulebook
 from synth.semantics.truth_tables import own_chunks, space, start

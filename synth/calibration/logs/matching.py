@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from math import prod
 
 from hierarchies import InputError, System
-from synth.calibration.facts import color
-from synth.calibration.logs import Log
+from synth.calibration.logs.header import color
+from synth.calibration.logs.tables import Log
 from synth.calibration.measurements import Measurement, Sample
 
 HOST_LEVELS = ("node", "host")

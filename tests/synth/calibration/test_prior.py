@@ -14,9 +14,10 @@ from grammar import Collective
 from hierarchies import Calibration, Crossing, Fit, System
 from hierarchies.calibration import ANY
 from machines import bare, calibration, measured
-from synth.calibration.expecting import predict
-from synth.calibration.fitting import fit
-from synth.calibration.likeness import (
+from synth.calibration.candidates import COLLECTIVES
+from synth.calibration.fit import fit
+from synth.calibration.prediction import predict
+from synth.calibration.prior import (
     ALONE,
     OWN,
     SPREADS,
@@ -26,7 +27,6 @@ from synth.calibration.likeness import (
     part,
     unmeasured,
 )
-from synth.calibration.ways import COLLECTIVES
 from synth.collectives.algorithms import RECIPES
 
 RINGS = ("all-reduce", "reduce-scatter", "all-gather")

@@ -23,8 +23,8 @@ from scipy.optimize import nnls
 
 from hierarchies import System
 from hierarchies.calibration import ANY
-from synth.calibration.likeness import Floats, Key, expected, part
-from synth.calibration.ways import Candidate
+from synth.calibration.candidates import Candidate
+from synth.calibration.prior import Floats, Key, expected, part
 from synth.collectives.protocols import Protocol
 
 Integers = npt.NDArray[np.int64]

@@ -15,9 +15,9 @@ from grammar import Goal
 from hierarchies import Domain, InputError, System, catalogue, fault_of, load
 from hierarchies.fabric import busiest_block, busy_blocks, children_of, groups_within
 from synth.calibration.busy_part import busy_part
-from synth.calibration.expecting import Predictor
+from synth.calibration.candidates import Candidate, candidates
 from synth.calibration.measurements import Measurement
-from synth.calibration.ways import Candidate, candidates
+from synth.calibration.prediction import Predictor
 from synth.collectives.protocols import Protocol
 
 SYSTEMS = {name: load(name) for name in catalogue()}

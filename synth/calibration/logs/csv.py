@@ -13,8 +13,8 @@ from __future__ import annotations
 import csv
 import re
 
-from synth.calibration.facts import Facts, forced
-from synth.calibration.logs import Row, Table, Timing
+from synth.calibration.logs.header import Facts, forced
+from synth.calibration.logs.tables import Row, Table, Timing
 
 _NOTE = re.compile(r"# *(?P<key>[a-z_]+): *(?P<value>.{1,400})")
 _NAN = float("nan")

@@ -18,8 +18,8 @@ from scipy.special import stdtrit
 
 from hierarchies import Measured, Residual, Stray
 from hierarchies.calibration import ANY, COVERED
-from synth.calibration.likeness import ALGORITHM, Floats, Key
 from synth.calibration.measurements import Configuration, Measurement
+from synth.calibration.prior import ALGORITHM, Floats, Key
 
 CLASSES = (0, 1 << 16, 1 << 20, 1 << 24, 1 << 28)
 """Where classes of sizes begin, in bytes."""

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from grammar import Goal
 from hierarchies import InputError, System
 from synth.calibration.busy_part import busy_part
+from synth.calibration.candidates import Allowed, allowed_ways
 from synth.calibration.measurements import SEND_RECEIVE, Measurement
-from synth.calibration.ways import Allowed, allowed_ways
 from synth.collectives.nccl_model import Ranks
 from synth.price.bound import Bound, bound_among
 from synth.price.defaults import Defaults, taken

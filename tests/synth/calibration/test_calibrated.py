@@ -28,11 +28,11 @@ from hierarchies import (
 )
 from hierarchies.fabric import cast
 from machines import bare, calibrated, calibration, measured
-from synth.calibration.expecting import predict
-from synth.calibration.fitting import fit
-from synth.calibration.leftovers import FittedRow
-from synth.calibration.leftovers import strays as strays_of
+from synth.calibration.fit import fit
 from synth.calibration.measurements import Measurement, Sample
+from synth.calibration.prediction import predict
+from synth.calibration.residuals import FittedRow
+from synth.calibration.residuals import strays as strays_of
 from synth.plan.planner import answers
 from synth.plan.request import Request
 from synth.price.bound import bound

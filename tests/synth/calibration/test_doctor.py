@@ -13,23 +13,24 @@ from typer.testing import CliRunner
 
 from hierarchies import InputError, System, load
 from log_writer import Written, devices, text
+from places import ROOT
 from shared import shared
 from synth.calibration.busy_part import busy_part
+from synth.calibration.candidates import candidates
 from synth.calibration.doctor import Diagnosis, diagnose
-from synth.calibration.expecting import Predictor
-from synth.calibration.facts import algorithm_told
-from synth.calibration.log_files import read_logs
-from synth.calibration.logs import Log, Table
-from synth.calibration.matching import Matched, Said, matched
+from synth.calibration.logs.files import read_logs
+from synth.calibration.logs.header import algorithm_told
+from synth.calibration.logs.matching import Matched, Said, matched
+from synth.calibration.logs.reading import logs_of
+from synth.calibration.logs.tables import Log, Table
 from synth.calibration.measurements import Measurement, Sample
-from synth.calibration.nccl_tests import logs_of
-from synth.calibration.ways import candidates
+from synth.calibration.prediction import Predictor
 from synth.cli import app
 from synth.collectives.nccl_model import SPELLINGS
 
 SYSTEM = load("dgx-a100:4")
 SIZES = tuple(2**power for power in range(10, 33, 2))
-LOGS = Path(__file__).parent.parent / "docs" / "logs"
+LOGS = ROOT / "docs" / "logs"
 
 
 def slowed(system: System, **shares: float) -> System:

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from hierarchies import InputError
 from log_writer import NO_IN_PLACE, Written, devices, row, text
 from shared import shared
-from synth.calibration.log_files import read_logs
-from synth.calibration.logs import COLLECTIVES
-from synth.calibration.nccl_tests import logs_of
+from synth.calibration.logs.files import read_logs
+from synth.calibration.logs.reading import logs_of
+from synth.calibration.logs.tables import COLLECTIVES
 
 SIZES = tuple(2**power for power in range(12, 31, 2))
 

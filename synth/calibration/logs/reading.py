@@ -14,7 +14,9 @@ from itertools import chain
 from math import inf, isinf
 
 from hierarchies import InputError, nearest
-from synth.calibration.logs import (
+from synth.calibration.logs.csv import is_plain_csv, plain_table
+from synth.calibration.logs.json import csv_tables, is_csv, is_json, json_tables
+from synth.calibration.logs.tables import (
     COLLECTIVES,
     PIECES,
     UNREAD,
@@ -23,10 +25,8 @@ from synth.calibration.logs import (
     Row,
     Table,
 )
+from synth.calibration.logs.text import tables
 from synth.calibration.measurements import SEND_RECEIVE
-from synth.calibration.nccl_json import csv_tables, is_csv, is_json, json_tables
-from synth.calibration.nccl_text import tables
-from synth.calibration.plain_csv import is_plain_csv, plain_table
 
 _ASK = "say --collective, or put a line '# collective: all_gather' at the top of the file"
 _OLD_GATHER = ("all-gather", "reduce-scatter")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from synth.calibration.logs import COLLECTIVES, UNREAD, Rank, Row, Table
+from synth.calibration.logs.tables import COLLECTIVES, UNREAD, Rank, Row, Table
 from synth.collectives.nccl_model import SPELLINGS
 
 ALGORITHMS = {spelling.lower(): name for name, spelling in SPELLINGS.items()}

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from hierarchies import Calibration, Crossing, Fit, InputError, load
 from machines import SIZES, bare, calibrated, calibration, measured
-from synth.calibration.expecting import predict
-from synth.calibration.fitting import fit
+from synth.calibration.fit import fit
 from synth.calibration.measurements import SEND_RECEIVE, Measurement, Sample
+from synth.calibration.prediction import predict
 
 FORCED = [("ring", protocol) for protocol in ("simple", "ll", "ll128")]
 

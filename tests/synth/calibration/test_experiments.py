@@ -21,8 +21,8 @@ from synth.calibration.experiments import (
     lines,
     script,
 )
-from synth.calibration.matching import matched
-from synth.calibration.nccl_tests import logs_of
+from synth.calibration.logs.matching import matched
+from synth.calibration.logs.reading import logs_of
 
 LEVELS = ("rack", "node", "gpu")
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal, InvalidOperation
 
-from synth.calibration.facts import Facts, forced, program_of
-from synth.calibration.logs import WORD_BYTES, Rank, Row, Table, Timing
+from synth.calibration.logs.header import Facts, forced, program_of
+from synth.calibration.logs.tables import WORD_BYTES, Rank, Row, Table, Timing
 
 LONGEST_LINE = 4096
 """No test prints longer ones; what does is not looked at."""

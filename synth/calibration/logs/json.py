@@ -15,9 +15,9 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from hierarchies import InputError
-from synth.calibration.facts import Facts, forced, program_of
-from synth.calibration.logs import COLLECTIVES, UNREAD, Rank, Row, Table, Timing
-from synth.calibration.nccl_text import version_told
+from synth.calibration.logs.header import Facts, forced, program_of
+from synth.calibration.logs.tables import COLLECTIVES, UNREAD, Rank, Row, Table, Timing
+from synth.calibration.logs.text import version_told
 
 _DIGITS = 6
 """Decimals that C's %lf prints."""

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from hierarchies import Calibration, Crossing, Fit, System
 from machines import bare, calibrated, calibration, measured
-from synth.calibration.expecting import predict
-from synth.calibration.fitting import fit
-from synth.calibration.leftovers import CLASSES, FittedRow, residuals, strayed
+from synth.calibration.candidates import Candidate, candidates
+from synth.calibration.fit import fit
 from synth.calibration.measurements import Measurement
-from synth.calibration.solving import LEAST_LATENCY, MOST_SHARE, Rows, Solution, solve
-from synth.calibration.ways import Candidate, candidates
+from synth.calibration.prediction import predict
+from synth.calibration.residuals import CLASSES, FittedRow, residuals, strayed
+from synth.calibration.solver import LEAST_LATENCY, MOST_SHARE, Rows, Solution, solve
 
 LARGE = tuple(1 << power for power in range(24, 33))
 RING = {"algorithm": "ring", "protocol": "simple"}

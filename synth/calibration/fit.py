@@ -12,12 +12,12 @@ import numpy.typing as npt
 
 from hierarchies import Calibration, Crossing, Fit, InputError, System
 from hierarchies.calibration import FASTEST, MODEL
-from synth.calibration.leftovers import FittedRow, followed, residuals, strayed, strays
-from synth.calibration.likeness import unmeasured
+from synth.calibration.candidates import Candidate, candidates, chosen
+from synth.calibration.identifiability import undetermined
 from synth.calibration.measurements import Measurement
-from synth.calibration.solving import Rows, Solution, solve, unseen_seconds
-from synth.calibration.unknown import undetermined
-from synth.calibration.ways import Candidate, candidates, chosen
+from synth.calibration.prior import unmeasured
+from synth.calibration.residuals import FittedRow, followed, residuals, strayed, strays
+from synth.calibration.solver import Rows, Solution, solve, unseen_seconds
 from synth.collectives.protocols import Protocol
 
 PREFERRED = (MODEL, FASTEST)

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from hierarchies import System
-from synth.calibration.likeness import Floats, Key
-from synth.calibration.solving import Rows, Solution
+from synth.calibration.prior import Floats, Key
+from synth.calibration.solver import Rows, Solution
 
 ALIKE = 0.02
 """Numbers share one sum where a change of them that leaves all rows as they were, but for this

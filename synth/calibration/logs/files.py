@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from hierarchies import InputError
-from synth.calibration.logs import Log
-from synth.calibration.nccl_tests import logs_of
+from synth.calibration.logs.reading import logs_of
+from synth.calibration.logs.tables import Log
 
 MOST_BYTES = 2**28
 
