@@ -7,19 +7,13 @@ from dataclasses import dataclass
 
 from grammar import Goal
 from hierarchies import InputError, nearest
-from synth.emit import (
-    chakra,
-    document,
-    jax,
-    launchers,
-    mpi,
-    mscclpp,
-    nccl_tuner,
-    picture,
-    timeline,
-    torch,
-)
+from synth.emit import jax, launchers, mpi, nccl_tuner, torch
+from synth.emit.chakra import trace as chakra
+from synth.emit.document import writing as document
+from synth.emit.mscclpp import plan as mscclpp
 from synth.emit.source import CannotExpressError, Files, Source
+from synth.emit.timeline import svg as picture
+from synth.emit.timeline import trace as timeline
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from grammar import Goal
 from hierarchies import Domain
 from synth.collectives.algorithms import Algorithm, Choice
 from synth.collectives.protocols import Protocol
-from synth.emit.document_schema import Part as Part
-from synth.emit.document_schema import Positive as Positive
+from synth.emit.document.schema import Part as Part
+from synth.emit.document.schema import Positive as Positive
 from synth.verify.verdict import Violation
 
 Json = dict[str, Any]

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from synth.emit.document_schema import (
+from synth.emit.document.schema import (
     ExchangePart,
     Head,
     Padded,

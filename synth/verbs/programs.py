@@ -23,7 +23,7 @@ from synth.bodies import (
     step_json,
 )
 from synth.collectives.algorithms import Choice
-from synth.emit.document import document
+from synth.emit.document.writing import document
 from synth.handout import derived_from_text
 from synth.plan.answers import in_segments, priced
 from synth.plan.request import Watcher

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from synth.emit.source import Source
-from synth.emit.timeline import names_of_devices
+from synth.emit.timeline.trace import names_of_devices
 from synth.events.overlap import Span, side_by_side
 from synth.semantics.schedule import Phase, Transpose
 

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from synth.emit.mscclpp_reading import (
+from synth.emit.mscclpp.reading import (
     Block,
     Channel,
     Json,

@@ -30,8 +30,8 @@ from hierarchies import (
 from strategies import reductions, source, switches, valid_programs
 from synth.emit import CannotExpressError, Files, Source
 from synth.emit.buffers import buffers
-from synth.emit.chakra import device_bytes_per_second, write
-from synth.emit.protobuf import delimited, varint
+from synth.emit.chakra.protobuf import delimited, varint
+from synth.emit.chakra.trace import device_bytes_per_second, write
 from synth.semantics.schedule import Exchange, Transpose
 
 HOUSE = "reduce-scatter node inside; all-reduce node parallel; all-gather node inside"

@@ -6,7 +6,6 @@ import copy
 import json
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -16,9 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hierarchies import Axis, Hierarchy, InputError, Placement, Reduction
+from places import ROOT
 from strategies import reductions, source, striped, valid_programs
 from synth.emit import Source
-from synth.emit.document import (
+from synth.emit.document.schema import schema
+from synth.emit.document.writing import (
     document,
     printed,
     read,
@@ -26,11 +27,10 @@ from synth.emit.document import (
     striped_document,
     write,
 )
-from synth.emit.document_schema import schema
 from synth.semantics.schedule import Exchange, Transpose
 from synth.verify.replay import compare, compare_stripes
 
-DOCS = Path(__file__).parent.parent / "docs"
+DOCS = ROOT / "docs"
 Spoil = Callable[[Any], object]
 NESTED = "reduce-scatter node inside; all-reduce node parallel(root); all-gather node inside"
 

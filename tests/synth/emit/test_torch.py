@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from hierarchies import Axis, Hierarchy, Level, Placement, Reduction
+from places import TESTS
 from strategies import source, striped
 from synth.emit import emit
 from synth.run import RunError
@@ -19,7 +20,7 @@ from synth.run.backends import mpiexec
 from synth.run.processes import Command, supervise
 from synth.semantics.schedule import Exchange
 
-FLEET = Path(__file__).parent / "fleet"
+FLEET = TESTS / "fleet"
 NESTED = "reduce-scatter node inside; all-reduce node parallel(root); all-gather node inside"
 ROOTED = "reduce node inside; all-reduce node master(root); broadcast node inside"
 SHUFFLED = "reduce-scatter node inside; reduce-scatter node parallel(root); all-gather root inside"

@@ -40,8 +40,8 @@ import numpy as np
 from grammar import Collective
 from hierarchies import Devices, Domain, InputError, System
 from synth.emit.buffers import buffers
+from synth.emit.chakra.protobuf import chunk, delimited, integer, packed
 from synth.emit.mesh import mesh
-from synth.emit.protobuf import chunk, delimited, integer, packed
 from synth.emit.source import CannotExpressError, Files, Source, cannot, step_of
 from synth.semantics.schedule import Exchange, Transpose
 

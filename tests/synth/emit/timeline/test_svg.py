@@ -18,9 +18,9 @@ from grammar import Goal
 from hierarchies import Axis, Hierarchy, Level, Placement, Reduction
 from strategies import reductions, source, striped, valid_programs
 from synth.emit import Source, emit
-from synth.emit.chart import MOST_DEVICES, chart
-from synth.emit.picture import COLOURS, ticks, write
-from synth.emit.timeline import write as trace
+from synth.emit.timeline.chart import MOST_DEVICES, chart
+from synth.emit.timeline.svg import COLOURS, ticks, write
+from synth.emit.timeline.trace import write as trace
 from synth.price.steps import StepPrice
 from synth.semantics.schedule import Transpose
 

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from hierarchies import InputError, Reduction
+from places import ROOT
 from strategies import source, striped
 from synth.run import BACKENDS, RunError, Trial, run
 from synth.run.backends import mpiexec
@@ -226,7 +227,7 @@ def test_processes_do_not_outlive_a_supervisor_that_is_killed(tmp_path: Path) ->
         f"words = (sys.executable, '-c', {inner!r})\n"
         f"supervise([Command('a', words), Command('b', words)], Path({str(tmp_path)!r}), 100)\n"
     )
-    supervisor = subprocess.Popen([sys.executable, "-c", text], cwd=Path(__file__).parent.parent)
+    supervisor = subprocess.Popen([sys.executable, "-c", text], cwd=ROOT)
     assert wait_until(lambda: len(sleepers(seconds)) == 3)  # it counts itself
     supervisor.send_signal(signal.SIGKILL)
     supervisor.wait()

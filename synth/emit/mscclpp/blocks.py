@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from synth.emit.mscclpp_moves import Chunks, Round, Send
+from synth.emit.mscclpp.moves import Chunks, Round, Send
 
 MOST_OPERATIONS = 64
 MOST_CHANNELS = 16

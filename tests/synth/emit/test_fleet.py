@@ -19,12 +19,13 @@ import pytest
 
 from grammar import Instruction
 from hierarchies import Axis, Hierarchy, Level, Placement, Reduction
+from places import TESTS
 from strategies import all_valid, source, spelled, striped
 from synth.emit import Options, RankOrder, Source, emit
 from synth.run.backends import mpiexec
 from synth.run.processes import Command, supervise
 
-FLEET = Path(__file__).parent / "fleet"
+FLEET = TESTS / "fleet"
 TORCH = pytest.mark.skipif(find_spec("torch") is None, reason="needs the extra torch")
 MPI = pytest.mark.skipif(
     find_spec("mpi4py") is None or mpiexec() is None, reason="needs the extra mpi"

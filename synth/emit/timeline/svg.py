@@ -13,8 +13,8 @@ from html import escape
 from math import floor, log10
 
 from hierarchies.units import duration
-from synth.emit.chart import Bar, Chart, Row, chart
 from synth.emit.source import Files, Source
+from synth.emit.timeline.chart import Bar, Chart, Row, chart
 
 COLOURS = {
     "all-reduce": "#0072b2",

@@ -36,10 +36,10 @@ import numpy as np
 
 from hierarchies import Devices
 from synth.emit.launchers import places
-from synth.emit.mscclpp_blocks import MEMORY, PORT, Block, Excess, Op, Window
-from synth.emit.mscclpp_moves import Moves, Round, Send, chunks_of, moves
-from synth.emit.mscclpp_peers import crowded
-from synth.emit.mscclpp_proof import Failure, prove
+from synth.emit.mscclpp.blocks import MEMORY, PORT, Block, Excess, Op, Window
+from synth.emit.mscclpp.moves import Moves, Round, Send, chunks_of, moves
+from synth.emit.mscclpp.peers import crowded
+from synth.emit.mscclpp.proof import Failure, prove
 from synth.emit.source import CannotExpressError, Files, Source, cannot
 from synth.semantics.schedule import padded
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from grammar import Collective
 from hierarchies import Devices
 from synth.emit.buffers import buffers
-from synth.emit.mscclpp_blocks import MEMORY, MOST_CHANNELS, PORT, Excess, too_many_channels
+from synth.emit.mscclpp.blocks import MEMORY, MOST_CHANNELS, PORT, Excess, too_many_channels
 from synth.semantics.schedule import Exchange, Schedule
 
 Mask = npt.NDArray[np.bool_]

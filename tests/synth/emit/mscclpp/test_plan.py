@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from hierarchies import Axis, Hierarchy, Level, Placement, Reduction, placements
 from strategies import all_valid, source, spelled
 from synth.emit import targets
-from synth.emit.mscclpp import check, write
-from synth.emit.mscclpp_blocks import Block, Excess, Window
-from synth.emit.mscclpp_moves import Round, Send, moves
-from synth.emit.mscclpp_peers import crowded
-from synth.emit.mscclpp_proof import Failure, prove
+from synth.emit.mscclpp.blocks import Block, Excess, Window
+from synth.emit.mscclpp.moves import Round, Send, moves
+from synth.emit.mscclpp.peers import crowded
+from synth.emit.mscclpp.plan import check, write
+from synth.emit.mscclpp.proof import Failure, prove
 from synth.emit.source import CannotExpressError, Options, RankOrder, Source
 from synth.emit.targets import Target, able_to_run, emit
 
@@ -243,7 +243,7 @@ def test_seventeen_members_fit_and_eighteen_do_not() -> None:
 def test_too_many_peers_are_told_before_any_message_is_written(
     monkeypatch: pytest.MonkeyPatch, text: str, sizes: tuple[int, ...], where: str, why: str
 ) -> None:
-    monkeypatch.delattr("synth.emit.mscclpp.moves")
+    monkeypatch.delattr("synth.emit.mscclpp.plan.moves")
     given = source(text, machine(*sizes))
     for refuses in (write, check):
         with pytest.raises(CannotExpressError, match=f"{why} channels, the limit is 16") as caught:
@@ -298,7 +298,7 @@ def test_the_check_refuses_what_cannot_be_written(
 
 
 def test_the_able_are_found_without_a_proof(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr("synth.emit.mscclpp.prove")
+    monkeypatch.delattr("synth.emit.mscclpp.plan.prove")
     assert "mscclpp" in able_to_run(source(CLASSIC, machine(2, 4)))
 
 

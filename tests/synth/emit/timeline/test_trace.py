@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hierarchies import Axis, Hierarchy, InputError, Level, Placement, Reduction
 from strategies import reductions, source, striped, valid_programs
 from synth.emit import Source
-from synth.emit.timeline import write
+from synth.emit.timeline.trace import write
 from synth.semantics.schedule import Exchange
 
 REQUIRED = {

@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from grammar import Collective, Program, instructions, parse
 from hierarchies import Axis, Hierarchy, InputError, Level, Placement, Reduction
 from synth.emit.buffers import Buffers, buffers
-from synth.emit.document_schema import (
+from synth.emit.document.schema import (
     DOCUMENTS,
     FORMAT,
     STRIPED_VERSION,

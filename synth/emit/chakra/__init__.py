@@ -1,0 +1,1 @@
+"""Chakra execution traces, with the wire format that they are kept in."""

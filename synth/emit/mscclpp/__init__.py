@@ -1,0 +1,1 @@
+"""MSCCL++ execution plans, and the judge that reads only the plan."""
