@@ -22,12 +22,12 @@ from hierarchies import InputError
 from synth.delivery import deliver, printing
 from synth.drawing import console
 from synth.files import answer, files, job, logs, names_only, program, system, unread
-from synth.handout import WrongProgramError
 from synth.plan.request import Watcher
 from synth.tables import TABLES
-from synth.verbs.asking import Question, asked
+from synth.verbs.export import WrongProgramError
+from synth.verbs.questions import Question, asked
 from synth.verbs.reply import Outcome, Reply
-from synth.wire import VERBS
+from synth.verbs.table import VERBS
 
 USAGE = 2
 INTERRUPTED = 130

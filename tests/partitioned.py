@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 from synth.plan.request import Watcher
-from synth.verbs.asking import asked
+from synth.verbs.questions import asked
 from synth.verbs.reply import Outcome, Reply
-from synth.wire import VERBS
+from synth.verbs.table import VERBS
 
 Given = dict[str, Any]
 

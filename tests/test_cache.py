@@ -13,9 +13,9 @@ from typer.testing import CliRunner, Result
 
 from synth.cli import app
 from synth.plan.request import Watcher
-from synth.verbs.asking import asked
+from synth.verbs.questions import asked
 from synth.verbs.reply import Outcome, Reply
-from synth.wire import VERBS
+from synth.verbs.table import VERBS
 
 PROGRAM = "reduce-scatter node inside; all-reduce node parallel(root); all-gather node inside"
 ON = ("dgx-a100:2", "--axes", "data=16", "--reduce", "data")

@@ -21,7 +21,7 @@ from typer.testing import CliRunner, Result
 from golden_commands import GOLDEN_COMMANDS, NESTED, P2
 from synth.cli import app
 from synth.tables import TABLES
-from synth.wire import VERBS
+from synth.verbs.table import VERBS
 
 ROOT = Path(__file__).parent.parent
 GOLDEN = Path(__file__).parent / "golden"

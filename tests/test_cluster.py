@@ -24,10 +24,10 @@ from distributed import Client
 
 from hierarchies import InputError
 from partitioned import RANGE, body_of, told
-from synth.edition import edition
 from synth.service.work import CrewLostError, Errand, KilledError, OverTimeError, reporting
 from synth.service.work import cluster as remote
 from synth.service.work.cluster import DaskCrew
+from synth.verbs.identity.edition import edition
 from synth.verbs.reply import Outcome
 from working import COUNT, HOG, LONG_COUNT, TOP, Listener, piece, question, until
 

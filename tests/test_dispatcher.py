@@ -15,7 +15,6 @@ pytest.importorskip("fastapi", reason="needs the extra server")
 
 from partitioned import RANGE
 from serving import HereCrew, HereTicket, Served, served
-from synth.cutting import Piece
 from synth.service.api.examples import EXAMPLES
 from synth.service.dispatcher import Dispatcher
 from synth.service.metrics import Metrics
@@ -23,6 +22,7 @@ from synth.service.questions import put_of
 from synth.service.settings import Settings
 from synth.service.store import Forgotten, Job, NewJob, Status, Store, StoredAnswer, StoreError
 from synth.service.work import CrewLostError, InternalError, OutOfMemoryError, WorkerLostError
+from synth.verbs.partition import Piece
 
 AT_ONCE = {"Prefer": "respond-async"}
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)

@@ -20,10 +20,10 @@ from hierarchies import InputError
 from synth.plan.request import Watcher
 from synth.service.api.examples import EXAMPLES
 from synth.service.limits import Limits
-from synth.verbs.asking import Axes, Figure, Question, asked
 from synth.verbs.limited import Harmless, Limited
-from synth.verbs.texts import Given, NamedText
-from synth.wire import VERBS
+from synth.verbs.named_texts import Given, NamedText
+from synth.verbs.questions import Axes, Figure, Question, asked
+from synth.verbs.table import VERBS
 
 MODELS = list(dict.fromkeys(verb.question for verb in VERBS.values()))
 HUGE = (10**7, 10**18)
@@ -192,8 +192,8 @@ import json, resource, sys
 resource.setrlimit(resource.RLIMIT_AS, (4 * 2**30, 4 * 2**30))
 from hierarchies import InputError
 from synth.plan.request import Watcher
-from synth.verbs.asking import asked
-from synth.wire import VERBS
+from synth.verbs.questions import asked
+from synth.verbs.table import VERBS
 for verb, question in json.load(sys.stdin):
     print(verb, question, file=sys.stderr, flush=True)
     try:

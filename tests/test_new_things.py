@@ -15,7 +15,7 @@ from hierarchies.importers import KINDS
 from synth.commands import COMMANDS
 from synth.emit import TARGETS
 from synth.run import BACKENDS
-from synth.wire import VERBS
+from synth.verbs.table import VERBS
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("hierarchies", "grammar", "synth")

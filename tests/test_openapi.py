@@ -17,10 +17,10 @@ import schemathesis
 from schemathesis.checks import CHECKS
 
 from serving import HereCrew, Served, served
-from synth.replies import REPLIES
 from synth.service.api.examples import EXAMPLES
 from synth.service.limits import Limits
-from synth.wire import VERBS
+from synth.verbs.replies import REPLIES
+from synth.verbs.table import VERBS
 
 KEPT = (
     "not_a_server_error",

@@ -20,7 +20,6 @@ import numpy as np
 
 from hierarchies import InputError, catalogue, load
 from strategies import reductions
-from synth.bodies import machine_in_full_json
 from synth.emit.mesh import RankOrder, mesh
 from synth.plan.request import Watcher
 from synth.service.limits import Limits
@@ -33,8 +32,9 @@ from synth.service.page.placing import coordinates
 from synth.service.page.rendering import render, static
 from synth.service.page.results import handed, over_sizes, result
 from synth.service.page.topology import folded, topology
-from synth.verbs.asking import asked
-from synth.wire import VERBS
+from synth.verbs.answers.bodies import machine_in_full_json
+from synth.verbs.questions import asked
+from synth.verbs.table import VERBS
 
 HOSTILE = (
     "<script>alert(1)</script>",

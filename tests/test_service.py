@@ -23,8 +23,8 @@ from synth.cli import app
 from synth.service.api.examples import EXAMPLES
 from synth.service.limits import Limits
 from synth.service.work import LocalCrew
-from synth.verbs.asking import Question
-from synth.wire import VERBS
+from synth.verbs.questions import Question
+from synth.verbs.table import VERBS
 
 LONG = {"system": "dgx-h100:16", "axes": {"data": 8, "tensor": 4, "expert": 4}, "reduce": ["data"]}
 SLOW = {"digits": 4, "max_steps": 8, "across": True}

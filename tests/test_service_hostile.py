@@ -17,7 +17,7 @@ pytest.importorskip("fastapi", reason="needs the extra server")
 from serving import Served, served
 from synth.service.api.examples import EXAMPLES
 from synth.service.limits import Limits
-from synth.wire import VERBS
+from synth.verbs.table import VERBS
 
 PATIENT = {"Prefer": "wait=60"}
 JSON = {"Content-Type": "application/json"}

@@ -19,7 +19,6 @@ import pytest
 
 from hierarchies import InputError
 from partitioned import RANGE, SUPERPOD, body_of, told
-from synth.cutting import Piece, carry_out
 from synth.plan.request import Watcher
 from synth.service.work import (
     CrewLostError,
@@ -31,6 +30,7 @@ from synth.service.work import (
     OverTimeError,
     WorkerLostError,
 )
+from synth.verbs.partition import Piece, carry_out
 from synth.verbs.reply import Outcome
 from working import COUNT, HOG, LONG_COUNT, TOP, Listener, end, piece, question, until
 
@@ -331,7 +331,7 @@ def test_close_kills_what_does_not_end() -> None:
 
 SERVER = """
 import os, signal, sys, time
-from synth.cutting import Piece
+from synth.verbs.partition import Piece
 from synth.service.work import LocalCrew
 if __name__ == "__main__":
     crew = LocalCrew(2)

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from synth.cutting import Piece
 from synth.service.work import (
     Progress,
 )
-from synth.verbs.asking import Question, asked
-from synth.wire import VERBS
+from synth.verbs.partition import Piece
+from synth.verbs.questions import Question, asked
+from synth.verbs.table import VERBS
 
 TOP: dict[str, Any] = {"system": "dgx-h100:4", "axes": {"data": 8, "model": 4}, "reduce": ["data"]}
 

@@ -27,13 +27,13 @@ import psutil  # type: ignore[import-untyped]
 from distributed import Client
 
 import record
-from synth.cutting import Piece
 from synth.plan.request import Watcher
 from synth.service.work import Crew, Errand, LocalCrew, Ticket
 from synth.service.work.cluster import DaskCrew
 from synth.service.work.crew import Tell, nothing
-from synth.verbs.asking import Question, asked
-from synth.wire import VERBS
+from synth.verbs.partition import Piece
+from synth.verbs.questions import Question, asked
+from synth.verbs.table import VERBS
 
 FILE = "speedup.json"
 COMMAND = "python results/service/speedup.py"

@@ -6,12 +6,12 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from synth.canonical import key_of
 from synth.service.questions import put_question
 from synth.service.store import Store
-from synth.verbs.asking import Question
+from synth.verbs.identity.canonical import key_of
+from synth.verbs.questions import Question
 from synth.verbs.reply import Outcome, Reply
-from synth.wire import VERBS
+from synth.verbs.table import VERBS
 
 
 class Cache:

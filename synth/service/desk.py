@@ -28,7 +28,7 @@ from synth.service.strict import json_of
 from synth.service.threads import Threads
 from synth.service.who import Asker
 from synth.verbs.reply import Outcome
-from synth.wire import VERBS
+from synth.verbs.table import VERBS
 
 T = TypeVar("T")
 _POLL_SECONDS = 1.0

@@ -30,7 +30,7 @@ from synth.service.work import (
     WorkerLostError,
 )
 from synth.verbs.reply import Outcome, Reply
-from synth.wire import VERBS
+from synth.verbs.table import VERBS
 
 _LONGEST_PAUSE_SECONDS = 5.0
 log = logging.getLogger("collsynth.service")

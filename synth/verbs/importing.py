@@ -17,12 +17,12 @@ from hierarchies.importers import (
     toml,
     written,
 )
-from synth.bodies import Json
 from synth.plan.request import Watcher
-from synth.verbs.asking import Figure, Names, PerhapsMachine, Question
+from synth.verbs.answers.bodies import Json
 from synth.verbs.limited import Limited
+from synth.verbs.named_texts import MOST_FILES, NamedText, system_of
+from synth.verbs.questions import Figure, Names, PerhapsMachine, Question
 from synth.verbs.reply import Reply, reply
-from synth.verbs.texts import MOST_FILES, NamedText, system_of
 
 
 class ImportQuestion(Question):

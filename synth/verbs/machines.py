@@ -13,13 +13,15 @@ from hierarchies import (
     known,
     placements,
 )
-from synth.bodies import (
+from synth.plan.request import Watcher
+from synth.semantics.programs import Language, explore_states
+from synth.verbs.answers.bodies import (
     machine_in_full_json,
     machine_json,
 )
-from synth.plan.request import Watcher
-from synth.semantics.programs import Language, explore_states
-from synth.verbs.asking import (
+from synth.verbs.limited import Limited
+from synth.verbs.named_texts import system_of
+from synth.verbs.questions import (
     Axes,
     FaultyQuestion,
     Machine,
@@ -28,9 +30,7 @@ from synth.verbs.asking import (
     Question,
     axes_of,
 )
-from synth.verbs.limited import Limited
 from synth.verbs.reply import Outcome, Reply, reply
-from synth.verbs.texts import system_of
 
 
 class SystemsQuestion(FaultyQuestion):

@@ -8,19 +8,19 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from hierarchies import InputError, System, described
-from synth.bodies import machine_json
 from synth.calibration.doctor import diagnose
 from synth.calibration.experiments import experiments, script
 from synth.calibration.fit import fit
-from synth.calibration.in_json import calibrated_json, diagnosis_json, experiments_json
 from synth.calibration.logs.matching import Matched, Said, matched
 from synth.calibration.logs.reading import logs_of
 from synth.calibration.logs.tables import Log
 from synth.plan.request import Watcher
-from synth.verbs.asking import Figure, Machine, Numbers, Question
+from synth.verbs.answers.bodies import machine_json
+from synth.verbs.answers.measured import calibrated_json, diagnosis_json, experiments_json
 from synth.verbs.limited import Limited
+from synth.verbs.named_texts import MOST_FILES, NamedText, system_of
+from synth.verbs.questions import Figure, Machine, Numbers, Question
 from synth.verbs.reply import Outcome, Reply, reply
-from synth.verbs.texts import MOST_FILES, NamedText, system_of
 
 
 class LogsQuestion(Question):

@@ -15,21 +15,21 @@ from grammar import Goal
 from hierarchies import (
     InputError,
 )
-from synth.bodies import (
+from synth.collectives.algorithms import Choice
+from synth.degraded.handing import UnevenRanking, document, ranking_of, run_on_arrays
+from synth.emit import Options, RankOrder, Source, emit, target_of
+from synth.plan.request import Watcher, told_together
+from synth.run import BACKENDS, Trial, run
+from synth.semantics.schedule import ends, padded
+from synth.verbs.answers.bodies import (
     Json,
     emitted_json,
     stripes_json,
 )
-from synth.collectives.algorithms import Choice
-from synth.degraded.handing import UnevenRanking, document, ranking_of, run_on_arrays
-from synth.emit import Options, RankOrder, Source, emit, target_of
-from synth.handout import hand_out
-from synth.plan.request import Watcher, told_together
-from synth.remembered import Remembered, remembered
-from synth.run import BACKENDS, Trial, run
-from synth.semantics.schedule import ends, padded
-from synth.verbs.asking import Bytes, Figure, Measure, PerhapsPlacedQuestion, ProgramText
+from synth.verbs.answers.reading import Remembered, remembered
+from synth.verbs.export import hand_out
 from synth.verbs.limited import Limited
+from synth.verbs.questions import Bytes, Figure, Measure, PerhapsPlacedQuestion, ProgramText
 from synth.verbs.reply import Outcome, Reply, reply
 
 MOST_HOSTS = 2**16

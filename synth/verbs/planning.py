@@ -14,12 +14,6 @@ from hierarchies import (
     InputError,
     System,
 )
-from synth.bodies import (
-    Json,
-    plan_json,
-    ranking_json,
-    sweep_json,
-)
 from synth.collectives.algorithms import Choice
 from synth.degraded import uneven_answers
 from synth.degraded.comparison import cost, uneven_request
@@ -28,8 +22,16 @@ from synth.plan.planner import answers
 from synth.plan.request import Request, Unranked, Watcher
 from synth.plan.sizes import sweep
 from synth.semantics.programs import Language
-from synth.uneven_bodies import cost_json, uneven_json
-from synth.verbs.asking import (
+from synth.verbs.answers.bodies import (
+    Json,
+    plan_json,
+    ranking_json,
+    sweep_json,
+)
+from synth.verbs.answers.degraded import cost_json, uneven_json
+from synth.verbs.limited import Limited
+from synth.verbs.named_texts import Given, job_of, system_of
+from synth.verbs.questions import (
     Axes,
     Bytes,
     FaultyQuestion,
@@ -46,9 +48,7 @@ from synth.verbs.asking import (
     matrix_of,
     segment_counts,
 )
-from synth.verbs.limited import Limited
 from synth.verbs.reply import Outcome, Reply, reply
-from synth.verbs.texts import Given, job_of, system_of
 from synth.verify.symbolic import Refuted
 from synth.workload.files import sizes_of, write
 from synth.workload.job import Job

@@ -14,17 +14,8 @@ from hierarchies import (
     Reduction,
     Tree,
 )
-from synth.bodies import (
-    Json,
-    defaults_json,
-    exceptions_json,
-    interval_json,
-    proof_json,
-    step_json,
-)
 from synth.collectives.algorithms import Choice
 from synth.emit.document.writing import document
-from synth.handout import derived_from_text
 from synth.plan.answers import in_segments, priced
 from synth.plan.request import Watcher
 from synth.price.bound import bound
@@ -35,7 +26,18 @@ from synth.price.steps import limiting, total_seconds
 from synth.semantics.lowering import lower
 from synth.semantics.rules import Derivation, Refusal, derive, retold
 from synth.semantics.states import holdings
-from synth.verbs.asking import (
+from synth.verbs.answers.bodies import (
+    Json,
+    defaults_json,
+    exceptions_json,
+    interval_json,
+    proof_json,
+    step_json,
+)
+from synth.verbs.export import derived_from_text
+from synth.verbs.limited import Limited
+from synth.verbs.named_texts import system_of
+from synth.verbs.questions import (
     Bytes,
     FaultyQuestion,
     Numbers,
@@ -45,9 +47,7 @@ from synth.verbs.asking import (
     Segments,
     segment_counts,
 )
-from synth.verbs.limited import Limited
 from synth.verbs.reply import Outcome, Reply, reply
-from synth.verbs.texts import system_of
 from synth.verify.replay import Failure, compare, multiplicities, wanted
 from synth.verify.symbolic import Proved, Refuted, prove
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-from synth.bodies import (
+from synth.verbs.answers.bodies import (
     Json,
 )
 

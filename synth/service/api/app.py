@@ -8,13 +8,13 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from fastapi import FastAPI
 from starlette.middleware import Middleware
 
-from synth.edition import edition
 from synth.service.api import health, jobs, keeping, problems, verbs
 from synth.service.api.documents import describe
 from synth.service.api.guard import Guard
 from synth.service.api.hall import Hall
 from synth.service.api.outermost import Outermost
 from synth.service.page import ROUTERS, told
+from synth.verbs.identity.edition import edition
 
 Life = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 _TAGS = [

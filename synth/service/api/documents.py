@@ -10,12 +10,12 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel, Field
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
-from synth.edition import edition
-from synth.replies import REPLIES
 from synth.service.api.examples import EXAMPLES
 from synth.service.api.problems import PROBLEM_JSON, Problem
 from synth.service.store import Status
-from synth.wire import VERBS
+from synth.verbs.identity.edition import edition
+from synth.verbs.replies import REPLIES
+from synth.verbs.table import VERBS
 
 Responses = dict[int | str, dict[str, Any]]
 _COMPONENTS = "#/components/schemas/{model}"

@@ -8,10 +8,10 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
-from synth.edition import edition
 from synth.service.api.documents import Health
 from synth.service.api.hall import hall
 from synth.service.refusals import RefusalError
+from synth.verbs.identity.edition import edition
 
 router = APIRouter(tags=["operations"])
 _STORE_SECONDS = 2.0

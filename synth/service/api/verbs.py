@@ -16,7 +16,7 @@ from synth.service.api.hall import hall
 from synth.service.api.reading import JSON, json_body
 from synth.service.bodies import job_json, outcome_word
 from synth.service.desk import Accepted, Answered, Wishes
-from synth.wire import VERBS
+from synth.verbs.table import VERBS
 
 _WAIT = re.compile(r"\s*wait\s*=\s*\"?(?P<seconds>[0-9]{1,6})\"?\s*", re.IGNORECASE)
 _SANE_KEY = r"^[\x21-\x7e]{1,200}$"

@@ -22,8 +22,8 @@ from hierarchies import (
     placements,
 )
 from synth.service.refusals import clipped
-from synth.verbs.asking import asked
 from synth.verbs.planning import TopQuestion
+from synth.verbs.questions import asked
 
 Fields = Mapping[str, Sequence[str]]
 MOST_FIELDS = 200

@@ -15,7 +15,6 @@ from markupsafe import Markup
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from synth.drawing import printed
-from synth.edition import edition
 from synth.service.api.hall import hall
 from synth.service.bodies import outcome_word
 from synth.service.desk import Accepted, Answered, Wishes
@@ -37,6 +36,7 @@ from synth.service.refusals import not_there, unavailable
 from synth.service.store import Job, Status
 from synth.service.who import Asker
 from synth.tables import TABLES
+from synth.verbs.identity.edition import edition
 from synth.verbs.reply import Outcome
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)

@@ -21,9 +21,6 @@ from uuid import uuid4
 
 from distributed import Client, KilledWorker, get_worker
 
-from synth.bodies import Json
-from synth.cutting import Piece, Shelf
-from synth.edition import edition
 from synth.service.work.crew import Progress, Tell, nothing
 from synth.service.work.problems import (
     CrewLostError,
@@ -34,6 +31,9 @@ from synth.service.work.problems import (
     opened,
 )
 from synth.service.work.reporting import PAUSE_SECONDS, Reporting
+from synth.verbs.answers.bodies import Json
+from synth.verbs.identity.edition import edition
+from synth.verbs.partition import Piece, Shelf
 
 _LOOK_SECONDS = 0.5
 """How often it is looked for pieces that are late."""

@@ -7,8 +7,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Protocol
 
-from synth.bodies import Json
-from synth.cutting import Piece
+from synth.verbs.answers.bodies import Json
+from synth.verbs.partition import Piece
 
 
 @dataclass(frozen=True)

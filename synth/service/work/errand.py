@@ -9,11 +9,11 @@ from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 
-from synth.bodies import Json
-from synth.cutting import Piece, course
 from synth.service.work.crew import Crew, Progress, Tell, Ticket, nothing
 from synth.service.work.problems import WorkerLostError
-from synth.verbs.asking import Question
+from synth.verbs.answers.bodies import Json
+from synth.verbs.partition import Piece, course
+from synth.verbs.questions import Question
 from synth.verbs.reply import Reply
 
 TRIES = 3

@@ -17,8 +17,6 @@ from concurrent.futures import Future
 from itertools import count
 from math import inf
 
-from synth.bodies import Json
-from synth.cutting import Piece
 from synth.service.work.crew import Progress, Tell, nothing
 from synth.service.work.problems import (
     CrewLostError,
@@ -29,6 +27,8 @@ from synth.service.work.problems import (
     opened,
 )
 from synth.service.work.process import serve
+from synth.verbs.answers.bodies import Json
+from synth.verbs.partition import Piece
 
 _LOOK_SECONDS = 0.1
 """How often a slot looks whether its piece is to be stopped, killed, or late."""

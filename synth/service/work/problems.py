@@ -10,10 +10,10 @@ from uuid import uuid4
 from z3 import Z3Exception
 
 from hierarchies import InputError
-from synth.bodies import Json
-from synth.cutting import Piece, Shelf, carry_out
-from synth.handout import WrongProgramError
 from synth.plan.request import Watcher
+from synth.verbs.answers.bodies import Json
+from synth.verbs.export import WrongProgramError
+from synth.verbs.partition import Piece, Shelf, carry_out
 
 log = logging.getLogger("collsynth.work")
 

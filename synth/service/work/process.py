@@ -9,11 +9,11 @@ import signal
 import threading
 from multiprocessing.connection import Connection
 
-from synth.bodies import Json
-from synth.cutting import Piece, Shelf
 from synth.service.work.memory import MOST_KEPT_BYTES, data_bytes, limit_data
 from synth.service.work.problems import guarded
 from synth.service.work.reporting import Reporting
+from synth.verbs.answers.bodies import Json
+from synth.verbs.partition import Piece, Shelf
 
 
 def serve(pipe: Connection[bytes, bytes]) -> None:

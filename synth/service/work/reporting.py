@@ -6,10 +6,10 @@ import json
 import time as clock
 from collections.abc import Callable, Sequence
 
-from synth.bodies import Json
-from synth.cutting import leaders_json
 from synth.plan.request import Leader, Watcher
 from synth.service.work.problems import StoppedError
+from synth.verbs.answers.bodies import Json
+from synth.verbs.partition import leaders_json
 
 PAUSE_SECONDS = 0.2
 """Between two reports."""

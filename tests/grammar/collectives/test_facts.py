@@ -14,9 +14,9 @@ from places import ROOT
 from synth import flags
 from synth.calibration.logs.tables import PIECES, busbw_factor
 from synth.calibration.prior import TRAITS
-from synth.replies.parts import CollectiveName
 from synth.semantics.rules import AIMS, Rulebook
 from synth.semantics.truth_tables import own_chunks, space, start
+from synth.verbs.replies.parts import CollectiveName
 
 DEPTH = 2
 SPACE = space(DEPTH)

@@ -18,14 +18,14 @@ from hierarchies import Axis, InputError, Reduction, System, load
 from manual import DOCS, README
 from strategies import source, systems
 from synth import cli, flags
-from synth.bodies import plan_json, ranking_json
 from synth.collectives.algorithms import Choice
 from synth.emit import TARGETS, able_to_run, emit
 from synth.plan.planner import answers
 from synth.plan.request import Request
-from synth.remembered import remembered
 from synth.run import BACKENDS
 from synth.semantics.programs import Language
+from synth.verbs.answers.bodies import plan_json, ranking_json
+from synth.verbs.answers.reading import remembered
 from synth.workload.files import load_job
 from synth.workload.planner import How, plan_job
 

@@ -1,0 +1,1 @@
+"""Answers as JSON: made from what planners and judges found, and read back."""

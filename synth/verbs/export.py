@@ -1,0 +1,79 @@
+"""From a question to what emitters and runners are given: derived again, proved again, priced."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from grammar import Goal, canonical, parse
+from hierarchies import InputError, Reduction
+from synth.emit import Options, Source
+from synth.plan.answers import pick_of, priced
+from synth.plan.stripes import whole_bytes
+from synth.price.defaults import defaults
+from synth.price.simulator import Simulator
+from synth.price.steps import total_seconds
+from synth.semantics.lowering import lower
+from synth.semantics.rules import Derivation, Refusal, derive
+from synth.verbs.answers.reading import Remembered, Slice
+from synth.verify.rehearsal import judged
+from synth.verify.symbolic import Refuted
+
+
+class WrongProgramError(InputError):
+    """The program could be read, and the answer to whether it does what was asked is no."""
+
+
+@dataclass(frozen=True)
+class HandOut:
+    """A source for emitters, and the price of the runtime's own collective beside it."""
+
+    source: Source
+    plain_seconds: float
+
+
+def derived_from_text(text: str, reduction: Reduction, goal: Goal = Goal.ALL_REDUCE) -> Derivation:
+    """The derivation of a program as the caller wrote it.
+
+    Raises InputError for text that is no program, WrongProgramError for one that is wrong.
+    """
+    program = canonical(parse(text), reduction.tree)
+    derivation = derive(program, reduction.tree, goal)
+    if isinstance(derivation, Refusal):
+        place = "at the end" if derivation.step is None else f"step {derivation.step + 1}"
+        raise WrongProgramError(
+            f"the program is {derivation.kind.value}: {derivation.reason}",
+            where=f"program, {place}",
+            hint="'collsynth check' tells more",
+        )
+    return derivation
+
+
+def hand_out(chosen: Remembered, options: Options) -> HandOut:
+    """Derive, replay, prove, lower and price programs, whoever says it was done before.
+
+    Raises InputError and WrongProgramError as ``derived_from_text`` does, and InputError for a
+    payload of fewer bytes than stripes.
+    """
+    reduction, size = chosen.reduction, chosen.payload_bytes
+    simulator = Simulator(chosen.system, chosen.algorithm)
+    slices = chosen.beside or (Slice(chosen.program, size, chosen.segments),)
+    sizes = whole_bytes([one.size_bytes for one in slices], size)
+    first, *others = (
+        _source(replace(one, size_bytes=own), chosen, simulator, options)
+        for one, own in zip(slices, sizes, strict=True)
+    )
+    plain = total_seconds(defaults(simulator, reduction, size, chosen.goal).baseline)
+    return HandOut(replace(first, beside=tuple(others)), plain)
+
+
+def _source(one: Slice, chosen: Remembered, simulator: Simulator, options: Options) -> Source:
+    """One program for its bytes."""
+    reduction, size = chosen.reduction, one.size_bytes
+    derivation = derived_from_text(one.program, reduction, chosen.goal)
+    verdict = judged(derivation)
+    if isinstance(verdict, Refuted):
+        raise AssertionError(f"the rules and z3 disagree on {derivation.program}: {verdict}")
+    pick = pick_of(max(1, len(chosen.beside)))
+    prices = tuple(priced(simulator, derivation, reduction, size / one.segments, pick))
+    schedule = lower(derivation, reduction, size, one.segments)
+    return Source(schedule, chosen.system, prices, verdict, options)

@@ -1,0 +1,142 @@
+"""The course of a question: rounds of pieces, each round made from what came of those before.
+
+Most questions stay one piece. Several systems are cut by system, and a range of sizes by size; each
+later round of a range halves what lies between neighbours that differ. A ranking is not cut: its
+placements are looked at in the order of their bounds, and the first of them tell of most others
+that they need no search, which a worker that has only a share of them does not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import Any
+
+from hierarchies import InputError, System
+from synth.plan.placements import how_many
+from synth.plan.request import Watcher
+from synth.plan.sizes import between, grid, spans
+from synth.verbs.answers.bodies import Json, sweep_body
+from synth.verbs.partition.pieces import Piece, carry_out
+from synth.verbs.planning import SweepQuestion, TopQuestion, ranking_reply, swept_reply
+from synth.verbs.questions import Question
+from synth.verbs.reply import Outcome, Reply
+
+Course = Generator[Sequence[Piece], Sequence[Json], Reply]
+"""Yields a round of pieces, is sent what came of each, in their order, and returns the answer."""
+LEAST_PRICED = 8
+"""A range of fewer placements, each size by itself, is not worth the way."""
+
+
+def course(verb: str, question: Question, pieces: int = 1) -> Course:
+    """How a question is answered where about so many pieces can be worked on at once.
+
+    Raises InputError, at the first round, for a question that cannot be answered.
+    """
+    match question:
+        case TopQuestion():
+            return (yield from _top(question, pieces))
+        case SweepQuestion() if pieces > 1:
+            tops = question.tops()
+            each = -(-2 * pieces // len(tops))
+            replies = yield from together([_named(one, _top(one, each)) for one in tops])
+            return swept_reply(replies)
+        case _:
+            return (yield from _whole(verb, question))
+
+
+def in_turn(rounds: Course, watcher: Watcher | None = None) -> Reply:
+    """Run a course here, one piece after the other."""
+    watcher = watcher or Watcher()
+    try:
+        wanted = next(rounds)
+        while True:
+            wanted = rounds.send([carry_out(Piece.of(piece.text), watcher) for piece in wanted])
+    except StopIteration as stop:
+        found: Reply = stop.value
+        return found
+
+
+def together(courses: Sequence[Course]) -> Generator[Sequence[Piece], Sequence[Json], list[Reply]]:
+    """Several courses side by side: a round of theirs is the next round of each."""
+    replies: dict[int, Reply] = {}
+    wanted: dict[int, Sequence[Piece]] = {}
+
+    def go_on(number: int, results: Sequence[Json] | None) -> None:
+        try:
+            wanted[number] = (
+                next(courses[number]) if results is None else courses[number].send(results)
+            )
+        except StopIteration as stop:
+            wanted.pop(number, None)
+            replies[number] = stop.value
+
+    for number in range(len(courses)):
+        go_on(number, None)
+    while wanted:
+        results = iter((yield [piece for pieces in wanted.values() for piece in pieces]))
+        for number, pieces in list(wanted.items()):
+            go_on(number, [next(results) for _ in pieces])
+    return [replies[number] for number in range(len(courses))]
+
+
+def _whole(verb: str, question: Question) -> Course:
+    [found] = yield [Piece("answer", {"verb": verb, "question": _plain(question)})]
+    return Reply(found["body"], Outcome(found["outcome"]))
+
+
+def _named(question: TopQuestion, rounds: Course) -> Course:
+    """The course of one of several systems, whose mistakes say which."""
+    try:
+        return (yield from rounds)
+    except InputError as error:
+        raise error.at(question.system_name) from None
+
+
+def _top(question: TopQuestion, pieces: int) -> Course:
+    ends = question.bytes
+    if pieces < 2 or isinstance(ends, int):
+        return (yield from _whole("top", question))
+    system = question.machine()
+    if system.missing:
+        return (yield from _whole("top", question))
+    placements = how_many(system, question.asked())
+    if placements * len(grid(*ends)) < LEAST_PRICED:
+        return (yield from _whole("top", question))
+    return (yield from _range(question, system, placements, pieces))
+
+
+def _range(question: TopQuestion, system: System, placements: int, pieces: int) -> Course:
+    """The best of every size, and of those between neighbours that differ."""
+    assert isinstance(question.bytes, tuple)
+    answered: dict[int, Json] = {}
+    chosen: dict[int, str] = {}
+    complete, refuted, wanted = True, False, grid(*question.bytes)
+    while wanted:
+        round_ = _dealt(wanted, pieces)
+        results = yield [_sizes(question, some, placements) for some in round_]
+        for found in results:
+            answered |= {one["bytes"]: one["answer"] for one in found["sizes"]}
+            chosen |= {one["bytes"]: one["choice"] for one in found["sizes"]}
+            complete = complete and found["complete"]
+            refuted = refuted or found["refuted"]
+        wanted = between(chosen) if complete else []
+    sizes = sorted(answered.items())
+    stretches = spans([chosen[size] for size, _ in sizes])
+    asked_of = (system, question.asked())
+    body = sweep_body(asked_of, question.bytes, sizes, stretches, complete)
+    return ranking_reply(question, body, refuted)
+
+
+def _sizes(question: TopQuestion, sizes: list[int], placements: int) -> Piece:
+    payload = {"question": _plain(question), "sizes": sizes}
+    return Piece("sizes", payload, len(sizes) * placements)
+
+
+def _dealt(sizes: Sequence[int], hands: int) -> list[list[int]]:
+    """Sizes dealt one by one, as neighbours cost about the same."""
+    hands = min(hands, len(sizes))
+    return [list(sizes[hand::hands]) for hand in range(hands)]
+
+
+def _plain(question: Question) -> dict[str, Any]:
+    return question.model_dump(mode="json", by_alias=True)

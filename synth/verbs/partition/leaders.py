@@ -1,0 +1,29 @@
+"""The best answers so far, while work goes on: found and priced, and not proved yet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from synth.plan.request import Leader
+from synth.verbs.answers.bodies import Json
+
+MOST_LEADERS = 10
+"""So many are told, however many were asked for."""
+
+
+def leaders_json(leaders: Sequence[Leader]) -> Json:
+    """The first of them, with the keys that answers of ``top`` have for the same."""
+    return {
+        "answers": [
+            {
+                "rank": one.rank,
+                "axes": {axis.name: axis.size for axis in one.axes},
+                "placement": [list(row) for row in one.placement],
+                "program": one.program,
+                "seconds": one.seconds,
+                "proof": "not yet",
+            }
+            for one in leaders[:MOST_LEADERS]
+        ],
+        "complete": False,
+    }

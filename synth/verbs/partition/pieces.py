@@ -1,0 +1,103 @@
+"""What travels: a piece of a question as JSON, and what carries it out wherever it arrives."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from synth.plan.request import Watcher
+from synth.plan.sizes import Asker
+from synth.verbs.answers.bodies import Json, answer_json
+from synth.verbs.partition.shelf import Shelf
+from synth.verbs.planning import TopQuestion, top
+from synth.verbs.questions import asked
+from synth.verbs.table import VERBS
+from synth.verify.symbolic import Refuted
+
+
+@dataclass(frozen=True)
+class Piece:
+    """``part`` says what is to be done with the payload, which is JSON and small.
+
+    ``weight`` is how many placements it will price, as far as that is known: for progress only.
+    """
+
+    part: str
+    payload: Json
+    weight: int = 1
+
+    @property
+    def text(self) -> str:
+        """The piece as it travels."""
+        return json.dumps({"part": self.part, "payload": self.payload}, allow_nan=False)
+
+    @property
+    def partial(self) -> bool:
+        """Whether it can come to an end early, with what it has."""
+        return self.part != "answer" or VERBS[self.payload["verb"]].partial
+
+    @staticmethod
+    def of(text: str) -> Piece:
+        """The piece that arrived as text."""
+        found = json.loads(text)
+        return Piece(found["part"], found["payload"])
+
+
+def carry_out(piece: Piece, watcher: Watcher, shelf: Shelf | None = None) -> Json:
+    """What a piece comes to, as JSON. Raises InputError for what cannot be answered."""
+    return _PARTS[piece.part](piece.payload, watcher, shelf or Shelf())
+
+
+def _answer(payload: Json, watcher: Watcher, shelf: Shelf) -> Json:
+    """A whole question."""
+    verb = VERBS[payload["verb"]]
+    question = asked(verb.question, payload["question"])
+    if isinstance(question, TopQuestion):
+        reply = top(question, watcher, lambda language: shelf.library(language, watcher))
+    else:
+        reply = verb.answer(question, watcher)
+    return {"body": reply.body, "outcome": int(reply.outcome)}
+
+
+def _sizes(payload: Json, watcher: Watcher, shelf: Shelf) -> Json:
+    """The best of some sizes of a range; where it is stopped, of the first of them.
+
+    ``choice`` is the same text where two sizes have the same placement and steps.
+    """
+    question = asked(TopQuestion, payload["question"])
+    request, sizes = question.asked(), payload["sizes"]
+    counting = _Counting(watcher, len(sizes))
+    library = shelf.library(request.language, watcher)
+    asker = Asker(question.machine(), request, counting, library)
+    for size in sizes:
+        asker.ask(size)
+        counting.sizes_done += 1
+    return {
+        "sizes": [
+            {"bytes": size, "choice": repr(asker.chosen[size]), "answer": answer_json(answer)}
+            for size, answer in asker.told.items()
+        ],
+        "refuted": any(isinstance(answer.verdict, Refuted) for answer in asker.told.values()),
+        "complete": asker.complete,
+    }
+
+
+_PARTS: Mapping[str, Callable[[Json, Watcher, Shelf], Json]] = {
+    "answer": _answer,
+    "sizes": _sizes,
+}
+
+
+class _Counting(Watcher):
+    """Adds the placements of several sizes up, for a watcher that is told of them as one."""
+
+    def __init__(self, watcher: Watcher, sizes: int) -> None:
+        self._watcher = watcher
+        self._sizes = sizes
+        self.sizes_done = 0
+        self.go_on = watcher.go_on  # type: ignore[method-assign]
+        self.explored = watcher.explored  # type: ignore[method-assign]
+
+    def placed(self, done: int, of: int) -> None:
+        self._watcher.placed(self.sizes_done * of + done, self._sizes * of)

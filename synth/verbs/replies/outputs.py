@@ -1,0 +1,89 @@
+"""What the verbs answer that hand programs out: as files for runtimes, or run here."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Discriminator, Field, Tag
+
+from synth.verbs.replies.parts import (
+    BinaryFile,
+    Number,
+    OneFile,
+    Part,
+    Positive,
+    Reply,
+    Seconds,
+    TextFile,
+    having,
+)
+
+AnyFile = Annotated[
+    Annotated[TextFile, Tag("")] | Annotated[BinaryFile, Tag("base64")],
+    Discriminator(having("base64")),
+]
+
+
+class HandedStripe(Part):
+    """One of the programs that share the payload."""
+
+    program: str = Field(description="Its steps.")
+    bytes: Positive = Field(description="Of the payload; all stripes' sum to it.")
+    segments: Positive = Field(description="Into how many its slice is cut.")
+
+
+class EmittedReply(Reply):
+    """A program in the words of a runtime or tool."""
+
+    target: str = Field(description="Which runtime or tool.")
+    system: str = Field(description="The name of the machine.")
+    program: str = Field(description="Its steps; of several stripes all, with ' | ' between.")
+    proof: Literal["proved", "unknown"] = Field(description="What z3 says now.")
+    segments: Positive = Field(description="1 for targets that cannot overlap.")
+    stripes: list[HandedStripe] = Field(min_length=1, description="The programs side by side.")
+    seconds: Seconds = Field(description="Predicted.")
+    files: list[AnyFile] = Field(min_length=1, description="What to save.")
+
+
+class EmittedGroupsReply(Reply):
+    """A program of explicit groups, for a machine that lacks devices."""
+
+    target: Literal["json"] = Field(description="The one that can list groups.")
+    system: str = Field(description="The name of the machine.")
+    program: str = Field(description="Its steps in words.")
+    proof: Literal["proved"] = Field(description="What z3 says now.")
+    proved_for: Positive = Field(description="The proof is for so many devices.")
+    files: OneFile = Field(description="What to save.")
+
+
+EmitReply = Annotated[
+    Annotated[EmittedReply, Tag("")] | Annotated[EmittedGroupsReply, Tag("proved_for")],
+    Discriminator(having("proved_for")),
+]
+
+
+class Checked(Part):
+    """How a result compares with what it should be; null where a backend cannot tell."""
+
+    equal: bool | None = Field(description="Whether it is right, as far as rounding allows.")
+    error: Number | None = Field(description="A multiple of what rounding allows.")
+    bitwise_equal: bool | None = Field(description="Whether all devices have the same bits.")
+
+
+class RunReply(Reply):
+    """What was seen when a program ran here, beside what was predicted for its system."""
+
+    system: str = Field(description="The name of the machine that was asked about.")
+    program: str = Field(description="Its steps.")
+    backend: str = Field(description="What ran it.")
+    devices: Positive = Field(description="How many there were.")
+    bytes: Positive = Field(description="As run: whole elements.")
+    padded_bytes: Positive = Field(description="With the padding at the end of each slice.")
+    segments: Positive = Field(description="Into how many the first slice was cut.")
+    stripes: list[HandedStripe] = Field(description="Side by side; none of explicit groups.")
+    dtype: str = Field(description="What was added up.")
+    check: Checked | None = Field(description="Null unless it was asked for.")
+    measured_seconds: Seconds = Field(description="The median, on this machine's processes.")
+    measured_plain_seconds: Seconds = Field(description="Of the plain collective.")
+    predicted_seconds: Seconds = Field(description="For the system that was asked about.")
+    predicted_plain_seconds: Seconds = Field(description="Of the plain collective there.")

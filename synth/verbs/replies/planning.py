@@ -1,0 +1,107 @@
+"""What the verbs answer that plan: one collective, a range of sizes, a whole job."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Discriminator, Field, Tag
+
+from synth.verbs.replies.answers import Answer, RankingReply, SweepReply
+from synth.verbs.replies.parts import (
+    Axes,
+    ChoiceName,
+    GoalName,
+    Interval,
+    MachineInFull,
+    Matrix,
+    Number,
+    OneFile,
+    Part,
+    Positive,
+    Reply,
+    Seconds,
+    Whole,
+    having,
+)
+from synth.verbs.replies.uneven import UnevenReply
+
+TopReply = Annotated[
+    Annotated[RankingReply, Tag("")]
+    | Annotated[SweepReply, Tag("stretches")]
+    | Annotated[UnevenReply, Tag("uneven")],
+    Discriminator(having("stretches", "uneven")),
+]
+
+
+class SystemsRankedReply(Reply):
+    """One question put to several systems."""
+
+    systems: list[TopReply] = Field(min_length=1, description="What top answers of each, in order.")
+    complete: bool = Field(description="False if something of one, or one, may be missing.")
+
+
+class PlacementOption(Part):
+    """A placement of a whole job."""
+
+    axes: Axes = Field(description="Sizes by name, also of axes that the job leaves open.")
+    placement: Matrix = Field(description="One row an axis, one column a level.")
+    exposed_seconds: Seconds = Field(description="What a step waits for communication.")
+    interval_seconds: Interval | None = Field(description="Of a calibrated system; else null.")
+    tied: bool = Field(description="Whether its interval overlaps that of the first.")
+
+
+class PlannedEntry(Part):
+    """One of the job's collectives on the best placement."""
+
+    name: str = Field(description="What the job calls it.")
+    request: GoalName = Field(description="What is to be done.")
+    over: list[str] = Field(min_length=1, description="The axes it is over.")
+    bytes: Positive = Field(description="The largest buffer of a device.")
+    times: Number = Field(description="In one step.")
+    hidden: float = Field(ge=0, le=1, description="The share that compute can run beside.")
+    exposed_seconds: Seconds = Field(description="times * (1 - hidden) * seconds of a call.")
+    default_exposed_seconds: Seconds = Field(description="The same of the runtime's choice.")
+    alone_seconds: Seconds = Field(description="One call where it is best for this entry alone.")
+    alone_placement: Matrix = Field(description="The placement on which it is.")
+    loss: Number = Field(description="Seconds of one call / alone_seconds.")
+    answer: Answer = Field(description="Its best program.")
+
+
+class UnpricedEntry(Part):
+    """Communication of a job that no collective can say."""
+
+    name: str = Field(description="What the job calls it.")
+    over: list[str] = Field(min_length=1, description="The axes it is over.")
+    bytes: Positive = Field(description="The largest buffer of a device.")
+    times: Number = Field(description="In one step.")
+    why: str = Field(description="Why it has no price.")
+
+
+class PlacementsConsidered(Part):
+    """What a placement was chosen from."""
+
+    placements: Whole = Field(description="How many were looked at.")
+    of_placements: Whole = Field(description="How many there are, over all sizes of open axes.")
+
+
+class PlanReply(Reply):
+    """The placement on which a job's collectives are exposed for least time."""
+
+    system: MachineInFull = Field(description="The machine.")
+    job: str = Field(description="The job's name.")
+    title: str = Field(description="Its title; may be empty.")
+    algorithm: ChoiceName = Field(description="Which algorithms steps may use.")
+    collapse: bool = Field(description="Whether a level has one digit in programs.")
+    ranking: list[PlacementOption] = Field(description="Placements, best first.")
+    default_exposed_seconds: Seconds = Field(description="Of the runtime's choices, on the best.")
+    entries: list[PlannedEntry] = Field(description="The job's collectives on the best.")
+    unpriced: list[UnpricedEntry] = Field(description="What no collective can say.")
+    considered: PlacementsConsidered = Field(description="What it was chosen from.")
+    complete: bool = Field(description="False if a better placement may be missing.")
+
+
+class JobReply(Reply):
+    """A job file for ``plan``."""
+
+    job: str = Field(description="The job's name.")
+    files: OneFile = Field(description="The job file, in TOML.")

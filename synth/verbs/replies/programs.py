@@ -1,0 +1,117 @@
+"""What the verbs answer that are about one program: is it right, whom does it join, its price."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from synth.emit.document.schema import (
+    ExchangePart,
+    Head,
+    Padded,
+    Payload,
+    Pieces,
+    ProgramText,
+    Segments,
+    TransposePart,
+)
+from synth.semantics.rules import Kind
+from synth.verbs.replies.parts import (
+    Defaults,
+    GoalName,
+    Interval,
+    Judged,
+    MachineException,
+    Part,
+    Positive,
+    Reply,
+    Seconds,
+    StepPrice,
+    Version,
+    Whole,
+)
+
+
+class TreePart(Part):
+    """The tree a program is over."""
+
+    names: list[str] = Field(description="Of its digits, outermost first.")
+    sizes: list[Positive] = Field(description="Of its digits.")
+
+
+class Refused(Part):
+    """Where the rules refuse a program."""
+
+    step: Whole | None = Field(description="Counted from 0; null: the goal is missed.")
+    kind: Annotated[Kind, Field(strict=False)] = Field(description="What sort of mistake it is.")
+    reason: str = Field(min_length=1, description="In a sentence.")
+
+
+class Replayed(Part):
+    """What was seen when a program was carried out on arrays."""
+
+    devices: Positive = Field(description="How many there were.")
+    elements: Positive = Field(description="How many each began with.")
+    equal: bool = Field(description="Whether all ended as they should.")
+    reason: str | None = Field(description="What went wrong; else null.")
+
+
+class CheckReply(Reply, Judged):
+    """Whether a program does what is requested, or what goes wrong and where."""
+
+    request: GoalName = Field(description="What it is to do.")
+    given: str = Field(description="The program as it was read.")
+    program: str = Field(description="Its canonical spelling.")
+    tree: TreePart = Field(description="The tree it is over.")
+    valid: bool = Field(description="Derived by the rules, and proved by z3.")
+    states: list[list[str]] = Field(description="Who holds what, before and after each step.")
+    refused: Refused | None = Field(description="Why the rules refuse it; else null.")
+    replay: Replayed | None = Field(description="Null unless it was asked for.")
+
+
+class AllToAllPart(Part):
+    """An all-to-all, run by several groups of devices at once; documents of files have none."""
+
+    collective: Literal["all-to-all"] = Field(description="What every group does.")
+    groups: list[list[Whole]] = Field(min_length=1, description="Device ids in member order.")
+    bytes: Positive = Field(description="The larger of a member's buffers before and after.")
+
+
+LoweredStep = Annotated[
+    ExchangePart | TransposePart | AllToAllPart, Field(discriminator="collective")
+]
+
+
+class LowerReply(Head):
+    """The schedule of a program for the real devices, as a document of version 1."""
+
+    schema_version: Version  # type: ignore[assignment]  # never left out
+    version: int = Field(ge=1, le=1, description="The version of the document.")
+    system: str = Field(description="The name of the machine.")
+    program: ProgramText
+    payload_bytes: Payload
+    padded_bytes: Padded
+    pieces: Pieces
+    segments: Segments
+    steps: list[LoweredStep] = Field(description="What is done, in this order.")
+
+
+class TimeReply(Reply, Defaults):
+    """What each step of a program costs and why."""
+
+    system: str = Field(description="The name of the machine.")
+    exceptions: list[MachineException] = Field(description="What of it is missing or slower.")
+    request: GoalName = Field(description="What the program is to do.")
+    program: str = Field(description="Its canonical spelling.")
+    bytes: Positive = Field(description="The largest buffer of a device.")
+    segments: Positive = Field(description="Into how many the payload is cut.")
+    steps: list[StepPrice] = Field(description="Of one segment.")
+    seconds: Seconds = Field(description="Predicted.")
+    barrier_seconds: Seconds = Field(description="In one segment.")
+    baseline_seconds: Seconds = Field(description="Of the default on the same placement.")
+    interval_seconds: Interval | None = Field(description="Of a calibrated system; else null.")
+    baseline_interval_seconds: Interval | None = Field(description="The same of the default.")
+    bound_seconds: Seconds = Field(description="What no schedule can beat on this placement.")
+    bound_by: str = Field(description="The level whose links impose the bound.")
+    limited_by: str = Field(description="A level, memory or latency; empty: nothing to do.")

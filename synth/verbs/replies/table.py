@@ -1,0 +1,66 @@
+"""The model of every verb's answer by the verb's name, and all of them as one JSON Schema."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from pydantic import TypeAdapter
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
+
+from synth.verbs.replies.importing import ImportReply
+from synth.verbs.replies.machines import CountReply, PlaceReply, SystemsReply
+from synth.verbs.replies.measured import CalibrateReply, DoctorReply
+from synth.verbs.replies.outputs import EmitReply, RunReply
+from synth.verbs.replies.parts import Json
+from synth.verbs.replies.planning import JobReply, PlanReply, SystemsRankedReply, TopReply
+from synth.verbs.replies.programs import CheckReply, LowerReply, TimeReply
+from synth.verbs.replies.uneven import CostReply
+
+REPLIES: Mapping[str, Any] = {
+    "systems": SystemsReply,
+    "import": ImportReply,
+    "place": PlaceReply,
+    "count": CountReply,
+    "top": TopReply,
+    "sweep": SystemsRankedReply,
+    "cost": CostReply,
+    "plan": PlanReply,
+    "job": JobReply,
+    "check": CheckReply,
+    "lower": LowerReply,
+    "time": TimeReply,
+    "emit": EmitReply,
+    "run": RunReply,
+    "calibrate": CalibrateReply,
+    "doctor": DoctorReply,
+}
+"""A model, or a union of models that no answer is two of at once."""
+
+
+class _Untitled(GenerateJsonSchema):
+    """Without titles of fields: they repeat the keys."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+
+@cache
+def judge(verb: str) -> TypeAdapter[Any]:
+    """What holds JSON to the model of a verb's answer; KeyError for a verb that is none."""
+    return TypeAdapter(REPLIES[verb])
+
+
+def schema() -> Json:
+    """The JSON Schema (draft 2020-12) of all answers: verb ``x``'s is ``#/$defs/x``."""
+    asked: list[tuple[str, JsonSchemaMode, TypeAdapter[Any]]] = [
+        (verb, "validation", judge(verb)) for verb in REPLIES
+    ]
+    found, rest = TypeAdapter.json_schemas(asked, schema_generator=_Untitled)
+    own = {verb: found[verb, "validation"] for verb in REPLIES}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "description": "What the verbs of collsynth answer: the answer of verb x is #/$defs/x.",
+        "$defs": {**own, **rest["$defs"]},
+    }

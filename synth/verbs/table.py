@@ -1,0 +1,69 @@
+"""The verbs: a question in, a JSON answer out. Every front end is a skin over this table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from synth.plan.request import Watcher
+from synth.verbs.importing import ImportQuestion, imported
+from synth.verbs.machines import (
+    CountQuestion,
+    PlaceQuestion,
+    SystemsQuestion,
+    count,
+    place,
+    systems,
+)
+from synth.verbs.measured import CalibrateQuestion, DoctorQuestion, calibrate, doctor
+from synth.verbs.outputs import EmitQuestion, RunQuestion, emitted, executed
+from synth.verbs.planning import (
+    CostQuestion,
+    JobQuestion,
+    PlanQuestion,
+    SweepQuestion,
+    TopQuestion,
+    costs,
+    job,
+    plan,
+    sweep_systems,
+    top,
+)
+from synth.verbs.programs import CheckQuestion, LowerQuestion, TimeQuestion, check, lowered, time
+from synth.verbs.questions import Question
+from synth.verbs.reply import Reply
+
+
+@dataclass(frozen=True)
+class Verb:
+    """One verb: the model of its question, and what answers it.
+
+    ``partial``: whether it can answer in part. ``repeatable``: whether the same question always
+    has the same answer; what measures the machine it runs on has not.
+    """
+
+    question: type[Question]
+    answer: Callable[[Any, Watcher], Reply]
+    partial: bool = False
+    repeatable: bool = True
+
+
+VERBS: Mapping[str, Verb] = {
+    "systems": Verb(SystemsQuestion, systems),
+    "import": Verb(ImportQuestion, imported),
+    "place": Verb(PlaceQuestion, place),
+    "count": Verb(CountQuestion, count, partial=True),
+    "top": Verb(TopQuestion, top, partial=True),
+    "sweep": Verb(SweepQuestion, sweep_systems, partial=True),
+    "cost": Verb(CostQuestion, costs, partial=True),
+    "plan": Verb(PlanQuestion, plan, partial=True),
+    "job": Verb(JobQuestion, job),
+    "check": Verb(CheckQuestion, check),
+    "lower": Verb(LowerQuestion, lowered),
+    "time": Verb(TimeQuestion, time),
+    "emit": Verb(EmitQuestion, emitted),
+    "run": Verb(RunQuestion, executed, repeatable=False),
+    "calibrate": Verb(CalibrateQuestion, calibrate),
+    "doctor": Verb(DoctorQuestion, doctor),
+}

@@ -1,0 +1,73 @@
+"""Sizes, and questions as JSON."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hierarchies import InputError
+from synth.verbs.machines import PlaceQuestion
+from synth.verbs.planning import TopQuestion
+from synth.verbs.questions import asked, size_in_bytes
+
+TOP = {"system": "dgx-h100", "axes": {"data": 32}, "reduce": ["data"]}
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("1", 1),
+        ("4096", 4096),
+        ("1KiB", 1024),
+        ("64M", 64 * 1024**2),
+        ("64MiB", 64 * 1024**2),
+        ("64MB", 64 * 1000**2),
+        ("1.5 GiB", 3 * 2**29),
+        ("2TB", 2 * 10**12),
+        (77, 77),
+    ],
+)
+def test_sizes(text: str | int, size: int) -> None:
+    assert size_in_bytes(text) == size
+
+
+@pytest.mark.parametrize(
+    "text", ["", "0", "-1", "1.5", "1 XiB", "GiB", "1e9", "nan", "0.5B", "1gib"]
+)
+def test_sizes_that_mean_nothing(text: str) -> None:
+    with pytest.raises(InputError):
+        size_in_bytes(text)
+
+
+@given(st.integers(1, 10**15))
+def test_a_bare_number_is_bytes(number: int) -> None:
+    assert size_in_bytes(str(number)) == number
+
+
+def test_defaults_of_the_main_question() -> None:
+    question = asked(TopQuestion, TOP)
+    assert (question.bytes, question.k, question.max_steps) == (2**30, 10, 5)
+    assert question.asked().over == ("data",)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"bites": 1}, "bites"),
+        ({"bytes": "much"}, "bytes: the size 'much'"),
+        ({"axes": {"data": "8"}}, "axes.data"),
+        ({"axes": {"data": True}}, "axes.data"),
+        ({"reduce": "data"}, "reduce"),
+        ({"k": 1.5}, "k"),
+        ({"algorithm": "magic"}, "algorithm: 'magic'"),
+    ],
+)
+def test_a_question_with_a_mistake_names_the_key(change: dict[str, object], told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        asked(TopQuestion, TOP | change)
+
+
+def test_a_question_with_a_missing_key() -> None:
+    with pytest.raises(InputError, match="axes"):
+        asked(PlaceQuestion, {"system": "dgx-h100"})
