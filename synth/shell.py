@@ -20,10 +20,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from hierarchies import InputError
 from synth.delivery import deliver, printing
-from synth.drawing import console
 from synth.files import answer, files, job, logs, names_only, program, system, unread
 from synth.plan.request import Watcher
-from synth.tables import TABLES
+from synth.tables.style import console
+from synth.tables.table import TABLES
 from synth.verbs.export import WrongProgramError
 from synth.verbs.questions import Question, asked
 from synth.verbs.reply import Outcome, Reply

@@ -20,7 +20,7 @@ from typer.testing import CliRunner, Result
 
 from golden_commands import GOLDEN_COMMANDS, NESTED, P2
 from synth.cli import app
-from synth.tables import TABLES
+from synth.tables.table import TABLES
 from synth.verbs.table import VERBS
 
 ROOT = Path(__file__).parent.parent

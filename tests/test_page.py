@@ -18,13 +18,13 @@ pytest.importorskip("fastapi", reason="needs the extra server")
 
 from hierarchies import load
 from serving import Served, StuckCrew, served
-from synth.drawing import printed
 from synth.service.api.examples import EXAMPLES
 from synth.service.page.door import prefers_page
 from synth.service.page.rendering import POLICY, static
 from synth.service.questions import put_of
 from synth.service.who import LOCAL
-from synth.tables import TABLES
+from synth.tables.style import printed
+from synth.tables.table import TABLES
 from synth.verbs.reply import Outcome, Reply
 
 FORM = {

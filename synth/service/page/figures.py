@@ -9,7 +9,7 @@ from typing import Any
 
 from hierarchies.units import duration, volume
 from synth.calibration.logs.tables import busbw_factor
-from synth.drawing import axes_told
+from synth.tables.style import axes_told
 
 Json = Mapping[str, Any]
 

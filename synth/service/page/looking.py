@@ -14,7 +14,6 @@ from jinja2 import UndefinedError
 from markupsafe import Markup
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from synth.drawing import printed
 from synth.service.api.hall import hall
 from synth.service.bodies import outcome_word
 from synth.service.desk import Accepted, Answered, Wishes
@@ -35,7 +34,8 @@ from synth.service.page.results import (
 from synth.service.refusals import not_there, unavailable
 from synth.service.store import Job, Status
 from synth.service.who import Asker
-from synth.tables import TABLES
+from synth.tables.style import printed
+from synth.tables.table import TABLES
 from synth.verbs.identity.edition import edition
 from synth.verbs.reply import Outcome
 

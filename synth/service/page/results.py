@@ -8,12 +8,12 @@ from typing import Any
 
 from hierarchies import InputError
 from hierarchies.units import duration, volume
-from synth.drawing import axes_told, exceptions, levels, many
 from synth.service.page.colours import paints
 from synth.service.page.curves import Curves, curves
 from synth.service.page.figures import Ranked, matrix, ranked
 from synth.service.page.placing import placed
 from synth.service.page.topology import Topology, topology
+from synth.tables.style import axes_told, exceptions, levels, many
 
 Json = Mapping[str, Any]
 TABS = {

@@ -8,7 +8,8 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from hierarchies.units import duration, volume
-from synth.drawing import (
+from synth.tables.degraded import uneven
+from synth.tables.style import (
     MARKS,
     Json,
     axes_told,
@@ -20,7 +21,6 @@ from synth.drawing import (
     partial,
     table,
 )
-from synth.uneven_tables import uneven
 
 _LEGEND = (
     "speed-up: over the default, what the runtime would choose on the same placement\n"

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from hierarchies.units import duration, volume
-from synth.drawing import MARKS, Json, axes_told, exceptions, levels, many, partial, table
+from synth.tables.style import MARKS, Json, axes_told, exceptions, levels, many, partial, table
 
 
 def uneven(body: Json) -> RenderableType:

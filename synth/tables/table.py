@@ -8,11 +8,21 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from hierarchies.units import duration, volume
-from synth.drafts import draft
-from synth.drawing import MARKS, Json, axes_told, between, exceptions, levels, many, partial, table
-from synth.measured_tables import doctor
-from synth.rankings import plan, several, top
-from synth.uneven_tables import cost
+from synth.tables.degraded import cost
+from synth.tables.drafts import draft
+from synth.tables.measured import doctor
+from synth.tables.rankings import plan, several, top
+from synth.tables.style import (
+    MARKS,
+    Json,
+    axes_told,
+    between,
+    exceptions,
+    levels,
+    many,
+    partial,
+    table,
+)
 
 
 def _systems(body: Json) -> RenderableType:

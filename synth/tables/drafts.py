@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from synth.drawing import Json, table
+from synth.tables.style import Json, table
 
 _COLUMNS = {
     "level": "name",

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from hierarchies.units import duration, volume
-from synth.drawing import Json, table
+from synth.tables.style import Json, table
 
 
 def doctor(body: Json) -> RenderableType:
