@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from typer.testing import CliRunner
 
 from golden_commands import GOLDEN_COMMANDS, NESTED
-from synth.cli import app
+from synth.cli.app import app
 from synth.verbs.replies import REPLIES, judge, schema
 
 DOCS = Path(__file__).parent.parent / "docs"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from synth.cli import app
+from synth.cli.app import app
 from synth.plan.request import Watcher
 from synth.verbs.questions import asked
 from synth.verbs.reply import Outcome, Reply
@@ -156,7 +156,7 @@ def test_an_answer_that_cannot_be_kept_is_printed(
 
 def test_without_a_store_nothing_of_it_is_loaded() -> None:
     script = (
-        "import sys; from synth.cli import app; app(['count', '--digits', '1'],"
+        "import sys; from synth.cli.app import app; app(['count', '--digits', '1'],"
         " standalone_mode=False); print([m for m in sys.modules if m.startswith(("
         "'sqlalchemy', 'alembic', 'synth.service'))])"
     )

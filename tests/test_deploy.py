@@ -24,7 +24,7 @@ import typer
 import yaml
 
 from manual import ROOT
-from synth.cli import app
+from synth.cli.app import app
 
 DEPLOY = ROOT / "deploy"
 UNIT = (DEPLOY / "collsynth.service").read_text(encoding="utf-8")

@@ -17,7 +17,7 @@ import typer
 import yaml
 
 from manual import DOCS, PAGES, README, ROOT, anchors, links, told
-from synth.cli import app
+from synth.cli.app import app
 
 ABOUT_THE_CODE = tuple(ROOT / name for name in ("ARCHITECTURE.md", "CONTRIBUTING.md"))
 _OUTSIDE = re.compile(r"[a-z]+:")

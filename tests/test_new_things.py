@@ -12,7 +12,7 @@ import pytest
 
 from grammar import Collective
 from hierarchies.importers import KINDS
-from synth.commands import COMMANDS
+from synth.cli.commands import COMMANDS
 from synth.emit import TARGETS
 from synth.run import BACKENDS
 from synth.verbs.table import VERBS

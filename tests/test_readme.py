@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import synth
 from hierarchies import read
 from manual import DOCS, PAGES, README, ROOT, Block, blocks
-from synth.cli import app
+from synth.cli.app import app
 from synth.run.processes import Command, supervise
 
 

@@ -18,8 +18,8 @@ pytest.importorskip("fastapi", reason="needs the extra server")
 
 from replying import COMMANDS, SHAPES
 from serving import Served, served
-from synth import shell
-from synth.cli import app
+from synth.cli import ask as shell
+from synth.cli.app import app
 from synth.service.api.examples import EXAMPLES
 from synth.service.limits import Limits
 from synth.service.work import LocalCrew

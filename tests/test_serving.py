@@ -21,11 +21,11 @@ from typer.testing import CliRunner
 
 pytest.importorskip("fastapi", reason="needs the extra server")
 
-from synth.cli import app
+from synth.cli.app import app
 from synth.service.settings import data_folder, default_name
 from synth.service.store import Store
 
-MAIN = (sys.executable, "-c", "from synth.cli import main; main()")
+MAIN = (sys.executable, "-c", "from synth.cli.app import main; main()")
 LONG = {"digits": 5, "max_steps": 8, "across": True}
 AT_ONCE = {"Prefer": "respond-async"}
 
@@ -258,7 +258,7 @@ def test_keys_are_made_listed_and_revoked(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_without_the_extra_it_says_what_to_install(tmp_path: Path) -> None:
     for absent in ("fastapi", "uvicorn", "sqlalchemy", "prometheus_client"):
-        code = f"import sys; sys.modules[{absent!r}] = None; from synth.cli import main; main()"
+        code = f"import sys; sys.modules[{absent!r}] = None; from synth.cli.app import main; main()"
         words = ("serve", "--port", "0", "--store", store_in(tmp_path))
         said = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
         assert said.returncode == 2, said.stderr
@@ -268,7 +268,7 @@ def test_without_the_extra_it_says_what_to_install(tmp_path: Path) -> None:
 
 def test_the_command_line_loads_nothing_of_the_service() -> None:
     code = (
-        "import sys; from typer.testing import CliRunner; from synth.cli import app;"
+        "import sys; from typer.testing import CliRunner; from synth.cli.app import app;"
         "CliRunner().invoke(app, ['--help']);"
         "print([name for name in ('fastapi', 'sqlalchemy', 'uvicorn', 'numpy', 'synth.service')"
         " if name in sys.modules])"

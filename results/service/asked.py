@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-COMMAND = (sys.executable, "-c", "from synth.cli import main; main()")
+COMMAND = (sys.executable, "-c", "from synth.cli.app import main; main()")
 _MANY = """
 import json, sys
 from typer.testing import CliRunner
-from synth.cli import app
+from synth.cli.app import app
 for words in json.load(sys.stdin):
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.stderr

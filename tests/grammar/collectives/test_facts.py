@@ -11,9 +11,9 @@ from grammar import Collective, Goal
 from grammar.collectives.program import FACTS
 from hierarchies.hierarchy import RESERVED
 from places import ROOT
-from synth import flags
 from synth.calibration.logs.tables import PIECES, busbw_factor
 from synth.calibration.prior import TRAITS
+from synth.cli import flags
 from synth.semantics.rules import AIMS, Rulebook
 from synth.semantics.truth_tables import own_chunks, space, start
 from synth.verbs.replies.parts import CollectiveName

@@ -25,7 +25,7 @@ from synth.calibration.logs.reading import logs_of
 from synth.calibration.logs.tables import Log, Table
 from synth.calibration.measurements import Measurement, Sample
 from synth.calibration.prediction import Predictor
-from synth.cli import app
+from synth.cli.app import app
 from synth.collectives.nccl_model import SPELLINGS
 
 SYSTEM = load("dgx-a100:4")

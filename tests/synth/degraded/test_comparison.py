@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from hierarchies import load
-from synth.cli import app
+from synth.cli.app import app
 
 QUICK = ("--max-steps", "3", "--segments", "4", "--no-stripes")
 ONE = ("dgx-h100:2", "--axes", "data=16", "--reduce", "data")

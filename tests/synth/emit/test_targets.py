@@ -17,7 +17,8 @@ from typer.testing import CliRunner, Result
 from hierarchies import Axis, InputError, Reduction, System, load
 from manual import DOCS, README
 from strategies import source, systems
-from synth import cli, flags
+from synth.cli import app as cli
+from synth.cli import flags
 from synth.collectives.algorithms import Choice
 from synth.emit import TARGETS, able_to_run, emit
 from synth.plan.planner import answers

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from places import ROOT
-from synth.cli import app
+from synth.cli.app import app
 
 LOGS = sorted(str(path) for path in ROOT.glob("docs/logs/sophia-*.csv"))
 WHERE = ("--axes", "data=16", "--reduce", "data")

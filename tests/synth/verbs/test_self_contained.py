@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 import synth
 from hierarchies import InputError, catalogue, load
 from places import TESTS
-from synth.cli import app
+from synth.cli.app import app
 from synth.plan.request import Watcher
 from synth.verbs.questions import asked
 from synth.verbs.table import VERBS

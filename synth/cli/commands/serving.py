@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from synth.commands.asking import chosen_store
+from synth.cli.commands.asking import chosen_store
 
 if TYPE_CHECKING:
     from synth.service.store import Store

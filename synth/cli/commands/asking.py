@@ -24,7 +24,7 @@ def ask_and_exit(
 ) -> None:
     """Put a question, print the answer, and exit as it ended."""
     # Not at the top of the file: it loads numpy, z3 and pydantic, and --help must not wait for it.
-    from synth.shell import ask
+    from synth.cli.ask import ask
 
     url = chosen_store.get()
     more = {} if url is None else {"before": partial(_answers_in, url)}

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from synth.commands import COMMANDS, GROUPS, SERVICE
-from synth.commands.asking import Store, Verbose
+from synth.cli.commands import COMMANDS, GROUPS, SERVICE
+from synth.cli.commands.asking import Store, Verbose
 
 app = typer.Typer(
     help="Synthesize, prove and rank hierarchical collectives for a cluster.",

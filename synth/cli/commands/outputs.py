@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from synth.commands.asking import Verbose, ask_and_exit
-from synth.flags import (
+from synth.cli.commands.asking import Verbose, ask_and_exit
+from synth.cli.flags import (
     BACKENDS,
     TARGETS,
     From,

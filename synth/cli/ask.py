@@ -19,8 +19,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from hierarchies import InputError
-from synth.delivery import deliver, printing
-from synth.files import answer, files, job, logs, names_only, program, system, unread
+from synth.cli.inputs import answer, files, job, logs, names_only, program, system, unread
+from synth.cli.outputs import deliver, printing
 from synth.plan.request import Watcher
 from synth.tables.style import console
 from synth.tables.table import TABLES

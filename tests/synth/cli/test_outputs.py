@@ -13,10 +13,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from hierarchies import InputError
-from synth.cli import app
-from synth.delivery import CLOSED_PIPE, deliver
+from places import ROOT
+from synth.cli.app import app
+from synth.cli.outputs import CLOSED_PIPE, deliver
 
-ROOT = Path(__file__).parent.parent
 FULL = Path("/dev/full")
 EMIT = ("emit", "all-reduce root inside", "dgx-h100:2", "--axes", "data=16", "--reduce", "data")
 TORCH = (*EMIT, "--target", "torch")
@@ -34,7 +34,7 @@ def run(*words: str) -> Result:
 
 def process(*words: str, stdout: Any, before: str = "") -> tuple[int, str]:
     """How the command ends, interpreter and all, and what it says on standard error."""
-    code = f"{before}from synth.cli import main; main()"
+    code = f"{before}from synth.cli.app import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", code, *words],
         stdout=stdout,

@@ -12,11 +12,12 @@ from typer.testing import CliRunner, Result
 from hierarchies import load
 from hierarchies.importers import KINDS
 from hierarchies.importers.models import MODELS
-from synth import flags
-from synth.cli import app
+from places import TESTS
+from synth.cli import flags
+from synth.cli.app import app
 
-DUMP = str(Path(__file__).parent / "imports" / "switched.xml")
-MATRIX = str(Path(__file__).parent / "imports" / "switched.txt")
+DUMP = str(TESTS / "imports" / "switched.xml")
+MATRIX = str(TESTS / "imports" / "switched.txt")
 
 
 def run(*words: str) -> Result:

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from synth.commands.asking import Verbose, ask_and_exit
-from synth.flags import Json, Output, SystemName
+from synth.cli.commands.asking import Verbose, ask_and_exit
+from synth.cli.flags import Json, Output, SystemName
 
 Logs = Annotated[
     list[str] | None,

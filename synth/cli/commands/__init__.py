@@ -4,13 +4,13 @@ from collections.abc import Callable, Mapping
 
 import typer
 
-from synth.commands.importing import import_
-from synth.commands.machines import count, place, systems
-from synth.commands.measured import calibrate, doctor
-from synth.commands.outputs import emit, run
-from synth.commands.planning import cost, job, plan, sweep, top
-from synth.commands.programs import check, lower, time
-from synth.commands.serving import keys, serve
+from synth.cli.commands.importing import import_
+from synth.cli.commands.machines import count, place, systems
+from synth.cli.commands.measured import calibrate, doctor
+from synth.cli.commands.outputs import emit, run
+from synth.cli.commands.planning import cost, job, plan, sweep, top
+from synth.cli.commands.programs import check, lower, time
+from synth.cli.commands.serving import keys, serve
 
 COMMANDS: Mapping[str, Callable[..., None]] = {
     "systems": systems,

@@ -19,12 +19,12 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from golden_commands import GOLDEN_COMMANDS, NESTED, P2
-from synth.cli import app
+from places import ROOT, TESTS
+from synth.cli.app import app
 from synth.tables.table import TABLES
 from synth.verbs.table import VERBS
 
-ROOT = Path(__file__).parent.parent
-GOLDEN = Path(__file__).parent / "golden"
+GOLDEN = TESTS / "golden"
 OURS = """
 name = "ours"
 [device]
@@ -331,7 +331,7 @@ def test_the_log_goes_to_standard_error() -> None:
 
 def _process(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", "from synth.cli import main; main()", *words],
+        [sys.executable, "-c", "from synth.cli.app import main; main()", *words],
         capture_output=True,
         text=True,
         cwd=ROOT,
@@ -361,7 +361,7 @@ PROVING = (
 @pytest.mark.skipif(os.name == "nt", reason="interrupts are sent otherwise on Windows")
 @pytest.mark.parametrize("words", [SEARCHING, PROVING], ids=["search", "proof"])
 def test_an_interrupt_ends_with_130_and_no_traceback(words: tuple[str, ...]) -> None:
-    code = "from synth.cli import main; print('ready', flush=True); main()"
+    code = "from synth.cli.app import main; print('ready', flush=True); main()"
     process = subprocess.Popen(
         [sys.executable, "-c", code, *words],
         stdout=subprocess.PIPE,
@@ -388,7 +388,7 @@ def test_an_interrupt_leaves_what_was_found_and_says_that_it_is_partial(
     def interrupt(self: object, done: int, of: int) -> None:
         signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr("synth.shell._Screen.placed", interrupt)
+    monkeypatch.setattr("synth.cli.ask._Screen.placed", interrupt)
     result = run("top", "dgx-h100:4", "--axes", "data=8,model=4", "--reduce", "data")
     assert result.exit_code == 130
     assert "PARTIAL" in result.stdout
