@@ -16,9 +16,9 @@ import uvicorn
 from synth.service.server import House, Server, address_of, listen
 from synth.service.settings import Settings
 from synth.service.store import Store
-from synth.service.work import KilledError, Progress
-from synth.service.work.problems import guarded, opened
-from synth.service.work.reporting import Reporting
+from synth.service.workers import KilledError, Progress
+from synth.service.workers.problems import guarded, opened
+from synth.service.workers.reporting import Reporting
 from synth.verbs.answers.bodies import Json
 from synth.verbs.partition import Piece, carry_out
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from synth.service.work import (
+from synth.service.workers import (
     Progress,
 )
 from synth.verbs.partition import Piece

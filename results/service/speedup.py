@@ -28,9 +28,9 @@ from distributed import Client
 
 import record
 from synth.plan.request import Watcher
-from synth.service.work import Crew, Errand, LocalCrew, Ticket
-from synth.service.work.cluster import DaskCrew
-from synth.service.work.crew import Tell, nothing
+from synth.service.workers import Crew, Errand, LocalCrew, Ticket
+from synth.service.workers.crew import Tell, nothing
+from synth.service.workers.dask import DaskCrew
 from synth.verbs.partition import Piece
 from synth.verbs.questions import Question, asked
 from synth.verbs.table import VERBS

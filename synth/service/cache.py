@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from synth.service.questions import put_question
+from synth.service.jobs.questions import put_question
 from synth.service.store import Store
 from synth.verbs.identity.canonical import key_of
 from synth.verbs.questions import Question

@@ -16,17 +16,17 @@ import uvicorn
 from fastapi import FastAPI
 
 from hierarchies import InputError
-from synth.service.api.app import build
-from synth.service.api.hall import Hall
-from synth.service.bell import Bell
-from synth.service.desk import Desk
-from synth.service.dispatcher import Dispatcher
-from synth.service.keys import Keys
+from synth.service.auth.keys import Keys
+from synth.service.http.app import build
+from synth.service.http.hall import Hall
+from synth.service.jobs.broker import Desk
+from synth.service.jobs.dispatcher import Dispatcher
+from synth.service.jobs.notifications import Bell
 from synth.service.metrics import Metrics
 from synth.service.settings import Settings
 from synth.service.store import Store, StoreError
 from synth.service.threads import Threads
-from synth.service.work import Crew, LocalCrew, WorkError
+from synth.service.workers import Crew, LocalCrew, WorkError
 
 _LAST_SECONDS = 5
 _BACKLOG = 2048
@@ -143,7 +143,7 @@ def crew_of(settings: Settings) -> Crew:
 def _dask(address: str) -> Crew:
     # Not at the top of the file: dask is an extra, and a server without a cluster needs none of it.
     try:
-        from synth.service.work.cluster import DaskCrew
+        from synth.service.workers.dask import DaskCrew
     except ModuleNotFoundError as error:
         hint = "pip install 'collsynth[cluster]'"
         raise InputError(f"{error.name} is not installed", where="--executor", hint=hint) from None

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from http import HTTPStatus
 from typing import TypeVar
 
+from synth.service.errors import RefusalError, unavailable
 from synth.service.metrics import Metrics
-from synth.service.refusals import RefusalError, unavailable
 from synth.service.store import ConflictError, StoreError
 
 T = TypeVar("T")

@@ -84,7 +84,7 @@ def serve(
     """Serve every verb over HTTP, with jobs that survive and a page to look at."""
     with _telling():
         # Not at the top of the file: they load numpy, z3 and what the extra server installs.
-        from synth.service.api.logs import log_as_json
+        from synth.service.http.logs import log_as_json
         from synth.service.limits import Limits
         from synth.service.server import serve as serve_until_told
         from synth.service.settings import Settings, default_name, is_loopback, store_url

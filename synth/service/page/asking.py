@@ -13,17 +13,17 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from grammar import Goal
 from hierarchies import InputError, catalogue, load
 from synth.collectives.algorithms import Choice
-from synth.service.api.asking import COOKIE
-from synth.service.api.hall import hall
-from synth.service.api.reading import body_of, check_type
-from synth.service.desk import Accepted, Wishes
+from synth.service.auth.identity import Asker
+from synth.service.errors import RefusalError
+from synth.service.http.asking import COOKIE
+from synth.service.http.hall import hall
+from synth.service.http.reading import body_of, check_type
+from synth.service.jobs.broker import Accepted, Wishes
+from synth.service.jobs.questions import own_names, with_own
 from synth.service.page.door import PageRoute, WhoLooks, page
 from synth.service.page.filling import EXAMPLE, SWITCHES, Filling, of_fields, of_question
 from synth.service.page.forms import Checked, Fields, check, question, read
 from synth.service.page.looking import shown
-from synth.service.questions import own_names, with_own
-from synth.service.refusals import RefusalError
-from synth.service.who import Asker
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 _FORM = "application/x-www-form-urlencoded"

@@ -14,12 +14,12 @@ from fastapi.routing import APIRoute
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from hierarchies import InputError
-from synth.service.api.asking import COOKIE
-from synth.service.api.hall import hall
-from synth.service.api.problems import problem_response, request_id_of
+from synth.service.auth.identity import Asker
+from synth.service.errors import RefusalError, bad_input, not_there
+from synth.service.http.asking import COOKIE
+from synth.service.http.hall import hall
+from synth.service.http.problems import problem_response, request_id_of
 from synth.service.page.rendering import POLICY, render
-from synth.service.refusals import RefusalError, bad_input, not_there
-from synth.service.who import Asker
 
 PART = "X-Part"
 _HEADERS = {

@@ -21,7 +21,7 @@ from hierarchies import (
     count_placements,
     placements,
 )
-from synth.service.refusals import clipped
+from synth.service.errors import clipped
 from synth.verbs.planning import TopQuestion
 from synth.verbs.questions import asked
 

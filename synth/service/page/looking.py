@@ -14,9 +14,11 @@ from jinja2 import UndefinedError
 from markupsafe import Markup
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from synth.service.api.hall import hall
-from synth.service.bodies import outcome_word
-from synth.service.desk import Accepted, Answered, Wishes
+from synth.service.auth.identity import Asker
+from synth.service.errors import not_there, unavailable
+from synth.service.http.hall import hall
+from synth.service.jobs.bodies import outcome_word
+from synth.service.jobs.broker import Accepted, Answered, Wishes
 from synth.service.page.curves import curves
 from synth.service.page.door import PageRoute, WhoLooks, page, wants_part
 from synth.service.page.figures import leading
@@ -31,9 +33,7 @@ from synth.service.page.results import (
     tabs,
     title,
 )
-from synth.service.refusals import not_there, unavailable
 from synth.service.store import Job, Status
-from synth.service.who import Asker
 from synth.tables.style import printed
 from synth.tables.table import TABLES
 from synth.verbs.identity.edition import edition

@@ -16,7 +16,7 @@ import pytest
 
 from places import ROOT
 from synth.emit import TARGETS
-from synth.service.api.examples import EXAMPLES
+from synth.service.http.examples import EXAMPLES
 from synth.verbs.identity import edition as edition_module
 from synth.verbs.identity.canonical import key_of
 from synth.verbs.identity.edition import edition, sources

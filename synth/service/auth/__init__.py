@@ -1,0 +1,1 @@
+"""Who asks, by which key, and how much they may ask for."""

@@ -1,0 +1,89 @@
+"""How many jobs a key may bring in a day, and how many of a team may wait at once."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from synth.service.auth.identity import Asker
+from synth.service.errors import too_many
+from synth.service.limits import Limits
+from synth.service.store import Status, Store
+from synth.service.threads import Threads
+
+_FRESH_SECONDS = 5.0
+_RETRY_QUEUED_SECONDS = 10
+_RETRY_DAY_SECONDS = 600
+
+
+@dataclass
+class _Count:
+    """What was counted in the store, and then."""
+
+    jobs: int
+    until: float
+
+
+class Quotas:
+    """Counts in the store every few seconds, and what this server adds to that itself.
+
+    So several servers of one store may together go beyond a quota by what they accept in that time,
+    and one by what is on its way to the store while it counts.
+    """
+
+    def __init__(self, store: Store, threads: Threads, limits: Limits) -> None:
+        self._store = store
+        self._threads = threads
+        self._limits = limits
+        self._queued: dict[str, _Count] = {}
+        self._today: dict[str, _Count] = {}
+        self._turn = asyncio.Lock()
+
+    async def take(self, asker: Asker) -> None:
+        """Count one more job. Raises RefusalError where it would be too many."""
+        async with self._turn:  # nobody is let in by a count that another is about to raise
+            await self._check(asker)
+            self._add(asker, 1)
+
+    def give_back(self, asker: Asker) -> None:
+        """The job that was counted did not come to be."""
+        self._add(asker, -1)
+
+    async def _check(self, asker: Asker) -> None:
+        most = self._limits.queued_jobs_per_team
+        if await self._of_team(asker.team) >= most:
+            raise too_many(
+                f"{most} jobs of your team are waiting already",
+                _RETRY_QUEUED_SECONDS,
+                "let some end, or cancel some",
+            )
+        if asker.key_id is None:
+            return
+        quota = self._limits.jobs_per_day if asker.jobs_per_day is None else asker.jobs_per_day
+        if await self._of_key(asker.key_id) >= quota:
+            told = f"this key brought {quota} jobs within 24 hours, and may bring no more"
+            raise too_many(told, _RETRY_DAY_SECONDS, "known answers are still given")
+
+    def _add(self, asker: Asker, jobs: int) -> None:
+        for known in (self._queued.get(asker.team), self._today.get(asker.key_id or "")):
+            if known is not None:
+                known.jobs += jobs
+
+    async def _of_team(self, team: str) -> int:
+        known = self._queued.get(team)
+        if known is None or known.until < time.monotonic():
+            counts = await self._threads.do(self._store.counts, team)
+            known = _Count(counts[Status.QUEUED], time.monotonic() + _FRESH_SECONDS)
+            self._queued[team] = known
+        return known.jobs
+
+    async def _of_key(self, key_id: str) -> int:
+        known = self._today.get(key_id)
+        if known is None or known.until < time.monotonic():
+            since = datetime.now(UTC) - timedelta(days=1)
+            jobs = await self._threads.do(self._store.jobs_since, key_id, since)
+            known = _Count(jobs, time.monotonic() + _FRESH_SECONDS)
+            self._today[key_id] = known
+        return known.jobs

@@ -1,0 +1,57 @@
+"""The app: all routes, and around them the layers that every request goes through."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+from fastapi import FastAPI
+from starlette.middleware import Middleware
+
+from synth.service.http import health, jobs, keeping, problems, verbs
+from synth.service.http.documents import describe
+from synth.service.http.guard import Guard
+from synth.service.http.hall import Hall
+from synth.service.http.outermost import Outermost
+from synth.service.page import ROUTERS, told
+from synth.verbs.identity.edition import edition
+
+Life = Callable[[FastAPI], AbstractAsyncContextManager[None]]
+_TAGS = [
+    {"name": "verbs", "description": "Questions: the verbs of the command line."},
+    {"name": "jobs", "description": "Questions that take longer."},
+    {"name": "answers", "description": "What was answered, under permalinks."},
+    {"name": "systems", "description": "Descriptions of machines that a team keeps here."},
+    {"name": "operations", "description": "For those who run the service."},
+]
+
+
+@asynccontextmanager
+async def no_life(app: FastAPI) -> AsyncIterator[None]:
+    """Nothing at the beginning and the end of an app."""
+    yield
+
+
+def build(hall: Hall, life: Life = no_life) -> FastAPI:
+    """The app of one server. Where no keys are needed it answers by names of this machine only."""
+    own_names = None if hall.keys else frozenset({hall.settings.host.lower()})
+    app = FastAPI(
+        title="collsynth",
+        version=edition(),
+        docs_url=None,
+        redoc_url=None,
+        lifespan=life,
+        redirect_slashes=False,
+        openapi_tags=_TAGS,
+        middleware=[
+            Middleware(Outermost, metrics=hall.metrics, tell=told),
+            Middleware(Guard, own_names=own_names, tell=told),
+        ],
+    )
+    app.state.hall = hall
+    routers = (verbs.router(), jobs.router, keeping.router, health.router, *ROUTERS)
+    problems.install(app, [route for router in routers for route in router.routes], told)
+    for router in routers:
+        app.include_router(router)
+    describe(app)
+    return app

@@ -1,0 +1,175 @@
+"""What /openapi.json says: the schemas of questions and answers, and questions to try."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel, Field
+from pydantic.json_schema import JsonSchemaMode, models_json_schema
+
+from synth.service.http.examples import EXAMPLES
+from synth.service.http.problems import PROBLEM_JSON, Problem
+from synth.service.store import Status
+from synth.verbs.identity.edition import edition
+from synth.verbs.replies import REPLIES
+from synth.verbs.table import VERBS
+
+Responses = dict[int | str, dict[str, Any]]
+_COMPONENTS = "#/components/schemas/{model}"
+_TOLD = {
+    400: "The body is no JSON that can be read in one way only.",
+    401: "A key is needed.",
+    403: "The key is not admitted, or a page of another site asks.",
+    404: "There is no such thing, or it is another team's.",
+    408: "The body did not arrive in time.",
+    409: "It contradicts what is there.",
+    413: "The body is too large.",
+    415: "The body is not said to be what is read here.",
+    422: "The question cannot be used; the problem says what, where, and what would be right.",
+    429: "The key asks too often, or has brought too many jobs; Retry-After says when to return.",
+    500: "A mistake of the service; its log has the reason under the request's id.",
+    503: "The service cannot do this at the moment; Retry-After says when to return.",
+}
+
+
+class JobBody(BaseModel):
+    """A question that is being answered, or was."""
+
+    id: str
+    url: str
+    verb: str
+    status: Status
+    created: str
+    started: str | None
+    finished: str | None
+    attempts: int = Field(ge=0, description="How often work on it began.")
+    progress: dict[str, Any] | None = Field(description="stage, done, and of if that is known.")
+    answer: str | None = Field(description="Where the complete answer is, once it is done.")
+    answer_key: str | None
+    best: Any = Field(description="The partial answer so far; left out of lists.")
+    problem: dict[str, Any] | None = Field(description="What it failed of.")
+    budget_seconds: float | None
+    revision: int = Field(ge=0, description="Goes up with every change.")
+
+
+class JobList(BaseModel):
+    """A page of jobs, newest first; ``next`` is the ``after`` of the page that follows."""
+
+    jobs: list[JobBody]
+    next: str | None
+
+
+class AnswerBody(BaseModel):
+    """An answer under its permalink: the question, the answer, and the code that gave it."""
+
+    key: str
+    url: str
+    verb: str
+    edition: str
+    outcome: str = Field(pattern="^(ok|no)$")
+    seconds: float
+    created: str
+    question: dict[str, Any]
+    answer: dict[str, Any]
+
+
+class SystemBody(BaseModel):
+    """A system description that your team keeps here."""
+
+    name: str
+    url: str
+    changed: str
+    text: str
+
+
+class SystemList(BaseModel):
+    """The systems that your team keeps here, by name."""
+
+    systems: list[SystemBody]
+
+
+class Health(BaseModel):
+    """Whether the server lives, or is ready; if not, why."""
+
+    status: str
+    edition: str
+    problems: list[str]
+
+
+def problems(*statuses: int) -> Responses:
+    """The refusals a route may answer with, beside those that any may."""
+    return {
+        status: {
+            "description": _TOLD[status],
+            "content": {PROBLEM_JSON: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+        }
+        for status in sorted({401, 403, 422, 429, 500, 503, *statuses})
+    }
+
+
+def _header(told: str) -> dict[str, Any]:
+    return {"description": told, "schema": {"type": "string"}}
+
+
+def question_responses(verb: str) -> Responses:
+    """What a question may be answered with."""
+    return {
+        200: {
+            "description": "The answer, as the command line prints it with --json.",
+            "model": REPLIES[verb],
+            "headers": {
+                "Collsynth-Outcome": _header("ok, no, or partial: how the command line would exit"),
+                "Collsynth-Cache": _header("hit or miss: whether it was known before"),
+                "Content-Location": _header("the permalink of the answer"),
+            },
+        },
+        202: {
+            "description": "The question takes longer; come back to the job.",
+            "model": JobBody,
+            "headers": {"Location": _header("the job"), "Retry-After": _header("seconds")},
+        },
+        **problems(400, 408, 409, 413, 415),
+    }
+
+
+def question_body(verb: str) -> dict[str, Any]:
+    """The schema of a question and one to try, for the route that takes it."""
+    name = VERBS[verb].question.__name__
+    content = {
+        "schema": {"$ref": _COMPONENTS.format(model=name)},
+        "example": EXAMPLES[verb],
+    }
+    return {"requestBody": {"required": True, "content": {"application/json": content}}}
+
+
+def describe(app: FastAPI) -> None:
+    """Have an app describe itself with the models of all questions, too; made once, when asked."""
+
+    def described() -> Mapping[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = _schema(app)
+        return app.openapi_schema
+
+    app.openapi = described  # type: ignore[method-assign, assignment]
+
+
+def _schema(app: FastAPI) -> dict[str, Any]:
+    made = get_openapi(
+        title="collsynth",
+        version=edition(),
+        summary="Synthesizes, proves and ranks hierarchical collectives for clusters.",
+        description=(
+            "Every verb of the command line takes its question by POST and answers with the same "
+            "JSON as `--json`. What takes longer than the client waits for becomes a job."
+        ),
+        routes=app.routes,
+        tags=app.openapi_tags,
+    )
+    known: list[type[BaseModel]] = [Problem, *(verb.question for verb in VERBS.values())]
+    asked: list[tuple[type[BaseModel], JsonSchemaMode]] = [(one, "validation") for one in known]
+    _, found = models_json_schema(asked, ref_template=_COMPONENTS)
+    made.setdefault("components", {}).setdefault("schemas", {}).update(found["$defs"])
+    return made

@@ -1,0 +1,62 @@
+"""The routes for those who run the service: does it live, is it ready, what has it counted?"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse
+
+from synth.service.errors import RefusalError
+from synth.service.http.documents import Health
+from synth.service.http.hall import hall
+from synth.verbs.identity.edition import edition
+
+router = APIRouter(tags=["operations"])
+_STORE_SECONDS = 2.0
+_NOT_READY: dict[int | str, dict[str, Any]] = {
+    503: {"description": "It is not ready, and why.", "model": Health}
+}
+
+
+@router.get("/healthz", operation_id="health", response_model=Health)
+async def healthz() -> Any:
+    """The process lives and answers."""
+    return {"status": "ok", "edition": edition(), "problems": []}
+
+
+@router.get("/readyz", operation_id="ready", response_model=Health, responses=_NOT_READY)
+async def readyz(request: Request) -> JSONResponse:
+    """Jobs are accepted and worked on: the store answers, workers are there, nobody stops it."""
+    found = await reasons(request)
+    status = "not ready" if found else "ok"
+    body = {"status": status, "edition": edition(), "problems": found}
+    return JSONResponse(body, 503 if found else 200, {"Cache-Control": "no-store"})
+
+
+@router.get(
+    "/metrics",
+    operation_id="metrics",
+    response_class=Response,
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+)
+async def metrics(request: Request) -> Response:
+    """What this server has counted, for Prometheus."""
+    text = await hall(request).desk.beside(hall(request).metrics.text)
+    return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+async def reasons(request: Request) -> list[str]:
+    """Why the server is not ready."""
+    desk = hall(request).desk
+    found = ["the service is being stopped"] if desk.draining else []
+    unready = hall(request).dispatcher.unready()
+    if unready and not desk.draining:
+        found.append(unready)
+    try:
+        async with asyncio.timeout(_STORE_SECONDS):
+            await desk.check_store()
+    except (TimeoutError, RefusalError):
+        found.append("the store does not answer")
+    return list(dict.fromkeys(found))

@@ -1,0 +1,117 @@
+"""The routes of jobs: one, its events, its end before its time, and all of them in pages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Header, Path, Query, Request
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+
+from synth.service.errors import RefusalError
+from synth.service.http.asking import WhoAsks
+from synth.service.http.documents import JobBody, JobList, problems
+from synth.service.http.hall import hall
+from synth.service.jobs.bodies import job_json, progress_json
+from synth.service.jobs.broker import Event
+from synth.service.store import Job, Status
+
+router = APIRouter(tags=["jobs"])
+JobId = Annotated[str, Path(pattern="^[0-9a-f]{32}$", description="The id of a job.")]
+_ID = "^[0-9a-f]{32}$"
+
+
+async def own_job(request: Request, who: WhoAsks, job_id: JobId) -> Job:
+    """The job of an address. Raises RefusalError where the team that asks has none of that id."""
+    return await hall(request).desk.job(who, job_id)
+
+
+OwnJob = Annotated[Job, Depends(own_job)]
+
+
+@router.get("/v1/jobs", operation_id="list-jobs", response_model=JobList, responses=problems())
+async def jobs(
+    request: Request,
+    who: WhoAsks,
+    limit: Annotated[int, Query(ge=1, le=200, description="The most jobs of a page.")] = 50,
+    after: Annotated[
+        str | None, Query(pattern=_ID, description="The last job of the page before.")
+    ] = None,
+    status: Status | None = None,
+    verb: Annotated[str | None, Query(pattern="^[a-z-]{1,40}$")] = None,
+) -> Any:
+    """Your team's jobs, newest first, without their partial answers."""
+    found = await hall(request).desk.jobs(who, limit, after, status, verb)
+    following = found[-1].id if len(found) == limit else None
+    return {"jobs": [job_json(job) for job in found], "next": following}
+
+
+@router.get(
+    "/v1/jobs/{job_id}", operation_id="look-at-job", response_model=JobBody, responses=problems(404)
+)
+async def job(found: OwnJob) -> Any:
+    """A job: how far it is, the best answers so far, and in the end where its answer is."""
+    return job_json(found)
+
+
+@router.post(
+    "/v1/jobs/{job_id}/cancel",
+    operation_id="cancel-job",
+    response_model=JobBody,
+    responses=problems(404),
+)
+async def cancel(request: Request, who: WhoAsks, found: OwnJob) -> Any:
+    """End a job before its time; what was found until then stays with it. One that ended stays."""
+    return job_json(await hall(request).desk.cancel(who, found.id))
+
+
+@router.get(
+    "/v1/jobs/{job_id}/events",
+    operation_id="follow-job",
+    response_class=EventSourceResponse,
+    responses=problems(404),
+)
+async def events(
+    request: Request,
+    who: WhoAsks,
+    found: OwnJob,
+    last_event_id: Annotated[str | None, Header(description="The last revision seen.")] = None,
+) -> AsyncIterator[ServerSentEvent]:
+    """Server-sent events: ``progress``, ``best`` (a partial answer) and ``end`` (the whole job).
+
+    The id of an event is the job's revision; who reconnects with ``Last-Event-ID`` is told what
+    happened since. Close the connection at ``end``.
+    """
+    desk, keys = hall(request).desk, hall(request).keys
+    ended = False
+    try:
+        async for event in desk.events(who, found.id, _revision(last_event_id)):
+            if keys is not None and not await keys.still_admits(who):
+                yield ServerSentEvent(comment="this key is not admitted any more")
+                return
+            ended = event.kind == "end"
+            yield _sent(event)
+    except RefusalError as refusal:
+        yield ServerSentEvent(comment=str(refusal))
+        return
+    if not ended:
+        yield ServerSentEvent(comment="the service is being stopped; connect again")
+
+
+def _sent(event: Event) -> ServerSentEvent:
+    """An event as it is sent; only the last of a revision carries that as its id."""
+    mark = str(event.job.revision) if event.last else None
+    match event.kind:
+        case "best":
+            data = (event.job.best or b"null").decode()
+        case "progress":
+            data = json.dumps(progress_json(event.job))
+        case _:
+            data = json.dumps(job_json(event.job))
+    return ServerSentEvent(raw_data=data, event=event.kind, id=mark)
+
+
+def _revision(given: str | None) -> int:
+    """The revision of ``Last-Event-ID``; what is none counts as nothing seen."""
+    return int(given) if given is not None and given.isdecimal() and len(given) < 19 else -1

@@ -1,0 +1,102 @@
+"""The outermost layer: gives each request an id, logs and counts it, and tells our mistakes."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from synth.service.http.logs import SERVICE
+from synth.service.http.problems import Tell, unforeseen
+from synth.service.metrics import Metrics
+
+_SANE_ID = re.compile(rb"[A-Za-z0-9._:-]{1,64}")
+UNMATCHED = "unmatched"
+log = logging.getLogger(SERVICE)
+
+
+@dataclass
+class _Seen:
+    """What was seen of a response as it went by."""
+
+    status: int = 0
+    sent_bytes: int = 0
+
+
+class Outermost:
+    """An ASGI layer around the whole app.
+
+    Takes the id of a request from ``X-Request-ID`` if that is sane, makes one otherwise, and sends
+    it back. An error that nobody handled becomes a refusal with this id, which the log has, too.
+    """
+
+    def __init__(self, app: ASGIApp, metrics: Metrics, tell: Tell) -> None:
+        self._app = app
+        self._tell = tell
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        begun = time.perf_counter()
+        request_id = _id_of(scope)
+        scope.setdefault("state", {})["request_id"] = request_id
+        seen = _Seen()
+
+        async def watched(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                seen.status = message["status"]
+                message["headers"] = [
+                    *message.get("headers", ()),
+                    (b"x-request-id", request_id.encode()),
+                    (b"x-content-type-options", b"nosniff"),
+                ]
+            elif message["type"] == "http.response.body":
+                seen.sent_bytes += len(message.get("body", b""))
+            await send(message)
+
+        try:
+            await self._app(scope, receive, watched)
+        except Exception:
+            log.exception("unforeseen", extra={"told": {"request_id": request_id}})
+            if not seen.status:
+                request = Request(scope)
+                response = self._tell(request, unforeseen(request))
+                await response(scope, receive, watched)
+        finally:
+            self._note(scope, seen, request_id, time.perf_counter() - begun)
+
+    def _note(self, scope: Scope, seen: _Seen, request_id: str, seconds: float) -> None:
+        route = template(scope)
+        self._metrics.answered(scope["method"], route, seen.status, seconds)
+        told: dict[str, Any] = {
+            "request_id": request_id,
+            "method": scope["method"][:16],
+            "route": route,
+            "status": seen.status,
+            "seconds": round(seconds, 6),
+            "sent_bytes": seen.sent_bytes,
+            **scope["state"].get("told", {}),
+        }
+        if route == UNMATCHED:
+            told["path"] = scope["path"][:200]
+        log.info("request", extra={"told": told})
+
+
+def template(scope: Scope) -> str:
+    """The address of the route that served a request, with its parameters by name."""
+    path = getattr(scope.get("route"), "path", None)
+    return path if isinstance(path, str) else UNMATCHED
+
+
+def _id_of(scope: Scope) -> str:
+    given = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
+    return given.decode() if _SANE_ID.fullmatch(given) else uuid4().hex

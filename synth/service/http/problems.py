@@ -1,0 +1,129 @@
+"""Every refusal as application/problem+json (RFC 9457), the framework's own among them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from hierarchies import InputError
+from synth.service.errors import NO_HEADERS, RefusalError, bad_input
+
+PROBLEM_JSON = "application/problem+json"
+Tell = Callable[[Request, RefusalError], Response]
+"""How a refusal is told to who asked."""
+
+
+class Problem(BaseModel):
+    """What went wrong: RFC 9457, and beside it what the command line would say."""
+
+    type: str = Field(description="One word for this kind of problem, as a URN.")
+    title: str = Field(description="The same for people.")
+    status: int = Field(ge=400, le=599)
+    detail: str = Field(description="The whole message: where, problem and hint in one text.")
+    problem: str = Field(description="What was given, and what is wrong with it.")
+    where: str = Field(description="The key, header, file or line it was found in; or empty.")
+    hint: str = Field(description="What would be right; or empty.")
+    request_id: str | None = Field(
+        default=None, description="The request, as the log of the server names it."
+    )
+
+
+def problem_json(refusal: RefusalError, request_id: str | None = None) -> dict[str, Any]:
+    """A refusal as the members of a problem."""
+    word = refusal.status.phrase.lower().replace(" ", "-")
+    body: dict[str, Any] = {
+        "type": f"urn:collsynth:problem:{word}",
+        "title": refusal.status.phrase,
+        "status": int(refusal.status),
+        "detail": str(refusal),
+        "problem": refusal.problem,
+        "where": refusal.where,
+        "hint": refusal.hint,
+    }
+    return body if request_id is None else {**body, "request_id": request_id}
+
+
+def problem_response(request: Request, refusal: RefusalError) -> Response:
+    """A refusal as a response."""
+    content = json.dumps(problem_json(refusal, request_id_of(request.scope)))
+    headers = {"Cache-Control": "no-store", **refusal.headers}
+    return Response(content, int(refusal.status), headers, PROBLEM_JSON)
+
+
+def install(app: FastAPI, routes: Iterable[BaseRoute], tell: Tell) -> None:
+    """Make a refusal of every error of an app, which has these routes, and tell it."""
+    app.state.routes = [route for route in routes if isinstance(route, Route)]
+    for kind, refusal_of in _REFUSALS.items():
+        app.add_exception_handler(kind, _handler(refusal_of, tell))
+
+
+def request_id_of(scope: Mapping[str, Any]) -> str | None:
+    """The id that the outermost layer gave the request."""
+    found = scope.get("state", {}).get("request_id")
+    return found if isinstance(found, str) else None
+
+
+def _handler(
+    refusal_of: Callable[[Request, Any], RefusalError], tell: Tell
+) -> Callable[[Request, Exception], Awaitable[Response]]:
+    async def handle(request: Request, error: Exception) -> Response:
+        return tell(request, refusal_of(request, error))
+
+    return handle
+
+
+def _bad_parameter(request: Request, error: RequestValidationError) -> RefusalError:
+    """A parameter in the address or a header that the framework could not use."""
+    found = error.errors()[0]
+    place = ".".join(str(part) for part in found["loc"])
+    told = f"{str(found.get('input'))[:80]!r} cannot be used"
+    said = found["msg"][0].lower() + found["msg"][1:]
+    return RefusalError(HTTPStatus.UNPROCESSABLE_ENTITY, told, where=place, hint=said)
+
+
+def _framework(request: Request, error: HTTPException) -> RefusalError:
+    """404 and 405 of the router, in the house's words."""
+    status = HTTPStatus(error.status_code)
+    told = {
+        HTTPStatus.NOT_FOUND: "there is nothing at this address",
+        HTTPStatus.METHOD_NOT_ALLOWED: f"{request.method} is not what this address answers",
+    }.get(status, str(error.detail))
+    hint = "/openapi.json lists all addresses" if status in (404, 405) else ""
+    headers = error.headers or NO_HEADERS
+    if status is HTTPStatus.METHOD_NOT_ALLOWED:
+        headers = {**headers, "Allow": ", ".join(sorted(_methods(request)))}
+    return RefusalError(status, told, hint=hint, headers=headers)
+
+
+def _methods(request: Request) -> set[str]:
+    """What the address answers, by all routes that have it: the framework tells those of one."""
+    routes: list[Route] = request.app.state.routes
+    fitting = (route for route in routes if route.path_regex.match(request.url.path))
+    return {method for route in fitting for method in route.methods or ()}
+
+
+def unforeseen(request: Request) -> RefusalError:
+    """A mistake of ours: the caller learns where to find it in the log, and nothing else."""
+    return RefusalError(
+        HTTPStatus.INTERNAL_SERVER_ERROR,
+        "this is a mistake of the service, not yours",
+        hint=f"who runs it finds the reason in its log under {request_id_of(request.scope)}",
+    )
+
+
+_REFUSALS: Mapping[type[Exception], Callable[[Request, Any], RefusalError]] = {
+    RefusalError: lambda request, refusal: refusal,
+    InputError: lambda request, error: bad_input(error),
+    RequestValidationError: _bad_parameter,
+    HTTPException: _framework,
+}

@@ -1,0 +1,71 @@
+"""The body of a request, read as far as the limit and no further."""
+
+from __future__ import annotations
+
+import asyncio
+from http import HTTPStatus
+
+from starlette.requests import ClientDisconnect, Request
+
+from synth.service.errors import RefusalError, too_large
+from synth.service.limits import Limits
+
+JSON = "application/json"
+
+
+async def body_of(request: Request, most_bytes: int, most_seconds: float) -> bytes:
+    """The bytes of a body, however they are sent.
+
+    Raises RefusalError for one that is too large, as soon as that is known, and for one that takes
+    longer than ``most_seconds`` to come.
+    """
+    declared = request.headers.get("content-length", "")
+    if declared.isdecimal() and int(declared) > most_bytes:
+        raise too_large(most_bytes)
+    try:
+        async with asyncio.timeout(most_seconds):
+            return await _bounded(request, most_bytes)
+    except TimeoutError:
+        told = f"the body did not arrive within {most_seconds:g} s"
+        raise RefusalError(HTTPStatus.REQUEST_TIMEOUT, told, where="body") from None
+    except ClientDisconnect:
+        raise RefusalError(HTTPStatus.BAD_REQUEST, "the body broke off", where="body") from None
+
+
+async def _bounded(request: Request, most_bytes: int) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    async for part in request.stream():
+        size += len(part)
+        if size > most_bytes:
+            raise too_large(most_bytes)
+        parts.append(part)
+    return b"".join(parts)
+
+
+async def json_body(request: Request, limits: Limits) -> bytes:
+    """The body of a question. Raises RefusalError where it does not say that it is JSON, too."""
+    check_type(request, JSON)
+    return await body_of(request, limits.body_bytes, limits.body_seconds)
+
+
+def check_type(request: Request, *wanted: str) -> str:
+    """The type of the body. Raises RefusalError for any but those wanted.
+
+    A page of another site can send forms and plain text to any server its visitor can reach, but
+    must ask first before it sends JSON: so this also keeps such pages out.
+    """
+    given = media_type(request)
+    if given not in wanted:
+        raise RefusalError(
+            HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+            f"the body is said to be {given[:80]!r}" if given else "no Content-Type is given",
+            where="Content-Type",
+            hint=f"send {' or '.join(wanted)}",
+        )
+    return given
+
+
+def media_type(request: Request) -> str:
+    """What the body is said to be, without parameters, in lower case."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()

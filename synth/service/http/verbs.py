@@ -1,0 +1,99 @@
+"""A route for each verb, made from the table of verbs: what the command line answers, over HTTP."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Awaitable, Callable
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query, Request
+from starlette.responses import Response
+
+from synth.service.http.asking import WhoAsks
+from synth.service.http.documents import question_body, question_responses
+from synth.service.http.hall import hall
+from synth.service.http.reading import JSON, json_body
+from synth.service.jobs.bodies import job_json, outcome_word
+from synth.service.jobs.broker import Accepted, Answered, Wishes
+from synth.verbs.table import VERBS
+
+_WAIT = re.compile(r"\s*wait\s*=\s*\"?(?P<seconds>[0-9]{1,6})\"?\s*", re.IGNORECASE)
+_SANE_KEY = r"^[\x21-\x7e]{1,200}$"
+Prefer = Annotated[
+    str | None,
+    Header(description="wait=N: answer within N seconds or with a job; respond-async: at once."),
+]
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        pattern=_SANE_KEY,
+        description="The same key and question again is the same job, not another one.",
+    ),
+]
+Budget = Annotated[
+    float | None,
+    Query(gt=0, le=86400, description="Seconds of work after which a partial answer is given."),
+]
+
+
+def wait_seconds(prefer: str | None) -> float | None:
+    """What RFC 7240's ``Prefer`` says of waiting, None if nothing; the rest is not heeded."""
+    wishes = [wish.strip().lower() for wish in (prefer or "").split(",")]
+    found = [match for wish in wishes if (match := _WAIT.fullmatch(wish))]
+    if found:
+        return float(found[0]["seconds"])
+    return 0.0 if "respond-async" in wishes else None
+
+
+def router() -> APIRouter:
+    """The routes of all verbs."""
+    made = APIRouter(tags=["verbs"])
+    for verb in VERBS:
+        made.add_api_route(
+            f"/v1/{verb}",
+            _asking(verb),
+            methods=["POST"],
+            operation_id=verb,
+            response_class=Response,
+            responses=question_responses(verb),
+            openapi_extra=question_body(verb),
+        )
+    return made
+
+
+def _asking(verb: str) -> Callable[..., Awaitable[Response]]:
+    async def ask(
+        request: Request,
+        who: WhoAsks,
+        prefer: Prefer = None,
+        idempotency_key: IdempotencyKey = None,
+        budget: Budget = None,
+    ) -> Response:
+        desk = hall(request).desk
+        raw = await json_body(request, desk.settings.limits)
+        wishes = Wishes(wait_seconds(prefer), budget, idempotency_key)
+        found = await desk.put_raw(who, verb, raw, wishes)
+        return told(found) if isinstance(found, Answered) else accepted(found)
+
+    ask.__name__ = verb
+    ask.__doc__ = VERBS[verb].question.__doc__
+    return ask
+
+
+def told(found: Answered) -> Response:
+    """An answer: the very bytes that are kept."""
+    headers = {
+        "Collsynth-Outcome": outcome_word(found.outcome),
+        "Collsynth-Cache": "hit" if found.hit else "miss",
+    }
+    if found.key is not None:
+        headers["Content-Location"] = f"/v1/answers/{found.key}"
+    return Response(found.body, 200, headers, JSON)
+
+
+def accepted(found: Accepted) -> Response:
+    """A job to come back to."""
+    body = job_json(found.job)
+    headers = {"Location": body["url"], "Retry-After": "1"}
+    return Response(json.dumps(body), 202, headers, JSON)

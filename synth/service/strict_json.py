@@ -1,0 +1,105 @@
+"""JSON of strangers, read strictly: what two readers could take for two things is refused.
+
+RFC 8259 leaves it open what duplicate keys, huge numbers and lone surrogates mean; NaN and Infinity
+are no JSON at all, though Python reads them. None of these gets as far as a question.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any, NoReturn
+
+from synth.service.errors import RefusalError, not_json
+
+DEEPEST = 64
+_MOST_DIGITS = 100
+_SHOWN = 40
+
+
+def json_of(raw: bytes) -> Any:
+    """What a body holds. Raises RefusalError that says what is wrong with it, and where."""
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        told = f"the body is not UTF-8: byte {raw[error.start]:#04x} at {error.start}"
+        raise not_json(told, "send JSON in UTF-8") from None
+    if text.startswith("\ufeff"):
+        raise not_json("the body begins with a byte order mark", "send JSON in UTF-8 without it")
+    try:
+        found = _DECODER.decode(text)
+    except RecursionError:
+        raise _too_deep() from None
+    except json.JSONDecodeError as error:
+        told = f"the body is not JSON: {error.msg} at line {error.lineno}, column {error.colno}"
+        raise not_json(told, "send one JSON object, as in the examples of /openapi.json") from None
+    _check_depth(found)
+    if "\\u" in text:
+        _check_characters(found)
+    return found
+
+
+def _too_deep() -> RefusalError:
+    return not_json(f"the body is nested more than {DEEPEST} deep", "no question needs that")
+
+
+def _check_depth(found: Any) -> None:
+    layer = [found]
+    for _ in range(DEEPEST + 1):
+        if not layer:
+            return
+        layer = [
+            inner
+            for one in layer
+            if isinstance(one, (dict, list))
+            for inner in (one.values() if isinstance(one, dict) else one)
+            if isinstance(inner, (dict, list))
+        ]
+    raise _too_deep()
+
+
+def _check_characters(found: Any) -> None:
+    """An escape can write half a character, which is no text."""
+    try:
+        json.dumps(found, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError as error:
+        half = f"\\u{ord(error.object[error.start]):04x}"
+        told = f"the body has {half}, one half of a surrogate pair"
+        raise not_json(told, "write the whole character") from None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        counts = Counter(name for name, _ in pairs)
+        twice = next(name for name, count in counts.items() if count > 1)
+        raise not_json(f"the key {twice[:_SHOWN]!r} is given twice", "give it once")
+    return found
+
+
+def _integer(digits: str) -> int:
+    count = len(digits.lstrip("-"))
+    if count > _MOST_DIGITS:
+        told = f"the number {digits[:12]}... has {count} digits"
+        raise not_json(told, f"no number needs more than {_MOST_DIGITS}")
+    return int(digits)
+
+
+def _real(digits: str) -> float:
+    found = float(digits)
+    if found in (float("inf"), float("-inf")) or len(digits) > _MOST_DIGITS:
+        told = f"the number {digits[:_SHOWN]} cannot be held"
+        raise not_json(told, "no number is above 1.7e308, or needs more than 100 digits")
+    return found
+
+
+def _no_number(name: str) -> NoReturn:
+    raise not_json(f"{name} is no JSON", "give a number, or leave the key out")
+
+
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_object,
+    parse_int=_integer,
+    parse_float=_real,
+    parse_constant=_no_number,
+)

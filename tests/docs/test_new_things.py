@@ -1,0 +1,165 @@
+"""ARCHITECTURE's table of where new things go, held to the places where the old ones stand."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Collection, Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from grammar import Collective
+from hierarchies.importers import KINDS
+from places import ROOT
+from synth.cli.commands import COMMANDS
+from synth.emit import TARGETS
+from synth.run import BACKENDS
+from synth.verbs.table import VERBS
+
+PACKAGES = ("hierarchies", "grammar", "synth")
+TOLD = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").split("## Where new things go")[1]
+ENUMS = ("Collective", "Goal")
+
+
+def named(text: str) -> set[Path]:
+    """The modules that a text names by their dotted names, alone or with what is in them."""
+    return {_module(name) for name in re.findall(rf"`((?:{'|'.join(PACKAGES)})\.[\w.]+)`", text)}
+
+
+def _module(name: str) -> Path:
+    path = ROOT / name.replace(".", "/")
+    for file in (path.with_suffix(".py"), path / "__init__.py"):
+        if file.is_file():
+            return file
+    module, _, attribute = name.rpartition(".")
+    assert module, f"{name} is not there"
+    file = _module(module)
+    assert attribute in _defined(file), f"{name} is not there"
+    return file
+
+
+def _defined(file: Path) -> set[str]:
+    """What a module defines, and the rest of its package."""
+    found = {path.stem for path in file.parent.iterdir()} if file.name == "__init__.py" else set()
+    for node in _tree(file).body:
+        match node:
+            case ast.ClassDef(name=name) | ast.FunctionDef(name=name):
+                found.add(name)
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                found.add(name)
+            case ast.Assign(targets=targets):
+                found |= {target.id for target in targets if isinstance(target, ast.Name)}
+    return found
+
+
+def row(what: str) -> str:
+    [found] = [line for line in TOLD.splitlines() if line.startswith(f"| {what} |")]
+    return found
+
+
+@cache
+def _tree(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
+@cache
+def modules() -> tuple[Path, ...]:
+    return tuple(file for package in PACKAGES for file in sorted((ROOT / package).rglob("*.py")))
+
+
+def _usual(tree: ast.Module) -> Iterator[ast.AST]:
+    """What is taken where nothing is given: defaults of parameters and fields."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.arguments(defaults=defaults, kw_defaults=others):
+                yield from (one for one in (*defaults, *others) if one)
+            case ast.ClassDef(body=body):
+                yield from (
+                    one.value for one in body if isinstance(one, ast.AnnAssign) and one.value
+                )
+
+
+def _words(node: ast.AST) -> set[str]:
+    """A constant that is a name, or several with commas between."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return set(node.value.split(", "))
+    return set()
+
+
+def _told_apart(file: Path) -> bool:
+    """Whether a module knows some collective by name, but as what is usually asked for."""
+    words = {one.value for one in Collective} - {"reduce", "broadcast"}  # these mean other things
+    words |= {word.replace("-", "_") for word in words}
+    usual = {id(node) for start in _usual(_tree(file)) for node in ast.walk(start)}
+    for node in ast.walk(_tree(file)):
+        if id(node) in usual:
+            continue
+        match node:
+            case ast.Attribute(value=ast.Name(id=enum), attr=member) if enum in ENUMS:
+                if member in Collective.__members__:
+                    return True
+            case ast.Constant() if _words(node) & words:
+                return True
+    return False
+
+
+def short(files: Collection[Path]) -> list[str]:
+    return sorted(str(file.relative_to(ROOT)) for file in files)
+
+
+def test_collectives_are_told_apart_where_the_table_says() -> None:
+    """A module that names one has either to learn of a new one, or is said to have no need."""
+    places = named(row("a collective and the request for it"))
+    [others] = re.findall(r"need not know of a new one: (.*)", TOLD, re.DOTALL)
+    found = {file for file in modules() if _told_apart(file)}
+    assert not places & named(others)
+    assert short(found) == short(places | named(others))
+
+
+def lists(names: Collection[str]) -> set[Path]:
+    """The modules that write most of some names out, one by one or in one line."""
+    found = set()
+    for file in modules():
+        spelled = {word for node in ast.walk(_tree(file)) for word in _words(node)}
+        if 2 * len(spelled & set(names)) > len(names):
+            found.add(file)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("what", "names"),
+    [
+        ("a verb", VERBS),
+        ("a target", TARGETS),
+        ("a backend", BACKENDS),
+        ("a kind of file to import", KINDS),
+    ],
+)
+def test_names_are_listed_where_the_table_says(what: str, names: Collection[str]) -> None:
+    assert short(lists(names)) == short({*named(row(what))})
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_verb_is_in_one_family_everywhere(verb: str) -> None:
+    family = VERBS[verb].question.__module__.rpartition(".")[2]
+    assert VERBS[verb].answer.__module__.rpartition(".")[2] == family
+    assert COMMANDS[verb].__module__.rpartition(".")[2] == family
+    assert (ROOT / "synth" / "replies" / f"{family}.py").is_file()
+
+
+def test_what_the_table_names_is_there() -> None:
+    for folder in re.findall(r"`(\w+/[\w/.]*)`", TOLD):
+        assert (ROOT / folder).exists(), folder
+    named(TOLD)
+
+
+def test_the_judge_of_the_table_sees_a_missing_and_a_moved_name() -> None:
+    with pytest.raises(AssertionError, match="is not there"):
+        named("`synth.semantics.rules.LAWS`")
+    with pytest.raises(AssertionError, match="is not there"):
+        named("`synth.nothing`")
+    assert short(named("`synth.semantics.rules.RULES` and `grammar`")) == [
+        "synth/semantics/rules.py"
+    ]

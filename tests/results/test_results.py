@@ -1,0 +1,324 @@
+"""The results on disk are what the scripts under ``results/`` compute."""
+
+from __future__ import annotations
+
+import json
+import runpy
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import flow_oracle
+import oracle
+from grammar import Goal
+from hierarchies import Axis, Domain, Hierarchy, Link, System, load
+from places import ROOT
+from synth.collectives.algorithms import Choice
+from synth.plan.planner import answers
+from synth.plan.request import Request
+from synth.semantics.programs import Language, explore_states
+
+RESULTS = ROOT / "results"
+ROOMS = (
+    *("record", "survey", "variants", "pages", "reproduce", "measures", "bench"),
+    *("optimum", "bounds_page", "bounds"),
+)
+
+
+@pytest.fixture(scope="module")
+def rooms() -> Iterator[SimpleNamespace]:
+    """The scripts as modules; they find each other as when they are run."""
+    sys.path.insert(0, str(RESULTS))
+    try:
+        yield SimpleNamespace(**{name: __import__(name) for name in ROOMS})
+    finally:
+        sys.path.remove(str(RESULTS))
+
+
+@pytest.fixture(scope="module")
+def data() -> dict[str, Any]:
+    text = (RESULTS / "data" / "claims.json").read_text(encoding="utf-8")
+    told: dict[str, Any] = json.loads(text)
+    return told
+
+
+def test_the_page_is_what_the_data_gives(rooms: SimpleNamespace, data: dict[str, Any]) -> None:
+    text = rooms.record.README.read_text(encoding="utf-8")
+    assert rooms.reproduce.page(rooms.reproduce.claims(), data) == text
+    assert rooms.bench.page(rooms.record.read("bench.json")["benchmarks"]) == text
+    assert rooms.bounds.page(rooms.record.read("bounds.json")) == text
+
+
+def test_a_fresh_survey_of_one_system_gives_the_data(
+    rooms: SimpleNamespace, data: dict[str, Any]
+) -> None:
+    told = rooms.reproduce.claims()["experiment"]
+    assert data["experiment"] == told
+    setting = rooms.reproduce.experiment({**told, "systems": ["p2-v100:2"]})
+    fresh = rooms.reproduce.surveyed(setting, rooms.survey.survey(setting))["systems"]
+    old = [part for part in data["systems"] if part["system"] == "p2-v100:2"]
+    assert not list(rooms.reproduce.differences(old, fresh))
+
+
+def test_the_claims_say_where_their_figures_are(
+    rooms: SimpleNamespace, data: dict[str, Any]
+) -> None:
+    for claim in rooms.reproduce.claims()["claim"]:
+        assert claim["published"]
+        assert claim["source"]
+        assert claim["why"]
+        found: Any = data["together"]["ring"]
+        for key in claim.get("figure", []):
+            found = found[key]
+
+
+def test_what_differs_is_told(rooms: SimpleNamespace) -> None:
+    old = {"commit": "a", "x": [1.0, {"y": "one"}], "z": 3}
+    same = {**old, "commit": "b", "x": [1.0001, {"y": "one"}]}
+    assert not list(rooms.reproduce.differences(old, same))
+    new = {"commit": "a", "x": [1.1, {"y": "two"}], "w": 3}
+    told = [line.split(":")[0] for line in rooms.reproduce.differences(old, new)]
+    assert told == ["w", "x[0]", "x[1].y", "z"]
+
+
+@pytest.mark.parametrize("algorithm", ["ring", "tree"])
+def test_the_survey_finds_what_the_planner_finds(rooms: SimpleNamespace, algorithm: str) -> None:
+    """On every placement of two requests: the plain all-reduce, the best program and its time."""
+    told = rooms.reproduce.claims()["experiment"]
+    setting = rooms.reproduce.experiment(told)
+    surveyor = rooms.survey.Surveyor("p2-a100:4", algorithm, setting)
+    payload = 4 * 2**29 * 4
+    for sizes, over in (((8, 8), ("axis0",)), ((4, 2, 8), ("axis0", "axis2"))):
+        axes = tuple(Axis(f"axis{i}", size) for i, size in enumerate(sizes))
+        request = Request(
+            axes, over, payload, 1, choice=Choice(algorithm), per_placement=True, segments=(1,)
+        )
+        expected = [
+            (
+                str(answer.candidate.reduction.placement),
+                str(answer.candidate.program),
+                answer.candidate.ticks,
+                round(answer.baseline_seconds * 10**12),
+            )
+            for answer in answers(load("p2-a100:4"), request).answers
+        ]
+        cases = [case for case in surveyor.cases() if case.request == (sizes, over)]
+        found = [(c.placement, c.program, c.best_ticks, c.default_ticks) for c in cases]
+        assert found == expected
+
+
+def test_requests_are_all_factorisations_with_all_subsets(rooms: SimpleNamespace) -> None:
+    assert list(rooms.survey.factorisations(8, 2)) == [(2, 4), (4, 2)]
+    found = [
+        (tuple(axis.size for axis in axes), len(over)) for axes, over in rooms.survey.requests(8, 3)
+    ]
+    assert len(found) == 1 * 1 + 2 * 3 + 1 * 7
+    assert len(set(rooms.survey.requests(8, 3))) == len(found)
+
+
+TWO_LEVELS = {"levels": ["node", "gpu"], "cardinalities": [2, 4], "axes": [4, 2]}
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_the_reduction_variant_has_the_programs_of_the_house(
+    rooms: SimpleNamespace, depth: int
+) -> None:
+    example = {
+        "levels": [f"level{i}" for i in range(depth + 1)],
+        "cardinalities": [2] * depth + [3],
+        "axes": [2**depth, 3],
+        "matrix": [[2] * depth + [1], [1] * depth + [3]],
+        "reduce": [0],
+    }
+    request = rooms.variants.request_of(example)
+    for variant in ("reduction", "reduction-uncollapsed"):
+        found = rooms.variants.search(request, variant, 4)
+        assert found.by_length(4) == explore_states(depth, Language(4)).count()[1:]
+
+
+def _by_hand(rooms: SimpleNamespace, request: Any, variant: str, most_steps: int) -> set[Any]:
+    """Programs of a variant, walked by the slow oracle on real devices with the variant's goal."""
+    sizes = (2,) * len(request.factors)
+    choices = rooms.variants.alphabet(rooms.variants.VARIANTS[variant](request))
+    words = [(s, oracle.Word(s.collective.value, s.groups.free, s.groups.zero)) for s in choices]
+    devices = oracle.labels(sizes)
+    goal = {
+        device: dict.fromkeys(
+            devices,
+            frozenset(q for q in devices if all(q[i] == device[i] for i in request.replicating)),
+        )
+        for device in devices
+    }
+
+    def walked(state: oracle.State, done: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+        if state == goal:
+            yield done
+        elif len(done) < most_steps:
+            for said, word in words:
+                if not oracle.broken(state, word, sizes):
+                    yield from walked(oracle.after(state, word, sizes), (*done, said))
+
+    return set(walked(oracle.start(sizes), ()))
+
+
+@pytest.mark.parametrize("reduce", [[0], [1], [0, 1]])
+@pytest.mark.parametrize("variant", ["system", "columns", "rows", "reduction"])
+def test_a_variant_has_the_programs_that_the_oracle_finds(
+    rooms: SimpleNamespace, variant: str, reduce: list[int]
+) -> None:
+    example = {**TWO_LEVELS, "matrix": [[2, 2], [1, 2]], "reduce": reduce}
+    request = rooms.variants.request_of(example)
+    found = rooms.variants.search(request, variant, 3).programs
+    assert found == _by_hand(rooms, request, variant, 3)
+
+
+def test_what_the_page_says_of_the_variants(data: dict[str, Any]) -> None:
+    single = [e for e in data["variants"]["examples"] if len(e["reduce"]) == 1]
+    assert single
+    for told in [e["variants"] for e in single] + [s["variants"] for s in data["variants"]["sums"]]:
+        most = told["reduction"]
+        for variant in ("system", "columns", "rows"):
+            assert told[variant]["programs"] <= most["programs"]
+            assert told[variant]["beyond_symmetric"] == 0
+            assert told[variant]["instructions"] >= most["instructions"]
+
+
+def test_drawn_programs_are_valid_and_always_the_same(rooms: SimpleNamespace) -> None:
+    graph = explore_states(2, Language())
+    drawn = list(rooms.measures._drawn(graph, 50))
+    assert drawn == list(rooms.measures._drawn(graph, 50))
+    prices = [0] * len(graph.alphabet)
+    valid = {
+        tuple(graph.alphabet[label] for label in path.labels)
+        for path in graph.cheapest(prices, prices)
+    }
+    assert len(valid) == 93
+    assert set(drawn) <= valid
+
+
+def test_every_benchmark_has_an_entry(rooms: SimpleNamespace) -> None:
+    entries = rooms.record.read("bench.json")["benchmarks"]
+    promised = [promise.name for bench in rooms.bench.BENCHES for promise in bench.promises]
+    assert [entry["name"] for entry in entries] == promised
+    for entry in entries:
+        assert {"figure", "unit", "limit", "met"} <= {*entry}
+        assert {"command", "commit", "date", "machine"} <= {*entry}
+
+
+def test_a_plan_of_eight_collectives_is_exact(rooms: SimpleNamespace) -> None:
+    found = rooms.measures.plan("dgx-h100:4")
+    assert found["devices"] == 32
+    assert found["placements"] == 7
+    assert rooms.measures._evenly(512, 4) == list(rooms.bounds.evenly(512, 4))
+
+
+# How near to the bound.
+
+
+@pytest.mark.parametrize(
+    ("number", "parts", "sizes"),
+    [(32, 3, (4, 4, 2)), (288, 3, (8, 6, 6)), (64, 3, (4, 4, 4)), (10, 3, (5, 2, 1))],
+)
+def test_axes_are_as_even_as_factors_allow(
+    rooms: SimpleNamespace, number: int, parts: int, sizes: tuple[int, ...]
+) -> None:
+    assert rooms.bounds.evenly(number, parts) == sizes
+
+
+def test_every_system_of_the_rule_is_there(rooms: SimpleNamespace) -> None:
+    told = rooms.record.read("bounds.json")
+    assert list(told["systems"]) == list(rooms.bounds.switched())
+    assert [case["system"] for case in told["cases"]] == [
+        name for name in rooms.bounds.switched() for _ in range(7)
+    ]
+    listed = [(case["system"], case["request"]) for case in told["flows"]]
+    goals = [goal.value for goal in rooms.optimum.GOALS]
+    assert listed == [(name, goal) for name in rooms.bounds.meshed() for goal in goals]
+
+
+def test_fresh_answers_for_some_systems_give_the_data(rooms: SimpleNamespace) -> None:
+    told = rooms.record.read("bounds.json")
+    for name in ("dgx-h100:2", "p2-a100:2"):
+        old = [case for case in told["cases"] if case["system"] == name]
+        assert not list(rooms.reproduce.differences(old, rooms.bounds.cases(name)))
+    old = [case for case in told["flows"] if case["system"] == "mi300x:1"]
+    assert not list(rooms.reproduce.differences(old, rooms.bounds.flows("mi300x:1")))
+    assert not list(rooms.reproduce.differences(told["nominal"], rooms.bounds.nominal()))
+
+
+def test_the_figures_of_the_bounds_are_of_the_cases(rooms: SimpleNamespace) -> None:
+    """Nothing is below a bound; the parts of a ratio make the ratio; first answers are first."""
+    told = rooms.record.read("bounds.json")
+    assert told["all"] == rooms.bounds.summed(told["cases"])
+    for case in told["cases"]:
+        assert case["ratio"] >= 1 - 1e-6
+        assert min(case["reach"], case["load"], case["waits"]) >= 1 - 1e-5
+        parts = case["reach"] * case["load"] * case["waits"]
+        assert parts == pytest.approx(case["ratio"], rel=1e-4)
+        far = case["ratio"] > rooms.bounds_page.WORST
+        assert bool(rooms.bounds_page.reasons(case)) >= far
+    for case in told["flows"]:
+        assert case["ratio"] >= 1 - 1e-6
+        assert case["bound_ratio"] >= case["ratio"] * (1 - 1e-5)
+    assert not [case for case in told["cases"] + told["flows"] if case["beaten_by"]]
+
+
+def on_one_machine(domain: Domain, sizes: tuple[int, ...]) -> System:
+    """Levels of one kind, each faster than the one outside of it."""
+    hierarchy = Hierarchy.of(**dict(zip("zyx", sizes, strict=False)))
+    links = tuple(
+        Link(domain, 1e9 * (1 + level), 0.0, hierarchy.devices_in_child(level))
+        if domain is Domain.TORUS
+        else Link(domain, 1e9, 0.0)
+        for level in range(len(sizes))
+    )
+    return System("one", "", hierarchy, links, 1e18)
+
+
+@pytest.mark.parametrize(
+    ("domain", "sizes"),
+    [
+        *[(Domain.RING, (n,)) for n in (2, 3, 4, 5)],
+        *[(Domain.MESH, (n,)) for n in (2, 3, 4)],
+        *[(Domain.TORUS, sizes) for sizes in [(4,), (2, 2), (2, 3), (3, 2), (2, 2, 2)]],
+    ],
+)
+def test_the_optimum_is_that_of_the_oracle(
+    rooms: SimpleNamespace, domain: Domain, sizes: tuple[int, ...]
+) -> None:
+    """Every device, link and flow by itself, without symmetry.
+
+    An all-to-all on a torus apart: the oracle lets messages turn corners for nothing.
+    """
+    system = on_one_machine(domain, sizes)
+    assert rooms.optimum.applies(system)
+    for goal in rooms.optimum.GOALS:
+        if goal is not Goal.ALL_TO_ALL or len(sizes) == 1:
+            least = flow_oracle.least_time(system, goal, [tuple(range(system.devices))])
+            found = rooms.optimum.least_seconds(system, goal, 1.0)
+            assert found == pytest.approx(least, rel=1e-6)
+
+
+@pytest.mark.parametrize("sizes", [(2, 2), (2, 3), (3, 2), (3, 3), (2, 3, 2)])
+def test_an_all_to_all_on_a_torus_crosses_each_dimension(
+    rooms: SimpleNamespace, sizes: tuple[int, ...]
+) -> None:
+    """Of two or three in a row everybody is next to everybody: 1/n buffers over each link."""
+    system = on_one_machine(Domain.TORUS, sizes)
+    found = rooms.optimum.least_seconds(system, Goal.ALL_TO_ALL, 1.0)
+    bandwidths = [link.bandwidth_bytes_per_second for link in system.links]
+    assert found == pytest.approx(max(1 / (n * b) for n, b in zip(sizes, bandwidths, strict=True)))
+
+
+def test_the_pictures_can_be_drawn(rooms: SimpleNamespace, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="the extra 'results' is not installed")
+    plots = runpy.run_path(str(RESULTS / "plots.py"))
+    told = rooms.reproduce.claims()["experiment"]
+    cases = rooms.survey.survey(rooms.reproduce.experiment({**told, "most_axes": 2}))
+    plots["draw"](cases, tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"speedup.png", "placement.png"}
+    assert all(path.stat().st_size > 10_000 for path in tmp_path.iterdir())

@@ -1,0 +1,281 @@
+"""Keys: who has none, a wrong one, or another team's is told nothing; and nobody asks too often."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import logging
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+pytest.importorskip("fastapi", reason="needs the extra server")
+
+from serving import HereCrew, Served, served
+from synth.service.auth.keys import Keys, Rates
+from synth.service.errors import RefusalError
+from synth.service.http.examples import EXAMPLES
+from synth.service.http.logs import JsonLines
+from synth.service.limits import Limits
+from synth.service.metrics import Metrics
+from synth.service.store import Key, Store
+from synth.service.threads import Threads
+
+PATIENT = {"Prefer": "wait=60"}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with served(tmp_path_factory.mktemp("keys"), keys=True) as found:
+        yield found
+
+
+def with_key(server: Served, team: str, **limits: Any) -> dict[str, str]:
+    made = server.house.store.create_key(team, "for a test", **limits)
+    return {"Authorization": f"Bearer {made.secret}", **PATIENT}
+
+
+def without_id(answer: httpx.Response) -> Any:
+    return {**answer.json(), "request_id": None}
+
+
+ROUTES = [
+    ("POST", "/v1/top"),
+    ("GET", "/v1/jobs"),
+    ("GET", f"/v1/jobs/{'0' * 32}"),
+    ("GET", f"/v1/jobs/{'0' * 32}/events"),
+    ("POST", f"/v1/jobs/{'0' * 32}/cancel"),
+    ("GET", f"/v1/answers/{'0' * 64}"),
+    ("GET", "/v1/systems"),
+    ("GET", "/v1/systems/ours"),
+    ("PUT", "/v1/systems/ours"),
+    ("DELETE", "/v1/systems/ours"),
+]
+
+
+@pytest.mark.parametrize(("method", "path"), ROUTES)
+def test_without_a_key_or_with_a_wrong_one(server: Served, method: str, path: str) -> None:
+    answer = server.ask.request(method, path)
+    assert answer.status_code == 401
+    assert answer.headers["www-authenticate"] == "Bearer"
+    real = with_key(server, "red")["Authorization"].removeprefix("Bearer ")
+    revoked = server.house.store.create_key("red", "revoked")
+    server.house.store.revoke(revoked.id)
+    wrong = [
+        "cs_",
+        "x",
+        "\xe9",
+        f"cs_{'0' * 16}_{'0' * 64}",
+        real[:-1] + ("0" if real[-1] != "0" else "1"),
+        real.upper(),
+        f"{real}0",
+        revoked.secret,
+    ]
+    told = []
+    for key in wrong:
+        for header in ({"Authorization": f"Bearer {key}".encode()}, {"X-API-Key": key.encode()}):
+            refused = server.ask.request(method, path, headers=header)
+            told.append((refused.status_code, without_id(refused)))
+    assert all(one == told[0] for one in told)
+    assert told[0][0] == 403
+    assert "team" not in json.dumps(told[0])
+
+
+def test_what_is_open_is_open(server: Served) -> None:
+    for path in ("/healthz", "/readyz", "/openapi.json"):
+        assert server.ask.get(path).status_code == 200
+
+
+@pytest.mark.parametrize("how", ["Authorization", "X-API-Key", "Cookie"])
+def test_a_key_may_come_in_three_ways(server: Served, how: str) -> None:
+    secret = server.house.store.create_key("red", "").secret
+    value = {"Authorization": f"bearer {secret}", "Cookie": f"collsynth_key={secret}"}
+    assert server.ask.get("/v1/jobs", headers={how: value.get(how, secret)}).status_code == 200
+
+
+def test_what_another_team_has_is_told_as_what_nobody_has(server: Served) -> None:
+    red, blue = with_key(server, "red"), with_key(server, "blue")
+    mine = server.ask.post("/v1/place", json=EXAMPLES["place"], headers=red)
+    place = mine.headers["content-location"]
+    [job] = server.ask.get("/v1/jobs?verb=place", headers=red).json()["jobs"]
+    server.ask.put("/v1/systems/ours", json={"text": system_text()}, headers=red)
+    for method, path, nobody in (
+        ("GET", place, f"/v1/answers/{'0' * 64}"),
+        ("GET", job["url"], f"/v1/jobs/{'0' * 32}"),
+        ("GET", f"{job['url']}/events", f"/v1/jobs/{'0' * 32}/events"),
+        ("POST", f"{job['url']}/cancel", f"/v1/jobs/{'0' * 32}/cancel"),
+        ("GET", "/v1/systems/ours", "/v1/systems/none"),
+        ("DELETE", "/v1/systems/ours", "/v1/systems/none"),
+    ):
+        theirs = server.ask.request(method, path, headers=blue)
+        nothing = server.ask.request(method, nobody, headers=blue)
+        assert theirs.status_code == nothing.status_code == 404
+        assert without_id(theirs) == without_id(nothing)
+    assert server.ask.get("/v1/jobs", headers=blue).json()["jobs"] == []
+    assert server.ask.get("/v1/systems", headers=blue).json()["systems"] == []
+    after = server.ask.get(f"/v1/jobs?after={job['id']}", headers=blue)
+    never = server.ask.get(f"/v1/jobs?after={'0' * 32}", headers=blue)
+    assert after.status_code == never.status_code == 422
+    question = {"system": "ours", "axes": {"data": 16}}
+    assert server.ask.post("/v1/place", json=question, headers=red).status_code == 200
+    assert server.ask.post("/v1/place", json=question, headers=blue).status_code == 422
+    asked = server.ask.post("/v1/place", json=EXAMPLES["place"], headers=blue)
+    assert asked.content == mine.content
+    assert server.ask.get(place, headers=blue).status_code == 200
+
+
+def test_a_wrong_key_is_looked_up_each_time_whatever_is_wrong_with_it(tmp_path: Path) -> None:
+    """Else it would be told, by the time it takes, which ids there are, and which are in use."""
+    looked: list[str] = []
+
+    class Watched(Store):
+        def key(self, id: str) -> Key | None:
+            looked.append(id)
+            return super().key(id)
+
+    async def admitted(keys: Keys, secret: str) -> int:
+        before = len(looked)
+        with suppress(RefusalError):
+            await keys.admit(secret)
+        return len(looked) - before
+
+    async def all_of_them() -> None:
+        good, bad = store.create_key("red", ""), store.create_key("red", "")
+        store.revoke(bad.id)
+        keys = Keys(store, threads, Limits())
+        assert [await admitted(keys, good.secret) for _ in range(3)] == [1, 0, 0]
+        changed = good.secret[:-1] + ("0" if good.secret[-1] != "0" else "1")
+        for wrong in (changed, bad.secret, f"cs_{'0' * 16}_{'0' * 64}", "x", ""):
+            assert [await admitted(keys, wrong) for _ in range(3)] == [1, 1, 1]
+
+    threads = Threads(Metrics())
+    with Watched(f"sqlite:///{tmp_path / 'keys.db'}") as store:
+        store.migrate()
+        asyncio.run(all_of_them())
+    threads.close()
+
+
+class NobodyWorks(HereCrew):
+    """Every job stays where it is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.slots = 0
+
+
+def test_a_key_that_is_revoked_is_told_no_more_events(tmp_path: Path) -> None:
+    with served(tmp_path, NobodyWorks(), keys=True) as server:
+        red = with_key(server, "red") | {"Prefer": "respond-async"}
+        job = server.ask.post("/v1/place", json=EXAMPLES["place"], headers=red).json()["id"]
+        with server.ask.stream("GET", f"/v1/jobs/{job}/events", headers=red) as stream:
+            lines = stream.iter_lines()
+            assert next(lines) == "event: progress"
+            [key] = server.house.store.keys("red")
+            server.house.store.revoke(key.id)
+            server.house.store.cancel(job)
+            rest = "\n".join(lines)
+        assert "not admitted" in rest
+        assert "event: end" not in rest
+
+
+def system_text() -> str:
+    from hierarchies import described, load
+
+    return described(load("dgx-h100:2"))
+
+
+def test_a_key_may_ask_so_often(server: Served) -> None:
+    slow = with_key(server, "slow", rate_per_second=1)
+    said = [server.ask.get("/v1/jobs", headers=slow) for _ in range(4)]
+    codes = [answer.status_code for answer in said]
+    assert codes[:2] == [200, 200]
+    assert 429 in codes
+    refused = said[codes.index(429)]
+    assert int(refused.headers["retry-after"]) >= 1
+    assert server.ask.get("/v1/jobs", headers=with_key(server, "slow")).status_code == 200
+
+
+def test_a_key_may_bring_so_many_jobs_a_day(server: Served) -> None:
+    few = with_key(server, "few", jobs_per_day=2)
+    for number in (1, 2, 4):
+        question = {"system": f"dgx-a100:{number}", "axes": {"data": 8 * number}}
+        answer = server.ask.post("/v1/place", json=question, headers=few)
+        assert answer.status_code == (429 if number == 4 else 200)
+    assert int(answer.headers["retry-after"]) >= 1
+    again = {"system": "dgx-a100:1", "axes": {"data": 8}}
+    assert server.ask.post("/v1/place", json=again, headers=few).status_code == 200
+
+
+def test_many_at_once_bring_no_more_jobs_than_one_after_the_other(server: Served) -> None:
+    few = with_key(server, "many", jobs_per_day=3) | {"Prefer": "respond-async"}
+
+    def brought(number: int) -> int:
+        question = {"system": "dgx-h100:4", "axes": {f"axis{number}": 32}}
+        return server.ask.post("/v1/place", json=question, headers=few).status_code
+
+    with ThreadPoolExecutor(16) as pool:
+        codes = list(pool.map(brought, range(16)))
+    assert (codes.count(202), codes.count(429)) == (3, 13)
+
+
+def test_a_job_that_is_found_again_is_not_counted_twice(server: Served) -> None:
+    two = with_key(server, "again", jobs_per_day=2) | {"Idempotency-Key": "same"}
+    for number, status in ((1, 200), (1, 200), (2, 200), (4, 429), (1, 200)):
+        question = {"system": f"p2-a100:{number}", "axes": {"data": 16 * number}}
+        more = {} if number == 1 else {"Idempotency-Key": str(number)}
+        answer = server.ask.post("/v1/place", json=question, headers=two | more)
+        assert answer.status_code == status
+
+
+def test_a_bucket_fills_as_time_goes_by() -> None:
+    now = 0.0
+    rates = Rates(lambda: now)
+
+    def taken(times: int) -> int:
+        count = 0
+        for _ in range(times):
+            with suppress(RefusalError):
+                rates.take("key", 5)
+                count += 1
+        return count
+
+    assert taken(100) == 10
+    with pytest.raises(RefusalError) as caught:
+        rates.take("key", 5)
+    assert caught.value.headers["Retry-After"] == "1"
+    now = 1.0
+    assert taken(100) == 5
+    now = 1000.0
+    assert taken(100) == 10
+
+
+def test_no_secret_and_no_question_is_logged(server: Served) -> None:
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(JsonLines())
+    logger = logging.getLogger("collsynth")
+    logger.addHandler(handler)
+    before = logger.level
+    logger.setLevel(logging.DEBUG)
+    try:
+        red = with_key(server, "red")
+        secret = red["Authorization"].removeprefix("Bearer ")
+        question = {"system": "dgx-h100:4", "axes": {"hush": 8, "model": 4}, "reduce": ["hush"]}
+        headers = {**red, "X-Request-ID": "mine-1"}
+        server.ask.post("/v1/top?budget=99&token=abc", json=question, headers=headers)
+        server.ask.post("/v1/top", content=b"{hush", headers=headers)
+        server.ask.get(f"/{secret[-20:]}", headers={"X-API-Key": secret})
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    [asked] = [one for one in lines if one.get("request_id") == "mine-1" and one["status"] == 200]
+    assert (asked["route"], asked["team"], asked["method"]) == ("/v1/top", "red", "POST")
+    for word in (secret, "hush", "token"):
+        assert word not in stream.getvalue()

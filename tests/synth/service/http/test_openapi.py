@@ -1,0 +1,125 @@
+"""What /openapi.json promises is kept, whatever is asked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+pytest.importorskip("fastapi", reason="needs the extra server")
+pytest.importorskip("schemathesis", reason="needs the extra dev")
+
+import schemathesis
+from schemathesis.checks import CHECKS
+
+from serving import HereCrew, Served, served
+from synth.service.http.examples import EXAMPLES
+from synth.service.limits import Limits
+from synth.verbs.replies import REPLIES
+from synth.verbs.table import VERBS
+
+KEPT = (
+    "not_a_server_error",
+    "status_code_conformance",
+    "content_type_conformance",
+    "response_headers_conformance",
+    "response_schema_conformance",
+    "unsupported_method",
+)
+SMALL = Limits(devices=64, k=5, max_steps=4, digits=3, job_seconds=1.0, body_seconds=5.0)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    folder = tmp_path_factory.mktemp("openapi")
+    with served(folder, HereCrew(2), limits=SMALL, wait_seconds=1.5) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def document(server: Served) -> Any:
+    return server.ask.get("/openapi.json").json()
+
+
+def references(part: Any) -> Iterator[str]:
+    if isinstance(part, dict):
+        if isinstance(part.get("$ref"), str):
+            yield part["$ref"]
+        for inner in part.values():
+            yield from references(inner)
+    elif isinstance(part, list):
+        for inner in part:
+            yield from references(inner)
+
+
+def test_every_reference_leads_somewhere(document: Any) -> None:
+    found = set(references(document))
+    assert found
+    for reference in found:
+        part = document
+        for step in reference.removeprefix("#/").split("/"):
+            name = step.replace("~1", "/").replace("~0", "~")
+            assert name in part, reference
+            part = part[name]
+
+
+def test_every_verb_has_a_route_with_a_question_to_try_and_a_reply(document: Any) -> None:
+    for verb in VERBS:
+        told = document["paths"][f"/v1/{verb}"]["post"]
+        body = told["requestBody"]["content"]["application/json"]
+        assert body["example"] == EXAMPLES[verb]
+        whole = {**body["schema"], "components": document["components"]}
+        jsonschema.Draft202012Validator(whole).validate(EXAMPLES[verb])
+        assert told["responses"]["200"]["content"]["application/json"]["schema"]
+        assert verb in REPLIES
+    assert set(EXAMPLES) == set(VERBS)
+
+
+def test_operations_have_names_of_their_own_and_tell_their_refusals(document: Any) -> None:
+    told = [one for path in document["paths"].values() for one in path.values()]
+    names = [one["operationId"] for one in told]
+    assert len(set(names)) == len(names)
+    for one in told:
+        assert one.get("description") or one.get("summary")
+    problem = document["components"]["schemas"]["Problem"]
+    assert {"type", "title", "status", "detail", "problem", "where", "hint"} <= set(
+        problem["properties"]
+    )
+
+
+def test_the_document_is_json_of_a_bounded_size(document: Any) -> None:
+    assert len(json.dumps(document)) < 2**20
+
+
+def hold(server: Served, examples: int) -> None:
+    """Put questions made from the document to every route, and hold the answers to it."""
+    described = schemathesis.openapi.from_url(f"{server.url}openapi.json")
+    checks = [CHECKS.get_one(name) for name in KEPT]
+    for found in described.get_all_operations():
+        operation = found.ok()
+
+        @settings(
+            max_examples=examples,
+            deadline=None,
+            derandomize=True,
+            database=None,
+            suppress_health_check=list(HealthCheck),
+        )
+        @given(case=operation.as_strategy())
+        def held(case: Any) -> None:
+            case.call_and_validate(checks=checks, timeout=60)
+
+        held()
+
+
+def test_whatever_is_asked_a_few_times_is_answered_as_described(server: Served) -> None:
+    hold(server, 2)
+
+
+@pytest.mark.slow
+def test_whatever_is_asked_often_is_answered_as_described(server: Served) -> None:
+    hold(server, 40)

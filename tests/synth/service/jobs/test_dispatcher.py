@@ -1,0 +1,441 @@
+"""Whatever fails between a job and its answer, the job ends once, and the truth is told of it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi", reason="needs the extra server")
+
+from partitioned import RANGE
+from serving import HereCrew, HereTicket, Served, served
+from synth.service.http.examples import EXAMPLES
+from synth.service.jobs.dispatcher import Dispatcher
+from synth.service.jobs.questions import put_of
+from synth.service.metrics import Metrics
+from synth.service.settings import Settings
+from synth.service.store import Forgotten, Job, NewJob, Status, Store, StoredAnswer, StoreError
+from synth.service.workers import CrewLostError, InternalError, OutOfMemoryError, WorkerLostError
+from synth.verbs.partition import Piece
+
+AT_ONCE = {"Prefer": "respond-async"}
+LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
+LONG = {"digits": 5, "max_steps": 8, "across": True}
+
+
+class Flaky:
+    """A store that fails while it is ``down``."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.down = False
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._store, name)
+
+        def call(*given: Any) -> Any:
+            if self.down and name != "close":
+                raise StoreError("the disk is gone")
+            return method(*given)
+
+        return call
+
+
+class Scripted(HereCrew):
+    """Every piece ends with an error, for as long as there are any."""
+
+    def __init__(self, *errors: Exception) -> None:
+        super().__init__()
+        self.errors = list(errors)
+        self.handed_in = 0
+
+    def submit(self, piece: Piece, **how: Any) -> HereTicket:
+        self.handed_in += 1
+        if not self.errors:
+            return super().submit(piece, **how)
+        ticket = HereTicket()
+        ticket.future.set_exception(self.errors.pop(0))
+        return ticket
+
+
+def until(true: Callable[[], Any], within_seconds: float = 20) -> Any:
+    end = time.monotonic() + within_seconds
+    while time.monotonic() < end:
+        found = true()
+        if found:
+            return found
+        time.sleep(0.02)
+    raise AssertionError("it did not come true in time")
+
+
+def new_job(number: int, verb: str = "place") -> NewJob:
+    question: Any = {"system": f"dgx-h100:{number}", "axes": {"data": 8 * number}}
+    put = put_of(verb, question if verb == "place" else LONG)
+    return NewJob("red", None, verb, put.text, put.key)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    made = Store(f"sqlite:///{tmp_path / 'jobs.db'}")
+    made.migrate()
+    yield made
+    made.close()
+
+
+class Running:
+    """A dispatcher with a store of the test's."""
+
+    def __init__(self, store: Any, crew: Any, name: str = "one", **how: Any) -> None:
+        self.crew = crew
+        settings = Settings(store_url="", name=name, **how)
+        self.dispatcher = Dispatcher(store, crew, settings, Metrics())
+
+    def __enter__(self) -> Dispatcher:
+        self.dispatcher.start()
+        return self.dispatcher
+
+    def __exit__(self, *raised: object) -> None:
+        self.dispatcher.stop(0)
+        self.crew.close(0)
+
+
+def ended(store: Store, job_id: str) -> Job | None:
+    job = store.job(job_id)
+    return job if job is not None and job.status.ended else None
+
+
+def test_jobs_queued_before_and_after_the_start_are_done(store: Store) -> None:
+    before = store.submit(new_job(1)).job
+    with Running(store, HereCrew()) as dispatcher:
+        after = store.submit(new_job(2)).job
+        dispatcher.wake()
+        for job in (before, after):
+            done = until(lambda job=job: ended(store, job.id))
+            assert (done.status, done.attempts) == (Status.DONE, 1)
+            assert store.answer(done.answer_key, "red") is not None
+
+
+def test_a_store_that_fails_for_a_while(store: Store) -> None:
+    flaky = Flaky(store)
+    with Running(flaky, HereCrew()) as dispatcher:
+        assert until(lambda: dispatcher.unready() is None)
+        flaky.down = True
+        job = store.submit(new_job(1)).job
+        dispatcher.wake()
+        assert until(dispatcher.unready) == "the store does not answer"
+        assert store.job(job.id) == job
+        flaky.down = False
+        assert until(lambda: ended(store, job.id)).status is Status.DONE
+        assert until(lambda: dispatcher.unready() is None)
+
+
+def test_an_end_that_cannot_be_written_is_written_later(store: Store) -> None:
+    flaky = Flaky(store)
+
+    class Breaking(HereCrew):
+        def submit(self, piece: Piece, **how: Any) -> HereTicket:
+            ticket = super().submit(piece, **how)
+            flaky.down = True
+            return ticket
+
+    with Running(flaky, Breaking()) as dispatcher:
+        job = store.submit(new_job(1)).job
+        dispatcher.wake()
+        until(dispatcher.unready)
+        flaky.down = False
+        assert until(lambda: ended(store, job.id)).status is Status.DONE
+
+
+def test_a_worker_that_is_lost_once(store: Store) -> None:
+    job = store.submit(new_job(1)).job
+    with Running(store, Scripted(WorkerLostError("gone"))):
+        assert until(lambda: ended(store, job.id)).status is Status.DONE
+
+
+def test_a_worker_that_is_lost_every_time(store: Store) -> None:
+    job = store.submit(new_job(1)).job
+    crew = Scripted(*[WorkerLostError("gone")] * 100)
+    with Running(store, crew):
+        failed = until(lambda: ended(store, job.id))
+    assert (failed.status, failed.attempts) == (Status.FAILED, 3)
+    assert "lost its worker" in failed.problem["problem"]
+    assert crew.handed_in < 100
+
+
+def test_a_crew_that_is_lost_gives_the_job_back(store: Store) -> None:
+    job = store.submit(new_job(1)).job
+    with Running(store, Scripted(CrewLostError("no cluster"))) as dispatcher:
+        assert until(dispatcher.unready) == "there are no workers"
+        until(lambda: store.job(job.id).status is Status.QUEUED)
+        time.sleep(0.3)
+        waiting = store.job(job.id)
+        assert waiting is not None
+        assert (waiting.status, waiting.attempts) == (Status.QUEUED, 0)
+
+
+@pytest.mark.parametrize(
+    ("error", "status"), [(OutOfMemoryError("too much"), 422), (InternalError("17"), 500)]
+)
+def test_what_a_job_failed_of_is_told(store: Store, error: Exception, status: int) -> None:
+    job = store.submit(new_job(1)).job
+    with Running(store, Scripted(error)):
+        failed = until(lambda: ended(store, job.id))
+    assert failed.status is Status.FAILED
+    assert failed.problem["status"] == status
+
+
+def test_a_mistake_of_ours_fails_the_job_and_nothing_else(store: Store) -> None:
+    first = store.submit(new_job(1)).job
+    second = store.submit(new_job(2)).job
+    with Running(store, Scripted(ZeroDivisionError())):
+        failed = until(lambda: ended(store, first.id))
+        assert until(lambda: ended(store, second.id)).status is Status.DONE
+    assert failed.status is Status.FAILED
+    assert failed.problem["status"] == 500
+    assert "internal error" in failed.problem["problem"]
+    assert "ZeroDivision" not in str(failed.problem)
+
+
+def test_a_mistake_of_the_dispatcher_does_not_end_it(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wrong(*given: Any) -> None:
+        raise KeyError("wrong")
+
+    with monkeypatch.context() as broken, Running(store, HereCrew()) as dispatcher:
+        broken.setattr(store, "renew", wrong)
+        broken.setattr(dispatcher, "_next_renewal", 0.0)
+        dispatcher.wake()
+        assert until(dispatcher.unready) == "the dispatcher fails"
+        broken.undo()
+        job = store.submit(new_job(1)).job
+        assert until(lambda: ended(store, job.id)).status is Status.DONE
+        assert until(lambda: dispatcher.unready() is None)
+
+
+def test_a_job_cancelled_elsewhere_is_ended_here(store: Store) -> None:
+    job = store.submit(new_job(1, "count")).job
+    with Running(store, HereCrew()):
+        until(lambda: store.job(job.id).status is Status.RUNNING)
+        store.cancel(job.id)
+        cancelled = until(lambda: ended(store, job.id))
+    assert cancelled.status is Status.CANCELLED
+    assert cancelled.best is not None
+
+
+def test_a_job_that_another_took_over_is_left_alone(store: Store) -> None:
+    job = store.submit(new_job(1, "count")).job
+    with Running(store, HereCrew()) as dispatcher:
+        until(lambda: store.job(job.id).status is Status.RUNNING)
+        store.requeue("one")
+        theirs = store.claim("two", 60)
+        assert theirs is not None
+        until(lambda: dispatcher.under_way == 0)
+        found = store.job(job.id)
+        assert found is not None
+        assert (found.status, found.attempts) == (Status.RUNNING, 2)
+        assert store.finish(theirs, b"{}")
+
+
+def test_jobs_of_a_server_that_is_no_more_are_taken_over(store: Store) -> None:
+    job = store.submit(new_job(1)).job
+    assert store.claim("dead", 0.5)
+    with Running(store, HereCrew(), "two", lease_seconds=1):
+        done = until(lambda: ended(store, job.id))
+    assert (done.status, done.attempts) == (Status.DONE, 2)
+
+
+def test_a_lease_is_held_for_as_long_as_the_work_takes(store: Store) -> None:
+    job = store.submit(new_job(1, "count")).job
+    with Running(store, HereCrew(), lease_seconds=0.6):
+        until(lambda: store.job(job.id).status is Status.RUNNING)
+        time.sleep(1.5)
+        assert store.requeue_expired() == 0
+        store.cancel(job.id)
+        assert until(lambda: ended(store, job.id)).attempts == 1
+
+
+def test_two_servers_share_the_jobs_of_one_store(store: Store) -> None:
+    jobs = [store.submit(new_job(number)).job for number in range(1, 25)]
+    with Running(store, HereCrew(), "one"), Running(store, HereCrew(), "two"):
+        done = [until(lambda job=job: ended(store, job.id)) for job in jobs]
+    assert {(job.status, job.attempts) for job in done} == {(Status.DONE, 1)}
+
+
+def test_the_same_question_twice_is_worked_out_once(store: Store) -> None:
+    crew = Scripted()
+    jobs = [store.submit(new_job(1)).job for _ in range(5)]
+    with Running(store, crew):
+        done = [until(lambda job=job: ended(store, job.id)) for job in jobs]
+    assert {job.status for job in done} == {Status.DONE}
+    assert crew.handed_in == 1
+
+
+def test_a_quick_question_passes_between_the_pieces_of_long_ones(store: Store) -> None:
+    jobs = []
+    for smallest in (2**12, 2**13):
+        put = put_of("top", RANGE | {"bytes": [smallest, 2**30]})
+        jobs.append(store.submit(NewJob("red", None, "top", put.text, put.key)).job)
+    with Running(store, HereCrew(slots=2)) as dispatcher:
+        until(lambda: dispatcher.under_way == 2)
+        quick = store.submit(new_job(1)).job
+        dispatcher.wake()
+        assert until(lambda: ended(store, quick.id)).status is Status.DONE
+        assert not any(ended(store, job.id) for job in jobs)
+
+
+def test_stopping_gives_back_what_runs(store: Store) -> None:
+    job = store.submit(new_job(1, "count")).job
+    running = Running(store, HereCrew())
+    with running:
+        until(lambda: store.job(job.id).status is Status.RUNNING)
+    back = store.job(job.id)
+    assert back is not None
+    assert (back.status, back.attempts) == (Status.QUEUED, 0)
+    assert running.dispatcher.unready() == "the dispatcher does not run"
+
+
+def kept(store: Store, made: datetime, axes: dict[str, int]) -> StoredAnswer:
+    """An answer to the example of ``place`` on such axes, in the store."""
+    put = put_of("place", {**EXAMPLES["place"], "axes": axes})
+    answer = StoredAnswer(put.key, "place", "0", put.text, 0, b'{"from": "the test"}', 1.0, made)
+    store.keep(answer)
+    return answer
+
+
+def test_what_is_old_is_forgotten_batch_by_batch(
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("synth.service.jobs.dispatcher._MOST_FORGOTTEN", 2)
+    monkeypatch.setattr("synth.service.jobs.dispatcher._POLL_SECONDS", 0.05)
+    old = [kept(store, LONG_AGO, {"data": 2**n}).key for n in range(5)]
+    new = kept(store, datetime.now(UTC), {"data": 32}).key
+    with caplog.at_level("INFO"), Running(store, HereCrew(), keep_days=30) as dispatcher:
+        until(lambda: not any(map(store.answer, old)))
+        until(lambda: len([one for one in caplog.records if one.message == "forgotten"]) == 3)
+        counted = dispatcher._metrics.text()
+    assert b'collsynth_forgotten_total{what="answers"} 5.0' in counted
+    gone = [vars(one)["told"] for one in caplog.records if one.message == "forgotten"]
+    assert [one["answers"] for one in gone] == [2, 2, 1]
+    assert store.answer(new) is not None
+
+
+def test_nothing_is_forgotten_unless_that_is_wished(store: Store) -> None:
+    old = kept(store, LONG_AGO, {"data": 32})
+    job = store.submit(new_job(1)).job
+    with Running(store, HereCrew()):
+        until(lambda: ended(store, job.id))
+    assert store.answer(old.key) == old
+
+
+@pytest.mark.parametrize("made_elsewhere", [False, True])
+def test_what_is_remembered_of_a_forgotten_answer_does_no_harm(
+    tmp_path: Path, made_elsewhere: bool
+) -> None:
+    """Whether it has to be worked out anew or was, its permalink works."""
+    question = {**EXAMPLES["place"], "axes": {"data": 32}}
+    with served(tmp_path, keep_days=2) as server:
+        store = server.house.store
+        until(lambda: server.house.dispatcher._next_forgetting)
+
+        def asked() -> tuple[str, str]:
+            said = server.ask.post("/v1/place", json=question, headers={"Prefer": "wait=60"})
+            assert said.status_code == 200, said.text
+            link = said.headers["content-location"]
+            assert server.ask.get(link).status_code == 200
+            return said.headers["collsynth-cache"], link
+
+        kept(store, LONG_AGO, {"data": 32})
+        assert {asked()[0] for _ in range(3)} == {"hit"}
+        assert store.forget(2 * 86400, 500) == Forgotten(0, 1)
+        assert server.ask.get(asked_for(question)).status_code == 404
+        if made_elsewhere:
+            kept(store, datetime.now(UTC), {"data": 32})
+        assert asked() == ("hit" if made_elsewhere else "miss", asked_for(question))
+        assert asked()[0] == "hit"
+
+
+def asked_for(question: Any) -> str:
+    """The permalink of an answer to ``place``."""
+    return f"/v1/answers/{put_of('place', question).key}"
+
+
+def test_a_job_that_is_forgotten_as_it_is_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    headers = {"Idempotency-Key": "nightly", "Prefer": "wait=60"}
+    with served(tmp_path) as server:
+        store = server.house.store
+
+        def posted() -> Any:
+            return server.ask.post("/v1/place", json=EXAMPLES["place"], headers=headers)
+
+        assert posted().status_code == 200
+        [before] = server.ask.get("/v1/jobs").json()["jobs"]
+        with monkeypatch.context() as patched:
+            patched.setattr(store, "answer", lambda key: None)
+            refused = posted()
+        assert refused.status_code == 503
+        assert int(refused.headers["retry-after"]) > 0
+        until(lambda: store.forget(0, 500) == Forgotten(1, 1))
+        assert server.ask.get(before["url"]).status_code == 404
+        assert posted().status_code == 200
+        [after] = server.ask.get("/v1/jobs").json()["jobs"]
+        assert after["id"] != before["id"]
+
+
+def test_the_service_says_that_its_store_is_gone(tmp_path: Path) -> None:
+    with served(tmp_path) as server:
+        flaky = broken(server)
+        told = server.ask.get("/readyz")
+        assert told.status_code == 503
+        assert "the store does not answer" in told.json()["problems"]
+        refused = server.ask.post("/v1/place", json=EXAMPLES["place"])
+        assert refused.status_code == 503
+        assert refused.json()["problem"] == "the store cannot be used now"
+        assert int(refused.headers["retry-after"]) > 0
+        assert server.ask.get("/healthz").status_code == 200
+        assert server.ask.get("/v1/jobs").status_code == 503
+        assert "collsynth_store_errors_total" in server.ask.get("/metrics").text
+        flaky.down = False
+        assert until(lambda: server.ask.get("/readyz").status_code == 200)
+        assert server.ask.post("/v1/place", json=EXAMPLES["place"]).status_code == 200
+
+
+def broken(server: Served) -> Flaky:
+    """From now on the server's store fails."""
+    flaky: Any = Flaky(server.house.store)
+    flaky.down = True
+    server.house.store = server.house.desk._store = flaky
+    server.house.desk._quotas._store = flaky
+    server.house.desk.systems._store = flaky
+    server.house.dispatcher._store = flaky
+    return flaky
+
+
+def test_many_who_wait_hear_of_the_end_at_once(tmp_path: Path) -> None:
+    with served(tmp_path) as server:
+        job = server.ask.post("/v1/count", json=LONG, headers=AT_ONCE).json()
+        said: list[str] = []
+
+        def follow() -> None:
+            with server.ask.stream("GET", f"{job['url']}/events") as stream:
+                said.append("".join(stream.iter_text()))
+
+        threads = [threading.Thread(target=follow) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        until(lambda: server.ask.get(job["url"]).json()["status"] == "running")
+        server.ask.post(f"{job['url']}/cancel")
+        for thread in threads:
+            thread.join(timeout=20)
+    assert len(said) == 8
+    for text in said:
+        assert text.count("event: end") == 1
+        assert '"status": "cancelled"' in text

@@ -1,0 +1,432 @@
+"""The page as browsers without scripts see it: forms, answers, jobs, keys, and what is refused."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from html import unescape
+from importlib import resources
+from typing import Any
+
+import httpx
+import pytest
+
+pytest.importorskip("fastapi", reason="needs the extra server")
+
+from hierarchies import load
+from serving import Served, StuckCrew, served
+from synth.service.auth.identity import LOCAL
+from synth.service.http.examples import EXAMPLES
+from synth.service.jobs.questions import put_of
+from synth.service.page.door import prefers_page
+from synth.service.page.rendering import POLICY, static
+from synth.tables.style import printed
+from synth.tables.table import TABLES
+from synth.verbs.reply import Outcome, Reply
+
+FORM = {
+    "system": "dgx-h100",
+    "count": "4",
+    "axis_name": ["data", "model"],
+    "axis_size": ["8", "4"],
+    "reduce": "0",
+    "request": "all-reduce",
+    "bytes": "1GiB",
+    "k": "3",
+}
+PART = {"X-Part": "1"}
+LONG = {**FORM, "count": "16", "axis_name": ["a", "b", "c"], "axis_size": ["8", "4", "4"]}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with served(tmp_path_factory.mktemp("page"), wait_seconds=30.0) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def answer(server: Served) -> str:
+    response = server.ask.post("/", data=FORM)
+    assert response.status_code == 303, response.text
+    return str(response.headers["location"])
+
+
+def test_the_form_is_there_and_carries_its_policy(server: Served) -> None:
+    response = server.ask.get("/")
+    assert response.status_code == 200
+    assert response.headers["content-security-policy"] == POLICY
+    assert "unsafe" not in POLICY
+    for match in re.findall(r'(?:src|href)="(/static/[^"]+)"', response.text):
+        found = server.ask.get(unescape(match))
+        assert found.status_code == 200
+        assert "immutable" in found.headers["cache-control"]
+
+
+def test_static_files_say_what_they_are(server: Served) -> None:
+    for path, file in static().items():
+        response = server.ask.get(f"/static/{path}")
+        assert response.content == file.content
+        assert response.headers["content-type"] == file.media_type
+        again = {"If-None-Match": response.headers["etag"]}
+        assert server.ask.get(f"/static/{path}", headers=again).status_code == 304
+    for path in ("nothing.js", "../rendering.py", "%2e%2e/rendering.py", "vendor"):
+        assert server.ask.get(f"/static/{path}").status_code == 404
+
+
+def test_a_form_put_without_a_script_leads_to_a_permalink(server: Served, answer: str) -> None:
+    assert re.fullmatch("/answers/[0-9a-f]{64}", answer)
+    page = server.ask.get(answer)
+    assert page.status_code == 200
+    for said in ("all-reduce root inside", "2.695 ms", "697.4 GB/s", "1.00x", "proved", "450 GB/s"):
+        assert said in page.text
+    assert server.ask.post("/", data=FORM).headers["location"] == answer
+    assert server.ask.get(f"/v1{answer}").json()["answer"]["answers"][0]["rank"] == 1
+    assert 'name="axis_name" value="model"' in server.ask.get(f"/?like={answer[9:]}").text
+
+
+def test_an_answer_of_other_code_is_shown_even_where_it_cannot_be_drawn(server: Served) -> None:
+    for number, body in enumerate((b"{}", b'{"answers": [{}]}', b"[1, 2]")):
+        put = put_of("top", {**EXAMPLES["top"], "k": 20 + number})
+        kept = replace(put.answered(Reply({}, Outcome.OK), 1.0), edition="another", body=body)
+        server.house.store.keep(kept)
+        server.house.store.saw(LOCAL, put.key)
+        shown = server.ask.get(f"/answers/{put.key}")
+        assert shown.status_code == 200
+        assert "Another version of collsynth gave this answer" in shown.text
+
+
+def test_rows_parts_and_files_are_below_the_permalink(server: Served, answer: str) -> None:
+    second = server.ask.get(f"{answer}?answer=1").text
+    assert "Answer 2: 4.182 ms" in second
+    assert "Answer 3:" in server.ask.get(f"{answer}/chosen?answer=2", headers=PART).text
+    drawn = server.ask.get(f"{answer}/timeline?answer=1", headers=PART)
+    assert '<svg xmlns="http://www.w3.org/2000/svg" class="timeline"' in drawn.text
+    assert "<html" not in drawn.text
+    assert "<html" in server.ask.get(f"{answer}/timeline").text
+    code = server.ask.get(f"{answer}/code/torch", headers=PART)
+    assert "import torch" in code.text
+    file = server.ask.get(f"{answer}/files/trace/trace.json")
+    assert file.json()["traceEvents"]
+    assert file.headers["content-disposition"] == 'attachment; filename="trace.json"'
+    curves = server.ask.post(f"{answer}/sizes", headers=PART)
+    while 'class="waiting"' in curves.text:
+        curves = server.ask.post(f"{answer}/sizes", headers=PART)
+    assert 'id="curves"' in curves.text
+    whole = re.search(r'href="(/answers/[0-9a-f]{64})">The whole', curves.text)
+    assert whole
+    assert "Which is best from which size on" in server.ask.get(whole[1]).text
+
+
+def test_what_a_target_cannot_express_is_said_in_its_place(server: Served, answer: str) -> None:
+    response = server.ask.get(f"{answer}/code/jax?answer=2", headers=PART)
+    assert response.status_code == 200
+    gather = server.ask.post("/", data={**FORM, "request": "all-gather"}).headers["location"]
+    refused = server.ask.get(f"{gather}/code/torch", headers=PART)
+    assert refused.status_code == 200
+    assert "only all-reduces are handed out" in refused.text
+    assert 'class="timeline"' in server.ask.get(f"{gather}/timeline", headers=PART).text
+    assert server.ask.get(f"{gather}/code/torch").status_code == 422
+
+
+def test_a_wrong_form_comes_back_with_what_is_wrong_and_what_was_sent(server: Served) -> None:
+    hostile = '<script>"'
+    response = server.ask.post("/", data={**FORM, "bytes": "much", "without": hostile})
+    assert response.status_code == 422
+    assert "the size &#39;much&#39; cannot be read" in response.text
+    assert "<script>&" not in response.text
+    assert 'value="&lt;script&gt;&#34;"' in response.text
+    assert 'name="axis_name" value="model"' in response.text
+
+
+def test_the_check_says_what_the_form_would(server: Served) -> None:
+    found = server.ask.post("/page/check", data={**FORM, "k": "x"}).json()
+    assert found["wrong"] == {"k": "k is 'x'; a whole number is needed"}
+    assert found["told"]["axes"] == "product 32 of 32 devices; 3 placements"
+
+
+def test_a_system_of_ones_own_is_pasted_or_chosen_by_name(server: Served) -> None:
+    text = (resources.files("hierarchies") / "catalogue" / "dgx-a100.toml").read_text("utf-8")
+    devices = str(load("dgx-a100").devices)
+    fields = {**FORM, "own": text, "count": "", "axis_name": "data", "axis_size": devices}
+    posted = server.ask.post("/", data=fields)
+    assert posted.status_code == 303, posted.text
+    assert server.ask.get(posted.headers["location"]).status_code == 200
+    server.ask.put("/v1/systems/ours", content=text, headers={"Content-Type": "text/plain"})
+    assert '<option value="ours"' in server.ask.get("/").text
+    named = server.ask.post("/", data={**fields, "own": "", "system": "ours"})
+    assert named.status_code == 303, named.text
+
+
+def test_a_long_question_is_a_job_that_can_be_cancelled(server: Served) -> None:
+    body = {"system": "dgx-h100:16", "axes": {"a": 8, "b": 4, "c": 4}, "reduce": ["a"]}
+    at_once = {"Prefer": "respond-async"}
+    job = server.ask.post("/v1/top", json=body, headers=at_once).json()["id"]
+    page = server.ask.get(f"/jobs/{job}", follow_redirects=False)
+    assert page.status_code in (200, 303)
+    cancelled = server.ask.post(f"/jobs/{job}/cancel")
+    assert cancelled.headers["location"] == f"/jobs/{job}"
+    assert server.ask.get(f"/jobs/{job}/best").status_code == 200
+    listed = server.ask.get("/jobs").text
+    assert f'href="/jobs/{job}"' in listed
+
+
+@pytest.fixture(scope="module")
+def stuck(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with served(tmp_path_factory.mktemp("stuck"), StuckCrew()) as found:
+        yield found
+
+
+SO_FAR: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "top": (
+        {"system": "dgx-h100:4", "axes": {"data": 8, "model": 4}, "reduce": ["data"]},
+        ["all-reduce root inside", "[[1, 8], [4, 1]]", "2.695 ms"],
+    ),
+    "plan": (
+        {"system": "dgx-h100:2", "job": "mixtral-8x7b-experts", "k": 2, "segments": 1},
+        ["Exposed", "data=1, expert=8, tensor=2", "[[1, 1], [2, 4], [1, 2]]", "7.692 s"],
+    ),
+}
+
+
+@pytest.mark.parametrize("verb", SO_FAR)
+def test_a_job_shows_the_best_so_far_while_it_runs_and_when_it_was_cancelled(
+    stuck: Served, verb: str
+) -> None:
+    """Found and priced, and neither proved nor compared: not all is there that answers have."""
+    asked, said = SO_FAR[verb]
+    url = stuck.ask.post(f"/v1/{verb}", json=asked, headers={"Prefer": "respond-async"}).json()
+    job, url = f"/jobs/{url['id']}", url["url"]
+    while stuck.ask.get(url).json()["best"] is None:
+        time.sleep(0.05)
+    _check_best(stuck, job, said)
+    assert "is running" in stuck.ask.get(job).text
+    stuck.ask.post(f"{job}/cancel")
+    while stuck.ask.get(url).json()["status"] != "cancelled":
+        time.sleep(0.05)
+    _check_best(stuck, job, said)
+    assert "is cancelled" in stuck.ask.get(job).text
+    for part in ("chosen", "timeline", "code/torch", "files/torch/x"):
+        assert stuck.ask.get(f"{job}/{part}").status_code == 404
+
+
+def _check_best(stuck: Served, job: str, said: list[str]) -> None:
+    for part in (stuck.ask.get(job), stuck.ask.get(f"{job}/best")):
+        assert part.status_code == 200
+        assert "not proved yet" in part.text
+        for words in said:
+            assert words in unescape(part.text)
+
+
+def test_jobs_are_listed_in_pages(server: Served) -> None:
+    for number in range(60):
+        body = {"digits": 1, "max_steps": 1 + number % 3, "across": number % 2 == 0}
+        server.ask.post("/v1/count", json=body, headers={"Prefer": "respond-async"})
+        server.ask.post("/v1/run", json=RUN, headers={"Prefer": "respond-async"})
+    first = server.ask.get("/jobs").text
+    older = re.search(r'href="(/jobs\?after=[0-9a-f]{32})" rel="next"', first)
+    assert older
+    second = server.ask.get(older[1]).text
+    jobs = [set(re.findall(r'"/jobs/([0-9a-f]{32})"', text)) for text in (first, second)]
+    assert len(jobs[0]) == 50
+    assert not jobs[0] & jobs[1]
+
+
+RUN = {
+    "program": "all-reduce root inside",
+    "system": "dgx-h100:1",
+    "axes": {"data": 8},
+    "reduce": ["data"],
+    "bytes": 1024,
+    "repeat": 1,
+}
+
+
+@pytest.mark.parametrize("verb", [verb for verb in EXAMPLES if verb not in ("top", "plan")])
+def test_other_verbs_answers_are_what_the_command_line_prints(server: Served, verb: str) -> None:
+    reply = server.ask.post(f"/v1/{verb}", json=EXAMPLES[verb], headers={"Prefer": "wait=60"})
+    page = server.ask.get(reply.headers["content-location"].removeprefix("/v1"))
+    assert page.status_code == 200
+    text, body = unescape(page.text), reply.json()
+    assert f"<h1><bdi>The answer of {verb}</bdi></h1>" in text
+    if verb in TABLES:
+        assert printed(TABLES[verb](body)) in text
+    for file in body.get("files", ()):
+        assert f'<span class="name">{file["name"]}</span>' in text
+        assert file["text"] in text
+    assert f'"schema_version": {body["schema_version"]}' in text
+
+
+def test_plans_have_a_page(server: Served) -> None:
+    patient = {"Prefer": "wait=60"}
+    asked = {"system": "dgx-h100:2", "job": "mixtral-8x7b-experts", "k": 2}
+    plan = server.ask.post("/v1/plan", json=asked, headers=patient)
+    where = plan.headers["content-location"].removeprefix("/v1")
+    page = server.ask.get(where)
+    assert "tokens to experts and back" in page.text
+    assert "Next best placements" in page.text
+    assert "a step waits 7.692 s for communication" in page.text
+    entry = server.ask.get(f"{where}/timeline?answer=5", headers=PART)
+    assert 'class="timeline"' in entry.text
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", f"/answers/{'0' * 64}", 404),
+        ("GET", "/answers/short", 404),
+        ("GET", f"/jobs/{'0' * 32}", 404),
+        ("GET", f"/jobs/{'0' * 32}/timeline", 404),
+        ("GET", f"/answers/{'0' * 64}/code/torch", 404),
+        ("GET", "/nobody/x/chosen", 404),
+        ("POST", "/page/check", 415),
+    ],
+)
+def test_what_is_refused_is_a_page(server: Served, method: str, path: str, status: int) -> None:
+    response = server.ask.request(method, path)
+    assert response.status_code == status
+    assert response.headers["content-type"].startswith("text/html")
+    assert response.headers["content-security-policy"] == POLICY
+
+
+BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "more", "status"),
+    [
+        ("GET", "/nothing", {}, 404),
+        ("GET", "/answers/", {}, 404),
+        ("GET", "/logout", {}, 405),
+        ("GET", "/", {"Host": "elsewhere.example"}, 403),
+        ("POST", "/", {"Origin": "https://elsewhere.example"}, 403),
+    ],
+)
+def test_a_refusal_before_any_page_is_a_page_to_browsers_and_a_problem_to_others(
+    server: Served, method: str, path: str, more: dict[str, str], status: int
+) -> None:
+    page = server.ask.request(method, path, headers={"Accept": BROWSER, **more})
+    problem = server.ask.request(method, path, headers=more)
+    assert page.status_code == problem.status_code == status
+    assert page.headers["content-type"].startswith("text/html")
+    assert page.headers["content-security-policy"] == POLICY
+    assert problem.headers["content-type"] == "application/problem+json"
+    assert problem.json()["problem"] in unescape(page.text)
+    assert page.headers.get("allow") == problem.headers.get("allow")
+
+
+def test_the_api_refuses_browsers_in_json(server: Served) -> None:
+    for path in ("/v1/nothing", f"/v1/answers/{'0' * 64}"):
+        refused = server.ask.get(path, headers={"Accept": BROWSER})
+        assert refused.headers["content-type"] == "application/problem+json"
+
+
+def test_a_mistake_of_ours_is_a_page_too(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*given: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(server.house.desk, "jobs", broken)
+    page = server.ask.get("/jobs", headers={"Accept": BROWSER, "X-Request-ID": "mine"})
+    assert page.status_code == 500
+    assert page.headers["content-type"].startswith("text/html")
+    assert "in its log under mine" in page.text
+    assert "ZeroDivision" not in page.text
+
+
+@pytest.mark.parametrize(
+    ("accept", "html"),
+    [
+        (BROWSER, True),
+        ("text/html", True),
+        ("text/html;q=0.5, application/json;q=0.4", True),
+        ("", False),
+        ("*/*", False),
+        ("application/json, text/html", False),
+        ("text/html;q=0.4, application/problem+json", False),
+        ("text/html;q=0", False),
+        ("text/html;q=much,;;,", True),
+    ],
+)
+def test_who_prefers_a_page_is_told_by_what_is_accepted(accept: str, html: bool) -> None:
+    assert prefers_page(accept) == html
+
+
+def test_odd_parts_are_refused(server: Served, answer: str) -> None:
+    for path in ("code/exe", "files/torch/nothing.py", "files/exe/x", "chosen?answer=99"):
+        assert server.ask.get(f"{answer}/{path}").status_code in (404, 422)
+    assert server.ask.get(f"{answer}?answer=-1").status_code == 404
+
+
+def test_pages_of_other_sites_cannot_put_questions(server: Served) -> None:
+    other = {"Origin": "https://elsewhere.example"}
+    assert server.ask.post("/", data=FORM, headers=other).status_code == 403
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with served(tmp_path_factory.mktemp("keys"), keys=True, wait_seconds=30.0) as found:
+        yield found
+
+
+def entered(guarded: Served, team: str) -> httpx.Client:
+    secret = guarded.house.store.create_key(team, "browser").secret
+    client = httpx.Client(base_url=guarded.url, trust_env=False, timeout=60)
+    response = client.post("/login", data={"key": secret, "next": "/jobs"})
+    assert (response.status_code, response.headers["location"]) == (303, "/jobs")
+    cookie = response.headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=strict" in cookie
+    assert "secure" not in cookie
+    return client
+
+
+def test_without_a_key_there_is_only_the_way_to_give_one(guarded: Served) -> None:
+    for path in ("/", "/jobs", f"/answers/{'0' * 64}"):
+        response = guarded.ask.get(path)
+        assert response.status_code == 303
+        assert response.headers["location"].startswith("/login?next=")
+    assert guarded.ask.get("/login").status_code == 200
+    assert guarded.ask.get("/static/page.css").status_code == 200
+    assert guarded.ask.get(f"/answers/{'0' * 64}/chosen", headers=PART).status_code == 401
+
+
+def test_every_wrong_key_is_answered_alike(guarded: Served) -> None:
+    known = guarded.house.store.create_key("seen", "old")
+    guarded.house.store.revoke(known.id)
+    wrong = ["", "x", "cs_" + "0" * 16 + "_" + "0" * 64, known.secret]
+    answers = {guarded.ask.post("/login", data={"key": key}).text for key in wrong}
+    assert len(answers) == 1
+    assert "this key is not admitted" in answers.pop()
+
+
+@pytest.mark.parametrize(
+    "after", ["//evil.example", "https://evil.example", "/\\evil", "jobs", "/\n/x"]
+)
+def test_after_a_login_nobody_is_sent_elsewhere(guarded: Served, after: str) -> None:
+    secret = guarded.house.store.create_key("team", "browser").secret
+    response = guarded.ask.post("/login", data={"key": secret, "next": after})
+    guarded.ask.cookies.clear()
+    assert response.headers["location"] == "/"
+
+
+def test_teams_do_not_see_each_others_answers_and_jobs(guarded: Served) -> None:
+    with closing(entered(guarded, "one")) as one, closing(entered(guarded, "two")) as two:
+        answer: Any = one.post("/", data=FORM).headers["location"]
+        assert one.get(answer).status_code == 200
+        assert two.get(answer).status_code == 404
+        assert two.get(f"{answer}/timeline").status_code == 404
+        [job] = re.findall(r'"/jobs/([0-9a-f]{32})"', one.get("/jobs").text)
+        assert two.get(f"/jobs/{job}").status_code == 404
+        assert "No jobs yet" in two.get("/jobs").text
+        assert one.post("/logout").headers["location"] == "/login"
+        assert one.get("/jobs").status_code == 303
+
+
+def test_over_https_the_cookie_is_for_https_only(guarded: Served) -> None:
+    secret = guarded.house.store.create_key("team", "browser").secret
+    headers = {"X-Forwarded-Proto": "https"}
+    response = guarded.ask.post("/login", data={"key": secret}, headers=headers)
+    guarded.ask.cookies.clear()
+    assert "secure" in response.headers["set-cookie"].lower()

@@ -1,0 +1,97 @@
+"""JSON of strangers: what is JSON in one way only is read as Python reads it, the rest refused."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from synth.service.errors import RefusalError
+from synth.service.strict_json import DEEPEST, json_of
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
+LEAVES = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**99), 10**99)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | TEXTS
+)
+VALUES = st.recursive(
+    LEAVES,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4),
+    max_leaves=20,
+)
+
+
+def refused(raw: bytes) -> str:
+    with pytest.raises(RefusalError) as caught:
+        json_of(raw)
+    assert caught.value.status == 400
+    assert len(str(caught.value)) < 600
+    return str(caught.value)
+
+
+@given(VALUES, st.booleans())
+def test_whatever_python_writes_is_read_back(value: Any, ascii_only: bool) -> None:
+    assert json_of(json.dumps(value, ensure_ascii=ascii_only).encode()) == value
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_read_or_refused(raw: bytes) -> None:
+    found: Any = None
+    with suppress(RefusalError):
+        found = json_of(raw)
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+
+
+@given(st.dictionaries(TEXTS, LEAVES, min_size=1, max_size=5), st.data())
+def test_a_key_that_is_given_twice_is_refused(value: dict[str, Any], data: st.DataObject) -> None:
+    twice = data.draw(st.sampled_from([*value]))
+    body = json.dumps(value)[:-1] + f", {json.dumps(twice)}: 1}}"
+    assert "is given twice" in refused(f'{{"deeper": [{body}]}}'.encode())
+
+
+@pytest.mark.parametrize("opening", ["[", '{"a":', '[{"a":'])
+def test_a_megabyte_of_nesting_is_refused(opening: str) -> None:
+    assert "nested" in refused((opening * (2**20 // len(opening))).encode())
+
+
+@pytest.mark.parametrize("depth", [DEEPEST, DEEPEST + 1, 5000, 200_000])
+def test_nesting_is_bounded(depth: int) -> None:
+    raw = ("[" * depth + "]" * depth).encode()
+    if depth <= DEEPEST:
+        assert json.dumps(json_of(raw)) == raw.decode()
+    else:
+        assert "nested" in refused(raw)
+
+
+@pytest.mark.parametrize(
+    ("raw", "told"),
+    [
+        (b"", "not JSON"),
+        (b"{", "line 1, column 2"),
+        (b'{"k": NaN}', "NaN is no JSON"),
+        (b'{"k": -Infinity}', "-Infinity is no JSON"),
+        (b'{"k": 1e999}', "cannot be held"),
+        (b'{"k": ' + b"9" * 101 + b"}", "101 digits"),
+        (b'{"k": ' + b"9" * 1_000_000 + b"}", "1000000 digits"),
+        (b'{"k": 0.' + b"9" * 1_000_000 + b"}", "cannot be held"),
+        (b'{"k": "\xff"}', "not UTF-8: byte 0xff at 7"),
+        (b'{"k": "\xed\xa0\x80"}', "not UTF-8"),
+        (b'{"k": "\\ud800"}', "one half of a surrogate pair"),
+        (b'{"\\udc00": 1}', "one half of a surrogate pair"),
+        (b"\xef\xbb\xbf{}", "byte order mark"),
+        (b"{} {}", "Extra data"),
+        (b"{'k': 1}", "not JSON"),
+        (b'{"k": 01}', "not JSON"),
+        ('{"k": "a'.encode("utf-16"), "not UTF-8"),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_what_is_no_json_is_refused_and_told(raw: bytes, told: str) -> None:
+    assert told in refused(raw)

@@ -1,0 +1,207 @@
+"""A Dask cluster of two worker processes here: the same answers, and what may go wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import wait
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from places import ROOT
+
+pytest.importorskip("distributed", reason="distributed is not installed: the extra cluster has it")
+
+from distributed import Client
+
+from hierarchies import InputError
+from partitioned import RANGE, body_of, told
+from synth.service.workers import CrewLostError, Errand, KilledError, OverTimeError, reporting
+from synth.service.workers import dask as remote
+from synth.service.workers.dask import DaskCrew
+from synth.verbs.identity.edition import edition
+from synth.verbs.reply import Outcome
+from working import COUNT, HOG, LONG_COUNT, TOP, Listener, piece, question, until
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning:distributed"),
+]
+WAIT_SECONDS = 60
+
+
+def started(what: str, *words: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", f"distributed.cli.dask_{what}", *words, "--no-dashboard"],
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+
+
+def worker(address: str) -> subprocess.Popen[bytes]:
+    """A worker with one thread and no nanny: what is killed here stays dead."""
+    return started("worker", address, "--no-nanny", "--nthreads", "1")
+
+
+@contextmanager
+def cluster(workers: int) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
+    """A scheduler and its workers; what is running at the end is ended."""
+    with TemporaryDirectory() as folder:
+        told = Path(folder) / "scheduler.json"
+        own = ("--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(told))
+        processes = [started("scheduler", *own)]
+        try:
+            until(lambda: told.is_file() and told.read_text().strip(), WAIT_SECONDS)
+            address = json.loads(told.read_text())["address"]
+            processes += [worker(address) for _ in range(workers)]
+            with Client(address, set_as_default=False) as client:
+                client.wait_for_workers(workers, timeout=WAIT_SECONDS)
+            yield address, processes
+        finally:
+            for process in processes:
+                process.kill()
+                process.wait()
+
+
+@pytest.fixture(scope="module")
+def two() -> Iterator[str]:
+    with cluster(2) as (address, _):
+        yield address
+
+
+@pytest.fixture
+def crew(two: str) -> Iterator[DaskCrew]:
+    crew = DaskCrew(two, grace_seconds=2)
+    try:
+        yield crew
+    finally:
+        crew.close()
+
+
+def test_the_answers_are_those_of_the_verbs(crew: DaskCrew) -> None:
+    assert crew.slots == 2
+    for verb, given in (("top", TOP), ("top", RANGE), ("count", {"digits": 2})):
+        reply = Errand(crew, verb, question(verb, given)).run()
+        assert told(reply) == body_of(verb, given)
+
+
+def test_progress_is_told_and_a_stop_brings_what_there_is(crew: DaskCrew) -> None:
+    listener = Listener()
+    errand = Errand(crew, "count", question("count", LONG_COUNT), tell=listener)
+    thread = threading.Thread(target=lambda: (listener.heard.wait(30), errand.stop()))
+    thread.start()
+    reply = errand.run()
+    thread.join()
+    assert reply.outcome is Outcome.PARTIAL
+    assert {one.stage for one in listener.told} == {"states explored"}
+
+
+def test_budgets_kills_and_lateness(crew: DaskCrew) -> None:
+    reply = Errand(crew, "count", question("count", LONG_COUNT), budget_seconds=0.5).run()
+    assert reply.outcome is Outcome.PARTIAL
+    killed = crew.submit(piece("count", LONG_COUNT))
+    killed.kill()
+    assert isinstance(killed.future.exception(5), KilledError)
+    with pytest.raises(OverTimeError):
+        Errand(crew, "place", question("place", HOG), budget_seconds=0.2).run()
+
+
+def test_the_callers_mistakes_arrive_as_they_were_made(crew: DaskCrew) -> None:
+    given = TOP | {"axes": {"data": 7}, "slow": {"node1": 0.5}}
+    with pytest.raises(InputError, match="data=7 multiply to 7 devices"):
+        Errand(crew, "cost", question("cost", given)).run()
+
+
+def test_a_lost_worker_is_replaced_by_another() -> None:
+    """Of two workers one is killed with a piece under way; the other one carries out both."""
+    with cluster(2) as (address, processes):
+        crew = DaskCrew(address)
+        try:
+            listeners = Listener(), Listener()
+            tickets = [crew.submit(piece("count", COUNT), tell=heard) for heard in listeners]
+            assert all(listener.heard.wait(WAIT_SECONDS) for listener in listeners)
+            processes[1].send_signal(signal.SIGKILL)
+            wait([ticket.future for ticket in tickets], WAIT_SECONDS)
+            bodies = [json.dumps(ticket.future.result(0)["body"]) for ticket in tickets]
+            assert bodies == [body_of("count", COUNT)[0]] * 2
+            assert crew.slots == 1
+        finally:
+            crew.close()
+
+
+def test_a_scheduler_that_dies_is_a_crew_that_is_lost() -> None:
+    with cluster(1) as (address, processes):
+        crew = DaskCrew(address, connect_seconds=2)
+        try:
+            listener = Listener()
+            ticket = crew.submit(piece("count", LONG_COUNT), tell=listener)
+            assert listener.heard.wait(WAIT_SECONDS)
+            processes[0].kill()
+            assert isinstance(ticket.future.exception(WAIT_SECONDS), CrewLostError)
+            until(lambda: _refused(crew), WAIT_SECONDS)
+        finally:
+            crew.close()
+
+
+def _refused(crew: DaskCrew) -> bool:
+    try:
+        return isinstance(crew.submit(piece("count", {"digits": 1})).future.exception(5), Exception)
+    except CrewLostError:
+        return True
+
+
+def test_where_nobody_answers_there_is_no_crew() -> None:
+    with pytest.raises(CrewLostError, match="no Dask scheduler answers at tcp://127"):
+        DaskCrew("tcp://127.0.0.1:9", connect_seconds=1)
+
+
+def test_workers_with_other_code_are_refused(
+    crew: DaskCrew, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def other() -> str:
+        return "0.0.9+0123456789ab"
+
+    monkeypatch.setattr("synth.service.workers.dask.edition", other)
+    with pytest.raises(CrewLostError, match="answers with other code") as raised:
+        crew.submit(piece("count", {"digits": 1})).future.result(30)
+    assert "install the same version" in raised.value.hint
+
+
+def test_many_short_pieces_send_one_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the clock stands still a worker reports once, and says of no piece that it is begun."""
+    said: list[Any] = []
+    worker = SimpleNamespace(log_event=lambda name, event: said.append(event))
+    still = SimpleNamespace(monotonic=lambda: 1000.0)
+    monkeypatch.setattr(remote, "get_worker", lambda: worker)
+    monkeypatch.setattr(remote, "PAUSE_SECONDS", 3600)
+    monkeypatch.setattr(remote, "_next_report", 0.0)
+    monkeypatch.setattr(reporting, "clock", still)
+    short = piece("top", TOP)
+    order = {"name": "a", "piece": short.text, "partial": True, "budget_seconds": None}
+    for number in range(3):
+        text = json.dumps({**order, "number": number, "edition": edition()})
+        assert "result" in json.loads(remote.carry_remotely(text))
+    assert [event["number"] for event in said] == [0]
+    assert "progress" in said[0]
+
+
+def test_text_alone_travels(crew: DaskCrew, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[Any] = []
+    submit = crew._executor.submit
+    monkeypatch.setattr(
+        crew._executor, "submit", lambda f, *args: (sent.append((f, args)), submit(f, *args))[1]
+    )
+    Errand(crew, "top", question("top", RANGE)).run()
+    assert len(sent) > 4
+    assert {function.__name__ for function, _ in sent} == {"carry_remotely"}
+    assert all(isinstance(text, str) and len(text) < 20_000 for _, (text,) in sent)

@@ -1,0 +1,381 @@
+"""Crews of processes: answers as ever, and what becomes of a piece whose process does not live."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time as clock
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, wait
+from typing import Any
+
+import pytest
+
+from hierarchies import InputError
+from partitioned import RANGE, SUPERPOD, body_of, told
+from places import ROOT
+from synth.plan.request import Watcher
+from synth.service.workers import (
+    CrewLostError,
+    Errand,
+    InternalError,
+    KilledError,
+    LocalCrew,
+    OutOfMemoryError,
+    OverTimeError,
+    WorkerLostError,
+)
+from synth.verbs.partition import Piece, carry_out
+from synth.verbs.reply import Outcome
+from working import COUNT, HOG, LONG_COUNT, TOP, Listener, end, piece, question, until
+
+PLACE: dict[str, Any] = {"system": "dgx-h100:4", "axes": {"data": 8, "model": 4}}
+
+
+class InHand:
+    """A piece that waits until the test carries it out."""
+
+    def __init__(self, piece: Piece) -> None:
+        self.piece = piece
+        self.future: Future[Any] = Future()
+
+    def stop(self) -> None:
+        pass
+
+    def kill(self) -> None:
+        pass
+
+    def carry_out(self) -> None:
+        self.future.set_result(carry_out(Piece.of(self.piece.text), Watcher()))
+
+
+class Queue:
+    """A crew whose pieces wait in the order in which they came."""
+
+    slots = at_once = 2
+
+    def __init__(self) -> None:
+        self.waiting: deque[InHand] = deque()
+
+    def submit(self, piece: Piece, **how: Any) -> InHand:
+        self.waiting.append(InHand(piece))
+        return self.waiting[-1]
+
+    def close(self, grace_seconds: float = 0) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def crew() -> Iterator[LocalCrew]:
+    crew = LocalCrew(2, grace_seconds=1)
+    try:
+        yield crew
+    finally:
+        pids = crew.pids
+        crew.close()
+        assert crew.pids == []
+        assert not any(alive(pid) for pid in pids)
+
+
+def alive(pid: int) -> bool:
+    """Whether there is such a process, a zombie counted."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("verb", "given"),
+    [
+        ("top", TOP),
+        ("top", TOP | {"bytes": [2**20, 2**23], "max_steps": 3}),
+        ("place", {"system": "dgx-h100:4", "axes": {"data": 8, "model": 4}}),
+        ("count", {"digits": 2}),
+        ("check", {"program": "reduce root inside", "tree": [2, 4]}),
+    ],
+)
+def test_the_answer_is_that_of_the_verb(crew: LocalCrew, verb: str, given: dict[str, Any]) -> None:
+    alone = body_of(verb, given)
+    reply = Errand(crew, verb, question(verb, given)).run()
+    assert (json.dumps(reply.body), reply.outcome) == alone
+
+
+def test_the_callers_mistakes_arrive_as_they_were_made(crew: LocalCrew) -> None:
+    with pytest.raises(InputError) as raised:
+        Errand(crew, "top", question("top", TOP | {"axes": {"data": 7}})).run()
+    assert raised.value.problem.startswith("the axes data=7 multiply to 7 devices")
+    assert raised.value.hint == "their product must be the number of devices"
+    with pytest.raises(InputError) as raised:
+        Errand(crew, "top", question("top", TOP | {"without": ["nod3"]})).run()
+    assert raised.value.where == "--without"
+
+
+def test_a_bug_is_logged_and_told_by_its_number_alone(
+    crew: LocalCrew, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(InternalError) as raised:
+        crew.submit(Piece("no such part", {})).future.result(20)
+    assert "KeyError" not in str(raised.value)
+    assert raised.value.id in str(raised.value)
+    assert f"internal error {raised.value.id}" in caplog.text
+    assert "KeyError: 'no such part'" in caplog.text
+
+
+def test_progress_is_told_and_a_stop_brings_what_there_is(crew: LocalCrew) -> None:
+    listener = Listener()
+    errand = Errand(crew, "count", question("count", LONG_COUNT), tell=listener)
+    threading.Thread(target=lambda: (listener.heard.wait(20), errand.stop())).start()
+    reply = errand.run()
+    assert reply.outcome is Outcome.PARTIAL
+    assert reply.body["complete"] is False
+    stages = [told.stage for told in listener.told]
+    assert stages
+    assert set(stages) == {"states explored"}
+    counts = [told.done for told in listener.told]
+    assert counts == sorted(counts)
+
+
+def test_a_budget_brings_what_there_is(crew: LocalCrew) -> None:
+    reply = Errand(crew, "count", question("count", LONG_COUNT), budget_seconds=0.5).run()
+    assert reply.outcome is Outcome.PARTIAL
+
+
+def test_work_without_a_partial_answer_is_killed_after_the_grace(crew: LocalCrew) -> None:
+    with pytest.raises(OverTimeError, match="time was up"):
+        Errand(crew, "place", question("place", HOG), budget_seconds=0.2).run()
+    ticket = crew.submit(piece("place", HOG))
+    until(ticket.future.running)
+    ticket.stop()
+    assert isinstance(ticket.future.exception(20), OverTimeError)
+    assert crew.submit(piece("count", {"digits": 1})).future.result(20)["outcome"] == 0
+
+
+def test_a_kill_ends_at_once_what_is_under_way_and_what_waits(crew: LocalCrew) -> None:
+    tickets = [crew.submit(piece("place", HOG)) for _ in range(4)]
+    until(lambda: sum(ticket.future.running() for ticket in tickets) == 2)
+    for ticket in tickets:
+        ticket.kill()
+    for ticket in tickets:
+        assert isinstance(ticket.future.exception(20), KilledError)
+
+
+def test_an_errand_that_is_killed_says_so(crew: LocalCrew) -> None:
+    errand = Errand(crew, "place", question("place", HOG))
+    threading.Timer(0.3, errand.kill).start()
+    with pytest.raises(KilledError):
+        errand.run()
+
+
+def test_too_much_memory_is_a_clear_problem_and_nothing_else_suffers(crew: LocalCrew) -> None:
+    greedy = crew.submit(piece("place", HOG), memory_bytes=32 * 2**20)
+    modest = crew.submit(piece("top", TOP), memory_bytes=512 * 2**20)
+    problem = greedy.future.exception(60)
+    assert isinstance(problem, OutOfMemoryError)
+    assert "needs more than 32 MiB" in problem.problem
+    assert modest.future.result(60)["outcome"] == 0
+
+
+def test_a_dead_process_fails_its_own_piece_only(crew: LocalCrew) -> None:
+    until(lambda: len(crew.pids) == 2)
+    listeners = Listener(), Listener()
+    tickets = [crew.submit(piece("count", LONG_COUNT), tell=heard) for heard in listeners]
+    assert all(listener.heard.wait(20) for listener in listeners)
+    end(crew.pids[0])
+    done, _ = wait([ticket.future for ticket in tickets], 20, return_when="FIRST_COMPLETED")
+    [lost] = done
+    with pytest.raises(WorkerLostError, match="signal 9"):
+        lost.result()
+    [other] = [ticket for ticket in tickets if ticket.future is not lost]
+    other.stop()
+    assert other.future.result(20)["outcome"] == int(Outcome.PARTIAL)
+    again = [crew.submit(piece("count", {"digits": 2})) for _ in range(4)]
+    assert all(ticket.future.result(20)["outcome"] == 0 for ticket in again)
+
+
+def test_an_errand_outlives_its_workers(crew: LocalCrew) -> None:
+    """Two processes are killed while they work on it; the third try brings the answer."""
+    listener = Listener()
+    errand = Errand(crew, "count", question("count", COUNT), tell=listener)
+    replies: list[Any] = []
+    thread = threading.Thread(target=lambda: replies.append(errand.run()))
+    thread.start()
+    for _ in range(2):
+        listener.heard.clear()
+        assert listener.heard.wait(20)
+        for pid in crew.pids:
+            end(pid)
+    thread.join(60)
+    [reply] = replies
+    assert reply.outcome is Outcome.OK
+
+
+def test_a_question_in_pieces_outlives_a_worker(crew: LocalCrew) -> None:
+    listener = Listener()
+    errand = Errand(crew, "top", question("top", RANGE), tell=listener)
+    replies: list[Any] = []
+    thread = threading.Thread(target=lambda: replies.append(errand.run()))
+    thread.start()
+    assert listener.heard.wait(20)
+    end(crew.pids[0])
+    thread.join(60)
+    [reply] = replies
+    assert told(reply) == body_of("top", RANGE)
+    assert {one.of for one in listener.told if one.stage == "placements priced"} >= {9}
+    assert not any(one.best for one in listener.told)
+
+
+def test_a_ranking_tells_the_best_so_far(crew: LocalCrew) -> None:
+    listener = Listener()
+    reply = Errand(crew, "top", question("top", SUPERPOD | {"k": 12}), tell=listener).run()
+    assert told(reply) == body_of("top", SUPERPOD | {"k": 12})
+    assert {one.of for one in listener.told if one.stage == "placements priced"} == {14}
+    bests = [json.loads(one.best) for one in listener.told if one.best]
+    assert bests
+    first = reply.body["answers"][0]["seconds"]
+    for best in bests:
+        assert [one["rank"] for one in best["answers"]] == list(range(1, len(best["answers"]) + 1))
+        assert all(one["seconds"] >= first for one in best["answers"])
+        assert {one["proof"] for one in best["answers"]} == {"not yet"}
+        assert best["complete"] is False
+
+
+def test_a_small_question_takes_its_turn_between_the_pieces_of_a_large_one() -> None:
+    crew = Queue()
+    large = Errand(crew, "top", question("top", RANGE))
+    replies: dict[str, Any] = {}
+    first = threading.Thread(target=lambda: replies.update(large=large.run()))
+    first.start()
+    until(lambda: len(crew.waiting) == 2)
+    small = Errand(crew, "place", question("place", PLACE))
+    second = threading.Thread(target=lambda: replies.update(small=small.run()))
+    second.start()
+    until(lambda: len(crew.waiting) == 3)
+    for _ in range(3):
+        crew.waiting.popleft().carry_out()
+    second.join(20)
+    assert set(replies) == {"small"}
+    while first.is_alive():
+        if crew.waiting:
+            crew.waiting.popleft().carry_out()
+    assert told(replies["large"]) == body_of("top", RANGE)
+
+
+def test_an_errand_whose_workers_always_die_gives_up(crew: LocalCrew) -> None:
+    listener = Listener()
+    errand = Errand(crew, "count", question("count", LONG_COUNT), tell=listener)
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            errand.run()
+        except WorkerLostError as lost:
+            failed.append(lost)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    while thread.is_alive():
+        listener.heard.clear()
+        if listener.heard.wait(0.2):
+            for pid in crew.pids:
+                end(pid)
+    assert len(failed) == 1
+
+
+def test_many_kills_at_odd_moments_lose_nothing(crew: LocalCrew) -> None:
+    """Each piece ends, with its answer or as lost; and there are always two processes again."""
+    tickets = [crew.submit(piece("count", {"digits": 3, "max_steps": 5})) for _ in range(60)]
+    rounds = 0
+    while not all(ticket.future.done() for ticket in tickets):
+        clock.sleep(0.011 * (rounds % 7))
+        pids = crew.pids
+        if rounds < 15 and pids:
+            end(pids[rounds % len(pids)])
+        rounds += 1
+    lost = [ticket for ticket in tickets if ticket.future.exception()]
+    assert all(isinstance(ticket.future.exception(), WorkerLostError) for ticket in lost)
+    assert len(lost) <= 15
+    until(lambda: len(crew.pids) == 2)
+
+
+def test_close_drops_what_waits_and_stops_what_is_under_way() -> None:
+    crew = LocalCrew(1, grace_seconds=1)
+    pids = crew.pids
+    running, waiting = (crew.submit(piece("count", LONG_COUNT)) for _ in range(2))
+    until(running.future.running)
+    crew.close(10)
+    assert running.future.result(0)["outcome"] == int(Outcome.PARTIAL)
+    assert isinstance(waiting.future.exception(0), CrewLostError)
+    with pytest.raises(CrewLostError):
+        crew.submit(piece("count", {"digits": 1}))
+    assert not any(alive(pid) for pid in pids)
+    crew.close()
+
+
+def test_close_kills_what_does_not_end() -> None:
+    crew = LocalCrew(1)
+    pids = crew.pids
+    running = crew.submit(piece("place", HOG))
+    until(running.future.running)
+    crew.close(0.2)
+    assert isinstance(running.future.exception(0), CrewLostError)
+    assert not any(alive(pid) for pid in pids)
+
+
+SERVER = """
+import os, signal, sys, time
+from synth.verbs.partition import Piece
+from synth.service.workers import LocalCrew
+if __name__ == "__main__":
+    crew = LocalCrew(2)
+    got = []
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: got.append(1))
+    question = {"digits": 5, "max_steps": 9}
+    ticket = crew.submit(Piece("answer", {"verb": "count", "question": question}))
+    while not ticket.future.running():
+        time.sleep(0.01)
+    print(*crew.pids, flush=True)
+    while len(got) < 2:
+        time.sleep(0.01)
+    time.sleep(0.3)
+    ticket.stop()
+    print(ticket.future.result(20)["outcome"], flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def server() -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", SERVER],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_signals_to_the_group_are_the_servers_to_decide_on(server: subprocess.Popen[str]) -> None:
+    """And when it ends without a word, its workers do not stay behind."""
+    assert server.stdout is not None
+    pids = [int(word) for word in server.stdout.readline().split()]
+    assert len(pids) == 2
+    os.killpg(server.pid, signal.SIGINT)
+    os.killpg(server.pid, signal.SIGTERM)
+    assert int(server.stdout.readline()) == int(Outcome.PARTIAL)
+    assert all(alive(pid) for pid in pids)
+    server.kill()
+    until(lambda: not any(alive(pid) for pid in pids))
