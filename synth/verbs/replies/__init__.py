@@ -1,6 +1,6 @@
 """What every verb answers, as pydantic models: descriptions and judges, no makers, of its JSON.
 
-Bodies are made by ``synth.verbs.answers.bodies`` and its like, without these models; tests hold every body to
+Bodies are made by ``synth.verbs.answers`` without these models; tests hold every body to
 them. ``docs/json.md`` says in words what the keys mean, ``docs/replies.schema.json`` is the schema.
 """
 
