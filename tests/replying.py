@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from golden_commands import GOLDEN_COMMANDS, NESTED
 from synth.cli.app import app
-from synth.verbs.replies import REPLIES, judge, schema
+from synth.verbs.answers import REPLIES, judge, schema
 
 DOCS = Path(__file__).parent.parent / "docs"
 LOGS = [str(path) for path in sorted((DOCS / "logs").glob("*.csv"))]

@@ -16,7 +16,7 @@ from synth.calibration.logs.reading import logs_of
 from synth.calibration.logs.tables import Log
 from synth.plan.request import Watcher
 from synth.verbs.answers.bodies import machine_json
-from synth.verbs.answers.measured import calibrated_json, diagnosis_json, experiments_json
+from synth.verbs.answers.measured_bodies import calibrated_json, diagnosis_json, experiments_json
 from synth.verbs.limited import Limited
 from synth.verbs.named_texts import MOST_FILES, NamedText, system_of
 from synth.verbs.questions import Figure, Machine, Numbers, Question

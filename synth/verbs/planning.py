@@ -28,7 +28,7 @@ from synth.verbs.answers.bodies import (
     ranking_json,
     sweep_json,
 )
-from synth.verbs.answers.degraded import cost_json, uneven_json
+from synth.verbs.answers.degraded_bodies import cost_json, uneven_json
 from synth.verbs.limited import Limited
 from synth.verbs.named_texts import Given, job_of, system_of
 from synth.verbs.questions import (

@@ -13,8 +13,8 @@ from pydantic.json_schema import JsonSchemaMode, models_json_schema
 from synth.service.http.examples import EXAMPLES
 from synth.service.http.problems import PROBLEM_JSON, Problem
 from synth.service.store import Status
+from synth.verbs.answers import REPLIES
 from synth.verbs.identity.edition import edition
-from synth.verbs.replies import REPLIES
 from synth.verbs.table import VERBS
 
 Responses = dict[int | str, dict[str, Any]]

@@ -1,129 +1,132 @@
-"""Answers about machines with something missing or slower, as JSON; docs/json.md has the keys."""
+"""Answers about machines with something missing or slower."""
 
 from __future__ import annotations
 
-from synth.degraded import UnevenAnswer, UnevenReport
-from synth.degraded.comparison import Cost
-from synth.plan.request import Answer, Report
-from synth.verbs.answers.bodies import Json, machine_in_full_json, proof_json, step_json
-from synth.verify.concrete import GroupStep
+from typing import Literal
+
+from pydantic import Field
+
+from synth.verbs.answers.parts import (
+    Axes,
+    ChoiceName,
+    Judged,
+    Matrix,
+    Number,
+    Part,
+    Positive,
+    Seconds,
+    StepPrice,
+    Whole,
+)
+from synth.verbs.answers.ranked import Asked
+
+Ranks = list[Whole]
 
 
-def uneven_json(report: UnevenReport) -> Json:
-    """The ranking of a machine that lacks devices."""
-    survivors, request = report.survivors, report.request
-    return {
-        "system": machine_in_full_json(report.system),
-        "request": "all-reduce",
-        "reduce": [report.axis.name],
-        "bytes": request.payload_bytes,
-        "algorithm": request.choice.value,
-        "uneven": {"left": survivors.told(), "devices": list(survivors.devices)},
-        "answers": [_answer(answer, report) for answer in report.answers],
-        "choices": _choices(report),
-        "flat_seconds": report.flat_seconds,
-        "bound_seconds": report.bound.seconds,
-        "bound_by": report.bound.level,
-        "considered": {"programs": report.programs},
-        "complete": report.complete,
-    }
+class Left(Part):
+    """What is left of a machine."""
+
+    left: str = Field(min_length=1, description="In words.")
+    devices: list[Whole] = Field(min_length=1, description="The ids of its devices, by rank.")
 
 
-def _choices(report: UnevenReport) -> list[Json]:
-    return [
-        {
-            "machine": choice.core.told,
-            "devices": len(choice.core.ranks),
-            "program": choice.candidate.program.text,
-            "segments": choice.candidate.segments,
-            "seconds": choice.candidate.seconds,
-        }
-        for choice in report.choices
-    ]
+class GroupStep(Part):
+    """A step over explicit groups of ranks."""
+
+    collective: Literal["all-reduce", "reduce-scatter", "all-gather", "reduce", "broadcast"] = (
+        Field(description="What every group does.")
+    )
+    groups: list[Ranks] = Field(min_length=1, description="Ranks; the first is the root.")
+    pieces: list[list[list[Whole]]] | None = Field(
+        description="For each group and member of a reduce-scatter the chunks it keeps; else null."
+    )
 
 
-def _answer(answer: UnevenAnswer, report: UnevenReport) -> Json:
-    candidate, flat = answer.candidate, report.flat_seconds
-    return {
-        "rank": answer.rank,
-        "axes": {report.axis.name: report.axis.size},
-        "program": candidate.program.text,
-        "chunks": candidate.program.chunks,
-        "segments": candidate.segments,
-        "seconds": candidate.seconds,
-        "speedup": flat / candidate.seconds if candidate.seconds else 1.0,
-        "limited_by": candidate.limited_by,
-        "steps": [step_json(price) for price in candidate.prices],
-        "group_steps": [group_step_json(step) for step in candidate.program.steps],
-        "proved_for": report.axis.size,
-        **proof_json(answer.verdict),
-    }
+class UnevenAnswer(Judged):
+    """A program of explicit groups."""
+
+    rank: Positive = Field(description="1 is the best.")
+    axes: Axes = Field(description="The one axis, of all devices that are left.")
+    program: str = Field(description="Its steps in words.")
+    chunks: Positive = Field(description="Into how many the payload is cut.")
+    segments: Positive = Field(description="Into how many each goes through the steps.")
+    seconds: Seconds = Field(description="Predicted.")
+    speedup: Number = Field(description="flat_seconds / seconds.")
+    limited_by: str = Field(description="A level, memory or latency; empty: nothing to do.")
+    steps: list[StepPrice] = Field(description="Of one segment.")
+    group_steps: list[GroupStep] = Field(description="Who does what with whom.")
+    proved_for: Positive = Field(description="The proof is for so many devices.")
 
 
-def group_step_json(step: GroupStep) -> Json:
-    """A step over explicit groups of ranks; pieces are lists of chunks, null where it has none."""
-    pieces = step.pieces
-    return {
-        "collective": step.collective.value,
-        "groups": [list(group) for group in step.groups],
-        "pieces": None if pieces is None else [[sorted(p) for p in some] for some in pieces],
-    }
+class EvenInside(Part):
+    """One of the largest even machines inside, by itself."""
+
+    machine: str = Field(description="In words.")
+    devices: Positive = Field(description="How many it has.")
+    program: str = Field(description="Its best program.")
+    segments: Positive = Field(description="Into how many the payload is cut.")
+    seconds: Seconds = Field(description="Predicted.")
 
 
-def cost_json(cost: Cost) -> Json:
-    """A request on the healthy machine and on the one at hand."""
-    before, now = cost.healthy, cost.now
-    best = now.answers[0]
-    lost = cost.seconds - before.candidate.seconds
-    return {
-        "system": machine_in_full_json(cost.system),
-        "request": before.goal.value,
-        "reduce": list(before.candidate.reduction.over),
-        "bytes": before.payload_bytes,
-        "healthy": _told(before),
-        "same_program_seconds": cost.same_seconds,
-        "best": _told(best)
-        if isinstance(now, Report) and isinstance(best, Answer)
-        else _brief(now),
-        "lost_seconds": lost,
-        "choices": _choices(now) if isinstance(now, UnevenReport) else [],
-        "followed": None
-        if cost.followed is None
-        else {
-            "program": cost.followed.program,
-            "segments": cost.followed.segments,
-            "healthy_seconds": cost.followed.healthy_seconds,
-            "seconds": cost.followed.seconds,
-            "busiest": [
-                {"link": name, "busy_share": share} for name, share in cost.followed.busiest
-            ],
-        },
-        "complete": cost.complete,
-    }
+class ProgramsConsidered(Part):
+    """What the answers were chosen from."""
+
+    programs: Whole = Field(description="How many were ranked.")
 
 
-def _told(answer: Answer) -> Json:
-    placement = answer.candidate.reduction.placement
-    return {
-        "axes": {axis.name: axis.size for axis in placement.axes},
-        "placement": [list(row) for row in placement.matrix],
-        "program": answer.candidate.text,
-        "seconds": answer.candidate.seconds,
-        "baseline_seconds": answer.baseline_seconds,
-        "bound_seconds": answer.bound.seconds,
-        **proof_json(answer.verdict),
-    }
+class UnevenReply(Asked):
+    """The best programs of explicit groups for a machine that lacks devices."""
+
+    bytes: Positive = Field(description="What each device has to reduce.")
+    algorithm: ChoiceName = Field(description="Which algorithms steps may use.")
+    uneven: Left = Field(description="What is left.")
+    answers: list[UnevenAnswer] = Field(description="Best first.")
+    choices: list[EvenInside] = Field(description="The largest even machines inside.")
+    flat_seconds: Seconds = Field(description="The plain all-reduce in one step.")
+    bound_seconds: Seconds = Field(description="What no schedule can beat.")
+    bound_by: str = Field(description="The level whose links impose the bound.")
+    considered: ProgramsConsidered = Field(description="What they were chosen from.")
+    complete: bool = Field(description="True if nothing better can exist.")
 
 
-def _brief(report: Report | UnevenReport) -> Json:
-    assert isinstance(report, UnevenReport)
-    [answer, *_] = report.answers
-    return {
-        "axes": {report.axis.name: report.axis.size},
-        "placement": None,
-        "program": answer.candidate.program.text,
-        "seconds": answer.candidate.seconds,
-        "baseline_seconds": report.flat_seconds,
-        "bound_seconds": report.bound.seconds,
-        **proof_json(answer.verdict),
-    }
+class BestAnswer(Judged):
+    """The best answer on one machine, in few words."""
+
+    axes: Axes = Field(description="Sizes by name.")
+    placement: Matrix | None = Field(description="Null where groups are explicit.")
+    program: str = Field(description="Its steps.")
+    seconds: Seconds = Field(description="Predicted.")
+    baseline_seconds: Seconds = Field(description="Of the default.")
+    bound_seconds: Seconds = Field(description="What no schedule can beat.")
+
+
+class BusyLink(Part):
+    """A link, and how much of the time it is busy."""
+
+    link: str = Field(description="Which.")
+    busy_share: float = Field(ge=0, allow_inf_nan=False, description="Of the time.")
+
+
+class FollowedProgram(Part):
+    """One program followed link by link."""
+
+    program: str = Field(description="Its steps.")
+    segments: Positive = Field(description="Into how many the payload was cut.")
+    healthy_seconds: Seconds = Field(description="On the machine as described.")
+    seconds: Seconds = Field(description="On the machine as it is.")
+    busiest: list[BusyLink] = Field(description="The links that are busy most.")
+
+
+class CostReply(Asked):
+    """What it costs that something is missing or slower."""
+
+    bytes: Positive = Field(description="The largest buffer of a device.")
+    healthy: BestAnswer = Field(description="On the machine as described.")
+    same_program_seconds: Seconds | None = Field(
+        description="Its program on the machine as it is; null where devices are missing."
+    )
+    best: BestAnswer = Field(description="On the machine as it is.")
+    lost_seconds: float = Field(allow_inf_nan=False, description="The difference.")
+    choices: list[EvenInside] = Field(description="The largest even machines inside.")
+    followed: FollowedProgram | None = Field(description="Null where devices are missing.")
+    complete: bool = Field(description="True if nothing better can exist.")

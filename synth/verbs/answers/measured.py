@@ -1,143 +1,164 @@
-"""What calibration says, as JSON; docs/json.md describes it key by key."""
+"""What the verbs answer that look at what was measured."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from statistics import median
-from typing import Any
+from typing import Annotated, Literal
 
-from hierarchies import System
-from synth.calibration.doctor import Diagnosis, Finding, Reading, Run
-from synth.calibration.experiments import Experiment, kept, lines
-from synth.calibration.fit import Calibrated
-from synth.calibration.logs.matching import Matched
+from pydantic import Discriminator, Field, Tag
 
-Json = dict[str, Any]
-
-
-def experiments_json(system: System, found: tuple[Experiment, ...]) -> list[Json]:
-    """The tests to run, with the lines that run them."""
-    return [_experiment(system, one) for one in found]
-
-
-def _experiment(system: System, one: Experiment) -> Json:
-    how = lines(system, one)
-    return {
-        "name": one.name,
-        "file": one.file,
-        "collective": one.goal.value,
-        "groups": one.groups.where,
-        "members": list(one.groups.members),
-        "busy": list(one.groups.busy),
-        "algorithm": one.algorithm,
-        "protocol": one.protocol.value if one.protocol else None,
-        "environment": one.environment,
-        "smallest_bytes": one.smallest_bytes,
-        "largest_bytes": one.largest_bytes,
-        "tells": list(one.tells),
-        "seconds": one.seconds,
-        "mpirun": kept(how.mpirun, one),
-        "srun": kept(how.srun, one),
-    }
+from synth.verbs.answers.parts import (
+    Machine,
+    Number,
+    OneFile,
+    Part,
+    Positive,
+    ProtocolName,
+    Reply,
+    Seconds,
+    Whole,
+    having,
+)
 
 
-def diagnosis_json(diagnosis: Diagnosis) -> Json:
-    """The runs row by row, and the findings."""
-    return {
-        "runs": [_run(run) for run in diagnosis.runs],
-        "findings": [_finding(finding) for finding in diagnosis.findings],
-    }
+class ExperimentPart(Part):
+    """One test to run."""
+
+    name: str = Field(description="What findings call it.")
+    file: str = Field(description="Where its output is kept.")
+    collective: str = Field(description="What is timed.")
+    groups: str = Field(description="Who, in words.")
+    members: list[Positive] = Field(description="By level: children that one group has ranks in.")
+    busy: list[Positive] = Field(description="By level: children that all have ranks in.")
+    algorithm: str | None = Field(description="What it is forced to; null: the runtime chooses.")
+    protocol: ProtocolName | None = Field(description="What it is forced to, as well.")
+    environment: dict[str, str] = Field(description="Variables to set.")
+    smallest_bytes: Positive = Field(description="The smallest size.")
+    largest_bytes: Positive = Field(description="The largest size.")
+    tells: list[str] = Field(description="Which numbers of the system.")
+    seconds: Seconds = Field(description="A rough run time.")
+    mpirun: str = Field(description="The line that runs it with mpirun.")
+    srun: str = Field(description="The line that runs it with srun.")
 
 
-def _run(run: Run) -> Json:
-    measurement, log = run.matched.measurement, run.matched.log
-    return {
-        "source": run.source,
-        "collective": measurement.collective,
-        "members": list(measurement.members),
-        "busy": list(measurement.busy),
-        "algorithm": measurement.algorithm,
-        "protocol": measurement.protocol,
-        "version": log.table.version,
-        "devices": list(log.devices),
-        "predicted_algorithm": run.way,
-        "share": run.share,
-        "slower": run.slower,
-        "extra_seconds": run.extra_seconds,
-        "limited_by": run.limited_by,
-        "delivered": run.delivered,
-        "warnings": list(log.warnings),
-        "rows": [_reading(run, reading) for reading in run.readings],
-    }
+class TestsReply(Reply):
+    """The tests to run, with the lines that run them and what each tells."""
+
+    system: Machine = Field(description="The machine.")
+    experiments: list[ExperimentPart] = Field(description="The tests, innermost level first.")
+    files: OneFile = Field(description="The script that runs them all.")
 
 
-def _reading(run: Run, reading: Reading) -> Json:
-    size, predicted = reading.size_bytes, reading.predicted
-    margin = predicted.interval
+class ClassResidual(Part):
+    """How far measured times lay from fitted ones, in one class."""
 
-    def busbw(seconds: float) -> float | None:
-        return run.factor * size / seconds / 1e9 if seconds else None
-
-    return {
-        "bytes": size,
-        "in_place": reading.in_place,
-        "seconds": reading.seconds,
-        "predicted_seconds": predicted.seconds,
-        "predicted_low_seconds": margin.low_seconds if margin else None,
-        "predicted_high_seconds": margin.high_seconds if margin else None,
-        "bound_seconds": reading.bound.seconds,
-        "busbw_GB_per_s": busbw(reading.seconds),
-        "predicted_busbw_GB_per_s": busbw(predicted.seconds),
-        "bound_busbw_GB_per_s": busbw(reading.bound.seconds),
-        "predicted_algorithm": predicted.way,
-        "predicted_protocol": predicted.price.protocol.value,
-    }
+    collective: str = Field(description="Of this collective; empty: of any.")
+    algorithm: str = Field(description="Of this algorithm; empty: of any.")
+    protocol: str = Field(description="Of this protocol; empty: of any.")
+    smallest_bytes: Whole = Field(description="Where the class of sizes begins.")
+    rows: Positive = Field(description="How many there are.")
+    low: Number = Field(description="The lower end of nine of ten ratios.")
+    median: Number = Field(description="The median ratio of measured to fitted.")
+    high: Number = Field(description="The upper end of nine of ten ratios.")
 
 
-def _finding(finding: Finding) -> Json:
-    return {
-        "kind": finding.kind,
-        "source": finding.source,
-        "level": finding.level or None,
-        "share": finding.share,
-        "text": finding.text,
-        "suspects": list(finding.suspects),
-        "tests": list(finding.tests),
-    }
+class ClassStray(Part):
+    """How far tables lay from fits without them, in one class of sizes."""
+
+    smallest_bytes: Whole = Field(description="Where the class of sizes begins.")
+    tables: Whole = Field(description="How many were left out, one after the other.")
+    low: Number = Field(description="The lower end of nine of ten ratios.")
+    high: Number = Field(description="The upper end of nine of ten ratios.")
 
 
-def calibrated_json(calibrated: Calibrated, matched: Sequence[Matched]) -> Json:
-    """What was fitted, to how many rows, how far they lie from it, and what they cannot tell."""
-    found = calibrated.calibration
-    kept = [row for row in calibrated.rows if not row.dropped]
-    off = [abs(row.fitted_seconds / row.seconds - 1) for row in kept]
-    return {
-        "sources": list(found.sources),
-        "rows": len(calibrated.rows),
-        "median_error": median(off) if off else None,
-        "residuals": [
-            {
-                "collective": one.collective,
-                "algorithm": one.algorithm,
-                "protocol": one.protocol,
-                "smallest_bytes": one.smallest_bytes,
-                "rows": one.rows,
-                "low": one.low,
-                "median": one.median,
-                "high": one.high,
-            }
-            for one in found.residuals
-        ],
-        "strays": [
-            {
-                "smallest_bytes": one.smallest_bytes,
-                "tables": one.tables,
-                "low": one.low,
-                "high": one.high,
-            }
-            for one in found.strays
-        ],
-        "undetermined": list(found.undetermined),
-        "dropped": list(found.dropped),
-        "warnings": [f"{m.log.source}: {said}" for m in matched for said in m.log.warnings],
-    }
+class CalibratedReply(Reply):
+    """A system's numbers fitted to measured rows."""
+
+    system: Machine = Field(description="The machine.")
+    sources: list[str] = Field(description="Which logs.")
+    rows: Whole = Field(description="How many were fitted.")
+    median_error: Number | None = Field(description="Of the fit, relative; null without rows.")
+    residuals: list[ClassResidual] = Field(description="How far off, class by class.")
+    strays: list[ClassStray] = Field(description="How far off where tables were left out.")
+    undetermined: list[str] = Field(description="What the rows do not tell.")
+    dropped: list[str] = Field(description="Rows that the fit did not follow.")
+    warnings: list[str] = Field(description="What was wrong with logs, and left out.")
+    files: OneFile = Field(description="The calibrated description.")
+
+
+CalibrateReply = Annotated[
+    Annotated[TestsReply, Tag("experiments")] | Annotated[CalibratedReply, Tag("")],
+    Discriminator(having("experiments")),
+]
+
+
+class RunRow(Part):
+    """One size of a run, measured beside predicted and bound."""
+
+    bytes: Positive = Field(description="The size.")
+    in_place: bool = Field(description="Whether it was timed in place.")
+    seconds: Seconds = Field(description="Measured.")
+    predicted_seconds: Seconds = Field(description="By the description, or its calibration.")
+    predicted_low_seconds: Seconds | None = Field(description="With a calibration; else null.")
+    predicted_high_seconds: Seconds | None = Field(description="With a calibration; else null.")
+    bound_seconds: Seconds = Field(description="What nothing can beat.")
+    busbw_GB_per_s: Number | None = Field(description="Of the measured seconds.")
+    predicted_busbw_GB_per_s: Number | None = Field(description="Of the predicted ones.")
+    bound_busbw_GB_per_s: Number | None = Field(description="Of the bound; null where it is 0.")
+    predicted_algorithm: str = Field(description="What the runtime is taken to choose.")
+    predicted_protocol: ProtocolName = Field(description="By which protocol.")
+
+
+class DiagnosedRun(Part):
+    """One table of a log, row by row."""
+
+    source: str = Field(description="Which file, and which table of it.")
+    collective: str = Field(description="What was timed.")
+    members: list[Positive] = Field(description="By level: children that one group has ranks in.")
+    busy: list[Positive] = Field(description="By level: children that all have ranks in.")
+    algorithm: str | None = Field(description="What it was forced to; null: the runtime chose.")
+    protocol: str | None = Field(description="What it was forced to, as well.")
+    version: str | None = Field(description="Of NCCL, if the log says so.")
+    devices: list[str] = Field(description="Their models, if the log says so.")
+    predicted_algorithm: str = Field(description="At the largest size.")
+    share: Number | None = Field(description="Predicted over measured at large sizes, if any.")
+    slower: Number | None = Field(description="Measured over predicted at small sizes, if any.")
+    extra_seconds: float | None = Field(
+        allow_inf_nan=False, description="Their difference at small sizes, if any."
+    )
+    limited_by: str = Field(description="The level that the prediction waits for.")
+    delivered: dict[str, Number] = Field(description="Of each level's bandwidth at least so much.")
+    warnings: list[str] = Field(description="What was wrong with the log, and left out.")
+    rows: list[RunRow] = Field(description="In the order of the log.")
+
+
+class FindingPart(Part):
+    """One statement about a run."""
+
+    kind: Literal[
+        "as-predicted",
+        "short",
+        "no-large-sizes",
+        "cleared",
+        "level-short",
+        "open",
+        "unexplained",
+        "other-algorithm",
+        "above-prediction",
+        "below-bound",
+        "latency",
+        "middle",
+    ] = Field(description="What sort of statement it is.")
+    source: str = Field(description="Of which run.")
+    level: str | None = Field(description="Of which level; null: none.")
+    share: Number | None = Field(description="How much of what was predicted, if it is told.")
+    text: str = Field(min_length=1, description="In words.")
+    suspects: list[str] = Field(description="Levels that were not told apart.")
+    tests: list[str] = Field(description="Names of experiments that would tell them apart.")
+
+
+class DoctorReply(Reply):
+    """What a system should give, beside what it gave."""
+
+    system: Machine = Field(description="The machine.")
+    runs: list[DiagnosedRun] = Field(min_length=1, description="One a table.")
+    findings: list[FindingPart] = Field(description="What they say together.")

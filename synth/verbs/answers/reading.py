@@ -38,7 +38,7 @@ class _Level(_Part):
     name: str
     count: int
     domain: Domain
-    bandwidth_GB_per_s: float  # noqa: N815 - the unit as it is written
+    bandwidth_GB_per_s: float
     latency_us: float
     ports: int
     through: list[str]
@@ -68,7 +68,7 @@ def _seconds(microseconds: float | None) -> float | None:
 
 
 class _Device(_Part):
-    memory_GB_per_s: float  # noqa: N815
+    memory_GB_per_s: float
     source: str = ""
     unconfirmed: list[str] = []
 

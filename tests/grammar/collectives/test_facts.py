@@ -16,7 +16,7 @@ from synth.calibration.prior import TRAITS
 from synth.cli import flags
 from synth.semantics.rules import AIMS, Rulebook
 from synth.semantics.truth_tables import own_chunks, space, start
-from synth.verbs.replies.parts import CollectiveName
+from synth.verbs.answers.parts import CollectiveName
 
 DEPTH = 2
 SPACE = space(DEPTH)

@@ -19,7 +19,7 @@ from schemathesis.checks import CHECKS
 from serving import HereCrew, Served, served
 from synth.service.http.examples import EXAMPLES
 from synth.service.limits import Limits
-from synth.verbs.replies import REPLIES
+from synth.verbs.answers import REPLIES
 from synth.verbs.table import VERBS
 
 KEPT = (

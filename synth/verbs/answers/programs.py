@@ -17,7 +17,7 @@ from synth.emit.document.schema import (
     TransposePart,
 )
 from synth.semantics.rules import Kind
-from synth.verbs.replies.parts import (
+from synth.verbs.answers.parts import (
     Defaults,
     GoalName,
     Interval,

@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import Discriminator, Field, Tag
 
-from synth.verbs.replies.answers import Answer, RankingReply, SweepReply
-from synth.verbs.replies.parts import (
+from synth.verbs.answers.degraded import UnevenReply
+from synth.verbs.answers.parts import (
     Axes,
     ChoiceName,
     GoalName,
@@ -23,7 +23,7 @@ from synth.verbs.replies.parts import (
     Whole,
     having,
 )
-from synth.verbs.replies.uneven import UnevenReply
+from synth.verbs.answers.ranked import Answer, RankingReply, SweepReply
 
 TopReply = Annotated[
     Annotated[RankingReply, Tag("")]

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Discriminator, Field, Tag
 
-from synth.verbs.replies.parts import (
+from synth.verbs.answers.parts import (
     Axes,
     GoalName,
     Machine,

@@ -9,14 +9,14 @@ from typing import Any
 from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
 
-from synth.verbs.replies.importing import ImportReply
-from synth.verbs.replies.machines import CountReply, PlaceReply, SystemsReply
-from synth.verbs.replies.measured import CalibrateReply, DoctorReply
-from synth.verbs.replies.outputs import EmitReply, RunReply
-from synth.verbs.replies.parts import Json
-from synth.verbs.replies.planning import JobReply, PlanReply, SystemsRankedReply, TopReply
-from synth.verbs.replies.programs import CheckReply, LowerReply, TimeReply
-from synth.verbs.replies.uneven import CostReply
+from synth.verbs.answers.degraded import CostReply
+from synth.verbs.answers.importing import ImportReply
+from synth.verbs.answers.machines import CountReply, PlaceReply, SystemsReply
+from synth.verbs.answers.measured import CalibrateReply, DoctorReply
+from synth.verbs.answers.outputs import EmitReply, RunReply
+from synth.verbs.answers.parts import Json
+from synth.verbs.answers.planning import JobReply, PlanReply, SystemsRankedReply, TopReply
+from synth.verbs.answers.programs import CheckReply, LowerReply, TimeReply
 
 REPLIES: Mapping[str, Any] = {
     "systems": SystemsReply,

@@ -20,8 +20,8 @@ from machines import bare, calibration
 from replying import COMMANDS, DOCS, body_of, faults, models_of
 from strategies import AXIS_NAMES, smart_systems, valid_programs
 from synth.plan.request import Watcher
+from synth.verbs.answers import REPLIES, schema
 from synth.verbs.questions import asked
-from synth.verbs.replies import REPLIES, schema
 from synth.verbs.reply import Outcome, Reply
 from synth.verbs.table import VERBS
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from grammar import Goal
 from hierarchies import Domain
@@ -34,6 +34,11 @@ ViolationName = Annotated[Violation, Field(strict=False)]
 CollectiveName = Literal[
     "all-reduce", "reduce-scatter", "all-gather", "reduce", "broadcast", "all-to-all"
 ]
+
+
+def as_json(answer: BaseModel) -> Json:
+    """The JSON of an answer: keys in the order of the model, those that were not given left out."""
+    return answer.model_dump(mode="json", exclude_unset=True)
 
 
 def _without_default(schema: Json) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from synth.verbs.replies.parts import (
+from synth.verbs.answers.parts import (
     BinaryFile,
     Number,
     OneFile,

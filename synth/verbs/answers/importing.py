@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from synth.verbs.replies.parts import (
+from synth.verbs.answers.parts import (
     DomainName,
     Number,
     OneFile,
