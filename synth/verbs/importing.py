@@ -18,7 +18,7 @@ from hierarchies.importers import (
     written,
 )
 from synth.plan.request import Watcher
-from synth.verbs.answers.bodies import Json
+from synth.verbs.answers.parts import Json
 from synth.verbs.limited import Limited
 from synth.verbs.named_texts import MOST_FILES, NamedText, system_of
 from synth.verbs.questions import Figure, Names, PerhapsMachine, Question
