@@ -24,7 +24,7 @@ from synth.plan.sizes import sweep
 from synth.semantics.programs import Language
 from synth.verbs.answers import judge
 from synth.verbs.answers.degraded import CostReply, UnevenReply
-from synth.verbs.answers.parts import SCHEMA_VERSION, TextFile
+from synth.verbs.answers.parts import SCHEMA_VERSION
 from synth.verbs.answers.planning import JobReply, PlanReply, SystemsRankedReply
 from synth.verbs.answers.ranked import RankingReply, SweepReply
 from synth.verbs.limited import Limited
@@ -48,7 +48,7 @@ from synth.verbs.questions import (
 )
 from synth.verbs.reply import Outcome, Reply, reply
 from synth.verify.symbolic import Refuted
-from synth.workload.files import sizes_of, write
+from synth.workload.files import sizes_of
 from synth.workload.job import Job
 from synth.workload.planner import How, plan_job
 from synth.workload.shapes import Shape, Sharding, Training
@@ -267,9 +267,7 @@ def plan(question: PlanQuestion, watcher: Watcher) -> Reply:
 
 def job(question: JobQuestion, watcher: Watcher) -> Reply:
     """A job file for ``plan``, from the shape of a transformer and how it is trained."""
-    made = question.job()
-    file = TextFile(name="job.toml", text=write(made))
-    return reply(JobReply(schema_version=SCHEMA_VERSION, job=made.name, files=[file]))
+    return reply(JobReply.of(question.job()))
 
 
 def costs(question: CostQuestion, watcher: Watcher) -> Reply:

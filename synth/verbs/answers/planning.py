@@ -22,12 +22,15 @@ from synth.verbs.answers.parts import (
     Positive,
     Reply,
     Seconds,
+    TextFile,
     Whole,
     having,
     interval_of,
 )
 from synth.verbs.answers.ranked import Answer, RankingReply, SweepReply, matrix_of
 from synth.workload.assignments import SettledUnpriced
+from synth.workload.files import write
+from synth.workload.job import Job
 from synth.workload.planner import JobPlan, Option, Planned
 
 TopReply = Annotated[
@@ -168,3 +171,11 @@ class JobReply(Reply):
 
     job: str = Field(description="The job's name.")
     files: OneFile = Field(description="The job file, in TOML.")
+
+    @classmethod
+    def of(cls, job: Job) -> JobReply:
+        return cls(
+            schema_version=SCHEMA_VERSION,
+            job=job.name,
+            files=[TextFile(name="job.toml", text=write(job))],
+        )
