@@ -32,7 +32,7 @@ from synth.service.page.placing import coordinates
 from synth.service.page.rendering import render, static
 from synth.service.page.results import handed, over_sizes, result
 from synth.service.page.topology import folded, topology
-from synth.verbs.answers.bodies import machine_in_full_json
+from synth.verbs.answers.parts import MachineInFull, as_json
 from synth.verbs.questions import asked
 from synth.verbs.table import VERBS
 
@@ -170,7 +170,7 @@ def test_coordinates_are_those_of_the_mesh(reduction: Any) -> None:
 
 @pytest.mark.parametrize("name", catalogue())
 def test_a_machine_is_drawn_with_each_device_once_and_nothing_in_the_same_place(name: str) -> None:
-    drawn = topology(machine_in_full_json(load(name)))
+    drawn = topology(as_json(MachineInFull.of(load(name))))
     ids = [node["data"]["id"] for node in drawn.nodes]
     assert len(set(ids)) == len(ids)
     devices = [node for node in drawn.nodes if node["data"]["kind"] == "device"]
@@ -188,7 +188,7 @@ def test_a_machine_is_drawn_with_each_device_once_and_nothing_in_the_same_place(
 
 
 def test_speeds_and_what_is_left_out_are_told() -> None:
-    drawn = topology(machine_in_full_json(load("dgx-h100:2048")))
+    drawn = topology(as_json(MachineInFull.of(load("dgx-h100:2048"))))
     told = " ".join(node["data"]["name"] for node in drawn.nodes)
     assert "8 × 50 GB/s" in told
     assert "450 GB/s" in told
