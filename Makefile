@@ -68,25 +68,25 @@ docs: .venv/dev  ## build the pages under docs/ as a site, into build/site
 	$(BIN)/zensical build --strict
 
 bench: .venv/dev  ## measure what the project promises, into results/
-	$(BIN)/python results/bench.py
+	$(BIN)/python -m results.bench
 
 results: .venv/dev  ## put the paper's claims to the simulator, into results/
-	$(BIN)/python results/reproduce.py
+	$(BIN)/python -m results.claims
 
 fidelity: .venv/dev  ## judge calibrated prices by the measurements in ../shared, into results/
-	$(BIN)/python results/fidelity.py
+	$(BIN)/python -m results.fidelity
 
 second-opinion: .venv/dev  ## put prices to SimGrid, into results/ (Debian: apt-get install python3-simgrid)
-	$(BIN)/python results/opinions.py
+	$(BIN)/python -m results.opinions
 
 testbed: .venv/dev  ## repeat a small part of what was measured on a test network (Linux, root)
-	PYTHONPATH=. $(BIN)/python results/testbed/campaign.py again
+	$(BIN)/python -m results.testbed again
 
 load: .venv/dev  ## put the service under load, into results/ (Linux)
-	PYTHONPATH=. $(BIN)/python results/service/load.py
+	$(BIN)/python -m results.service.load
 
 kills: .venv/dev  ## kill the service and its workers under load, into results/ (Linux)
-	PYTHONPATH=. $(BIN)/python results/service/kills.py
+	$(BIN)/python -m results.service.kills
 
 coverage: .venv/dev  ## which lines the quick tests reach
 	$(BIN)/coverage run -m pytest -m "not slow" && $(BIN)/coverage report

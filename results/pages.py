@@ -1,143 +1,73 @@
-"""The generated parts of README.md about the paper's claims, from ``data/claims.json``."""
+"""The page of results: every generated section is a template, filled from recorded data.
+
+The templates of a question lie in its folder, each named after its section: that of "fidelity
+spreads" is ``fidelity/fidelity-spreads.md.jinja``. The text between the sections is by hand.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
 from typing import Any
 
-from record import table
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-Claims = dict[str, Any]
-LETTERS = {
-    "system": "(a) system",
-    "columns": "(b) columns",
-    "rows": "(c) rows",
-    "reduction": "(d) reduction axes",
-    "reduction-uncollapsed": "(d) not collapsed",
-}
+from results import record
+
+HERE = Path(__file__).parent
+README = HERE / "README.md"
+Data = dict[str, Any]
 
 
-def sections(claims: Claims, data: dict[str, Any]) -> dict[str, str]:
-    """The text of every generated section, by its name."""
-    return {
-        "claims": f"{_claims(claims, data)}\n\n{_whys(claims)}\n\n{_origin(data)}",
-        "surveys": f"{_surveys(data)}\n\n{_reaches(data)}\n\n{_winners(data)}",
-        "variants": f"{_variants(data)}\n\n{_sums(data)}",
-    }
+def page(question: str, **values: Any) -> str:
+    """README.md with the sections of a question (a folder here) as these values have them.
+
+    Raises ValueError if README.md lacks a section.
+    """
+    text = README.read_text(encoding="utf-8")
+    for path in sorted((HERE / question).glob("*.md.jinja")):
+        name = path.name.removesuffix(".md.jinja").replace("-", " ")
+        body = _templates().get_template(f"{question}/{path.name}").render(values).rstrip("\n")
+        text = _replaced(text, name, body)
+    return text
 
 
-def _origin(data: dict[str, Any]) -> str:
-    return f"Made by `{data['command']}` at commit {data['commit']}, {data['date']}."
+def _replaced(text: str, name: str, body: str) -> str:
+    begin, end = f"<!-- {name}: generated, do not edit -->", f"<!-- end of {name} -->"
+    return text[: text.index(begin) + len(begin)] + f"\n{body}\n" + text[text.index(end) :]
 
 
-def _claims(claims: Claims, data: dict[str, Any]) -> str:
-    rows = []
-    for claim in claims["claim"]:
-        ours = [_figure(claim, data["together"][name]) for name in ("ring", "tree")]
-        published = f"{claim['published']} ({claim['source']})"
-        rows.append([f"{claim['title']} [{claim['id']}]", published, *ours])
-    return table(["claim", "published", "ours, ring", "ours, tree"], rows)
+def write(text: str) -> None:
+    README.write_text(text, encoding="utf-8")
 
 
-def _figure(claim: Claims, together: dict[str, Any]) -> str:
-    if "figure" not in claim:
-        return "not tested"
-    found: Any = together
-    for key in claim["figure"]:
-        found = found[key]
-    told: str = claim["form"].format(found)
-    return told
+def check(path: Path, data: Data, written: Callable[[Data], str]) -> int:
+    """Say where kept results differ from new ones, or the page from what is kept; the exit code."""
+    old = record.read(path)
+    found = list(record.differences(old, data))
+    if written(old) != README.read_text(encoding="utf-8"):
+        found.append(f"README.md is not what {path.name} gives")
+    print("\n".join(found) or "the results are what a fresh run gives")
+    return 1 if found else 0
 
 
-def _whys(claims: Claims) -> str:
-    lines = [f"* **{claim['id']}**: {' '.join(claim['why'].split())}" for claim in claims["claim"]]
-    return "\n".join(["Why they differ:", "", *lines])
+@cache
+def _templates() -> Environment:
+    made = Environment(
+        loader=FileSystemLoader(HERE),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        autoescape=False,
+    )
+    made.filters |= {"form": format, "met": _met, "origin": _origin}
+    return made
 
 
-def _surveys(data: dict[str, Any]) -> str:
-    rows = [
-        [
-            f"{part['system']}, {part['algorithm']}",
-            str(part["wins"]["all"]["cases"]),
-            f"{part['effect']['max']:.1f}x",
-            f"{part['effect']['median']:.1f}x",
-            *_wins(part["wins"]["all"]),
-        ]
-        for part in data["systems"]
-    ]
-    head = ["system, algorithm", "placements", "placement effect: max", "median", *_WINS]
-    return table(head, rows)
+def _met(yes: bool) -> str:
+    return "yes" if yes else "**no**"
 
 
-_WINS = ["won by > 1 %", "won at all", "max", "mean of wins", "mean of all"]
-
-
-def _wins(wins: dict[str, Any]) -> list[str]:
-    mean = wins["mean_of_wins"]
-    return [
-        f"{wins['share']:.0%}",
-        f"{wins['share_any']:.0%}",
-        f"{wins['max']:.2f}x",
-        "-" if mean is None else f"{mean:.2f}x",
-        f"{wins['mean_of_all']:.2f}x",
-    ]
-
-
-def _reaches(data: dict[str, Any]) -> str:
-    rows = [
-        [f"{algorithm}, {reach}", str(wins["cases"]), *_wins(wins)]
-        for algorithm, together in data["together"].items()
-        for reach, wins in together["wins"].items()
-    ]
-    said = "The same, all systems together, by what the groups span and by the number of axes:"
-    return f"{said}\n\n" + table(["algorithm, groups", "placements", *_WINS], rows)
-
-
-def _winners(data: dict[str, Any]) -> str:
-    rows = []
-    for algorithm, together in data["together"].items():
-        won = sum(together["winners"].values())
-        for program, count in list(together["winners"].items())[:5]:
-            rows.append([algorithm, f"`{program}`", f"{count / won:.0%}"])
-    head = ["algorithm", "program", "share of the wins"]
-    return "The programs that win most often:\n\n" + table(head, rows)
-
-
-_COUNTED = ("programs", "beyond", "beyond_symmetric", "beyond_across")
-_BEYOND = ["not in (d)", "of these symmetric", "not with `--across`"]
-
-
-def _variants(data: dict[str, Any]) -> str:
-    rows = []
-    for example in data["variants"]["examples"]:
-        for variant, told in example["variants"].items():
-            name = f"{example['about']}: {example['matrix']}, reduce {example['reduce']}"
-            rows.append(
-                [
-                    name if variant == "system" else "",
-                    LETTERS[variant],
-                    " x ".join(map(str, told["tree"])),
-                    *(str(told[key]) for key in ("instructions", "states")),
-                    ", ".join(map(str, told["by_length"])),
-                    *(str(told[key]) for key in _COUNTED),
-                ]
-            )
-    head = ["request", "variant", "tree", "instructions", "states", "by length", "programs"]
-    return table([*head, *_BEYOND], rows)
-
-
-def _sums(data: dict[str, Any]) -> str:
-    rows = []
-    for total in data["variants"]["sums"]:
-        for variant, told in total["variants"].items():
-            name = f"{total['about']} ({total['requests']} placed requests)"
-            rows.append(
-                [
-                    name if variant == "system" else "",
-                    LETTERS[variant],
-                    *(str(told[key]) for key in ("unanswered", "instructions", "states")),
-                    *(str(told[key]) for key in _COUNTED),
-                ]
-            )
-    head = ["all placements, each single axis", "variant", "requests without a program"]
-    head += ["instructions", "states", "programs", *_BEYOND]
-    return "Summed:\n\n" + table(head, rows)
+def _origin(data: Data) -> str:
+    return f"Made by `{data['command']}` at commit {data['commit']}, {data['date']}"

@@ -1,8 +1,4 @@
-"""Where a number comes from: the command, the commit, the day and the machine that made it.
-
-Standard library only: ``bench.py`` measures the memory of processes that it starts, and must stay
-smaller than they are.
-"""
+"""Where a number comes from: the command, the commit, the day and the machine that made it."""
 
 from __future__ import annotations
 
@@ -10,20 +6,21 @@ import json
 import os
 import platform
 import subprocess
+from collections.abc import Iterator
 from datetime import UTC, datetime
+from math import isclose
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).parent
-DATA = HERE / "data"
-README = HERE / "README.md"
+ROOT = Path(__file__).resolve().parents[1]
+ORIGIN = ("command", "commit", "date")
 
 
 def commit() -> str:
     """The short id of the checkout's last commit; ``unknown`` outside a checkout."""
     asked = ["git", "rev-parse", "--short", "HEAD"]
     try:
-        told = subprocess.run(asked, cwd=HERE, capture_output=True, text=True, check=True)
+        told = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
     return told.stdout.strip()
@@ -56,36 +53,37 @@ def _processor() -> str:
     return named[0] if named else platform.machine()
 
 
-def write(name: str, content: dict[str, Any]) -> None:
-    """Write a file of ``data/``."""
-    DATA.mkdir(exist_ok=True)
+def made_at(entry: dict[str, Any]) -> str:
+    """The commit, the day and the machine of one of several figures, in words."""
+    machine = entry["machine"]
+    return (
+        f"commit {entry['commit']}, {entry['date']}, {machine['processor']}, "
+        f"{machine['cores']} cores, Python {machine['python']}"
+    )
+
+
+def write(path: Path, content: dict[str, Any]) -> None:
+    """Keep results as JSON."""
     text = json.dumps(content, indent=1, ensure_ascii=False)
-    (DATA / name).write_text(text + "\n", encoding="utf-8")
+    path.write_text(text + "\n", encoding="utf-8")
 
 
-def read(name: str) -> dict[str, Any]:
-    """Read a file of ``data/``."""
-    content: dict[str, Any] = json.loads((DATA / name).read_text(encoding="utf-8"))
+def read(path: Path) -> dict[str, Any]:
+    """Results that are kept."""
+    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return content
 
 
-def section(text: str, name: str) -> str:
-    """The part of a page between the markers of a section. Raises ValueError if there is none."""
-    begin, end = _markers(name)
-    return text[text.index(begin) + len(begin) : text.index(end)]
-
-
-def replaced(text: str, name: str, body: str) -> str:
-    """A page with one section's text replaced. Raises ValueError if it has no such section."""
-    begin, end = _markers(name)
-    return text[: text.index(begin) + len(begin)] + f"\n{body}\n" + text[text.index(end) :]
-
-
-def _markers(name: str) -> tuple[str, str]:
-    return f"<!-- {name}: generated, do not edit -->", f"<!-- end of {name} -->"
-
-
-def table(head: list[str], rows: list[list[str]]) -> str:
-    """A Markdown table."""
-    lines = ["| " + " | ".join(cells) + " |" for cells in [head, ["---"] * len(head), *rows]]
-    return "\n".join(lines)
+def differences(old: Any, new: Any, at: str = "") -> Iterator[str]:
+    """Where two sets of results differ; their origins may, and numbers by rounding."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in sorted({*old, *new} - set(ORIGIN)):
+            yield from differences(old.get(key), new.get(key), f"{at}.{key}" if at else key)
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for i, (one, other) in enumerate(zip(old, new, strict=True)):
+            yield from differences(one, other, f"{at}[{i}]")
+    elif isinstance(old, float) and isinstance(new, float):
+        if not isclose(old, new, rel_tol=1e-3):
+            yield f"{at}: {old} is there, {new} was found"
+    elif old != new:
+        yield f"{at}: {old} is there, {new} was found"

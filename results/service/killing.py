@@ -22,8 +22,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from service.asked import Asked, all_answered, small, usual
-from service.serving import Running, alive, descendants, start, stop
+from results.service.asked import Asked, all_answered, small, usual
+from results.service.serving import Running, alive, descendants, start, stop
 
 Told = dict[str, Any]
 _EARLIEST_SECONDS, _LATEST_SECONDS = 0.3, 3.0

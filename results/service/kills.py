@@ -1,21 +1,17 @@
-"""Kill the service's server, and its workers, twenty times each: data/service.json, README.md.
+"""Kill the service's server, and its workers, twenty times each: service.json, README.md.
 
-``python results/service/kills.py server workers``, with SQLite or with ``--store postgresql``.
+``python -m results.service.kills server workers``, with SQLite or with ``--store postgresql``.
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from results.service.killing import server_kills, worker_kills
+from results.service.load import keep
+from results.service.stores import STORES, empty
 
-from service.killing import server_kills, worker_kills
-from service.load import keep
-from service.stores import STORES, empty
-
-COMMAND = "python results/service/kills.py"
+COMMAND = "python -m results.service.kills"
 KILLS = 20
 MEASURES = {"server": server_kills, "workers": worker_kills}
 

@@ -1,6 +1,6 @@
-"""Put the service under load: data/service.json and a section of README.md.
+"""Put the service under load: service.json and a section of README.md.
 
-``python results/service/load.py cached uncached jobs`` measures what is named, with SQLite or, with
+``python -m results.service.load cached uncached jobs`` measures what is named, with SQLite or, with
 ``--store postgresql``, with PostgreSQL (Debian's package ``postgresql``). Every server is started
 by this script, on a free port of this machine's own address, with an empty store in a temporary
 folder.
@@ -9,20 +9,18 @@ folder.
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from results import pages, record
+from results.service import promises
+from results.service.measuring import cached, jobs, uncached
+from results.service.stores import STORES, empty
 
-import record
-from service.measuring import cached, jobs, uncached
-from service.page import section
-from service.stores import STORES, empty
-
-FILE = "service.json"
-COMMAND = "python results/service/load.py"
+DATA = Path(__file__).with_name("service.json")
+COMMAND = "python -m results.service.load"
+NAMES = {"sqlite": "SQLite", "postgresql": "PostgreSQL"}
 Told = dict[str, Any]
 MEASURES: dict[str, Callable[[str, Path], Told]] = {
     "cached": cached,
@@ -33,18 +31,27 @@ MEASURES: dict[str, Callable[[str, Path], Told]] = {
 
 def keep(name: str, store: str, figures: Told, command: str) -> None:
     """Put figures in the place of those of the same name, and write the page."""
-    data = record.read(FILE) if (record.DATA / FILE).exists() else {"measured": []}
+    data = record.read(DATA) if DATA.exists() else {"measured": []}
     entry = {"name": name, "store": store, **figures}
     entry |= {**record.origin(command), "machine": record.machine()}
     others = [e for e in data["measured"] if (e["name"], e["store"]) != (name, store)]
     data["measured"] = sorted([*others, entry], key=lambda e: (e["name"], e["store"] != STORES[0]))
-    record.write(FILE, data)
-    record.README.write_text(page(data), encoding="utf-8")
+    record.write(DATA, data)
+    pages.write(page(data))
 
 
 def page(data: Told) -> str:
     """README.md with its section about the service as the data has it."""
-    return record.replaced(record.README.read_text(encoding="utf-8"), "service", section(data))
+    made = (f"`{entry['command']}` at {record.made_at(entry)}" for entry in data["measured"])
+    return pages.page(
+        "service",
+        measured=data["measured"],
+        stores=NAMES,
+        met=promises.met,
+        most_cached_ms=promises.MOST_CACHED_MS,
+        most_beyond_seconds=promises.MOST_BEYOND_SECONDS,
+        origins=dict.fromkeys(made),
+    )
 
 
 def main() -> None:

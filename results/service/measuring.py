@@ -15,9 +15,9 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
-from service.asked import Asked, small, usual
-from service.calls import Heard, Lines, lines
-from service.serving import Running, processor_seconds, serving, watched
+from results.service.asked import Asked, small, usual
+from results.service.calls import Heard, Lines, lines
+from results.service.serving import Running, processor_seconds, serving, watched
 
 Told = dict[str, Any]
 CACHED_SECONDS, CACHED_PER_SECOND = 30, 200

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
-from service.asked import COMMAND
+from results.service.asked import COMMAND
 
 _START_SECONDS = 60.0
 _STOP_SECONDS = 30.0

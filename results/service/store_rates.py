@@ -1,6 +1,6 @@
 """How many jobs a second the store takes, from submitted to done: SQLite and PostgreSQL.
 
-``python results/service/store_rates.py`` prints a line of JSON for each, and for one thread and
+``python -m results.service.store_rates`` prints a line of JSON for each, and for one thread and
 eight. A job is submitted, claimed, noted once, and finished with an answer of 20 kB; every commit
 waits for the disk.
 """
@@ -14,12 +14,10 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from typing import TypeVar
 from uuid import uuid4
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from service.stores import STORES, empty
+from results.service.stores import STORES, empty
 from synth.service.store import NewJob, Store, StoredAnswer
 
 T = TypeVar("T")

@@ -3,6 +3,6 @@
 # TURN is a command before each turn, as one that waits for the machine to be free.
 cd "$(dirname "$0")/../.." || exit 1
 while :; do
-  PYTHONPATH=. $TURN "${PYTHON:-python}" results/testbed/campaign.py run "$@" && exit 0
+  $TURN "${PYTHON:-python}" -m results.testbed run "$@" && exit 0
   [ $? -eq 3 ] || exit 1
 done

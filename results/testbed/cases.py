@@ -10,12 +10,12 @@ from hashlib import sha256
 
 from grammar import parse
 from hierarchies import Axis, Placement, Reduction, System, placements
+from results.testbed.systems import built
 from synth.plan.library import Library
 from synth.semantics.lowering import lower
 from synth.semantics.programs import Language
 from synth.semantics.rules import Derivation, derive
 from synth.semantics.schedule import Schedule
-from testbed.systems import built
 
 MOST_PAIRS = 72
 """Of more pairs than these so many are drawn."""

@@ -21,10 +21,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from testbed.engine import Host
-from testbed.network import enter
-from testbed.orders import Orders, meetings
-from testbed.wiring import Wiring
+from results.testbed.engine import Host
+from results.testbed.network import enter
+from results.testbed.orders import Orders, meetings
+from results.testbed.wiring import Wiring
 
 _PORT = 7000
 _HEAD_START_SECONDS = 0.003

@@ -14,16 +14,16 @@ from pathlib import Path
 
 import numpy as np
 
-import record
 from grammar import Collective
 from hierarchies import System
+from results import record
+from results.testbed.crew import Task, crew
+from results.testbed.measure import REPEATS, Samples, Stopwatch, replaced, rounds, with_rows
+from results.testbed.network import network
+from results.testbed.orders import ITEM_BYTES, by_host
 from synth.semantics.schedule import Exchange
-from testbed.crew import Task, crew
-from testbed.measure import REPEATS, Samples, Stopwatch, replaced, rounds, with_rows
-from testbed.network import network
-from testbed.orders import ITEM_BYTES, by_host
 
-COMMAND = "python results/testbed/campaign.py run"
+COMMAND = "python -m results.testbed run"
 LARGE_BYTES = 64 * 1024
 SIZES_BYTES = (4, 1024, LARGE_BYTES, 256 * 1024, 1024 * 1024)
 _LONGEST_SECONDS = 0.2

@@ -9,12 +9,12 @@ from statistics import mean, median
 from typing import Any
 
 from hierarchies import System
-from testbed.accuracy import Measured, fastest, first, summary, told
-from testbed.cases import Case, Pair, cases
-from testbed.flows import file_of
-from testbed.prices import Fit, fitted, nominal, prices
-from testbed.traffic import busiest_seconds
-from testbed.wiring import Wiring
+from results.testbed.accuracy import Measured, fastest, first, summary, told
+from results.testbed.cases import Case, Pair, cases
+from results.testbed.flows import file_of
+from results.testbed.prices import Fit, fitted, nominal, prices
+from results.testbed.traffic import busiest_seconds
+from results.testbed.wiring import Wiring
 
 Told = dict[str, Any]
 Pricing = Callable[[System, Sequence[Pair]], list[float]]

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import record
-from testbed.bystanders import look, share
-from testbed.cases import Case, Pair, groups
-from testbed.crew import Crew, Task, crew
-from testbed.network import Counters, counters, network
-from testbed.orders import ITEM_BYTES, orders
-from testbed.traffic import by_level
-from testbed.wiring import Wiring
+from results import record
+from results.testbed.bystanders import look, share
+from results.testbed.cases import Case, Pair, groups
+from results.testbed.crew import Crew, Task, crew
+from results.testbed.network import Counters, counters, network
+from results.testbed.orders import ITEM_BYTES, orders
+from results.testbed.traffic import by_level
+from results.testbed.wiring import Wiring
 
 HERE = Path(__file__).parent
 DATA = HERE / "data"
@@ -28,7 +28,7 @@ MOST_DISTURBED = 0.03
 """A sample is thrown away if others had more of the processors than this while it was taken."""
 _MOST_THROWN = 200
 _WARM_UPS = 8
-COMMAND = "python results/testbed/campaign.py run"
+COMMAND = "python -m results.testbed run"
 Told = dict[str, Any]
 
 

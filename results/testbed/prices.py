@@ -8,12 +8,12 @@ from statistics import linear_regression, median
 from typing import Any
 
 from hierarchies import System
+from results.testbed.cases import Pair
+from results.testbed.flows import LARGE_BYTES
 from synth.collectives.algorithms import Choice
 from synth.price.simulator import Simulator
 from synth.price.steps import total_seconds
 from synth.semantics.lowering import moves
-from testbed.cases import Pair
-from testbed.flows import LARGE_BYTES
 
 Told = dict[str, Any]
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from testbed.accuracy import APART, Measured, Ordered, ordered, summary
-from testbed.cases import cases
-from testbed.measure import DATA, measure
+from results.testbed.accuracy import APART, Measured, Ordered, ordered, summary
+from results.testbed.cases import cases
+from results.testbed.measure import DATA, measure
 
 AGAIN = (
     "2x4-100-200-axes4x2-over0-512KiB",

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable
 
 from grammar import Collective
+from results.testbed.orders import ITEM_BYTES, Order, Orders, Turn, by_host, sends
+from results.testbed.wiring import Wiring
 from synth.semantics.schedule import Schedule
-from testbed.orders import ITEM_BYTES, Order, Orders, Turn, by_host, sends
-from testbed.wiring import Wiring
 
 
 def sent_bytes(order: Order) -> int:

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import runpy
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,58 +12,41 @@ import flow_oracle
 import oracle
 from grammar import Goal
 from hierarchies import Axis, Domain, Hierarchy, Link, System, load
-from places import ROOT
+from results import pages, record
+from results.bench import __main__ as bench
+from results.bench import measures
+from results.bounds import __main__ as bounds
+from results.bounds import figures, optimum
+from results.claims import __main__ as reproduce
+from results.claims import survey, variants
 from synth.collectives.algorithms import Choice
 from synth.plan.planner import answers
 from synth.plan.request import Request
 from synth.semantics.programs import Language, explore_states
 
-RESULTS = ROOT / "results"
-ROOMS = (
-    *("record", "survey", "variants", "pages", "reproduce", "measures", "bench"),
-    *("optimum", "bounds_page", "bounds"),
-)
-
-
-@pytest.fixture(scope="module")
-def rooms() -> Iterator[SimpleNamespace]:
-    """The scripts as modules; they find each other as when they are run."""
-    sys.path.insert(0, str(RESULTS))
-    try:
-        yield SimpleNamespace(**{name: __import__(name) for name in ROOMS})
-    finally:
-        sys.path.remove(str(RESULTS))
-
 
 @pytest.fixture(scope="module")
 def data() -> dict[str, Any]:
-    text = (RESULTS / "data" / "claims.json").read_text(encoding="utf-8")
-    told: dict[str, Any] = json.loads(text)
-    return told
+    return record.read(reproduce.DATA)
 
 
-def test_the_page_is_what_the_data_gives(rooms: SimpleNamespace, data: dict[str, Any]) -> None:
-    text = rooms.record.README.read_text(encoding="utf-8")
-    assert rooms.reproduce.page(rooms.reproduce.claims(), data) == text
-    assert rooms.bench.page(rooms.record.read("bench.json")["benchmarks"]) == text
-    assert rooms.bounds.page(rooms.record.read("bounds.json")) == text
+@pytest.mark.parametrize("question", [reproduce, bench, bounds])
+def test_the_page_is_what_the_data_gives(question: Any) -> None:
+    text = pages.README.read_text(encoding="utf-8")
+    assert question.page(record.read(question.DATA)) == text
 
 
-def test_a_fresh_survey_of_one_system_gives_the_data(
-    rooms: SimpleNamespace, data: dict[str, Any]
-) -> None:
-    told = rooms.reproduce.claims()["experiment"]
+def test_a_fresh_survey_of_one_system_gives_the_data(data: dict[str, Any]) -> None:
+    told = reproduce.claims()["experiment"]
     assert data["experiment"] == told
-    setting = rooms.reproduce.experiment({**told, "systems": ["p2-v100:2"]})
-    fresh = rooms.reproduce.surveyed(setting, rooms.survey.survey(setting))["systems"]
+    setting = reproduce.experiment({**told, "systems": ["p2-v100:2"]})
+    fresh = reproduce.surveyed(setting, survey.survey(setting))["systems"]
     old = [part for part in data["systems"] if part["system"] == "p2-v100:2"]
-    assert not list(rooms.reproduce.differences(old, fresh))
+    assert not list(record.differences(old, fresh))
 
 
-def test_the_claims_say_where_their_figures_are(
-    rooms: SimpleNamespace, data: dict[str, Any]
-) -> None:
-    for claim in rooms.reproduce.claims()["claim"]:
+def test_the_claims_say_where_their_figures_are(data: dict[str, Any]) -> None:
+    for claim in reproduce.claims()["claim"]:
         assert claim["published"]
         assert claim["source"]
         assert claim["why"]
@@ -76,21 +55,21 @@ def test_the_claims_say_where_their_figures_are(
             found = found[key]
 
 
-def test_what_differs_is_told(rooms: SimpleNamespace) -> None:
+def test_what_differs_is_told() -> None:
     old = {"commit": "a", "x": [1.0, {"y": "one"}], "z": 3}
     same = {**old, "commit": "b", "x": [1.0001, {"y": "one"}]}
-    assert not list(rooms.reproduce.differences(old, same))
+    assert not list(record.differences(old, same))
     new = {"commit": "a", "x": [1.1, {"y": "two"}], "w": 3}
-    told = [line.split(":")[0] for line in rooms.reproduce.differences(old, new)]
+    told = [line.split(":")[0] for line in record.differences(old, new)]
     assert told == ["w", "x[0]", "x[1].y", "z"]
 
 
 @pytest.mark.parametrize("algorithm", ["ring", "tree"])
-def test_the_survey_finds_what_the_planner_finds(rooms: SimpleNamespace, algorithm: str) -> None:
+def test_the_survey_finds_what_the_planner_finds(algorithm: str) -> None:
     """On every placement of two requests: the plain all-reduce, the best program and its time."""
-    told = rooms.reproduce.claims()["experiment"]
-    setting = rooms.reproduce.experiment(told)
-    surveyor = rooms.survey.Surveyor("p2-a100:4", algorithm, setting)
+    told = reproduce.claims()["experiment"]
+    setting = reproduce.experiment(told)
+    surveyor = survey.Surveyor("p2-a100:4", algorithm, setting)
     payload = 4 * 2**29 * 4
     for sizes, over in (((8, 8), ("axis0",)), ((4, 2, 8), ("axis0", "axis2"))):
         axes = tuple(Axis(f"axis{i}", size) for i, size in enumerate(sizes))
@@ -111,22 +90,18 @@ def test_the_survey_finds_what_the_planner_finds(rooms: SimpleNamespace, algorit
         assert found == expected
 
 
-def test_requests_are_all_factorisations_with_all_subsets(rooms: SimpleNamespace) -> None:
-    assert list(rooms.survey.factorisations(8, 2)) == [(2, 4), (4, 2)]
-    found = [
-        (tuple(axis.size for axis in axes), len(over)) for axes, over in rooms.survey.requests(8, 3)
-    ]
+def test_requests_are_all_factorisations_with_all_subsets() -> None:
+    assert list(survey.factorisations(8, 2)) == [(2, 4), (4, 2)]
+    found = [(tuple(axis.size for axis in axes), len(over)) for axes, over in survey.requests(8, 3)]
     assert len(found) == 1 * 1 + 2 * 3 + 1 * 7
-    assert len(set(rooms.survey.requests(8, 3))) == len(found)
+    assert len(set(survey.requests(8, 3))) == len(found)
 
 
 TWO_LEVELS = {"levels": ["node", "gpu"], "cardinalities": [2, 4], "axes": [4, 2]}
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3])
-def test_the_reduction_variant_has_the_programs_of_the_house(
-    rooms: SimpleNamespace, depth: int
-) -> None:
+def test_the_reduction_variant_has_the_programs_of_the_house(depth: int) -> None:
     example = {
         "levels": [f"level{i}" for i in range(depth + 1)],
         "cardinalities": [2] * depth + [3],
@@ -134,16 +109,16 @@ def test_the_reduction_variant_has_the_programs_of_the_house(
         "matrix": [[2] * depth + [1], [1] * depth + [3]],
         "reduce": [0],
     }
-    request = rooms.variants.request_of(example)
+    request = variants.request_of(example)
     for variant in ("reduction", "reduction-uncollapsed"):
-        found = rooms.variants.search(request, variant, 4)
+        found = variants.search(request, variant, 4)
         assert found.by_length(4) == explore_states(depth, Language(4)).count()[1:]
 
 
-def _by_hand(rooms: SimpleNamespace, request: Any, variant: str, most_steps: int) -> set[Any]:
+def _by_hand(request: Any, variant: str, most_steps: int) -> set[Any]:
     """Programs of a variant, walked by the slow oracle on real devices with the variant's goal."""
     sizes = (2,) * len(request.factors)
-    choices = rooms.variants.alphabet(rooms.variants.VARIANTS[variant](request))
+    choices = variants.alphabet(variants.VARIANTS[variant](request))
     words = [(s, oracle.Word(s.collective.value, s.groups.free, s.groups.zero)) for s in choices]
     devices = oracle.labels(sizes)
     goal = {
@@ -167,13 +142,11 @@ def _by_hand(rooms: SimpleNamespace, request: Any, variant: str, most_steps: int
 
 @pytest.mark.parametrize("reduce", [[0], [1], [0, 1]])
 @pytest.mark.parametrize("variant", ["system", "columns", "rows", "reduction"])
-def test_a_variant_has_the_programs_that_the_oracle_finds(
-    rooms: SimpleNamespace, variant: str, reduce: list[int]
-) -> None:
+def test_a_variant_has_the_programs_that_the_oracle_finds(variant: str, reduce: list[int]) -> None:
     example = {**TWO_LEVELS, "matrix": [[2, 2], [1, 2]], "reduce": reduce}
-    request = rooms.variants.request_of(example)
-    found = rooms.variants.search(request, variant, 3).programs
-    assert found == _by_hand(rooms, request, variant, 3)
+    request = variants.request_of(example)
+    found = variants.search(request, variant, 3).programs
+    assert found == _by_hand(request, variant, 3)
 
 
 def test_what_the_page_says_of_the_variants(data: dict[str, Any]) -> None:
@@ -187,10 +160,10 @@ def test_what_the_page_says_of_the_variants(data: dict[str, Any]) -> None:
             assert told[variant]["instructions"] >= most["instructions"]
 
 
-def test_drawn_programs_are_valid_and_always_the_same(rooms: SimpleNamespace) -> None:
+def test_drawn_programs_are_valid_and_always_the_same() -> None:
     graph = explore_states(2, Language())
-    drawn = list(rooms.measures._drawn(graph, 50))
-    assert drawn == list(rooms.measures._drawn(graph, 50))
+    drawn = list(measures._drawn(graph, 50))
+    assert drawn == list(measures._drawn(graph, 50))
     prices = [0] * len(graph.alphabet)
     valid = {
         tuple(graph.alphabet[label] for label in path.labels)
@@ -200,20 +173,20 @@ def test_drawn_programs_are_valid_and_always_the_same(rooms: SimpleNamespace) ->
     assert set(drawn) <= valid
 
 
-def test_every_benchmark_has_an_entry(rooms: SimpleNamespace) -> None:
-    entries = rooms.record.read("bench.json")["benchmarks"]
-    promised = [promise.name for bench in rooms.bench.BENCHES for promise in bench.promises]
+def test_every_benchmark_has_an_entry() -> None:
+    entries = record.read(bench.DATA)["benchmarks"]
+    promised = [promise.name for one in bench.BENCHES for promise in one.promises]
     assert [entry["name"] for entry in entries] == promised
     for entry in entries:
         assert {"figure", "unit", "limit", "met"} <= {*entry}
         assert {"command", "commit", "date", "machine"} <= {*entry}
 
 
-def test_a_plan_of_eight_collectives_is_exact(rooms: SimpleNamespace) -> None:
-    found = rooms.measures.plan("dgx-h100:4")
+def test_a_plan_of_eight_collectives_is_exact() -> None:
+    found = measures.plan("dgx-h100:4")
     assert found["devices"] == 32
     assert found["placements"] == 7
-    assert rooms.measures._evenly(512, 4) == list(rooms.bounds.evenly(512, 4))
+    assert measures._evenly(512, 4) == list(bounds.evenly(512, 4))
 
 
 # How near to the bound.
@@ -223,44 +196,42 @@ def test_a_plan_of_eight_collectives_is_exact(rooms: SimpleNamespace) -> None:
     ("number", "parts", "sizes"),
     [(32, 3, (4, 4, 2)), (288, 3, (8, 6, 6)), (64, 3, (4, 4, 4)), (10, 3, (5, 2, 1))],
 )
-def test_axes_are_as_even_as_factors_allow(
-    rooms: SimpleNamespace, number: int, parts: int, sizes: tuple[int, ...]
-) -> None:
-    assert rooms.bounds.evenly(number, parts) == sizes
+def test_axes_are_as_even_as_factors_allow(number: int, parts: int, sizes: tuple[int, ...]) -> None:
+    assert bounds.evenly(number, parts) == sizes
 
 
-def test_every_system_of_the_rule_is_there(rooms: SimpleNamespace) -> None:
-    told = rooms.record.read("bounds.json")
-    assert list(told["systems"]) == list(rooms.bounds.switched())
+def test_every_system_of_the_rule_is_there() -> None:
+    told = record.read(bounds.DATA)
+    assert list(told["systems"]) == list(bounds.switched())
     assert [case["system"] for case in told["cases"]] == [
-        name for name in rooms.bounds.switched() for _ in range(7)
+        name for name in bounds.switched() for _ in range(7)
     ]
     listed = [(case["system"], case["request"]) for case in told["flows"]]
-    goals = [goal.value for goal in rooms.optimum.GOALS]
-    assert listed == [(name, goal) for name in rooms.bounds.meshed() for goal in goals]
+    goals = [goal.value for goal in optimum.GOALS]
+    assert listed == [(name, goal) for name in bounds.meshed() for goal in goals]
 
 
-def test_fresh_answers_for_some_systems_give_the_data(rooms: SimpleNamespace) -> None:
-    told = rooms.record.read("bounds.json")
+def test_fresh_answers_for_some_systems_give_the_data() -> None:
+    told = record.read(bounds.DATA)
     for name in ("dgx-h100:2", "p2-a100:2"):
         old = [case for case in told["cases"] if case["system"] == name]
-        assert not list(rooms.reproduce.differences(old, rooms.bounds.cases(name)))
+        assert not list(record.differences(old, bounds.cases(name)))
     old = [case for case in told["flows"] if case["system"] == "mi300x:1"]
-    assert not list(rooms.reproduce.differences(old, rooms.bounds.flows("mi300x:1")))
-    assert not list(rooms.reproduce.differences(told["nominal"], rooms.bounds.nominal()))
+    assert not list(record.differences(old, bounds.flows("mi300x:1")))
+    assert not list(record.differences(told["nominal"], bounds.nominal()))
 
 
-def test_the_figures_of_the_bounds_are_of_the_cases(rooms: SimpleNamespace) -> None:
+def test_the_figures_of_the_bounds_are_of_the_cases() -> None:
     """Nothing is below a bound; the parts of a ratio make the ratio; first answers are first."""
-    told = rooms.record.read("bounds.json")
-    assert told["all"] == rooms.bounds.summed(told["cases"])
+    told = record.read(bounds.DATA)
+    assert told["all"] == bounds.summed(told["cases"])
     for case in told["cases"]:
         assert case["ratio"] >= 1 - 1e-6
         assert min(case["reach"], case["load"], case["waits"]) >= 1 - 1e-5
         parts = case["reach"] * case["load"] * case["waits"]
         assert parts == pytest.approx(case["ratio"], rel=1e-4)
-        far = case["ratio"] > rooms.bounds_page.WORST
-        assert bool(rooms.bounds_page.reasons(case)) >= far
+        far = case["ratio"] > figures.WORST
+        assert bool(figures.reasons(case)) >= far
     for case in told["flows"]:
         assert case["ratio"] >= 1 - 1e-6
         assert case["bound_ratio"] >= case["ratio"] * (1 - 1e-5)
@@ -287,38 +258,35 @@ def on_one_machine(domain: Domain, sizes: tuple[int, ...]) -> System:
         *[(Domain.TORUS, sizes) for sizes in [(4,), (2, 2), (2, 3), (3, 2), (2, 2, 2)]],
     ],
 )
-def test_the_optimum_is_that_of_the_oracle(
-    rooms: SimpleNamespace, domain: Domain, sizes: tuple[int, ...]
-) -> None:
+def test_the_optimum_is_that_of_the_oracle(domain: Domain, sizes: tuple[int, ...]) -> None:
     """Every device, link and flow by itself, without symmetry.
 
     An all-to-all on a torus apart: the oracle lets messages turn corners for nothing.
     """
     system = on_one_machine(domain, sizes)
-    assert rooms.optimum.applies(system)
-    for goal in rooms.optimum.GOALS:
+    assert optimum.applies(system)
+    for goal in optimum.GOALS:
         if goal is not Goal.ALL_TO_ALL or len(sizes) == 1:
             least = flow_oracle.least_time(system, goal, [tuple(range(system.devices))])
-            found = rooms.optimum.least_seconds(system, goal, 1.0)
+            found = optimum.least_seconds(system, goal, 1.0)
             assert found == pytest.approx(least, rel=1e-6)
 
 
 @pytest.mark.parametrize("sizes", [(2, 2), (2, 3), (3, 2), (3, 3), (2, 3, 2)])
-def test_an_all_to_all_on_a_torus_crosses_each_dimension(
-    rooms: SimpleNamespace, sizes: tuple[int, ...]
-) -> None:
+def test_an_all_to_all_on_a_torus_crosses_each_dimension(sizes: tuple[int, ...]) -> None:
     """Of two or three in a row everybody is next to everybody: 1/n buffers over each link."""
     system = on_one_machine(Domain.TORUS, sizes)
-    found = rooms.optimum.least_seconds(system, Goal.ALL_TO_ALL, 1.0)
+    found = optimum.least_seconds(system, Goal.ALL_TO_ALL, 1.0)
     bandwidths = [link.bandwidth_bytes_per_second for link in system.links]
     assert found == pytest.approx(max(1 / (n * b) for n, b in zip(sizes, bandwidths, strict=True)))
 
 
-def test_the_pictures_can_be_drawn(rooms: SimpleNamespace, tmp_path: Path) -> None:
+def test_the_pictures_can_be_drawn(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="the extra 'results' is not installed")
-    plots = runpy.run_path(str(RESULTS / "plots.py"))
-    told = rooms.reproduce.claims()["experiment"]
-    cases = rooms.survey.survey(rooms.reproduce.experiment({**told, "most_axes": 2}))
-    plots["draw"](cases, tmp_path)
+    from results.claims.plots import draw
+
+    told = reproduce.claims()["experiment"]
+    cases = survey.survey(reproduce.experiment({**told, "most_axes": 2}))
+    draw(cases, tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {"speedup.png", "placement.png"}
     assert all(path.stat().st_size > 10_000 for path in tmp_path.iterdir())

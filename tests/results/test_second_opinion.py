@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from math import prod
@@ -16,18 +15,11 @@ from hypothesis import strategies as st
 from grammar import Collective
 from hierarchies import Axis, Domain, Hierarchy, Link, Reduction, System, placements
 from hierarchies.fabric import cast
-from places import ROOT
+from results import pages, record
+from results.opinions import __main__ as opinions
+from results.opinions import application, asking, cases, fairness, messages, wires
 from synth.collectives.algorithms import RECIPES, Algorithm, Choice
 from synth.price.simulator import Simulator
-
-RESULTS = ROOT / "results"
-sys.path.insert(0, str(RESULTS))
-try:
-    import opinions_page
-    import record
-    from second_opinion import application, asking, cases, fairness, messages, wires
-finally:
-    sys.path.remove(str(RESULTS))
 
 AR, RS, AG = Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.ALL_GATHER
 REDUCE, BROADCAST = Collective.REDUCE, Collective.BROADCAST
@@ -227,14 +219,13 @@ def test_bytes_of_rings_take_as_long_as_the_judge_says(name: str) -> None:
 
 
 def test_the_page_is_what_the_data_gives() -> None:
-    text = (RESULTS / "README.md").read_text(encoding="utf-8")
-    told = record.read("opinions.json")
-    assert opinions_page.sections(told)["opinions"] == record.section(text, "opinions").strip("\n")
+    text = pages.README.read_text(encoding="utf-8")
+    assert opinions.page(record.read(opinions.DATA)) == text
 
 
 def test_figures_of_the_second_opinion() -> None:
     """On switches messages wait just as long as prices say; shares of links are the same."""
-    told = record.read("opinions.json")
+    told = record.read(opinions.DATA)
     for kind in told["kinds"]:
         if "circles" not in kind["spans"]:
             for end in ("lowest", "highest"):

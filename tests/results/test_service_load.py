@@ -9,40 +9,25 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from places import ROOT
+from results import pages, record
 
 pytest.importorskip("fastapi", reason="needs the extra server")
 
+from results.service import asked, calls, killing, load, measuring, promises, serving
 from synth.service.server import listen
-
-RESULTS = ROOT / "results"
-NAMES = ("asked", "calls", "killing", "load", "measuring", "page", "serving", "stores")
-
-
-def _rooms() -> SimpleNamespace:
-    sys.path.insert(0, str(RESULTS))
-    try:
-        found = {name: __import__(f"service.{name}", fromlist=[name]) for name in NAMES}
-    finally:
-        sys.path.remove(str(RESULTS))
-    return SimpleNamespace(**found)
-
-
-load = _rooms()
 
 
 def test_the_page_is_what_the_data_gives() -> None:
-    text = load.load.record.README.read_text(encoding="utf-8")
-    assert load.load.page(load.load.record.read("service.json")) == text
+    text = pages.README.read_text(encoding="utf-8")
+    assert load.page(record.read(load.DATA)) == text
 
 
 def test_every_promise_is_measured_and_told() -> None:
-    measured = load.load.record.read("service.json")["measured"]
+    measured = record.read(load.DATA)["measured"]
     wanted = {"cached", "uncached", "jobs", "kills-server", "kills-workers"}
     assert wanted == {entry["name"] for entry in measured if entry["store"] == "sqlite"}
     assert all(entry["command"] and entry["commit"] != "unknown" for entry in measured)
@@ -56,9 +41,9 @@ def test_a_listener_is_known_as_tcp_so_that_answers_are_sent_at_once() -> None:
 
 
 def test_both_spellings_of_a_question_have_one_answer() -> None:
-    for asked in (next(load.asked.small(1)), next(load.asked.usual(1))):
-        few = load.asked.Asked(asked.system, asked.axes, asked.reduce, 2**20, 1, 1, False)
-        [body] = load.asked.all_answered([few])
+    for one in (next(asked.small(1)), next(asked.usual(1))):
+        few = asked.Asked(one.system, one.axes, one.reduce, 2**20, 1, 1, False)
+        [body] = asked.all_answered([few])
         assert body == few.answered()
         assert json.loads(body)["bytes"] == 2**20
 
@@ -91,8 +76,8 @@ def entry(name: str, **more: Any) -> dict[str, Any]:
     ],
 )
 def test_what_falls_short_is_told(name: str, spoilt: dict[str, Any]) -> None:
-    assert load.page.met(entry(name))
-    assert not load.page.met(entry(name, **spoilt))
+    assert promises.met(entry(name))
+    assert not promises.met(entry(name, **spoilt))
 
 
 @pytest.mark.parametrize(
@@ -106,7 +91,7 @@ def test_what_falls_short_is_told(name: str, spoilt: dict[str, Any]) -> None:
     ],
 )
 def test_a_job_that_goes_back_is_seen(states: list[str], back: bool) -> None:
-    assert load.killing._went_back(states) is back
+    assert killing._went_back(states) is back
 
 
 class OneByOne(asyncio.Protocol):
@@ -134,43 +119,43 @@ def test_latencies_count_from_the_moment_a_request_was_due() -> None:
         loop = asyncio.get_running_loop()
         server = await loop.create_server(lambda: OneByOne(turn), "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
-        async with server, load.calls.lines("127.0.0.1", port) as wires:
+        async with server, calls.lines("127.0.0.1", port) as wires:
             request = b"GET / HTTP/1.1\r\n\r\n"
             many = [(request, lambda heard: heard.body == b"{}")] * 20
             many += [(request, lambda heard: heard.body == b"other")]
-            return list(await load.measuring.open_loop(wires, many, 1000.0))
+            return list(await measuring.open_loop(wires, many, 1000.0))
 
-    told = load.measuring.figures(asyncio.run(measured()))
+    told = measuring.figures(asyncio.run(measured()))
     assert told["errors"] == 1
     assert told["max_ms"] >= 21 * 20 - 100  # whoever comes last waits for all before
 
 
 def test_a_share_of_values_is_the_least_that_so_many_do_not_exceed() -> None:
     values = [float(n) for n in range(1, 101)]
-    assert load.measuring.share_of(values, 0.5) == 51
-    assert load.measuring.share_of(values, 0.99) == 100
-    assert load.measuring.share_of([7.0], 0.99) == 7
+    assert measuring.share_of(values, 0.5) == 51
+    assert measuring.share_of(values, 0.99) == 100
+    assert measuring.share_of([7.0], 0.99) == 7
 
 
 def test_processes_and_their_memory_are_found() -> None:
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
-        assert child.pid in load.serving.descendants(os.getpid())
-        assert load.serving.alive(child.pid)
-        assert load.serving.resident_bytes(os.getpid()) > 2**20
+        assert child.pid in serving.descendants(os.getpid())
+        assert serving.alive(child.pid)
+        assert serving.resident_bytes(os.getpid()) > 2**20
     finally:
         child.kill()
         child.wait()
         assert child.stdin is not None
         child.stdin.close()
-    assert not load.serving.alive(child.pid)
-    assert load.serving.resident_bytes(child.pid) == 0
+    assert not serving.alive(child.pid)
+    assert serving.resident_bytes(child.pid) == 0
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("who", ["server", "worker"])
 def test_what_was_accepted_outlives_kill_9(who: str, tmp_path: Path) -> None:
-    kills = {"server": load.killing.server_kills, "worker": load.killing.worker_kills}[who]
+    kills = {"server": killing.server_kills, "worker": killing.worker_kills}[who]
     told = kills(f"sqlite:///{tmp_path / 'service.db'}", tmp_path, 3)
     assert told["accepted"] > 0
     assert told["statuses"] == {"done": told["accepted"]}

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import re
 import socket
-import sys
 import threading
 from collections.abc import Iterator
 from math import prod
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,38 +19,36 @@ from scipy.stats import binomtest
 
 from grammar import Collective
 from hierarchies import InputError, load
-from places import ROOT
+from results import pages, record
+from results.testbed import __main__ as campaign
+from results.testbed import (
+    accuracy,
+    bystanders,
+    cases,
+    crew,
+    engine,
+    judged,
+    measure,
+    network,
+    orders,
+    prices,
+    repeat,
+    systems,
+    traffic,
+    wiring,
+)
 from synth.semantics.lowering import lower
 from synth.semantics.schedule import Exchange
 from synth.verify.replay import Failure, compare
 
-RESULTS = ROOT / "results"
-NAMES = (
-    *("accuracy", "bystanders", "campaign", "cases", "crew", "engine", "flows", "judged"),
-    *("measure", "network", "orders", "page", "prices", "repeat", "systems", "traffic", "wiring"),
-)
 SHAPES = st.lists(st.integers(2, 4), min_size=1, max_size=3).map(tuple)
-
-
-def _rooms() -> SimpleNamespace:
-    sys.path.insert(0, str(RESULTS))
-    try:
-        found = {name: __import__(f"testbed.{name}", fromlist=[name]) for name in NAMES}
-    finally:
-        sys.path.remove(str(RESULTS))
-    return SimpleNamespace(**found)
-
-
-bed = _rooms()
 
 
 # The network, as commands.
 
 
 def _wiring(shape: tuple[int, ...]) -> Any:
-    return bed.wiring.Wiring(
-        bed.systems.built(shape, tuple(1.5 * (i + 1) for i in range(len(shape))))
-    )
+    return wiring.Wiring(systems.built(shape, tuple(1.5 * (i + 1) for i in range(len(shape)))))
 
 
 @given(SHAPES)
@@ -117,12 +113,12 @@ def test_a_subtree_s_cable_has_a_class_for_every_host_below(shape: tuple[int, ..
 @pytest.mark.parametrize("name", ["dgx-h100:2", "mi300x:1", "tpu-v5e-slice"])
 def test_what_is_no_tree_of_switches_is_refused(name: str) -> None:
     with pytest.raises(InputError, match="cannot be built of bridges"):
-        bed.wiring.Wiring(load(name))
+        wiring.Wiring(load(name))
 
 
 def test_rates_that_processors_cannot_carry_are_refused() -> None:
     with pytest.raises(InputError, match="Gbit/s together"):
-        bed.wiring.Wiring(bed.systems.built((4, 4), (100, 400)))
+        wiring.Wiring(systems.built((4, 4), (100, 400)))
 
 
 # The engine, on sockets that are no network.
@@ -131,7 +127,7 @@ def test_rates_that_processors_cannot_carry_are_refused() -> None:
 def _right(shape: tuple[int, ...], tasks: list[Any]) -> list[bool]:
     """Run a task with a thread a host; who ends with the right sum."""
     hosts = prod(shape)
-    needed = bed.orders.meetings(task.orders for task in tasks)
+    needed = orders.meetings(task.orders for task in tasks)
     out: dict[int, dict[int, socket.socket]] = {host: {} for host in range(hosts)}
     into: dict[int, dict[int, socket.socket]] = {host: {} for host in range(hosts)}
     for source, target in sorted(needed):
@@ -143,7 +139,7 @@ def _right(shape: tuple[int, ...], tasks: list[Any]) -> list[bool]:
     found = [True] * hosts
 
     def work(device: int) -> None:
-        host = bed.engine.Host(device, out[device], into[device], elements)
+        host = engine.Host(device, out[device], into[device], elements)
         for task in tasks:
             host.prepare(task.elements)
             host.carry_out(task.orders[device])
@@ -175,28 +171,28 @@ def _right(shape: tuple[int, ...], tasks: list[Any]) -> list[bool]:
 def test_all_programs_end_with_the_sum(
     shape: tuple[int, ...], axes: tuple[int, ...], over: tuple[int, ...]
 ) -> None:
-    case = bed.cases.Case(shape, (10.0,) * len(shape), axes, over, 4608)
-    tasks = [bed.measure.task_of(case.pair(*pair)) for pair in case.all_pairs()]
+    case = cases.Case(shape, (10.0,) * len(shape), axes, over, 4608)
+    tasks = [measure.task_of(case.pair(*pair)) for pair in case.all_pairs()]
     assert len(tasks) >= 3
     assert all(_right(shape, tasks))
 
 
 def test_a_program_that_is_not_the_request_s_ends_with_something_else() -> None:
-    case = bed.cases.Case((2, 2), (10.0, 10.0), (4,), (0,), 4096)
+    case = cases.Case((2, 2), (10.0, 10.0), (4,), (0,), 4096)
     pair = case.pair(next(case.all_pairs())[0], "all-reduce root inside")
     half = Exchange(Collective.ALL_REDUCE, np.array([[0, 1], [2, 3]]), 4096)
-    task = bed.crew.Task(bed.orders.by_host([half], 4), 1024, bed.cases.groups(pair.reduction))
+    task = crew.Task(orders.by_host([half], 4), 1024, cases.groups(pair.reduction))
     assert not any(_right((2, 2), [task]))
 
 
 def test_swapped_pieces_are_seen() -> None:
     """A transpose too many leaves the right numbers at the wrong places."""
-    case = bed.cases.Case((2, 2), (10.0, 10.0), (4,), (0,), 4096)
+    case = cases.Case((2, 2), (10.0, 10.0), (4,), (0,), 4096)
     pair = case.pair(next(case.all_pairs())[0], "all-reduce root inside")
-    task = bed.measure.task_of(pair)
-    turn = bed.orders.Turn((2, 2), (1, 0))
+    task = measure.task_of(pair)
+    turn = orders.Turn((2, 2), (1, 0))
     turned = tuple((*mine, turn) for mine in task.orders)
-    assert not any(_right((2, 2), [bed.crew.Task(turned, task.elements, task.groups)]))
+    assert not any(_right((2, 2), [crew.Task(turned, task.elements, task.groups)]))
 
 
 # The byte model.
@@ -229,17 +225,17 @@ def test_what_a_member_sends_is_the_sum_of_its_messages(
     collective: Collective, k: int, elements: int, data: st.DataObject
 ) -> None:
     rank = data.draw(st.integers(0, k - 1))
-    part = bed.orders.Part(collective, tuple(range(k)), rank, elements)
-    assert bed.traffic.sent_bytes(part) == 4 * _walked(part)
+    part = orders.Part(collective, tuple(range(k)), rank, elements)
+    assert traffic.sent_bytes(part) == 4 * _walked(part)
 
 
 def test_bytes_of_a_ring_on_every_level() -> None:
     """Of 8 hosts in 2 nodes: 14/8 of the payload over every edge, two edges between nodes."""
     wiring = _wiring((2, 4))
     group = Exchange(Collective.ALL_REDUCE, np.arange(8)[None], 4096)
-    program = bed.orders.by_host([group], 8)
+    program = orders.by_host([group], 8)
     edge = 14 * 4096 // 8
-    assert bed.traffic.by_level(wiring, [(program, 3)]) == [3 * 2 * edge, 3 * 8 * edge]
+    assert traffic.by_level(wiring, [(program, 3)]) == [3 * 2 * edge, 3 * 8 * edge]
 
 
 @pytest.mark.parametrize("rates", [(50, 100, 200), (100, 200), (100, 100, 200), (200, 50)])
@@ -247,10 +243,10 @@ def test_the_simulator_counts_the_bytes_of_every_cable(rates: tuple[int, ...]) -
     """On nominal rates the price of every program is that of its busiest cables, phase by phase."""
     shape = (2,) * (len(rates) - 1) + (4,)
     for axes, over in [((prod(shape),), (0,)), ((2, prod(shape) // 2), (1,))]:
-        case = bed.cases.Case(shape, rates, axes, over, 2**18)
+        case = cases.Case(shape, rates, axes, over, 2**18)
         pairs = [case.pair(*pair) for pair in case.all_pairs()]
-        plain = bed.prices.nominal(case.system).applied(case.system)
-        found, model = bed.prices.prices(plain, pairs), bed.judged.byte_prices(plain, pairs)
+        plain = prices.nominal(case.system).applied(case.system)
+        found, model = prices.prices(plain, pairs), judged.byte_prices(plain, pairs)
         for pair, price, seconds in zip(pairs, found, model, strict=True):
             assert price == pytest.approx(seconds, rel=1e-6), pair.program
 
@@ -264,9 +260,7 @@ _SECONDS = st.integers(1, 40).map(lambda n: n / 8)
 def measured(draw: st.DrawFn) -> list[Any]:
     count = draw(st.integers(2, 14))
     return [
-        bed.accuracy.Measured(
-            draw(_SECONDS), draw(st.sampled_from([0.0, 0.1, 0.3])), draw(_SECONDS)
-        )
+        accuracy.Measured(draw(_SECONDS), draw(st.sampled_from([0.0, 0.1, 0.3])), draw(_SECONDS))
         for _ in range(count)
     ]
 
@@ -285,8 +279,8 @@ def test_a_hit_is_one_of_the_first_that_is_as_fast_as_the_fastest(case: list[Any
         )
         close = one.seconds - best.seconds <= one.spread_seconds + best.spread_seconds
         wins = wins or (cheaper < k and close)
-    assert bed.accuracy.hit(case, k) is wins
-    assert not bed.accuracy.hit(case, k) or bed.accuracy.hit(case, k + 1)
+    assert accuracy.hit(case, k) is wins
+    assert not accuracy.hit(case, k) or accuracy.hit(case, k + 1)
 
 
 @given(measured())
@@ -297,12 +291,12 @@ def test_pairs_apart_are_counted_once(case: list[Any]) -> None:
             if slow.seconds > 1.05 * fast.seconds:
                 pairs += 1
                 right += slow.price_seconds > fast.price_seconds
-    assert bed.accuracy.ordered(case) == bed.accuracy.Ordered(right, pairs)
+    assert accuracy.ordered(case) == accuracy.Ordered(right, pairs)
 
 
 def test_prices_that_are_the_times_make_no_error() -> None:
-    case = [bed.accuracy.Measured(n / 7, 0.0, n / 7) for n in range(1, 12)]
-    told = bed.accuracy.told([case, case[::-1]])
+    case = [accuracy.Measured(n / 7, 0.0, n / 7) for n in range(1, 12)]
+    told = accuracy.told([case, case[::-1]])
     assert (told["top1"]["hits"], told["top10"]["of"]) == (2, 2)
     assert told["ordered"]["right"] == told["ordered"]["of"] == 2 * 55
     assert told["spearman"]["least"] == pytest.approx(1)
@@ -314,11 +308,11 @@ def test_prices_that_are_the_times_make_no_error() -> None:
 def test_the_interval_is_wilson_s(of: int, data: st.DataObject) -> None:
     hits = data.draw(st.integers(0, of))
     expected = binomtest(hits, of).proportion_ci(method="wilson")
-    assert bed.accuracy.wilson(hits, of) == pytest.approx((expected.low, expected.high), abs=1e-6)
+    assert accuracy.wilson(hits, of) == pytest.approx((expected.low, expected.high), abs=1e-6)
 
 
 def test_a_spread_is_half_of_the_middle_half() -> None:
-    found = bed.accuracy.summary([5.0, 1.0, 2.0, 9.0, 3.0], 4.0)
+    found = accuracy.summary([5.0, 1.0, 2.0, 9.0, 3.0], 4.0)
     assert (found.seconds, found.spread_seconds, found.error) == (3.0, 2.75, pytest.approx(1 / 3))
 
 
@@ -337,16 +331,16 @@ def test_flows_on_a_line_give_its_latency_and_rate(latency: float, rate: float) 
         for level in range(2)
         for size in (4, 1024, 65536, 2**20)
     ]
-    fit = bed.prices.fitted(flows, 2)
+    fit = prices.fitted(flows, 2)
     smallest = tuple(latency + 4 / fast for fast in (rate, 2 * rate))
     assert fit.latency_seconds == pytest.approx(smallest)
     assert fit.bytes_per_second == pytest.approx((rate, 2 * rate), rel=1e-4)
 
 
 def test_a_flat_ring_is_priced_by_its_uplinks() -> None:
-    case = bed.cases.Case((2, 4), (50, 400), (8,), (0,), 2**20)
+    case = cases.Case((2, 4), (50, 400), (8,), (0,), 2**20)
     pair = case.pair(next(case.all_pairs())[0], "all-reduce root inside")
-    [seconds] = bed.prices.prices(bed.prices.nominal(case.system).applied(case.system), [pair])
+    [seconds] = prices.prices(prices.nominal(case.system).applied(case.system), [pair])
     assert seconds == pytest.approx(2 * 7 / 8 * 2**20 / (50e6 / 8))
 
 
@@ -354,18 +348,18 @@ def test_a_flat_ring_is_priced_by_its_uplinks() -> None:
 
 
 def test_the_cases_are_as_many_and_as_large_as_promised() -> None:
-    cases = bed.cases.cases()
-    assert len(cases) >= 40
-    assert len({case.name for case in cases}) == len(cases)
-    assert {case.shape for case in cases} == {(2, 4), (4, 4), (2, 8), (2, 2, 4)}
-    for case in cases:
+    listed = cases.cases()
+    assert len(listed) >= 40
+    assert len({case.name for case in listed}) == len(listed)
+    assert {case.shape for case in listed} == {(2, 4), (4, 4), (2, 8), (2, 2, 4)}
+    for case in listed:
         assert 256 * 1024 <= case.payload_bytes <= 2 * 2**20
-        bed.wiring.Wiring(case.system)
+        wiring.Wiring(case.system)
 
 
 @pytest.mark.slow
 def test_every_case_has_thirty_pairs_that_are_right() -> None:
-    for case in bed.cases.cases():
+    for case in cases.cases():
         pairs = case.pairs()
         assert len({pair.name for pair in pairs}) == len(pairs) >= 30
         assert [pair.name for pair in pairs] == [pair.name for pair in case.pairs()]
@@ -394,36 +388,36 @@ class _Busy:
 
 
 def test_disturbed_samples_are_taken_again_and_it_can_go_on_later() -> None:
-    samples = bed.measure.Samples([[] for _ in range(6)])
+    samples = measure.Samples([[] for _ in range(6)])
     first, second = _Busy(11), _Busy(10**6)
-    assert not bed.measure.rounds(first, samples, first.go_on, 3, "x")
+    assert not measure.rounds(first, samples, first.go_on, 3, "x")
     assert sum(map(len, samples.seconds)) == 5
-    assert bed.measure.rounds(second, samples, second.go_on, 3, "x")
+    assert measure.rounds(second, samples, second.go_on, 3, "x")
     assert samples.seconds == [[float(i)] * 3 for i in range(6)]
     assert len(second.asked) == 2 * (18 - 5)
 
 
 def test_what_others_use_is_seen_but_not_what_we_use() -> None:
-    seen = bed.bystanders.Seen
+    seen = bystanders.Seen
     before = seen(10.0, {1: 5.0, 2: 7.0}, {1: 1.0, 2: 0.0}, 3.0)
     after = seen(11.0, {1: 5.1, 3: 0.06}, {1: 1.05, 3: 9.0}, 3.0)
-    assert bed.bystanders.share(before, after, 2) == pytest.approx((0.1 + 0.05 + 0.06 - 0.01) / 2)
-    assert bed.bystanders.share(before, before.__class__(11.0, {}, {}, 3.0), 2) == 0
+    assert bystanders.share(before, after, 2) == pytest.approx((0.1 + 0.05 + 0.06 - 0.01) / 2)
+    assert bystanders.share(before, before.__class__(11.0, {}, {}, 3.0), 2) == 0
 
 
 def _committed() -> Iterator[tuple[Any, dict[str, Any]]]:
-    for case in bed.cases.cases():
-        path = bed.measure.DATA / f"{case.name}.json"
+    for case in cases.cases():
+        path = measure.DATA / f"{case.name}.json"
         if path.exists():
             yield case, json.loads(path.read_text(encoding="utf-8"))
 
 
 def test_committed_figures_are_of_cases_that_exist() -> None:
-    names = {f"{case.name}.json" for case in bed.cases.cases()}
-    names |= {f"flows-{case.system.name}.json" for case in bed.cases.cases()}
-    assert {path.name for path in bed.measure.DATA.glob("*.json")} <= names
+    names = {f"{case.name}.json" for case in cases.cases()}
+    names |= {f"flows-{case.system.name}.json" for case in cases.cases()}
+    assert {path.name for path in measure.DATA.glob("*.json")} <= names
     for case, told in _committed():
-        assert told["case"] == bed.measure.described(case)
+        assert told["case"] == measure.described(case)
         assert {"command", "commit", "date", "machine"} <= {*told}
         for part in told["carried"]:
             assert part["dropped"] == 0
@@ -434,28 +428,28 @@ def test_committed_figures_are_of_cases_that_exist() -> None:
 
 
 def test_the_page_is_what_the_data_gives() -> None:
-    data = bed.campaign.record.read("testbed.json")
-    assert bed.campaign.page(data) == bed.campaign.record.README.read_text(encoding="utf-8")
+    data = record.read(campaign.REPORT)
+    assert campaign.page(data) == pages.README.read_text(encoding="utf-8")
 
 
 def test_fresh_prices_of_measured_cases_give_the_data() -> None:
-    data = bed.campaign.record.read("testbed.json")
+    data = record.read(campaign.REPORT)
     assert [row["name"] for row in data["cases"]] == [case.name for case, _ in _committed()]
     for shape in {case.shape: case for case, _ in _committed()}.values():
         [told] = [one for case, one in _committed() if case == shape]
-        fit = bed.judged.fit_of(shape, bed.measure.DATA)
-        fresh = bed.accuracy.told([bed.judged.measured(shape, told, fit)])
+        fit = judged.fit_of(shape, measure.DATA)
+        fresh = accuracy.told([judged.measured(shape, told, fit)])
         [row] = [row for row in data["cases"] if row["name"] == shape.name]
-        assert row["ordered"] == bed.judged.rounded(fresh["ordered"])
+        assert row["ordered"] == judged.rounded(fresh["ordered"])
         assert row["mean_error"] == pytest.approx(fresh["error"]["mean"], rel=1e-3)
         assert (row["place"] == 1) == (fresh["top1"]["hits"] == 1)
 
 
 def test_what_falls_short_is_said() -> None:
-    data = bed.campaign.record.read("testbed.json")
+    data = record.read(campaign.REPORT)
     good = {"hits": 40, "of": 40, "wilson": [0.91, 1.0]}
     whole = {**data["all"]["fitted"], "top1": good, "ordered": {"right": 99, "of": 100}}
-    text = bed.page.section({**data, "all": {**data["all"], "fitted": whole}})
+    text = campaign.page({**data, "all": {**data["all"], "fitted": whole}})
     [first] = [line for line in text.splitlines() if "the simulator's first |" in line]
     [order] = [line for line in text.splitlines() if "that are ordered right" in line]
     assert first.endswith("| yes |")
@@ -465,13 +459,13 @@ def test_what_falls_short_is_said() -> None:
 
 def test_a_repeat_is_near_if_medians_and_order_are() -> None:
     old = [[100 * i, 101 * i, 102 * i] for i in range(1, 6)]
-    near = bed.repeat.nearness(old, [[102 * i, 103 * i] for i in range(1, 6)])
+    near = repeat.nearness(old, [[102 * i, 103 * i] for i in range(1, 6)])
     assert near.near
     assert near.ratios == pytest.approx([102.5 / 101] * 5)
     assert (near.order.right, near.order.pairs) == (10, 10)
-    assert not bed.repeat.nearness(old, [[110 * i, 110 * i] for i in range(1, 6)]).near
-    assert not bed.repeat.nearness(old, old[:-2] + old[:-3:-1]).near
-    assert {*bed.repeat.AGAIN} <= {case.name for case in bed.cases.cases()}
+    assert not repeat.nearness(old, [[110 * i, 110 * i] for i in range(1, 6)]).near
+    assert not repeat.nearness(old, old[:-2] + old[:-3:-1]).near
+    assert {*repeat.AGAIN} <= {case.name for case in cases.cases()}
 
 
 # A real one.
@@ -479,25 +473,23 @@ def test_a_repeat_is_near_if_medians_and_order_are() -> None:
 
 @pytest.mark.slow
 def test_a_real_network_carries_a_program(tmp_path: Path) -> None:
-    if reason := bed.network.missing():
+    if reason := network.missing():
         pytest.skip(f"a test network {reason}")
-    case = bed.cases.Case((2, 2, 2), (20, 50, 100), (8,), (0,), 65536)
+    case = cases.Case((2, 2, 2), (20, 50, 100), (8,), (0,), 65536)
     program = "reduce-scatter node inside; all-reduce node parallel(root); all-gather node inside"
     placement = next(case.all_pairs())[0]
-    tasks = [
-        bed.measure.task_of(case.pair(placement, p)) for p in ("all-reduce root inside", program)
-    ]
-    wrong = tuple((*mine, bed.orders.Turn((2, 2), (1, 0))) for mine in tasks[0].orders)
-    tasks.append(bed.crew.Task(wrong, tasks[0].elements, tasks[0].groups))
-    with bed.network.network(case.system) as wiring, bed.crew.crew(wiring, tasks) as hired:
+    tasks = [measure.task_of(case.pair(placement, p)) for p in ("all-reduce root inside", program)]
+    wrong = tuple((*mine, orders.Turn((2, 2), (1, 0))) for mine in tasks[0].orders)
+    tasks.append(crew.Task(wrong, tasks[0].elements, tasks[0].groups))
+    with network.network(case.system) as wiring, crew.crew(wiring, tasks) as hired:
         least = 2 * 7 / 8 * 65536 / (20e6 / 8)
         assert hired.run(0) > 0.8 * least
         assert hired.run(1) > 0
-        with pytest.raises(bed.crew.TroubleError, match="wrong result"):
+        with pytest.raises(crew.TroubleError, match="wrong result"):
             hired.run(2)
-        with pytest.raises(InputError, match="another"), bed.network.network(case.system):
+        with pytest.raises(InputError, match="another"), network.network(case.system):
             pass
         pids = hired.pids
-        assert bed.network.counters().dropped == 0
+        assert network.counters().dropped == 0
     assert pids == []
-    assert bed.network.down() == 0
+    assert network.down() == 0

@@ -1,0 +1,1 @@
+"""How near the best answers come to what no schedule can beat."""

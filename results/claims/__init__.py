@@ -1,0 +1,1 @@
+"""What the paper claims, put to this simulator."""

@@ -1,0 +1,1 @@
+"""How much faster two workers answer than one process."""
