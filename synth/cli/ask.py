@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import logging
 import os
-import re
 import signal
 import time as clock
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from math import inf
 from types import FrameType
 from typing import Any, Protocol
 
@@ -19,19 +17,19 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from hierarchies import InputError
-from synth.cli.inputs import answer, files, job, logs, names_only, program, system, unread
+from synth.cli.inputs import READERS, names_only, unread
 from synth.cli.outputs import deliver, printing
 from synth.plan.request import Watcher
 from synth.tables.style import console
 from synth.tables.table import TABLES
 from synth.verbs.export import WrongProgramError
+from synth.verbs.fields import flag_of
 from synth.verbs.questions import Question, asked
 from synth.verbs.reply import Outcome, Reply
 from synth.verbs.table import VERBS
 
 USAGE = 2
 INTERRUPTED = 130
-_WHOLE = re.compile(r"-?[0-9]{1,18}")
 log = logging.getLogger("collsynth")
 
 
@@ -63,11 +61,8 @@ def ask(
     """
     begun = clock.perf_counter()
     try:
-        given = {
-            _KEYS.get(name, name): _READERS.get(name, _as_it_is)(value)
-            for name, value in flags.items()
-        }
-        question = asked(VERBS[verb].question, given)
+        model = VERBS[verb].question
+        question = asked(model, dict(_read(model, flags)))
         if log.isEnabledFor(logging.INFO):
             told = names_only(question.model_dump(mode="json", exclude_none=True))
             log.info("asked: %s", json.dumps(told))
@@ -189,124 +184,23 @@ def _watching(budget_seconds: float | None, part: bool) -> Iterator[_Screen]:
         yield _Screen(budget_seconds, progress, interrupt)
 
 
-def _as_it_is(value: Any) -> Any:
-    return value
-
-
-def _axes(text: str | None) -> dict[str, int] | None:
-    """``data=8,model=4`` to names and sizes."""
-    if text is None:
-        return None
-    axes: dict[str, int] = {}
-    for item in text.split(","):
-        name, _, size = (part.strip() for part in item.partition("="))
-        if not _is_number(size):
-            hint = "write names and sizes, as in data=8,model=4"
-            raise InputError(f"{item!r} is not an axis", where="--axes", hint=hint)
-        if name in axes:
-            hint = "every axis needs a name of its own"
-            raise InputError(f"axis {name!r} is given twice", where="--axes", hint=hint)
-        axes[name] = int(size)
-    return axes
-
-
-def _open_axes(text: str) -> dict[str, str]:
-    """``data=any,tensor=1|2|4`` to names and what is said of their sizes."""
-    axes: dict[str, str] = {}
-    for item in text.split(","):
-        name, _, sizes = (part.strip() for part in item.partition("="))
-        if not sizes or name in axes:
-            hint = "write each axis once with its size, sizes or any, as in data=any,tensor=1|2|4"
-            raise InputError(f"{item!r} is not an axis", where="--axes", hint=hint)
-        axes[name] = sizes
-    return axes
-
-
-def _shares(items: list[str] | None) -> dict[str, Any]:
-    """``node3=0.5`` to names and shares of bandwidth."""
-    found: dict[str, Any] = {}
-    for item in items or []:
-        name, _, share = (part.strip() for part in item.rpartition("="))
-        try:
-            number = float(share)
-        except ValueError:
-            number = -1.0
-        if not name or not 0 <= number < inf:
-            hint = "write what it is and the share that is left, as in node3/nic2=0.5"
-            raise InputError(f"{item!r} is not slow", where="--slow", hint=hint)
-        if name in found:
-            raise InputError(f"{name!r} is given twice", where="--slow", hint="give it once")
-        found[name] = number
-    return found
-
-
-def _missing(items: list[str] | None) -> list[str]:
-    return [item.strip() for item in items or []]
-
-
-def _names(text: str | None) -> list[str] | None:
-    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
-
-
-def _sizes(text: str | None) -> list[int] | None:
-    """``2,8`` to sizes."""
-    if text is None:
-        return None
-    items = [item.strip() for item in text.split(",")]
-    if not all(_is_number(item) for item in items):
-        raise InputError(f"{text!r} is not a tree", where="--tree", hint="write sizes, as in 2,8")
-    return [int(item) for item in items]
-
-
-def _members(text: str | None) -> list[int] | None:
-    """``2,8`` to members of each level."""
-    if text is None:
-        return None
-    items = [item.strip() for item in text.split(",")]
-    if not all(_is_number(item) for item in items):
-        hint = "write a number for each level, as in 2,8"
-        raise InputError(f"{text!r} are no members", where="--members", hint=hint)
-    return [int(item) for item in items]
-
-
-def _segments(given: str | int | None) -> Any:
-    return int(given) if isinstance(given, str) and _is_number(given) else given
-
-
-def _is_number(text: str) -> bool:
-    return bool(_WHOLE.fullmatch(text))
-
-
-def _matrix(text: str | None) -> Any:
-    if text is None:
-        return None
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        hint = "write rows of numbers, as in [[1, 8], [4, 1]]"
-        raise InputError(f"{text[:80]!r} is no matrix", where="--placement", hint=hint) from None
-
-
-_KEYS = {"open_axes": "axes", "open_hosts": "hosts", "logs": "files", "unread": "files"}
-_READERS: Mapping[str, Callable[[Any], Any]] = {
-    "axes": _axes,
-    "without": _missing,
-    "slow": _shares,
-    "open_axes": _open_axes,
-    "reduce": _names,
-    "tree": _sizes,
-    "members": _members,
-    "placement": _matrix,
-    "systems": lambda specs: [system(spec) for spec in specs],
-    "system": system,
-    "inside": system,
-    "job": job,
-    "files": files,
-    "logs": logs,
-    "unread": unread,
-    "program": program,
-    "answer": answer,
-    "hosts": _names,
-    "keys": _names,
-    "segments": _segments,
-}
+def _read(model: type[Question], flags: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """What was given with the flags of a question, key by key. Raises InputError at its flag."""
+    given = {
+        name: value for name, value in flags.items() if value is not None and value is not False
+    }
+    asked_by = {name: flag for name in given if (flag := flag_of(model, name))}
+    nobody = {flag.unread for flag in asked_by.values()}
+    for name, flag in asked_by.items():
+        key = model.model_fields[name].alias or name
+        if flag.file is not None:
+            reader = unread if key in nobody else READERS[flag.file]
+            yield key, reader(given[name])
+        elif flag.notation is not None:
+            try:
+                yield key, flag.notation.read(given[name])
+            except InputError as error:
+                raise error.at(flag.word) from None
+        else:
+            yield key, False if flag.turns_off else given[name]
+        yield from flag.also.items()

@@ -5,23 +5,29 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from hierarchies import InputError, file_text
 from hierarchies.importers import texts
 from synth.calibration.logs.files import log_text
+from synth.verbs.fields import File
 from synth.workload.files import job_file_text
 
 _FILE_NAME = re.compile(r"[^\s;#]*[./\\][^\s;#]*")
 Named = dict[str, str]
 
 
-def system(spec: str | None) -> str | Named | None:
+def system(spec: str) -> str | Named:
     """The name of a known machine as it is; of a file its text, under the name it was given."""
-    text = None if spec is None else file_text(spec)
-    return spec if spec is None or text is None else _named(spec, text)
+    text = file_text(spec)
+    return spec if text is None else _named(spec, text)
+
+
+def systems(specs: Sequence[str]) -> list[str | Named]:
+    """The same of each of several."""
+    return [system(spec) for spec in specs]
 
 
 def job(spec: str) -> str | Named:
@@ -45,10 +51,8 @@ def unread(paths: Sequence[str]) -> list[Named]:
     return [_named(path, "") for path in paths]
 
 
-def answer(text: str | None) -> Any:
+def answer(text: str) -> Any:
     """What ``top --json`` printed: in a file, or on standard input for ``-``."""
-    if text is None:
-        return None
     try:
         raw = sys.stdin.buffer.read() if text == "-" else Path(text).read_bytes()
         found = json.loads(raw)
@@ -62,10 +66,8 @@ def answer(text: str | None) -> Any:
     return found
 
 
-def program(text: str | None) -> str | None:
+def program(text: str) -> str:
     """Standard input for ``-``, a file's text if there is such a file, else the text itself."""
-    if text is None:
-        return None
     try:
         if text == "-":
             return sys.stdin.buffer.read().decode("utf-8-sig")
@@ -94,3 +96,15 @@ def names_only(question: Any) -> Any:
 
 def _named(name: str, text: str) -> Named:
     return {"name": name, "text": text}
+
+
+READERS: Mapping[File, Callable[[Any], Any]] = {
+    File.SYSTEM: system,
+    File.SYSTEMS: systems,
+    File.JOB: job,
+    File.TOPOLOGIES: files,
+    File.LOGS: logs,
+    File.ANSWER: answer,
+    File.PROGRAM: program,
+}
+"""What becomes of a word that may name a file."""

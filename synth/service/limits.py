@@ -7,7 +7,7 @@ from math import prod
 from typing import assert_never
 
 from hierarchies import InputError
-from synth.verbs.limited import Limited, limited_fields
+from synth.verbs.fields import Limited, limited_fields
 from synth.verbs.named_texts import NamedText, system_of
 from synth.verbs.outputs import HandOutQuestion
 from synth.verbs.questions import Question

@@ -7,29 +7,41 @@ from typing import Annotated
 from pydantic import Field
 
 from hierarchies import InputError
-from hierarchies.importers import Options, import_texts
+from hierarchies.importers import KINDS, Options, import_texts
+from hierarchies.importers.models import MODELS
 from synth.plan.request import Watcher
+from synth.verbs import notations
 from synth.verbs.answers.importing import ImportReply
-from synth.verbs.limited import Limited
+from synth.verbs.fields import File, Flag, Limited
 from synth.verbs.named_texts import MOST_FILES, NamedText, system_of
 from synth.verbs.questions import Figure, Names, PerhapsMachine, Question
 from synth.verbs.reply import Reply, reply
 
 
 class ImportQuestion(Question):
-    """Files of one kind, and what is known beside them.
+    """Read a topology that another tool wrote, and say what it leaves open.
 
     ``inside``: a system whose nodes the imported network joins. ``suggested``: suggestions are
     taken as values, unconfirmed.
     """
 
-    kind: str
-    files: Annotated[list[NamedText], Limited.TEXT] = Field(min_length=1, max_length=MOST_FILES)
-    nodes: Figure | None = None
-    gpu: str | None = None
-    keys: Names = Field(default_factory=list)
-    inside: PerhapsMachine = None
-    suggested: bool = False
+    kind: Annotated[str, Flag(f"What the files are: {', '.join(KINDS)}", spelled="KIND")]
+    files: Annotated[
+        list[NamedText],
+        Limited.TEXT,
+        Flag("The files", spelled="FILE...", file=File.TOPOLOGIES),
+    ] = Field(min_length=1, max_length=MOST_FILES)
+    nodes: Annotated[Figure | None, Flag("How many such nodes there are")] = None
+    gpu: Annotated[str | None, Flag(f"Which GPU it is: {', '.join(MODELS)}")] = None
+    keys: Annotated[
+        Names,
+        Flag("Labels that name the levels, outermost first", ": a,b,c", notation=notations.NAMES),
+    ] = Field(default_factory=list)
+    inside: Annotated[
+        PerhapsMachine,
+        Flag("The system whose nodes an imported network joins", spelled="--inside"),
+    ] = None
+    suggested: Annotated[bool, Flag("Take suggestions as values, marked unconfirmed")] = False
 
     def texts(self) -> dict[str, str]:
         """The texts by name. Raises InputError for a name that is given twice."""

@@ -18,40 +18,42 @@ from synth.semantics.programs import Language, explore_states
 from synth.verbs.answers.machines import CatalogueReply, CountReply, PlaceReply, SystemReply
 from synth.verbs.answers.parts import SCHEMA_VERSION, MachineInFull
 from synth.verbs.answers.parts import Machine as MachineInBrief
-from synth.verbs.limited import Limited
+from synth.verbs.fields import Flag, Limited
 from synth.verbs.named_texts import system_of
 from synth.verbs.questions import (
+    Across,
     Axes,
     FaultyQuestion,
     Machine,
     MaxSteps,
     PerhapsMachine,
     Question,
+    Requested,
     axes_of,
 )
 from synth.verbs.reply import Outcome, Reply, reply
 
 
 class SystemsQuestion(FaultyQuestion):
-    """The catalogue, or one system (a name, ``name:N``, or its text) in full."""
+    """List the known machines, or show one with its links and their sources."""
 
-    system: PerhapsMachine = None
+    system: Annotated[PerhapsMachine, Flag("Show this one in full", spelled="NAME")] = None
 
 
 class PlaceQuestion(Question):
-    """All placements of the axes on a system."""
+    """List every placement of parallelism axes on a system."""
 
     system: Machine
     axes: Axes
 
 
 class CountQuestion(Question):
-    """How many valid programs a tree of so many digits has."""
+    """Count the valid programs of a synthesis tree by their length."""
 
-    digits: Annotated[int, Limited.DIGITS] = Field(ge=0)
+    digits: Annotated[int, Limited.DIGITS, Flag("Digits of the synthesis tree")] = Field(ge=0)
     max_steps: MaxSteps = 5
-    across: bool = False
-    request: Goal = Field(default=Goal.ALL_REDUCE, strict=False)
+    across: Across = False
+    request: Requested = Goal.ALL_REDUCE
 
 
 def systems(question: SystemsQuestion, watcher: Watcher) -> Reply:

@@ -15,8 +15,9 @@ from synth.calibration.logs.matching import Matched, Said, matched
 from synth.calibration.logs.reading import logs_of
 from synth.calibration.logs.tables import Log
 from synth.plan.request import Watcher
+from synth.verbs import notations
 from synth.verbs.answers.measured import CalibratedReply, DoctorReply, TestsReply, warnings_of
-from synth.verbs.limited import Limited
+from synth.verbs.fields import File, Flag, Limited
 from synth.verbs.named_texts import MOST_FILES, NamedText, system_of
 from synth.verbs.questions import Figure, Machine, Numbers, Question
 from synth.verbs.reply import Outcome, Reply, reply
@@ -26,12 +27,32 @@ class LogsQuestion(Question):
     """Logs of nccl-tests or rccl-tests taken on a system, and what they do not say themselves."""
 
     system: Machine
-    files: Annotated[list[NamedText], Limited.TEXT] = Field(
-        default_factory=list, max_length=MOST_FILES
+    files: Annotated[
+        list[NamedText],
+        Limited.TEXT,
+        Flag(
+            "Logs of nccl-tests or rccl-tests: text, JSON or CSV",
+            spelled="FILE...",
+            file=File.LOGS,
+        ),
+    ] = Field(default_factory=list, max_length=MOST_FILES)
+    collective: Annotated[
+        str | None,
+        Flag(
+            "What was run, where a log does not say: all_gather, ...",
+        ),
+    ] = None
+    hosts: Annotated[Figure | None, Flag("On how many hosts, where a log does not say")] = Field(
+        default=None, ge=1
     )
-    collective: str | None = None
-    hosts: Figure | None = Field(default=None, ge=1)
-    members: Numbers | None = None
+    members: Annotated[
+        Numbers | None,
+        Flag(
+            "How many children of each level a group had ranks in",
+            ", as in 2,8",
+            notation=notations.numbers("are no members", "a number for each level"),
+        ),
+    ] = None
 
     def matched(self, system: System) -> tuple[Matched, ...]:
         """All tables of all files, on the devices they were taken on.
@@ -52,14 +73,18 @@ class LogsQuestion(Question):
 
 
 class CalibrateQuestion(LogsQuestion):
-    """The tests to run on a system (``plan``), or its numbers fitted to those that were run."""
+    """Fit a description to measurements, or say which to take."""
 
-    plan: bool = False
-    launcher: Literal["mpirun", "srun"] = "mpirun"
+    plan: Annotated[bool, Flag("Print the tests to run, and what each tells", unread="files")] = (
+        False
+    )
+    launcher: Annotated[
+        Literal["mpirun", "srun"], Flag("What starts the tests of a plan: mpirun or srun")
+    ] = "mpirun"
 
 
 class DoctorQuestion(LogsQuestion):
-    """What a system should give, beside what it gave."""
+    """What should I get, and why don't I? Measured beside predicted, and the level at fault."""
 
 
 def _one_kind(logs: list[Log]) -> None:

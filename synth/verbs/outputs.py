@@ -17,10 +17,11 @@ from hierarchies import (
 )
 from synth.collectives.algorithms import Choice
 from synth.degraded.handing import UnevenRanking, document, ranking_of, run_on_arrays
-from synth.emit import Options, RankOrder, Source, emit, target_of
+from synth.emit import TARGETS, Options, RankOrder, Source, emit, target_of
 from synth.plan.request import Watcher, told_together
 from synth.run import BACKENDS, Trial, run
 from synth.semantics.schedule import ends, padded
+from synth.verbs import notations
 from synth.verbs.answers.outputs import (
     Checked,
     EmittedGroupsReply,
@@ -31,8 +32,15 @@ from synth.verbs.answers.outputs import (
 from synth.verbs.answers.parts import SCHEMA_VERSION, Json, TextFile
 from synth.verbs.answers.reading import Remembered, remembered
 from synth.verbs.export import hand_out
-from synth.verbs.limited import Limited
-from synth.verbs.questions import Bytes, Figure, Measure, PerhapsPlacedQuestion, ProgramText
+from synth.verbs.fields import File, Flag, Limited
+from synth.verbs.questions import (
+    Figure,
+    Measure,
+    PerhapsBytes,
+    PerhapsMachine,
+    PerhapsPlacedQuestion,
+    ProgramText,
+)
 from synth.verbs.reply import Outcome, Reply, reply
 
 MOST_HOSTS = 2**16
@@ -46,13 +54,29 @@ class HandOutQuestion(PerhapsPlacedQuestion):
 
     model_config = ConfigDict(populate_by_name=True)
 
-    program: ProgramText | None = None
-    answer: Annotated[dict[str, Any] | None, Limited.ANSWER] = Field(default=None, alias="from")
-    rank: Figure = 1
-    bytes: Bytes | None = None
-    request: Goal | None = Field(default=None, strict=False)
-    algorithm: Choice | None = Field(default=None, strict=False)
-    segments: int | None = Field(default=None, ge=1, le=4096)
+    program: Annotated[
+        ProgramText | None,
+        Flag("A program", ", a file, or -, unless --from", "PROGRAM", file=File.PROGRAM),
+    ] = None
+    system: Annotated[PerhapsMachine, Flag("Where it runs", ", unless --from")] = None
+    answer: Annotated[
+        dict[str, Any] | None,
+        Limited.ANSWER,
+        Flag("What 'top --json' printed", ": a file, or -", "--from ANSWER", file=File.ANSWER),
+    ] = Field(default=None, alias="from")
+    rank: Annotated[Figure, Flag("Which answer of --from")] = 1
+    bytes: PerhapsBytes = None
+    request: Annotated[
+        Goal | None, Field(strict=False), Flag("What the program does, if no all-reduce")
+    ] = None
+    algorithm: Annotated[
+        Choice | None, Field(strict=False), Flag("What is predicted: auto, ring or tree")
+    ] = None
+    segments: Annotated[
+        int | None,
+        Field(ge=1, le=4096),
+        Flag("Into how many the payload is cut, to overlap"),
+    ] = None
 
     def chosen(self) -> Remembered:
         """What is to be handed out.
@@ -110,24 +134,37 @@ class HandOutQuestion(PerhapsPlacedQuestion):
 
 
 class EmitQuestion(HandOutQuestion):
-    """A program in the words of a runtime or tool."""
+    """Write a program, or an answer of top, for a runtime or tool."""
 
-    target: str
-    rank_order: RankOrder = Field(default=RankOrder.MACHINE, strict=False)
-    hosts: Annotated[list[str], Field(max_length=MOST_HOSTS)] | None = None
-    host_level: str | None = None
-    channels: Figure | None = Field(default=None, ge=1)
+    target: Annotated[str, Flag(f"One of: {', '.join(TARGETS)}")]
+    rank_order: Annotated[
+        RankOrder,
+        Field(strict=False),
+        Flag("How the job's ranks are numbered: machine or axes"),
+    ] = RankOrder.MACHINE
+    hosts: Annotated[
+        Annotated[list[str], Field(max_length=MOST_HOSTS)] | None,
+        Flag("Names of the hosts, in order", ": a,b,c", notation=notations.NAMES),
+    ] = None
+    host_level: Annotated[
+        str | None, Flag("The level whose units are hosts, if not node or host")
+    ] = None
+    channels: Annotated[Figure | None, Flag("NCCL's channels, for its tuner")] = Field(
+        default=None, ge=1
+    )
 
 
 class RunQuestion(HandOutQuestion):
-    """A program executed by processes of this machine."""
+    """Execute a program here, check it, and print measured beside predicted time."""
 
-    bytes: Bytes | None = 2**20
-    backend: str = "numpy"
-    dtype: str = "float32"
-    repeat: int = Field(default=5, ge=1, le=1000)
-    check: bool = False
-    timeout_seconds: Measure = Field(default=120.0, gt=0, strict=False)
+    bytes: Annotated[PerhapsBytes, Flag("The whole tensor on each device", ", e.g. 1MiB")] = 2**20
+    backend: Annotated[str, Flag(f"One of: {', '.join(BACKENDS)}")] = "numpy"
+    dtype: Annotated[str, Flag("What the tensor is made of")] = "float32"
+    repeat: Annotated[int, Flag("How often it is timed")] = Field(default=5, ge=1, le=1000)
+    check: Annotated[bool, Flag("Compare with the plain all-reduce")] = False
+    timeout_seconds: Annotated[
+        Measure, Flag("Seconds after which all are ended", spelled="--timeout")
+    ] = Field(default=120.0, gt=0, strict=False)
 
 
 def emitted(question: EmitQuestion, watcher: Watcher) -> Reply:

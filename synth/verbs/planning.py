@@ -22,26 +22,32 @@ from synth.plan.planner import answers
 from synth.plan.request import Request, Unranked, Watcher
 from synth.plan.sizes import sweep
 from synth.semantics.programs import Language
+from synth.verbs import notations
 from synth.verbs.answers import judge
 from synth.verbs.answers.degraded import CostReply, UnevenReply
 from synth.verbs.answers.parts import SCHEMA_VERSION
 from synth.verbs.answers.planning import JobReply, PlanReply, SystemsRankedReply
 from synth.verbs.answers.ranked import RankingReply, SweepReply
-from synth.verbs.limited import Limited
+from synth.verbs.fields import File, Flag, Limited
 from synth.verbs.named_texts import Given, job_of, system_of
 from synth.verbs.questions import (
+    Across,
+    Algorithm,
     Axes,
     Bytes,
+    Collapse,
     FaultyQuestion,
     Figure,
     MachineQuestion,
-    Matrix,
     MaxSteps,
     Measure,
-    Names,
     OneOrMoreBytes,
+    OnePlacement,
+    Over,
     Question,
+    Requested,
     Segments,
+    Stripes,
     axes_of,
     matrix_of,
     segment_counts,
@@ -61,19 +67,19 @@ class RankedQuestion(FaultyQuestion):
     """A collective over some axes, and how programs for it are looked for."""
 
     axes: Axes
-    reduce: Names
+    reduce: Over
     bytes: OneOrMoreBytes = 2**30
-    k: Annotated[int, Limited.K] = 10
+    k: Annotated[int, Limited.K, Flag("How many answers", spelled="-k")] = 10
     max_steps: MaxSteps = 5
-    algorithm: Choice = Field(default=Choice.AUTO, strict=False)
-    placement: Matrix | None = None
-    per_placement: bool = False
-    across: bool = False
-    collapse: bool = True
+    algorithm: Algorithm = Choice.AUTO
+    placement: OnePlacement = None
+    per_placement: Annotated[bool, Flag("Rank inside each placement")] = False
+    across: Across = False
+    collapse: Collapse = True
+    request: Requested = Goal.ALL_REDUCE
     segments: Segments = "auto"
-    stripes: bool = True
-    request: Goal = Field(default=Goal.ALL_REDUCE, strict=False)
-    explain: bool = False
+    stripes: Stripes = True
+    explain: Annotated[bool, Flag("Say of every answer why, in words")] = False
 
     def asked(self) -> Request:
         """The question as the planner's request; of a range of sizes, at its largest.
@@ -102,7 +108,7 @@ class RankedQuestion(FaultyQuestion):
 
 
 class TopQuestion(RankedQuestion, MachineQuestion):
-    """The best placements and programs for a collective over some axes."""
+    """Rank placements and programs for a collective, proved, fastest first."""
 
     @property
     def system_name(self) -> str:
@@ -111,9 +117,15 @@ class TopQuestion(RankedQuestion, MachineQuestion):
 
 
 class SweepQuestion(RankedQuestion):
-    """The same of several systems."""
+    """Put the question of top to several systems, and compare their best answers."""
 
-    systems: Annotated[list[Given], Limited.SYSTEMS] = Field(min_length=1, max_length=MOST_SYSTEMS)
+    systems: Annotated[
+        list[Given],
+        Limited.SYSTEMS,
+        Flag("Catalogue names, name:N, or files", spelled="SYSTEM...", file=File.SYSTEMS),
+    ] = Field(min_length=1, max_length=MOST_SYSTEMS)
+    k: Annotated[int, Limited.K, Flag("How many answers of each", spelled="-k")] = 10
+    explain: bool = False
 
     def tops(self) -> list[TopQuestion]:
         """The question put to each of the systems."""
@@ -122,16 +134,16 @@ class SweepQuestion(RankedQuestion):
 
 
 class CostQuestion(MachineQuestion):
-    """What it costs that something is missing or slower; axes are those of the whole machine."""
+    """Tell what it costs that something is missing or slower, and what to do about it."""
 
-    axes: Axes
-    reduce: Names
+    axes: Annotated[Axes, Flag("Those of the whole machine", ", as in data=32")]
+    reduce: Over
     bytes: Bytes = 2**30
     max_steps: MaxSteps = 5
-    algorithm: Choice = Field(default=Choice.AUTO, strict=False)
+    algorithm: Algorithm = Choice.AUTO
+    request: Requested = Goal.ALL_REDUCE
     segments: Segments = "auto"
-    stripes: bool = True
-    request: Goal = Field(default=Goal.ALL_REDUCE, strict=False)
+    stripes: Stripes = True
 
     def asked(self) -> Request:
         """The question as the planner's request. Raises InputError for what makes no sense."""
@@ -148,16 +160,18 @@ class CostQuestion(MachineQuestion):
 
 
 class PlanQuestion(MachineQuestion):
-    """The best placement for a whole job: its text, or the name of a job that is shipped."""
+    """Find the one placement for all collectives of a job, and each one's best program on it."""
 
-    job: Annotated[Given, Limited.TEXT]
-    k: Annotated[int, Limited.K] = 5
+    job: Annotated[
+        Given, Limited.TEXT, Flag("A job file, or the name of a shipped job", file=File.JOB)
+    ]
+    k: Annotated[int, Limited.K, Flag("How many placements to list", spelled="-k")] = 5
     max_steps: MaxSteps = 5
-    algorithm: Choice = Field(default=Choice.AUTO, strict=False)
-    across: bool = False
-    collapse: bool = True
+    algorithm: Algorithm = Choice.AUTO
+    across: Across = False
+    collapse: Collapse = True
     segments: Segments = "auto"
-    stripes: bool = True
+    stripes: Stripes = True
 
     def how(self) -> How:
         """How programs are looked for. Raises InputError for what makes no sense."""
@@ -172,28 +186,38 @@ class PlanQuestion(MachineQuestion):
 
 
 class JobQuestion(Question):
-    """The collectives of a training step, from the shape of a transformer and how it is trained."""
+    """Derive a job file for plan: what a transformer's training step communicates."""
 
-    axes: Annotated[dict[str, str | Figure], Field(max_length=MOST_AXES)]
-    name: str = "transformer"
-    layers: Figure
-    hidden: Figure
-    heads: Figure
-    vocabulary: Figure
-    kv_heads: Figure = 0
-    feed_forward: Figure = 0
-    gated: bool = False
+    axes: Annotated[
+        dict[str, str | Figure],
+        Field(max_length=MOST_AXES),
+        Flag("Sizes", ", as in data=any,tensor=1|2|4|8,pipeline=4", notation=notations.OPEN_AXES),
+    ]
+    layers: Annotated[Figure, Flag("Layers of the transformer")]
+    hidden: Annotated[Figure, Flag("Width of the model")]
+    heads: Annotated[Figure, Flag("Attention heads")]
+    vocabulary: Annotated[Figure, Flag("Tokens of the vocabulary")]
+    sequence: Annotated[Figure, Flag("Tokens in a sequence")]
+    name: Annotated[str, Flag("How the job is called")] = "transformer"
+    micro_batch: Annotated[Figure, Flag("Sequences in a micro-batch")] = 1
+    batch: Annotated[Figure | None, Flag("Sequences in a step, of all devices")] = None
+    micro_batches: Annotated[Figure | None, Flag("Micro-batches in a step, of each device")] = None
+    kv_heads: Annotated[Figure, Flag("Heads of keys and values, if fewer")] = 0
+    feed_forward: Annotated[Figure, Flag("Inner columns, if not 4 x hidden")] = 0
+    gated: Annotated[bool, Flag("A gated network, as in Llama", also={"classic": False})] = False
     classic: bool = True
-    experts: Figure = 0
-    experts_per_token: Figure = 2
-    sequence: Figure
-    micro_batch: Figure = 1
-    batch: Figure | None = None
-    micro_batches: Figure | None = None
-    sharding: Sharding = Field(default=Sharding.NONE, strict=False)
+    experts: Annotated[Figure, Flag("Experts in each layer")] = 0
+    experts_per_token: Annotated[Figure, Flag("Experts that see a token")] = 2
+    sharding: Annotated[
+        Sharding,
+        Field(strict=False),
+        Flag("none, optimizer, fsdp or hsdp"),
+    ] = Sharding.NONE
     sequence_parallel: bool = True
-    recompute: bool = False
-    memory_GB: Measure | None = Field(default=None, strict=False)  # noqa: N815 - the unit
+    recompute: Annotated[bool, Flag("Activations are computed twice")] = False
+    memory_GB: Annotated[  # noqa: N815 - the unit
+        Measure | None, Flag("GB of a device for the training state", spelled="--memory")
+    ] = Field(default=None, strict=False)
     most_bubble: Measure | None = Field(default=None, strict=False)
 
     def job(self) -> Job:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated
 
 import numpy as np
-from pydantic import Field
 
 from grammar import Goal, Program, canonical, parse
 from hierarchies import (
@@ -26,6 +25,7 @@ from synth.price.steps import limiting, total_seconds
 from synth.semantics.lowering import lower
 from synth.semantics.rules import Derivation, Refusal, derive, retold
 from synth.semantics.states import holdings
+from synth.verbs import notations
 from synth.verbs.answers.parts import (
     SCHEMA_VERSION,
     MachineException,
@@ -36,15 +36,18 @@ from synth.verbs.answers.parts import (
 )
 from synth.verbs.answers.programs import CheckReply, Refused, Replayed, TimeReply, TreePart
 from synth.verbs.export import derived_from_text
-from synth.verbs.limited import Limited
+from synth.verbs.fields import Flag, Limited
 from synth.verbs.named_texts import system_of
 from synth.verbs.questions import (
+    Algorithm,
     Bytes,
     FaultyQuestion,
     Numbers,
+    PerhapsMachine,
     PerhapsPlacedQuestion,
     PlacedQuestion,
     ProgramText,
+    Requested,
     Segments,
     segment_counts,
 )
@@ -56,12 +59,21 @@ MOST_REPLAYED = 2**26
 
 
 class CheckQuestion(PerhapsPlacedQuestion):
-    """Whether a program does what is requested, on a tree of sizes or on a placed reduction."""
+    """Derive and prove a program, or say which step fails, with a counterexample."""
 
     program: ProgramText
-    tree: Annotated[Numbers | None, Limited.TREE] = None
-    request: Goal = Field(default=Goal.ALL_REDUCE, strict=False)
-    replay: bool = False
+    system: Annotated[PerhapsMachine, Flag("Where it runs", ", unless --tree")] = None
+    tree: Annotated[
+        Numbers | None,
+        Limited.TREE,
+        Flag(
+            "Sizes of the tree's digits",
+            ", as in 2,8",
+            notation=notations.numbers("is not a tree", "sizes"),
+        ),
+    ] = None
+    request: Requested = Goal.ALL_REDUCE
+    replay: Annotated[bool, Flag("Execute it on arrays too")] = False
 
     def reduction(self) -> Reduction | Tree:
         """The tree, or the reduction whose tree the program is over.
@@ -81,15 +93,15 @@ class CheckQuestion(PerhapsPlacedQuestion):
 
 
 class LowerQuestion(PlacedQuestion):
-    """The schedule of a program for the real devices."""
+    """Print the schedule: for each step the groups of real devices, and the bytes."""
 
     bytes: Bytes = 2**30
 
 
 class TimeQuestion(LowerQuestion, FaultyQuestion):
-    """The price of a program, phase by phase."""
+    """Price a program step by step, with the reason of each price."""
 
-    algorithm: Choice = Field(default=Choice.AUTO, strict=False)
+    algorithm: Algorithm = Choice.AUTO
     segments: Segments = "auto"
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from fractions import Fraction
 from typing import Annotated, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -23,36 +21,13 @@ from hierarchies import (
     first_refused,
     placements,
 )
+from synth.collectives.algorithms import Choice
 from synth.price.segments import SEGMENTS
-from synth.verbs.limited import Harmless, Limited
+from synth.verbs import notations
+from synth.verbs.fields import File, Flag, Harmless, Limited
 from synth.verbs.named_texts import LONGEST_NAME, Given, system_of
-from synth.verbs.plain import LARGEST, check_plain, refused, shown
-from synth.workload.quantities import UNITS
-
-_SIZE = re.compile(r"(?P<number>[0-9]{1,19}(\.[0-9]{1,18})?) *(?P<unit>[A-Za-z]*)")
-
-
-_UNITS = {"": 1, **UNITS}
-
-
-def size_in_bytes(text: str | int) -> int:
-    """``1GiB``, ``64M``, ``1.5MB``, ``4096``: a size in bytes.
-
-    KiB, MiB, GiB, TiB and the bare letters K, M, G, T (as in nccl-tests) are powers of 1024; KB,
-    MB, GB, TB powers of 1000. Raises InputError for anything else, for less than a byte, and for
-    more bytes than a question may name as a number.
-    """
-    match = _SIZE.fullmatch(str(text).strip())
-    if not match or match["unit"] not in _UNITS:
-        hint = "a number of at least 1 and a unit, as in 4096, 64MiB or 1GB"
-        raise InputError(f"the size {shown(str(text))} cannot be read", hint=hint)
-    size = Fraction(match["number"]) * _UNITS[match["unit"]]
-    told = f"the size {str(text)!r} is {float(size):g} bytes"
-    if size < 1 or size.denominator != 1:
-        raise InputError(told, hint="a whole number above 0")
-    if size > LARGEST:
-        raise InputError(told, hint=f"at most {LARGEST:.0e}")
-    return int(size)
+from synth.verbs.notations import size_in_bytes
+from synth.verbs.plain import check_plain, refused
 
 
 def _size(value: object) -> object:
@@ -72,46 +47,64 @@ _RECKONED = Harmless("it is reckoned with: a larger one takes no longer")
 _FACTOR = Harmless("the product must be that of the system's devices")
 
 
+_ONE_SIZE = Flag("The whole tensor on each device", ", e.g. 64MiB", notation=notations.SIZES)
+
 Figure = Annotated[int, _RECKONED]
-
-
 Measure = Annotated[float, _RECKONED]
-
-
-Bytes = Annotated[Figure, BeforeValidator(_size, json_schema_input_type=int | str)]
-
-
+Size = Annotated[Figure, BeforeValidator(_size, json_schema_input_type=int | str)]
+Bytes = Annotated[Size, _ONE_SIZE]
 OneOrMoreBytes = Annotated[
     Figure | tuple[Figure, Figure],
     BeforeValidator(_sizes, json_schema_input_type=int | str | tuple[int | str, int | str]),
+    _ONE_SIZE,
+    Flag("The whole tensor on each device", ", e.g. 64MiB; or a range: 1KiB..4GiB"),
 ]
+PerhapsBytes = Annotated[Size | None, _ONE_SIZE]
 
-
-Axes = Annotated[dict[str, Annotated[int, _FACTOR]], Field(max_length=MOST_AXES)]
-
-
+_AXES = Flag("Names and sizes", ", as in data=8,model=4", notation=notations.AXES)
+_REDUCE = Flag("Axes the request is over", ", separated by commas", notation=notations.NAMES)
+Axes = Annotated[dict[str, Annotated[int, _FACTOR]], Field(max_length=MOST_AXES), _AXES]
+PerhapsAxes = Annotated[Axes | None, _AXES]
 Names = Annotated[list[str], Field(max_length=MOST_AXES)]
-
-
+Over = Annotated[Names, _REDUCE]
+PerhapsOver = Annotated[Names | None, _REDUCE]
 Numbers = Annotated[list[Annotated[int, _FACTOR]], Field(max_length=MOST_AXES)]
-
-
 Matrix = Annotated[list[Numbers], Field(max_length=MOST_AXES)]
-
-
-ProgramText = Annotated[str, Field(max_length=2**16)]
-
-
-Machine = Annotated[Given, Limited.SYSTEM]
-
-
-PerhapsMachine = Annotated[Given | None, Limited.SYSTEM]
-
-
-MaxSteps = Annotated[int, Limited.MAX_STEPS]
-
-
-Segments = Annotated[int, Field(ge=1, le=4096)] | Literal["auto"]
+OnePlacement = Annotated[
+    Matrix | None,
+    Flag("One placement", ", as in '[[1, 8], [4, 1]]'", notation=notations.MATRIX),
+]
+Collapse = Annotated[bool, Flag("One tree digit for each axis on a level", spelled="--no-collapse")]
+Requested = Annotated[
+    Goal,
+    Field(strict=False),
+    Flag(f"What is asked for: {', '.join(goal.value for goal in Goal)}"),
+]
+ProgramText = Annotated[
+    str,
+    Field(max_length=2**16),
+    Flag("A program", ", a file with one, or - for stdin", "PROGRAM", file=File.PROGRAM),
+]
+_SYSTEM = Flag("A catalogue name, name:N, or a TOML file", spelled="SYSTEM", file=File.SYSTEM)
+Machine = Annotated[Given, Limited.SYSTEM, _SYSTEM]
+PerhapsMachine = Annotated[Given | None, Limited.SYSTEM, _SYSTEM]
+MaxSteps = Annotated[int, Limited.MAX_STEPS, Flag("The longest programs to look at")]
+Across = Annotated[bool, Flag("Also groups over any set of digits")]
+Algorithm = Annotated[
+    Choice,
+    Field(strict=False),
+    Flag("ring, tree, or auto: the fastest that the links have, for each step"),
+]
+Segments = Annotated[
+    Annotated[int, Field(ge=1, le=4096)] | Literal["auto"],
+    Flag(
+        "N: in one or in N segments, whose steps overlap; auto: the best of several",
+        notation=notations.SEGMENTS,
+    ),
+]
+Stripes = Annotated[
+    bool, Flag("One program for the whole payload, none side by side", spelled="--no-stripes")
+]
 
 
 class Question(BaseModel):
@@ -125,8 +118,24 @@ class Question(BaseModel):
 class FaultyQuestion(Question):
     """What of a machine is missing or slower than its description says."""
 
-    without: list[str] = Field(default_factory=list, max_length=MOST_EXCEPTIONS)
-    slow: dict[str, Measure] = Field(default_factory=dict, max_length=MOST_EXCEPTIONS)
+    without: Annotated[
+        list[str],
+        Flag(
+            "What is missing: node3, node3/gpu5, node3/nic2",
+            ". Repeatable",
+            "--without...",
+            notations.SEVERAL_NAMES,
+        ),
+    ] = Field(default_factory=list, max_length=MOST_EXCEPTIONS)
+    slow: Annotated[
+        dict[str, Measure],
+        Flag(
+            "What has less bandwidth",
+            ", as in node3/nic2=0.5. Repeatable",
+            "--slow...",
+            notations.SHARES,
+        ),
+    ] = Field(default_factory=dict, max_length=MOST_EXCEPTIONS)
 
     def changed(self, system: System) -> System:
         """The system with that. Raises InputError, naming the flag, for what cannot be so."""
@@ -182,10 +191,10 @@ class PlacedQuestion(Question):
     program: ProgramText
     system: Machine
     axes: Axes
-    reduce: Names
-    placement: Matrix | None = None
-    collapse: bool = True
-    request: Goal = Field(default=Goal.ALL_REDUCE, strict=False)
+    reduce: Over
+    placement: OnePlacement = None
+    collapse: Collapse = True
+    request: Requested = Goal.ALL_REDUCE
 
     def reduction(self, system: System) -> Reduction:
         """The reduction the program is for.
@@ -208,13 +217,14 @@ class PlacedQuestion(Question):
 
 
 class PerhapsPlacedQuestion(Question):
-    """Where a program runs, if that is told."""
+    """A program and where it runs, as far as that is told."""
 
+    program: ProgramText | None = None
     system: PerhapsMachine = None
-    axes: Axes | None = None
-    reduce: Names | None = None
-    placement: Matrix | None = None
-    collapse: bool = True
+    axes: PerhapsAxes = None
+    reduce: PerhapsOver = None
+    placement: OnePlacement = None
+    collapse: Collapse = True
 
     def place(self, program: str) -> tuple[System, Reduction]:
         """The system, and the reduction a program is for. Raises InputError for what is missing."""

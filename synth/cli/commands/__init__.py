@@ -1,36 +1,13 @@
-"""The commands, family by family: the flags of each verb. ``shell`` knows what they mean."""
+"""The commands: one a verb, made from its question, and those that run the service."""
 
 from collections.abc import Callable, Mapping
 
 import typer
 
-from synth.cli.commands.importing import import_
-from synth.cli.commands.machines import count, place, systems
-from synth.cli.commands.measured import calibrate, doctor
-from synth.cli.commands.outputs import emit, run
-from synth.cli.commands.planning import cost, job, plan, sweep, top
-from synth.cli.commands.programs import check, lower, time
 from synth.cli.commands.serving import keys, serve
+from synth.cli.commands.verbs import commands
 
-COMMANDS: Mapping[str, Callable[..., None]] = {
-    "systems": systems,
-    "import": import_,
-    "place": place,
-    "count": count,
-    "top": top,
-    "sweep": sweep,
-    "cost": cost,
-    "plan": plan,
-    "job": job,
-    "check": check,
-    "lower": lower,
-    "time": time,
-    "emit": emit,
-    "run": run,
-    "calibrate": calibrate,
-    "doctor": doctor,
-}
-
+COMMANDS: Mapping[str, Callable[..., None]] = commands()
 SERVICE: Mapping[str, Callable[..., None]] = {"serve": serve}
 """Commands that ask no verb."""
 GROUPS: Mapping[str, typer.Typer] = {"keys": keys}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
@@ -20,7 +20,12 @@ chosen_store: ContextVar[str | None] = ContextVar("chosen_store", default=None)
 
 
 def ask_and_exit(
-    verb: str, as_json: bool, budget: float | None = None, output: str | None = None, **flags: Any
+    verb: str,
+    flags: Mapping[str, Any],
+    *,
+    as_json: bool,
+    budget: float | None = None,
+    output: str | None = None,
 ) -> None:
     """Put a question, print the answer, and exit as it ended."""
     # Not at the top of the file: it loads numpy, z3 and pydantic, and --help must not wait for it.

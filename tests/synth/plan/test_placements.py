@@ -1,16 +1,14 @@
-"""Shares of the placements, and that surveys of shares merge into that of all."""
+"""All placements of a request: which are looked at, what is kept of them, in which order."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from hierarchies import Axis, Domain, Hierarchy, Level, Link, System, load
+from hierarchies import Axis, Domain, Hierarchy, Level, Link, System, load, placements
 from synth.plan.library import Library
-from synth.plan.placements import Share, Survey, Surveyed, merged, ranked
+from synth.plan.placements import Survey, Surveyed, ranked
 from synth.plan.request import Request, Watcher
 from synth.semantics.programs import Language
 
@@ -18,34 +16,10 @@ SYSTEM = load("dgx-h100:2")
 REQUEST = Request(
     (Axis("data", 4), Axis("model", 4)), ("data",), 2**20, 3, language=Language(2), stripes=False
 )
-HALVES = [Share(2, (rest,)) for rest in range(2)]
 
 
-def surveyed(
-    request: Request,
-    share: Share | None = None,
-    limit_ticks: int | None = None,
-    watcher: Watcher | None = None,
-) -> Surveyed:
-    library = Library(request.language)
-    survey = Survey(SYSTEM, request, watcher or Watcher(), library)
-    return survey.run(share, limit_ticks)
-
-
-@given(st.integers(1, 9), st.sets(st.integers(0, 8)), st.integers(0, 40))
-def test_a_share_counts_what_is_in_it(divisor: int, rests: set[int], of: int) -> None:
-    share = Share(divisor, tuple(sorted(rest % divisor for rest in rests)))
-    share = replace(share, remainders=tuple(sorted(set(share.remainders))))
-    assert share.count(of) == sum(position in share for position in range(of))
-
-
-@pytest.mark.parametrize("per_placement", [False, True])
-def test_shares_merge_into_the_whole(per_placement: bool) -> None:
-    request = replace(REQUEST, per_placement=per_placement)
-    whole = surveyed(request)
-    parts = [surveyed(request, share) for share in HALVES]
-    assert merged(parts, request) == merged(parts[::-1], request) == whole
-    assert whole.looked.complete
+def surveyed(request: Request, watcher: Watcher | None = None) -> Surveyed:
+    return Survey(SYSTEM, request, watcher or Watcher(), Library(request.language)).run()
 
 
 def test_ranks_begin_anew_on_each_placement() -> None:
@@ -58,25 +32,10 @@ def test_ranks_begin_anew_on_each_placement() -> None:
     assert [rank for rank, _ in ranked(best, REQUEST)] == list(range(1, len(best) + 1))
 
 
-def test_what_ties_with_a_limit_is_kept() -> None:
-    whole = surveyed(REQUEST)
-    limit = whole.limit_ticks(REQUEST)
-    assert limit == whole.best[-1].found.ticks
-    assert surveyed(REQUEST, limit_ticks=limit).best == whole.best
-    below = surveyed(REQUEST, limit_ticks=limit - 1).best
-    assert below == tuple(one for one in whole.best if one.found.ticks < limit)
-    request = replace(REQUEST, per_placement=True)
-    every = surveyed(request)
-    assert every.limit_ticks(request) is None
-    assert surveyed(request, limit_ticks=1).best == every.best
-    assert whole.limit_ticks(replace(REQUEST, k=len(whole.best) + 1)) is None
-
-
 def test_programs_at_their_bound_are_found_on_every_placement() -> None:
     """A byte takes one message: bounds, prices and so the limit are all the same."""
     one = replace(REQUEST, payload_bytes=1, k=1)
     [best] = surveyed(one).best
-    assert surveyed(one, limit_ticks=best.found.ticks).best == (best,)
     assert best.position == min(
         place.position
         for place in surveyed(replace(one, k=99)).best
@@ -100,7 +59,9 @@ def test_a_stop_is_remembered() -> None:
 
 def test_the_default_is_that_of_the_best_placement() -> None:
     """By itself on each: the first looked at says nothing of the others."""
-    seconds = [surveyed(REQUEST, share).looked.best_default_seconds for share in HALVES]
+    every = [one.matrix for one in placements(SYSTEM.hierarchy, REQUEST.axes)]
+    alone = [surveyed(replace(REQUEST, placement=matrix)) for matrix in every]
+    seconds = [one.looked.best_default_seconds for one in alone]
     assert surveyed(REQUEST).looked.best_default_seconds == min(seconds)
     assert min(seconds) > 0
 
@@ -114,9 +75,6 @@ def test_the_first_of_like_placements_is_told() -> None:
     found = Survey(system, request, Watcher(), Library(request.language)).run()
     keys = [(one.found.key, one.position) for one in found.best]
     assert keys == sorted(keys)
-    ticks = found.best[0].found.ticks
-    again = Survey(system, request, Watcher(), Library(request.language)).run(limit_ticks=ticks)
-    assert again.best == tuple(one for one in found.best if one.found.ticks == ticks)
 
 
 @pytest.mark.parametrize(("per_placement", "first"), [(True, 0), (False, 1)])

@@ -20,7 +20,7 @@ from hierarchies import InputError
 from synth.plan.request import Watcher
 from synth.service.http.examples import EXAMPLES
 from synth.service.limits import Limits
-from synth.verbs.limited import Harmless, Limited
+from synth.verbs.fields import Harmless, Limited
 from synth.verbs.named_texts import Given, NamedText
 from synth.verbs.questions import Axes, Figure, Question, asked
 from synth.verbs.table import VERBS
