@@ -369,7 +369,11 @@ class Machine:
 
     def leaving(self) -> dict[frozenset[int], float]:
         """For every set of devices, not empty and not all, the bytes a second that can leave it."""
-        return _leaving(self.system)
+        return {part: self.room(part) for part in proper_parts(self.devices)}
+
+    def room(self, part: frozenset[int]) -> float:
+        """The bytes a second that can leave some devices: a maximum flow."""
+        return _room(self.system, part)
 
 
 def two_trees(m: int) -> list[dict[int, int]]:
@@ -412,7 +416,17 @@ def in_order_trees(n: int) -> list[dict[int, int]]:
 
 
 @cache
-def _leaving(system: System) -> dict[frozenset[int], float]:
+def _room(system: System, part: frozenset[int]) -> float:
+    machine = Machine(system)
+    flow = _wires(system).copy()
+    flow.add_edges_from(("from", device) for device in part)
+    flow.add_edges_from((device, "to") for device in set(machine.devices) - part)
+    return float(nx.maximum_flow_value(flow, "from", "to"))
+
+
+@cache
+def _wires(system: System) -> Any:
+    """Every message between two devices as a path over wires."""
     machine = Machine(system)
     graph = nx.DiGraph()
     for source, target in permutations(machine.devices, 2):
@@ -424,13 +438,7 @@ def _leaving(system: System) -> dict[frozenset[int], float]:
             stops.append(target)
             for i in range(0, len(stops), 2):
                 graph.add_edge(stops[i], stops[i + 1])
-    found = {}
-    for part in proper_parts(machine.devices):
-        flow = graph.copy()
-        flow.add_edges_from(("from", device) for device in part)
-        flow.add_edges_from((device, "to") for device in set(machine.devices) - part)
-        found[part] = float(nx.maximum_flow_value(flow, "from", "to"))
-    return found
+    return graph
 
 
 def proper_parts(devices: Iterable[int]) -> list[frozenset[int]]:

@@ -116,21 +116,11 @@ def chosen(system: System, measurement: Measurement, runtime: str, size_bytes: i
         return None
     part = busy_part(system, measurement)
     ranks, goal = Ranks(part.system, part.members), goals[0]
-    forced = _forced_protocol(measurement)
-    known = {name: _protocols(ranks, name, forced) for name in names(ranks, goal)}
-    seconds = {
-        name: quickest_seconds(ranks, goal, name, some, size_bytes)
-        for name, some in known.items()
-        if some
-    }
-    return ALGORITHMS[min(seconds, key=lambda name: seconds[name])].value if seconds else None
 
+    def seconds(name: str) -> float:
+        return quickest_seconds(ranks, goal, name, size_bytes)
 
-def _protocols(ranks: Ranks, name: str, forced: Protocol | None) -> list[Protocol]:
-    """Those that a way has on the links it crosses; a switch that reduces has but one."""
-    known = protocols(ranks.system.links[level] for level in ranks.spans)
-    some = known[:1] if ALGORITHMS[name] is Algorithm.IN_NETWORK else known
-    return [protocol for protocol in some if forced in (None, protocol)]
+    return ALGORITHMS[min(names(ranks, goal), key=seconds)].value
 
 
 def _ways(part: BusyPart, measurement: Measurement) -> Iterator[tuple[str, Way]]:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 from statistics import median
+from typing import Literal
 
 from hierarchies import System
 from hierarchies.units import duration, volume
@@ -97,6 +98,22 @@ class Run:
         return busbw_factor(measurement.collective, prod(measurement.members))
 
 
+FindingKind = Literal[
+    "as-predicted",
+    "short",
+    "no-large-sizes",
+    "cleared",
+    "level-short",
+    "open",
+    "unexplained",
+    "other-algorithm",
+    "above-prediction",
+    "below-bound",
+    "latency",
+    "middle",
+]
+
+
 @dataclass(frozen=True)
 class Finding:
     """One statement, and the level it is about ("" for none).
@@ -104,7 +121,7 @@ class Finding:
     ``tests`` are the names of the experiments that would tell the ``suspects`` apart.
     """
 
-    kind: str
+    kind: FindingKind
     text: str
     level: str = ""
     source: str = ""
@@ -182,7 +199,7 @@ def _reached(run: Run) -> Iterator[Finding]:
         text = "all its sizes wait for messages: it says nothing of bandwidth"
         yield Finding("no-large-sizes", f"{_named(run)}: {text}", source=run.source)
         return
-    kind = "short" if run.short else "as-predicted"
+    kind: FindingKind = "short" if run.short else "as-predicted"
     text = f"{_named(run)}: {run.share:.0%} of the predicted bandwidth (by {run.way})"
     yield Finding(kind, text, source=run.source, share=run.share)
 

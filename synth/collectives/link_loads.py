@@ -298,5 +298,6 @@ def _around(
         np.add.at(change, (row, first), part)
         np.add.at(change, (row, first + length), -part)
         twice = np.cumsum(change, axis=1)
-        which, used = np.nonzero(twice[:, :size] + twice[:, size:])
-        yield circles[which], 2 * used + way, (twice[:, :size] + twice[:, size:])[which, used]
+        loads = twice[:, :size] + twice[:, size:]
+        which, used = np.nonzero(loads)
+        yield circles[which], 2 * used + way, loads[which, used]

@@ -1,1 +1,5 @@
-"""What happens when: activities wait for each other and share links. Knows no programs."""
+"""What happens when: one engine for segments, flows and whole steps. It knows no programs."""
+
+from synth.events.engine import Course, Engine, Shares
+
+__all__ = ["Course", "Engine", "Shares"]

@@ -2,9 +2,10 @@
 
 Phase j of segment s waits for phase j-1 of segment s and for phase j of segment s-1. A phase first
 waits for its messages (latency) and then keeps each resource busy; phases in flight share the
-resources. A phase is one fluid flow over all its resources, as all groups of a step look alike:
-its speed is the share of its own fastest pace, and speeds are max-min fair. Several pipelines of
-segments may run side by side; they wait for nothing of each other, but share the resources.
+resources, and ``events`` says when each ends. A phase is one fluid flow over all its resources, as
+all groups of a step look alike: its speed is the share of its own fastest pace, and speeds are
+max-min fair. Several pipelines of segments may run side by side; they wait for nothing of each
+other, but share the resources.
 
 Conservative in two ways: the busiest ports of two phases are taken to be the same ports, and so
 are the two directions of a link. With one segment the price is that of barriers, exactly.
@@ -12,12 +13,12 @@ are the two directions of a link. With one segment the price is that of barriers
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
-_NEAR = 1e-12
-"""Events closer together than this share of a phase are one."""
+from synth.events.engine import NEAR, Course, Engine
+
 _SLACK = 1e-9
 """By this share an end that is foretold is lowered: more than rounding can raise it."""
 
@@ -70,7 +71,16 @@ def side_by_side(lanes: Sequence[Lane]) -> tuple[Span, ...]:
 
     The work grows with the segments times the phases. Phases count from 0 in each lane.
     """
-    return tuple(_Pipelines(lanes).spans())
+    paces = _Paces(lanes)
+    engine = Engine(paces.course(lanes), paces)
+    places = [(i, j) for i, lane in enumerate(lanes) for j in range(len(lane.phases))]
+    spans = []
+    for now, ended in engine.moments():
+        for track in sorted(ended, reverse=True):
+            lane, phase = places[track]
+            segment = engine.done[track] - 1
+            spans.append(Span(segment, phase, engine.begins[track][segment], now, lane))
+    return tuple(spans)
 
 
 def together_seconds(lanes: Sequence[Lane], limit_seconds: float = inf) -> float:
@@ -78,11 +88,13 @@ def together_seconds(lanes: Sequence[Lane], limit_seconds: float = inf) -> float
 
     What a resource must still do and how long it has stood idle say so before the end.
     """
-    pipelines = _Pipelines(lanes)
+    paces = _Paces(lanes)
+    if paces.least_seconds > limit_seconds:
+        return inf
     end = 0.0
-    for span in pipelines.spans():
-        end = span.end_seconds
-        if pipelines.least_seconds > limit_seconds:
+    for now, _ in Engine(paces.course(lanes), paces).moments():
+        end = now
+        if paces.least_seconds > limit_seconds:
             return inf
     return end
 
@@ -97,90 +109,58 @@ def makespan_seconds(phases: Sequence[Work], segments: int) -> float:
     return together_seconds([Lane(tuple(phases), segments)])
 
 
-class _Pipelines:
-    """At most one segment is in each phase at a time, the earlier segments in the later phases.
-
-    The phases of all lanes are numbered one after the other. One under way first waits until a
-    moment, then has a share of its transfer left.
-    """
+class _Paces:
+    """The paces of the phases that move, by who they are; and how long resources were idle."""
 
     def __init__(self, lanes: Sequence[Lane]) -> None:
-        self._places = [(i, j) for i, lane in enumerate(lanes) for j in range(len(lane.phases))]
-        self._phases = [lanes[i].phases[j] for i, j in self._places]
-        self._segments = [lanes[i].segments for i, _ in self._places]
+        self._phases = [phase for lane in lanes for phase in lane.phases]
         self._transfers = [phase.transfer_seconds for phase in self._phases]
         self._slopes = [_slopes(phase) for phase in self._phases]
-        self._done = [0] * len(self._phases)
-        self._begun = [0.0] * len(self._phases)
-        self._waits: dict[int, float] = {}
-        self._left: dict[int, float] = {}
-        self._now = 0.0
-        self._paces: dict[frozenset[int], tuple[dict[int, float], dict[str, float]]] = {}
+        self._known: dict[frozenset[int], tuple[list[tuple[int, float]], dict[str, float]]] = {}
+        self._moving: frozenset[int] = frozenset()
+        self._since = 0.0
+        self._idle: Mapping[str, float] = {}
         self._ends: dict[str, float] = {}
-        for phase, segments in zip(self._phases, self._segments, strict=True):
-            for name, seconds in phase.busy.items():
-                self._ends[name] = self._ends.get(name, 0.0) + segments * seconds
+        for lane in lanes:
+            for phase in lane.phases:
+                for name, seconds in phase.busy.items():
+                    self._ends[name] = self._ends.get(name, 0.0) + lane.segments * seconds
+
+    def course(self, lanes: Sequence[Lane]) -> Course:
+        """Every phase of every lane a track, which comes after the phase before it.
+
+        So at most one segment is in each phase at a time, the earlier segments in the later phases.
+        """
+        before: list[tuple[int, ...]] = []
+        for lane in lanes:
+            first = len(before)
+            before += [(first + j - 1,) if j else () for j in range(len(lane.phases))]
+        return Course(
+            [lane.segments for lane in lanes for _ in lane.phases],
+            [phase.latency_seconds for phase in self._phases],
+            [transfer > 0 for transfer in self._transfers],
+            before,
+        )
 
     @property
     def least_seconds(self) -> float:
         """No end before this: for each resource what it does in all and how long it was idle."""
         return max(self._ends.values(), default=0.0) * (1 - _SLACK)
 
-    def spans(self) -> Iterator[Span]:
-        self._start(range(len(self._phases)))
-        while self._waits or self._left:
-            ended = sorted(self._advance(), reverse=True)
-            for phase in ended:
-                lane, number = self._places[phase]
-                yield Span(self._done[phase], number, self._begun[phase], self._now, lane)
-                self._done[phase] += 1
-            self._start({next_one for phase in ended for next_one in (phase, phase + 1)})
-
-    def _start(self, phases: Iterable[int]) -> None:
-        """Let the next segment into each of these phases that is free, if it has come so far."""
-        for phase in phases:
-            if phase == len(self._places) or phase in self._waits or phase in self._left:
-                continue
-            first = self._places[phase][1] == 0
-            if self._done[phase] < (self._segments[phase] if first else self._done[phase - 1]):
-                self._begun[phase] = self._now
-                self._waits[phase] = self._now + self._phases[phase].latency_seconds
-
-    def _advance(self) -> list[int]:
-        """Go on to the next moment at which a phase ends or has waited; those that have ended."""
-        rates, idle = self._pace()
-        step = min(
-            min((left / rates[phase] for phase, left in self._left.items()), default=inf),
-            min(self._waits.values(), default=inf) - self._now,
-        )
-        then, ended = self._now + step, []
+    def change(
+        self, leaving: Collection[int], arriving: Collection[int], now: float
+    ) -> list[tuple[int, float]]:
+        """The share of its transfer that each moving phase does in a second."""
         for name in self._ends:
-            self._ends[name] += step * idle.get(name, 1.0)
-        for phase, left in list(self._left.items()):
-            moved = step * rates[phase]
-            if left <= moved * (1 + _NEAR):
-                del self._left[phase]
-                ended.append(phase)
-            else:
-                self._left[phase] = left - moved
-        for phase, until in list(self._waits.items()):
-            if until - then <= step * _NEAR:
-                del self._waits[phase]
-                if self._transfers[phase]:
-                    self._left[phase] = 1.0
-                else:
-                    ended.append(phase)
-        self._now = then
-        return ended
-
-    def _pace(self) -> tuple[dict[int, float], dict[str, float]]:
-        """The share of its transfer each moving phase does in a second; the same for the same."""
-        moving = frozenset(self._left)
-        if moving not in self._paces:
+            self._ends[name] += (now - self._since) * self._idle.get(name, 1.0)
+        self._since = now
+        self._moving = moving = self._moving.difference(leaving).union(arriving)
+        if moving not in self._known:
             speeds, idle = _fair({phase: self._slopes[phase] for phase in sorted(moving)})
-            rates = {phase: speed / self._transfers[phase] for phase, speed in speeds.items()}
-            self._paces[moving] = rates, idle
-        return self._paces[moving]
+            paces = [(phase, speed / self._transfers[phase]) for phase, speed in speeds.items()]
+            self._known[moving] = paces, idle
+        paces, self._idle = self._known[moving]
+        return paces
 
 
 def fair_speeds(works: Mapping[int, Work]) -> dict[int, float]:
@@ -218,7 +198,7 @@ def _fair(rising: dict[int, _Slopes]) -> _Pace:
         level += rise
         for name, slope in slopes.items():
             idle[name] = max(0.0, idle.get(name, 1.0) - rise * slope)
-        full = {name for name, left in rooms.items() if left <= rise * (1 + _NEAR)}
+        full = {name for name, left in rooms.items() if left <= rise * (1 + NEAR)}
         still = {}
         for phase, parts in rising.items():
             if any(name in full for name, _ in parts):

@@ -11,7 +11,7 @@ that of NCCL's model, and of protocols the fastest.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from grammar import Collective, Goal
@@ -20,7 +20,7 @@ from hierarchies.calibration import FASTEST
 from hierarchies.fabric import cast, members
 from synth.collectives.algorithms import Algorithm, Choice, offered
 from synth.collectives.nccl_model import MOST_LL_BYTES, NVLS, NVLS_TREE, RING, TREE, Ranks
-from synth.collectives.protocols import Protocol
+from synth.collectives.protocols import Protocol, protocols
 from synth.price.simulator import Simulator
 from synth.price.steps import StepPrice, priced_by, total_seconds
 from synth.price.ways import Line, fastest
@@ -100,19 +100,22 @@ def taken(
         if measured and measured.runtime == FASTEST:
             return found[name].seconds(payload_bytes)
         if measured:
-            known = [line.protocol for line in lines[name]]
-            return quickest_seconds(ranks, goal, name, known, payload_bytes)
+            return quickest_seconds(ranks, goal, name, payload_bytes)
         return ranks.seconds(goal, name, found[name].protocol, payload_bytes)
 
     options = {name: (priced_by(goal.value, line, payload_bytes),) for name, line in found.items()}
     return Defaults(options, few[0] if len(few) == 1 else min(few, key=modelled_seconds))
 
 
-def quickest_seconds(
-    ranks: Ranks, goal: Goal, name: str, known: Iterable[Protocol], payload_bytes: float
-) -> float:
-    """What NCCL's model says of a way by that protocol which it takes to be the fastest."""
-    return min(ranks.seconds(goal, name, protocol, payload_bytes) for protocol in known)
+def quickest_seconds(ranks: Ranks, goal: Goal, name: str, payload_bytes: float) -> float:
+    """What NCCL's model says of a way by the protocol that it takes to be the fastest.
+
+    Of all that the links know, even where one was forced: of measured rows with a forced protocol
+    that names the faster algorithm more often (on L40S 245 of 272 pairs right, else 233).
+    """
+    known = protocols(ranks.system.links[level] for level in ranks.spans)
+    one = known[:1] if ALGORITHMS[name] is Algorithm.IN_NETWORK else known
+    return min(ranks.seconds(goal, name, protocol, payload_bytes) for protocol in one)
 
 
 def names(ranks: Ranks, goal: Goal) -> Iterator[str]:

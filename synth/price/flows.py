@@ -17,16 +17,16 @@ as max-min fair shares are not monotone: nobody is hurried who is waited for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from heapq import heappop, heappush
 
 import numpy as np
 
 from hierarchies import InputError
 from hierarchies.links import Floats, Network, Numbers
 from synth.collectives.link_loads import Footprint, footprint
-from synth.events.max_min import NEAR, Sharing, scarce
+from synth.events.engine import Course, Engine
+from synth.events.max_min import Sharing, scarce
 from synth.price.steps import StepPrice
 from synth.semantics.schedule import Exchange, Schedule
 
@@ -108,7 +108,29 @@ def simulate(
     says no, the answer is what was seen until then. Raises InputError for prices that are not the
     schedule's, or for a network of another machine.
     """
-    return _Engine(_Course(schedule, prices, network), schedule.segments).run(go_on)
+    course, segments = _Course(schedule, prices, network), schedule.segments
+    flows = len(course.waits)
+    items = Course([segments] * flows, course.waits, [True] * flows, course.earlier)
+    engine = Engine(items, _Paces(course))
+    completions, asked, end = 0, 0, 0.0
+    for now, ended in engine.moments():
+        end = now
+        completions += len(ended)
+        if completions - asked >= ASKED_EVERY and completions < flows * segments:
+            asked = completions
+            if not go_on(completions, flows * segments):
+                break
+    return Flowed(
+        network,
+        end,
+        completions,
+        flows * segments,
+        course.phases,
+        course.groups,
+        _table(engine.begins, segments),
+        _table(engine.ends, segments),
+        course.carried_bytes,
+    )
 
 
 def what_if(
@@ -153,7 +175,6 @@ class _Course:
 
     def __init__(self, schedule: Schedule, prices: Sequence[StepPrice], network: Network) -> None:
         _check(schedule, prices, network)
-        self.network = network
         found = [
             footprint(phase, price, network.wiring)
             for phase, price in zip(schedule.phases, prices, strict=True)
@@ -214,123 +235,20 @@ def _earlier(found: Sequence[Footprint], devices: int) -> list[list[int]]:
     return earlier
 
 
-class _Engine:
-    """The flows under way, and the moments at which something happens next."""
+class _Paces:
+    """The paces of flows that move: their fair share of the pace of their step alone."""
 
-    def __init__(self, course: _Course, segments: int) -> None:
-        flows = len(course.waits)
-        self._course = course
-        self._segments = segments
+    def __init__(self, course: _Course) -> None:
         self._sharing = Sharing(course.uses, course.ceilings)
-        self._done = [0] * flows
-        self._met = [0] * flows
-        self._expected: list[list[int]] = [[] for _ in range(flows)]
-        self._begins: list[list[float]] = [[] for _ in range(flows)]
-        self._ends: list[list[float]] = [[] for _ in range(flows)]
-        self._moving = [False] * flows
-        self._left = [0.0] * flows
-        self._pace = [0.0] * flows
-        self._since = [0.0] * flows
-        self._agenda: list[tuple[float, int, int]] = []
-        self._ticket = [0] * flows
-        self._tickets = 0
+        self._claims = course.claims
 
-    def run(self, go_on: GoOn) -> Flowed:
-        whole = len(self._done) * self._segments
-        completions, asked, now = 0, 0, 0.0
-        self._share([], self._begun(range(len(self._done)), now), now)
-        while completions < whole:
-            if completions - asked >= ASKED_EVERY:
-                asked = completions
-                if not go_on(completions, whole):
-                    break
-            now, leaving, arriving = self._next()
-            freed = []
-            for flow in leaving:
-                self._done[flow] += 1
-                self._ends[flow].append(now)
-                freed.append(flow)
-                freed += self._expected[flow]
-                self._expected[flow].clear()
-            completions += len(leaving)
-            self._share(leaving, arriving + self._begun(freed, now), now)
-        return self._told(completions, whole, now)
-
-    def _begun(self, flows: Iterable[int], now: float) -> list[int]:
-        """Begin with what is ready of some idle flows; those that need not wait for messages."""
-        done, earlier, waits = self._done, self._course.earlier, self._course.waits
-        moving = []
-        for flow in flows:
-            segment = done[flow]
-            if segment == self._segments:
-                continue
-            met, before = self._met[flow], earlier[flow]
-            while met < len(before) and done[before[met]] > segment:
-                met += 1
-            if met < len(before):
-                self._met[flow] = met
-                self._expected[before[met]].append(flow)
-                continue
-            self._met[flow] = 0
-            self._begins[flow].append(now)
-            if waits[flow]:
-                self._enter(now + waits[flow], flow)
-            else:
-                moving.append(flow)
-        return moving
-
-    def _enter(self, moment: float, flow: int) -> None:
-        """Something happens to a flow at a moment, and what was expected of it before does not."""
-        self._tickets += 1
-        self._ticket[flow] = self._tickets
-        heappush(self._agenda, (moment, self._tickets, flow))
-
-    def _next(self) -> tuple[float, list[int], list[int]]:
-        """The next moment; the flows done then, and those that have waited long enough.
-
-        Moments closer together than a share of ``NEAR`` of the time gone are one.
-        """
-        agenda, tickets = self._agenda, self._ticket
-        leaving: list[int] = []
-        arriving: list[int] = []
-        while tickets[agenda[0][2]] != agenda[0][1]:
-            heappop(agenda)
-        now = agenda[0][0]
-        while agenda and agenda[0][0] <= now * (1 + NEAR):
-            _, ticket, flow = heappop(agenda)
-            if tickets[flow] == ticket:
-                tickets[flow] = 0
-                (leaving if self._moving[flow] else arriving).append(flow)
-        return now, leaving, arriving
-
-    def _share(self, leaving: list[int], arriving: list[int], now: float) -> None:
-        """Follow everyone up to now, and give those whose levels change their new paces."""
-        for flow in leaving:
-            self._moving[flow] = False
-        for flow in arriving:
-            self._moving[flow] = True
-            self._left[flow], self._pace[flow], self._since[flow] = 1.0, 0.0, now
-        levels, claims = self._sharing.levels, self._course.claims
-        left, paces, since = self._left, self._pace, self._since
-        for flow in self._sharing.change(leaving, arriving):
-            left[flow] = max(0.0, left[flow] - paces[flow] * (now - since[flow]))
-            pace = levels[flow] / claims[flow]
-            paces[flow], since[flow] = pace, now
-            self._enter(now + left[flow] / pace, flow)
-
-    def _told(self, completions: int, whole: int, now: float) -> Flowed:
-        course = self._course
-        return Flowed(
-            course.network,
-            now,
-            completions,
-            whole,
-            course.phases,
-            course.groups,
-            _table(self._begins, self._segments),
-            _table(self._ends, self._segments),
-            course.carried_bytes,
-        )
+    def change(
+        self, leaving: Collection[int], arriving: Collection[int], now: float
+    ) -> Iterator[tuple[int, float]]:
+        """Whose shares are new, in segments a second."""
+        levels, claims = self._sharing.levels, self._claims
+        found = self._sharing.change(leaving, arriving)
+        return ((flow, levels[flow] / claims[flow]) for flow in found)
 
 
 def _table(rows: list[list[float]], columns: int) -> Floats:

@@ -7,18 +7,9 @@ from typing import Annotated
 from pydantic import Field
 
 from hierarchies import InputError
-from hierarchies.importers import (
-    Blank,
-    Draft,
-    DraftLevel,
-    Options,
-    Stated,
-    import_texts,
-    toml,
-    written,
-)
+from hierarchies.importers import Options, import_texts
 from synth.plan.request import Watcher
-from synth.verbs.answers.bodies import Json
+from synth.verbs.answers.importing import ImportReply
 from synth.verbs.limited import Limited
 from synth.verbs.named_texts import MOST_FILES, NamedText, system_of
 from synth.verbs.questions import Figure, Names, PerhapsMachine, Question
@@ -59,50 +50,4 @@ def imported(question: ImportQuestion, watcher: Watcher) -> Reply:
         draft = draft.around(system_of(question.inside))
     if question.suggested:
         draft = draft.suggested()
-    blanks = [_blank_json(place, key, blank) for place, key, blank in draft.blanks()]
-    body = {
-        "kind": question.kind,
-        "draft": _draft_json(draft),
-        "blanks": blanks,
-        "complete": not any(blank["needed"] for blank in blanks),
-        "files": [{"name": f"{draft.name}.toml", "text": toml(draft)}],
-    }
-    return reply(body)
-
-
-def _draft_json(draft: Draft) -> Json:
-    memory = draft.memory_bytes_per_second
-    return {
-        "name": draft.name,
-        "title": draft.title,
-        "device": draft.device,
-        "memory_GB_per_s": _value("memory_GB_per_s", memory),
-        "levels": [_level_json(level) for level in draft.levels],
-        "counted": dict(draft.counted),
-        "notes": list(draft.notes),
-    }
-
-
-def _level_json(level: DraftLevel) -> Json:
-    entries = level.entries()
-    return {
-        "name": level.name,
-        **{key: _value(key, entry) for key, entry in entries.items()},
-        "through": list(level.through),
-        "sources": {key: e.source for key, e in entries.items() if isinstance(e, Stated)},
-    }
-
-
-def _value(key: str, entry: Stated | Blank) -> bool | int | float | str | None:
-    return written(key, entry.value) if isinstance(entry, Stated) else None
-
-
-def _blank_json(place: str, key: str, blank: Blank) -> Json:
-    suggestion = None if blank.suggestion is None else written(key, blank.suggestion)
-    return {
-        "place": place,
-        "key": key,
-        "needed": blank.needed,
-        "suggestion": suggestion,
-        "reason": blank.source,
-    }
+    return reply(ImportReply.of(question.kind, draft))

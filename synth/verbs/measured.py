@@ -15,8 +15,7 @@ from synth.calibration.logs.matching import Matched, Said, matched
 from synth.calibration.logs.reading import logs_of
 from synth.calibration.logs.tables import Log
 from synth.plan.request import Watcher
-from synth.verbs.answers.bodies import machine_json
-from synth.verbs.answers.measured_bodies import calibrated_json, diagnosis_json, experiments_json
+from synth.verbs.answers.measured import CalibratedReply, DoctorReply, TestsReply, warnings_of
 from synth.verbs.limited import Limited
 from synth.verbs.named_texts import MOST_FILES, NamedText, system_of
 from synth.verbs.questions import Figure, Machine, Numbers, Question
@@ -82,14 +81,12 @@ def calibrate(question: CalibrateQuestion, watcher: Watcher) -> Reply:
         return _plan(system, question)
     runs = question.matched(system)
     calibrated = fit(system, [run.measurement for run in runs])
-    body = calibrated_json(calibrated, runs)
-    said = [f"# {line}" for line in body["warnings"] if line.isprintable()]
+    said = [f"# {line}" for line in warnings_of(runs) if line.isprintable()]
     device = next(
         (name for run in runs for name in run.log.devices if name.isprintable()), "device"
     )
     text = "\n".join([*said, described(calibrated.system, device)])
-    files = [{"name": f"{system.name}.toml", "text": text}]
-    return reply({"system": machine_json(system), **body, "files": files})
+    return reply(CalibratedReply.of(system, calibrated, runs, text))
 
 
 def _plan(system: System, question: CalibrateQuestion) -> Reply:
@@ -97,18 +94,12 @@ def _plan(system: System, question: CalibrateQuestion) -> Reply:
     spec = given.name if isinstance(given, NamedText) else given
     found = experiments(system)
     text = script(system, found, question.launcher, spec)
-    body = {
-        "system": machine_json(system),
-        "experiments": experiments_json(system, found),
-        "files": [{"name": "tests.sh", "text": text}],
-    }
-    return reply(body)
+    return reply(TestsReply.of(system, found, text))
 
 
 def doctor(question: DoctorQuestion, watcher: Watcher) -> Reply:
     """Measured beside predicted and bound, size by size, and which level falls short."""
     system = system_of(question.system)
     diagnosis = diagnose(system, question.matched(system))
-    body = {"system": machine_json(system), **diagnosis_json(diagnosis)}
     short = any(run.short for run in diagnosis.runs)
-    return reply(body, Outcome.NO if short else Outcome.OK)
+    return reply(DoctorReply.of(system, diagnosis), Outcome.NO if short else Outcome.OK)

@@ -29,6 +29,7 @@ from synth.verbs.answers.bodies import (
     sweep_json,
 )
 from synth.verbs.answers.degraded_bodies import cost_json, uneven_json
+from synth.verbs.answers.planning import JobReply
 from synth.verbs.limited import Limited
 from synth.verbs.named_texts import Given, job_of, system_of
 from synth.verbs.questions import (
@@ -50,7 +51,7 @@ from synth.verbs.questions import (
 )
 from synth.verbs.reply import Outcome, Reply, reply
 from synth.verify.symbolic import Refuted
-from synth.workload.files import sizes_of, write
+from synth.workload.files import sizes_of
 from synth.workload.job import Job
 from synth.workload.planner import How, plan_job
 from synth.workload.shapes import Shape, Sharding, Training
@@ -275,7 +276,7 @@ def plan(question: PlanQuestion, watcher: Watcher) -> Reply:
 def job(question: JobQuestion, watcher: Watcher) -> Reply:
     """A job file for ``plan``, from the shape of a transformer and how it is trained."""
     made = question.job()
-    return reply({"job": made.name, "files": [{"name": "job.toml", "text": write(made)}]})
+    return reply(JobReply.of(made))
 
 
 def costs(question: CostQuestion, watcher: Watcher) -> Reply:

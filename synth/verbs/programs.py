@@ -26,14 +26,15 @@ from synth.price.steps import limiting, total_seconds
 from synth.semantics.lowering import lower
 from synth.semantics.rules import Derivation, Refusal, derive, retold
 from synth.semantics.states import holdings
-from synth.verbs.answers.bodies import (
-    Json,
-    defaults_json,
-    exceptions_json,
-    interval_json,
-    proof_json,
-    step_json,
+from synth.verbs.answers.parts import (
+    SCHEMA_VERSION,
+    MachineException,
+    StepPrice,
+    default_keys,
+    interval_of,
+    judged_keys,
 )
+from synth.verbs.answers.programs import CheckReply, Refused, Replayed, TimeReply, TreePart
 from synth.verbs.export import derived_from_text
 from synth.verbs.limited import Limited
 from synth.verbs.named_texts import system_of
@@ -98,32 +99,32 @@ def check(question: CheckQuestion, watcher: Watcher) -> Reply:
     tree = where if isinstance(where, Tree) else where.tree
     given = parse(question.program)
     program = canonical(given, tree)
-    derivation = derive(program, tree, question.request)
     verdict = prove(program, tree, question.request)
-    valid = isinstance(derivation, Derivation) and isinstance(verdict, Proved)
-    body: Json = {
-        "request": question.request.value,
-        "given": str(given),
-        "program": str(program),
-        "tree": {"names": list(tree.names), "sizes": list(tree.sizes)},
-        "valid": valid,
-        "states": [],
-        "refused": None,
-        **proof_json(verdict),
-        "replay": None,
-    }
-    match derivation:
-        case Refusal(step, kind, reason):
-            body["refused"] = {"step": step, "kind": kind.value, "reason": reason}
+    states: list[list[str]] = []
+    refused, replay = None, None
+    match derive(program, tree, question.request):
+        case Refusal() as refusal:
+            refused = Refused.of(refusal)
             if question.replay:
                 sizes = verdict.sizes if isinstance(verdict, Refuted) else tree.sizes
-                body["replay"] = _counted(program, tree, sizes, question.request)
-        case Derivation():
-            body["states"] = [[str(h) for h in held] for held in holdings(derivation)]
+                replay = _counted(program, tree, sizes, question.request)
+        case Derivation() as derivation:
+            states = [[str(h) for h in held] for held in holdings(derivation)]
             if question.replay:
-                body["replay"] = _replayed(derivation, where)
-    failed = not valid or (body["replay"] or {"equal": True})["equal"] is not True
-    return reply(body, Outcome.NO if failed else Outcome.OK)
+                replay = _replayed(derivation, where)
+    found = CheckReply(
+        schema_version=SCHEMA_VERSION,
+        request=question.request,
+        given=str(given),
+        program=str(program),
+        tree=TreePart.of(tree),
+        valid=refused is None and isinstance(verdict, Proved),
+        states=states,
+        refused=refused,
+        **judged_keys(verdict),
+        replay=replay,
+    )
+    return reply(found, Outcome.OK if found.right else Outcome.NO)
 
 
 def lowered(question: LowerQuestion, watcher: Watcher) -> Reply:
@@ -147,29 +148,29 @@ def time(question: TimeQuestion, watcher: Watcher) -> Reply:
     least = bound(system, reduction, question.bytes, question.request)
     plain = defaults(simulator, reduction, question.bytes, question.request)
     barriers = priced(simulator, derivation, reduction, question.bytes)
-    return reply(
-        {
-            "system": system.name,
-            "exceptions": exceptions_json(system),
-            "request": question.request.value,
-            "program": str(derivation.program),
-            "bytes": question.bytes,
-            "segments": segments,
-            "steps": [step_json(price) for price in prices],
-            "seconds": taken,
-            "barrier_seconds": total_seconds(barriers),
-            "baseline_seconds": total_seconds(plain.baseline),
-            **defaults_json(plain),
-            "interval_seconds": interval_json(interval(system, prices * segments, taken)),
-            "baseline_interval_seconds": interval_json(interval(system, plain.baseline)),
-            "bound_seconds": least.seconds,
-            "bound_by": least.level,
-            "limited_by": limiting(prices, segments),
-        }
+    found = TimeReply(
+        schema_version=SCHEMA_VERSION,
+        system=system.name,
+        exceptions=MachineException.all_of(system),
+        request=question.request,
+        program=str(derivation.program),
+        bytes=question.bytes,
+        segments=segments,
+        steps=[StepPrice.of(price) for price in prices],
+        seconds=taken,
+        barrier_seconds=total_seconds(barriers),
+        baseline_seconds=total_seconds(plain.baseline),
+        **default_keys(plain),
+        interval_seconds=interval_of(interval(system, prices * segments, taken)),
+        baseline_interval_seconds=interval_of(interval(system, plain.baseline)),
+        bound_seconds=least.seconds,
+        bound_by=least.level,
+        limited_by=limiting(prices, segments),
     )
+    return reply(found)
 
 
-def _replayed(derivation: Derivation, where: Reduction | Tree) -> Json:
+def _replayed(derivation: Derivation, where: Reduction | Tree) -> Replayed:
     """Execute a program at real size on payloads that are no multiple of the group."""
     tree = derivation.tree
     if isinstance(where, Tree):
@@ -184,15 +185,10 @@ def _replayed(derivation: Derivation, where: Reduction | Tree) -> Json:
             hint=f"at most {MOST_REPLAYED} in all; the proof holds for every size",
         )
     failure = compare(schedule, elements)
-    return {
-        "devices": schedule.devices,
-        "elements": elements,
-        "equal": failure is None,
-        "reason": failure.reason if failure else None,
-    }
+    return Replayed.of(schedule.devices, elements, failure.reason if failure else None)
 
 
-def _counted(program: Program, tree: Tree, sizes: tuple[int, ...], goal: Goal) -> Json:
+def _counted(program: Program, tree: Tree, sizes: tuple[int, ...], goal: Goal) -> Replayed:
     """Execute an unverified program at the sizes of the counterexample, counting contributions."""
     small = Tree(tuple(Digit(name, size) for name, size in zip(tree.names, sizes, strict=True)))
     if small.devices**3 > MOST_REPLAYED:
@@ -209,9 +205,4 @@ def _counted(program: Program, tree: Tree, sizes: tuple[int, ...], goal: Goal) -
         device, chunk, contributor = wrong[0].tolist()
         times = int(counts[device, chunk, contributor])
         reason = f"device {device} has device {contributor}'s chunk {chunk} {times} times"
-    return {
-        "devices": small.devices,
-        "elements": small.devices,
-        "equal": not reason,
-        "reason": reason,
-    }
+    return Replayed.of(small.devices, small.devices, reason)

@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-from synth.verbs.answers.bodies import (
-    Json,
-)
+from pydantic import BaseModel
 
-SCHEMA_VERSION = 1
+from synth.verbs.answers.parts import SCHEMA_VERSION, Json, as_json
 
 
 class Outcome(IntEnum):
@@ -28,6 +26,7 @@ class Reply:
     outcome: Outcome = Outcome.OK
 
 
-def reply(body: Json, outcome: Outcome = Outcome.OK) -> Reply:
-    """A body under the version of its schema."""
+def reply(answer: Json | BaseModel, outcome: Outcome = Outcome.OK) -> Reply:
+    """An answer under the version of its schema."""
+    body = as_json(answer) if isinstance(answer, BaseModel) else answer
     return Reply({"schema_version": SCHEMA_VERSION, **body}, outcome)

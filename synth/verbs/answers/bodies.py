@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Sequence
-from typing import Any
 
-from hierarchies import System, table_of
+from hierarchies import System
 from synth.emit import Files, Source
 from synth.plan.explanation import why
 from synth.plan.request import Answer, Report, Request, Stripe, told_together
@@ -14,72 +13,15 @@ from synth.plan.sizes import Sweep
 from synth.price.defaults import Defaults
 from synth.price.intervals import Interval, tied
 from synth.price.steps import StepPrice
+from synth.verbs.answers.parts import Json as Json
+from synth.verbs.answers.parts import MachineInFull, as_json
 from synth.verify.symbolic import Proved, Refuted, Unknown, Verdict
 from synth.workload.planner import JobPlan, Planned
-
-Json = dict[str, Any]
-
-
-def machine_json(system: System) -> Json:
-    """A machine in a few words: name, title, devices, levels."""
-    return {
-        "name": system.name,
-        "title": system.title,
-        "devices": system.devices,
-        "levels": [
-            {"name": level.name, "count": level.cardinality} for level in system.hierarchy.levels
-        ],
-    }
 
 
 def machine_in_full_json(system: System) -> Json:
     """A machine with every number of its links, and who says so."""
-    levels = []
-    for level, link in zip(system.hierarchy.levels, system.links, strict=True):
-        levels.append(
-            {
-                "name": level.name,
-                "count": level.cardinality,
-                "domain": link.domain.value,
-                "bandwidth_GB_per_s": link.bandwidth_bytes_per_second / 1e9,
-                "latency_us": link.latency_seconds * 1e6,
-                "ll_latency_us": _microseconds(link.ll_latency_seconds),
-                "ll128_latency_us": _microseconds(link.ll128_latency_seconds),
-                "reduces": link.reduces,
-                "ports": link.ports,
-                "through": list(link.through),
-                "sources": dict(link.sources or {}),
-                "unconfirmed": list(link.unconfirmed),
-            }
-        )
-    return {
-        **machine_json(system),
-        "levels": levels,
-        "exceptions": exceptions_json(system),
-        "device": {
-            "memory_GB_per_s": system.memory_bytes_per_second / 1e9,
-            "source": system.memory_source,
-            "unconfirmed": list(system.unconfirmed),
-        },
-        "calibration": system.calibration and table_of(system.calibration, system.hierarchy.names),
-    }
-
-
-def exceptions_json(system: System) -> list[Json]:
-    """What of a machine is missing or slower."""
-    return [
-        {
-            "unit": fault.name(system.hierarchy),
-            "missing": fault.missing,
-            "bandwidth_share": None if fault.missing else fault.share,
-            "source": fault.source,
-        }
-        for fault in system.faults
-    ]
-
-
-def _microseconds(seconds: float | None) -> float | None:
-    return None if seconds is None else seconds * 1e6
+    return as_json(MachineInFull.of(system))
 
 
 def ranking_json(report: Report) -> Json:

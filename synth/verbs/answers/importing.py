@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from hierarchies import importers
+from hierarchies.importers import Draft, DraftLevel, Stated, toml, written
+from hierarchies.importers.draft import Value
 from synth.verbs.answers.parts import (
+    SCHEMA_VERSION,
     DomainName,
     Number,
     OneFile,
     Part,
     Positive,
     Reply,
+    TextFile,
     Whole,
     sometimes,
 )
-
-Value = bool | int | float | str
 
 
 class DraftedLevel(Part):
@@ -33,6 +36,20 @@ class DraftedLevel(Part):
     through: list[str] = Field(description="Inner levels whose links are crossed, too.")
     sources: dict[str, str] = Field(description="Where each known value stands, by its key.")
 
+    @classmethod
+    def of(cls, level: DraftLevel) -> DraftedLevel:
+        entries = level.entries()
+        known = {key: entry for key, entry in entries.items() if isinstance(entry, Stated)}
+        return cls.model_validate(
+            {
+                "name": level.name,
+                **dict.fromkeys(entries),
+                **{key: written(key, entry.value) for key, entry in known.items()},
+                "through": list(level.through),
+                "sources": {key: entry.source for key, entry in known.items()},
+            }
+        )
+
 
 class Drafted(Part):
     """What the files say."""
@@ -45,6 +62,22 @@ class Drafted(Part):
     counted: dict[str, Whole] = Field(description="How many of what were found, by name.")
     notes: list[str] = Field(description="What no description can hold, and warnings.")
 
+    @classmethod
+    def of(cls, draft: Draft) -> Drafted:
+        memory = draft.memory_bytes_per_second
+        rate = written("memory_GB_per_s", memory.value) if isinstance(memory, Stated) else None
+        return cls.model_validate(
+            {
+                "name": draft.name,
+                "title": draft.title,
+                "device": draft.device,
+                "memory_GB_per_s": rate,
+                "levels": [DraftedLevel.of(level) for level in draft.levels],
+                "counted": dict(draft.counted),
+                "notes": list(draft.notes),
+            }
+        )
+
 
 class Blank(Part):
     """A value that the files do not say."""
@@ -55,6 +88,17 @@ class Blank(Part):
     suggestion: Value | None = Field(description="What it often is; null where nobody says.")
     reason: str = Field(description="Who suggests it, and why.")
 
+    @classmethod
+    def of(cls, place: str, key: str, blank: importers.Blank) -> Blank:
+        perhaps = blank.suggestion
+        return cls(
+            place=place,
+            key=key,
+            needed=blank.needed,
+            suggestion=None if perhaps is None else written(key, perhaps),
+            reason=blank.source,
+        )
+
 
 class ImportReply(Reply):
     """What files say of a machine, what they leave open, and the description to be completed."""
@@ -64,3 +108,15 @@ class ImportReply(Reply):
     blanks: list[Blank] = Field(description="What they do not say.")
     complete: bool = Field(description="Whether nothing needed is blank.")
     files: OneFile = Field(description="The description, in TOML.")
+
+    @classmethod
+    def of(cls, kind: str, draft: Draft) -> ImportReply:
+        blanks = [Blank.of(place, key, blank) for place, key, blank in draft.blanks()]
+        return cls(
+            schema_version=SCHEMA_VERSION,
+            kind=kind,
+            draft=Drafted.of(draft),
+            blanks=blanks,
+            complete=not any(blank.needed for blank in blanks),
+            files=[TextFile(name=f"{draft.name}.toml", text=toml(draft))],
+        )

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Iterator, Sequence
+from statistics import median
+from typing import Annotated
 
 from pydantic import Discriminator, Field, Tag
 
+from hierarchies import System
+from hierarchies.calibration import Residual, Stray
+from synth.calibration.doctor import Diagnosis, Finding, FindingKind, Reading, Run
+from synth.calibration.experiments import Experiment, kept, lines
+from synth.calibration.fit import Calibrated
+from synth.calibration.logs.matching import Matched
 from synth.verbs.answers.parts import (
+    SCHEMA_VERSION,
     Machine,
     Number,
     OneFile,
@@ -15,6 +24,7 @@ from synth.verbs.answers.parts import (
     ProtocolName,
     Reply,
     Seconds,
+    TextFile,
     Whole,
     having,
 )
@@ -39,6 +49,27 @@ class ExperimentPart(Part):
     mpirun: str = Field(description="The line that runs it with mpirun.")
     srun: str = Field(description="The line that runs it with srun.")
 
+    @classmethod
+    def of(cls, system: System, one: Experiment) -> ExperimentPart:
+        how = lines(system, one)
+        return cls(
+            name=one.name,
+            file=one.file,
+            collective=one.goal.value,
+            groups=one.groups.where,
+            members=list(one.groups.members),
+            busy=list(one.groups.busy),
+            algorithm=one.algorithm,
+            protocol=one.protocol,
+            environment=one.environment,
+            smallest_bytes=one.smallest_bytes,
+            largest_bytes=one.largest_bytes,
+            tells=list(one.tells),
+            seconds=one.seconds,
+            mpirun=kept(how.mpirun, one),
+            srun=kept(how.srun, one),
+        )
+
 
 class TestsReply(Reply):
     """The tests to run, with the lines that run them and what each tells."""
@@ -46,6 +77,15 @@ class TestsReply(Reply):
     system: Machine = Field(description="The machine.")
     experiments: list[ExperimentPart] = Field(description="The tests, innermost level first.")
     files: OneFile = Field(description="The script that runs them all.")
+
+    @classmethod
+    def of(cls, system: System, found: Sequence[Experiment], script: str) -> TestsReply:
+        return cls(
+            schema_version=SCHEMA_VERSION,
+            system=Machine.of(system),
+            experiments=[ExperimentPart.of(system, one) for one in found],
+            files=[TextFile(name="tests.sh", text=script)],
+        )
 
 
 class ClassResidual(Part):
@@ -60,6 +100,19 @@ class ClassResidual(Part):
     median: Number = Field(description="The median ratio of measured to fitted.")
     high: Number = Field(description="The upper end of nine of ten ratios.")
 
+    @classmethod
+    def of(cls, one: Residual) -> ClassResidual:
+        return cls(
+            collective=one.collective,
+            algorithm=one.algorithm,
+            protocol=one.protocol,
+            smallest_bytes=one.smallest_bytes,
+            rows=one.rows,
+            low=one.low,
+            median=one.median,
+            high=one.high,
+        )
+
 
 class ClassStray(Part):
     """How far tables lay from fits without them, in one class of sizes."""
@@ -68,6 +121,10 @@ class ClassStray(Part):
     tables: Whole = Field(description="How many were left out, one after the other.")
     low: Number = Field(description="The lower end of nine of ten ratios.")
     high: Number = Field(description="The upper end of nine of ten ratios.")
+
+    @classmethod
+    def of(cls, one: Stray) -> ClassStray:
+        return cls(smallest_bytes=one.smallest_bytes, tables=one.tables, low=one.low, high=one.high)
 
 
 class CalibratedReply(Reply):
@@ -83,6 +140,35 @@ class CalibratedReply(Reply):
     dropped: list[str] = Field(description="Rows that the fit did not follow.")
     warnings: list[str] = Field(description="What was wrong with logs, and left out.")
     files: OneFile = Field(description="The calibrated description.")
+
+    @classmethod
+    def of(
+        cls, system: System, calibrated: Calibrated, matched: Sequence[Matched], description: str
+    ) -> CalibratedReply:
+        """What was fitted, to how many rows, how far off they are, and what they cannot tell."""
+        found = calibrated.calibration
+        kept = [row for row in calibrated.rows if not row.dropped]
+        off = [abs(row.fitted_seconds / row.seconds - 1) for row in kept]
+        return cls(
+            schema_version=SCHEMA_VERSION,
+            system=Machine.of(system),
+            sources=list(found.sources),
+            rows=len(calibrated.rows),
+            median_error=median(off) if off else None,
+            residuals=[ClassResidual.of(one) for one in found.residuals],
+            strays=[ClassStray.of(one) for one in found.strays],
+            undetermined=list(found.undetermined),
+            dropped=list(found.dropped),
+            warnings=list(warnings_of(matched)),
+            files=[TextFile(name=f"{system.name}.toml", text=description)],
+        )
+
+
+def warnings_of(matched: Sequence[Matched]) -> Iterator[str]:
+    """What was wrong with logs, each beside its source."""
+    for one in matched:
+        for said in one.log.warnings:
+            yield f"{one.log.source}: {said}"
 
 
 CalibrateReply = Annotated[
@@ -107,6 +193,30 @@ class RunRow(Part):
     predicted_algorithm: str = Field(description="What the runtime is taken to choose.")
     predicted_protocol: ProtocolName = Field(description="By which protocol.")
 
+    @classmethod
+    def of(cls, reading: Reading, factor: float) -> RunRow:
+        """``factor``: what a collective's bytes a second are multiplied by to get its busbw."""
+        size, predicted = reading.size_bytes, reading.predicted
+        margin = predicted.interval
+
+        def busbw(seconds: float) -> float | None:
+            return factor * size / seconds / 1e9 if seconds else None
+
+        return cls(
+            bytes=size,
+            in_place=reading.in_place,
+            seconds=reading.seconds,
+            predicted_seconds=predicted.seconds,
+            predicted_low_seconds=margin.low_seconds if margin else None,
+            predicted_high_seconds=margin.high_seconds if margin else None,
+            bound_seconds=reading.bound.seconds,
+            busbw_GB_per_s=busbw(reading.seconds),
+            predicted_busbw_GB_per_s=busbw(predicted.seconds),
+            bound_busbw_GB_per_s=busbw(reading.bound.seconds),
+            predicted_algorithm=predicted.way,
+            predicted_protocol=predicted.price.protocol,
+        )
+
 
 class DiagnosedRun(Part):
     """One table of a log, row by row."""
@@ -130,30 +240,51 @@ class DiagnosedRun(Part):
     warnings: list[str] = Field(description="What was wrong with the log, and left out.")
     rows: list[RunRow] = Field(description="In the order of the log.")
 
+    @classmethod
+    def of(cls, run: Run) -> DiagnosedRun:
+        measurement, log = run.matched.measurement, run.matched.log
+        return cls(
+            source=run.source,
+            collective=measurement.collective,
+            members=list(measurement.members),
+            busy=list(measurement.busy),
+            algorithm=measurement.algorithm,
+            protocol=measurement.protocol,
+            version=log.table.version,
+            devices=list(log.devices),
+            predicted_algorithm=run.way,
+            share=run.share,
+            slower=run.slower,
+            extra_seconds=run.extra_seconds,
+            limited_by=run.limited_by,
+            delivered=dict(run.delivered),
+            warnings=list(log.warnings),
+            rows=[RunRow.of(reading, run.factor) for reading in run.readings],
+        )
+
 
 class FindingPart(Part):
     """One statement about a run."""
 
-    kind: Literal[
-        "as-predicted",
-        "short",
-        "no-large-sizes",
-        "cleared",
-        "level-short",
-        "open",
-        "unexplained",
-        "other-algorithm",
-        "above-prediction",
-        "below-bound",
-        "latency",
-        "middle",
-    ] = Field(description="What sort of statement it is.")
+    kind: FindingKind = Field(description="What sort of statement it is.")
     source: str = Field(description="Of which run.")
     level: str | None = Field(description="Of which level; null: none.")
     share: Number | None = Field(description="How much of what was predicted, if it is told.")
     text: str = Field(min_length=1, description="In words.")
     suspects: list[str] = Field(description="Levels that were not told apart.")
     tests: list[str] = Field(description="Names of experiments that would tell them apart.")
+
+    @classmethod
+    def of(cls, finding: Finding) -> FindingPart:
+        return cls(
+            kind=finding.kind,
+            source=finding.source,
+            level=finding.level or None,
+            share=finding.share,
+            text=finding.text,
+            suspects=list(finding.suspects),
+            tests=list(finding.tests),
+        )
 
 
 class DoctorReply(Reply):
@@ -162,3 +293,12 @@ class DoctorReply(Reply):
     system: Machine = Field(description="The machine.")
     runs: list[DiagnosedRun] = Field(min_length=1, description="One a table.")
     findings: list[FindingPart] = Field(description="What they say together.")
+
+    @classmethod
+    def of(cls, system: System, diagnosis: Diagnosis) -> DoctorReply:
+        return cls(
+            schema_version=SCHEMA_VERSION,
+            system=Machine.of(system),
+            runs=[DiagnosedRun.of(run) for run in diagnosis.runs],
+            findings=[FindingPart.of(finding) for finding in diagnosis.findings],
+        )

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from grammar import Goal
-from hierarchies import Domain
+from hierarchies import Domain, Level, Link, System, table_of
 from synth.collectives.algorithms import Algorithm, Choice
 from synth.collectives.protocols import Protocol
 from synth.emit.document.schema import Part as Part
 from synth.emit.document.schema import Positive as Positive
+from synth.price.defaults import Defaults as RuntimeDefaults
+from synth.price.intervals import Interval as PriceInterval
+from synth.price.steps import StepPrice as PricedStep
+from synth.verify.symbolic import Proved, Refuted, Unknown, Verdict
 from synth.verify.verdict import Violation
 
 Json = dict[str, Any]
+SCHEMA_VERSION = 1
 Version = Annotated[int, Field(ge=1, le=1, description="The version of these keys.")]
 Whole = Annotated[int, Field(ge=0)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -34,6 +39,8 @@ ViolationName = Annotated[Violation, Field(strict=False)]
 CollectiveName = Literal[
     "all-reduce", "reduce-scatter", "all-gather", "reduce", "broadcast", "all-to-all"
 ]
+StepName = CollectiveName | Literal["transpose"]
+DefaultName = Literal["ring", "tree", "nvls", "nvls_tree", "direct"]
 
 
 def as_json(answer: BaseModel) -> Json:
@@ -80,6 +87,27 @@ class LevelInFull(LevelInBrief):
     sources: dict[str, str] = Field(description="Where each number comes from, by its key.")
     unconfirmed: list[str] = Field(description="Keys whose numbers no primary source confirms.")
 
+    @classmethod
+    def of(cls, level: Level, link: Link) -> LevelInFull:
+        return cls(
+            name=level.name,
+            count=level.cardinality,
+            domain=link.domain,
+            bandwidth_GB_per_s=link.bandwidth_bytes_per_second / 1e9,
+            latency_us=link.latency_seconds * 1e6,
+            ll_latency_us=_microseconds(link.ll_latency_seconds),
+            ll128_latency_us=_microseconds(link.ll128_latency_seconds),
+            reduces=link.reduces,
+            ports=link.ports,
+            through=list(link.through),
+            sources=dict(link.sources or {}),
+            unconfirmed=list(link.unconfirmed),
+        )
+
+
+def _microseconds(seconds: float | None) -> float | None:
+    return None if seconds is None else seconds * 1e6
+
 
 class Device(Part):
     """The device of a machine."""
@@ -96,6 +124,19 @@ class MachineException(Part):
     missing: bool = Field(description="Whether it is missing altogether.")
     bandwidth_share: Share | None = Field(description="What is left; null if it is missing.")
     source: str = Field(description="Who says so.")
+
+    @classmethod
+    def all_of(cls, system: System) -> list[MachineException]:
+        """What of a machine is missing or slower."""
+        return [
+            cls(
+                unit=fault.name(system.hierarchy),
+                missing=fault.missing,
+                bandwidth_share=None if fault.missing else fault.share,
+                source=fault.source,
+            )
+            for fault in system.faults
+        ]
 
 
 class _Way(Part):
@@ -166,6 +207,18 @@ class Machine(Part):
     devices: Positive = Field(description="How many devices it has.")
     levels: list[LevelInBrief] = Field(min_length=1, description="Outermost first.")
 
+    @classmethod
+    def of(cls, system: System) -> Machine:
+        return cls(
+            name=system.name,
+            title=system.title,
+            devices=system.devices,
+            levels=[
+                LevelInBrief(name=level.name, count=level.cardinality)
+                for level in system.hierarchy.levels
+            ],
+        )
+
 
 class MachineInFull(Part):
     """A machine with every number of its links, and who says so."""
@@ -178,11 +231,30 @@ class MachineInFull(Part):
     device: Device = Field(description="What its devices are.")
     calibration: Calibration | None = Field(description="What was measured; null if nothing was.")
 
+    @classmethod
+    def of(cls, system: System) -> MachineInFull:
+        known, hierarchy = system.calibration, system.hierarchy
+        return cls(
+            name=system.name,
+            title=system.title,
+            devices=system.devices,
+            levels=list(map(LevelInFull.of, hierarchy.levels, system.links)),
+            exceptions=MachineException.all_of(system),
+            device=Device(
+                memory_GB_per_s=system.memory_bytes_per_second / 1e9,
+                source=system.memory_source,
+                unconfirmed=list(system.unconfirmed),
+            ),
+            calibration=Calibration.model_validate(table_of(known, hierarchy.names))
+            if known
+            else None,
+        )
+
 
 class StepPrice(Part):
     """What one step costs, and why."""
 
-    collective: CollectiveName | Literal["transpose"] = Field(description="What it does.")
+    collective: StepName = Field(description="What it does.")
     algorithm: AlgorithmName | None = Field(description="How; null where nothing is sent.")
     protocol: ProtocolName | None = Field(description="By which; null where nothing is sent.")
     bytes: Number = Field(description="The larger of a member's buffers before and after.")
@@ -190,6 +262,19 @@ class StepPrice(Part):
     latency_seconds: Seconds = Field(description="What of that is waiting for messages.")
     limited_by: str = Field(description="A level, memory or latency.")
     bytes_per_port: dict[str, Number] = Field(description="Of the busiest port of each level.")
+
+    @classmethod
+    def of(cls, price: PricedStep) -> StepPrice:
+        return cls(
+            collective=cast(StepName, price.what),
+            algorithm=price.algorithm,
+            protocol=price.protocol if price.algorithm else None,
+            bytes=price.size_bytes,
+            seconds=price.seconds,
+            latency_seconds=price.latency_seconds,
+            limited_by=price.limited_by,
+            bytes_per_port=dict(price.bytes_per_port),
+        )
 
 
 class Counterexample(Part):
@@ -204,6 +289,23 @@ class Counterexample(Part):
     contributor: list[Whole] | None = Field(description="Whose contribution, if it is about one.")
     reason: str = Field(min_length=1, description="The same in a sentence.")
 
+    @classmethod
+    def of(cls, refuted: Refuted) -> Counterexample:
+        return cls(
+            step=refuted.step,
+            violation=refuted.violation,
+            sizes=list(refuted.sizes),
+            device=list(refuted.device),
+            other=_digits(refuted.other),
+            chunk=_digits(refuted.chunk),
+            contributor=_digits(refuted.contributor),
+            reason=refuted.reason,
+        )
+
+
+def _digits(values: tuple[int, ...] | None) -> list[int] | None:
+    return None if values is None else list(values)
+
 
 _NO_REASON: Json = {"not": {"required": ["proof_reason"]}}
 _NULL: Json = {"type": "null"}
@@ -215,7 +317,21 @@ def _case(proof: str, counterexample: Json) -> Json:
     return {"properties": said, **rest}
 
 
-class Judged(Part):
+class Spliced(Part):
+    """A part with keys of several models: they are written in the order they are given in.
+
+    Fields of a model begin with those that it inherits, and a verdict does not stand first.
+    """
+
+    def __init__(self, /, **given: Any) -> None:
+        super().__init__(**given)
+        held = self.__dict__
+        for key in given:
+            if key in held:
+                held[key] = held.pop(key)
+
+
+class Judged(Spliced):
     """z3's verdict: the counterexample is there if it refutes, a reason if it does not know."""
 
     model_config = ConfigDict(
@@ -241,20 +357,42 @@ class Judged(Part):
         return self
 
 
+def judged_keys(verdict: Verdict) -> Json:
+    """What ``Judged`` is made of."""
+    match verdict:
+        case Proved():
+            return {"proof": "proved", "counterexample": None}
+        case Refuted():
+            return {"proof": "refuted", "counterexample": Counterexample.of(verdict)}
+        case Unknown():
+            return {"proof": "unknown", "counterexample": None, "proof_reason": verdict.reason}
+
+
 class DefaultChoice(Part):
     """What the runtime would choose for the plain collective."""
 
-    name: Literal["ring", "tree", "nvls", "nvls_tree", "direct"] = Field(description="Which way.")
+    name: DefaultName = Field(description="Which way.")
     protocol: ProtocolName = Field(description="By which protocol.")
 
 
-class Defaults(Part):
+class Defaults(Spliced):
     """What the runtime could do for the plain collective, and what it would choose."""
 
-    defaults: dict[Literal["ring", "tree", "nvls", "nvls_tree", "direct"], Seconds] = Field(
+    defaults: dict[DefaultName, Seconds] = Field(
         min_length=1, description="The seconds of each way there is."
     )
     default: DefaultChoice = Field(description="The one that the runtime would choose.")
+
+
+def default_keys(found: RuntimeDefaults) -> Json:
+    """What ``Defaults`` is made of."""
+    chosen = DefaultChoice(name=cast(DefaultName, found.chosen), protocol=found.protocol)
+    return {"defaults": found.seconds, "default": chosen}
+
+
+def interval_of(interval: PriceInterval | None) -> list[float] | None:
+    """Its two ends in seconds."""
+    return None if interval is None else [interval.low_seconds, interval.high_seconds]
 
 
 class TextFile(Part):
@@ -278,6 +416,7 @@ def having(*keys: str) -> Callable[[Any], str]:
     """What tells shapes of an answer apart: the first of the keys that it has, or none."""
 
     def first(given: Any) -> str:
-        return next((key for key in keys if isinstance(given, dict) and key in given), "")
+        has = type(given).model_fields if isinstance(given, BaseModel) else given
+        return next((key for key in keys if isinstance(has, dict) and key in has), "")
 
     return first

@@ -8,6 +8,7 @@ from pydantic import Discriminator, Field, Tag
 
 from synth.verbs.answers.degraded import UnevenReply
 from synth.verbs.answers.parts import (
+    SCHEMA_VERSION,
     Axes,
     ChoiceName,
     GoalName,
@@ -20,10 +21,13 @@ from synth.verbs.answers.parts import (
     Positive,
     Reply,
     Seconds,
+    TextFile,
     Whole,
     having,
 )
 from synth.verbs.answers.ranked import Answer, RankingReply, SweepReply
+from synth.workload.files import write
+from synth.workload.job import Job
 
 TopReply = Annotated[
     Annotated[RankingReply, Tag("")]
@@ -105,3 +109,11 @@ class JobReply(Reply):
 
     job: str = Field(description="The job's name.")
     files: OneFile = Field(description="The job file, in TOML.")
+
+    @classmethod
+    def of(cls, job: Job) -> JobReply:
+        return cls(
+            schema_version=SCHEMA_VERSION,
+            job=job.name,
+            files=[TextFile(name="job.toml", text=write(job))],
+        )

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from hierarchies import Tree
 from synth.emit.document.schema import (
     ExchangePart,
     Head,
@@ -16,7 +17,7 @@ from synth.emit.document.schema import (
     Segments,
     TransposePart,
 )
-from synth.semantics.rules import Kind
+from synth.semantics.rules import Kind, Refusal
 from synth.verbs.answers.parts import (
     Defaults,
     GoalName,
@@ -39,6 +40,10 @@ class TreePart(Part):
     names: list[str] = Field(description="Of its digits, outermost first.")
     sizes: list[Positive] = Field(description="Of its digits.")
 
+    @classmethod
+    def of(cls, tree: Tree) -> TreePart:
+        return cls(names=list(tree.names), sizes=list(tree.sizes))
+
 
 class Refused(Part):
     """Where the rules refuse a program."""
@@ -46,6 +51,10 @@ class Refused(Part):
     step: Whole | None = Field(description="Counted from 0; null: the goal is missed.")
     kind: Annotated[Kind, Field(strict=False)] = Field(description="What sort of mistake it is.")
     reason: str = Field(min_length=1, description="In a sentence.")
+
+    @classmethod
+    def of(cls, refusal: Refusal) -> Refused:
+        return cls(step=refusal.step, kind=refusal.kind, reason=refusal.reason)
 
 
 class Replayed(Part):
@@ -55,6 +64,11 @@ class Replayed(Part):
     elements: Positive = Field(description="How many each began with.")
     equal: bool = Field(description="Whether all ended as they should.")
     reason: str | None = Field(description="What went wrong; else null.")
+
+    @classmethod
+    def of(cls, devices: int, elements: int, reason: str | None) -> Replayed:
+        """``reason``: what went wrong, if anything did."""
+        return cls(devices=devices, elements=elements, equal=reason is None, reason=reason)
 
 
 class CheckReply(Reply, Judged):
@@ -68,6 +82,11 @@ class CheckReply(Reply, Judged):
     states: list[list[str]] = Field(description="Who holds what, before and after each step.")
     refused: Refused | None = Field(description="Why the rules refuse it; else null.")
     replay: Replayed | None = Field(description="Null unless it was asked for.")
+
+    @property
+    def right(self) -> bool:
+        """Whether nothing speaks against the program: a proof, and the replay if there was one."""
+        return self.valid and (self.replay is None or self.replay.equal)
 
 
 class AllToAllPart(Part):

@@ -92,5 +92,5 @@ def test_names_that_are_written_out_are_those_of_the_collectives() -> None:
     assert list(get_args(CollectiveName)) == names
     assert ", ".join(names) == flags.GOALS
     assert set(names) <= RESERVED
-    grammar = ROOT / "grammar" / "program.lark"
+    grammar = ROOT / "grammar" / "collectives" / "program.lark"
     assert f"({'|'.join(names)})" in grammar.read_text(encoding="utf-8")

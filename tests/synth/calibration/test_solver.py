@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hierarchies import Calibration, Crossing, Fit, System
+from hierarchies import Calibration, Crossing, Domain, Fit, Link, System
 from machines import bare, calibrated, calibration, measured
 from synth.calibration.candidates import Candidate, candidates
 from synth.calibration.fit import fit
-from synth.calibration.measurements import Measurement
+from synth.calibration.measurements import Measurement, Sample
 from synth.calibration.prediction import predict
 from synth.calibration.residuals import CLASSES, FittedRow, residuals, strayed
 from synth.calibration.solver import LEAST_LATENCY, MOST_SHARE, Rows, Solution, solve
@@ -153,6 +154,65 @@ def test_numbers_that_no_row_tells_stay_near_what_others_say() -> None:
     assert found.loss > of_rows + 1
 
 
+def test_a_machine_of_other_latencies_is_put_to_scale_as_a_whole() -> None:
+    """Rows of one protocol: what no row tells of another is as many times as late as they are."""
+
+    def hops(times: float) -> list[float]:
+        late = ((14e-6 * times, 3.4e-6 * times),) * 3
+        machine = replace(bare(), calibration=calibration((8.4e-6 * times,) * 3, late, (0.9, 0.8)))
+        seen = [measured(machine, "all-gather", members, **RING) for members in ((8, 4), (1, 4))]
+        told = fit(bare(), seen).calibration.fit("all-gather", "ring", "ll")
+        assert told
+        return [level.hop_seconds for level in told.levels]
+
+    for late, usual in zip(hops(8.0), hops(1.0), strict=True):
+        assert late / usual == pytest.approx(8.0, rel=0.05)
+
+
+def test_sends_around_a_circle_use_all_ports_of_a_device() -> None:
+    """Eight NICs of four GPUs: two for each. A bus carries what all its children send."""
+    nics = replace(bare().links[0], ports=8)
+    [way] = candidates(
+        replace(bare(), links=(nics, bare().links[1])),
+        Measurement("send-receive", (2, 4), (2, 4), ()),
+    )[:1]
+    assert way.busy_seconds == (1 / 50e9, 1 / 300e9)
+    bus = Link(Domain.BUS, 60e9, 2e-6)
+    [way] = candidates(
+        replace(bare(), links=(bare().links[0], bus)),
+        Measurement("send-receive", (2, 4), (2, 4), ()),
+    )
+    assert way.busy_seconds == (1 / 25e9, 4 / 60e9)
+
+
+@pytest.mark.parametrize("word", ["ring", "Tree", "RING"])
+def test_a_forced_row_has_the_ways_that_it_was_forced_to(word: str) -> None:
+    asked = Measurement("all-reduce", (2, 4), (2, 4), (), word)
+    assert {each.algorithm for each in candidates(bare(), asked)} == {word.lower()}
+    assert len(candidates(bare(), asked)) == 3
+    assert len(candidates(bare(), replace(asked, protocol="LL"))) == 1
+
+
+def test_a_system_has_the_protocols_that_it_was_calibrated_by() -> None:
+    """One that no row went by would be priced by the description, beside what was measured."""
+    simple = Calibration((Fit("simple", (Crossing(1e-4, 0.0, 0.5),) * 2, 1e-4),), ())
+    asked = Measurement("all-gather", (2, 4), (2, 4), (Sample(8, 1.0), Sample(1 << 30, 1.0)))
+    said = predict(replace(bare(), calibration=simple), asked)
+    assert [one.protocol for one in said] == ["simple", "simple"]
+    around = replace(asked, collective="send-receive")
+    assert [one.protocol for one in predict(calibrated(), around)] == ["ll", "simple"]
+
+
+def test_a_runtime_that_takes_the_fastest_and_one_that_follows_its_model() -> None:
+    """Trees made fast: who takes the fastest way goes by trees, the model knows nothing of it."""
+    slow, fast = Crossing(1e-6, 0.0, 0.1), Crossing(1e-6, 0.0, 1.0)
+    fits = (Fit("simple", (slow,) * 2, 0.0), Fit("simple", (fast,) * 2, 0.0, "tree", "all-reduce"))
+    asked = Measurement("all-reduce", (8, 4), (8, 4), (Sample(1 << 30, 1.0),))
+    for runtime, way in (("fastest", "tree"), ("model", "ring")):
+        known = replace(bare(), calibration=Calibration(fits, (), runtime=runtime))
+        assert [one.algorithm for one in predict(known, asked)] == [way]
+
+
 def test_machines_that_pace_their_messages_are_found_again() -> None:
     """Rows that do not wait but keep a distance are flat until bytes take longer than that."""
     paced = Calibration(
@@ -173,6 +233,17 @@ def test_machines_that_pace_their_messages_are_found_again() -> None:
     told = found.calibration.fit("all-gather", "ring", "simple")
     assert told
     assert told.levels[0].gap_seconds > told.levels[0].hop_seconds
+
+
+def test_steps_that_would_go_too_far_are_halved() -> None:
+    """Of rows that contradict each other by a third whole steps stop at a loss of 249."""
+    seen = [
+        measured(calibrated(), collective, members, noise=0.3, seed=9 * number)
+        for number, (collective, members) in enumerate(
+            product(("all-reduce", "all-gather"), ((8, 4), (1, 4)))
+        )
+    ]
+    assert solve(bare(), rows_of(bare(), seen)).loss < 230
 
 
 # Of rows that a fit has not seen.

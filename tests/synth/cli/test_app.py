@@ -59,9 +59,6 @@ def answered(*words: str) -> Any:
     return json.loads(result.stdout)
 
 
-GOLDEN_COMMANDS["lower"][1] += "; all-gather node inside; all-gather node parallel"
-
-
 @pytest.mark.parametrize("name", GOLDEN_COMMANDS)
 def test_golden_text(name: str, update_golden: bool) -> None:
     result = run(*GOLDEN_COMMANDS[name])

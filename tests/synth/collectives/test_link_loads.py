@@ -19,7 +19,7 @@ from hierarchies.fabric import cast
 from hierarchies.links import Network, Wiring
 from link_names import spelled
 from price_oracle import Group, Machine, groups_of
-from strategies import reductions, smart_systems, systems
+from strategies import reductions, smart_systems, switches, systems
 from synth.collectives.algorithms import Algorithm
 from synth.collectives.link_loads import Footprint, Loads, footprint, gathered
 from synth.collectives.traffic import Shape
@@ -245,6 +245,24 @@ def test_a_direct_exchange_of_any_group_puts_its_messages_on_links(
     }
     found = loads_of(system, groups, collective, Algorithm.DIRECT)
     assert found == pytest.approx(expected)
+
+
+def test_children_of_a_mesh_that_hold_more_members_are_sent_more() -> None:
+    """Two members in one child and one in each of two: two messages cross to the fuller one."""
+    system = switches(Hierarchy.of(node=3, gpu=2))
+    mesh = replace(system.links[0], domain=Domain.MESH)
+    system = replace(system, links=(mesh, system.links[1]))
+    found = loads_of(system, [(0, 1, 2, 4)], Collective.ALL_GATHER, Algorithm.DIRECT)
+    across = {link: each for (_, link), each in found.items() if link.count("/") == 0}
+    full, thin = pytest.approx(2 / 4), pytest.approx(1 / 4)
+    assert across == {
+        "node0-node1 forth": full,
+        "node0-node1 back": full,
+        "node0-node2 forth": full,
+        "node0-node2 back": full,
+        "node1-node2 forth": thin,
+        "node1-node2 back": thin,
+    }
 
 
 @given(ragged(), st.sampled_from([Collective.ALL_REDUCE, Collective.REDUCE_SCATTER]))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from itertools import product
+from itertools import combinations_with_replacement, permutations, product
+from math import inf
 
 import numpy as np
 import numpy.typing as npt
@@ -208,6 +209,101 @@ def test_every_number_of_segments_can_be_the_only_one() -> None:
         ticks = price_ticks(market.phases(0, PAYLOAD / count), count)
         found = split(market.phases, 2, [Overlapped(0, ticks, count)], PAYLOAD, (count,))
         assert found is None or {stripe.segments for stripe in found.stripes} == {count}
+
+
+def phases_of(*works: tuple[float, float, float, float]) -> Phases:
+    """Phases by their latency and what they keep busy of NAMES."""
+    return tuple(
+        Work(latency, {name: busy for name, busy in zip(NAMES, parts, strict=True) if busy})
+        for latency, *parts in works
+    )
+
+
+def brute_force(market: Market, many: int, parts: int) -> float:
+    """The least seconds of so many programs with equal or unequal parts, in all numbers of
+    segments, each followed event by event; nothing but the engine is asked.
+    """
+    least = inf
+    shares = [cut for cut in product(range(1, parts), repeat=many) if sum(cut) == parts]
+    for paths in combinations_with_replacement(range(len(market.programs)), many):
+        for cut, counts in product(shares, product(COUNTS, repeat=many)):
+            lanes = [
+                Lane(market.phases(path, PAYLOAD * part / parts / count), count)
+                for path, part, count in zip(paths, cut, counts, strict=True)
+            ]
+            least = min(least, max(span.end_seconds for span in side_by_side(lanes)))
+    return least
+
+
+PAIRED = [
+    phases_of((1 / 4, 0, 4, 2), (1 / 16, 0, 8, 2)),
+    phases_of((0, 6, 3, 6)),
+    phases_of((1 / 16, 8, 0, 1), (0, 8, 4, 0)),
+    phases_of((0, 8, 0, 1)),
+]
+"""Neither the best alone nor the linear program's choice is in the best pair."""
+TWINS = [phases_of((0, 3, 0, 0), (0, 0, 0, 3))]
+"""Three are better than two: while one waits for the first link, the others use the second."""
+MIXED = [
+    phases_of((1 / 4, 3, 0, 0), (1, 3, 0, 0), (0, 8, 6, 2)),
+    phases_of((1 / 16, 6, 0, 0), (0, 0, 3, 0), (0, 0, 1, 0)),
+    phases_of((1, 3, 0, 2), (1 / 4, 0, 2, 4)),
+]
+"""The stripes are best in unlike numbers of segments."""
+
+
+@pytest.mark.parametrize(
+    ("programs", "many", "parts"), [(PAIRED, 2, 16), (TWINS, 3, 6), (MIXED, 2, 16)]
+)
+def test_what_wins_by_brute_force_is_found(programs: list[Phases], many: int, parts: int) -> None:
+    """As good as any of a grid of shares, where fewer or other stripes would be worse by 2%."""
+    market = Market(programs)
+    found = market.split()
+    assert found is not None
+    least = brute_force(market, many, parts) * TICKS_PER_SECOND
+    assert found.ticks <= 1.002 * least
+    assert least < 0.98 * market.singles()[0].ticks
+
+
+def test_orders_of_the_same_loads_are_tried() -> None:
+    """Programs that load everything alike in other orders differ only in who waits for whom.
+
+    Whatever the shares, the second link is busy for 8 s: in four orders it never stands idle.
+    """
+    first, second, third = (1.0, 0, 4, 0), (0.0, 0, 4, 0), (2.0, 0, 0, 4)
+    orders = [(first, second, third), (second, first, third), (first, third, second)]
+    market = Market([phases_of(*order) for order in [*orders, (third, second, first)]])
+    found = market.split()
+    assert found is not None
+    assert market.singles()[0].ticks == 13 * TICKS_PER_SECOND
+    assert found.ticks <= 8.01 * TICKS_PER_SECOND
+
+
+def test_the_next_best_alone_is_tried_beside_the_best() -> None:
+    steps = [(0.0, 1, 2, 0), (2.0, 0, 4, 0), (0.0, 4, 0, 0)]
+    market = Market([phases_of(*order) for order in permutations(steps)])
+    found = market.split()
+    assert found is not None
+    assert found.ticks <= 1.002 * brute_force(market, 2, 4) * TICKS_PER_SECOND
+
+
+@pytest.mark.parametrize(("latency", "worth_it"), [(0.012, False), (0.1, True)])
+def test_more_stripes_must_gain_half_a_percent(latency: float, worth_it: bool) -> None:
+    """Two twins save one latency of two: too little of 4 s by itself, and enough."""
+    market = Market([(Work(latency, {"node": 2.0}), Work(latency, {"node": 2.0}))])
+    ticks = price_ticks(market.phases(0, PAYLOAD), 1)
+    found = split(market.phases, 1, [Overlapped(0, ticks, 1)], PAYLOAD, (1,))
+    assert (found is not None) == worth_it
+
+
+def test_no_split_is_looked_for_where_none_can_be_below_the_limit() -> None:
+    market = Market(PAIRED)
+    found = market.split()
+    assert found is not None
+    ask = (market.phases, len(PAIRED), market.singles(), PAYLOAD, COUNTS)
+    assert split(*ask, limit=found.ticks) == found
+    rows = [[sum(w.busy.get(name, 0.0) for w in phases) for name in NAMES] for phases in PAIRED]
+    assert split(*ask, limit=int(0.99 * mix(np.array(rows)).seconds * TICKS_PER_SECOND)) is None
 
 
 @pytest.mark.slow

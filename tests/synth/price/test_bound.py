@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
+from math import prod
 
 import pytest
 from hypothesis import Phase, assume, given, settings
@@ -23,7 +26,7 @@ from hierarchies import (
     placements,
 )
 from hierarchies.fabric import cast
-from price_oracle import Group, least_seconds
+from price_oracle import Group, Machine, least_seconds, must_leave
 from strategies import reductions, smart_systems, systems
 from synth.collectives.algorithms import Choice
 from synth.plan.planner import answers
@@ -244,6 +247,95 @@ def test_switches_that_reduce_halve_what_an_all_reduce_asks_of_them(inside: int)
         if goal is not Goal.ALL_REDUCE:
             plain, smart = (bound(s, whole(s), GB, goal).seconds for s in (system, better))
             assert plain == smart
+
+
+# Rows of neighbours, against every row on explicit links.
+
+
+def rows(system: System) -> Iterator[tuple[int, frozenset[int]]]:
+    """Every child of every level, and rows of several in a ring, torus or mesh, wherever they
+    begin: half of the children, or as many as divide them; with their lengths.
+    """
+    for level, children in enumerate(system.hierarchy.cardinalities):
+        inside = system.hierarchy.devices_in_child(level)
+        linked = system.links[level].domain in (Domain.RING, Domain.TORUS, Domain.MESH)
+        for first in range(0, system.devices, children * inside):
+            for length in range(1, children // 2 + 1):
+                if length == 1 or (linked and (children % length == 0 or length == children // 2)):
+                    for begin in range(first, first + (children - length) * inside + 1, inside):
+                        yield length, frozenset(range(begin, begin + length * inside))
+
+
+def most_of_rows(system: System, reduction: Reduction, goal: Goal) -> tuple[float, int]:
+    """The seconds a byte that the busiest row needs, and how many children are in it."""
+    machine, collective = Machine(system), Collective(goal.value)
+    found = []
+    for length, part in rows(system):
+        need = sum(must_leave(collective, group, part) for group in groups(reduction))
+        found.append((need / machine.room(part), -length))
+    seconds, length = max(found)
+    return seconds, -length
+
+
+def stacked(sizes: tuple[int, ...], domain: Domain, level: int, ports: int) -> System:
+    """Levels of switches, fast inside, and one of another kind."""
+    names = ("rack", "node", "gpu")[-len(sizes) :]
+    levels = tuple(Level(name, size) for name, size in zip(names, sizes, strict=True))
+    links = [Link(Domain.SWITCH, 1.0, 0, ports), Link(Domain.SWITCH, 1.0, 0)][: len(sizes) - 1]
+    links.append(Link(Domain.SWITCH, 100.0, 0))
+    inside = prod(sizes[level + 1 :]) if domain is Domain.TORUS else 1
+    links[level] = Link(domain, 1.0, 0, inside)
+    return System("stacked", "", Hierarchy(levels), tuple(links), 1e18)
+
+
+def around(system: System) -> System:
+    """The devices of the innermost level in a ring."""
+    return replace(system, links=(*system.links[:-1], Link(Domain.RING, 1.0, 0)))
+
+
+@pytest.mark.parametrize(
+    ("system", "of_rows", "of_one", "more", "less"),
+    [
+        (stacked((2, 4, 2), Domain.RING, 1, 2), 10, 36, 16, 4),
+        (stacked((2, 4, 2), Domain.MESH, 1, 2), 8, 42, 12, 4),
+        (stacked((2, 6, 1), Domain.RING, 1, 3), 4, 15, 19, 4),
+        (stacked((2, 4, 2), Domain.RING, 1, 1), 4, 42, 20, 0),
+        (stacked((5, 2), Domain.RING, 0, 1), 2, 8, 8, 0),
+        (stacked((6, 2), Domain.RING, 0, 1), 22, 8, 12, 0),
+        (stacked((6, 2), Domain.MESH, 0, 1), 20, 10, 12, 0),
+        (around(stacked((3, 4), Domain.TORUS, 0, 1)), 9, 13, 8, 0),
+        (around(stacked((2, 6), Domain.MESH, 0, 1)), 4, 24, 14, 0),
+        (around(stacked((2, 2, 4), Domain.SWITCH, 1, 2)), 0, 45, 19, 2),
+    ],
+)
+def test_what_rows_of_neighbours_need(
+    system: System, of_rows: int, of_one: int, more: int, less: int
+) -> None:
+    """For every request on every placement: how often the bound is exactly what a row of several
+    children needs, or one child; more, as parts together need that; or less, as it takes a row
+    that begins anywhere to reach one block of an outer port more.
+    """
+    seen: Counter[str] = Counter()
+    for split in range(1, system.devices):
+        if system.devices % split:
+            continue
+        axes = (Axis("data", system.devices // split), Axis("model", split))
+        for placement in placements(system.hierarchy, axes):
+            for goal in Goal:
+                reduction = Reduction(placement, ("data",))
+                found = bound(system, reduction, 1.0, goal).seconds
+                exact, length = most_of_rows(system, reduction, goal)
+                if found == pytest.approx(exact):
+                    seen["rows" if length > 1 else "one"] += 1
+                else:
+                    seen["more" if found > exact else "less"] += 1
+    assert dict(seen) == {
+        name: count
+        for name, count in zip(
+            ("rows", "one", "more", "less"), (of_rows, of_one, more, less), strict=True
+        )
+        if count
+    }
 
 
 # No program beats it.
