@@ -256,26 +256,26 @@ def _together(answer: TimeReply) -> str:
     return f"{answer.segments} segments that overlap (the steps are of one); in one: {barrier}\n"
 
 
-def _drawn(verb: str, draw: Callable[[Any], RenderableType]) -> Callable[[Json], RenderableType]:
-    """What draws the JSON of a verb's answer, by what draws its model."""
-    return lambda body: draw(judge(verb).validate_python(body))
-
-
-_OF_MODELS: Mapping[str, Callable[[Any], RenderableType]] = {
+_DRAWN: Mapping[str, Callable[[Any], RenderableType]] = {
     "systems": _systems,
     "import": draft,
     "place": _place,
     "count": _count,
+    "top": top,
+    "sweep": several,
+    "cost": cost,
+    "plan": plan,
     "check": _check,
     "lower": _lower,
     "time": _time,
     "run": _run,
     "doctor": doctor,
 }
-TABLES: Mapping[str, Callable[[Json], RenderableType]] = {
-    **{verb: _drawn(verb, draw) for verb, draw in _OF_MODELS.items()},
-    "top": top,
-    "sweep": several,
-    "cost": cost,
-    "plan": plan,
-}
+
+
+def _of_json(verb: str) -> Callable[[Json], RenderableType]:
+    """What draws the JSON of a verb's answer, by what draws its model."""
+    return lambda body: _DRAWN[verb](judge(verb).validate_python(body))
+
+
+TABLES: Mapping[str, Callable[[Json], RenderableType]] = {verb: _of_json(verb) for verb in _DRAWN}
