@@ -55,6 +55,7 @@ class SizesAnswered(Part):
     complete: bool
 
 
+_PARTIAL = frozenset(name for name, verb in VERBS.items() if verb.partial)
 _TASKS: TypeAdapter[WholeQuestion | SomeSizes] = TypeAdapter(WholeQuestion | SomeSizes)
 
 
@@ -76,7 +77,7 @@ class Piece:
     @property
     def partial(self) -> bool:
         """Whether it can come to an end early, with what it has."""
-        return isinstance(self.task, SomeSizes) or VERBS[self.task.verb].partial
+        return isinstance(self.task, SomeSizes) or self.task.verb in _PARTIAL
 
     @staticmethod
     def of(text: str) -> Piece:
