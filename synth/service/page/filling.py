@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from synth.service.page.forms import Fields
+from synth.verbs.named_texts import NamedText
+from synth.verbs.planning import TopQuestion
 
 SWITCHES = {
     "per_placement": "the best programs of every placement",
@@ -69,32 +69,37 @@ def of_fields(fields: Fields) -> Filling:
     return Filling(**plain, axes=_enough(axes), ticked=switches)
 
 
-def of_question(question: Mapping[str, Any]) -> Filling:
+def of_question(question: TopQuestion) -> Filling:
     """The form that would put a question of ``top`` again."""
-    system = question["system"]
-    own = system["text"] if isinstance(system, dict) else ""
-    name, _, count = (system["name"] if isinstance(system, dict) else system).partition(":")
-    size = question["bytes"]
-    ticked = {key for key in ("per_placement", "across", "explain") if question.get(key)}
-    ticked |= {f"no_{key}" for key in ("collapse", "stripes") if question.get(key) is False}
+    given = question.system
+    own = given.text if isinstance(given, NamedText) else ""
+    name, _, count = (given.name if isinstance(given, NamedText) else given).partition(":")
+    size = question.bytes
+    ticked = {
+        "per_placement": question.per_placement,
+        "across": question.across,
+        "explain": question.explain,
+        "no_collapse": not question.collapse,
+        "no_stripes": not question.stripes,
+    }
     axes = [
-        AxisRow(axis, str(length), axis in question["reduce"])
-        for axis, length in question["axes"].items()
+        AxisRow(axis, str(length), axis in question.reduce)
+        for axis, length in question.axes.items()
     ]
     return Filling(
         system="" if own else name,
         count=count,
         own=own,
-        request=question["request"],
-        bytes="..".join(str(end) for end in (size if isinstance(size, list) else [size])),
-        k=str(question["k"]),
-        max_steps=_unless(question["max_steps"], 5),
-        algorithm=question["algorithm"],
-        segments=_unless(question["segments"], "auto"),
-        without=", ".join(question["without"]),
-        slow=", ".join(f"{unit}={share:g}" for unit, share in question["slow"].items()),
+        request=question.request.value,
+        bytes="..".join(str(end) for end in (size if isinstance(size, tuple) else [size])),
+        k=str(question.k),
+        max_steps=_unless(question.max_steps, 5),
+        algorithm=question.algorithm.value,
+        segments=_unless(question.segments, "auto"),
+        without=", ".join(question.without),
+        slow=", ".join(f"{unit}={share:g}" for unit, share in question.slow.items()),
         axes=_enough(axes),
-        ticked=frozenset(ticked),
+        ticked=frozenset(name for name, on in ticked.items() if on),
     )
 
 
