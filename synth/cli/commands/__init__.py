@@ -1,4 +1,14 @@
-"""The commands, family by family: the flags of each verb. ``shell`` knows what they mean."""
+"""The commands, family by family: the flags of each verb. ``ask`` knows what they mean.
+
+A command only collects flags; ``cli.ask`` is loaded when a verb is asked, so that ``--help`` does
+not wait for numpy and z3. Every verb has a command of its name; serving and keys ask no verb.
+
+>>> from synth.cli.commands import COMMANDS, GROUPS, SERVICE
+>>> print(*COMMANDS)
+systems import place count top sweep cost plan job check lower time emit run calibrate doctor
+>>> print(*SERVICE, *GROUPS)
+serve keys
+"""
 
 from collections.abc import Callable, Mapping
 
