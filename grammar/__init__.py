@@ -1,4 +1,23 @@
-"""WHAT CAN BE SAID: the language of reduction programs."""
+"""WHAT CAN BE SAID: the language of reduction programs.
+
+A program is a sequence of collectives, each over groups of devices that it names by their place in
+the machine and not one by one. "reduce-scatter node inside" means: in every node, among its
+devices. So the same program can be said of two nodes or of a thousand, and it can be searched,
+proved and read as text. ``parse(str(program)) == program``.
+
+>>> from grammar import instructions, parse
+>>> from hierarchies import Digit, Tree
+>>> text = "reduce-scatter node inside; all-reduce node parallel(root); all-gather node inside"
+>>> program = parse(text)
+>>> str(program) == text
+True
+>>> tree = Tree((Digit("node", 4), Digit("gpu", 8)))
+>>> for step in instructions(program, tree):
+...     print(step.collective.value, "where digits", step.groups.free, "vary")
+reduce-scatter where digits (1,) vary
+all-reduce where digits (0,) vary
+all-gather where digits (1,) vary
+"""
 
 from grammar.collectives.groups import Groups as Groups
 from grammar.collectives.groups import Instruction as Instruction

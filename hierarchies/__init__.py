@@ -1,4 +1,21 @@
-"""WHERE: machines, the placement of parallelism axes on them, and what is to be reduced."""
+"""WHERE: machines, the placement of parallelism axes on them, and what is to be reduced.
+
+A machine is a tree of levels, the devices its leaves; of each level a ``System`` says how children
+are linked and how fast. A placement says which part of each axis lies on which level, and a
+reduction which devices work together on it. Four nodes of eight GPUs take data=8, model=4 in
+three ways; which of them is chosen decides how much of a gradient must leave its node, and so
+nearly everything about its price.
+
+>>> from hierarchies import Axis, Reduction, load, placements
+>>> system = load("dgx-h100:4")
+>>> print(system.hierarchy)
+4 node x 8 gpu
+>>> for placement in placements(system.hierarchy, [Axis("data", 8), Axis("model", 4)]):
+...     print(placement, "data is reduced over", Reduction(placement, ("data",)).tree)
+[[1, 8], [4, 1]] data is reduced over 8 gpu
+[[2, 4], [2, 2]] data is reduced over 2 node x 4 gpu
+[[4, 2], [1, 4]] data is reduced over 4 node x 2 gpu
+"""
 
 from hierarchies.calibration import Calibration as Calibration
 from hierarchies.calibration import Crossing as Crossing

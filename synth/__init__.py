@@ -1,11 +1,16 @@
 """HOW: synthesis, proof, prices and schedules of reduction programs.
 
-The Python face is as small as the command line's main verb::
+The Python face is as small as the command line's main verb: a machine, axes, and which of them to
+reduce over; the answers come ranked, each with its program, price and proof. It is loaded when it
+is first used, so that ``collsynth --help`` need not wait.
 
-    import synth
-
-    report = synth.top("dgx-h100:4", axes={"data": 8, "model": 4}, reduce=["data"])
-    print(report.answers[0].candidate.program)
+>>> import synth
+>>> report = synth.top(
+...     "dgx-h100:1", axes={"data": 8}, reduce=["data"], k=1, max_steps=1, segments=1
+... )
+>>> [answer] = report.answers
+>>> print(answer.candidate.program, answer.verdict)
+all-reduce root inside Proved(sizes=None)
 """
 
 from importlib import import_module

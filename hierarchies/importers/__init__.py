@@ -1,4 +1,18 @@
-"""Other people's descriptions of machines, read into drafts of a ``System``."""
+"""Other people's descriptions of machines, read into drafts of a ``System``.
+
+Tools know a part of a machine each: ``nvidia-smi topo -m`` the links inside a node and not how
+fast they are, Slurm which nodes hang on which switch. So an import is a *draft*: what the file
+states, with where it stands, and a blank for what it does not say. A blank becomes ``"?"`` in the
+TOML, which ``load`` refuses, as a number that was guessed without a word is worse than none.
+
+>>> from hierarchies.importers import import_texts
+>>> conf = "SwitchName=s0 Nodes=a[0-3]; SwitchName=s1 Nodes=b[0-3]; SwitchName=top Switches=s[0-1]"
+>>> draft = import_texts("slurm", {"topology.conf": conf.replace("; ", chr(10))})
+>>> [(level.name, level.count.value) for level in draft.levels]
+[('leaf', 2), ('node', 4)]
+>>> [key for level, key, blank in draft.blanks() if level == "leaf" and blank.needed]
+['bandwidth_GB_per_s', 'latency_us', 'ports']
+"""
 
 from hierarchies.importers.draft import Blank as Blank
 from hierarchies.importers.draft import Draft as Draft

@@ -7,6 +7,15 @@ Nothing of the server's packages is needed beside it::
     with Client("http://127.0.0.1:8000") as client:
         found = client.ask("top", system="dgx-h100:4", axes={"data": 32}, reduce=["data"])
         print(found["answers"][0]["program"])
+
+Files travel as texts, as the service reads no disk but its own. A question that cannot be used
+raises the same ``InputError`` as it would here; everything else that goes wrong on the way is a
+``ServiceError``, with the status and what to do.
+
+>>> from synth.client import ServiceError
+>>> error = ServiceError("too many questions", status=429, body={"hint": "ask again in 2 s"})
+>>> print(error, error.status, error.hint)
+too many questions 429 ask again in 2 s
 """
 
 try:

@@ -1,4 +1,19 @@
-"""OUT: schedules in the words of other people's runtimes and tools. Nothing here imports them."""
+"""OUT: schedules in the words of other people's runtimes and tools. Nothing here imports them.
+
+A target is a row of ``TARGETS`` with one pure function, from a ``Source`` (a schedule, its prices,
+its verdict) to files. A runtime that has no words for a step refuses it by its number and names the
+targets that have, rather than hand out something else than what was proved.
+
+>>> from synth.emit import TARGETS, target_of
+>>> [name for name, target in TARGETS.items() if target.places]
+['rankfile', 'slurm', 'torchrun', 'jax-devices', 'kubernetes']
+>>> target_of("jax").summary
+'one JAX file: a factored mesh, groups by axis names'
+>>> target_of("svgg")
+Traceback (most recent call last):
+    ...
+hierarchies.errors.InputError: --target: no target 'svgg'; did you mean svg?
+"""
 
 from synth.emit.mesh import Mesh, RankOrder
 from synth.emit.source import CannotExpressError, Files, Options, Source

@@ -1,4 +1,17 @@
-"""What happens when: one engine for segments, flows and whole steps. It knows no programs."""
+"""What happens when: one engine for segments, flows and whole steps. It knows no programs.
+
+A discrete-event simulation in which activities wait for each other and share what is scarce: links,
+memory, a queue. Of two phases in a pipeline, each 1 s alone, four segments take 5 s and not 8, as
+the second works on a segment while the first is at the next; but only where they need different
+links. On the same link each gets half, and nothing is gained.
+
+>>> from synth.events.overlap import Work, makespan_seconds
+>>> inside, between = Work(0.0, {"nvlink": 1.0}), Work(0.0, {"network": 1.0})
+>>> makespan_seconds([inside, between], segments=4)
+5.0
+>>> makespan_seconds([inside, inside], segments=4)
+8.0
+"""
 
 from synth.events.engine import Course, Engine, Shares
 

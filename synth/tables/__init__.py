@@ -1,1 +1,14 @@
-"""Answers as people read them in a terminal."""
+"""Answers as people read them in a terminal.
+
+A table is made from the same JSON that ``--json`` prints, and from nothing else: what people read
+and what programs read cannot differ. A cell that would be too wide is folded, never cut.
+
+>>> from rich.console import Console
+>>> from synth.tables.table import TABLES
+>>> counts = {"digits": 1, "request": "all-reduce", "by_length": [1, 2], "complete": True}
+>>> Console(width=60).print(TABLES["count"]({**counts, "instructions": 5}))
+steps  programs
+    1         1
+    2         2
+3 valid programs, 5 instructions
+"""

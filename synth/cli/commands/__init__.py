@@ -1,4 +1,14 @@
-"""The commands: one a verb, made from its question, and those that run the service."""
+"""The commands: one a verb, made from its question, and those that run the service.
+
+A command only collects flags; ``cli.ask`` is loaded when a verb is asked, so that ``--help`` does
+not wait for numpy and z3. Every verb has a command of its name; serving and keys ask no verb.
+
+>>> from synth.cli.commands import COMMANDS, GROUPS, SERVICE
+>>> print(*COMMANDS)
+systems import place count top sweep cost plan job check lower time emit run calibrate doctor
+>>> print(*SERVICE, *GROUPS)
+serve keys
+"""
 
 from collections.abc import Callable, Mapping
 

@@ -1,1 +1,21 @@
-"""MSCCL++ execution plans, and the judge that reads only the plan."""
+"""MSCCL++ execution plans, and the judge that reads only the plan.
+
+MSCCL++ runs a plan in JSON: for each GPU threadblocks with put, wait and reduce over chunks. A
+schedule becomes rounds of messages, rounds become operations, and then a judge that knows nothing
+but the JSON runs it symbolically, as a wrong plan would not fail on a GPU but give wrong sums. Two
+GPUs all-reduce in two rounds: each sends the other its half to be summed, then the sum of its own.
+
+>>> from grammar import parse
+>>> from hierarchies import Reduction
+>>> from synth.emit.mesh import mesh
+>>> from synth.emit.mscclpp.moves import moves
+>>> from synth.semantics.lowering import lower
+>>> from synth.semantics.rules import derive
+>>> reduction = Reduction.plain(2)
+>>> schedule = lower(derive(parse("all-reduce root inside"), reduction.tree), reduction, 64)
+>>> found = moves(schedule, mesh(reduction.placement), reduction.grid()[0], hosts=(0, 0))
+>>> for each in found.rounds:
+...     print([(send.source, send.target, send.chunks, send.scratch) for send in each.sends])
+[(1, 0, (0,), 0), (0, 1, (1,), 0)]
+[(0, 1, (0,), None), (1, 0, (1,), None)]
+"""

@@ -1,1 +1,15 @@
-"""Who asks, by which key, and how much they may ask for."""
+"""Who asks, by which key, and how much they may ask for.
+
+A key admits its team, as often a second as the key allows, and for so many jobs a day. Secrets are
+not kept, only digests of them, and are compared in constant time. Whoever asks too often is told
+when to come again: a token bucket with two seconds' worth of requests.
+
+>>> from synth.service.auth.keys import Rates
+>>> rates = Rates(clock=lambda: 0.0)
+>>> rates.take("a key", per_second=1)
+>>> rates.take("a key", per_second=1)
+>>> rates.take("a key", per_second=1)
+Traceback (most recent call last):
+    ...
+synth.service.errors.RefusalError: this key may ask 1 times a second; ask again in 1 s
+"""

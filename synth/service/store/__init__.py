@@ -1,4 +1,14 @@
-"""The store: jobs, answers, keys and systems in one database, outliving every process."""
+"""The store: jobs, answers, keys and systems in one database, outliving every process.
+
+Every method is one transaction, on SQLite or PostgreSQL; once it has returned, what it wrote
+survives kill -9. A claim is a token: whoever takes a job gets one, and what comes with an older
+token is not written, so a server that was taken for dead can do no harm when it wakes. Of a key's
+secret only a digest is kept, so that whoever reads the database cannot ask in a team's name.
+
+>>> from synth.service.store import digest_of
+>>> digest_of("a secret")
+'984ca5162200734c592148f1820b71057f098573d138666b48663e4e30cd8d3a'
+"""
 
 from synth.service.store.claims import MOST_ATTEMPTS, MOST_LOSSES
 from synth.service.store.records import (

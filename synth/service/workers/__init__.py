@@ -1,4 +1,16 @@
-"""Workers: pieces of questions carried out in other processes, here or on a cluster."""
+"""Workers: pieces of questions carried out in other processes, here or on a cluster.
+
+A piece travels as text and comes back as text: its result, or what went wrong, as a process may be
+killed for its memory or end between two bytes. Not a ``ProcessPoolExecutor``: one whose process is
+killed while it writes a long result waits for the rest for ever.
+
+>>> from synth.plan.request import Watcher
+>>> from synth.service.workers.problems import guarded, opened
+>>> from synth.verbs.partition import Piece
+>>> piece = Piece("answer", {"verb": "count", "question": {"digits": 1, "max_steps": 2}})
+>>> opened(guarded(piece.text, Watcher()))["body"]["by_length"]
+[1, 2]
+"""
 
 from synth.service.workers.crew import Crew, Progress, Ticket
 from synth.service.workers.errand import Errand
