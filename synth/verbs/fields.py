@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, GetJsonSchemaHandler
+    from pydantic.fields import FieldInfo
     from pydantic_core import CoreSchema
 
 
@@ -136,19 +137,25 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Asked:
-    """A flag as a command shows it: all that must be known of it before it is given."""
+    """A flag as a command or a form shows it: all that must be known of it before it is given.
+
+    ``word`` is what one types, of an argument the word that stands for it; ``metavar`` stands for
+    what follows the word.
+    """
 
     name: str
-    spelled: str
+    word: str
     help: str
     kind: str = Kind.TEXT
+    metavar: str = ""
     required: bool = False
+    several: bool = False
     default: Any = None
 
     @property
     def is_argument(self) -> bool:
         """Whether it is known by its place."""
-        return not self.spelled.startswith("-")
+        return not self.word.startswith("-")
 
 
 def flag_of(question: type[BaseModel], name: str) -> Flag | None:
@@ -175,17 +182,26 @@ def _asked(question: type[BaseModel], name: str, flag: Flag) -> Asked:
     field = question.model_fields[name]
     worded = flag.notation is not None or flag.file is not None
     kind = Kind.TEXT if worded else _KINDS.get(_plain(field.annotation), Kind.TEXT)
-    told = _sentence(flag.what + flag.typed)
-    if field.is_required():
-        return Asked(name, flag.spelled, told, kind, required=True)
+    return Asked(
+        name=name,
+        word=flag.word,
+        help=_sentence(flag.what + flag.typed),
+        kind=kind,
+        metavar=flag.spelled.partition(" ")[2],
+        required=field.is_required(),
+        several=flag.spelled.endswith("..."),
+        default=None if field.is_required() or kind is Kind.SWITCH else _usual(field, flag),
+    )
+
+
+def _usual(field: FieldInfo, flag: Flag) -> Any:
+    """What is taken where nothing is given, as one would type it; None for nothing."""
     usual = field.get_default(call_default_factory=True)
-    if kind is Kind.SWITCH or usual in ([], {}):
-        usual = None
-    if usual is not None and flag.notation is not None:
-        usual = flag.notation.write(usual)
-    if isinstance(usual, Enum):
-        usual = usual.value
-    return Asked(name, flag.spelled, told, kind, default=usual)
+    if usual is None or usual in ([], {}):
+        return None
+    if flag.notation is not None:
+        return flag.notation.write(usual)
+    return usual.value if isinstance(usual, Enum) else usual
 
 
 def _sentence(text: str) -> str:

@@ -101,7 +101,7 @@ def _shares(items: Iterable[str]) -> dict[str, float]:
 
 
 def _shares_text(shares: Mapping[str, float]) -> str:
-    return ", ".join(f"{unit}={share:g}" for unit, share in shares.items())
+    return ", ".join(f"{unit}={share}" for unit, share in shares.items())
 
 
 def _stripped(items: Iterable[str]) -> list[str]:

@@ -62,16 +62,16 @@ def _command(verb: str, row: Mapping[str, Any]) -> Callable[..., None]:
 
 def _parameter(flag: Asked) -> Parameter:
     """A flag as typer has it."""
-    word, _, metavar = flag.spelled.partition(" ")
-    several = word.endswith("...")
-    kind: Any = list[str] if several else _TYPES[flag.kind]
+    kind: Any = list[str] if flag.several else _TYPES[flag.kind]
     told: Any
     if flag.is_argument:
-        told = typer.Argument(metavar=word, help=flag.help)
+        told = typer.Argument(metavar=flag.word, help=flag.help)
     else:
-        told = typer.Option(word.removesuffix("..."), metavar=metavar or None, help=flag.help)
-    usual = Parameter.empty if flag.required else False if kind is bool else flag.default
-    return _keyword(flag.name, Annotated[kind if flag.required else kind | None, told], usual)
+        told = typer.Option(flag.word, metavar=flag.metavar or None, help=flag.help)
+    if flag.required:
+        return _keyword(flag.name, Annotated[kind, told], Parameter.empty)
+    usual = False if kind is bool else flag.default
+    return _keyword(flag.name, Annotated[kind | None, told], usual)
 
 
 def _terminal(verb: str, partial: bool) -> Iterator[Parameter]:

@@ -21,7 +21,15 @@ from synth.service.http.reading import body_of, check_type
 from synth.service.jobs.broker import Accepted, Wishes
 from synth.service.jobs.questions import own_names, with_own
 from synth.service.page.door import PageRoute, WhoLooks, page
-from synth.service.page.filling import EXAMPLE, SWITCHES, Filling, of_fields, of_question
+from synth.service.page.filling import (
+    EXAMPLE,
+    HINTS,
+    SWITCHES,
+    USUAL,
+    Filling,
+    of_fields,
+    of_question,
+)
 from synth.service.page.forms import Checked, Fields, check, question, read
 from synth.service.page.looking import shown
 from synth.verbs.planning import TopQuestion
@@ -151,4 +159,6 @@ async def _form(request: Request, who: Asker, filling: Filling, found: Checked) 
         goals=[goal.value for goal in Goal],
         algorithms=[choice.value for choice in Choice],
         switches=SWITCHES,
+        usual=USUAL,
+        hints=HINTS,
     )

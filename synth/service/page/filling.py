@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from synth.service.page.forms import Fields
+from synth.service.page.forms import BOXES, Fields, flag, typed, written
+from synth.verbs.fields import Kind
 from synth.verbs.named_texts import NamedText
 from synth.verbs.planning import TopQuestion
 
-SWITCHES = {
-    "per_placement": "the best programs of every placement",
-    "across": "steps across any digits",
-    "no_collapse": "every axis a digit of its own (deeper trees)",
-    "no_stripes": "no programs side by side",
-    "explain": "reasons for every answer",
-}
 _LEAST_ROWS = 3
-_PLAIN = ("system", "count", "own", "request", "bytes", "k", "max_steps", "algorithm")
-_MORE = (*_PLAIN, "segments", "without", "slow")
+_ALWAYS_SEEN = ("request", "bytes", "k")
+HINTS = {name: flag(name).what for name in BOXES}
+SWITCHES = [name for name, one in BOXES.items() if one.kind == Kind.SWITCH]
+USUAL = {
+    name: "" if one.default is None else str(one.default)
+    for name, one in BOXES.items()
+    if name not in SWITCHES
+}
+"""What stands in the boxes of a form that nobody has filled."""
 
 
 @dataclass(frozen=True)
@@ -36,21 +38,16 @@ class Filling:
     system: str = "dgx-h100"
     count: str = ""
     own: str = ""
-    request: str = "all-reduce"
-    bytes: str = "1GiB"
-    k: str = "10"
-    max_steps: str = ""
-    algorithm: str = "auto"
-    segments: str = ""
-    without: str = ""
-    slow: str = ""
+    texts: Mapping[str, str] = field(default_factory=USUAL.copy)
     axes: tuple[AxisRow, ...] = ()
     ticked: frozenset[str] = field(default_factory=frozenset)
 
     @property
     def open(self) -> bool:
-        folded = (self.max_steps, self.segments, self.without, self.slow)
-        return any(folded) or bool(self.ticked) or self.algorithm != "auto"
+        folded = {name: text for name, text in self.texts.items() if name not in _ALWAYS_SEEN}
+        return bool(self.ticked) or any(
+            text not in ("", USUAL[name]) for name, text in folded.items()
+        )
 
 
 EXAMPLE = Filling(count="4", axes=(AxisRow("data", "8", True), AxisRow("model", "4"), AxisRow()))
@@ -58,7 +55,9 @@ EXAMPLE = Filling(count="4", axes=(AxisRow("data", "8", True), AxisRow("model", 
 
 def of_fields(fields: Fields) -> Filling:
     """The form as it was sent."""
-    plain = {name: (fields.get(name) or ("",))[0] for name in _MORE}
+    system, count, own, *texts = (
+        (fields.get(name) or ("",))[0] for name in ("system", "count", "own", *USUAL)
+    )
     ticked = set(fields.get("reduce", ()))
     names, sizes = fields.get("axis_name", ()), fields.get("axis_size", ())
     axes = [
@@ -66,7 +65,9 @@ def of_fields(fields: Fields) -> Filling:
         for number, (name, size) in enumerate(zip(names, sizes, strict=False))
     ]
     switches = frozenset(name for name in SWITCHES if fields.get(name))
-    return Filling(**plain, axes=_enough(axes), ticked=switches)
+    return Filling(
+        system, count, own, dict(zip(USUAL, texts, strict=True)), _enough(axes), switches
+    )
 
 
 def of_question(question: TopQuestion) -> Filling:
@@ -74,14 +75,7 @@ def of_question(question: TopQuestion) -> Filling:
     given = question.system
     own = given.text if isinstance(given, NamedText) else ""
     name, _, count = (given.name if isinstance(given, NamedText) else given).partition(":")
-    size = question.bytes
-    ticked = {
-        "per_placement": question.per_placement,
-        "across": question.across,
-        "explain": question.explain,
-        "no_collapse": not question.collapse,
-        "no_stripes": not question.stripes,
-    }
+    plain = question.model_dump(mode="json")
     axes = [
         AxisRow(axis, str(length), axis in question.reduce)
         for axis, length in question.axes.items()
@@ -90,21 +84,10 @@ def of_question(question: TopQuestion) -> Filling:
         system="" if own else name,
         count=count,
         own=own,
-        request=question.request.value,
-        bytes="..".join(str(end) for end in (size if isinstance(size, tuple) else [size])),
-        k=str(question.k),
-        max_steps=_unless(question.max_steps, 5),
-        algorithm=question.algorithm.value,
-        segments=_unless(question.segments, "auto"),
-        without=", ".join(question.without),
-        slow=", ".join(f"{unit}={share:g}" for unit, share in question.slow.items()),
+        texts={box: written(box, plain[BOXES[box].name]) for box in USUAL},
         axes=_enough(axes),
-        ticked=frozenset(name for name, on in ticked.items() if on),
+        ticked=frozenset(box for box in SWITCHES if plain[BOXES[box].name] is typed(box, "yes")),
     )
-
-
-def _unless(value: object, usual: object) -> str:
-    return "" if value == usual else str(value)
 
 
 def _enough(rows: list[AxisRow]) -> tuple[AxisRow, ...]:

@@ -22,18 +22,22 @@ from hierarchies import (
     placements,
 )
 from synth.service.errors import clipped
+from synth.verbs.fields import Flag, Kind, flag_of, flags_of
 from synth.verbs.planning import TopQuestion
 from synth.verbs.questions import asked
 
 Fields = Mapping[str, Sequence[str]]
 MOST_FIELDS = 200
 MOST_DEVICES = 2**20
-_NUMBERS = ("k", "max_steps")
-_SWITCHES = ("across", "per_placement", "explain")
-_SWITCHES_OFF = {"no_collapse": "collapse", "no_stripes": "stripes"}
+BOXES = {
+    one.word.strip("-").replace("-", "_"): one
+    for one in flags_of(TopQuestion)
+    if one.name not in ("system", "axes", "reduce", "placement")
+}
+"""What is asked for by a box of its own, by the names of the boxes."""
 _STUBS: dict[str, Any] = {"system": "dgx-h100", "axes": {}, "reduce": []}
 _OWN = "own.toml"
-_WHERE = {"--without": "without", "--slow": "slow", "--per-placement": "per_placement"}
+_WHERE = {one.word: name for name, one in BOXES.items()}
 
 
 @dataclass
@@ -72,19 +76,12 @@ def question(fields: Fields) -> tuple[dict[str, Any], Checked]:
     checked = Checked()
     given: dict[str, Any] = {"system": _system(fields)}
     given["axes"], given["reduce"] = _axes(fields, checked)
-    for name in ("request", "bytes", "algorithm"):
-        if value := _one(fields, name):
-            given[name] = value
-    for name in _NUMBERS:
-        _number(fields, name, given, checked)
-    if (segments := _one(fields, "segments")) and segments != "auto":
-        _number(fields, "segments", given, checked)
-    given |= {name: True for name in _SWITCHES if _one(fields, name)}
-    given |= {name: False for key, name in _SWITCHES_OFF.items() if _one(fields, key)}
-    if without := _names(_one(fields, "without")):
-        given["without"] = without
-    if slow := _names(_one(fields, "slow")):
-        given["slow"] = _shares(slow, checked)
+    for name, box in BOXES.items():
+        if text := _one(fields, name):
+            try:
+                given[box.name] = typed(name, text)
+            except InputError as error:
+                checked.note(name, error)
     return given, checked
 
 
@@ -202,12 +199,29 @@ def _rows(fields: Fields) -> Iterator[tuple[int, str, str]]:
             yield number, name.strip(), size.strip()
 
 
-def _number(fields: Fields, name: str, given: dict[str, Any], checked: Checked) -> None:
-    if text := _one(fields, name):
-        try:
-            given[name] = _whole(text, name)
-        except InputError as error:
-            checked.note(name, error)
+def typed(name: str, text: str) -> Any:
+    """What stands in a box, as the question has it. Raises InputError for what cannot be read."""
+    box = BOXES[name]
+    if box.kind == Kind.SWITCH:
+        return not flag(name).turns_off
+    if box.kind == Kind.WHOLE:
+        return _whole(text, name)
+    words = _words(text) if box.several else text
+    notation = flag(name).notation
+    return words if notation is None else notation.read(words)
+
+
+def written(name: str, value: Any) -> str:
+    """What stands in a box for what the question has, as ``typed`` reads it."""
+    notation = flag(name).notation
+    return str(value) if notation is None else notation.write(value)
+
+
+def flag(name: str) -> Flag:
+    """How what stands in a box is asked for."""
+    found = flag_of(TopQuestion, BOXES[name].name)
+    assert found is not None
+    return found
 
 
 def _whole(text: str, what: str) -> int:
@@ -216,19 +230,7 @@ def _whole(text: str, what: str) -> int:
     return int(text)
 
 
-def _shares(given: Sequence[str], checked: Checked) -> dict[str, float]:
-    found: dict[str, float] = {}
-    for one in given:
-        name, _, share = one.partition("=")
-        try:
-            found[name.strip()] = float(share)
-        except ValueError:
-            told = InputError(f"{one[:80]!r} cannot be read", hint="as in node3/nic2=0.5")
-            checked.note("slow", told)
-    return found
-
-
-def _names(text: str) -> list[str]:
+def _words(text: str) -> list[str]:
     return [part.strip() for part in text.replace(",", " ").split() if part.strip()]
 
 

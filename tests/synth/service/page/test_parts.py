@@ -355,8 +355,8 @@ def _sent(filling: Any) -> bytes:
     """What a browser sends of a form filled so."""
     from urllib.parse import urlencode
 
-    names = ("system", "count", "own", "request", "bytes", "k", "max_steps", "algorithm")
-    pairs = [(name, getattr(filling, name)) for name in (*names, "segments", "without", "slow")]
+    pairs = [(name, getattr(filling, name)) for name in ("system", "count", "own")]
+    pairs += filling.texts.items()
     for number, row in enumerate(filling.axes):
         pairs += [("axis_name", row.name), ("axis_size", row.size)]
         pairs += [("reduce", str(number))] if row.over else []
