@@ -5,8 +5,9 @@ and what programs read cannot differ. A cell that would be too wide is folded, n
 
 >>> from rich.console import Console
 >>> from synth.tables.table import TABLES
->>> counts = {"digits": 1, "request": "all-reduce", "by_length": [1, 2], "complete": True}
->>> Console(width=60).print(TABLES["count"]({**counts, "instructions": 5}))
+>>> asked = {"schema_version": 1, "digits": 1, "request": "all-reduce"}
+>>> counts = {"by_length": [1, 2], "instructions": 5, "complete": True}
+>>> Console(width=60).print(TABLES["count"]({**asked, **counts}))
 steps  programs
     1         1
     2         2

@@ -6,8 +6,9 @@ killed while it writes a long result waits for the rest for ever.
 
 >>> from synth.plan.request import Watcher
 >>> from synth.service.workers.problems import guarded, opened
->>> from synth.verbs.partition import Piece
->>> piece = Piece("answer", {"verb": "count", "question": {"digits": 1, "max_steps": 2}})
+>>> from synth.verbs.partition import Piece, WholeQuestion
+>>> task = WholeQuestion(verb="count", question={"digits": 1, "max_steps": 2})
+>>> piece = Piece(task)
 >>> opened(guarded(piece.text, Watcher()))["body"]["by_length"]
 [1, 2]
 """
