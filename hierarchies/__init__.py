@@ -25,6 +25,7 @@ from hierarchies.calibration import Residual as Residual
 from hierarchies.calibration import Stray as Stray
 from hierarchies.errors import InputError as InputError
 from hierarchies.errors import nearest as nearest
+from hierarchies.errors import within as within
 from hierarchies.faults import Fault as Fault
 from hierarchies.faults import fault_of as fault_of
 from hierarchies.faults import first_refused as first_refused

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 
 LONGEST = 100
@@ -32,6 +33,18 @@ class InputError(ValueError):
         """The same mistake, with the place it was found in put before the place already known."""
         inner = f"{where}, {self.where}" if self.where else where
         return InputError(self.problem, where=inner, hint=self.hint)
+
+
+@contextmanager
+def within(where: str) -> Iterator[None]:
+    """Mistakes found here get the place put before the place already known.
+
+    Not for every line of a long file: it costs more than a ``try``, and makes its text each time.
+    """
+    try:
+        yield
+    except InputError as error:
+        raise error.at(where) from None
 
 
 def nearest(given: str, known: Iterable[str]) -> str:

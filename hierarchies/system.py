@@ -10,7 +10,7 @@ from functools import cached_property
 from math import isfinite
 
 from hierarchies.calibration import Calibration
-from hierarchies.errors import InputError
+from hierarchies.errors import InputError, within
 from hierarchies.faults import Fault, check_distinct_faults, missing_devices
 from hierarchies.hierarchy import Hierarchy, Level, check_distinct
 
@@ -110,10 +110,8 @@ class System:
             self._check_fits(self.calibration)
         for check in (self._check_ports, self._check_through, self._check_chain):
             for level, name in enumerate(self.hierarchy.names):
-                try:
+                with within(f"level {name!r}"):
                     check(level)
-                except InputError as error:
-                    raise error.at(f"level {name!r}") from None
         for fault in self.faults:
             self._check_fault(fault)
         check_distinct_faults(self.faults, self.hierarchy)

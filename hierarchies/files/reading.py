@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from hierarchies.errors import InputError, nearest
+from hierarchies.errors import InputError, nearest, within
 from hierarchies.faults import Fault, fault_of, first_refused
 from hierarchies.files.calibration import (
     CalibrationTable,
@@ -197,11 +197,9 @@ def _system(description: _Description, count: int | None, lines: list[int]) -> S
     levels, links = [], []
     for position, level in enumerate(description.level):
         innermost = position == len(description.level) - 1
-        try:
+        with within(f"level {level.name!r}"):
             levels.append(Level(level.name, _cardinality(description, position, count)))
             links.append(_link(level, innermost))
-        except InputError as error:
-            raise error.at(f"level {level.name!r}") from None
     _check_numbers(description.device.unconfirmed, ["memory_GB_per_s"], "device, unconfirmed")
     hierarchy, table = Hierarchy(tuple(levels)), description.calibration
     system = System(
@@ -221,10 +219,8 @@ def _with_exceptions(system: System, given: Sequence[_Exception], lines: list[in
     """The system with all of them. Raises InputError with the place of the first that is wrong."""
     faults: list[Fault] = []
     for number, exception in enumerate(given):
-        try:
+        with within(_exception_place(lines, number)):
             faults.append(exception.fault(system.hierarchy))
-        except InputError as error:
-            raise error.at(_exception_place(lines, number)) from None
 
     def check(count: int) -> None:
         replace(system, faults=tuple(faults[:count])).missing  # noqa: B018 - refuses what cannot be
@@ -233,10 +229,8 @@ def _with_exceptions(system: System, given: Sequence[_Exception], lines: list[in
         check(len(faults))
     except InputError:
         count = first_refused(len(faults), check)
-        try:
+        with within(_exception_place(lines, count - 1)):
             check(count)
-        except InputError as error:
-            raise error.at(_exception_place(lines, count - 1)) from None
     return system.with_faults(faults) if faults else system
 
 

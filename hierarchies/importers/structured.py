@@ -94,3 +94,10 @@ def _first_line(error: yaml.YAMLError) -> str:
 def _place(error: yaml.YAMLError) -> str:
     mark = getattr(error, "problem_mark", None)
     return f"line {mark.line + 1}" if mark else ""
+
+
+def mapping(value: Any, what: str) -> dict[str, Any]:
+    """The value, if it is a mapping. Raises InputError."""
+    if not isinstance(value, dict):
+        raise InputError(f"{what} is not a mapping of keys to values")
+    return value

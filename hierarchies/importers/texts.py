@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from hierarchies.errors import InputError
+from hierarchies.importers.hostlist import told
 
 LARGEST_BYTES = 16 * 2**20
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
@@ -53,4 +54,11 @@ def only(files: Mapping[str, str], what: str) -> tuple[str, str]:
     if len(files) != 1:
         hint = "import one node; --nodes says how many such there are"
         raise InputError(f"{len(files)} files of {what}", hint=hint)
+    return next(iter(files.items()))
+
+
+def single(files: Mapping[str, str], hint: str) -> tuple[str, str]:
+    """The same where one file has all hosts; the error names the files, and has this hint."""
+    if len(files) > 1:
+        raise InputError(f"{len(files)} files: {told(files)}", hint=hint)
     return next(iter(files.items()))

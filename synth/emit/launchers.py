@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from hierarchies import Devices, InputError, Placement
+from hierarchies import Devices, InputError, Placement, within
 from synth.emit.mesh import RankOrder, mesh
 from synth.emit.source import Files, Source
 
@@ -31,10 +31,8 @@ def host_level(source: Source) -> int:
     hierarchy = _placement(source).hierarchy
     asked = source.options.host_level
     if asked is not None:
-        try:
+        with within("host level"):
             return hierarchy.index(asked)
-        except InputError as error:
-            raise error.at("host level") from None
     return next((hierarchy.index(name) for name in HOST_LEVELS if name in hierarchy.names), -1)
 
 

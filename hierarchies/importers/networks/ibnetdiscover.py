@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from hierarchies.errors import InputError
+from hierarchies.errors import InputError, within
 from hierarchies.importers.draft import Blank, Draft, Stated
 from hierarchies.importers.hostlist import told
 from hierarchies.importers.networks.ib_machines import (
@@ -19,6 +19,7 @@ from hierarchies.importers.networks.infiniband import Cable, Speed, Subnet, subn
 from hierarchies.importers.networks.networks import NODE, Ports, Said, Slower, network
 from hierarchies.importers.networks.tiers import Host, Tiers
 from hierarchies.importers.options import Options
+from hierarchies.importers.texts import single
 
 _TIERS = ("pod", "zone")
 _MOST_TIERS = 8
@@ -26,13 +27,9 @@ _MOST_TIERS = 8
 
 def read(files: Mapping[str, str], options: Options) -> Draft:
     """The draft of a subnet from one output. Raises InputError, naming the file."""
-    if len(files) > 1:
-        raise InputError(f"{len(files)} files: {told(files)}", hint="give one subnet at a time")
-    name, text = next(iter(files.items()))
-    try:
+    name, text = single(files, "give one subnet at a time")
+    with within(name):
         return _draft(subnet(text), options)
-    except InputError as error:
-        raise error.at(name) from None
 
 
 def _draft(net: Subnet, options: Options) -> Draft:

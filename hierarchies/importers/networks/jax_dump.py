@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from hierarchies.errors import InputError
+from hierarchies.errors import InputError, within
 from hierarchies.files.loading import load
 from hierarchies.importers.draft import Blank, Draft, DraftLevel, Stated
 from hierarchies.importers.hostlist import told
@@ -16,6 +16,7 @@ from hierarchies.importers.networks.networks import check_nodes
 from hierarchies.importers.options import Options
 from hierarchies.importers.structured import from_json
 from hierarchies.importers.suggestions import NETWORK_LATENCY
+from hierarchies.importers.texts import single
 
 SNIPPET = """\
 import jax, json
@@ -43,16 +44,11 @@ class Device:
 
 def read(files: Mapping[str, str], options: Options) -> Draft:
     """The draft of what one dump lists. Raises InputError, naming the file."""
-    if len(files) > 1:
-        raise InputError(
-            f"{len(files)} files: {told(files)}",
-            hint="jax.devices() lists all devices of a job: one process's dump is enough",
-        )
-    name, text = next(iter(files.items()))
-    try:
+    name, text = single(
+        files, "jax.devices() lists all devices of a job: one process's dump is enough"
+    )
+    with within(name):
         return _draft(devices_of(text), options)
-    except InputError as error:
-        raise error.at(name) from None
 
 
 def devices_of(text: str) -> tuple[Device, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hierarchies.errors import InputError
+from hierarchies.errors import InputError, within
 from hierarchies.importers.draft import Draft
 from hierarchies.importers.hostlist import MOST_HOSTS, told
 from hierarchies.importers.networks.networks import Groups, Said, network
@@ -16,6 +16,7 @@ from hierarchies.importers.networks.switches import tier_names
 from hierarchies.importers.networks.tiers import Host, Tiers, check_nested
 from hierarchies.importers.options import Options
 from hierarchies.importers.structured import from_json
+from hierarchies.importers.texts import single
 
 _RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "google.com/tpu", "aws.amazon.com/neuron")
 _PRODUCTS = ("nvidia.com/gpu.product", "cloud.google.com/gke-accelerator")
@@ -79,13 +80,9 @@ def read(files: Mapping[str, str], options: Options) -> Draft:
     every node has. Nodes without devices are left out where others have some. Raises InputError,
     naming the file.
     """
-    if len(files) > 1:
-        raise InputError(f"{len(files)} files: {told(files)}", hint="give one list of nodes")
-    name, text = next(iter(files.items()))
-    try:
+    name, text = single(files, "give one list of nodes")
+    with within(name):
         return _draft(nodes_of(text), options)
-    except InputError as error:
-        raise error.at(name) from None
 
 
 def nodes_of(text: str) -> tuple[Node, ...]:

@@ -7,14 +7,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hierarchies.errors import InputError
+from hierarchies.errors import InputError, within
 from hierarchies.importers.draft import Draft
-from hierarchies.importers.hostlist import MOST_HOSTS, Names, told
+from hierarchies.importers.hostlist import MOST_HOSTS, Names
 from hierarchies.importers.networks.networks import Groups, Said, network
 from hierarchies.importers.networks.switches import Switch, tier_names, tree
 from hierarchies.importers.networks.tiers import Host, Tiers, check_nested
 from hierarchies.importers.options import Options
-from hierarchies.importers.structured import from_json, from_yaml
+from hierarchies.importers.structured import from_json, from_yaml, mapping
+from hierarchies.importers.texts import single
 
 _NAME = "topograph-cluster"
 _GROUPS = {"domain": "domain", "sub-domain": "subdomain", "nvlink": "domain"}
@@ -32,15 +33,11 @@ class Cluster:
 
 def read(files: Mapping[str, str], options: Options) -> Draft:
     """The draft of a cluster from one graph JSON or one model. Raises InputError, naming it."""
-    if len(files) > 1:
-        raise InputError(f"{len(files)} files: {told(files)}", hint="give one graph or model")
-    name, text = next(iter(files.items()))
-    try:
+    name, text = single(files, "give one graph or model")
+    with within(name):
         cluster = cluster_of(text)
         said = Said(_NAME, "topograph", notes=cluster.notes, counted=cluster.counted)
         return network(cluster.tiers, said, options, cluster.domains)
-    except InputError as error:
-        raise error.at(name) from None
 
 
 def cluster_of(text: str) -> Cluster:
@@ -63,7 +60,7 @@ def _graph(instances: list[Any]) -> Cluster:
     hosts, labels, models = [], {}, Counter[str]()
     for position, entry in enumerate(instances):
         where = f"instances, entry {position + 1}"
-        instance = _mapping(entry, where)
+        instance = mapping(entry, where)
         name = _text(instance.get("id"), f"{where}, id")
         layers = _list(instance.get("network_layers"), f"{where}, network_layers")
         path = tuple(_text(layer, f"{where}, network_layers") for layer in reversed(layers))
@@ -82,7 +79,7 @@ def _model(found: Mapping[str, Any]) -> Cluster:
     names = Names()
     if "blocks" in found:
         blocks = _list(found["blocks"], "blocks")
-        above = _mapping(found.get("switches") or {}, "switches")
+        above = mapping(found.get("switches") or {}, "switches")
         under: dict[str, str] = {}
     else:
         blocks = _list(found["capacity_blocks"], "capacity_blocks")
@@ -92,16 +89,16 @@ def _model(found: Mapping[str, Any]) -> Cluster:
     models = Counter[str]()
     for position, entry in enumerate(blocks):
         where = f"blocks, entry {position + 1}"
-        block = _mapping(entry, where)
+        block = mapping(entry, where)
         switch = block.get("switch") or under.get(str(block.get("name")))
         nodes = names.of(",".join(_texts(block.get("nodes"), f"{where}, nodes")))
         hosts.setdefault(_text(switch, f"{where}, switch"), []).extend(nodes)
         labels |= dict.fromkeys(nodes, _labels(block))
         models[str(block.get("type") or "")] += len(nodes)
     switches = [
-        Switch(name, tuple(_texts(_mapping(value or {}, name).get("switches"), name, empty=True)))
+        Switch(name, tuple(_texts(mapping(value or {}, name).get("switches"), name, empty=True)))
         for name, value in above.items()
-        if name not in hosts or _mapping(value or {}, name).get("switches")
+        if name not in hosts or mapping(value or {}, name).get("switches")
     ]
     switches += [Switch(name, hosts=tuple(nodes)) for name, nodes in hosts.items()]
     found_tree = tree(switches)
@@ -118,7 +115,7 @@ def _old_switches(entries: list[Any]) -> tuple[dict[str, Any], dict[str, str]]:
     above, under = {}, {}
     for position, entry in enumerate(entries):
         where = f"switches, entry {position + 1}"
-        switch = _mapping(entry, where)
+        switch = mapping(entry, where)
         name = _text(switch.get("name"), f"{where}, name")
         if name in above:
             raise InputError(f"switch {name!r} is given twice")
@@ -132,7 +129,7 @@ def _labels(entry: Mapping[str, Any]) -> dict[str, str]:
     """The accelerator domains that an instance or block is labelled with."""
     found: dict[str, str] = {}
     for room in ("labels", "annotations", "attributes"):
-        for key, value in _mapping(entry.get(room) or {}, room).items():
+        for key, value in mapping(entry.get(room) or {}, room).items():
             group = _GROUPS.get(key.rpartition("/")[2])
             if group and value is not None:
                 found[group] = str(value)
@@ -164,12 +161,6 @@ def _models_note(models: Counter[str]) -> tuple[str, ...]:
 def _list(value: Any, what: str) -> list[Any]:
     if not isinstance(value, list):
         raise InputError(f"{what} is no list")
-    return value
-
-
-def _mapping(value: Any, what: str) -> Mapping[str, Any]:
-    if not isinstance(value, dict):
-        raise InputError(f"{what} is not a mapping of keys to values")
     return value
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import gcd
 from xml.etree.ElementTree import Element
 
-from hierarchies.errors import InputError
+from hierarchies.errors import InputError, within
 from hierarchies.importers.draft import UNKNOWN, Blank, Draft, Entry, Stated
 from hierarchies.importers.markup import parsed, whole
 from hierarchies.importers.nodes.islands import components
@@ -57,12 +57,10 @@ def read(files: Mapping[str, str], options: Options) -> Draft:
     """The node in the one file given. Raises InputError, naming the place."""
     where, text = only(files, TOLD_BY)
     root = parsed(text, where)
-    try:
+    with within(where):
         if root.tag != "topology" or root.find("object") is None:
             raise InputError("not hwloc's XML", hint="lstopo --of xml writes it")
         picture = _picture(root, where)
-    except InputError as error:
-        raise error.at(where) from None
     return draft_of(picture, options)
 
 

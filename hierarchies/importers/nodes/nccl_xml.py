@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from xml.etree.ElementTree import Element
 
-from hierarchies.errors import InputError
+from hierarchies.errors import InputError, within
 from hierarchies.importers import nccl_rates
 from hierarchies.importers.draft import UNKNOWN, Blank, Draft, Entry
 from hierarchies.importers.markup import parsed, whole
@@ -54,11 +54,9 @@ def read(files: Mapping[str, str], options: Options) -> Draft:
     """The node in the one file given. Raises InputError, naming the place."""
     where, text = only(files, "a NCCL topology")
     root = parsed(text, where)
-    try:
+    with within(where):
         _check_root(root)
         picture = _picture(root, where)
-    except InputError as error:
-        raise error.at(where) from None
     return draft_of(picture, options)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import PurePath
 
-from hierarchies.errors import InputError
+from hierarchies.errors import InputError, within
 from hierarchies.files.loading import load
 from hierarchies.importers import suggestions as common
 from hierarchies.importers.draft import UNKNOWN, Blank, Draft, DraftLevel, Entry, Stated
@@ -31,10 +31,8 @@ def draft_of(picture: Picture, options: Options) -> Draft:
         raise InputError("no GPU was found", where=picture.where)
     if len(picture.gpus) > MOST_GPUS:
         raise InputError(f"{len(picture.gpus)} GPUs in one node", where=picture.where)
-    try:
+    with within(picture.where):
         return _draft(_with_model(picture, options.gpu), options)
-    except InputError as error:
-        raise error.at(picture.where) from None
 
 
 def _draft(picture: Picture, options: Options) -> Draft:

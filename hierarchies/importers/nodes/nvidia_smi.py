@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hierarchies.errors import InputError
+from hierarchies.errors import InputError, within
 from hierarchies.importers.draft import Draft
 from hierarchies.importers.nodes.islands import components
 from hierarchies.importers.nodes.node import draft_of
@@ -36,11 +36,9 @@ class _Matrix:
 def read(files: Mapping[str, str], options: Options) -> Draft:
     """The node whose matrix is in the one file given. Raises InputError, naming the place."""
     where, text = only(files, TOLD_BY)
-    try:
+    with within(where):
         matrix = _matrix(_ESCAPES.sub("", text).splitlines())
         picture = _picture(matrix, text, where)
-    except InputError as error:
-        raise error.at(where) from None
     return draft_of(picture, options)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hierarchies.errors import InputError
+from hierarchies.errors import InputError, within
 from hierarchies.importers.draft import Draft
 from hierarchies.importers.nodes.islands import components
 from hierarchies.importers.nodes.node import draft_of
@@ -38,12 +38,10 @@ class _Tables:
 def read(files: Mapping[str, str], options: Options) -> Draft:
     """The node in the one file given. Raises InputError, naming the place."""
     where, text = only(files, TOLD_BY)
-    try:
+    with within(where):
         tables = _from_json(text) if text.lstrip().startswith(("[", "{")) else _from_text(text)
         _check(tables)
         picture = _picture(tables, where)
-    except InputError as error:
-        raise error.at(where) from None
     return draft_of(picture, options)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
-from hierarchies.errors import InputError
+from hierarchies.errors import InputError, within
 from hierarchies.importers.draft import Blank, Draft, Stated
 from hierarchies.importers.hostlist import told
 from hierarchies.importers.networks.networks import NODE, Said, cable, check_nodes, network
@@ -34,11 +34,9 @@ def read(files: Mapping[str, str], options: Options) -> Draft:
             f"{len(named)} files: {told(named)}", hint="give the topology of one cluster"
         )
     name, text = next(iter(named.items()))
-    try:
+    with within(name):
         layout = slurm_yaml.layout(text) if _is_yaml(name, text) else slurm_conf.layout(text)
         draft = _draft(layout, options)
-    except InputError as error:
-        raise error.at(name) from None
     notes = (f"left out, as Slurm does beside a topology.yaml: {told(ignored)}",) if ignored else ()
     return replace(draft, notes=(*notes, *draft.notes))
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from hierarchies.errors import InputError, nearest
+from hierarchies.errors import InputError, nearest, within
 from hierarchies.importers.hostlist import Names, told
 from hierarchies.importers.networks.switches import Switch
 from hierarchies.importers.slurm.conf import sizes_note
 from hierarchies.importers.slurm.layout import Group, Layout, Torus
-from hierarchies.importers.structured import from_yaml
+from hierarchies.importers.structured import from_yaml, mapping
 
 _KINDS = ("tree", "block", "flat", "ring", "torus3d")
 _TRUE = frozenset({"true", "yes", "on"})
@@ -33,15 +33,13 @@ def layout(text: str) -> Layout:
         raise InputError(
             "no list of topologies", hint="a topology.yaml begins with '- topology: name'"
         )
-    entries = [_mapping(entry, "a topology") for entry in found]
+    entries = [mapping(entry, "a topology") for entry in found]
     chosen = _chosen(entries)
     name = _text(chosen.get("topology"), "topology")
     others = [str(entry.get("topology")) for entry in entries if entry is not chosen]
     notes = (f"other topologies of the file are left out: {told(others)}",) if others else ()
-    try:
+    with within(f"topology {name!r}"):
         return _layout(chosen, notes)
-    except InputError as error:
-        raise error.at(f"topology {name!r}") from None
 
 
 def _chosen(entries: list[dict[str, Any]]) -> dict[str, Any]:
@@ -66,10 +64,10 @@ def _layout(entry: dict[str, Any], notes: tuple[str, ...]) -> Layout:
     names, kind = Names(), given[0]
     match kind:
         case "tree":
-            switches = _entries(_mapping(entry[kind], kind).get("switches"), "switches")
+            switches = _entries(mapping(entry[kind], kind).get("switches"), "switches")
             return Layout(switches=tuple(_switch(s, names) for s in switches), notes=notes)
         case "block":
-            section = _mapping(entry[kind], kind)
+            section = mapping(entry[kind], kind)
             blocks = _entries(section.get("blocks"), "blocks")
             sizes = section.get("block_sizes")
             if sizes:
@@ -124,7 +122,7 @@ def _torus(entry: dict[str, Any], names: Names) -> Torus:
 
 
 def _dimensions(entry: dict[str, Any]) -> tuple[int, int, int]:
-    dims = _mapping(entry.get("dims"), "dims")
+    dims = mapping(entry.get("dims"), "dims")
     x, y, z = (_number(dims.get(axis), f"dims, {axis}") for axis in "xyz")
     return x, y, z
 
@@ -146,13 +144,7 @@ def _is_entries(value: Any) -> bool:
 def _entries(value: Any, what: str) -> list[dict[str, Any]]:
     if not isinstance(value, list) or not value:
         raise InputError(f"no {what}", hint="a list with at least one entry is needed")
-    return [_mapping(entry, what) for entry in value]
-
-
-def _mapping(value: Any, what: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise InputError(f"{what} is not a mapping of keys to values")
-    return value
+    return [mapping(entry, what) for entry in value]
 
 
 def _text(value: Any, what: str) -> str:

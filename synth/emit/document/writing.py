@@ -18,7 +18,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from grammar import Collective, Program, instructions, parse
-from hierarchies import Axis, Hierarchy, InputError, Level, Placement, Reduction
+from hierarchies import Axis, Hierarchy, InputError, Level, Placement, Reduction, within
 from synth.emit.buffers import Buffers, buffers
 from synth.emit.document.schema import (
     DOCUMENTS,
@@ -195,23 +195,19 @@ def _schedule(found: Document | StripePart, reduction: Reduction, place: str) ->
 
 
 def _reduction(found: Document | StripedDocument) -> Reduction:
-    try:
+    with within("levels, axes, placement, reduce"):
         hierarchy = Hierarchy(tuple(Level(level.name, level.count) for level in found.levels))
         axes = tuple(Axis(name, size) for name, size in found.axes.items())
         placement = Placement(hierarchy, axes, tuple(map(tuple, found.placement)))
         reduction = Reduction(placement, tuple(found.reduce), found.collapse)
-    except InputError as error:
-        raise error.at("levels, axes, placement, reduce") from None
     _same("devices", found.devices, hierarchy.devices)
     return reduction
 
 
 def _program(text: str, reduction: Reduction, place: str) -> Program:
-    try:
+    with within(f"{place}program"):
         program = parse(text)
         instructions(program, reduction.tree)
-    except InputError as error:
-        raise error.at(f"{place}program") from None
     return program
 
 
