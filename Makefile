@@ -5,7 +5,7 @@ BIN := .venv/bin
 # this release is what the tests were written with. make test RUNTIMES= does without, and skips.
 RUNTIMES ?= torch==2.13.0 jax mpi4py mpich
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test quick slow check wheel docs pictures bench results fidelity second-opinion testbed load kills coverage clean
+.PHONY: help demo serve test quick slow check wheel docs pictures bench results fidelity second-opinion testbed load kills mutants coverage clean
 
 help:  ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -87,6 +87,9 @@ load: .venv/dev  ## put the service under load, into results/ (Linux)
 
 kills: .venv/dev  ## kill the service and its workers under load, into results/ (Linux)
 	$(BIN)/python -m results.service.kills
+
+mutants: .venv/dev  ## make mistakes on purpose, and see that the tests of their rooms notice
+	$(BIN)/python tests/mutants.py
 
 coverage: .venv/dev  ## which lines the quick tests reach
 	$(BIN)/coverage run -m pytest -m "not slow" && $(BIN)/coverage report

@@ -8,7 +8,6 @@ from grammar.collectives.groups import instruction as instruction
 from grammar.collectives.groups import instructions as instructions
 from grammar.collectives.groups import spell as spell
 from grammar.collectives.parser import parse as parse
-from grammar.collectives.program import ALL_AT_ONCE as ALL_AT_ONCE
 from grammar.collectives.program import MOST_STEPS as MOST_STEPS
 from grammar.collectives.program import ROOT as ROOT
 from grammar.collectives.program import Across as Across

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from math import isqrt, prod
 
-from hierarchies.errors import InputError, nearest
+from hierarchies.errors import InputError
 from hierarchies.hierarchy import Hierarchy, check_distinct, check_name
 
 Row = tuple[int, ...]
@@ -65,13 +65,6 @@ class Placement:
                     f"placement {self}: column {list(column)} multiplies to {prod(column)}",
                     hint=f"level {level.name!r} has {level.cardinality} children",
                 )
-
-    def axis_index(self, name: str) -> int:
-        """The row of an axis. Raises InputError if there is none so named."""
-        names = [axis.name for axis in self.axes]
-        if name not in names:
-            raise InputError(f"no axis {name!r}", hint=nearest(name, names))
-        return names.index(name)
 
     def __str__(self) -> str:
         return "[" + ", ".join(str(list(row)) for row in self.matrix) + "]"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -191,27 +190,3 @@ class Reduction:
             key=lambda i: (-1, i) if (digit := flat[i].digit) is None else (digit, i),
         )
         return ids.transpose(ranked).reshape(self.replicas, self.tree.devices)
-
-    def locate(self, device: int) -> tuple[int, int]:
-        """Replica and member number of a device: the inverse of ``grid``. Raises InputError."""
-        digits = self.placement.hierarchy.digits(device)
-        replica = 0
-        members = [0] * len(self.tree.digits)
-        for digit, parts in zip(digits, self.parts, strict=True):
-            for part, value in zip(parts, _split(digit, [p.size for p in parts]), strict=True):
-                if part.digit is None:
-                    replica = replica * part.size + value
-                else:
-                    members[part.digit] = members[part.digit] * part.size + value
-        member = 0
-        for value, size in zip(members, self.tree.sizes, strict=True):
-            member = member * size + value
-        return replica, member
-
-
-def _split(number: int, sizes: Sequence[int]) -> list[int]:
-    values = []
-    for size in reversed(sizes):
-        number, value = divmod(number, size)
-        values.append(value)
-    return values[::-1]

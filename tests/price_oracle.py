@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from grammar import Collective, Groups
 from hierarchies import Domain, Reduction, System
+from located import located
 
 Wire = tuple[object, ...]
 """One directed link, port or medium: its level and what tells it from the others."""
@@ -585,7 +586,7 @@ def groups_of(reduction: Reduction, groups: Groups) -> list[Group]:
     found: dict[tuple[object, ...], list[int]] = {}
     sizes = reduction.tree.sizes
     for device in range(reduction.placement.hierarchy.devices):
-        replica, member = reduction.locate(device)
+        replica, member = located(reduction, device)
         digits = []
         for size in reversed(sizes):
             member, digit = divmod(member, size)

@@ -19,7 +19,7 @@ from synth.service.store import Store
 from synth.service.workers import KilledError, Progress
 from synth.service.workers.problems import guarded, opened
 from synth.service.workers.reporting import Reporting
-from synth.verbs.answers.bodies import Json
+from synth.verbs.answers.parts import Json
 from synth.verbs.partition import Piece, carry_out
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from synth.service.workers import (
     Progress,
 )
-from synth.verbs.partition import Piece
+from synth.verbs.partition import Piece, WholeQuestion
 from synth.verbs.questions import Question, asked
 from synth.verbs.table import VERBS
 
@@ -40,7 +40,7 @@ def question(verb: str, given: dict[str, Any]) -> Question:
 
 
 def piece(verb: str, given: dict[str, Any]) -> Piece:
-    return Piece("answer", {"verb": verb, "question": given})
+    return Piece(WholeQuestion(verb=verb, question=given))
 
 
 def end(pid: int) -> None:

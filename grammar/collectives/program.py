@@ -209,7 +209,3 @@ class Program:
 def at_once(goal: Goal) -> Program:
     """The plain one-step program for a goal, the same on every tree that has a digit."""
     return Program((Step(Collective(goal.value), ROOT, InsideGroup()),))
-
-
-ALL_AT_ONCE = at_once(Goal.ALL_REDUCE)
-"""The plain one-step all-reduce, the same on every tree that has a digit."""

@@ -7,7 +7,6 @@ from hierarchies.importers.draft import Lack as Lack
 from hierarchies.importers.draft import Stated as Stated
 from hierarchies.importers.kinds import KINDS as KINDS
 from hierarchies.importers.kinds import Kind as Kind
-from hierarchies.importers.kinds import import_files as import_files
 from hierarchies.importers.kinds import import_texts as import_texts
 from hierarchies.importers.options import Options as Options
 from hierarchies.importers.texts import texts as texts

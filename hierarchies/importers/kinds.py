@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from hierarchies.errors import InputError, nearest
@@ -11,7 +11,6 @@ from hierarchies.importers.networks import ibnetdiscover, jax_dump, kubernetes, 
 from hierarchies.importers.nodes import hwloc, nccl_xml, nvidia_smi, rocm_smi
 from hierarchies.importers.options import Options
 from hierarchies.importers.slurm import slurm
-from hierarchies.importers.texts import texts
 
 
 @dataclass(frozen=True)
@@ -42,13 +41,8 @@ def kind_named(name: str) -> Kind:
     return KINDS[name]
 
 
-def import_files(kind: str, paths: Iterable[str], options: Options | None = None) -> Draft:
-    """What files of one kind say of a system. Raises InputError, naming the file."""
-    return import_texts(kind, texts(paths), options)
-
-
 def import_texts(kind: str, files: Mapping[str, str], options: Options | None = None) -> Draft:
-    """The same for texts by name."""
+    """What texts, by the names of their files, say of a system. Raises InputError, naming one."""
     read = kind_named(kind).read
     if not files:
         raise InputError("no file to import", hint=f"give {kind_named(kind).what}")

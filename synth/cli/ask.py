@@ -22,6 +22,8 @@ from synth.cli.outputs import deliver, printing
 from synth.plan.request import Watcher
 from synth.tables.style import console
 from synth.tables.table import TABLES
+from synth.verbs.answers import judge
+from synth.verbs.answers.parts import TextFile
 from synth.verbs.export import WrongProgramError
 from synth.verbs.fields import flag_of
 from synth.verbs.questions import Question, asked
@@ -71,7 +73,7 @@ def ask(
         log.info("%s answered in %.3f s", verb, clock.perf_counter() - begun)
         if as_json:
             text = json.dumps(reply.body, allow_nan=False) + "\n"
-            deliver([{"name": f"{verb}.json", "text": text}], output)
+            deliver([TextFile(name=f"{verb}.json", text=text)], output)
         else:
             _show(verb, reply.body, output)
     except InputError as error:
@@ -101,7 +103,7 @@ def _answered(verb: str, question: Question, watcher: _Screen, before: Before | 
 def _show(verb: str, body: dict[str, Any], output: str | None) -> None:
     """Files go where they are wanted; a verb that has a table, too, prints that beside them."""
     if "files" in body and (output is not None or verb not in TABLES):
-        deliver(body["files"], output)
+        deliver(judge(verb).validate_python(body).files, output)
     if verb in TABLES:
         with printing():
             console().print(TABLES[verb](body))

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-from base64 import b64decode
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import typer
 
 from hierarchies import InputError
+from synth.verbs.answers.outputs import AnyFile
 
 CLOSED_PIPE = 141
 """How a program ends whose reader went away: what shells report for SIGPIPE."""
@@ -39,7 +38,7 @@ def printing() -> Iterator[None]:
         raise InputError(f"cannot write: {error.strerror}", where="standard output") from None
 
 
-def deliver(files: Sequence[dict[str, Any]], output: str | None) -> None:
+def deliver(files: Sequence[AnyFile], output: str | None) -> None:
     """Write files where the caller wants them; one alone may go to standard output.
 
     Several are written all or not at all. Raises InputError for several files and no folder, and
@@ -49,7 +48,7 @@ def deliver(files: Sequence[dict[str, Any]], output: str | None) -> None:
         if len(files) > 1:
             raise InputError(_several(files), hint="name a folder for them with -o")
         with printing():
-            sys.stdout.buffer.write(_content(files[0]))
+            sys.stdout.buffer.write(files[0].content)
         return
     if not output:
         raise InputError("no name is given", where="-o", hint="name a file or a folder")
@@ -58,7 +57,7 @@ def deliver(files: Sequence[dict[str, Any]], output: str | None) -> None:
         if len(files) > 1 or place.is_dir() or output.endswith(("/", "\\")):
             _fill(place, files)
         else:
-            _write(place, _content(files[0]))
+            _write(place, files[0].content)
     except OSError as error:
         raise InputError(f"cannot write: {error.strerror}", where=output) from None
     typer.echo(f"wrote {len(files)} {'file' if len(files) == 1 else 'files'} to {output}", err=True)
@@ -81,7 +80,7 @@ def _write(place: Path, content: bytes) -> None:
         draft.replace(target)
 
 
-def _fill(folder: Path, files: Sequence[dict[str, Any]]) -> None:
+def _fill(folder: Path, files: Sequence[AnyFile]) -> None:
     """Write all files under other names first, so that a full disk leaves what was there."""
     if folder.exists() and not folder.is_dir():
         said = f"{_several(files)}, and this is a file" if len(files) > 1 else "this is a file"
@@ -90,13 +89,13 @@ def _fill(folder: Path, files: Sequence[dict[str, Any]]) -> None:
     with TemporaryDirectory(prefix=".collsynth-", dir=folder) as name:
         drafts = Path(name)
         for file in files:
-            (drafts / file["name"]).write_bytes(_content(file))
+            (drafts / file.name).write_bytes(file.content)
         for file in files:
-            (drafts / file["name"]).replace(folder / file["name"])
+            (drafts / file.name).replace(folder / file.name)
 
 
-def _several(files: Sequence[dict[str, Any]]) -> str:
-    names = ", ".join(file["name"] for file in files[:3])
+def _several(files: Sequence[AnyFile]) -> str:
+    names = ", ".join(file.name for file in files[:3])
     return f"the target consists of {len(files)} files: {names}{', ...' if len(files) > 3 else ''}"
 
 
@@ -106,8 +105,3 @@ def _give_up() -> None:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
         os.close(nowhere)
-
-
-def _content(file: dict[str, Any]) -> bytes:
-    content: bytes = file["text"].encode() if "text" in file else b64decode(file["base64"])
-    return content

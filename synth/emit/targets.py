@@ -89,8 +89,7 @@ def emit(target: str, source: Source) -> Files:
     try:
         return row.write(source)
     except CannotExpressError as error:
-        others = {name: row for name, row in TARGETS.items() if name != target}
-        able = ", ".join(_able(others, source)) or "none"
+        able = ", ".join(able_to_run(source)) or "none"
         raise CannotExpressError(
             f"{target} cannot express {error.problem}", where=error.where, hint=f"these can: {able}"
         ) from None
@@ -98,7 +97,9 @@ def emit(target: str, source: Source) -> Files:
 
 def able_to_run(source: Source) -> tuple[str, ...]:
     """The targets that can carry out a schedule."""
-    return _able(TARGETS, source)
+    several = bool(source.beside) or source.schedule.segments > 1
+    able = {n: t for n, t in TARGETS.items() if t.runs and (t.overlaps or not several)}
+    return tuple(name for name, target in able.items() if _can(target, source))
 
 
 def _check_alone(target: str, source: Source) -> None:
@@ -114,12 +115,6 @@ def _check_alone(target: str, source: Source) -> None:
             f"target {target} has no segments, and the schedule has {source.schedule.segments}",
             hint="lower the program in one segment",
         )
-
-
-def _able(targets: Mapping[str, Target], source: Source) -> tuple[str, ...]:
-    several = bool(source.beside) or source.schedule.segments > 1
-    able = {n: t for n, t in targets.items() if t.runs and (t.overlaps or not several)}
-    return tuple(name for name, target in able.items() if _can(target, source))
 
 
 def _serves(target: Target, source: Source) -> bool:

@@ -47,11 +47,6 @@ class Settings:
         """The same in seconds."""
         return None if self.keep_days is None else self.keep_days * 86400.0
 
-    @property
-    def loopback(self) -> bool:
-        """Whether only this machine can reach it."""
-        return is_loopback(self.host)
-
 
 def is_loopback(host: str) -> bool:
     """Whether an address is reached from its own machine only; of names only localhost is."""

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hierarchies.units import duration
+from synth.verbs.answers.parts import LevelInBrief, MachineException
 
 Json = dict[str, Any]
 _PIPE_WIDTH = 200
@@ -80,6 +81,26 @@ def axes_told(axes: Mapping[str, int]) -> str:
 def level_names(body: Json) -> str:
     """The names of the system's levels, outermost first."""
     return ", ".join(level["name"] for level in body["system"]["levels"])
+
+
+def shape(levels: Sequence[LevelInBrief]) -> str:
+    """``4 node x 8 gpu``."""
+    return " x ".join(f"{level.count} {level.name}" for level in levels)
+
+
+def lacking(exceptions: Sequence[MachineException]) -> str:
+    """``without node3/gpu5, node3/port2 at 50%``; nothing where all is as described."""
+    told = (
+        f"without {one.unit}" if one.missing else f"{one.unit} at {one.bandwidth_share:.0%}"
+        for one in exceptions
+    )
+    return ", ".join(told)
+
+
+def stopped(complete: bool) -> Iterator[RenderableType]:
+    """A line that warns, where the work was stopped."""
+    if not complete:
+        yield Text("PARTIAL: stopped before all was searched; something better may be missing")
 
 
 def partial(body: Json) -> Iterator[RenderableType]:

@@ -22,11 +22,14 @@ from synth.plan.request import Watcher, told_together
 from synth.run import BACKENDS, Trial, run
 from synth.semantics.schedule import ends, padded
 from synth.verbs import notations
-from synth.verbs.answers.bodies import (
-    Json,
-    emitted_json,
-    stripes_json,
+from synth.verbs.answers.outputs import (
+    Checked,
+    EmittedGroupsReply,
+    EmittedReply,
+    HandedStripe,
+    RunReply,
 )
+from synth.verbs.answers.parts import SCHEMA_VERSION, Json, TextFile
 from synth.verbs.answers.reading import Remembered, remembered
 from synth.verbs.export import hand_out
 from synth.verbs.fields import File, Flag, Limited
@@ -180,7 +183,8 @@ def emitted(question: EmitQuestion, watcher: Watcher) -> Reply:
     if not target_of(question.target).overlaps:
         chosen = replace(chosen, segments=1)
     given = hand_out(chosen, options)
-    return reply(emitted_json(given.source, question.target, emit(question.target, given.source)))
+    files = emit(question.target, given.source)
+    return reply(EmittedReply.of(given.source, question.target, files))
 
 
 def executed(question: RunQuestion, watcher: Watcher) -> Reply:
@@ -198,29 +202,37 @@ def executed(question: RunQuestion, watcher: Watcher) -> Reply:
         question.timeout_seconds,
     )
     seen = run(question.backend, given.source, trial, watcher.go_on)
-    checked = {key: seen.get(key) for key in ("equal", "error", "bitwise_equal")}
-    if checked["error"] is not None and not isfinite(checked["error"]):
-        checked["error"] = None
-    segments = seen.get("segments", schedule.segments)
-    same = checked["bitwise_equal"] or not BACKENDS[question.backend].same_bits
-    wrong = question.check and not (checked["equal"] and same)
-    body = {
-        "system": given.source.system.name,
-        "program": told_together(str(one.program) for one in given.source.schedules),
-        "backend": question.backend,
-        "devices": schedule.devices,
-        "bytes": seen["bytes"],
-        "padded_bytes": _padded(given.source, seen),
-        "segments": segments,
-        "stripes": stripes_json(given.source),
-        "dtype": question.dtype,
-        "check": checked if question.check else None,
-        "measured_seconds": seen["seconds"],
-        "measured_plain_seconds": seen["plain_seconds"],
-        "predicted_seconds": given.source.seconds,
-        "predicted_plain_seconds": given.plain_seconds,
-    }
-    return reply(body, Outcome.NO if wrong else Outcome.OK)
+    checked = _checked(seen)
+    same = checked.bitwise_equal or not BACKENDS[question.backend].same_bits
+    wrong = question.check and not (checked.equal and same)
+    found = RunReply(
+        schema_version=SCHEMA_VERSION,
+        system=given.source.system.name,
+        program=told_together(str(one.program) for one in given.source.schedules),
+        backend=question.backend,
+        devices=schedule.devices,
+        bytes=seen["bytes"],
+        padded_bytes=_padded(given.source, seen),
+        segments=seen.get("segments", schedule.segments),
+        stripes=HandedStripe.all_of(given.source),
+        dtype=question.dtype,
+        check=checked if question.check else None,
+        measured_seconds=seen["seconds"],
+        measured_plain_seconds=seen["plain_seconds"],
+        predicted_seconds=given.source.seconds,
+        predicted_plain_seconds=given.plain_seconds,
+    )
+    return reply(found, Outcome.NO if wrong else Outcome.OK)
+
+
+def _checked(seen: Json) -> Checked:
+    """How the result compared; an error beyond all numbers is told as none."""
+    error = seen.get("error")
+    return Checked(
+        equal=seen.get("equal"),
+        error=error if error is not None and isfinite(error) else None,
+        bitwise_equal=seen.get("bitwise_equal"),
+    )
 
 
 def _emitted_groups(question: EmitQuestion, ranking: UnevenRanking) -> Reply:
@@ -234,15 +246,18 @@ def _emitted_groups(question: EmitQuestion, ranking: UnevenRanking) -> Reply:
             hint="json can: it lists them",
         )
     found = document(ranking, question.rank)
-    body = {
-        "target": "json",
-        "system": found["system"],
-        "program": found["program"],
-        "proof": "proved",
-        "proved_for": found["proved_for"],
-        "files": [{"name": "groups.json", "text": json.dumps(found, indent=1) + "\n"}],
-    }
-    return reply(body)
+    text = json.dumps(found, indent=1) + "\n"
+    return reply(
+        EmittedGroupsReply(
+            schema_version=SCHEMA_VERSION,
+            target="json",
+            system=ranking.system.name,
+            program=ranking.chosen(question.rank).program,
+            proof="proved",
+            proved_for=len(ranking.uneven.devices),
+            files=[TextFile(name="groups.json", text=text)],
+        )
+    )
 
 
 def _executed_groups(question: RunQuestion, ranking: UnevenRanking) -> Reply:
@@ -257,26 +272,27 @@ def _executed_groups(question: RunQuestion, ranking: UnevenRanking) -> Reply:
     size = question.bytes or 2**20
     seen = run_on_arrays(ranking, question.rank, question.dtype, size, question.repeat)
     chosen = ranking.chosen(question.rank)
-    checked = {key: seen[key] for key in ("equal", "error", "bitwise_equal")}
+    checked = _checked(seen)
     each = -(-seen["bytes"] // chosen.chunks)
-    body = {
-        "system": ranking.system.name,
-        "program": chosen.program,
-        "backend": "numpy",
-        "devices": len(ranking.uneven.devices),
-        "bytes": seen["bytes"],
-        "padded_bytes": max(seen["bytes"], each * chosen.chunks),
-        "segments": 1,
-        "stripes": [],
-        "dtype": question.dtype,
-        "check": checked if question.check else None,
-        "measured_seconds": seen["seconds"],
-        "measured_plain_seconds": seen["plain_seconds"],
-        "predicted_seconds": chosen.seconds,
-        "predicted_plain_seconds": ranking.flat_seconds,
-    }
-    wrong = question.check and not (checked["equal"] and checked["bitwise_equal"])
-    return reply(body, Outcome.NO if wrong else Outcome.OK)
+    found = RunReply(
+        schema_version=SCHEMA_VERSION,
+        system=ranking.system.name,
+        program=chosen.program,
+        backend="numpy",
+        devices=len(ranking.uneven.devices),
+        bytes=seen["bytes"],
+        padded_bytes=max(seen["bytes"], each * chosen.chunks),
+        segments=1,
+        stripes=[],
+        dtype=question.dtype,
+        check=checked if question.check else None,
+        measured_seconds=seen["seconds"],
+        measured_plain_seconds=seen["plain_seconds"],
+        predicted_seconds=chosen.seconds,
+        predicted_plain_seconds=ranking.flat_seconds,
+    )
+    wrong = question.check and not (checked.equal and checked.bitwise_equal)
+    return reply(found, Outcome.NO if wrong else Outcome.OK)
 
 
 def _padded(source: Source, seen: Json) -> int:

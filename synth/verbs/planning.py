@@ -23,14 +23,11 @@ from synth.plan.request import Request, Unranked, Watcher
 from synth.plan.sizes import sweep
 from synth.semantics.programs import Language
 from synth.verbs import notations
-from synth.verbs.answers.bodies import (
-    Json,
-    plan_json,
-    ranking_json,
-    sweep_json,
-)
-from synth.verbs.answers.degraded_bodies import cost_json, uneven_json
-from synth.verbs.answers.planning import JobReply
+from synth.verbs.answers import judge
+from synth.verbs.answers.degraded import CostReply, UnevenReply
+from synth.verbs.answers.parts import SCHEMA_VERSION
+from synth.verbs.answers.planning import JobReply, PlanReply, SystemsRankedReply
+from synth.verbs.answers.ranked import RankingReply, SweepReply
 from synth.verbs.fields import File, Flag, Limited
 from synth.verbs.named_texts import Given, job_of, system_of
 from synth.verbs.questions import (
@@ -128,7 +125,7 @@ class SweepQuestion(RankedQuestion):
         Flag("Catalogue names, name:N, or files", spelled="SYSTEM...", file=File.SYSTEMS),
     ] = Field(min_length=1, max_length=MOST_SYSTEMS)
     k: Annotated[int, Limited.K, Flag("How many answers of each", spelled="-k")] = 10
-    explain: bool = False
+    explain: bool = False  # asked with ``top``, whose table has room for reasons
 
     def tops(self) -> list[TopQuestion]:
         """The question put to each of the systems."""
@@ -251,7 +248,8 @@ def top(
     request = question.asked()
     report = answers(system, request, watcher, known(request.language) if known else None)
     refuted = any(isinstance(answer.verdict, Refuted) for answer in report.answers)
-    return ranking_reply(question, ranking_json(report), refuted)
+    found = RankingReply.of(report, question.explain)
+    return reply(found, outcome_of(found.complete, refuted))
 
 
 def sweep_systems(question: SweepQuestion, watcher: Watcher) -> Reply:
@@ -269,17 +267,11 @@ def sweep_systems(question: SweepQuestion, watcher: Watcher) -> Reply:
 
 def swept_reply(replies: Sequence[Reply], of: int | None = None) -> Reply:
     """The answers of several systems as one."""
-    bodies = [one.body for one in replies]
-    complete = all(body["complete"] for body in bodies) and len(bodies) == (of or len(bodies))
+    systems = [judge("top").validate_python(one.body) for one in replies]
+    complete = all(one.complete for one in systems) and len(systems) == (of or len(systems))
     refuted = any(one.outcome is Outcome.NO for one in replies)
-    return reply({"systems": bodies, "complete": complete}, outcome_of(complete, refuted))
-
-
-def ranking_reply(question: TopQuestion, body: Json, refuted: bool) -> Reply:
-    """A ranking, or stretches, as the answer to a question."""
-    if not isinstance(question.bytes, tuple):
-        body = body | {"explain": question.explain}
-    return reply(body, outcome_of(body["complete"], refuted))
+    found = SystemsRankedReply(schema_version=SCHEMA_VERSION, systems=systems, complete=complete)
+    return reply(found, outcome_of(complete, refuted))
 
 
 def outcome_of(complete: bool, refuted: bool) -> Outcome:
@@ -294,20 +286,19 @@ def plan(question: PlanQuestion, watcher: Watcher) -> Reply:
     system = question.machine().check_even()
     found = plan_job(system, job_of(question.job), question.how(), watcher)
     refuted = any(isinstance(one.answer.verdict, Refuted) for one in found.entries)
-    return reply(plan_json(found), outcome_of(found.complete, refuted))
+    return reply(PlanReply.of(found), outcome_of(found.complete, refuted))
 
 
 def job(question: JobQuestion, watcher: Watcher) -> Reply:
     """A job file for ``plan``, from the shape of a transformer and how it is trained."""
-    made = question.job()
-    return reply(JobReply.of(made))
+    return reply(JobReply.of(question.job()))
 
 
 def costs(question: CostQuestion, watcher: Watcher) -> Reply:
     """A request on the healthy machine and on what is left of it."""
     whole = system_of(question.system)
     found = cost(whole.healthy, question.machine(), question.asked(), Unranked(watcher))
-    return reply(cost_json(found), Outcome.OK if found.complete else Outcome.PARTIAL)
+    return reply(CostReply.of(found), Outcome.OK if found.complete else Outcome.PARTIAL)
 
 
 def _uneven(system: System, question: TopQuestion, watcher: Watcher) -> Reply:
@@ -324,7 +315,7 @@ def _uneven(system: System, question: TopQuestion, watcher: Watcher) -> Reply:
     request = uneven_request(asked)
     report = uneven_answers(system, asked.axes, asked.over, request, watcher)
     refuted = any(isinstance(answer.verdict, Refuted) for answer in report.answers)
-    return reply(uneven_json(report), outcome_of(report.complete, refuted))
+    return reply(UnevenReply.of(report), outcome_of(report.complete, refuted))
 
 
 def _swept(
@@ -332,4 +323,4 @@ def _swept(
 ) -> Reply:
     found = sweep(system, question.asked(), *sizes, watcher)
     refuted = any(isinstance(answer.verdict, Refuted) for _, answer in found.sizes)
-    return ranking_reply(question, sweep_json(found), refuted)
+    return reply(SweepReply.of(found), outcome_of(found.complete, refuted))

@@ -10,7 +10,11 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal, assert_never
+from functools import cache
+from importlib import resources
+from typing import Any, assert_never, cast
+
+from lark import Lark, Token, Transformer, UnexpectedInput
 
 from hierarchies import InputError, nearest
 
@@ -24,10 +28,6 @@ EXTREMES = ("min", "max")
 MOST_CHARACTERS = 500
 MOST_BITS = 1000
 """Of a value's numerator and denominator: it still is a float."""
-_TOKEN = re.compile(
-    r"\s*(?:(?P<number>[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)"
-    r"|(?P<word>[A-Za-z][A-Za-z0-9_]*)|(?P<sign>[-+*/(),]))"
-)
 _NUMBER = re.compile(r"[0-9]{1,30}(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,2})?")
 _SIGNS: Mapping[str, Callable[[Fraction, Fraction], Fraction]] = {
     "+": operator.add,
@@ -135,7 +135,7 @@ def amount_of(given: str | int | float | Fraction) -> Amount:
     ``64 KiB``), names, ``+ - * /``, parentheses, ``min(..., ...)`` and ``max(..., ...)``.
     """
     if isinstance(given, str):
-        return _Reader(given).whole()
+        return _read(given)
     if given < 0:
         raise InputError(f"the number {given} is negative", hint="0 at least")
     if isinstance(given, Fraction):
@@ -248,96 +248,41 @@ def _agreed(amount: Amount, powers: list[int]) -> int:
     return powers[0]
 
 
-Kind = Literal["number", "word", "sign", "end"]
+class _Reader(Transformer[Token, Amount]):
+    def number(self, parts: list[Token | None]) -> Number:
+        return Number(str(parts[0]), str(parts[1] or ""))
+
+    def named(self, parts: list[Token]) -> Named:
+        return Named(str(parts[0]))
+
+    def operation(self, parts: list[Any]) -> Operation:
+        left, sign, right = parts
+        return Operation(str(sign), left, right)
+
+    def extreme(self, parts: list[Any]) -> Extreme:
+        return Extreme(str(parts[0]), tuple(parts[1:]))
 
 
-class _Reader:
-    """Reads one amount by recursive descent, one function a level of the grammar."""
+@cache
+def _lark() -> Lark:
+    source = resources.files("synth.workload").joinpath("quantities.lark").read_text("utf-8")
+    return Lark(source, parser="lalr", transformer=_Reader())
 
-    def __init__(self, text: str) -> None:
-        if len(text) > MOST_CHARACTERS:
-            hint = f"{MOST_CHARACTERS} at most; give its parts names of their own"
-            raise InputError(f"an amount of {len(text)} characters", hint=hint)
-        self._text = text
-        self._tokens = list(self._split())
-        self._next = 0
 
-    def _split(self) -> Iterator[tuple[Kind, str, int]]:
-        position, end = 0, len(self._text.rstrip())
-        while position < end:
-            match = _TOKEN.match(self._text, position)
-            if not match:
-                at = len(self._text) - len(self._text[position:].lstrip())
-                raise self._unreadable(repr(self._text[at]), at)
-            kind: Kind = "number" if match["number"] else "word" if match["word"] else "sign"
-            yield kind, match[kind], match.start(kind)
-            position = match.end()
-        yield "end", "the end", end
-
-    def _unreadable(self, found: str, at: int) -> InputError:
-        problem = f"the amount {self._text!r} cannot be read at character {at + 1}, {found}"
-        return InputError(problem, hint="write it as in 4096, 14 GB / tensor or 2 * (data - 1)")
-
-    def _refuse(self) -> InputError:
-        kind, text, at = self._tokens[self._next]
-        return self._unreadable(text if kind == "end" else repr(text), at)
-
-    def _taken(self, *texts: str) -> str:
-        """The next token's text if it is one of these signs, else nothing."""
-        kind, text, _ = self._tokens[self._next]
-        if kind != "sign" or text not in texts:
-            return ""
-        self._next += 1
-        return text
-
-    def _take(self, text: str) -> None:
-        if not self._taken(text):
-            raise self._refuse()
-
-    def whole(self) -> Amount:
-        amount = self._sum()
-        if self._tokens[self._next][0] != "end":
-            raise self._refuse()
-        return amount
-
-    def _sum(self) -> Amount:
-        amount = self._product()
-        while sign := self._taken("+", "-"):
-            amount = Operation(sign, amount, self._product())
-        return amount
-
-    def _product(self) -> Amount:
-        amount = self._atom()
-        while sign := self._taken("*", "/"):
-            amount = Operation(sign, amount, self._atom())
-        return amount
-
-    def _atom(self) -> Amount:
-        if self._taken("("):
-            amount = self._sum()
-            self._take(")")
-            return amount
-        kind, text, _ = self._tokens[self._next]
-        if kind not in ("number", "word"):
-            raise self._refuse()
-        self._next += 1
-        if kind == "number":
-            return Number(text, self._unit())
-        return self._extreme(text) if text in EXTREMES else Named(text)
-
-    def _unit(self) -> str:
-        kind, text, _ = self._tokens[self._next]
-        if kind != "word":
-            return ""
-        self._next += 1
-        return text
-
-    def _extreme(self, which: str) -> Amount:
-        self._take("(")
-        parts = [self._sum()]
-        self._take(",")
-        parts.append(self._sum())
-        while self._taken(","):
-            parts.append(self._sum())
-        self._take(")")
-        return Extreme(which, tuple(parts))
+def _read(text: str) -> Amount:
+    if len(text) > MOST_CHARACTERS:
+        hint = f"{MOST_CHARACTERS} at most; give its parts names of their own"
+        raise InputError(f"an amount of {len(text)} characters", hint=hint)
+    try:
+        amount: Any = _lark().parse(text)
+    except UnexpectedInput as error:
+        token = getattr(error, "token", None)
+        at, found = error.pos_in_stream or 0, "the end"
+        if token is not None and token.type == "$END":
+            at = len(text.rstrip())
+        else:
+            found = repr(text[at] if token is None else str(token))
+        problem = f"the amount {text!r} cannot be read at character {at + 1}, {found}"
+        hint = "write it as in 4096, 14 GB / tensor or 2 * (data - 1)"
+        raise InputError(problem, hint=hint) from None
+    return cast(Amount, amount)

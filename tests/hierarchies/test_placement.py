@@ -122,10 +122,3 @@ def test_axes_need_names_sizes_and_company() -> None:
         Axis("data", 0)
     with pytest.raises(InputError, match="word of the reduction language"):
         Axis("inside", 2)
-
-
-def test_an_axis_is_found_by_name() -> None:
-    placement = Placement(MACHINE, (Axis("data", 2), Axis("model", 4)), ((2, 1), (1, 4)))
-    assert placement.axis_index("model") == 1
-    with pytest.raises(InputError, match=r"no axis 'modle'; did you mean model\?"):
-        placement.axis_index("modle")

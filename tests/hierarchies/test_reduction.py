@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 
 from hierarchies import Axis, Digit, Hierarchy, InputError, Placement, Reduction, Tree
+from located import located
 from strategies import reductions
 from synth.semantics.programs import Language, explore_states
 
@@ -37,7 +38,7 @@ def test_the_grid_is_a_permutation_of_the_devices(reduction: Reduction) -> None:
 def test_locate_is_the_inverse_of_the_grid(reduction: Reduction) -> None:
     for replica, group in enumerate(reduction.grid().tolist()):
         for member, device in enumerate(group):
-            assert reduction.locate(device) == (replica, member)
+            assert located(reduction, device) == (replica, member)
 
 
 @given(reductions())
@@ -156,7 +157,7 @@ def test_what_is_reduced_over_must_be_axes_once_each() -> None:
 @pytest.mark.parametrize("device", [-1, 16])
 def test_devices_beyond_the_machine_are_nowhere(device: int) -> None:
     with pytest.raises(InputError, match="ids go from 0 to 15"):
-        Reduction(EXAMPLE, ("data",)).locate(device)
+        located(Reduction(EXAMPLE, ("data",)), device)
 
 
 def test_digits_are_found_by_name_and_by_number() -> None:

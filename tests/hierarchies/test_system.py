@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hierarchies import Domain, Hierarchy, InputError, Link, System, load
 from places import ROOT
 from strategies import systems
-from synth.verbs.answers.bodies import machine_in_full_json
+from synth.verbs.answers.parts import MachineInFull, as_json
 from synth.verbs.answers.reading import remembered
 
 INNER = Link(Domain.SWITCH, 450e9, 3e-6)
@@ -182,7 +182,7 @@ def test_a_name_that_is_refused_is_told_with_its_place(tmp_path: Path) -> None:
     with pytest.raises(InputError) as told:
         load(str(path))
     assert told.value.where == f"{path}, name"
-    full = json.loads(json.dumps(machine_in_full_json(load("dgx-h100"))))
+    full = json.loads(json.dumps(as_json(MachineInFull.of(load("dgx-h100")))))
     answer = {"rank": 1, "axes": {"data": 32}, "placement": [[4, 8]], "program": ""}
     ranking = {
         "system": full | {"title": "two\nlines"},

@@ -32,6 +32,8 @@ from synth.service.page.filling import (
 )
 from synth.service.page.forms import Checked, Fields, check, question, read
 from synth.service.page.looking import shown
+from synth.verbs.planning import TopQuestion
+from synth.verbs.questions import asked
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 _FORM = "application/x-www-form-urlencoded"
@@ -46,7 +48,7 @@ async def form(request: Request, who: WhoLooks, like: str | None = None) -> Resp
     if like is not None:
         found = await hall(request).desk.answer(who, like)
         if found.verb == "top":
-            filling = of_question(json.loads(found.question)["question"])
+            filling = of_question(asked(TopQuestion, json.loads(found.question)["question"]))
     return await _form(request, who, filling, Checked())
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from hierarchies.units import duration, volume
+from synth.verbs.answers.ranked import SweepReply
 
 
 @dataclass(frozen=True)
@@ -52,14 +52,14 @@ class Curves:
         }
 
 
-def curves(body: Mapping[str, Any]) -> Curves:
+def curves(answer: SweepReply) -> Curves:
     """The curves of an answer over a range of sizes."""
     points = tuple(
-        Point(one["bytes"], one["seconds"], one["baseline_seconds"], one["bound_seconds"])
-        for one in sorted(body["sizes"], key=lambda one: one["bytes"])
+        Point(one.bytes, one.seconds, one.baseline_seconds, one.bound_seconds)
+        for one in sorted(answer.sizes, key=lambda one: one.bytes)
     )
     crossovers = tuple(
-        Crossover(one["from_bytes"], volume(one["from_bytes"]), one["first"]["program"])
-        for one in body["stretches"][1:]
+        Crossover(one.from_bytes, volume(one.from_bytes), one.first.program)
+        for one in answer.stretches[1:]
     )
     return Curves(points, crossovers)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from math import prod
-from typing import Any
 
+from grammar import Goal
 from hierarchies.units import duration, volume
 from synth.calibration.logs.tables import busbw_factor
-from synth.tables.style import axes_told
+from synth.tables.style import axes_told, between
+from synth.verbs.answers.degraded import UnevenAnswer, UnevenReply
+from synth.verbs.answers.planning import PlannedEntry, PlanReply
+from synth.verbs.answers.ranked import Answer, BestSoFar, RankedAnswer, RankingReply, SweepReply
 
-Json = Mapping[str, Any]
+Ranking = RankingReply | SweepReply | UnevenReply | PlanReply
+"""An answer with rows that can be looked at one by one."""
 
 
 @dataclass(frozen=True)
@@ -56,36 +60,44 @@ class Leading:
     time: str
 
 
-def leading(body: Json) -> tuple[Leading, ...] | None:
+def leading(body: object) -> tuple[Leading, ...] | None:
     """The best so far of a job; None for an answer, be it complete or in part.
 
     An answer says by which schema it is written. The best so far are told before there is one.
     """
-    if "schema_version" in body or "answers" not in body:
+    if not isinstance(body, dict) or "schema_version" in body or "answers" not in body:
         return None
     return tuple(
         Leading(
-            str(one["rank"]),
-            tuple(_steps(program) for program in one["program"].split(" | ") if program),
-            axes_told(one["axes"]),
-            matrix(one["placement"]),
-            duration(one["seconds"]),
+            str(one.rank),
+            tuple(_steps(program) for program in one.program.split(" | ") if program),
+            axes_told(one.axes),
+            matrix(one.placement),
+            duration(one.seconds),
         )
-        for one in body["answers"]
+        for one in BestSoFar.model_validate(body).answers
     )
 
 
-def ranked(body: Json) -> tuple[Ranked, ...]:
+def ranked(answer: Ranking) -> tuple[Ranked, ...]:
     """The rows of a ranking, of a range of sizes, or of a plan's entries."""
-    if "stretches" in body:
-        return tuple(_stretch(body, index, one) for index, one in enumerate(body["stretches"]))
-    if "entries" in body:
-        return tuple(_entry(index, one) for index, one in enumerate(body["entries"]))
-    answers = body.get("answers", [])
-    return tuple(
-        _row(index, one, body["bytes"], body["request"], _members(one, body["reduce"]), body)
-        for index, one in enumerate(answers)
-    )
+    match answer:
+        case SweepReply():
+            return tuple(_stretch(answer, index) for index in range(len(answer.stretches)))
+        case PlanReply():
+            return tuple(_entry(index, one) for index, one in enumerate(answer.entries))
+        case RankingReply():
+            called = _Called(answer.request, answer.reduce, answer.bytes)
+            return tuple(
+                _row(index, one, called, one.bound_seconds)
+                for index, one in enumerate(answer.answers)
+            )
+        case UnevenReply():
+            called = _Called(answer.request, answer.reduce, answer.bytes)
+            return tuple(
+                _row(index, one, called, answer.bound_seconds)
+                for index, one in enumerate(answer.answers)
+            )
 
 
 def bus_bandwidth(request: str, size_bytes: float, seconds: float, members: int) -> str:
@@ -95,39 +107,45 @@ def bus_bandwidth(request: str, size_bytes: float, seconds: float, members: int)
     return f"{busbw_factor(request, members) * size_bytes / seconds / 1e9:.4g} GB/s"
 
 
-def _members(answer: Json, over: Sequence[str]) -> int:
-    return prod(answer["axes"][name] for name in over)
+@dataclass(frozen=True)
+class _Called:
+    """What is called: a collective over some axes, with so many bytes."""
+
+    request: Goal
+    over: Sequence[str]
+    size_bytes: int
 
 
 def _row(
-    index: int, answer: Json, size_bytes: int, request: str, members: int, body: Json
+    index: int, answer: Answer | UnevenAnswer, called: _Called, bound_seconds: float
 ) -> Ranked:
-    seconds = answer["seconds"]
-    bound = answer.get("bound_seconds", body.get("bound_seconds"))
-    interval = answer.get("interval_seconds")
+    seconds = answer.seconds
+    placed = answer if isinstance(answer, Answer) else None
+    interval = placed.interval_seconds if placed else None
+    members = prod(answer.axes[name] for name in called.over)
     return Ranked(
         index,
-        str(answer["rank"]),
+        str(answer.rank),
         "",
         tuple(_stripes(answer)),
-        matrix(answer.get("placement")),
+        matrix(placed.placement if placed else None),
         duration(seconds),
-        " to ".join(duration(end) for end in interval) if interval else "",
-        bus_bandwidth(request, size_bytes, seconds, members),
-        f"{answer['speedup']:.2f}x",
-        _share(bound, seconds),
-        answer["limited_by"] or "-",
-        answer["proof"],
-        bool(answer.get("tied")),
+        between(interval) if interval else "",
+        bus_bandwidth(called.request.value, called.size_bytes, seconds, members),
+        f"{answer.speedup:.2f}x",
+        f"{bound_seconds / seconds:.0%}" if seconds else "100%",
+        answer.limited_by or "-",
+        answer.proof,
+        isinstance(answer, RankedAnswer) and answer.tied,
     )
 
 
-def _stretch(body: Json, index: int, stretch: Json) -> Ranked:
-    first, last = stretch["first"], stretch["last"]
-    ends = (stretch["from_bytes"], stretch["until_bytes"])
+def _stretch(answer: SweepReply, index: int) -> Ranked:
+    stretch = answer.stretches[index]
+    ends = (stretch.from_bytes, stretch.until_bytes)
     both = [
-        _row(index, one, size, body["request"], _members(one, body["reduce"]), body)
-        for one, size in zip((first, last), ends, strict=True)
+        _row(index, one, _Called(answer.request, answer.reduce, size), one.bound_seconds)
+        for one, size in zip((stretch.first, stretch.last), ends, strict=True)
     ]
     return Ranked(
         index,
@@ -146,13 +164,11 @@ def _stretch(body: Json, index: int, stretch: Json) -> Ranked:
     )
 
 
-def _entry(index: int, entry: Json) -> Ranked:
-    answer = entry["answer"]
-    members = _members(answer, entry["over"])
-    row = _row(index, answer, entry["bytes"], entry["request"], members, {})
-    told = f"{entry['name']}: {entry['request']} of {volume(entry['bytes'])}"
-    title = f"{told} over {', '.join(entry['over'])}, {entry['times']:g} times"
-    return Ranked(**{**vars(row), "title": title})
+def _entry(index: int, entry: PlannedEntry) -> Ranked:
+    called = _Called(entry.request, entry.over, entry.bytes)
+    row = _row(index, entry.answer, called, entry.answer.bound_seconds)
+    told = f"{entry.name}: {entry.request.value} of {volume(entry.bytes)}"
+    return replace(row, title=f"{told} over {', '.join(entry.over)}, {entry.times:g} times")
 
 
 def _joined(first: Sequence[Stripe], last: Sequence[Stripe]) -> tuple[Stripe, ...]:
@@ -163,18 +179,18 @@ def _joined(first: Sequence[Stripe], last: Sequence[Stripe]) -> tuple[Stripe, ..
     )
 
 
-def _stripes(answer: Json) -> list[Stripe]:
-    given = answer.get("stripes") or [
-        {"program": answer["program"], "share": 1.0, "segments": answer["segments"]}
-    ]
-    return [
-        Stripe(
-            _steps(one["program"]) or ("(nothing to do)",),
-            f"{one['share']:.0%}" if len(given) > 1 else "",
-            str(one["segments"]) if one["segments"] > 1 else "",
-        )
-        for one in given
-    ]
+def _stripes(answer: Answer | UnevenAnswer) -> Iterator[Stripe]:
+    if isinstance(answer, UnevenAnswer):
+        yield _stripe(answer.program, "", answer.segments)
+        return
+    for one in answer.stripes:
+        share = f"{one.share:.0%}" if len(answer.stripes) > 1 else ""
+        yield _stripe(one.program, share, one.segments)
+
+
+def _stripe(program: str, share: str, segments: int) -> Stripe:
+    steps = _steps(program) or ("(nothing to do)",)
+    return Stripe(steps, share, str(segments) if segments > 1 else "")
 
 
 def _steps(program: str) -> tuple[str, ...]:
@@ -184,12 +200,6 @@ def _steps(program: str) -> tuple[str, ...]:
 def matrix(rows: Sequence[Sequence[int]] | None) -> str:
     """A placement in one line; a machine that lacks devices has none."""
     return "-" if rows is None else str([list(row) for row in rows])
-
-
-def _share(bound_seconds: float | None, seconds: float) -> str:
-    if bound_seconds is None:
-        return "-"
-    return f"{bound_seconds / seconds:.0%}" if seconds else "100%"
 
 
 def _both(first: str, last: str) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from synth.service.page.forms import BOXES, Fields, flag, typed, written
 from synth.verbs.fields import Kind
+from synth.verbs.named_texts import NamedText
+from synth.verbs.planning import TopQuestion
 
 _LEAST_ROWS = 3
 _ALWAYS_SEEN = ("request", "bytes", "k")
@@ -69,22 +70,23 @@ def of_fields(fields: Fields) -> Filling:
     )
 
 
-def of_question(question: Mapping[str, Any]) -> Filling:
+def of_question(question: TopQuestion) -> Filling:
     """The form that would put a question of ``top`` again."""
-    system = question["system"]
-    own = system["text"] if isinstance(system, dict) else ""
-    name, _, count = (system["name"] if isinstance(system, dict) else system).partition(":")
+    given = question.system
+    own = given.text if isinstance(given, NamedText) else ""
+    name, _, count = (given.name if isinstance(given, NamedText) else given).partition(":")
+    answers = {box: getattr(question, one.name) for box, one in BOXES.items()}
     axes = [
-        AxisRow(axis, str(length), axis in question["reduce"])
-        for axis, length in question["axes"].items()
+        AxisRow(axis, str(length), axis in question.reduce)
+        for axis, length in question.axes.items()
     ]
     return Filling(
         system="" if own else name,
         count=count,
         own=own,
-        texts={box: written(box, question[BOXES[box].name]) for box in USUAL},
+        texts={box: written(box, answers[box]) for box in USUAL},
         axes=_enough(axes),
-        ticked=frozenset(box for box in SWITCHES if question[BOXES[box].name] is typed(box, "yes")),
+        ticked=frozenset(box for box in SWITCHES if answers[box] is typed(box, "yes")),
     )
 
 

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 from dataclasses import dataclass
+from functools import cached_property
 from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
@@ -19,16 +20,16 @@ from synth.service.errors import not_there, unavailable
 from synth.service.http.hall import hall
 from synth.service.jobs.bodies import outcome_word
 from synth.service.jobs.broker import Accepted, Answered, Wishes
-from synth.service.page.curves import curves
+from synth.service.page.curves import Curves, curves
 from synth.service.page.door import PageRoute, WhoLooks, page, wants_part
-from synth.service.page.figures import leading
+from synth.service.page.figures import Ranking, leading
 from synth.service.page.rendering import render, static
 from synth.service.page.results import (
     TABS,
     Result,
     handed,
-    has_ranking,
     over_sizes,
+    ranking_of,
     result,
     tabs,
     title,
@@ -36,6 +37,10 @@ from synth.service.page.results import (
 from synth.service.store import Job, Status
 from synth.tables.style import printed
 from synth.tables.table import TABLES
+from synth.verbs.answers import judge
+from synth.verbs.answers.outputs import EmittedGroupsReply, EmittedReply
+from synth.verbs.answers.parts import BinaryFile, TextFile
+from synth.verbs.answers.ranked import SweepReply
 from synth.verbs.identity.edition import edition
 from synth.verbs.reply import Outcome
 
@@ -65,6 +70,11 @@ class Seen:
     outcome: str = "ok"
     partial: bool = False
     elsewhere: bool = False
+
+    @cached_property
+    def ranking(self) -> Ranking | None:
+        """The answer, read, if it has a ranking. Takes time where it is large."""
+        return ranking_of(self.verb, self.body)
 
 
 async def seen(request: Request, who: Asker, kind: Kind, name: str) -> Seen:
@@ -108,10 +118,11 @@ async def shown(
 def _answer(
     request: Request, body: Any, verb: str, found: Seen | None, index: int, partial: bool
 ) -> Response:
-    view = result(body, index) if has_ranking(body) else None
+    ranking = found.ranking if found else ranking_of(verb, body)
+    view = result(ranking, index) if ranking else None
     base = found.base if found else None
     link = f"/v1{base}" if base else None
-    sizes = over_sizes(found.question, body) if found and found.verb == "top" else None
+    sizes = over_sizes(found.question, ranking) if found and ranking and verb == "top" else None
     return page(
         request,
         "answer.html",
@@ -125,20 +136,20 @@ def _answer(
         outcome=found.outcome if found else "ok",
         index=index,
         sizes=f"{base}/sizes" if sizes else None,
-        curves=Markup(_curves(body, None)) if view and view.curves else "",
-        chosen=Markup(_chosen(body, view, base)) if view and view.chosen else "",
+        curves=Markup(_curves(view.curves, None)) if view and view.curves else "",
+        chosen=Markup(_chosen(ranking, view, base)) if ranking and view and view.chosen else "",
         text=printed(TABLES[verb](body)) if not view and verb in TABLES else "",
         body=body,
     )
 
 
-def _chosen(body: Any, view: Result, base: str | None) -> str:
-    levels = body["system"]["levels"]
-    return render("chosen.html", one=view.chosen, levels=levels, base=base, tabs=tabs(body))
+def _chosen(ranking: Ranking, view: Result, base: str | None) -> str:
+    levels = ranking.system.levels
+    return render("chosen.html", one=view.chosen, levels=levels, base=base, tabs=tabs(ranking))
 
 
-def _curves(body: Any, link: str | None) -> str:
-    return render("sizes.html", curves=curves(body), link=link, open=False)
+def _curves(drawn: Curves, link: str | None) -> str:
+    return render("sizes.html", curves=drawn, link=link, open=False)
 
 
 @router.get("/answers/{key}")
@@ -230,10 +241,11 @@ async def chosen(
 ) -> Response:
     """All that is said of one row of a ranking, as a part."""
     found = await seen(request, who, kind, name)
-    if not has_ranking(found.body):
+    ranking = await asyncio.to_thread(lambda: found.ranking)
+    if ranking is None:
         raise not_there("part")
-    view = await asyncio.to_thread(result, found.body, index)
-    part = await asyncio.to_thread(_chosen, found.body, view, found.base)
+    view = await asyncio.to_thread(result, ranking, index)
+    part = await asyncio.to_thread(_chosen, ranking, view, found.base)
     return HTMLResponse(part)
 
 
@@ -241,7 +253,8 @@ async def chosen(
 async def sizes(request: Request, who: WhoLooks, kind: Kind, name: Name) -> Response:
     """The question again over a range of sizes: curves, or the job that works them out."""
     found = await seen(request, who, kind, name)
-    asked = over_sizes(found.question, found.body) if found.verb == "top" else None
+    ranking = await asyncio.to_thread(lambda: found.ranking)
+    asked = over_sizes(found.question, ranking) if ranking and found.verb == "top" else None
     if asked is None:
         raise not_there("part")
     outcome = await hall(request).desk.put(
@@ -250,8 +263,8 @@ async def sizes(request: Request, who: WhoLooks, kind: Kind, name: Name) -> Resp
     if isinstance(outcome, Accepted):
         return _part(request, found, _waiting(outcome, "This", f"/jobs/{outcome.job.id}"))
     link = f"/answers/{outcome.key}" if outcome.key else None
-    body = json.loads(outcome.body)
-    return _part(request, found, _curves(body, link), "Time against message size")
+    drawn = curves(SweepReply.model_validate(json.loads(outcome.body)))
+    return _part(request, found, _curves(drawn, link), "Time against message size")
 
 
 @router.get("/{kind}/{name}/timeline")
@@ -264,7 +277,7 @@ async def timeline(
     again = f"{found.base}/timeline?answer={index}"
     if isinstance(outcome, Accepted):
         return _part(request, found, _waiting(outcome, "The timeline", again))
-    files = {one["name"]: one["text"] for one in json.loads(outcome.body)["files"]}
+    files = {one.name: one.text for one in _files(outcome) if isinstance(one, TextFile)}
     told = json.loads(files["timeline.json"])
     drawing = Markup(files["timeline.svg"])
     part = render("timeline.html", drawing=drawing, base=found.base, index=index, **told)
@@ -281,8 +294,7 @@ async def code(
     if isinstance(outcome, Accepted):
         again = f"{found.base}/code/{target}?answer={index}"
         return _part(request, found, _waiting(outcome, "The code", again))
-    given = json.loads(outcome.body)["files"]
-    part = render("code.html", files=given, base=found.base, target=target, index=index)
+    part = render("code.html", files=_files(outcome), base=found.base, target=target, index=index)
     return _part(request, found, part, TABS.get(target, target))
 
 
@@ -301,11 +313,10 @@ async def file(
     outcome = await _emitted(request, who, found, index, target)
     if isinstance(outcome, Accepted):
         raise unavailable("the file is being made")
-    [*fits] = (one for one in json.loads(outcome.body)["files"] if one["name"] == file)
-    if not fits:
+    one = next((one for one in _files(outcome) if one.name == file), None)
+    if one is None:
         raise not_there("file")
-    text = fits[0].get("text")
-    content = base64.b64decode(fits[0]["base64"]) if text is None else text.encode()
+    content = one.text.encode() if isinstance(one, TextFile) else base64.b64decode(one.base64)
     headers = {"Content-Disposition": f'attachment; filename="{file}"'}
     return Response(content, 200, headers, "application/octet-stream")
 
@@ -313,10 +324,19 @@ async def file(
 async def _emitted(
     request: Request, who: Asker, found: Seen, index: int, target: str
 ) -> Answered | Accepted:
-    if target not in _HANDED or not has_ranking(found.body):
+    ranking = await asyncio.to_thread(lambda: found.ranking)
+    if target not in _HANDED or ranking is None:
         raise not_there("part")
-    asked = {**handed(found.body, index), "target": target}
+    asked = {**handed(ranking, index), "target": target}
     return await hall(request).desk.put(who, "emit", asked, Wishes(wait_seconds=_PATIENCE_SECONDS))
+
+
+def _files(outcome: Answered) -> list[TextFile | BinaryFile]:
+    """What was emitted."""
+    found: EmittedReply | EmittedGroupsReply = judge("emit").validate_python(
+        json.loads(outcome.body)
+    )
+    return [*found.files]
 
 
 def _waiting(outcome: Accepted, what: str, again: str) -> str:
@@ -327,7 +347,7 @@ def _part(request: Request, found: Seen, part: str, heading: str = "Not yet") ->
     """A part by itself for a script, or as a page of its own."""
     if wants_part(request):
         return HTMLResponse(part)
-    told = f"{heading}: {title(found.body)}" if has_ranking(found.body) else heading
+    told = f"{heading}: {title(found.ranking)}" if found.ranking else heading
     return page(request, "part.html", title=told, back=found.base, part=Markup(part))
 
 

@@ -1,13 +1,14 @@
-"""Which coordinates each device has on the parallelism axes, from the JSON of an answer."""
+"""Which coordinates each device has on the parallelism axes, from an answer."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
 
-Json = Mapping[str, Any]
+from synth.verbs.answers.degraded import Left, UnevenAnswer
+from synth.verbs.answers.parts import MachineInFull
+from synth.verbs.answers.ranked import Answer
 
 
 @dataclass(frozen=True)
@@ -18,19 +19,22 @@ class Placed:
     coordinates: Mapping[int, tuple[int, ...]]
 
 
-def placed(body: Json, answer: Json, devices: Iterable[int]) -> Placed:
-    """Where an answer puts the axes, for some devices; those that are not there have nothing.
+def placed(system: MachineInFull, answer: Answer, devices: Iterable[int]) -> Placed:
+    """Where an answer puts the axes, for some devices.
 
     Inside a level the digit is split among the axes, the first slowest, and outer levels count
     more: the last device of an axis has the highest coordinate.
     """
-    axes = tuple(answer["axes"].items())
-    if "uneven" in body:
-        order = {device: (rank,) for rank, device in enumerate(body["uneven"]["devices"])}
-        return Placed(axes, {device: order[device] for device in devices if device in order})
-    counts = [level["count"] for level in body["system"]["levels"]]
-    found = {device: coordinates(device, counts, answer["placement"]) for device in devices}
-    return Placed(axes, found)
+    counts = [level.count for level in system.levels]
+    found = {device: coordinates(device, counts, answer.placement) for device in devices}
+    return Placed(tuple(answer.axes.items()), found)
+
+
+def ranked(left: Left, answer: UnevenAnswer, devices: Iterable[int]) -> Placed:
+    """The ranks on the one axis of what is left; devices that are not there have none."""
+    order = {device: (rank,) for rank, device in enumerate(left.devices)}
+    found = {device: order[device] for device in devices if device in order}
+    return Placed(tuple(answer.axes.items()), found)
 
 
 def coordinates(

@@ -13,10 +13,13 @@ from itertools import combinations, pairwise, product
 from math import ceil, log10, prod, sqrt
 from typing import Any
 
+from hierarchies import Domain
+from synth.verbs.answers.parts import LevelInFull, MachineException, MachineInFull
+
 MOST_DEVICES = 128
 _DEVICE, _GAP, _PAD, _HUB, _HUB_WIDTH = 46, 12, 26, 64, 150
 _MOST_MESHED = 8
-_HUBS = {"switch", "bus"}
+_HUBS = {Domain.SWITCH, Domain.BUS}
 _PORT = re.compile(r"/port[0-9]+")
 
 Json = dict[str, Any]
@@ -41,13 +44,13 @@ class Topology:
     left_out: str
 
 
-def topology(system: Mapping[str, Any], most: int = MOST_DEVICES) -> Topology:
-    """The drawing of a machine, from its JSON, with at most so many devices."""
-    levels = system["levels"]
-    counts = [level["count"] for level in levels]
+def topology(system: MachineInFull, most: int = MOST_DEVICES) -> Topology:
+    """The drawing of a machine with at most so many devices."""
+    levels = system.levels
+    counts = [level.count for level in levels]
     shown = folded(counts, most)
     canvas = _Canvas()
-    faults = {one["unit"]: one for one in system["exceptions"]}
+    faults = {one.unit: one for one in system.exceptions}
     _draw(canvas, levels, shown, faults, (), (0.0, 0.0))
     devices = tuple(_number(path, counts) for path in product(*(range(count) for count in shown)))
     return Topology(canvas.nodes, canvas.edges, devices, _left_out(levels, shown))
@@ -61,22 +64,22 @@ def folded(counts: Sequence[int], most: int) -> list[int]:
     return shown[::-1]
 
 
-def speed(level: Mapping[str, Any]) -> str:
+def speed(level: LevelInFull) -> str:
     """What one unit has towards its neighbours: ``450 GB/s``, ``8 x 50 GB/s`` by several ports."""
-    told = f"{level['bandwidth_GB_per_s']:g} GB/s"
-    return f"{level['ports']} × {told}" if level["ports"] > 1 else told
+    told = f"{level.bandwidth_GB_per_s:g} GB/s"
+    return f"{level.ports} × {told}" if level.ports > 1 else told
 
 
-def unit_name(levels: Sequence[Mapping[str, Any]], path: Path) -> str:
+def unit_name(levels: Sequence[LevelInFull], path: Path) -> str:
     """``node1/gpu3``: as faults name it."""
-    return "/".join(f"{level['name']}{n}" for level, n in zip(levels, path, strict=False))
+    return "/".join(f"{level.name}{n}" for level, n in zip(levels, path, strict=False))
 
 
-def _left_out(levels: Sequence[Mapping[str, Any]], shown: Sequence[int]) -> str:
+def _left_out(levels: Sequence[LevelInFull], shown: Sequence[int]) -> str:
     told = [
-        f"{count} of {level['count']} {level['name']}s"
+        f"{count} of {level.count} {level.name}s"
         for level, count in zip(levels, shown, strict=True)
-        if count < level["count"]
+        if count < level.count
     ]
     if not told:
         return ""
@@ -93,9 +96,9 @@ def _number(path: Path, counts: Sequence[int]) -> int:
 
 def _draw(
     canvas: _Canvas,
-    levels: Sequence[Json],
+    levels: Sequence[LevelInFull],
     shown: Sequence[int],
-    faults: Mapping[str, Json],
+    faults: Mapping[str, MachineException],
     path: Path,
     corner: tuple[float, float],
 ) -> None:
@@ -117,14 +120,14 @@ def _draw(
 
 def _unit(
     canvas: _Canvas,
-    levels: Sequence[Json],
+    levels: Sequence[LevelInFull],
     shown: Sequence[int],
-    faults: Mapping[str, Json],
+    faults: Mapping[str, MachineException],
     path: Path,
     at: tuple[float, float],
 ) -> None:
     """One child: a device, or a box of what is inside."""
-    counts = [level["count"] for level in levels]
+    counts = [level.count for level in levels]
     name = unit_name(levels, path)
     data: Json = {"id": _id(path), "name": name, "kind": "unit"}
     if len(path) > 1:
@@ -142,8 +145,8 @@ def _unit(
 
 def _links(
     canvas: _Canvas,
-    levels: Sequence[Json],
-    faults: Mapping[str, Json],
+    levels: Sequence[LevelInFull],
+    faults: Mapping[str, MachineException],
     path: Path,
     count: int,
     hub: tuple[float, float],
@@ -153,14 +156,14 @@ def _links(
     if not _has_hub(level, count):
         for number, (one, other) in enumerate(_neighbours(level, children)):
             ends = sorted((one[-1], other[-1]))
-            cable = "-".join(f"{level['name']}{end}" for end in ends)
+            cable = "-".join(f"{level.name}{end}" for end in ends)
             fault = faults.get("/".join(filter(None, (unit_name(levels, path), cable))))
             label = _said(fault) if fault else "" if number else speed(level)
             canvas.edges.append(_edge(level, _id(one), _id(other), label, bool(fault)))
         return
     middle = f"hub{_id(path)}"
-    reduces = ", reduces" if level["reduces"] else ""
-    label = f"{level['name']} {level['domain']}{reduces}\n{speed(level)}"
+    reduces = ", reduces" if level.reduces else ""
+    label = f"{level.name} {level.domain.value}{reduces}\n{speed(level)}"
     data: Json = {"id": middle, "kind": "hub", "name": label}
     if path:
         data["parent"] = _id(path)
@@ -170,8 +173,8 @@ def _links(
         canvas.edges.append(_edge(level, _id(child), middle, worn, bool(worn)))
 
 
-def _edge(level: Json, source: str, target: str, label: str, worn: bool) -> Json:
-    wide = 1 + max(0.0, log10(level["bandwidth_GB_per_s"] * level["ports"]))
+def _edge(level: LevelInFull, source: str, target: str, label: str, worn: bool) -> Json:
+    wide = 1 + max(0.0, log10(level.bandwidth_GB_per_s * level.ports))
     return {
         "classes": "worn" if worn else "",
         "data": {
@@ -184,36 +187,36 @@ def _edge(level: Json, source: str, target: str, label: str, worn: bool) -> Json
     }
 
 
-def _neighbours(level: Json, children: list[Path]) -> Iterator[tuple[Path, Path]]:
-    if level["domain"] == "mesh":
+def _neighbours(level: LevelInFull, children: list[Path]) -> Iterator[tuple[Path, Path]]:
+    if level.domain is Domain.MESH:
         yield from combinations(children, 2)
         return
     yield from pairwise(children)
-    if len(children) == level["count"] and len(children) > 2:
+    if len(children) == level.count and len(children) > 2:
         yield children[-1], children[0]
 
 
-def _worn(faults: Mapping[str, Json], unit: str) -> str:
+def _worn(faults: Mapping[str, MachineException], unit: str) -> str:
     """What is wrong with the link of a unit: it is slower or missing, or some of its ports are."""
     own = (name for name in faults if name == unit or _PORT.fullmatch(name.removeprefix(unit)))
     return "; ".join(_said(faults[name]) for name in own)
 
 
-def _said(fault: Json) -> str:
-    last = fault["unit"].rpartition("/")[2]
-    return f"{last} missing" if fault["missing"] else f"{last} at {fault['bandwidth_share']:.0%}"
+def _said(fault: MachineException) -> str:
+    last = fault.unit.rpartition("/")[2]
+    return f"{last} missing" if fault.missing else f"{last} at {fault.bandwidth_share:.0%}"
 
 
-def _missing(faults: Mapping[str, Json], unit: str) -> bool:
-    return unit in faults and bool(faults[unit]["missing"])
+def _missing(faults: Mapping[str, MachineException], unit: str) -> bool:
+    return unit in faults and bool(faults[unit].missing)
 
 
-def _has_hub(level: Json, count: int) -> bool:
-    many = level["domain"] == "mesh" and count > _MOST_MESHED
-    return count > 1 and (level["domain"] in _HUBS or many)
+def _has_hub(level: LevelInFull, count: int) -> bool:
+    many = level.domain is Domain.MESH and count > _MOST_MESHED
+    return count > 1 and (level.domain in _HUBS or many)
 
 
-def _size(levels: Sequence[Json], shown: Sequence[int], depth: int) -> tuple[float, float]:
+def _size(levels: Sequence[LevelInFull], shown: Sequence[int], depth: int) -> tuple[float, float]:
     """How wide and tall a unit of a level is drawn."""
     if depth == len(levels):
         return _DEVICE, _DEVICE

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Protocol
 
-from synth.verbs.answers.bodies import Json
+from synth.verbs.answers.parts import Json
 from synth.verbs.partition import Piece
 
 

@@ -31,7 +31,7 @@ from synth.service.workers.problems import (
     opened,
 )
 from synth.service.workers.reporting import PAUSE_SECONDS, Reporting
-from synth.verbs.answers.bodies import Json
+from synth.verbs.answers.parts import Json
 from synth.verbs.identity.edition import edition
 from synth.verbs.partition import Piece, Shelf
 

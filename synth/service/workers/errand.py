@@ -11,7 +11,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 
 from synth.service.workers.crew import Crew, Progress, Tell, Ticket, nothing
 from synth.service.workers.problems import WorkerLostError
-from synth.verbs.answers.bodies import Json
+from synth.verbs.answers.parts import Json
 from synth.verbs.partition import Piece, course
 from synth.verbs.questions import Question
 from synth.verbs.reply import Reply

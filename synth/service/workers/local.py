@@ -27,7 +27,7 @@ from synth.service.workers.problems import (
     opened,
 )
 from synth.service.workers.process import serve
-from synth.verbs.answers.bodies import Json
+from synth.verbs.answers.parts import Json
 from synth.verbs.partition import Piece
 
 _LOOK_SECONDS = 0.1

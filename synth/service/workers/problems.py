@@ -11,7 +11,7 @@ from z3 import Z3Exception
 
 from hierarchies import InputError
 from synth.plan.request import Watcher
-from synth.verbs.answers.bodies import Json
+from synth.verbs.answers.parts import Json
 from synth.verbs.export import WrongProgramError
 from synth.verbs.partition import Piece, Shelf, carry_out
 

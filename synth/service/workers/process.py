@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection
 from synth.service.workers.memory import MOST_KEPT_BYTES, data_bytes, limit_data
 from synth.service.workers.problems import guarded
 from synth.service.workers.reporting import Reporting
-from synth.verbs.answers.bodies import Json
+from synth.verbs.answers.parts import Json
 from synth.verbs.partition import Piece, Shelf
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from synth.plan.request import Leader, Watcher
 from synth.service.workers.problems import StoppedError
-from synth.verbs.answers.bodies import Json
+from synth.verbs.answers.parts import Json
 from synth.verbs.partition import leaders_json
 
 PAUSE_SECONDS = 0.2

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, cast
 
 from pydantic import Field
 
+from grammar import Goal
+from synth import degraded
+from synth.degraded import UnevenReport
+from synth.degraded.comparison import Cost, Followed
+from synth.degraded.ranking import EvenChoice
+from synth.plan import request as planned
 from synth.verbs.answers.parts import (
+    SCHEMA_VERSION,
     Axes,
     ChoiceName,
     Judged,
+    MachineInFull,
     Matrix,
     Number,
     Part,
@@ -17,10 +25,13 @@ from synth.verbs.answers.parts import (
     Seconds,
     StepPrice,
     Whole,
+    judged_keys,
 )
-from synth.verbs.answers.ranked import Asked
+from synth.verbs.answers.ranked import Asked, axes_of, matrix_of
+from synth.verify import concrete
 
 Ranks = list[Whole]
+GroupCollective = Literal["all-reduce", "reduce-scatter", "all-gather", "reduce", "broadcast"]
 
 
 class Left(Part):
@@ -33,13 +44,20 @@ class Left(Part):
 class GroupStep(Part):
     """A step over explicit groups of ranks."""
 
-    collective: Literal["all-reduce", "reduce-scatter", "all-gather", "reduce", "broadcast"] = (
-        Field(description="What every group does.")
-    )
+    collective: GroupCollective = Field(description="What every group does.")
     groups: list[Ranks] = Field(min_length=1, description="Ranks; the first is the root.")
     pieces: list[list[list[Whole]]] | None = Field(
         description="For each group and member of a reduce-scatter the chunks it keeps; else null."
     )
+
+    @classmethod
+    def of(cls, step: concrete.GroupStep) -> GroupStep:
+        pieces = step.pieces
+        return cls(
+            collective=cast(GroupCollective, step.collective.value),
+            groups=[list(group) for group in step.groups],
+            pieces=None if pieces is None else [[sorted(p) for p in some] for some in pieces],
+        )
 
 
 class UnevenAnswer(Judged):
@@ -57,6 +75,24 @@ class UnevenAnswer(Judged):
     group_steps: list[GroupStep] = Field(description="Who does what with whom.")
     proved_for: Positive = Field(description="The proof is for so many devices.")
 
+    @classmethod
+    def of(cls, answer: degraded.UnevenAnswer, report: UnevenReport) -> UnevenAnswer:
+        candidate, flat = answer.candidate, report.flat_seconds
+        return cls(
+            rank=answer.rank,
+            axes={report.axis.name: report.axis.size},
+            program=candidate.program.text,
+            chunks=candidate.program.chunks,
+            segments=candidate.segments,
+            seconds=candidate.seconds,
+            speedup=flat / candidate.seconds if candidate.seconds else 1.0,
+            limited_by=candidate.limited_by,
+            steps=[StepPrice.of(price) for price in candidate.prices],
+            group_steps=[GroupStep.of(step) for step in candidate.program.steps],
+            proved_for=report.axis.size,
+            **judged_keys(answer.verdict),
+        )
+
 
 class EvenInside(Part):
     """One of the largest even machines inside, by itself."""
@@ -66,6 +102,16 @@ class EvenInside(Part):
     program: str = Field(description="Its best program.")
     segments: Positive = Field(description="Into how many the payload is cut.")
     seconds: Seconds = Field(description="Predicted.")
+
+    @classmethod
+    def of(cls, choice: EvenChoice) -> EvenInside:
+        return cls(
+            machine=choice.core.told,
+            devices=len(choice.core.ranks),
+            program=choice.candidate.program.text,
+            segments=choice.candidate.segments,
+            seconds=choice.candidate.seconds,
+        )
 
 
 class ProgramsConsidered(Part):
@@ -88,6 +134,26 @@ class UnevenReply(Asked):
     considered: ProgramsConsidered = Field(description="What they were chosen from.")
     complete: bool = Field(description="True if nothing better can exist.")
 
+    @classmethod
+    def of(cls, report: UnevenReport) -> UnevenReply:
+        survivors, request = report.survivors, report.request
+        return cls(
+            schema_version=SCHEMA_VERSION,
+            system=MachineInFull.of(report.system),
+            request=Goal.ALL_REDUCE,
+            reduce=[report.axis.name],
+            bytes=request.payload_bytes,
+            algorithm=request.choice,
+            uneven=Left(left=survivors.told(), devices=list(survivors.devices)),
+            answers=[UnevenAnswer.of(answer, report) for answer in report.answers],
+            choices=[EvenInside.of(choice) for choice in report.choices],
+            flat_seconds=report.flat_seconds,
+            bound_seconds=report.bound.seconds,
+            bound_by=report.bound.level,
+            considered=ProgramsConsidered(programs=report.programs),
+            complete=report.complete,
+        )
+
 
 class BestAnswer(Judged):
     """The best answer on one machine, in few words."""
@@ -98,6 +164,32 @@ class BestAnswer(Judged):
     seconds: Seconds = Field(description="Predicted.")
     baseline_seconds: Seconds = Field(description="Of the default.")
     bound_seconds: Seconds = Field(description="What no schedule can beat.")
+
+    @classmethod
+    def of(cls, answer: planned.Answer) -> BestAnswer:
+        placement = answer.candidate.reduction.placement
+        return cls(
+            axes=axes_of(placement),
+            placement=matrix_of(placement),
+            program=answer.candidate.text,
+            seconds=answer.candidate.seconds,
+            baseline_seconds=answer.baseline_seconds,
+            bound_seconds=answer.bound.seconds,
+            **judged_keys(answer.verdict),
+        )
+
+    @classmethod
+    def of_uneven(cls, report: UnevenReport) -> BestAnswer:
+        [answer, *_] = report.answers
+        return cls(
+            axes={report.axis.name: report.axis.size},
+            placement=None,
+            program=answer.candidate.program.text,
+            seconds=answer.candidate.seconds,
+            baseline_seconds=report.flat_seconds,
+            bound_seconds=report.bound.seconds,
+            **judged_keys(answer.verdict),
+        )
 
 
 class BusyLink(Part):
@@ -116,6 +208,16 @@ class FollowedProgram(Part):
     seconds: Seconds = Field(description="On the machine as it is.")
     busiest: list[BusyLink] = Field(description="The links that are busy most.")
 
+    @classmethod
+    def of(cls, followed: Followed) -> FollowedProgram:
+        return cls(
+            program=followed.program,
+            segments=followed.segments,
+            healthy_seconds=followed.healthy_seconds,
+            seconds=followed.seconds,
+            busiest=[BusyLink(link=name, busy_share=share) for name, share in followed.busiest],
+        )
+
 
 class CostReply(Asked):
     """What it costs that something is missing or slower."""
@@ -130,3 +232,27 @@ class CostReply(Asked):
     choices: list[EvenInside] = Field(description="The largest even machines inside.")
     followed: FollowedProgram | None = Field(description="Null where devices are missing.")
     complete: bool = Field(description="True if nothing better can exist.")
+
+    @classmethod
+    def of(cls, cost: Cost) -> CostReply:
+        before, now = cost.healthy, cost.now
+        choices: list[EvenInside] = []
+        if isinstance(now, UnevenReport):
+            best = BestAnswer.of_uneven(now)
+            choices = [EvenInside.of(choice) for choice in now.choices]
+        else:
+            best = BestAnswer.of(now.answers[0])
+        return cls(
+            schema_version=SCHEMA_VERSION,
+            system=MachineInFull.of(cost.system),
+            request=before.goal,
+            reduce=list(before.candidate.reduction.over),
+            bytes=before.payload_bytes,
+            healthy=BestAnswer.of(before),
+            same_program_seconds=cost.same_seconds,
+            best=best,
+            lost_seconds=cost.seconds - before.candidate.seconds,
+            choices=choices,
+            followed=FollowedProgram.of(cost.followed) if cost.followed else None,
+            complete=cost.complete,
+        )

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag
 
+from synth.emit import Files, Source
+from synth.plan.request import told_together
 from synth.verbs.answers.parts import (
+    SCHEMA_VERSION,
     BinaryFile,
     Number,
     OneFile,
@@ -24,12 +28,31 @@ AnyFile = Annotated[
 ]
 
 
+def _file(name: str, content: str | bytes) -> TextFile | BinaryFile:
+    """As text, or in base64 if it is no text."""
+    if isinstance(content, str):
+        return TextFile(name=name, text=content)
+    return BinaryFile(name=name, base64=b64encode(content).decode())
+
+
 class HandedStripe(Part):
     """One of the programs that share the payload."""
 
     program: str = Field(description="Its steps.")
     bytes: Positive = Field(description="Of the payload; all stripes' sum to it.")
     segments: Positive = Field(description="Into how many its slice is cut.")
+
+    @classmethod
+    def all_of(cls, source: Source) -> list[HandedStripe]:
+        """The schedules that share the payload: what each carries out, on how much of it."""
+        return [
+            cls(
+                program=str(schedule.program),
+                bytes=schedule.payload_bytes,
+                segments=schedule.segments,
+            )
+            for schedule in source.schedules
+        ]
 
 
 class EmittedReply(Reply):
@@ -43,6 +66,20 @@ class EmittedReply(Reply):
     stripes: list[HandedStripe] = Field(min_length=1, description="The programs side by side.")
     seconds: Seconds = Field(description="Predicted.")
     files: list[AnyFile] = Field(min_length=1, description="What to save.")
+
+    @classmethod
+    def of(cls, source: Source, target: str, files: Files) -> EmittedReply:
+        return cls(
+            schema_version=SCHEMA_VERSION,
+            target=target,
+            system=source.system.name,
+            program=told_together(str(schedule.program) for schedule in source.schedules),
+            proof="proved" if source.proved else "unknown",
+            segments=source.schedule.segments,
+            stripes=HandedStripe.all_of(source),
+            seconds=source.seconds,
+            files=[_file(name, content) for name, content in files.items()],
+        )
 
 
 class EmittedGroupsReply(Reply):

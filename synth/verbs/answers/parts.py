@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, cast
 
@@ -401,12 +402,20 @@ class TextFile(Part):
     name: str = Field(min_length=1, description="What to call it.")
     text: str = Field(description="What it holds.")
 
+    @property
+    def content(self) -> bytes:
+        return self.text.encode()
+
 
 class BinaryFile(Part):
     """A file that is no text."""
 
     name: str = Field(min_length=1, description="What to call it.")
     base64: str = Field(pattern=r"^[A-Za-z0-9+/]*={0,2}$", description="What it holds.")
+
+    @property
+    def content(self) -> bytes:
+        return b64decode(self.base64)
 
 
 OneFile = Annotated[list[TextFile], Field(min_length=1, max_length=1)]

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import Discriminator, Field, Tag
 
+from synth.price.intervals import tied
 from synth.verbs.answers.degraded import UnevenReply
 from synth.verbs.answers.parts import (
     SCHEMA_VERSION,
@@ -24,10 +25,13 @@ from synth.verbs.answers.parts import (
     TextFile,
     Whole,
     having,
+    interval_of,
 )
-from synth.verbs.answers.ranked import Answer, RankingReply, SweepReply
+from synth.verbs.answers.ranked import Answer, RankingReply, SweepReply, matrix_of
+from synth.workload.assignments import SettledUnpriced
 from synth.workload.files import write
 from synth.workload.job import Job
+from synth.workload.planner import JobPlan, Option, Planned
 
 TopReply = Annotated[
     Annotated[RankingReply, Tag("")]
@@ -53,6 +57,17 @@ class PlacementOption(Part):
     interval_seconds: Interval | None = Field(description="Of a calibrated system; else null.")
     tied: bool = Field(description="Whether its interval overlaps that of the first.")
 
+    @classmethod
+    def of(cls, plan: JobPlan, option: Option) -> PlacementOption:
+        interval = plan.interval(option)
+        return cls(
+            axes={axis.name: axis.size for axis in option.axes},
+            placement=matrix_of(option.placement),
+            exposed_seconds=option.exposed_seconds,
+            interval_seconds=interval_of(interval),
+            tied=tied(plan.interval(plan.ranking[0]), interval),
+        )
+
 
 class PlannedEntry(Part):
     """One of the job's collectives on the best placement."""
@@ -70,6 +85,24 @@ class PlannedEntry(Part):
     loss: Number = Field(description="Seconds of one call / alone_seconds.")
     answer: Answer = Field(description="Its best program.")
 
+    @classmethod
+    def of(cls, one: Planned) -> PlannedEntry:
+        entry, alone = one.entry, one.alone_seconds
+        return cls(
+            name=entry.name,
+            request=entry.goal,
+            over=list(entry.over),
+            bytes=entry.payload_bytes,
+            times=float(entry.times),
+            hidden=float(entry.hidden),
+            exposed_seconds=one.exposed_seconds,
+            default_exposed_seconds=one.default_exposed_seconds,
+            alone_seconds=alone,
+            alone_placement=matrix_of(one.alone_placement),
+            loss=one.answer.candidate.seconds / alone if alone else 1.0,
+            answer=Answer.of(one.answer),
+        )
+
 
 class UnpricedEntry(Part):
     """Communication of a job that no collective can say."""
@@ -79,6 +112,16 @@ class UnpricedEntry(Part):
     bytes: Positive = Field(description="The largest buffer of a device.")
     times: Number = Field(description="In one step.")
     why: str = Field(description="Why it has no price.")
+
+    @classmethod
+    def of(cls, one: SettledUnpriced) -> UnpricedEntry:
+        return cls(
+            name=one.name,
+            over=list(one.over),
+            bytes=one.payload_bytes,
+            times=float(one.times),
+            why=one.why,
+        )
 
 
 class PlacementsConsidered(Part):
@@ -102,6 +145,25 @@ class PlanReply(Reply):
     unpriced: list[UnpricedEntry] = Field(description="What no collective can say.")
     considered: PlacementsConsidered = Field(description="What it was chosen from.")
     complete: bool = Field(description="False if a better placement may be missing.")
+
+    @classmethod
+    def of(cls, plan: JobPlan) -> PlanReply:
+        return cls(
+            schema_version=SCHEMA_VERSION,
+            system=MachineInFull.of(plan.system),
+            job=plan.job.name,
+            title=plan.job.title,
+            algorithm=plan.how.choice,
+            collapse=plan.how.collapse,
+            ranking=[PlacementOption.of(plan, option) for option in plan.ranking],
+            default_exposed_seconds=sum(one.default_exposed_seconds for one in plan.entries),
+            entries=[PlannedEntry.of(one) for one in plan.entries],
+            unpriced=[UnpricedEntry.of(one) for one in plan.job.unpriced],
+            considered=PlacementsConsidered(
+                placements=plan.placements, of_placements=plan.of_placements
+            ),
+            complete=plan.complete,
+        )
 
 
 class JobReply(Reply):

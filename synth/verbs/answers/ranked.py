@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Literal
+
 from pydantic import Field
 
+from hierarchies import Placement, System
+from synth.plan import request as planned
+from synth.plan.explanation import why
+from synth.plan.sizes import Sweep
+from synth.price.intervals import tied
 from synth.verbs.answers.parts import (
+    SCHEMA_VERSION,
     Axes,
     ChoiceName,
     Defaults,
     GoalName,
     Interval,
+    Json,
     Judged,
     MachineInFull,
     Matrix,
@@ -21,6 +31,9 @@ from synth.verbs.answers.parts import (
     Share,
     StepPrice,
     Whole,
+    default_keys,
+    interval_of,
+    judged_keys,
 )
 
 
@@ -32,6 +45,18 @@ class Stripe(Judged):
     bytes: Positive = Field(description="Of the payload; all stripes' sum to it.")
     segments: Positive = Field(description="Into how many its slice is cut.")
     steps: Whole = Field(description="How many there are.")
+
+    @classmethod
+    def of(cls, stripe: planned.Stripe, payload_bytes: int) -> Stripe:
+        part = stripe.part
+        return cls(
+            program=str(part.program),
+            share=part.size_bytes / payload_bytes,
+            bytes=part.size_bytes,
+            segments=part.segments,
+            steps=len(stripe.prices),
+            **judged_keys(stripe.verdict),
+        )
 
 
 class Answer(Judged, Defaults):
@@ -54,11 +79,57 @@ class Answer(Judged, Defaults):
     baseline_interval_seconds: Interval | None = Field(description="The same of the default.")
     why: list[str] = Field(min_length=1, description="Sentences: what the prices say.")
 
+    @classmethod
+    def of(cls, answer: planned.Answer) -> Answer:
+        return cls(**_answer_keys(answer))
+
+
+def axes_of(placement: Placement) -> dict[str, int]:
+    """The sizes of a placement's axes by name."""
+    return {axis.name: axis.size for axis in placement.axes}
+
+
+def matrix_of(placement: Placement) -> list[list[int]]:
+    """The rows of a placement."""
+    return [list(row) for row in placement.matrix]
+
+
+def _answer_keys(answer: planned.Answer) -> Json:
+    """What ``Answer`` is made of."""
+    candidate, seconds = answer.candidate, answer.candidate.seconds
+    placement = candidate.reduction.placement
+    payload_bytes = sum(part.size_bytes for part in candidate.parts)
+    return {
+        "rank": answer.rank,
+        "axes": axes_of(placement),
+        "placement": matrix_of(placement),
+        "program": candidate.text,
+        "segments": candidate.segments,
+        "seconds": seconds,
+        "barrier_seconds": answer.barrier_seconds,
+        "baseline_seconds": answer.baseline_seconds,
+        "speedup": answer.baseline_seconds / seconds if seconds else 1.0,
+        **default_keys(answer.defaults),
+        "bound_seconds": answer.bound.seconds,
+        "limited_by": answer.limited_by,
+        "steps": [StepPrice.of(price) for stripe in answer.stripes for price in stripe.prices],
+        "stripes": [Stripe.of(stripe, payload_bytes) for stripe in answer.stripes],
+        "interval_seconds": interval_of(answer.interval),
+        "baseline_interval_seconds": interval_of(answer.baseline_interval),
+        "why": why(answer),
+        **judged_keys(answer.verdict),
+    }
+
 
 class RankedAnswer(Answer):
     """An answer beside others."""
 
     tied: bool = Field(description="Whether its interval overlaps that of the first.")
+
+    @classmethod
+    def beside(cls, first: planned.Answer, answer: planned.Answer) -> RankedAnswer:
+        """An answer, and whether measurements tell it from the first."""
+        return cls(**_answer_keys(answer), tied=tied(first.interval, answer.interval))
 
 
 class Asked(Reply):
@@ -67,6 +138,18 @@ class Asked(Reply):
     system: MachineInFull = Field(description="The machine.")
     request: GoalName = Field(description="What is to be done.")
     reduce: list[str] = Field(min_length=1, description="The axes it is over.")
+
+
+def _asked_keys(system: System, request: planned.Request) -> Json:
+    """What of a question rankings and sweeps repeat, but for its bytes."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "system": MachineInFull.of(system),
+        "request": request.goal,
+        "reduce": list(request.over),
+        "algorithm": request.choice,
+        "collapse": request.collapse,
+    }
 
 
 class Considered(Part):
@@ -89,6 +172,22 @@ class RankingReply(Asked):
     complete: bool = Field(description="True if nothing better can exist.")
     explain: bool = Field(description="Whether the table says why of every answer.")
 
+    @classmethod
+    def of(cls, report: planned.Report, explain: bool) -> RankingReply:
+        return cls(
+            **_asked_keys(report.system, report.request),
+            bytes=report.request.payload_bytes,
+            answers=[RankedAnswer.beside(report.answers[0], one) for one in report.answers],
+            best_default_seconds=report.best_default_seconds,
+            considered=Considered(
+                placements=report.placements,
+                of_placements=report.of_placements,
+                programs=report.programs,
+            ),
+            complete=report.complete,
+            explain=explain,
+        )
+
 
 class Stretch(Part):
     """Neighbouring sizes with the same placement and program."""
@@ -107,6 +206,15 @@ class SizeFigures(Part):
     baseline_seconds: Seconds = Field(description="Of the default on its placement.")
     bound_seconds: Seconds = Field(description="What no schedule can beat there.")
 
+    @classmethod
+    def of(cls, size_bytes: int, answer: Answer) -> SizeFigures:
+        return cls(
+            bytes=size_bytes,
+            seconds=answer.seconds,
+            baseline_seconds=answer.baseline_seconds,
+            bound_seconds=answer.bound_seconds,
+        )
+
 
 class SweepReply(Asked):
     """From which size on which placement and program is the best."""
@@ -117,3 +225,70 @@ class SweepReply(Asked):
     stretches: list[Stretch] = Field(description="From the smallest size on.")
     sizes: list[SizeFigures] = Field(description="Every size that was asked.")
     complete: bool = Field(description="True if nothing better can exist.")
+
+    @classmethod
+    def of(cls, sweep: Sweep) -> SweepReply:
+        place = {size: number for number, (size, _) in enumerate(sweep.sizes)}
+        return cls.over(
+            (sweep.system, sweep.request),
+            (sweep.smallest_bytes, sweep.largest_bytes),
+            [(size, Answer.of(answer)) for size, answer in sweep.sizes],
+            [(place[one.from_bytes], place[one.until_bytes]) for one in sweep.stretches],
+            sweep.complete,
+        )
+
+    @classmethod
+    def over(
+        cls,
+        asked: tuple[System, planned.Request],
+        ends_bytes: tuple[int, int],
+        sizes: Sequence[tuple[int, Answer]],
+        spans: Sequence[tuple[int, int]],
+        complete: bool,
+    ) -> SweepReply:
+        """The best answers by size, and the positions at which each stretch begins and ends."""
+        stretches = [
+            Stretch(
+                from_bytes=sizes[first][0],
+                until_bytes=sizes[last][0],
+                first=sizes[first][1],
+                last=sizes[last][1],
+            )
+            for first, last in spans
+        ]
+        return cls(
+            **_asked_keys(*asked),
+            bytes=list(ends_bytes),
+            stretches=stretches,
+            sizes=[SizeFigures.of(size, answer) for size, answer in sizes],
+            complete=complete,
+        )
+
+
+class Leading(Part):
+    """One of the best so far: found and priced, and not proved yet."""
+
+    rank: Positive
+    axes: Axes
+    placement: Matrix
+    program: str
+    seconds: Seconds
+    proof: Literal["not yet"]
+
+    @classmethod
+    def of(cls, leader: planned.Leader) -> Leading:
+        return cls(
+            rank=leader.rank,
+            axes={axis.name: axis.size for axis in leader.axes},
+            placement=[list(row) for row in leader.placement],
+            program=leader.program,
+            seconds=leader.seconds,
+            proof="not yet",
+        )
+
+
+class BestSoFar(Part):
+    """What is told while work goes on: no answer, and so without the version of one."""
+
+    answers: list[Leading]
+    complete: Literal[False]

@@ -15,11 +15,19 @@ from hierarchies import InputError, System
 from synth.plan.placements import how_many
 from synth.plan.request import Watcher
 from synth.plan.sizes import between, grid, spans
-from synth.verbs.answers.bodies import Json, sweep_body
-from synth.verbs.partition.pieces import Piece, carry_out
-from synth.verbs.planning import SweepQuestion, TopQuestion, ranking_reply, swept_reply
+from synth.verbs.answers.parts import Json
+from synth.verbs.answers.ranked import Answer, SweepReply
+from synth.verbs.partition.pieces import (
+    Answered,
+    Piece,
+    SizesAnswered,
+    SomeSizes,
+    WholeQuestion,
+    carry_out,
+)
+from synth.verbs.planning import SweepQuestion, TopQuestion, outcome_of, swept_reply
 from synth.verbs.questions import Question
-from synth.verbs.reply import Outcome, Reply
+from synth.verbs.reply import Outcome, Reply, reply
 
 Course = Generator[Sequence[Piece], Sequence[Json], Reply]
 """Yields a round of pieces, is sent what came of each, in their order, and returns the answer."""
@@ -80,8 +88,9 @@ def together(courses: Sequence[Course]) -> Generator[Sequence[Piece], Sequence[J
 
 
 def _whole(verb: str, question: Question) -> Course:
-    [found] = yield [Piece("answer", {"verb": verb, "question": _plain(question)})]
-    return Reply(found["body"], Outcome(found["outcome"]))
+    [came] = yield [Piece(WholeQuestion(verb=verb, question=_plain(question)))]
+    found = Answered.model_validate(came)
+    return Reply(found.body, Outcome(found.outcome))
 
 
 def _named(question: TopQuestion, rounds: Course) -> Course:
@@ -108,28 +117,28 @@ def _top(question: TopQuestion, pieces: int) -> Course:
 def _range(question: TopQuestion, system: System, placements: int, pieces: int) -> Course:
     """The best of every size, and of those between neighbours that differ."""
     assert isinstance(question.bytes, tuple)
-    answered: dict[int, Json] = {}
+    answered: dict[int, Answer] = {}
     chosen: dict[int, str] = {}
     complete, refuted, wanted = True, False, grid(*question.bytes)
     while wanted:
         round_ = _dealt(wanted, pieces)
         results = yield [_sizes(question, some, placements) for some in round_]
-        for found in results:
-            answered |= {one["bytes"]: one["answer"] for one in found["sizes"]}
-            chosen |= {one["bytes"]: one["choice"] for one in found["sizes"]}
-            complete = complete and found["complete"]
-            refuted = refuted or found["refuted"]
+        for found in map(SizesAnswered.model_validate, results):
+            answered |= {one.bytes: one.answer for one in found.sizes}
+            chosen |= {one.bytes: one.choice for one in found.sizes}
+            complete = complete and found.complete
+            refuted = refuted or found.refuted
         wanted = between(chosen) if complete else []
     sizes = sorted(answered.items())
     stretches = spans([chosen[size] for size, _ in sizes])
     asked_of = (system, question.asked())
-    body = sweep_body(asked_of, question.bytes, sizes, stretches, complete)
-    return ranking_reply(question, body, refuted)
+    merged = SweepReply.over(asked_of, question.bytes, sizes, stretches, complete)
+    return reply(merged, outcome_of(complete, refuted))
 
 
 def _sizes(question: TopQuestion, sizes: list[int], placements: int) -> Piece:
-    payload = {"question": _plain(question), "sizes": sizes}
-    return Piece("sizes", payload, len(sizes) * placements)
+    task = SomeSizes(question=_plain(question), sizes=sizes)
+    return Piece(task, len(sizes) * placements)
 
 
 def _dealt(sizes: Sequence[int], hands: int) -> list[list[int]]:

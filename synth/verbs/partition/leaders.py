@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from synth.plan.request import Leader
-from synth.verbs.answers.bodies import Json
+from synth.verbs.answers.parts import Json, as_json
+from synth.verbs.answers.ranked import BestSoFar, Leading
 
 MOST_LEADERS = 10
 """So many are told, however many were asked for."""
@@ -13,17 +14,5 @@ MOST_LEADERS = 10
 
 def leaders_json(leaders: Sequence[Leader]) -> Json:
     """The first of them, with the keys that answers of ``top`` have for the same."""
-    return {
-        "answers": [
-            {
-                "rank": one.rank,
-                "axes": {axis.name: axis.size for axis in one.axes},
-                "placement": [list(row) for row in one.placement],
-                "program": one.program,
-                "seconds": one.seconds,
-                "proof": "not yet",
-            }
-            for one in leaders[:MOST_LEADERS]
-        ],
-        "complete": False,
-    }
+    told = [Leading.of(one) for one in leaders[:MOST_LEADERS]]
+    return as_json(BestSoFar(answers=told, complete=False))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+
+from pydantic import TypeAdapter
 
 from synth.plan.request import Watcher
 from synth.plan.sizes import Asker
-from synth.verbs.answers.bodies import Json, answer_json
+from synth.verbs.answers.parts import Json, Part, Positive, as_json
+from synth.verbs.answers.ranked import Answer
 from synth.verbs.partition.shelf import Shelf
 from synth.verbs.planning import TopQuestion, top
 from synth.verbs.questions import asked
@@ -16,77 +18,110 @@ from synth.verbs.table import VERBS
 from synth.verify.symbolic import Refuted
 
 
+class WholeQuestion(Part):
+    """A question that is not cut."""
+
+    verb: str
+    question: Json
+
+
+class SomeSizes(Part):
+    """Some sizes of a range."""
+
+    question: Json
+    sizes: list[Positive]
+
+
+class Answered(Part):
+    """What a whole question comes to."""
+
+    body: Json
+    outcome: int
+
+
+class BestAtSize(Part):
+    """The best answer at one size; ``choice`` is the same where placement and steps are."""
+
+    bytes: Positive
+    choice: str
+    answer: Answer
+
+
+class SizesAnswered(Part):
+    """What some sizes come to; where they were stopped, the first of them."""
+
+    sizes: list[BestAtSize]
+    refuted: bool
+    complete: bool
+
+
+_PARTIAL = frozenset(name for name, verb in VERBS.items() if verb.partial)
+_TASKS: TypeAdapter[WholeQuestion | SomeSizes] = TypeAdapter(WholeQuestion | SomeSizes)
+
+
 @dataclass(frozen=True)
 class Piece:
-    """``part`` says what is to be done with the payload, which is JSON and small.
+    """What is to be done, which is small as JSON.
 
     ``weight`` is how many placements it will price, as far as that is known: for progress only.
     """
 
-    part: str
-    payload: Json
+    task: WholeQuestion | SomeSizes
     weight: int = 1
 
     @property
     def text(self) -> str:
         """The piece as it travels."""
-        return json.dumps({"part": self.part, "payload": self.payload}, allow_nan=False)
+        return json.dumps(as_json(self.task), allow_nan=False)
 
     @property
     def partial(self) -> bool:
         """Whether it can come to an end early, with what it has."""
-        return self.part != "answer" or VERBS[self.payload["verb"]].partial
+        return isinstance(self.task, SomeSizes) or self.task.verb in _PARTIAL
 
     @staticmethod
     def of(text: str) -> Piece:
         """The piece that arrived as text."""
-        found = json.loads(text)
-        return Piece(found["part"], found["payload"])
+        return Piece(_TASKS.validate_python(json.loads(text)))
 
 
 def carry_out(piece: Piece, watcher: Watcher, shelf: Shelf | None = None) -> Json:
     """What a piece comes to, as JSON. Raises InputError for what cannot be answered."""
-    return _PARTS[piece.part](piece.payload, watcher, shelf or Shelf())
+    shelf = shelf or Shelf()
+    match piece.task:
+        case WholeQuestion():
+            return as_json(_answer(piece.task, watcher, shelf))
+        case SomeSizes():
+            return as_json(_sizes(piece.task, watcher, shelf))
 
 
-def _answer(payload: Json, watcher: Watcher, shelf: Shelf) -> Json:
-    """A whole question."""
-    verb = VERBS[payload["verb"]]
-    question = asked(verb.question, payload["question"])
+def _answer(task: WholeQuestion, watcher: Watcher, shelf: Shelf) -> Answered:
+    verb = VERBS[task.verb]
+    question = asked(verb.question, task.question)
     if isinstance(question, TopQuestion):
         reply = top(question, watcher, lambda language: shelf.library(language, watcher))
     else:
         reply = verb.answer(question, watcher)
-    return {"body": reply.body, "outcome": int(reply.outcome)}
+    return Answered(body=reply.body, outcome=int(reply.outcome))
 
 
-def _sizes(payload: Json, watcher: Watcher, shelf: Shelf) -> Json:
-    """The best of some sizes of a range; where it is stopped, of the first of them.
-
-    ``choice`` is the same text where two sizes have the same placement and steps.
-    """
-    question = asked(TopQuestion, payload["question"])
-    request, sizes = question.asked(), payload["sizes"]
-    counting = _Counting(watcher, len(sizes))
+def _sizes(task: SomeSizes, watcher: Watcher, shelf: Shelf) -> SizesAnswered:
+    question = asked(TopQuestion, task.question)
+    request = question.asked()
+    counting = _Counting(watcher, len(task.sizes))
     library = shelf.library(request.language, watcher)
     asker = Asker(question.machine(), request, counting, library)
-    for size in sizes:
+    for size in task.sizes:
         asker.ask(size)
         counting.sizes_done += 1
-    return {
-        "sizes": [
-            {"bytes": size, "choice": repr(asker.chosen[size]), "answer": answer_json(answer)}
+    return SizesAnswered(
+        sizes=[
+            BestAtSize(bytes=size, choice=repr(asker.chosen[size]), answer=Answer.of(answer))
             for size, answer in asker.told.items()
         ],
-        "refuted": any(isinstance(answer.verdict, Refuted) for answer in asker.told.values()),
-        "complete": asker.complete,
-    }
-
-
-_PARTS: Mapping[str, Callable[[Json, Watcher, Shelf], Json]] = {
-    "answer": _answer,
-    "sizes": _sizes,
-}
+        refuted=any(isinstance(answer.verdict, Refuted) for answer in asker.told.values()),
+        complete=asker.complete,
+    )
 
 
 class _Counting(Watcher):

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 import oracle
 from grammar import (
-    ALL_AT_ONCE,
     ROOT,
     Across,
     Collective,
     Form,
+    Goal,
     Groups,
     InsideGroup,
     Instruction,
@@ -22,6 +22,7 @@ from grammar import (
     Parallel,
     Step,
     admitted,
+    at_once,
     canonical,
     instruction,
     instructions,
@@ -146,7 +147,7 @@ def test_numbers_always_name_the_digits(tree: Tree, data: st.DataObject) -> None
 
 def test_the_plain_all_reduce_frees_everything() -> None:
     for depth in range(1, 5):
-        [meant] = instructions(ALL_AT_ONCE, Tree.of(*[2] * depth))
+        [meant] = instructions(at_once(Goal.ALL_REDUCE), Tree.of(*[2] * depth))
         assert meant == Instruction(Collective.ALL_REDUCE, Groups(tuple(range(depth))))
 
 
@@ -187,6 +188,6 @@ def test_what_does_not_fit_the_tree_is_told(text: str, message: str) -> None:
 
 def test_a_tree_without_digits_has_no_instructions() -> None:
     assert instructions(parse(""), Tree(())) == ()
-    assert instructions(ALL_AT_ONCE, Tree(())) == ()
+    assert instructions(at_once(Goal.ALL_REDUCE), Tree(())) == ()
     with pytest.raises(InputError, match="this synthesis tree has: none"):
         instructions(parse("reduce node inside"), Tree(()))

@@ -5,14 +5,15 @@ from __future__ import annotations
 from hypothesis import given
 
 from grammar import (
-    ALL_AT_ONCE,
     Across,
     Collective,
+    Goal,
     InsideGroup,
     Master,
     Parallel,
     Program,
     Step,
+    at_once,
     parse,
 )
 from strategies import written
@@ -50,4 +51,4 @@ def test_no_steps_are_a_program_too() -> None:
 
 
 def test_the_plain_all_reduce() -> None:
-    assert str(ALL_AT_ONCE) == "all-reduce root inside"
+    assert str(at_once(Goal.ALL_REDUCE)) == "all-reduce root inside"

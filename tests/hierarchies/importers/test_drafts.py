@@ -18,8 +18,8 @@ from hierarchies.importers import (
     DraftLevel,
     Options,
     Stated,
-    import_files,
     import_texts,
+    texts,
     toml,
 )
 from hierarchies.importers.texts import LARGEST_BYTES
@@ -119,7 +119,7 @@ def test_a_suggestion_that_is_taken_is_marked(draft: Draft) -> None:
 
 
 def test_a_source_that_was_not_written_is_asked_for() -> None:
-    text = toml(import_files("nccl-xml", [str(TESTS / "imports/rings.xml")]))
+    text = toml(import_texts("nccl-xml", texts([str(TESTS / "imports/rings.xml")])))
     values = text.replace('domain = "?"', 'domain = "switch"').replace('= "?"  #', "= 5  #")
     with pytest.raises(InputError, match=r"without a source yet: device: all; level 'island'"):
         read(values)
@@ -191,7 +191,7 @@ def test_a_file_that_is_no_text_is_named(
     path = tmp_path / "given"
     path.write_bytes(content)
     with pytest.raises(InputError) as caught:
-        import_files(kind, [str(path)])
+        import_texts(kind, texts([str(path)]))
     assert str(caught.value).startswith(str(path))
     assert said in str(caught.value)
 
@@ -199,7 +199,7 @@ def test_a_file_that_is_no_text_is_named(
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     for path in (str(tmp_path / "none"), str(tmp_path), "\0"):
         with pytest.raises(InputError, match="cannot read the file"):
-            import_files("hwloc", [path])
+            import_texts("hwloc", texts([path]))
 
 
 @pytest.mark.parametrize("nodes", [0, -1, 10**9])

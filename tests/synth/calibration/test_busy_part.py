@@ -12,8 +12,24 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from grammar import Goal
-from hierarchies import Domain, InputError, System, catalogue, fault_of, load
-from hierarchies.fabric import busiest_block, busy_blocks, children_of, groups_within
+from hierarchies import (
+    Domain,
+    Hierarchy,
+    InputError,
+    Level,
+    Link,
+    System,
+    catalogue,
+    fault_of,
+    load,
+)
+from hierarchies.fabric import (
+    busiest_block,
+    busy_blocks,
+    children_of,
+    groups_of_children,
+    groups_within,
+)
 from synth.calibration.busy_part import busy_part
 from synth.calibration.candidates import Candidate, candidates
 from synth.calibration.measurements import Measurement
@@ -178,3 +194,35 @@ def test_sends_and_receives_are_predicted_and_have_no_bound() -> None:
     assert predictor.at(MiB).seconds > 0
     with pytest.raises(InputError, match="no collective"):
         predictor.bound(MiB)
+
+
+@given(measurements())
+def test_groups_are_neighbours_and_circles_stay_whole(asked: tuple[System, Measurement]) -> None:
+    system, measurement = asked
+    part = busy_part(system, measurement)
+    for level, (members, busy) in enumerate(
+        zip(measurement.members, measurement.busy, strict=True)
+    ):
+        found = groups_of_children(part.roles[level])
+        assert found.tolist() == [[*range(i, i + members)] for i in range(0, busy, members)]
+        circle = system.links[level].domain in (Domain.RING, Domain.TORUS)
+        if circle and busy > 1:
+            assert part.system.hierarchy.levels[level] == system.hierarchy.levels[level]
+
+
+def test_a_bound_counts_no_port_that_only_idle_devices_reach() -> None:
+    """One GPU of each node, kept beside three idle ones that share its port to the node's switch.
+
+    Two of these have another port out of the rack, which nobody busy reaches.
+    """
+    levels = (Level("rack", 2), Level("node", 2), Level("gpu", 8))
+    links = (
+        Link(Domain.SWITCH, 10e9, 1e-6, ports=8),
+        Link(Domain.SWITCH, 50e9, 1e-6, ports=2),
+        Link(Domain.SWITCH, 300e9, 1e-6),
+    )
+    system = System("racks", "", Hierarchy(levels), links, 2e12)
+    asked = Measurement("all-gather", (2, 1, 1), (2, 2, 1), ())
+    assert busy_part(system, asked).system.hierarchy.cardinalities == (2, 2, 4)
+    found = Predictor(system, asked).bound(1 << 30)
+    assert (found.level, found.seconds) == ("rack", pytest.approx((1 << 30) / 20e9))

@@ -16,16 +16,14 @@ from hierarchies import InputError
 from places import ROOT
 from synth.cli.app import app
 from synth.cli.outputs import CLOSED_PIPE, deliver
+from synth.verbs.answers.parts import BinaryFile, TextFile
 
 FULL = Path("/dev/full")
 EMIT = ("emit", "all-reduce root inside", "dgx-h100:2", "--axes", "data=16", "--reduce", "data")
 TORCH = (*EMIT, "--target", "torch")
 COMMANDS = [TORCH, (*TORCH, "--json"), ("systems",), ("systems", "--json")]
 NAMES = ["file", "file-json", "table", "json"]
-FILES: list[dict[str, Any]] = [
-    {"name": "a.txt", "text": "new a\n"},
-    {"name": "b.bin", "base64": "AAEC"},
-]
+FILES = [TextFile(name="a.txt", text="new a\n"), BinaryFile(name="b.bin", base64="AAEC")]
 
 
 def run(*words: str) -> Result:

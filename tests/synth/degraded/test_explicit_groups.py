@@ -222,10 +222,11 @@ def test_one_device_that_is_left_has_nothing_to_do() -> None:
 
 def test_what_top_prints_is_handed_out_and_run(tmp_path: Path) -> None:
     from synth.degraded.handing import document, ranking_of, run_on_arrays
-    from synth.verbs.answers.degraded_bodies import uneven_json
+    from synth.verbs.answers.degraded import UnevenReply
+    from synth.verbs.answers.parts import as_json
 
     left = without(load("dgx-h100:4"), "node3/gpu5")
-    body = json.loads(json.dumps(uneven_json(ranked(left, asked(left)))))
+    body = json.loads(json.dumps(as_json(UnevenReply.of(ranked(left, asked(left))))))
     ranking = ranking_of(body)
     found = document(ranking, 1)
     assert found["devices"] == [d for d in range(32) if d != 29]

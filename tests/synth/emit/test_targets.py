@@ -24,7 +24,9 @@ from synth.plan.planner import answers
 from synth.plan.request import Request
 from synth.run import BACKENDS
 from synth.semantics.programs import Language
-from synth.verbs.answers.bodies import plan_json, ranking_json
+from synth.verbs.answers.parts import as_json
+from synth.verbs.answers.planning import PlanReply
+from synth.verbs.answers.ranked import RankingReply
 from synth.verbs.answers.reading import remembered
 from synth.workload.files import load_job
 from synth.workload.planner import How, plan_job
@@ -126,7 +128,9 @@ def test_a_system_is_remembered_whole(system: System, choice: Choice, collapse: 
         axes=(Axis("data", system.devices),), over=("data",), k=1, choice=choice, collapse=collapse
     )
     report = answers(system, request)
-    back = remembered(json.loads(json.dumps(ranking_json(report))), 1, None)
+    back = remembered(
+        json.loads(json.dumps(as_json(RankingReply.of(report, explain=False)))), 1, None
+    )
     assert back.reduction == report.answers[0].candidate.reduction
     assert back.algorithm is choice
     assert back.payload_bytes == request.payload_bytes
@@ -145,7 +149,7 @@ def test_a_system_is_remembered_whole(system: System, choice: Choice, collapse: 
 
 def test_an_entry_of_a_plan_is_remembered_as_an_answer_is() -> None:
     plan = plan_job(load("dgx-h100:8"), load_job("gpt3-175b-3d"), How(k=1, language=Language(3)))
-    told = json.loads(json.dumps(plan_json(plan)))
+    told = json.loads(json.dumps(as_json(PlanReply.of(plan))))
     assert len({one.entry.goal for one in plan.entries}) > 1
     for rank, one in enumerate(plan.entries, start=1):
         back = remembered(told, rank, None)

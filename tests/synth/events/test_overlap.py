@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from fractions import Fraction
 from itertools import pairwise
 from math import inf
@@ -235,3 +236,74 @@ def test_two_levels_overlap() -> None:
 def test_no_segment_is_no_schedule() -> None:
     with pytest.raises(ValueError, match="0 segments"):
         overlapped([], 0)
+
+
+# Laws: what is monotone, and what is not.
+
+
+def slower(phases: list[Work], names: Collection[str], factor: float, late: float) -> list[Work]:
+    """Some resources slower by a factor, all messages later."""
+    return [
+        Work(
+            phase.latency_seconds + late,
+            {name: busy * (factor if name in names else 1) for name, busy in phase.busy.items()},
+        )
+        for phase in phases
+    ]
+
+
+@given(works(), st.integers(1, 6), st.floats(1, 8), st.floats(0, 8), st.data())
+def test_one_phase_is_monotone_in_everything(
+    phase: Work, segments: int, factor: float, late: float, data: st.DataObject
+) -> None:
+    """Bytes, bandwidth of each resource and latency; and one more segment takes its own time."""
+    name = data.draw(st.sampled_from(["", *phase.busy]))
+    usual = makespan_seconds([phase], segments)
+    assert makespan_seconds(slower([phase], [name], factor, late), segments) >= usual * (1 - 1e-9)
+    more = makespan_seconds([phase], segments + 1)
+    assert more == pytest.approx(usual + phase.alone_seconds)
+
+
+@given(
+    st.lists(works(), min_size=1, max_size=4),
+    st.integers(1, 6),
+    st.floats(1, 8),
+    st.floats(0, 8),
+    st.data(),
+)
+def test_slower_links_and_later_messages_are_never_below_what_the_faster_ones_carry(
+    phases: list[Work], segments: int, factor: float, late: float, data: st.DataObject
+) -> None:
+    """One segment is monotone in all; several lie between bounds that are.
+
+    With more bytes, too, as every link is then slower by as much."""
+    names = sorted({name for phase in phases for name in phase.busy})
+    some = data.draw(st.lists(st.sampled_from(names), unique=True)) if names else []
+    worse = slower(phases, some, factor, late)
+    once = makespan_seconds(phases, 1)
+    assert makespan_seconds(worse, 1) >= once * (1 - 1e-9)
+    taken = makespan_seconds(worse, segments)
+    longest = max(phase.alone_seconds for phase in phases)
+    assert taken >= (once + (segments - 1) * longest) * (1 - 1e-9)
+    for name in names:
+        asked = segments * sum(phase.busy.get(name, 0.0) for phase in phases)
+        assert taken >= asked * (1 - 1e-9)
+    in_turn = segments * sum(phase.alone_seconds for phase in worse)
+    assert taken <= in_turn * (1 + 1e-9)
+
+
+def test_a_slower_link_and_more_bytes_may_end_sooner() -> None:
+    """Why no law says otherwise of several segments: whoever is held up lets others through.
+
+    (R. L. Graham, Bounds on multiprocessing timing anomalies, 1969, has it of jobs in lists.)
+    """
+    phases = [
+        Work(2.0, {"node": 4.0}),
+        Work(2.0, {"gpu": 2.0}),
+        Work(0.0, {"node": 2.0, "gpu": 1.0}),
+    ]
+    usual = makespan_seconds(phases, 3)
+    assert makespan_seconds(slower(phases, ["gpu"], 2.0, 0.0), 3) < 0.93 * usual
+    phases = [Work(0.25, {"gpu": 1.0}), Work(2.0, {"gpu": 0.25}), Work(0.0, {"gpu": 0.5})]
+    usual = makespan_seconds(phases, 5)
+    assert makespan_seconds(slower(phases, ["gpu"], 1.05, 0.0), 5) < 0.996 * usual

@@ -338,6 +338,20 @@ def test_what_rows_of_neighbours_need(
     }
 
 
+def test_what_all_send_in_sum_goes_over_a_bus_once() -> None:
+    """16 GPUs in pairs, each with a port of 1 to a switch that reduces, and one bus of 10 for all.
+
+    A pair's two buffers leave their GPUs: 16 buffers over 16 ports and the bus. The GPUs of one
+    node by themselves could have all of the bus.
+    """
+    levels = (Level("node", 2), Level("gpu", 8))
+    links = (Link(Domain.BUS, 10.0, 0), Link(Domain.SWITCH, 1.0, 0, reduces=True))
+    system = System("bus", "", Hierarchy(levels), links, 1e18)
+    placement = Placement(system.hierarchy, (Axis("data", 2), Axis("model", 8)), ((1, 2), (2, 4)))
+    least = all_reduce_bound(system, Reduction(placement, ("data",)), 1.0)
+    assert least.seconds == pytest.approx(16 / 26)
+
+
 # No program beats it.
 
 

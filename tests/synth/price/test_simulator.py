@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from explicit_steps import ROOTED, ROUNDS, explicit
-from grammar import Collective, Instruction, Program, admitted, parse, spell
+from grammar import Collective, Groups, Instruction, Program, admitted, parse, spell
 from hierarchies import (
     Axis,
     Domain,
@@ -709,3 +709,17 @@ def test_devices_share_the_ports_of_their_node(ports: int, sharing: float) -> No
     reduction = Reduction(placement, ("data",))
     line = lines_of(system, reduction, at_once(reduction))[0]
     assert loads(line) == pytest.approx({"node": sharing / 50 / GB})
+
+
+def test_a_step_is_as_dear_as_its_largest_buffer() -> None:
+    """Of buffers of a half and an eighth of the payload it is the half that takes longest."""
+    system = load("dgx-h100:2")
+    placement = Placement(system.hierarchy, (Axis("data", 16),), ((2, 8),))
+    reduction = Reduction(placement, ("data",))
+    what = Instruction(Collective.ALL_REDUCE, Groups((0, 1)))
+    both, half = (Move(what, kinds, (), ()) for kinds in (((0,), (1,)), ((0,),)))
+    simulator = Simulator(system)
+    assert reduction.tree.sizes == (2, 8)
+    assert simulator.move(both, reduction, GB)[0].size_bytes == GB / 2
+    assert simulator.prices([both], reduction, GB) == simulator.prices([half], reduction, GB)
+    assert simulator.works([both], reduction, GB) == simulator.works([half], reduction, GB)

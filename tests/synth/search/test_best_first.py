@@ -193,6 +193,23 @@ def test_the_estimate_saves_expansions() -> None:
     assert looked_at == [0, 1, 2, 3, 4]
 
 
+def test_what_ties_with_the_limit_is_kept() -> None:
+    """Two ways of two moves and one of one, all at the limit: in the order of moves and ranks."""
+    edges = {"a": [("x", "b"), ("y", "b"), ("w", "c")], "b": [("z", "c")], "c": []}
+    puzzle = Puzzle("a", edges.__getitem__, lambda v: v == "c", lambda v: v != "c")
+    graph = explore(puzzle, 2)
+    prices = {"x": 1, "y": 1, "z": 2, "w": 3}
+    ranks = {"x": 3, "y": 2, "z": 1, "w": 4}
+
+    def kept(limit: int) -> list[tuple[int, str]]:
+        ask = ([table[label] for label in graph.alphabet] for table in (prices, ranks))
+        found = graph.cheapest(*ask, limit)
+        return [(one.price, "".join(graph.alphabet[i] for i in one.labels)) for one in found]
+
+    assert kept(3) == kept(4) == [(3, "w"), (3, "yz"), (3, "xz")]
+    assert kept(2) == []
+
+
 def test_large_prices_stay_exact() -> None:
     big = 1 << 58
     puzzle = Puzzle(

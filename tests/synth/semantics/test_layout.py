@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import oracle
-from grammar import Program, parse
+from grammar import Goal, Program, parse
 from hierarchies import Tree
 from strategies import all_valid, spelled, trees, valid_programs, word
 from synth.semantics.layout import Move, Shuffle, kinds
@@ -165,3 +165,12 @@ def test_the_buffers_of_a_move() -> None:
     program = parse("reduce-scatter d0 inside; all-reduce d0 parallel; all-gather d0 inside")
     found: list[Move] = list(moves(derived(program, TREE)))
     assert [move.buffers for move in found] == [((),), ((1,),), ((),)]
+
+
+def test_only_the_first_device_puts_a_reduced_payload_in_order() -> None:
+    """What the others hold in the end nobody looks at."""
+    text = "reduce-scatter root inside; all-gather d0 parallel(root); all-gather d0 inside"
+    derivation = derive(parse(text), TREE, Goal.REDUCE)
+    assert isinstance(derivation, Derivation)
+    *_, last = moves(derivation)
+    assert last.after == (Shuffle((), (1, 0), (0, 1), zero=(0, 1)),)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import oracle
 from grammar import Program, parse
 from hierarchies import Axis, Hierarchy, InputError, Placement, Reduction, Tree
+from located import located
 from strategies import reductions, valid_programs, word
 from synth.semantics.layout import Shuffle
 from synth.semantics.lowering import buffer_fraction, lower, moves
@@ -87,7 +88,7 @@ def test_groups_partition_who_takes_part(
         assert everyone == [
             device
             for device in range(schedule.devices)
-            if not any(oracle.only(labels[reduction.locate(device)[1]], meant.groups.zero))
+            if not any(oracle.only(labels[located(reduction, device)[1]], meant.groups.zero))
         ]
 
 
@@ -134,7 +135,7 @@ def assert_shuffled(
     wanted = [
         device
         for device in range(schedule.devices)
-        for label in [labels[reduction.locate(device)[1]]]
+        for label in [labels[located(reduction, device)[1]]]
         if not any(oracle.only(label, shuffle.zero)) and state[label]
         if scattered(state[label]) == set(shuffle.scattered)
     ]

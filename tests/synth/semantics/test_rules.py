@@ -10,7 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracle
-from grammar import Goal, Program, admitted, instructions, parse
+from grammar import (
+    Collective,
+    Goal,
+    Groups,
+    Instruction,
+    Program,
+    admitted,
+    instructions,
+    parse,
+)
 from hierarchies import Digit, InputError, Tree
 from strategies import all_valid, programs, spelled, trees, unword, valid_programs, word
 from synth.semantics.rules import Demand, Derivation, Kind, Refusal, Rulebook, derive
@@ -326,3 +335,18 @@ def test_nobody_to_talk_to_is_done_at_once() -> None:
     found = derive(Program(()), Tree(()))
     assert isinstance(found, Derivation)
     assert len(found.states) == 1
+
+
+def test_an_all_to_all_sends_nothing_twice() -> None:
+    """No program comes there, as all contributions begin at one device each: a state by hand."""
+    everything = Instruction(Collective.ALL_TO_ALL, Groups((0,)))
+    rules = Rulebook(1, [everything], goal=Goal.ALL_TO_ALL)
+    both_have_the_firsts = rules.space.all_zero([2])
+    [(_, refused)] = rules.take(both_have_the_firsts)
+    assert isinstance(refused, Demand)
+    assert (refused.kind, refused.otherwise) == (
+        Kind.SOUND,
+        "a contribution to a chunk would be sent twice",
+    )
+    [(_, taken)] = rules.take(rules.start)
+    assert taken == rules.end

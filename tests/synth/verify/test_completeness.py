@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
+import completeness
 import oracle
+from completeness import Complete, Missing, missing_program
 from grammar import Collective, Groups, Instruction, Program, parse, spell
 from hierarchies import InputError, Tree
-from synth.verify.completeness import Complete, Missing, missing_program
 from synth.verify.symbolic import Proved, Unknown, prove
 
 
@@ -77,3 +80,11 @@ def test_no_digits_or_no_steps_is_the_callers_mistake(depth: int, length: int) -
 def test_known_programs_must_be_in_the_forms_searched() -> None:
     with pytest.raises(InputError, match="not one of"):
         missing_program(3, 1, [parse("all-reduce across(d0, d2)")])
+
+
+def test_the_judge_shares_nothing_with_the_rules() -> None:
+    with open(completeness.__file__, encoding="utf-8") as file:
+        tree = ast.parse(file.read())
+    known = [node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    ours = [name for name in known if name and name.startswith(("synth", "results"))]
+    assert ours == ["synth.verify.verdict"]

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import oracle
 from grammar import Collective, Instruction, Program, instructions, parse
 from hierarchies import InputError, Reduction, Tree
+from located import located
 from strategies import (
     all_valid,
     programs,
@@ -153,7 +154,7 @@ def test_the_plain_sum_is_the_sum_over_who_agrees_on_the_rest(
     devices = reduction.placement.hierarchy.devices
     payloads = np.arange(devices * elements, dtype=np.int64).reshape(devices, elements) ** 2
     summed = plain_sum(reduction, payloads)
-    replica = [reduction.locate(device)[0] for device in range(devices)]
+    replica = [located(reduction, device)[0] for device in range(devices)]
     for device in range(devices):
         fellows = [other for other in range(devices) if replica[other] == replica[device]]
         assert summed[device].tolist() == sum(payloads[fellow] for fellow in fellows).tolist()

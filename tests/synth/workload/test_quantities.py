@@ -178,6 +178,8 @@ def test_numbers_of_no_sense_are_refused(number: float) -> None:
 def test_an_amount_may_be_as_deep_as_its_length() -> None:
     assert worked_out(amount_of("(" * 249 + "1" + ")" * 249), {}) == 1
     assert worked_out(amount_of("+".join("1" * 250)), {}) == 250
+    with pytest.raises(InputError, match="at character 501, the end"):
+        amount_of("(" * 500)
 
 
 def test_a_number_that_grows_without_end_is_stopped() -> None:

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hierarchies import InputError, read
-from hierarchies.importers import Draft, Options, import_texts, toml
-from hierarchies.importers.kinds import import_files
+from hierarchies.importers import Draft, Options, import_texts, texts, toml
 from hierarchies.importers.networks.switches import tree
 from hierarchies.importers.networks.topograph import cluster_of
 from hierarchies.importers.slurm.conf import layout
@@ -76,7 +75,7 @@ KIND_OF = {
 
 
 def real(name: str) -> Draft:
-    return import_files(KIND_OF[name.split("/")[0]], [str(shared("topo", *name.split("/")))])
+    return import_texts(KIND_OF[name.split("/")[0]], texts([str(shared("topo", *name.split("/")))]))
 
 
 @pytest.mark.parametrize("name", COUNTED)

@@ -18,8 +18,8 @@ from hierarchies.importers import (
     DraftLevel,
     Options,
     Stated,
-    import_files,
     import_texts,
+    texts,
     toml,
 )
 from hierarchies.importers.nodes.islands import shape
@@ -84,11 +84,11 @@ REFUSED = {
 
 def real(kind: str, name: str, **options: object) -> Draft:
     path = shared("topo", FOLDER[kind], name)
-    return import_files(kind, [str(path)], Options(**options))  # type: ignore[arg-type]
+    return import_texts(kind, texts([str(path)]), Options(**options))  # type: ignore[arg-type]
 
 
 def own(kind: str, name: str, **options: object) -> Draft:
-    return import_files(kind, [str(HERE / name)], Options(**options))  # type: ignore[arg-type]
+    return import_texts(kind, texts([str(HERE / name)]), Options(**options))  # type: ignore[arg-type]
 
 
 def told(draft: Draft) -> str:
@@ -137,7 +137,7 @@ def test_every_real_file_is_imported_but_those_known_to_be_refused() -> None:
     for kind, folder in FOLDER.items():
         for path in shared("topo", folder).iterdir():
             if path.suffix != ".source" and (kind, path.name) not in REFUSED:
-                draft = import_files(kind, [str(path)])
+                draft = import_texts(kind, texts([str(path)]))
                 assert not toml(draft).startswith("name = \n")
 
 
@@ -147,7 +147,7 @@ def test_every_dump_of_nccl_has_what_its_raw_text_has() -> None:
         gpus = len(re.findall(r"<gpu\s", text))
         if (XML, path.name) in REFUSED or not gpus:
             continue
-        draft = import_files(XML, [str(path)])
+        draft = import_texts(XML, texts([str(path)]))
         counts = [
             int(count) * (1 if "0x068000" in link else 0.5)
             for link, count in re.findall(r'(<(?:nvlink|xgmi)[^>]*count="(\d+)"[^>]*>)', text)
@@ -159,7 +159,7 @@ def test_every_dump_of_nccl_has_what_its_raw_text_has() -> None:
 
 def test_a_matrix_that_was_cut_says_so_and_keeps_what_the_gpus_say() -> None:
     path = shared("topo", "nvidia-smi-truncated", "dgxh100-8-nic12-truncated.txt")
-    draft = import_files(NV, [str(path)], Options(gpu="h100"))
+    draft = import_texts(NV, texts([str(path)]), Options(gpu="h100"))
     assert draft.counted == {"gpus": 8, "nics": 12, "nvlinks": 144}
     assert value(level(draft, "node").ports) == 8
     assert any("Rows of NICs are missing" in note for note in draft.notes)

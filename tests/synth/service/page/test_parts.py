@@ -30,9 +30,10 @@ from synth.service.page.filling import EXAMPLE, of_fields, of_question
 from synth.service.page.forms import check, question, read
 from synth.service.page.placing import coordinates
 from synth.service.page.rendering import render, static
-from synth.service.page.results import handed, over_sizes, result
+from synth.service.page.results import handed, over_sizes, ranking_of, result
 from synth.service.page.topology import folded, topology
-from synth.verbs.answers.bodies import machine_in_full_json
+from synth.verbs.answers.parts import MachineInFull, as_json
+from synth.verbs.planning import TopQuestion
 from synth.verbs.questions import asked
 from synth.verbs.table import VERBS
 
@@ -63,12 +64,12 @@ ASKED: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(scope="module")
-def bodies() -> dict[str, Any]:
+def answers() -> dict[str, Any]:
     verb = VERBS["top"]
     found = {}
     for name, given_ in ASKED.items():
         body = verb.answer(asked(verb.question, given_), Watcher()).body
-        found[name] = json.loads(json.dumps(body))
+        found[name] = ranking_of("top", json.loads(json.dumps(body)))
     return found
 
 
@@ -170,7 +171,7 @@ def test_coordinates_are_those_of_the_mesh(reduction: Any) -> None:
 
 @pytest.mark.parametrize("name", catalogue())
 def test_a_machine_is_drawn_with_each_device_once_and_nothing_in_the_same_place(name: str) -> None:
-    drawn = topology(machine_in_full_json(load(name)))
+    drawn = topology(MachineInFull.of(load(name)))
     ids = [node["data"]["id"] for node in drawn.nodes]
     assert len(set(ids)) == len(ids)
     devices = [node for node in drawn.nodes if node["data"]["kind"] == "device"]
@@ -188,7 +189,7 @@ def test_a_machine_is_drawn_with_each_device_once_and_nothing_in_the_same_place(
 
 
 def test_speeds_and_what_is_left_out_are_told() -> None:
-    drawn = topology(machine_in_full_json(load("dgx-h100:2048")))
+    drawn = topology(MachineInFull.of(load("dgx-h100:2048")))
     told = " ".join(node["data"]["name"] for node in drawn.nodes)
     assert "8 × 50 GB/s" in told
     assert "450 GB/s" in told
@@ -204,11 +205,11 @@ def test_folding_keeps_to_its_limit_and_to_whole_inner_units(counts: list[int], 
         assert shown[-1] == counts[-1]
 
 
-def test_faults_are_marked_where_they_are(bodies: dict[str, Any]) -> None:
-    uneven = topology(bodies["uneven"]["system"])
+def test_faults_are_marked_where_they_are(answers: dict[str, Any]) -> None:
+    uneven = topology(answers["uneven"].system)
     missing = [n["data"]["name"] for n in uneven.nodes if n["data"].get("missing")]
     assert missing == ["node1/gpu3"]
-    worn = topology(bodies["worn"]["system"])
+    worn = topology(answers["worn"].system)
     [edge] = [edge for edge in worn.edges if edge["classes"] == "worn"]
     assert (edge["data"]["source"], edge["data"]["label"]) == ("u1", "port2 at 50%")
 
@@ -221,16 +222,16 @@ def test_bus_bandwidth_is_as_nccl_tests_count_it() -> None:
 
 
 @pytest.mark.parametrize("name", ASKED)
-def test_every_kind_of_answer_is_shown_whole(name: str, bodies: dict[str, Any]) -> None:
-    body = bodies[name]
-    view = result(body, 0)
-    assert len(view.rows) == len(body.get("answers") or body["stretches"])
+def test_every_kind_of_answer_is_shown_whole(name: str, answers: dict[str, Any]) -> None:
+    answer = answers[name]
+    view = result(answer, 0)
+    assert len(view.rows) == len(answer.stretches if name == "range" else answer.answers)
     assert view.chosen is not None
     shown = Page(
         render(
             "chosen.html",
             one=view.chosen,
-            levels=body["system"]["levels"],
+            levels=answer.system.levels,
             base="/answers/x",
             tabs={"torch": "PyTorch"},
         )
@@ -247,66 +248,66 @@ def test_every_kind_of_answer_is_shown_whole(name: str, bodies: dict[str, Any]) 
     assert "proved" in listed.said
 
 
-def test_a_row_that_is_not_there_is_refused(bodies: dict[str, Any]) -> None:
+def test_a_row_that_is_not_there_is_refused(answers: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="there is no answer 5"):
-        result(bodies["one"], 5)
+        result(answers["one"], 5)
 
 
 @pytest.mark.parametrize("name", [name for name in ASKED if name != "uneven"])
-def test_every_row_can_be_handed_out(name: str, bodies: dict[str, Any]) -> None:
+def test_every_row_can_be_handed_out(name: str, answers: dict[str, Any]) -> None:
     verb = VERBS["emit"]
-    for row in ranked(bodies[name]):
-        given_ = {**handed(bodies[name], row.index), "target": "svg"}
+    for row in ranked(answers[name]):
+        given_ = {**handed(answers[name], row.index), "target": "svg"}
         files = verb.answer(asked(verb.question, given_), Watcher()).body["files"]
         assert [file["name"] for file in files] == ["timeline.svg", "timeline.json"]
 
 
-def test_an_uneven_row_is_handed_out_as_groups(bodies: dict[str, Any]) -> None:
+def test_an_uneven_row_is_handed_out_as_groups(answers: dict[str, Any]) -> None:
     verb = VERBS["emit"]
-    given_ = {**handed(bodies["uneven"], 1), "target": "json"}
+    given_ = {**handed(answers["uneven"], 1), "target": "json"}
     assert verb.answer(asked(verb.question, given_), Watcher()).body["target"] == "json"
 
 
-def test_the_plot_has_every_size_and_every_crossover(bodies: dict[str, Any]) -> None:
-    body = bodies["range"]
-    drawn = curves(body)
+def test_the_plot_has_every_size_and_every_crossover(answers: dict[str, Any]) -> None:
+    answer = answers["range"]
+    drawn = curves(answer)
     columns = drawn.as_json()
-    assert columns["bytes"] == sorted(one["bytes"] for one in body["sizes"])
-    assert all(len(columns[name]) == len(body["sizes"]) for name in ("best", "default", "bound"))
-    assert columns["crossovers"] == [one["from_bytes"] for one in body["stretches"]][1:]
+    assert columns["bytes"] == sorted(one.bytes for one in answer.sizes)
+    assert all(len(columns[name]) == len(answer.sizes) for name in ("best", "default", "bound"))
+    assert columns["crossovers"] == [one.from_bytes for one in answer.stretches][1:]
     shown = Page(render("sizes.html", curves=drawn, link=None, open=True))
-    assert len([1 for tag, _ in shown.elements if tag == "tr"]) == 1 + len(body["sizes"])
+    assert len([1 for tag, _ in shown.elements if tag == "tr"]) == 1 + len(answer.sizes)
 
 
-def test_a_question_over_sizes_is_one_that_can_be_put(bodies: dict[str, Any]) -> None:
+def test_a_question_over_sizes_is_one_that_can_be_put(answers: dict[str, Any]) -> None:
     model = VERBS["top"].question
     given_ = asked(model, {**ASKED["one"], "per_placement": True}).model_dump(mode="json")
-    put = over_sizes(given_, bodies["one"])
+    put = over_sizes(given_, answers["one"])
     assert put is not None
     again = asked(model, put)
     again.asked()  # type: ignore[attr-defined]
-    assert over_sizes(put, bodies["range"]) is None
-    assert over_sizes({**given_, "bytes": 5}, bodies["uneven"]) is None
+    assert over_sizes(put, answers["range"]) is None
+    assert over_sizes({**given_, "bytes": 5}, answers["uneven"]) is None
 
 
 @pytest.mark.parametrize(
     "hostile", [*HOSTILE, "x" * 2**20], ids=["tag", "quotes", "rtl", "jinja", "1MB"]
 )
-def test_hostile_texts_stay_texts(hostile: str, bodies: dict[str, Any]) -> None:
-    body = json.loads(json.dumps(bodies["one"]))
+def test_hostile_texts_stay_texts(hostile: str, answers: dict[str, Any]) -> None:
+    body = as_json(answers["one"])
     body["system"]["name"] = body["system"]["title"] = hostile
     body["answers"][0]["why"] = [hostile]
     if len(hostile) < 100:
         body["system"]["levels"][0]["name"] = hostile
-    view = result(body, 0)
+    read_ = ranking_of("top", body)
+    assert read_ is not None
+    view = result(read_, 0)
     whole = render(
         "answer.html", title=view.title, view=view, base=None, key=None, json=None, again=None,
         partial=False, outcome="ok", index=0, sizes=None, curves="", verb="top", body=body, here="",
         keys=False, chosen="",
     )  # fmt: skip
-    parts = render(
-        "chosen.html", one=view.chosen, levels=body["system"]["levels"], base=None, tabs={}
-    )
+    parts = render("chosen.html", one=view.chosen, levels=read_.system.levels, base=None, tabs={})
     if len(hostile) > 2**16:
         assert hostile in whole
         assert hostile in parts
@@ -341,10 +342,11 @@ def test_a_sound_form_is_a_question_and_says_what_it_comes_to() -> None:
         "system": "4 node × 8 gpu: 32 devices",
         "axes": "product 32 of 32 devices; 3 placements",
     }
-    put = asked(VERBS["top"].question, given_).model_dump(mode="json")
+    question_ = asked(TopQuestion, given_)
+    put = question_.model_dump(mode="json")
     assert put["stripes"] is False
     assert put["slow"] == {"node3/nic2": 0.5}
-    again, found = question(read(_sent(of_question(put))))
+    again, found = question(read(_sent(of_question(question_))))
     assert found.wrong == {}
     assert asked(VERBS["top"].question, again).model_dump(mode="json") == put
 

@@ -30,7 +30,7 @@ from synth.service.workers import (
     OverTimeError,
     WorkerLostError,
 )
-from synth.verbs.partition import Piece, carry_out
+from synth.verbs.partition import Piece, WholeQuestion, carry_out
 from synth.verbs.reply import Outcome
 from working import COUNT, HOG, LONG_COUNT, TOP, Listener, end, piece, question, until
 
@@ -121,7 +121,7 @@ def test_a_bug_is_logged_and_told_by_its_number_alone(
     crew: LocalCrew, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(InternalError) as raised:
-        crew.submit(Piece("no such part", {})).future.result(20)
+        crew.submit(Piece(WholeQuestion(verb="no such part", question={}))).future.result(20)
     assert "KeyError" not in str(raised.value)
     assert raised.value.id in str(raised.value)
     assert f"internal error {raised.value.id}" in caplog.text
@@ -330,7 +330,7 @@ def test_close_kills_what_does_not_end() -> None:
 
 SERVER = """
 import os, signal, sys, time
-from synth.verbs.partition import Piece
+from synth.verbs.partition import Piece, WholeQuestion
 from synth.service.workers import LocalCrew
 if __name__ == "__main__":
     crew = LocalCrew(2)
@@ -338,7 +338,7 @@ if __name__ == "__main__":
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: got.append(1))
     question = {"digits": 5, "max_steps": 9}
-    ticket = crew.submit(Piece("answer", {"verb": "count", "question": question}))
+    ticket = crew.submit(Piece(WholeQuestion(verb="count", question=question)))
     while not ticket.future.running():
         time.sleep(0.01)
     print(*crew.pids, flush=True)

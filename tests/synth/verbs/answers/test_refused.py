@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from hierarchies.calibration import Measured, Stray
 from machines import bare, calibration
 from replying import COMMANDS, SHAPES, body_of, faults, models_of, told
-from synth.verbs.answers.bodies import machine_in_full_json, proof_json
+from synth.verbs.answers.parts import MachineInFull, as_json, judged_keys
 from synth.verify.symbolic import Unknown
 
 Path = tuple[Any, ...]
@@ -118,7 +118,7 @@ def test_an_answer_with_anything_changed_is_refused(name: str) -> None:
 def test_a_calibrated_machine_with_anything_changed_is_refused() -> None:
     seen = (Measured("all-reduce", (2, 4), (("ring", "simple"),), 8, 1024),)
     known = replace(calibration(), measured=seen, strays=(Stray(0, 3, 0.8, 1.3),))
-    system = machine_in_full_json(replace(bare(), calibration=known))
+    system = as_json(MachineInFull.of(replace(bare(), calibration=known)))
     body = {"schema_version": 1, "system": small(system)}
     assert faults("systems", body) == []
     for change, other in spoiled(body):
@@ -139,7 +139,7 @@ def small(value: Any) -> Any:
 
 def test_a_verdict_and_what_comes_with_it_belong_together() -> None:
     body = body_of("check")
-    unknown = {**body, **proof_json(Unknown("ran out of steps"))}
+    unknown = {**body, **judged_keys(Unknown("ran out of steps"))}
     assert faults("check", unknown) == []
     assert faults("check", {k: v for k, v in unknown.items() if k != "proof_reason"})
     assert faults("check", {**body, "proof_reason": "because"})

@@ -150,16 +150,16 @@ def test_a_key_follows_what_answers_and_not_what_asks_and_shows(
         return key_of("systems", question)
 
     before = key()
-    for face in ("service/desk", "commands/asking", "drawing", "tables", "rankings", "replies/new"):
+    for face in ("service/new", "cli/app", "cli/commands/asking", "tables/rankings", "new"):
         (tmp_path / "synth" / f"{face}.py").write_text("another")
         assert key() == before, face
     (tmp_path / "synth/service/store/more.toml").write_text("another")
     assert key() == before
     for changed in (
         "synth/price/steps.py",
-        "grammar/program.lark",
+        "grammar/collectives/program.lark",
         "hierarchies/catalogue/new.toml",
-        "synth/jobs/new.toml",
+        "synth/workload/jobs/new.toml",
         "synth/emit/templates/header.jinja",
         "hierarchies/importers/nodes/hwloc.py",
         "synth/verbs/partition/course.py",

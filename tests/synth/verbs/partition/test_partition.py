@@ -16,7 +16,7 @@ from hierarchies import InputError, Reduction, System, placements
 from partitioned import RANGE, SUPERPOD, Given, body_of, told
 from strategies import AXIS_NAMES, systems
 from synth.plan.request import Leader, Watcher
-from synth.verbs.answers.bodies import Json
+from synth.verbs.answers.parts import Json
 from synth.verbs.partition import Course, Piece, Shelf, carry_out, course, in_turn
 from synth.verbs.planning import TopQuestion
 from synth.verbs.questions import asked, axes_of

@@ -2,7 +2,8 @@
 
 The instruction of each step is an unknown choice; z3 looks for choices that make a program. It
 looks at the skeleton, the tree with every digit of size 2, where all three classes of
-preconditions apply: sound, regular and pruned.
+preconditions apply: sound, regular and pruned. A judge of the search that only tests ask; like the
+judges in ``synth.verify`` it shares nothing with the rules.
 """
 
 from __future__ import annotations

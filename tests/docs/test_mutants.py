@@ -1,0 +1,32 @@
+"""The list of mistakes that tests must notice can be tried: each stands once where it says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mutants import Mutant, main, mutants
+from places import ROOT
+
+LISTED = mutants()
+
+
+@pytest.mark.parametrize("mutant", LISTED, ids=[f"{i}-{one.file}" for i, one in enumerate(LISTED)])
+def test_a_mistake_can_be_made_where_it_is_listed(mutant: Mutant, tmp_path: Path) -> None:
+    (tmp_path / mutant.file).parent.mkdir(parents=True)
+    (tmp_path / mutant.file).write_bytes((ROOT / mutant.file).read_bytes())
+    mutant.put_into(tmp_path)
+    text = (tmp_path / mutant.file).read_text(encoding="utf-8")
+    compile(text, mutant.file, "exec")
+    for place in mutant.tests:
+        assert (ROOT / place).exists(), place
+
+
+def test_what_survives_is_told(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mutants.copied", lambda to: to)
+    monkeypatch.setattr("mutants.killed", lambda mutant, house: False)
+    assert main(["price"]) == 1
+    assert "SURVIVED synth/price" in capsys.readouterr().out
