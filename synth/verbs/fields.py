@@ -109,6 +109,12 @@ class Flag:
         """Whether giving it makes the field false."""
         return self.spelled.startswith("--no-")
 
+    def written(self, value: Any) -> Any:
+        """A value of the field as one would type it."""
+        if self.notation is not None:
+            return self.notation.write(value)
+        return value.value if isinstance(value, Enum) else value
+
     def over(self, earlier: Flag) -> Flag:
         """This flag, with what only the earlier one says."""
         return replace(
@@ -199,9 +205,7 @@ def _usual(field: FieldInfo, flag: Flag) -> Any:
     usual = field.get_default(call_default_factory=True)
     if usual is None or usual in ([], {}):
         return None
-    if flag.notation is not None:
-        return flag.notation.write(usual)
-    return usual.value if isinstance(usual, Enum) else usual
+    return flag.written(usual)
 
 
 def _sentence(text: str) -> str:

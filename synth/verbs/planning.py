@@ -125,7 +125,7 @@ class SweepQuestion(RankedQuestion):
         Flag("Catalogue names, name:N, or files", spelled="SYSTEM...", file=File.SYSTEMS),
     ] = Field(min_length=1, max_length=MOST_SYSTEMS)
     k: Annotated[int, Limited.K, Flag("How many answers of each", spelled="-k")] = 10
-    explain: bool = False
+    explain: bool = False  # asked with ``top``, whose table has room for reasons
 
     def tops(self) -> list[TopQuestion]:
         """The question put to each of the systems."""

@@ -65,7 +65,8 @@ def _parameter(flag: Asked) -> Parameter:
     kind: Any = list[str] if flag.several else _TYPES[flag.kind]
     told: Any
     if flag.is_argument:
-        told = typer.Argument(metavar=flag.word, help=flag.help)
+        many = "..." if flag.several else ""
+        told = typer.Argument(metavar=f"{flag.word}{many}", help=flag.help)
     else:
         told = typer.Option(flag.word, metavar=flag.metavar or None, help=flag.help)
     if flag.required:

@@ -75,7 +75,7 @@ def of_question(question: TopQuestion) -> Filling:
     given = question.system
     own = given.text if isinstance(given, NamedText) else ""
     name, _, count = (given.name if isinstance(given, NamedText) else given).partition(":")
-    plain = question.model_dump(mode="json")
+    answers = {box: getattr(question, one.name) for box, one in BOXES.items()}
     axes = [
         AxisRow(axis, str(length), axis in question.reduce)
         for axis, length in question.axes.items()
@@ -84,9 +84,9 @@ def of_question(question: TopQuestion) -> Filling:
         system="" if own else name,
         count=count,
         own=own,
-        texts={box: written(box, plain[BOXES[box].name]) for box in USUAL},
+        texts={box: written(box, answers[box]) for box in USUAL},
         axes=_enough(axes),
-        ticked=frozenset(box for box in SWITCHES if plain[BOXES[box].name] is typed(box, "yes")),
+        ticked=frozenset(box for box in SWITCHES if answers[box] is typed(box, "yes")),
     )
 
 

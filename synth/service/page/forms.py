@@ -213,8 +213,7 @@ def typed(name: str, text: str) -> Any:
 
 def written(name: str, value: Any) -> str:
     """What stands in a box for what the question has, as ``typed`` reads it."""
-    notation = flag(name).notation
-    return str(value) if notation is None else notation.write(value)
+    return str(flag(name).written(value))
 
 
 def flag(name: str) -> Flag:
