@@ -21,6 +21,7 @@ from synth.emit import Options, RankOrder, Source, emit, target_of
 from synth.plan.request import Watcher, told_together
 from synth.run import BACKENDS, Trial, run
 from synth.semantics.schedule import ends, padded
+from synth.verbs.answers.given import Remembered, remembered
 from synth.verbs.answers.outputs import (
     Checked,
     EmittedGroupsReply,
@@ -29,7 +30,6 @@ from synth.verbs.answers.outputs import (
     RunReply,
 )
 from synth.verbs.answers.parts import SCHEMA_VERSION, Json, TextFile
-from synth.verbs.answers.reading import Remembered, remembered
 from synth.verbs.export import hand_out
 from synth.verbs.limited import Limited
 from synth.verbs.questions import Bytes, Figure, Measure, PerhapsPlacedQuestion, ProgramText
