@@ -14,7 +14,7 @@ from synth.price.simulator import Simulator
 from synth.price.steps import total_seconds
 from synth.semantics.lowering import lower
 from synth.semantics.rules import Derivation, Refusal, derive
-from synth.verbs.answers.reading import Remembered, Slice
+from synth.verbs.answers.given import Remembered, Slice
 from synth.verify.rehearsal import judged
 from synth.verify.symbolic import Refuted
 

@@ -22,6 +22,7 @@ from synth.plan.request import Watcher, told_together
 from synth.run import BACKENDS, Trial, run
 from synth.semantics.schedule import ends, padded
 from synth.verbs import notations
+from synth.verbs.answers.given import Remembered, remembered
 from synth.verbs.answers.outputs import (
     Checked,
     EmittedGroupsReply,
@@ -30,7 +31,6 @@ from synth.verbs.answers.outputs import (
     RunReply,
 )
 from synth.verbs.answers.parts import SCHEMA_VERSION, Json, TextFile
-from synth.verbs.answers.reading import Remembered, remembered
 from synth.verbs.export import hand_out
 from synth.verbs.fields import File, Flag, Limited
 from synth.verbs.questions import (

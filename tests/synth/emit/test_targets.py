@@ -24,10 +24,10 @@ from synth.plan.planner import answers
 from synth.plan.request import Request
 from synth.run import BACKENDS
 from synth.semantics.programs import Language
+from synth.verbs.answers.given import remembered
 from synth.verbs.answers.parts import as_json
 from synth.verbs.answers.planning import PlanReply
 from synth.verbs.answers.ranked import RankingReply
-from synth.verbs.answers.reading import remembered
 from synth.workload.files import load_job
 from synth.workload.planner import How, plan_job
 
