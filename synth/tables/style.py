@@ -57,30 +57,9 @@ def between(interval: Sequence[float]) -> str:
     return " to ".join(duration(end) for end in interval)
 
 
-def levels(system: Json) -> str:
-    """``4 node x 8 gpu``."""
-    return " x ".join(f"{level['count']} {level['name']}" for level in system["levels"])
-
-
-def exceptions(system: Json) -> str:
-    """``without node3/gpu5, node3/port2 at 50%``; nothing where all is as described."""
-    told = (
-        f"without {one['unit']}"
-        if one["missing"]
-        else f"{one['unit']} at {one['bandwidth_share']:.0%}"
-        for one in system["exceptions"]
-    )
-    return ", ".join(told)
-
-
 def axes_told(axes: Mapping[str, int]) -> str:
     """``data=8, model=4``."""
     return ", ".join(f"{name}={size}" for name, size in axes.items())
-
-
-def level_names(body: Json) -> str:
-    """The names of the system's levels, outermost first."""
-    return ", ".join(level["name"] for level in body["system"]["levels"])
 
 
 def shape(levels: Sequence[LevelInBrief]) -> str:
@@ -100,10 +79,4 @@ def lacking(exceptions: Sequence[MachineException]) -> str:
 def stopped(complete: bool) -> Iterator[RenderableType]:
     """A line that warns, where the work was stopped."""
     if not complete:
-        yield Text("PARTIAL: stopped before all was searched; something better may be missing")
-
-
-def partial(body: Json) -> Iterator[RenderableType]:
-    """A line that warns, where the work was stopped."""
-    if not body["complete"]:
         yield Text("PARTIAL: stopped before all was searched; something better may be missing")

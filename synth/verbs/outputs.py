@@ -16,13 +16,14 @@ from hierarchies import (
     InputError,
 )
 from synth.collectives.algorithms import Choice
-from synth.degraded.handing import UnevenRanking, document, ranking_of, run_on_arrays
+from synth.degraded.handing import Handed, run_on_arrays
 from synth.emit import TARGETS, Options, RankOrder, Source, emit, target_of
 from synth.plan.request import Watcher, told_together
 from synth.run import BACKENDS, Trial, run
 from synth.semantics.schedule import ends, padded
 from synth.verbs import notations
-from synth.verbs.answers.given import Remembered, remembered
+from synth.verbs.answers.degraded import GroupStep, UnevenReply
+from synth.verbs.answers.given import Remembered, handed_of, remembered, uneven_of
 from synth.verbs.answers.outputs import (
     Checked,
     EmittedGroupsReply,
@@ -30,7 +31,7 @@ from synth.verbs.answers.outputs import (
     HandedStripe,
     RunReply,
 )
-from synth.verbs.answers.parts import SCHEMA_VERSION, Json, TextFile
+from synth.verbs.answers.parts import SCHEMA_VERSION, Json, TextFile, as_json
 from synth.verbs.export import hand_out
 from synth.verbs.fields import File, Flag, Limited
 from synth.verbs.questions import (
@@ -44,6 +45,7 @@ from synth.verbs.questions import (
 from synth.verbs.reply import Outcome, Reply, reply
 
 MOST_HOSTS = 2**16
+GROUPS_FORMAT, GROUPS_VERSION = "collsynth-groups", 1
 
 
 class HandOutQuestion(PerhapsPlacedQuestion):
@@ -107,12 +109,12 @@ class HandOutQuestion(PerhapsPlacedQuestion):
             ),
         )
 
-    def groups(self) -> UnevenRanking | None:
+    def groups(self) -> UnevenReply | None:
         """The answer, if it is about a machine that lacks devices. Raises as ``chosen``."""
         if self.answer is None or "uneven" not in self.answer:
             return None
         self._check_alone()
-        return ranking_of(self.answer)
+        return uneven_of(self.answer)
 
     def answered_devices(self) -> int:
         """How many devices the machine of the answer has, 0 without one. Raises as ``chosen``."""
@@ -235,7 +237,7 @@ def _checked(seen: Json) -> Checked:
     )
 
 
-def _emitted_groups(question: EmitQuestion, ranking: UnevenRanking) -> Reply:
+def _emitted_groups(question: EmitQuestion, ranking: UnevenReply) -> Reply:
     """A program of explicit groups: as data only, as no mesh has its groups."""
     if question.target != "json":
         target_of(question.target)
@@ -245,22 +247,39 @@ def _emitted_groups(question: EmitQuestion, ranking: UnevenRanking) -> Reply:
             where="--target",
             hint="json can: it lists them",
         )
-    found = document(ranking, question.rank)
-    text = json.dumps(found, indent=1) + "\n"
+    found = handed_of(ranking, question.rank)
+    found.check()
+    text = json.dumps(groups_document(found), indent=1) + "\n"
     return reply(
         EmittedGroupsReply(
             schema_version=SCHEMA_VERSION,
             target="json",
-            system=ranking.system.name,
-            program=ranking.chosen(question.rank).program,
+            system=found.system,
+            program=found.program.text,
             proof="proved",
-            proved_for=len(ranking.uneven.devices),
+            proved_for=len(found.devices),
             files=[TextFile(name="groups.json", text=text)],
         )
     )
 
 
-def _executed_groups(question: RunQuestion, ranking: UnevenRanking) -> Reply:
+def groups_document(handed: Handed) -> Json:
+    """The program as data: steps over groups of ranks, which chunks each keeps, device ids."""
+    return {
+        "format": GROUPS_FORMAT,
+        "version": GROUPS_VERSION,
+        "system": handed.system,
+        "devices": list(handed.devices),
+        "program": handed.program.text,
+        "bytes": handed.payload_bytes,
+        "chunks": handed.program.chunks,
+        "segments": handed.segments,
+        "proved_for": len(handed.devices),
+        "steps": [as_json(GroupStep.of(step)) for step in handed.program.steps],
+    }
+
+
+def _executed_groups(question: RunQuestion, ranking: UnevenReply) -> Reply:
     """What was seen when a program of explicit groups ran on arrays."""
     if question.backend != "numpy":
         raise InputError(
@@ -270,18 +289,19 @@ def _executed_groups(question: RunQuestion, ranking: UnevenRanking) -> Reply:
             hint="numpy can",
         )
     size = question.bytes or 2**20
-    seen = run_on_arrays(ranking, question.rank, question.dtype, size, question.repeat)
-    chosen = ranking.chosen(question.rank)
+    chosen = handed_of(ranking, question.rank)
+    seen = run_on_arrays(chosen, question.dtype, size, question.repeat)
     checked = _checked(seen)
-    each = -(-seen["bytes"] // chosen.chunks)
+    chunks = chosen.program.chunks
+    each = -(-seen["bytes"] // chunks)
     found = RunReply(
         schema_version=SCHEMA_VERSION,
-        system=ranking.system.name,
-        program=chosen.program,
+        system=chosen.system,
+        program=chosen.program.text,
         backend="numpy",
-        devices=len(ranking.uneven.devices),
+        devices=len(chosen.devices),
         bytes=seen["bytes"],
-        padded_bytes=max(seen["bytes"], each * chosen.chunks),
+        padded_bytes=max(seen["bytes"], each * chunks),
         segments=1,
         stripes=[],
         dtype=question.dtype,
@@ -289,7 +309,7 @@ def _executed_groups(question: RunQuestion, ranking: UnevenRanking) -> Reply:
         measured_seconds=seen["seconds"],
         measured_plain_seconds=seen["plain_seconds"],
         predicted_seconds=chosen.seconds,
-        predicted_plain_seconds=ranking.flat_seconds,
+        predicted_plain_seconds=chosen.flat_seconds,
     )
     wrong = question.check and not (checked.equal and checked.bitwise_equal)
     return reply(found, Outcome.NO if wrong else Outcome.OK)

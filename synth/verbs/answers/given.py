@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from types import new_class
 from typing import Annotated, Any, TypeVar, cast
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from grammar import Goal
+from grammar import Collective, Goal
 from hierarchies import (
     Axis,
     CalibrationTable,
@@ -29,6 +29,9 @@ from hierarchies import (
     fault_of,
 )
 from synth.collectives.algorithms import Choice
+from synth.degraded import GroupProgram
+from synth.degraded.handing import Handed
+from synth.verbs.answers.degraded import GroupStep, Left, UnevenAnswer, UnevenReply
 from synth.verbs.answers.parts import (
     Device,
     LevelInFull,
@@ -121,6 +124,29 @@ _Ranking = lenient(
     request=(Goal, Goal.ALL_REDUCE),
     answers=list[_Answer],  # type: ignore[valid-type]
 )
+_Step = lenient(
+    GroupStep,
+    collective=Annotated[Collective, AfterValidator(lambda one: one.value)],
+    groups=list[list[int]],
+    pieces=(list[list[list[int]]] | None, None),
+)
+_UnevenAnswer = lenient(
+    UnevenAnswer,
+    rank=int,
+    program=str,
+    chunks=Annotated[int, Field(ge=1, le=2**16)],
+    segments=Segments,
+    seconds=float,
+    group_steps=list[_Step],  # type: ignore[valid-type]
+)
+_Uneven = lenient(
+    UnevenReply,
+    system=lenient(MachineInFull, name=str),
+    bytes=Payload,
+    uneven=lenient(Left, devices=Annotated[list[int], Field(min_length=1)]),
+    flat_seconds=float,
+    answers=list[_UnevenAnswer],  # type: ignore[valid-type]
+)
 _Entry = lenient(PlannedEntry, over=list[str], bytes=Payload, request=Goal, answer=_Answer)
 _Plan = lenient(
     PlanReply,
@@ -167,7 +193,8 @@ def remembered(given: Mapping[str, Any], rank: int, placement: Matrix | None) ->
             return _of_plan(_Plan.model_validate(given), rank)
         ranking = _Ranking.model_validate(given)
     except ValidationError as error:
-        raise _refused(error) from None
+        hint = "give what 'collsynth top --json' or 'collsynth plan --json' printed"
+        raise _refused(error, hint) from None
     answer = _chosen(ranking.answers, rank, placement)
     asked = _Asked(tuple(ranking.reduce), ranking.bytes, ranking.request)
     return _remembered(ranking, asked, answer)
@@ -180,10 +207,9 @@ def _of_plan(plan: PlanReply, rank: int) -> Remembered:
     return _remembered(plan, _Asked(tuple(entry.over), entry.bytes, entry.request), answer)
 
 
-def _refused(error: ValidationError) -> InputError:
+def _refused(error: ValidationError, hint: str) -> InputError:
     found = error.errors()[0]
     where = ".".join(("from", *(str(part) for part in found["loc"])))
-    hint = "give what 'collsynth top --json' or 'collsynth plan --json' printed"
     said = found["msg"].lower().partition(" or instance")[0]
     return InputError(said, where=where, hint=hint)
 
@@ -257,6 +283,32 @@ def link_of(level: LevelInFull) -> Link:
 
 def _seconds(microseconds: float | None) -> float | None:
     return None if microseconds is None else microseconds * 1e-6
+
+
+def uneven_of(given: Mapping[str, Any]) -> UnevenReply:
+    """The ranking of a machine that lacks devices. Raises InputError for JSON that is none."""
+    try:
+        return _Uneven.model_validate(given)
+    except ValidationError as error:
+        raise _refused(error, "give what 'collsynth top --json' printed") from None
+
+
+def handed_of(ranking: UnevenReply, rank: int) -> Handed:
+    """The program of a rank. Raises InputError if there is none."""
+    found = next((answer for answer in ranking.answers if answer.rank == rank), None)
+    if found is None:
+        have = ", ".join(str(answer.rank) for answer in ranking.answers) or "none"
+        raise InputError(f"no answer has rank {rank}", where="rank", hint=f"ranks are: {have}")
+    steps = tuple(one.step() for one in found.group_steps)
+    return Handed(
+        ranking.system.name,
+        tuple(ranking.uneven.devices),
+        ranking.bytes,
+        GroupProgram(steps, found.chunks, tuple(found.program.split("; "))),
+        found.segments,
+        found.seconds,
+        ranking.flat_seconds,
+    )
 
 
 def _chosen(answers: Sequence[Answer], rank: int, placement: Matrix | None) -> Answer:
