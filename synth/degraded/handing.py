@@ -59,7 +59,7 @@ class _System(_Part):
 
 
 class UnevenRanking(_Part):
-    """What ``top --json`` prints of a machine that lacks devices, as far as it is needed here."""
+    """The part of ``top --json`` for a machine that lacks devices that is needed to hand it out."""
 
     system: _System
     bytes: int = Field(ge=1)
@@ -88,7 +88,7 @@ def ranking_of(answer: Mapping[str, Any]) -> UnevenRanking:
 
 
 def program_of(ranking: UnevenRanking, rank: int) -> tuple[GroupProgram, Verdict]:
-    """A program with what z3 says of it now, whoever says that it was proved before.
+    """A program with z3's verdict of now, whatever the file says was proved before.
 
     Raises InputError for groups that are none, and for a program that is wrong.
     """
