@@ -1,5 +1,6 @@
 """Who shares which link: devices behind a port, and routes inside one domain.
 
+Eight GPUs of a node with four NICs share each NIC by two, so a message of both takes twice as long.
 All devices of a hierarchy look alike, so one child, or one domain, stands for all: nothing here
 grows with the number of devices, only with the number of children of one level.
 """
@@ -25,8 +26,8 @@ class Role(Enum):
     """What a part of a level's digit does in an instruction.
 
     FREE: it varies inside a group; ZERO: it must be 0 to take part; FIXED: it tells groups apart.
-    IDLE is no part of the digit: so many children stand after all others and do nothing, as of four
-    of which three are busy: (3 free, 1 idle).
+    IDLE is no part of the digit but children that do nothing and stand after all others: (3 free,
+    1 idle) are four children of which three are busy.
     """
 
     FREE = "free"
@@ -68,7 +69,7 @@ def cast(reduction: Reduction, free: tuple[int, ...], zero: tuple[int, ...]) -> 
 
 
 def children_of(slots: tuple[Slot, ...]) -> int:
-    """How many children one parent has at this level."""
+    """How many children one parent has at this level, idle ones included."""
     idle = sum(slot.size for slot in slots if slot.role is Role.IDLE)
     return idle + prod(slot.size for slot in slots if slot.role is not Role.IDLE)
 
@@ -87,7 +88,7 @@ def members(slots: tuple[Slot, ...]) -> int:
 
 
 def playing(slots: tuple[Slot, ...]) -> npt.NDArray[np.bool_]:
-    """Which children of one parent take part at all, by number."""
+    """Which children of one parent take part at all: booleans, shape (children,)."""
     table = np.ones(1, dtype=np.bool_)
     for slot in slots:
         if slot.role is not Role.IDLE:

@@ -55,7 +55,7 @@ class Fault:
 
     @property
     def what(self) -> tuple[object, ...]:
-        """What it is about, whatever is said of it."""
+        """The thing that is missing or slower, without how much: faults of one thing share it."""
         return self.path, self.port, self.ends
 
     @property
@@ -140,7 +140,7 @@ def check_distinct_faults(faults: Iterable[Fault], hierarchy: Hierarchy) -> None
 def first_refused(count: int, check: Callable[[int], object]) -> int:
     """The smallest n for which ``check(n)``, of the first n of ``count`` things, raises InputError.
 
-    What is refused must be refused with more of them, too, and all of them must be.
+    By bisection: what is refused must be refused with more of them, too, and all of them must be.
     """
     good, bad = 0, count
     while bad - good > 1:

@@ -1,7 +1,8 @@
 """Every link of a system by itself: numbers, names that people can read, and bandwidths.
 
-A link is one way of a cable or port, a medium, or a device's memory. Nothing here is symmetric:
-any link may be slower or faster than the system's description says.
+A link is one direction of a cable or port, a medium, or a device's memory. Nothing here is
+symmetric: any link may be slower or faster than the system's description says, as when one of a
+thousand cables runs at half its speed.
 """
 
 from __future__ import annotations
@@ -66,7 +67,8 @@ class Wiring:
     def bandwidths(self) -> Floats:
         """Bytes per second of every link, as the system is described; shape (links,).
 
-        Links that are slower count as such; ports that are missing as they were (``detours``).
+        Links that are slower count with what is left of them; missing ports with what they had, as
+        their traffic takes other ways (``detours``).
         """
         found = np.empty(self.links)
         for level, link in enumerate(self.system.links):
@@ -83,7 +85,7 @@ class Wiring:
 
     @cached_property
     def _shares(self) -> dict[int, float]:
-        """What is left of the bandwidth of each link that is not what it was."""
+        """The share of the bandwidth that is left, for each link that has lost some."""
         shares: dict[int, float] = {}
         lost: dict[int, float] = {}
         for fault in self.system.faults:
@@ -127,7 +129,7 @@ class Wiring:
         return range(self.firsts[level], self.firsts[level + 1])
 
     def _told(self, fault: Fault, link: int) -> bool:
-        """Whether the name of a link that is no port says that a fault is about it."""
+        """Whether a fault is about the link of this name, which is no port."""
         names = self.system.hierarchy.names
         parts = self.cable(link).split("/")
         outer = [f"{n}{d}" for n, d in zip(names, fault.path, strict=False)][: fault.level]
@@ -139,11 +141,11 @@ class Wiring:
 
     @cached_property
     def detours(self) -> Mapping[int, tuple[tuple[int, float], ...]]:
-        """For each link that is missing the others of its unit that carry its load, in shares.
+        """For each missing link the other links of its unit that carry its load, with shares.
 
         A missing port's traffic leaves by the unit's other ports, in proportion to what they can
-        carry, and at no more than the pace that the port had: that is left of it as a link. The
-        way to the other ports is not counted.
+        carry, and no faster than the port itself was, so that a machine without it is never faster.
+        The way to the other ports is not counted.
         """
         found = {}
         for link, share in self._shares.items():
@@ -194,7 +196,7 @@ class Wiring:
         return self.firsts[level] + self._domain(level, devices)
 
     def circles(self, level: int, devices: Numbers) -> Numbers:
-        """The first link of the ring, or of the dimension of the torus, each device stands in.
+        """For each device the first link of the ring, or of the torus dimension, that it stands in.
 
         Link ``2 a`` after it goes from child a to the next, ``2 a + 1`` comes back.
         """
@@ -205,7 +207,7 @@ class Wiring:
         return self.firsts[level] + domain * 2 * circle_links(children)
 
     def meshes(self, level: int, devices: Numbers) -> Numbers:
-        """The first link of the mesh each device stands in; ``mesh_link`` counts from there."""
+        """For each device the first link of its mesh; ``mesh_link`` counts from there."""
         children = self.system.hierarchy.cardinalities[level]
         return self.firsts[level] + self._domain(level, devices) * children * (children - 1)
 
@@ -268,7 +270,7 @@ class Wiring:
 
 
 def circle_links(children: int) -> int:
-    """Between how many neighbours in a circle there are links: two children have one, not two."""
+    """How many pairs of neighbours a circle has: two children have one cable, not two."""
     return children if children > 2 else children - 1
 
 

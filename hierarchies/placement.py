@@ -35,8 +35,10 @@ class Placement:
     """A parallelism matrix: one row an axis, one column a level, positive integers.
 
     ``prod(matrix[a]) == axes[a].size`` for every axis and
-    ``prod(row[l] for row in matrix) == cardinality of l`` for every level. Inside one level the
-    digit is split among the axes in axis order, the first axis slowest. (P², section 3.)
+    ``prod(row[l] for row in matrix) == cardinality of l`` for every level. On 4 nodes of 8 GPUs
+    ``[[2, 4], [2, 2]]`` lays data=8 on two nodes and four GPUs of each, model=4 on the rest. Inside
+    one level the digit is split among the axes in axis order, the first axis slowest. (P²,
+    section 3.)
     """
 
     hierarchy: Hierarchy
@@ -96,7 +98,10 @@ def placements(hierarchy: Hierarchy, axes: Sequence[Axis]) -> Iterator[Placement
 
 
 def _matrices(sizes: tuple[int, ...], room: Row) -> Iterator[tuple[Row, ...]]:
-    """No branch is ever dead: what is left of rows and columns has equal sums prime by prime."""
+    """Matrices whose rows multiply to ``sizes`` and whose columns multiply to ``room``, in order.
+
+    No branch is ever dead: what is left of rows and columns has equal sums prime by prime.
+    """
     if not sizes:
         yield ()
         return

@@ -82,7 +82,7 @@ class Tree:
 
 @dataclass(frozen=True)
 class Part:
-    """The share of one axis in one level's digit: its size, and the tree digit it is (part of).
+    """The share that one axis has in one level's digit: its size, and the tree digit it belongs to.
 
     ``digit`` is None where the axis is not reduced over: the part then numbers replicas.
     """
@@ -118,7 +118,10 @@ class Reduction:
 
     @classmethod
     def plain(cls, *sizes: int) -> Reduction:
-        """One reduction group that fills a machine: a level, and a tree digit, for each size."""
+        """One reduction group that fills a machine: a level, and a tree digit, for each size.
+
+        For tests and replays, where no machine is at hand: ``plain(2, 4)`` has eight devices.
+        """
         levels = tuple(Level(f"level{i}", size) for i, size in enumerate(sizes or (1,)))
         hierarchy = Hierarchy(levels)
         axis = Axis("all", hierarchy.devices)

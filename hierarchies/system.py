@@ -133,7 +133,7 @@ class System:
 
     @property
     def faults_told(self) -> str:
-        """What is missing or slower, in words; nothing where nothing is."""
+        """What is missing or slower, in words; empty for a healthy machine."""
         return ", ".join(
             f"without {fault.name(self.hierarchy)}"
             if fault.missing
@@ -142,9 +142,10 @@ class System:
         )
 
     def check_even(self) -> System:
-        """The system itself, where no device is missing.
+        """The system itself, where no device is missing; raises InputError where one is.
 
-        Raises InputError where one is: whoever counts devices by levels cannot treat that.
+        Prices by levels multiply the children of each, and a node of seven beside nodes of eight
+        has no such number.
         """
         if self.missing:
             raise InputError(
@@ -158,9 +159,9 @@ class System:
     def with_faults(self, faults: Iterable[Fault]) -> System:
         """The same machine with more missing or slower.
 
-        What is as fast as it was is no fault. Where whole outermost units are missing that the
-        others do not need, the machine is the smaller one, and the others are numbered anew.
-        Raises InputError for what cannot be so.
+        A share of 1 is no fault and is left out. Where whole outermost units are missing that the
+        others do not need, the machine is the smaller one and its units are numbered anew: four
+        nodes without the last are a machine of three. Raises InputError for what cannot be so.
         """
         given = replace(self, faults=(*self.faults, *faults))
         some = tuple(fault for fault in given.faults if fault.share < 1)
@@ -208,7 +209,7 @@ class System:
                 )
 
     def _check_fault(self, fault: Fault) -> None:
-        """Whether there is such a thing, and links that can be slower or missing."""
+        """Refuse a fault of what there is not, or of links that cannot be slower or missing."""
         link, name = self.links[fault.level], fault.name(self.hierarchy)
         circle = link.domain in (Domain.RING, Domain.TORUS)
         if fault.port is not None:

@@ -84,7 +84,7 @@ def missing_program(
 def _programs(
     skeleton: _Skeleton, solver: Any, choices: Sequence[Instruction], length: int
 ) -> list[Any]:
-    """Tell the solver what a program is; returns the unknown choices, one per step."""
+    """Constrain the solver to programs; returns the unknown choices, one per step."""
     width = len(choices).bit_length()
     picked = [z3.BitVec(f"choice{i}", width, skeleton.context) for i in range(length)]
     state = skeleton.start

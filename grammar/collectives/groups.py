@@ -55,8 +55,8 @@ def instruction(step: Step, tree: Tree) -> Instruction:
 def instructions(program: Program, tree: Tree, goal: Goal | None = None) -> tuple[Instruction, ...]:
     """What each step of a program means on a tree. Raises InputError, naming the step.
 
-    With a ``goal`` its alphabet is asked for too. On a tree without digits, where there is nothing
-    to do, a step over everything does nothing.
+    With a ``goal`` a collective that is none of its alphabet is refused, too. On a tree without
+    digits, where there is nothing to do, a step over everything does nothing.
     """
     for step in program.steps:
         if goal is not None and step.collective not in goal.alphabet:

@@ -24,8 +24,8 @@ class Facts:
     """What is true of a collective, whoever asks: a row of the table.
 
     ``reducing`` and ``copying``: how often all of the payload is sent on to be added up, and sent
-    on as it is. ``apart``: members have something else for each other, which is neither added up
-    nor given to several.
+    on as it is; an all-reduce is 1 and 1, as it is a reduce-scatter and an all-gather. ``apart``:
+    members have something else for each other, which is neither added up nor given to several.
     """
 
     before: Held
@@ -47,7 +47,10 @@ FACTS: Mapping[str, Facts] = {
 
 
 class Named(Enum):
-    """What has a row of facts; a case: a reduce adds up, and only the first member has the sum."""
+    """What has a row of facts: a collective, and the request for it.
+
+    A reduce, for one, adds up, and only the first member has the sum: ``reduces``, ``to_first``.
+    """
 
     @property
     def facts(self) -> Facts:

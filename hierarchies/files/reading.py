@@ -156,7 +156,7 @@ def _check_dots(text: str, where: str) -> None:
 
 
 def _check_blanks(raw: dict[str, Any]) -> None:
-    """Refuse a description in which an importer left blanks; values are told before sources."""
+    """Refuse a description in which an importer left blanks; missing values come before sources."""
     rooms = [("device", raw.get("device"))]
     levels = raw.get("level")
     for level in levels if isinstance(levels, list) else []:
@@ -278,7 +278,7 @@ def _seconds(microseconds: float | None) -> float | None:
 def _told(
     error: ValidationError, raw: dict[str, Any], where: str, exceptions: list[int]
 ) -> InputError:
-    """The first thing pydantic found, in our words: an unknown key before a missing one."""
+    """The first error that pydantic found, in our words: an unknown key before a missing one."""
     found = sorted(error.errors(), key=lambda e: e["type"] != "extra_forbidden")[0]
     room, *inner = found["loc"]
     place, key = where, room

@@ -13,8 +13,8 @@ _GIGA = 1e9
 def described(system: System, device: str = "device") -> str:
     """The description of a system, with what it lacks and its calibration, to be read again.
 
-    Sources are written as they are; "not stated" where a system made by hand has none. The name
-    of the device is nowhere kept, so it is asked for.
+    Sources are written as they are; "not stated" where a system made by hand has none. A ``System``
+    does not keep the name of its device, so it is given as ``device``.
     """
     return "\n".join(_lines(system, device)) + "\n" + _calibration(system)
 

@@ -161,7 +161,7 @@ def _level_taken(level: DraftLevel) -> DraftLevel:
 
 
 def level_of(system: System, position: int) -> DraftLevel:
-    """A level of a system that is known, as a draft of it, with the sources it has."""
+    """A level of a known system as a draft level, with the sources it has."""
     link, level = system.links[position], system.hierarchy.levels[position]
     sources = link.sources or {}
 
@@ -229,6 +229,6 @@ def _around(outer: Draft, inner: System) -> Draft:
 
 
 def _beyond(level: DraftLevel, node: DraftLevel) -> tuple[str, ...]:
-    """A level that crosses the nodes' ports crosses what these cross, too."""
+    """The inner levels that a level crosses around known nodes: its own and their ports'."""
     extra = tuple(name for name in node.through if name not in level.through)
     return (*level.through, *extra)

@@ -52,7 +52,7 @@ class Names:
 
 
 def told(names: Iterable[str], most: int = 6) -> str:
-    """The first of the names, and how many more there are."""
+    """The first of some names, and how many more there are: ``a1, a2 and 7 more``."""
     rest = iter(names)
     shown = list(islice(rest, most))
     more = sum(1 for _ in rest)

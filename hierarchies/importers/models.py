@@ -34,7 +34,7 @@ class Model:
     """A GPU: its memory bandwidth and what one NVLink or xGMI link carries in each direction.
 
     ``links``: how many of these the catalogue's machine counts in its bandwidth, 0 if it has none.
-    ``archs``: what NCCL's ``sm`` or RCCL's ``gcn`` says of it.
+    ``archs``: how NCCL's ``sm`` or RCCL's ``gcn`` names it.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Model:
 
 
 def model_named(name: str) -> Model:
-    """Raises InputError for a GPU that the catalogue knows nothing of."""
+    """The GPU of a name. Raises InputError for one that the catalogue knows nothing of."""
     if name.lower() not in _ENTRIES:
         raise InputError(f"no GPU {name!r} is known", hint=nearest(name, MODELS))
     entry, links, archs = _ENTRIES[name.lower()]
@@ -76,7 +76,7 @@ def model_named(name: str) -> Model:
 
 
 def memory_of(device: str) -> Blank:
-    """What the memory of a device may be, whose name or PCI id is of a GPU in the catalogue."""
+    """A blank with the memory bandwidth that a device of this name or PCI id probably has."""
     words = device.lower().replace("-", " ").replace("_", " ").split()
     for word in words:
         name, why = (word, "") if word in MODELS else _BY_PCI.get(word, ("", ""))

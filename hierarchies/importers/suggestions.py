@@ -21,7 +21,7 @@ PCIE_LL_LATENCY = Blank(1.0e-6, _TUNING, needed=False)
 
 
 def amd_link_latency() -> Blank:
-    """Of a message over xGMI, as the catalogue has it for the MI300X."""
+    """Seconds of a message over xGMI, as the catalogue has it for the MI300X."""
     return _as_in_mi300x(-1)
 
 

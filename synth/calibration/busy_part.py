@@ -94,7 +94,7 @@ def _kept(system: System, busy: Sequence[int]) -> tuple[int, ...]:
 
 
 def _slots(kept: int, busy: int, some: int) -> tuple[Slot, ...]:
-    """Groups side by side, then who is idle."""
+    """The parts of a level: groups side by side, their members, then who is idle."""
     slots = Slot(busy // some, Role.FIXED), Slot(some, Role.FREE)
     idle = (Slot(kept - busy, Role.IDLE),) if kept > busy else ()
     return (*(slot for slot in slots if slot.size > 1), *idle) or (Slot(1, Role.FREE),)

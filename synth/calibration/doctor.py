@@ -1,10 +1,10 @@
-"""What should I get, and why don't I? Measured runs beside the prediction, and the level at fault.
+"""Measured runs beside the prediction: what one should get, and which level keeps one from it.
 
 A run of T seconds shows that a level whose links would be busy for S of them, at the bandwidth
 described, delivers at least S/T of it: more than T it was not busy. Where a run falls short, some
 level delivers exactly that, or what ran is not what was predicted. A level is cleared by any run in
 which it delivered more than this run would leave it; if one level is left, it is named. Nothing is
-said that these numbers do not say.
+concluded that these numbers do not show.
 """
 
 from __future__ import annotations
@@ -240,7 +240,7 @@ def _blamed(system: System, run: Run, runs: Sequence[Run]) -> Iterator[Finding]:
 
 
 def _open(system: System, run: Run, left: dict[str, float], others: Sequence[str]) -> Finding:
-    """More than one level, or another algorithm, would explain it."""
+    """The finding where more than one level, or another algorithm, would explain the run."""
     likely = max(left, key=lambda name: left[name])
     listed = ", ".join(f"{name!r} at {share:.0%}" for name, share in left.items())
     if len(left) == 1:
@@ -253,7 +253,7 @@ def _open(system: System, run: Run, left: dict[str, float], others: Sequence[str
 
 
 def _as_other_way(run: Run) -> list[str]:
-    """Ways the runtime was not predicted to go, whose price is what was measured at large sizes."""
+    """Ways other than the predicted one whose price is what was measured at large sizes."""
     if run.matched.measurement.algorithm is not None:
         return []
     large = [r for r in run.readings if r.waiting <= LARGE]
@@ -325,7 +325,7 @@ def _waited(run: Run) -> Iterator[Finding]:
 
 
 def _between(run: Run) -> Iterator[Finding]:
-    """Sizes at which neither bandwidth nor waiting is all: how far off the worst of them is."""
+    """A finding on sizes where neither bandwidth nor waiting is all: how far the worst is off."""
     middle = [r for r in run.readings if LARGE < r.waiting < SMALL]
     if not middle:
         return

@@ -45,7 +45,7 @@ class Groups:
 
 @dataclass(frozen=True)
 class Experiment:
-    """One test to run: what, on which groups, forced to what; what it tells; where it is kept.
+    """One test to run: the collective, its groups, what is forced, what it tells, its file.
 
     ``seconds`` is a rough run time, by the prediction for the description as it is.
     """
@@ -87,7 +87,7 @@ class Experiment:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Comment lines to stand above the output, so that nobody has to tell it again."""
+        """Comment lines to stand above the output, so that the log itself says what was run."""
         ways = {k: v for k, v in self.environment.items() if k != "NCCL_TESTS_SPLIT"}
         told = [f"# collective: {_TESTS[self.goal.value]}"]
         told.append(f"# members: {with_commas(self.groups.members)}")

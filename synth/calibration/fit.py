@@ -30,7 +30,7 @@ FEWEST_SIZES = 3
 class Calibrated:
     """A system with its calibration, and the rows that it was fitted to.
 
-    ``loss`` is what the fit made small: of two descriptions of one machine that are fitted to the
+    ``loss`` is what the fit minimised: of two descriptions of one machine that are fitted to the
     same rows, the one with the lower loss explains them better.
     """
 
@@ -140,7 +140,7 @@ def _rows(system: System, measurements: Sequence[Measurement], runtime: str) -> 
 
 
 def _fits(system: System, rows: Rows, solution: Solution) -> Iterator[Fit]:
-    """The numbers of each way, those like them included that no row can have gone.
+    """The numbers of each way, and of ways like them that no row can have gone.
 
     Those of levels that no row crosses stay as described.
     """
@@ -162,7 +162,7 @@ def _fits(system: System, rows: Rows, solution: Solution) -> Iterator[Fit]:
 
 
 def _short(seconds: float) -> float:
-    """Whole tenths of nanoseconds: finer than any row tells, and written without a remainder."""
+    """Rounded to tenths of nanoseconds: finer than any row tells, and short to write."""
     return max(0.0, round(seconds * 1e6, 4)) * 1e-6
 
 
@@ -188,7 +188,7 @@ def _fitted_rows(
 def _unseen(
     system: System, rows: Rows, solution: Solution, found: Sequence[FittedRow]
 ) -> tuple[FittedRow, ...]:
-    """The rows with what fits say that have not seen them."""
+    """The rows, each with its seconds by fits that have not seen it (cross-validation)."""
     kept = np.array([not row.dropped for row in found])
     starts = np.searchsorted(rows.table, rows.table)
     odd = (np.arange(len(found)) - starts) % 2

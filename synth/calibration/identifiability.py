@@ -16,7 +16,11 @@ part, is possible: the least singular values of their columns, each of length 1.
 
 
 def undetermined(system: System, rows: Rows, solution: Solution) -> tuple[str, ...]:
-    """Sentences, the widest first."""
+    """Sentences on the numbers that the rows cannot determine, the widest first.
+
+    Levels that no row crosses, ways that none went, and, from the singular values of the last least
+    squares, numbers of which the rows know only a sum: one can grow as another shrinks.
+    """
     return (
         *_levels_unseen(system, rows),
         *_ways_unseen(rows, solution),
@@ -57,7 +61,7 @@ def _shared(system: System, rows: Rows, solution: Solution) -> Iterator[str]:
 
 
 def _directions(columns: Floats) -> Iterator[list[int]]:
-    """Sets of columns of which a combination is all but nothing."""
+    """Sets of columns that are linearly dependent, all but exactly."""
     if not columns.size:
         return
     _, values, directions = np.linalg.svd(columns, full_matrices=True)

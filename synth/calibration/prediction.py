@@ -1,7 +1,7 @@
-"""What a measured run should have taken: by what the runtime does when nobody plans, and at best.
+"""What a measured run should have taken, by the runtime's own choice and at best.
 
 Only the devices that took part are priced (``busy_part``), by the lines of the ways that a fit
-weighs (``ways``): a system says once what a measurement should have taken.
+weighs (``price.ways``): a system has one answer to what a measurement should have taken.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What ways have in common, so that measured ones tell what others are expected to cost.
+"""A prior for the fit: what ways have in common, so that measured ones tell of others.
 
 Rounds of a ring or a tree reduce or copy, and an all-reduce has as many of one kind as of the
 other; chains and trees from or to a root send one way, all others both ways at once. What such
@@ -56,7 +56,7 @@ def part(column: int, levels: int) -> int:
 
 
 def expected(keys: Sequence[Key], what: int) -> tuple[Floats, Floats]:
-    """What is expected of all ways by one protocol, before any row: a matrix and a vector.
+    """The prior of all ways by one protocol, before any row: a matrix and a vector.
 
     The matrix times their numbers (``what``: launch, hop, gap or inverse share), less the vector,
     is independent with spread 1. All that a way is like is among the keys.
@@ -97,7 +97,7 @@ def unmeasured(
 
 
 def _given(key: Key, others: Sequence[Key], known: Floats) -> Floats:
-    """A way's expectation given those of others: of numbers that are normal together."""
+    """A way's expectation given those of others: the conditional mean of a normal distribution."""
     levels = (known.shape[1] - 1) // 3
     place = {other: number for number, other in enumerate(others)}
     ways = [other for other in others if other[0]]
@@ -111,7 +111,7 @@ def _given(key: Key, others: Sequence[Key], known: Floats) -> Floats:
 
 
 def _like(key: Key) -> Key:
-    """Its algorithm for any collective, or its protocol for any algorithm."""
+    """What a way is like: its algorithm for any collective, or its protocol for any algorithm."""
     return ANY, key[1] if key[0] else ANY, key[2]
 
 
@@ -132,5 +132,5 @@ def _weights(ways: Sequence[Key]) -> Floats:
 
 
 def _has_traits(way: Key) -> bool:
-    """What switches do has none: they reduce and copy on the way."""
+    """Whether an algorithm has traits: not in switches, which reduce and copy on the way."""
     return way[1] != Algorithm.IN_NETWORK.value

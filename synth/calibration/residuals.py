@@ -51,7 +51,7 @@ class FittedRow:
 
 
 def strayed(sizes: Floats, seconds: Floats, fitted: Floats) -> npt.NDArray[np.bool_]:
-    """Which rows the fit should not follow: off by more than a factor of 2, and 5 spreads.
+    """Which rows are outliers, not to be followed: off by more than a factor of 2 and 5 spreads.
 
     The spread is the median distance of the rows of the same class, put to scale so that it is a
     standard deviation where errors are normal (Hampel's rule).
@@ -99,7 +99,7 @@ def residuals(rows: Sequence[FittedRow]) -> tuple[Residual, ...]:
 
 
 def followed(rows: Sequence[FittedRow]) -> tuple[Measured, ...]:
-    """What rows were of: by collective and members, the ways they went and their sizes."""
+    """The configurations of the rows: collective and members, the ways they went, their sizes."""
     kinds: dict[tuple[str, tuple[int, ...]], list[FittedRow]] = {}
     for row in rows:
         one = row.measurement

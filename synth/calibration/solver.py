@@ -57,11 +57,11 @@ class Rows:
 
 @dataclass(frozen=True)
 class Solution:
-    """Unknowns by way, (ways, 1 + 3 levels): launch, hops, gaps, inverse shares.
+    """Unknowns by way, shape (ways, 1 + 3 levels): launch, hops, gaps, inverse shares.
 
     ``chosen`` is the candidate each row was taken to have gone by, ``fitted`` its seconds;
     ``design`` the rows of the last least squares, scaled to expected errors, over all unknowns in
-    order; ``loss`` what was made small; ``lowest`` what each unknown may be at least.
+    order; ``loss`` what was minimised; ``lowest`` what each unknown may be at least.
     """
 
     keys: tuple[Key, ...]
@@ -270,7 +270,7 @@ class _Problem:
 
 
 def _keys(leaves: Sequence[Key], system: System) -> tuple[Key, ...]:
-    """All ways, and before them what they are like."""
+    """All ways, and before them what they are like: protocols, then algorithms."""
     found: dict[Key, None] = {}
     for protocol in _known(system):
         found[ANY, ANY, protocol.value] = None

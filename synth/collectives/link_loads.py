@@ -1,7 +1,7 @@
 """What each group of a phase puts on each link, byte by byte: the recipes made explicit.
 
-``simulator`` knows what the busiest link of each level carries; here every link has its own load.
-Both read the same recipes, so where all links of a level carry alike they say the same, and
+``price.simulator`` knows what the busiest link of each level carries; here every link has its own
+load. Both read the same recipes, so where all links of a level carry alike they say the same, and
 elsewhere no link carries more than the simulator's busiest. Groups are explicit, and grids are
 those that look alike under every parent: there is one engine for both.
 """
@@ -25,7 +25,7 @@ from synth.semantics.schedule import Exchange, Phase
 
 
 class Way(Structure):
-    """How a phase is carried out: what of its price decides its loads."""
+    """How a phase is carried out: those facts of its price that decide its loads."""
 
     @property
     def algorithm(self) -> Algorithm | None: ...

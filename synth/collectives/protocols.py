@@ -1,4 +1,4 @@
-"""How a message says that it is there: NCCL's protocols, as a latency and a share of the bandwidth.
+"""NCCL's protocols: how a message says that it is there, as a latency and a share of bandwidth.
 
 A description gives each link a latency for each protocol that it and its library know. Whoever
 prices a message may take any of them, a default as much as a program, so that neither gains by it.

@@ -1,7 +1,7 @@
-"""What the busiest link of each level takes where links are not alike: for prices of a system.
+"""How long the slowest link of each level is busy, where links are not alike: for prices.
 
 The simulator lets one port stand for all ports of a level. Where some are slower or missing, every
-link is loaded by itself (``footprint``) and the one that takes longest stands for its level.
+link is loaded by itself (``link_loads``) and the one that takes longest stands for its level.
 """
 
 from __future__ import annotations
@@ -52,6 +52,6 @@ class WornLinks:
 
 
 def by_level(wiring: Wiring, each: Floats) -> tuple[float, ...]:
-    """Of what is said of every link, the most at each level."""
+    """The maximum at each level of a number for every link; shape (links,) to one a level."""
     borders = zip(wiring.firsts[:-1], wiring.firsts[1:], strict=True)
     return tuple(float(each[a:b].max(initial=0.0)) for a, b in borders)

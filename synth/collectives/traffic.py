@@ -39,7 +39,7 @@ class Place:
 
     @classmethod
     def of(cls, members: Members, level: int) -> Place:
-        """Any place of a level where groups are grids: all are alike."""
+        """The place of any member where groups are grids, as all of them are alike."""
         inside = prod(members[level + 1 :])
         return cls(prod(members), members[level] * inside, members[level], inside)
 
@@ -50,7 +50,7 @@ class Place:
 
     @property
     def part(self) -> float:
-        """What a member does not own itself."""
+        """The share of the buffer that a member does not own itself."""
         return (self.group - 1) / self.group if self.equal else 1.0
 
     @property
@@ -149,7 +149,7 @@ class Shape:
 
 
 def cycle(m: int) -> Weights:
-    """Half to the next member, half to the one before: both directions of a ring carry data."""
+    """A ring: half to the next member, half to the one before, as both directions carry data."""
     demand = np.zeros((m, m))
     for i in range(m):
         demand[i, (i + 1) % m] += 0.5
@@ -158,7 +158,7 @@ def cycle(m: int) -> Weights:
 
 
 def towards_first(m: int) -> Weights:
-    """A chain whose end is the first."""
+    """A chain that ends at the first member."""
     demand = np.zeros((m, m))
     for i in range(1, m):
         demand[i, i - 1] = 1
@@ -166,17 +166,17 @@ def towards_first(m: int) -> Weights:
 
 
 def from_first(m: int) -> Weights:
-    """The same chain the other way."""
+    """A chain that begins at the first member."""
     return towards_first(m).T
 
 
 def pairs(m: int) -> Weights:
-    """An equal share to everyone else."""
+    """Direct exchange: an equal share to everyone else."""
     return (np.ones((m, m)) - np.eye(m)) / (m - 1)
 
 
 def halving(m: int) -> Weights:
-    """Partners differ in one bit of their number; half of the rest for each lower bit."""
+    """Recursive halving: partners differ in one bit of their number; half the rest at each bit."""
     demand = np.zeros((m, m))
     for i in range(m):
         for bit in range(m.bit_length() - 1):

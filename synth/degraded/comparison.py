@@ -1,4 +1,4 @@
-"""What it costs that something is missing or slower: a request on a machine with it and without."""
+"""What a fault costs: a request on a machine with missing or slower parts and without."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def cost(whole: System, system: System, request: Request, watcher: Watcher | Non
 
 
 def uneven_request(request: Request) -> UnevenRequest:
-    """The same for a machine that lacks devices. Raises InputError for what it has not."""
+    """The same request for a machine that lacks devices. Raises InputError for what it has not."""
     if request.goal is not Goal.ALL_REDUCE:
         raise InputError(
             f"{request.goal.value} on a machine that lacks devices",

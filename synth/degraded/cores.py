@@ -1,4 +1,4 @@
-"""The largest even machines inside an uneven one, and how those outside hang on them."""
+"""The largest even machines inside an uneven one, and to whom the devices outside send."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Core:
         return replace(plain, groups=groups)
 
     def joined(self, collective: Collective) -> GroupStep:
-        """Those outside hand over what they have (reduce), or get what there is (broadcast)."""
+        """The step in which devices outside send what they have (reduce) or get the result."""
         return GroupStep(collective, self.hosts)
 
 
@@ -99,7 +99,10 @@ def _core(survivors: Survivors, counts: tuple[int, ...], ranks: Ranks) -> Core:
 
 
 def _hosted(survivors: Survivors, ranks: Ranks, outside: Sequence[int]) -> Iterator[Ranks]:
-    """Each rank outside hangs on one in the smallest unit they share, all units alike."""
+    """Groups of a rank inside and those outside that send to it, for all ranks outside.
+
+    Each sends to one in the smallest unit the two share, and units get equally many.
+    """
     levels = range(len(survivors.system.hierarchy.levels))
     busy: Counter[tuple[int, int]] = Counter()
     guests: dict[int, list[int]] = {}

@@ -1,8 +1,8 @@
-"""What uneven groups cost: lines for groups that are no grids.
+"""Prices of collectives over groups that are no grids: lines, as for those that are.
 
-A group may have any number of members in any unit; ``footprint`` says what that puts on each link.
-For groups that are grids this is what ``simulator`` says. Recursive halving is not offered: it
-wants powers of two.
+A group may have any number of members in any unit; ``collectives.link_loads`` says what that puts
+on each link. For groups that are grids this is what ``price.simulator`` says. Recursive halving is
+not offered: it wants powers of two.
 """
 
 from __future__ import annotations
@@ -113,8 +113,8 @@ def _lines(loads: Loads, shares: Floats) -> Iterator[Line]:
 
 
 def _waiting(loads: Loads) -> set[tuple[tuple[float, ...], tuple[float, ...], int]]:
-    """The ways in which groups wait: messages that wait for each other, and that one sends,
-    over each level; how many members are in a row in the innermost.
+    """How groups wait, each way once: messages that wait for each other, and that one sends, over
+    each level; how many members are in a row in the innermost.
     """
     shape, groups = loads.shape, len(loads.shape.sizes)
     waits = np.array([loads.waits(level) for level in range(len(shape.levels))])

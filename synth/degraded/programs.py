@@ -71,7 +71,7 @@ class Survivors:
         return [tuple(found[unit]) for unit in sorted(found)]
 
     def told(self) -> str:
-        """``3 node of 8 gpu, 1 of 7``: how many units have how many devices."""
+        """Units by how many devices are left in them, in words: ``3 node of 8 gpu, 1 of 7``."""
         names = self.system.hierarchy.names
         if len(names) == 1:
             return f"{self.count} {names[0]}"
@@ -82,7 +82,7 @@ class Survivors:
 
 @dataclass(frozen=True)
 class GroupProgram:
-    """Steps over groups of ranks, the payload in so many chunks; ``said`` tells what each does."""
+    """Steps over groups of ranks, the payload in so many chunks; ``said`` has them in words."""
 
     steps: tuple[GroupStep, ...]
     chunks: int

@@ -80,7 +80,7 @@ class EvenChoice:
 
 @dataclass(frozen=True)
 class UnevenReport:
-    """Answers, best first, among ``programs`` of two families (``programs``); the choices beside.
+    """Answers, best first, among all ``programs`` of two families; and the choices beside them.
 
     ``flat_seconds`` is the plain all-reduce in one step and one segment. ``complete`` is False if
     the search was stopped.
@@ -138,7 +138,7 @@ def uneven_answers(
 def judged(program: GroupProgram, ranks: int) -> Verdict:
     """What z3 says of a program at this size.
 
-    Raises AssertionError if arrays disagree with a proof: then the house is broken.
+    Raises AssertionError if arrays disagree with a proof, which is a mistake of ours.
     """
     verdict = prove_groups(program.steps, ranks, chunks=program.chunks)
     failure = compared(program.steps, program.chunks, ranks)

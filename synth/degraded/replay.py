@@ -1,7 +1,7 @@
 """Executes programs of explicit groups on numpy arrays: a judge that knows neither rules nor z3.
 
-Every rank holds some chunks of the payload, by number. Nobody says beforehand which these are:
-a step that finds them otherwise than it needs them cannot be carried out.
+Every rank holds some chunks of the payload, by number. Which, is only found by running: a step
+that finds other chunks than it needs cannot be carried out.
 """
 
 from __future__ import annotations

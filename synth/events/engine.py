@@ -1,16 +1,16 @@
-"""Tracks that carry items one after the other, wait for each other and share what they need.
+"""Discrete events: tracks that carry items in turn, wait for each other and share what they need.
 
 A *track* is whatever does one thing at a time: a phase of a pipeline, a group of devices, a task of
 a step. Its item s begins when its item s - 1 has ended and, on every track that comes before it,
 item s has too. An item first waits (a message's latency, or all the seconds of a task whose length
 is known) and then, if its track moves anything, is moved at a pace that the caller says. Whenever
-somebody starts or stops to move, ``Shares`` says whose paces are new: fair shares of links, a queue
+a track starts or stops to move, ``Shares`` says whose paces are new: fair shares of links, a queue
 that serves one at a time (the others at pace 0), or a pace of one's own.
 
 An order of tasks on a resource is written as who comes before whom; then there is no queue and an
 end is the longest path to it. The same question gives the same answer, bit for bit: moments that
-are equal but for roundings are one, and within a moment tracks come in the order in which they
-were foretold.
+are equal but for roundings are one, and within a moment tracks come in the order in which their
+events were scheduled.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ NEAR = 1e-12
 
 
 class Shares(Protocol):
-    """Says how fast tracks move that move together."""
+    """How fast tracks move that move together: the caller's model of what they share."""
 
     def change(
         self, leaving: Collection[int], arriving: Collection[int], now: float
     ) -> Iterable[tuple[int, float]]:
-        """Let tracks stop and others start; the tracks whose paces are new, with these.
+        """Let tracks stop and others start; returns the tracks with new paces, and these.
 
         A pace is the share of an item that is moved in a second. A track may leave and arrive at
-        once: its next item. Everyone that arrives must be told.
+        once: its next item. The result has every track that arrives.
         """
 
 
 @dataclass(frozen=True)
 class Course:
-    """What is to be done: for each track how many items, how long each waits, whether it is moved
-    then, and the tracks that come before.
+    """What is to be done, one entry a track: how many items, the seconds each waits, whether it is
+    moved then, and the tracks that come before.
     """
 
     items: Sequence[int]
@@ -99,7 +99,7 @@ class Engine:
             raise ValueError("some items can never end")
 
     def _begin(self, tracks: Iterable[int], now: float) -> list[int]:
-        """Begin with what is ready on some idle tracks; those that move without having to wait."""
+        """Start what is ready on some idle tracks; returns those that move without a wait."""
         done, course = self.done, self._course
         moving = []
         for track in tracks:
@@ -123,20 +123,20 @@ class Engine:
         return moving
 
     def _foretell(self, moment: float, track: int) -> None:
-        """Something happens to a track at a moment, and what was foretold of it before does not."""
+        """Schedule the next event of a track, in place of the one it had."""
         self._tickets += 1
         self._ticket[track] = self._tickets
         heappush(self._agenda, (moment, self._tickets, track))
 
     def _awaited(self) -> bool:
-        """Whether anything more will happen; what no longer will is forgotten."""
+        """Whether any event is left, once those that were replaced are dropped."""
         agenda, tickets = self._agenda, self._ticket
         while agenda and tickets[agenda[0][2]] != agenda[0][1]:
             heappop(agenda)
         return bool(agenda)
 
     def _next(self) -> tuple[float, list[int], list[int], list[int]]:
-        """The next moment; who has waited and has nothing to move, who is done, and who moves."""
+        """The next moment; tracks whose item ends after a wait, ends moving, or starts to move."""
         agenda, tickets, moving, moved = (
             self._agenda,
             self._ticket,
@@ -161,7 +161,7 @@ class Engine:
         return now, waited, leaving, arriving
 
     def _share(self, leaving: list[int], arriving: list[int], now: float) -> None:
-        """Follow everyone whose pace is new up to now, and foretell when they will be done."""
+        """Bring tracks whose pace is new up to now, and schedule when they will be done."""
         left, paces, since, moving = self._left, self._pace, self._since, self._moving
         for track in leaving:
             moving[track] = False

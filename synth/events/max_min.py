@@ -100,7 +100,7 @@ class Sharing:
         self._changes = 0
 
     def change(self, leaving: Collection[int], arriving: Iterable[int]) -> list[int]:
-        """Let flows stop and others start; whose levels are new, those that start among them."""
+        """Let flows stop and others start; returns those with new levels, new flows among them."""
         users, owners, busy, levels = self._users, self._owners, self._busy, self.levels
         self._add_up_now_and_then()
         touched: set[int] = set()
@@ -124,7 +124,7 @@ class Sharing:
         return found + self._settled(rising) if rising else found
 
     def _add_up_now_and_then(self) -> None:
-        """Keep sums that follow every change free of the roundings of too many changes."""
+        """Add all sums up anew now and then: each change leaves a rounding in them."""
         self._changes += 1
         if self._changes % ADDED_UP_EVERY == 0:
             levels = self.levels
@@ -142,7 +142,7 @@ class Sharing:
             self._bottleneck[flow] = which
 
     def _settled(self, rising: list[int]) -> list[int]:
-        """Fill some flows, and whoever must be filled with them; those whose levels are new.
+        """Raise some flows, and those that must be raised with them; returns those with new levels.
 
         ``rooms`` is what everyone else leaves of each resource, ``sharers`` those filled there.
         """
@@ -205,11 +205,11 @@ class Sharing:
     def _stops(
         self, rising: Iterable[int], rooms: Rooms, sharers: Sharers
     ) -> tuple[dict[int, float], dict[int, int], list[tuple[float, int]]]:
-        """How far each flow could rise if the others did not, what would stop it there, and stops.
+        """How far each flow could rise alone, what would stop it there, and a heap of stops.
 
-        Stops are a heap of levels at which a resource, or a flow's own top (``~flow``), ends a
-        rise. As far as is known: a resource can only stop later when some of its flows are
-        stopped. One that would stop nobody before their tops is left out.
+        A stop is a level at which a resource, or a flow's own top (``~flow``), ends a rise. It is
+        what is known so far: a resource can only stop later when some of its flows are stopped. One
+        that would stop nobody before their tops is left out.
         """
         tops = {flow: self._ceilings[flow] for flow in rising}
         where = dict.fromkeys(tops, CEILING)

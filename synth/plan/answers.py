@@ -1,4 +1,4 @@
-"""All that is said of a program that was found: prices with reasons, defaults, bound and proof."""
+"""From a program that was found to an answer: prices with reasons, defaults, bound and proof."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from synth.verify.symbolic import Unknown, Verdict
 
 
 class Teller:
-    """Tells what there is to tell; proof and replays are made once per program of a library."""
+    """Makes answers of programs; each program of a library is replayed and proved once only."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Teller:
         self._told = 0
 
     def answer(self, rank: int, found: Found, payload_bytes: int) -> Answer:
-        """A found program, derived again from its text, with all that is said of it."""
+        """The answer for a program that was found, derived again from its text."""
         reduction, goal = found.reduction, self._library.language.goal
         stripes = tuple(self._stripe(part, found) for part in found.parts)
         parts = tuple(stripe.part for stripe in stripes)
@@ -91,7 +91,10 @@ def _all_phases(stripes: Iterable[Stripe]) -> Iterator[StepPrice]:
 
 
 def pick_of(stripes: int) -> Pick:
-    """How the steps of so many programs side by side choose their algorithms."""
+    """How the steps of so many programs side by side choose their algorithms.
+
+    Alone a step takes the fastest; beside others the one that leaves links free soonest.
+    """
     return leanest if stripes > 1 else fastest
 
 
@@ -114,7 +117,7 @@ def in_segments(
     payload_bytes: float,
     counts: Iterable[int],
 ) -> tuple[int, tuple[StepPrice, ...], float]:
-    """Of some numbers of segments the cheapest, the prices of one segment, and all in seconds."""
+    """The best of some numbers of segments, the prices of one segment, and the seconds of all."""
     found = []
     for count in counts:
         prices = tuple(priced(simulator, derivation, reduction, payload_bytes / count))

@@ -1,6 +1,7 @@
 """The best programs for one reduction: those of a library, priced on a system.
 
-``plan`` asks it for every placement, ``sweep`` for every size, ``jobplan`` for every collective.
+``plan.placements`` asks for them on every placement, ``plan.sizes`` for every size,
+``workload.planner`` for every collective of a job.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class Found:
 
 
 class Finder:
-    """Looks for programs that carry a payload, cut into any of some numbers of segments.
+    """Searches for programs that carry a payload, cut into any of some numbers of segments.
 
     With ``stripes`` an all-reduce may also be split over several programs, if it may be cut at all.
     """
@@ -76,7 +77,7 @@ class Finder:
         self._go_on = go_on
 
     def bound_ticks(self, reduction: Reduction) -> int:
-        """What no program for the reduction can cost less than."""
+        """A lower bound, in ticks, on the price of every program for the reduction."""
         goal = self.library.language.goal
         least = bound(self._simulator.system, reduction, self._payload_bytes, goal)
         return int(bound_ticks(least.seconds))

@@ -58,7 +58,7 @@ def _differs(answer: Answer) -> bool:
 
 
 def _told(who: str, stripes: _Stripes, seconds: float) -> str:
-    """How long something takes, how long each level is busy then, and with how many bytes."""
+    """Half a sentence: how long something takes, how busy each level is, with how many bytes."""
     busy = _busy(stripes)
     carried = summed(_times(p.bytes_per_port, many) for prices, many in stripes for p in prices)
     parts = [

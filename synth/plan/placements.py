@@ -1,4 +1,4 @@
-"""What is on a question's placements: the best programs found there, before they are told."""
+"""The best programs over all placements of a question, before they are replayed and proved."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Placed:
 
 @dataclass(frozen=True)
 class Surveyed:
-    """The best programs of the placements looked at, in order, and what was looked at."""
+    """The best programs of the placements looked at, in order, and how much was looked at."""
 
     best: tuple[Placed, ...]
     looked: Looked
@@ -137,7 +137,7 @@ class Survey:
 
 
 def ranked(best: Sequence[Placed], request: Request) -> list[tuple[int, Found]]:
-    """Programs in their order with their ranks, which may begin anew on each placement."""
+    """Programs in their order with their ranks, which begin anew on each placement if asked so."""
     told, rank, last = [], 0, -1
     for one in best:
         rank = 1 if request.per_placement and one.position != last else rank + 1

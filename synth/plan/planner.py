@@ -43,7 +43,7 @@ def answers(
 
 @dataclass(frozen=True)
 class Wanted:
-    """A program found, with its rank and the payload it is for, of which all is to be told."""
+    """A program to make an answer of, with its rank and the payload it is for."""
 
     rank: int
     found: Found
@@ -57,7 +57,7 @@ def told(
     watcher: Watcher,
     library: Library,
 ) -> tuple[tuple[Answer, ...], bool]:
-    """All that is said of each program, and whether nothing is left out as the work was stopped.
+    """The answers for some programs, and whether all were judged before the work was stopped.
 
     Of the request only the way programs run matters: neither its payload nor its placements.
     """
@@ -92,8 +92,8 @@ def top(
 
     ``system`` is a catalogue name (``dgx-h100:4``), the path of a TOML file, or a System;
     ``axes`` maps names to sizes; ``reduce`` names one or several of them; ``payload_bytes`` is the
-    whole tensor on each device; ``segments`` an only number of segments to try beside one;
-    ``request`` what is asked for, an all-reduce or another ``Goal``.
+    whole tensor on each device; ``segments`` is the one number of segments to try beside 1, None
+    for several; ``request`` what is asked for, an all-reduce or another ``Goal``.
     Raises InputError for anything that does not fit together.
     """
     for what, given, known in (("algorithm", algorithm, Choice), ("request", request, Goal)):

@@ -156,7 +156,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Looked:
-    """What was looked at, and whether that was all.
+    """How much was looked at, and whether that was all.
 
     ``complete`` is False if the search was stopped: then something better may be missing.
     ``best_default_seconds`` is the best baseline over all placements looked at.
@@ -214,7 +214,7 @@ class Leader:
 
 
 class Watcher:
-    """Told how far the work is, and asked whether to go on. By default it does nothing."""
+    """Hears of progress, and says whether to go on. By default it does nothing."""
 
     def go_on(self) -> bool:
         """Answer False to stop with what there is."""
@@ -224,7 +224,7 @@ class Watcher:
         """The search for programs has looked into so many states of the tree at hand."""
 
     def searching(self, states: int) -> bool:
-        """Told while programs are searched: pass it on, and say whether to go on."""
+        """Called while programs are searched for: pass it on, and say whether to go on."""
         self.explored(states)
         return self.go_on()
 
@@ -239,7 +239,10 @@ class Watcher:
 
 
 class Unranked(Watcher):
-    """Passes on what one of several questions tells, but the best so far: they are its alone."""
+    """Passes on the progress of one of several questions, but not the best so far.
+
+    A ranking of one system says nothing of the best over all that are asked about.
+    """
 
     def __init__(self, watcher: Watcher) -> None:
         self.go_on = watcher.go_on  # type: ignore[method-assign]

@@ -102,7 +102,10 @@ def grid(smallest_bytes: int, largest_bytes: int) -> list[int]:
 
 
 def between(chosen: Mapping[int, Hashable]) -> list[int]:
-    """The sizes to ask for next: midway between neighbours whose answers differ, unless near."""
+    """The sizes to ask for next: midway between neighbours whose answers differ, unless near.
+
+    Bisection, on a scale of ratios: a change is known to a hundredth in the end.
+    """
     return [
         max(low + 1, isqrt(low * high))
         for low, high in pairwise(sorted(chosen))
@@ -127,14 +130,15 @@ def at(request: Request, size: int) -> Request:
 
 
 def choice_of(found: Found) -> Choice:
-    """What makes an answer another one: its placement and its steps."""
+    """What must differ for two answers to be different ones: the placement and the steps."""
     return found.reduction.placement.matrix, tuple(part.steps for part in found.parts)
 
 
 class Asker:
     """Asks for one size after the other, unless it has been stopped. Mutable, one use.
 
-    ``told`` and ``chosen`` have what was found of each size, ``complete`` whether that is all.
+    ``told`` and ``chosen`` have the answer and the choice of each size, ``complete`` whether that
+    is all.
     """
 
     def __init__(
@@ -149,7 +153,7 @@ class Asker:
         self.complete = True
 
     def ask(self, size: int) -> None:
-        """Find and tell the best; where there is time for none else, for the first size."""
+        """Find and prove the best for a size. Once the work is stopped, only the first size is."""
         self.complete = self.complete and (not self.told or self._watcher.go_on())
         if not self.complete:
             return

@@ -172,7 +172,11 @@ _Priced = tuple[int, _Stripes]
 
 
 class _Market:
-    """Which programs go well together, by how long each keeps every resource busy."""
+    """Which programs go well together, by how long each keeps every resource busy.
+
+    As in a market, scarce resources have a price (the dual of the linear program), and programs are
+    chosen that are cheap at these prices.
+    """
 
     def __init__(self, phases: Sequence[Phases], segments: int) -> None:
         """``phases`` of every path are those of one of so many segments of the payload."""
@@ -200,11 +204,11 @@ class _Market:
         return [paths for paths in dict.fromkeys(found) if len(paths) > 1]
 
     def like(self, path: int) -> list[int]:
-        """Some paths that load everything as a given one does, in another order."""
+        """Some paths that load every resource as a given one does, in another order."""
         return self._like[path]
 
     def shares(self, paths: Sequence[int]) -> list[float]:
-        """Those of the linear program, alike for paths with the same loads, none too small."""
+        """The shares of the linear program, equal for paths with the same loads, none too small."""
         loads = np.round(self._loads[list(paths)], 15)
         kinds, kind_of = np.unique(loads, axis=0, return_inverse=True)
         parts = mix(kinds).shares.tolist()
@@ -228,7 +232,7 @@ class _Market:
 
 
 class _Climb:
-    """Splits of one payload, changed little by little as long as their price falls."""
+    """Local search: splits of one payload, changed little by little while their price falls."""
 
     def __init__(
         self, phases_of: PhasesOf, market: _Market, payload_bytes: int, counts: Sequence[int]

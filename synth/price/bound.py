@@ -115,7 +115,8 @@ def worn_bound(
 ) -> Bound:
     """The same for explicit groups of all devices that are there, each link as fast as it is.
 
-    Members of groups may be in units unevenly; each group's root is its first.
+    For machines with missing devices or slower links. ``groups`` are arrays of device ids, each
+    group's root first; they may have unequally many members in units.
     """
     seconds = cut_seconds(Wiring(_at_best(system)), groups, goal)
     level = max(range(len(seconds)), key=lambda level: seconds[level])
@@ -167,7 +168,7 @@ def _at_best(system: System) -> System:
 
 @dataclass(frozen=True)
 class _Asked:
-    """A goal, and the groups it is asked for: how many children of each level hold members."""
+    """A goal and its groups, by how many children of each level hold members of one."""
 
     system: System
     roles: Cast
@@ -208,16 +209,16 @@ class _Asked:
 
 
 def _one_message(asked: _Asked) -> Bound:
-    """Members in different children of the outermost level they span must hear of each other.
+    """The least seconds of one message, which members that are apart at some level must wait for.
 
-    The message crosses that level's links, or those of a level outside of it.
+    The message crosses the links of the outermost level they span, or those of a level outside.
     """
     spanned = [level for level, m in enumerate(asked.counts) if m > 1]
     return _heard(asked.system, spanned[0]) if spanned else Bound(0.0, "")
 
 
 def _heard(system: System, outermost: int) -> Bound:
-    """One message between members that are in different children of this level."""
+    """The least seconds of one message between members in different children of this level."""
     cardinalities = system.hierarchy.cardinalities
     links = [system.links[level] for level in range(outermost + 1) if cardinalities[level] > 1]
     latencies = [p.seconds(link) for link in links for p in protocols([link])]

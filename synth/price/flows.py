@@ -5,14 +5,14 @@ when the flow has carried the segment before and, of the same segment, whatever 
 its devices is done. It waits for its messages (latency), and is then one fluid flow over all links
 its algorithm uses, in proportion to the bytes it puts there: that a collective is pipelined within
 a segment, as rings and trees are, is taken for granted. Its pace is a share of the pace of its step
-alone in the network, at the busiest link it meets; these shares are max-min fair (``sharing``).
-Both ways of a link are links of their own.
+alone in the network, at the busiest link it meets; these shares are max-min fair
+(``events.max_min``). Both ways of a link are links of their own.
 
 On a system whose links are as described this is the engine of ``overlap`` wherever every group
 meets, at each level its step uses, a link on which all steps put their most, and has a device that
 took part in the step before. Elsewhere ``overlap`` takes all groups for those that meet the busiest
-links; one step alone then takes no longer here than there, but of several some end a little later,
-as max-min fair shares are not monotone: nobody is hurried who is waited for.
+links; one step alone then takes no longer here than there, but of several some end a little later:
+max-min fair shares are not monotone, and give a flow on the critical path no more than any other.
 """
 
 from __future__ import annotations

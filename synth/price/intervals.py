@@ -27,7 +27,7 @@ class Interval:
     high_seconds: float
 
     def overlaps(self, other: Interval) -> bool:
-        """Whether the two may be as fast as each other: told as a tie."""
+        """Whether the two intervals share seconds: a tie, as far as measurements can say."""
         return self.low_seconds <= other.high_seconds and other.low_seconds <= self.high_seconds
 
 
@@ -37,7 +37,7 @@ def widened(
     members: tuple[int, ...],
     size_bytes: float,
 ) -> tuple[float, float]:
-    """Between which ratios to the price the truth lies; 1 and 1 where nothing was measured.
+    """The ratios to the price between which the truth lies; 1 and 1 where nothing was measured.
 
     The price itself is always between them, even where rows that the fit had not seen were all
     slower. What was not measured is never narrower than if it had been.

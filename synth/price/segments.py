@@ -100,7 +100,7 @@ def _by_bound(
 
 
 def _rows(paths: Sequence[Sequence[int]], nothing: int) -> Integers:
-    """Labels in rows of equal length, filled up with a label that does nothing."""
+    """Labels in rows of equal length, padded with a label that does nothing."""
     longest = max((len(path) for path in paths), default=0)
     rows = np.full((len(paths), longest), nothing, dtype=np.int64)
     for row, path in zip(rows, paths, strict=True):

@@ -3,7 +3,8 @@
 Every algorithm puts its bytes on the links of each level; all replicas of a group run at once and
 share links; the link that takes longest sets the bandwidth term. Steps wait for each other.
 Devices of a hierarchy look alike, so one port stands for all and a price costs the same for 16 and
-100,000 devices. Where the system says that some are not, ``worn`` looks at every link.
+100,000 devices. Where the system says that some are not, ``collectives.slowest_links`` looks at
+every link.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a step costs and why; what prices come to together, and what limits them."""
+"""The price of one step with its reasons; sums of such prices, and what limits them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class StepPrice:
 
 
 def priced_by(collective: str, line: Line, size_bytes: float) -> StepPrice:
-    """What a collective costs that is carried out as a line says."""
+    """The price of a collective whose algorithm and protocol a line describes."""
     busiest, _ = max(line.loads, key=lambda item: item[1])
     return StepPrice(
         collective,

@@ -35,7 +35,7 @@ class Line:
         object.__setattr__(self, "seconds_per_byte", max(load for _, load in self.loads))
 
     def waiting_seconds(self, size_bytes: float) -> float:
-        """How long no byte moves."""
+        """Seconds in which no byte moves, of a buffer of some size in bytes."""
         return self.latency_seconds + max(
             0.0, self.gap_seconds - size_bytes * self.seconds_per_byte
         )
@@ -99,8 +99,8 @@ class Way:
     def counted(self, links: Sequence[Link]) -> tuple[float, ...]:
         """How many hops over each level are waited for in all, as a fit counts them.
 
-        The cheapest messages, and those that others outlast, are told by the description, so that
-        the price is linear in what is fitted.
+        The cheapest messages, and those that others outlast, are found by the description's
+        latencies, so that the price is linear in what is fitted.
         """
         found = [n * hops for n, hops in zip(self.waits, self.hops, strict=True)]
         one = {i: self.hops[i] * links[i].latency_seconds for i in self.spans}
@@ -144,10 +144,10 @@ Pick = Callable[[Sequence[Line], float], Line]
 
 
 def fastest(lines: Sequence[Line], size_bytes: float) -> Line:
-    """The one that takes least time by itself."""
+    """The line that takes least time by itself."""
     return min(lines, key=lambda line: line.seconds(size_bytes))
 
 
 def leanest(lines: Sequence[Line], size_bytes: float) -> Line:
-    """The one that keeps its busiest resource busy for least time, as others use it meanwhile."""
+    """The line that keeps its busiest resource busy for least time, for steps that share it."""
     return min(lines, key=lambda line: (line.seconds_per_byte, line.latency_seconds))

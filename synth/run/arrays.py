@@ -72,7 +72,7 @@ def on_arrays(
 
 
 def drawn(devices: int, dtype: str, payload_bytes: int) -> Array:
-    """What devices start with, shape (devices, elements): the same for every call."""
+    """The payloads that devices start with, shape (devices, elements): the same for every call."""
     kind = np.dtype(dtype)
     return _drawn((devices, max(1, payload_bytes // kind.itemsize)), kind)
 

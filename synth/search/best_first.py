@@ -26,9 +26,10 @@ BEYOND = 1 << 61
 
 @dataclass(frozen=True)
 class Puzzle(Generic[V, L]):
-    """A start, labelled moves and a goal; ``at_least`` bounds from below how many moves remain.
+    """A shortest-path problem: a start, labelled moves, a goal, and a bound for the search.
 
-    A path ends at the first goal it reaches.
+    ``at_least`` bounds from below how many moves remain, as A*'s heuristic does. A path ends at
+    the first goal it reaches.
     """
 
     start: V
@@ -103,8 +104,8 @@ class Explored(Generic[V, L]):
 
         ``prices`` and ``ranks`` have one entry for each label of the alphabet; prices are not
         negative and sum to less than ``BEYOND`` on any path. Paths that cost more than ``limit``
-        are left out. The estimate that guides the walk is exact, so that k paths cost about k
-        times their length.
+        are left out. The search is A* whose estimate is the exact price that remains, so that k
+        paths cost about k times their length.
         """
         array = np.asarray(prices, dtype=np.int64)
         ranking = _Ranking(self, array, tuple(ranks), self._remaining(array))
@@ -168,8 +169,8 @@ def explore(
 ) -> Explored[V, L]:
     """Walk everything that can lie on a path of at most ``max_moves`` moves to a goal.
 
-    ``go_on`` is told before each expansion but the start's how many vertices have been expanded,
-    and stops the walk by answering False; the result is then not ``complete``.
+    ``go_on`` is called before each expansion but the start's with how many vertices have been
+    expanded, and stops the walk by answering False; the result is then not ``complete``.
     """
     numbers: dict[V, int] = {puzzle.start: 0}
     edges: list[tuple[int, L, int]] = []

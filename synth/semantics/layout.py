@@ -1,4 +1,4 @@
-"""In which order the pieces of a payload lie in memory, and the local shuffles that mend it.
+"""In which order the pieces of a payload lie in memory, and the local shuffles that restore it.
 
 A reduce-scatter wants its members' pieces one after the other, and an all-gather leaves them so.
 Whenever that is not the order the next step, or the caller, expects, the buffer is transposed in
@@ -26,7 +26,7 @@ Buffers = tuple[Digits, ...]
 
 @dataclass(frozen=True)
 class Layout:
-    """The order in which digits lay in the payload at first, and in which they lie now."""
+    """Orders of tree digits in the payload, slowest first: as at first, and as they lie now."""
 
     first: Digits = ()
     now: Digits = ()
@@ -47,7 +47,7 @@ class Shuffle:
 
 @dataclass(frozen=True)
 class Move:
-    """A step with all that its price depends on: history has been folded in.
+    """A step with all that its price depends on, so that equal moves cost the same anywhere.
 
     ``buffers`` are the largest buffers of those who take part, before or after the step.
     """
@@ -123,9 +123,9 @@ class Bookkeeper:
         return tuple(Shuffle(kind, now, first, zero) for kind, now, first in orders if now != first)
 
     def _as_at_first(self, layout: Layout, state: State) -> bool:
-        """Whoever holds anything holds the whole payload in order, every chunk of it alike.
+        """Whether all who hold anything hold the whole payload in order, every chunk of it alike.
 
-        It may then be cut along other digits than before, as if it had never been.
+        It may then be cut along other digits than before, as if it had never been cut.
         """
         chunks = self._space.rows(self._space.devices)
         return layout.now == layout.first and self._space.same(state, chunks)
@@ -143,7 +143,7 @@ class Bookkeeper:
 
 
 def _touched(layout: Layout, digits: Digits) -> Layout:
-    """Digits scattered for the first time lay behind all that were scattered before."""
+    """The layout once digits are scattered for the first time: behind all scattered before."""
     fresh = tuple(digit for digit in digits if digit not in layout.first)
     return Layout(layout.first + fresh, layout.now + fresh)
 
@@ -162,7 +162,7 @@ def _to_front(layout: Layout, groups: Groups, held: Buffers) -> tuple[Shuffle, .
 def _gathered(
     layout: Layout, groups: Groups, got: Buffers, bystanders: Buffers
 ) -> tuple[Layout, tuple[Shuffle, ...]]:
-    """An all-gather puts its digits in front.
+    """The layout after an all-gather, which puts its digits in front, and shuffles to mend it.
 
     Everyone then has the new order; unless devices that took no part hold data for which the old
     one is another, to which those who took part then return at once.

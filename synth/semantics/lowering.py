@@ -68,7 +68,7 @@ def check_payload(payload_bytes: int) -> None:
 
 
 def buffer_fraction(scattered: tuple[int, ...], tree: Tree) -> int:
-    """The number of equal parts of the payload, one of which a buffer scattered so holds."""
+    """Into how many equal parts a payload is cut whose buffers are scattered over these digits."""
     return prod(tree.sizes[digit] for digit in scattered)
 
 
@@ -110,7 +110,7 @@ class _Builder:
         return np.ascontiguousarray(part.transpose(order).reshape(-1, members))
 
     def _holders(self, shuffle: Shuffle, state: State) -> Devices:
-        """The devices that take part and whose buffer is scattered just so."""
+        """The devices that take part and whose buffer is scattered over just these digits."""
         held = kinds(self._space, state, self._goal)
         low = sum(1 << digit for digit in shuffle.zero)
         chosen = np.array(

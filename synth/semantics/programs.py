@@ -40,7 +40,7 @@ class Language:
 
 
 def always(expanded: int) -> bool:
-    """Do not stop."""
+    """Go on: for searches that nobody stops."""
     return True
 
 

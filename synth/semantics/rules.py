@@ -3,7 +3,7 @@
 The rules are those of grouped collectives on a state "chunk x contributor" per device, as in P²
 (Xie et al., MLSys 2022, arXiv 2110.10548), in digits instead of counts. They are taken on the
 skeleton, every factor of the tree replaced by 2: no rule looks at a size, so what is derived there
-holds for every size. ``proof`` asks z3 the same question without sharing any of this.
+holds for every size. ``verify.symbolic`` asks z3 the same question without sharing any of this.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ State = int
 
 
 class Kind(Enum):
-    """Why a rule asks for something: else numbers are wrong, shapes unequal, or the step silly."""
+    """The class of a precondition: without it numbers are wrong, shapes unequal, steps useless."""
 
     SOUND = "unsound"
     REGULAR = "irregular"
@@ -31,7 +31,7 @@ ALL_KINDS = frozenset(Kind)
 
 
 class Setting:
-    """The groups of an instruction on the skeleton: what about them no state changes."""
+    """What no state changes about an instruction: its groups on the skeleton, as truth tables."""
 
     def __init__(self, space: Space, groups: Groups) -> None:
         self.space = space
@@ -44,10 +44,10 @@ class Setting:
 
 
 class Moment:
-    """An instruction about to be taken: the state of those who take part, seen in its groups.
+    """An instruction about to be taken in a state, as its preconditions look at it.
 
-    ``held`` is what they hold, ``rows`` the table, over devices and chunks, of the non-empty rows
-    among that.
+    ``held`` is what those who take part hold, ``rows`` the table, over devices and chunks, of the
+    non-empty rows among that.
     """
 
     __slots__ = ("_together", "held", "rows", "setting", "space")
@@ -60,7 +60,7 @@ class Moment:
         self._together: tuple[State, bool] | None = None
 
     def together(self) -> tuple[State, bool]:
-        """What each group's members hold together, given to all; and whether nothing is twice."""
+        """The union over each group, given to all members; and whether nothing is in it twice."""
         if self._together is None:
             self._together = self.space.union(self.held, self.setting.members)
         return self._together
@@ -73,14 +73,14 @@ class Moment:
         return self.space.same(self.rows, self.setting.members)
 
     def rows_closed(self) -> bool:
-        """The rows held do not depend on the chunk digits that vary in the group."""
+        """Whether the rows held do not depend on the chunk digits that vary in the group."""
         return self.space.same(self.rows, self.setting.chunks)
 
     def rows_apart(self) -> bool:
         return self.space.union(self.rows, self.setting.members)[1]
 
     def rows_alike(self) -> bool:
-        """The rows held are the same for all members once the group's chunk digits are forgotten.
+        """Whether all members hold the same rows once the group's chunk digits are forgotten.
 
         With ``rows_apart`` this gives every member equally many: exactly one setting of those
         digits each, as there are as many settings as members.
@@ -89,7 +89,7 @@ class Moment:
         return self.space.same(forgotten, self.setting.members)
 
     def in_every_group(self, table: int) -> bool:
-        """In every group some member has some entry of the table."""
+        """Whether in every group some member has some entry of the table."""
         devices = self.space.drop(table, self.space.depth)
         return not self.setting.players & ~self.space.some(devices, self.setting.members)
 
@@ -103,7 +103,7 @@ class Moment:
 
 @dataclass(frozen=True)
 class Demand:
-    """One precondition: its class, how it reads when it is not met, and when it is met."""
+    """One precondition of a rule: its class, the reason given when it fails, and its test."""
 
     kind: Kind
     otherwise: str
@@ -112,7 +112,7 @@ class Demand:
 
 @dataclass(frozen=True)
 class Rule:
-    """A collective's row of the table: what it demands, and what its participants then hold."""
+    """A collective's row of the table: its preconditions, and what its participants then hold."""
 
     demands: tuple[Demand, ...]
     effect: Callable[[Moment], State]
@@ -231,7 +231,8 @@ class Derivation:
     """The certificate that a program reaches its goal: every state from the start to the end.
 
     ``len(states) == len(instructions) + 1``; ``states[i + 1]`` follows from ``states[i]`` by
-    ``instructions[i]``. States are truth tables on the skeleton of the tree (see ``truth``).
+    ``instructions[i]``. States are truth tables on the skeleton of the tree
+    (``semantics.truth_tables``).
     """
 
     program: Program
@@ -242,7 +243,7 @@ class Derivation:
 
 
 class Rulebook:
-    """The rules over a tree of ``depth`` digits, for some instructions, asking for some classes.
+    """The rules over a tree of ``depth`` digits, for some instructions and classes of conditions.
 
     ``start`` is the state a program for the ``goal`` starts from, ``end`` what must then be held.
     """
@@ -293,7 +294,7 @@ class Rulebook:
         return state & self._watched == self.end
 
     def at_least(self, state: State) -> int:
-        """0 at the goal; 1 where one step may reach it; 2 where no single step can.
+        """A lower bound on the steps to the goal: 0 there, 1 where one may reach it, else 2.
 
         A last all-reduce, reduce, reduce-scatter or all-to-all adds no row to any device; a last
         all-gather finishes no row; a last broadcast finds device 0 finished.
@@ -317,8 +318,9 @@ def derive(
 ) -> Derivation | Refusal:
     """Take a program step by step from the start of a request to its goal.
 
-    ``kinds`` are the classes of preconditions that are asked for. Raises InputError for a step
-    that names levels the tree does not have, or that no program for this goal has.
+    ``kinds`` are the classes of preconditions that are checked. Returns a Refusal for a step that
+    may not be taken or a goal that is missed. Raises InputError for a step that names levels the
+    tree does not have, or whose collective no program for this goal has.
     """
     meant = instructions(program, tree, goal)
     depth = len(tree.digits)

@@ -86,5 +86,5 @@ def padded(length: int, pieces: int) -> int:
 
 
 def ends(sizes: Sequence[int], elements: int) -> tuple[int, ...]:
-    """Where slices of a payload end, as large by their share as ``sizes``; the last at its end."""
+    """Where slices of a payload end that are in the ratios of ``sizes``; the last at its end."""
     return tuple(elements * until // sum(sizes) for until in accumulate(sizes))

@@ -1,4 +1,4 @@
-"""Says in words what a state is: who holds which part of the payload, and from whom."""
+"""A state in words: who holds which part of the payload, and from whom."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from synth.semantics.truth_tables import Space, space
 
 @dataclass(frozen=True)
 class Holding:
-    """What some devices hold: chunks scattered over some digits, from all along some digits.
+    """What some devices hold: chunks scattered over some digits, with values from all along others.
 
-    What comes ``summed`` is added up, in an all-to-all it lies side by side; of a goal that begins
-    with finished values nothing more is said. ``zero`` are the digits that are 0 on these devices,
-    ``other`` those that are not; digits named in neither do not matter. ``scattered`` is None if
-    they hold nothing.
+    Values that come from several are ``summed``, or in an all-to-all lie side by side; of a goal
+    that begins with finished values nothing more is said. ``zero`` are the digits that are 0 on
+    these devices, ``other`` those that are not; digits named in neither do not matter.
+    ``scattered`` is None if they hold nothing.
     """
 
     zero: tuple[str, ...]
@@ -52,7 +52,7 @@ def holdings(derivation: Derivation) -> tuple[tuple[Holding, ...], ...]:
 
 
 def _holdings(tables: Space, state: State, tree: Tree, goal: Goal) -> tuple[Holding, ...]:
-    """Skeleton devices that hold alike are told together, if zero digits can tell them apart."""
+    """One line for all skeleton devices that hold alike, if zero digits can tell them apart."""
     depth = tables.depth
     scattered = kinds(tables, state)
     summed = _summed(tables, state)

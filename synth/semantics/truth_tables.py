@@ -44,13 +44,13 @@ class Space:
         return ((table & low) << width) | ((table >> width) & low)
 
     def some(self, table: int, variables: Iterable[int]) -> int:
-        """There is a value of the variables for which the table is true."""
+        """Exists: the table of "some value of the variables makes it true"."""
         for variable in variables:
             table |= self.flip(table, variable)
         return table
 
     def same(self, table: int, variables: Iterable[int]) -> bool:
-        """The table does not depend on the variables."""
+        """Whether the table does not depend on the variables."""
         return all(self.flip(table, variable) == table for variable in variables)
 
     def union(self, table: int, variables: Iterable[int]) -> tuple[int, bool]:
@@ -63,7 +63,7 @@ class Space:
         return table, disjoint
 
     def drop(self, table: int, kept: int) -> int:
-        """There is a value of all variables from number ``kept`` on; a table of those below it."""
+        """Exists, over all variables from number ``kept`` on: a table of those below it."""
         for variable in reversed(range(kept, 3 * self.depth)):
             width = 1 << variable
             table = (table | (table >> width)) & ((1 << width) - 1)
@@ -96,7 +96,7 @@ def space(depth: int) -> Space:
 
 
 def start(tables: Space) -> int:
-    """Every device holds its own contribution to every chunk: d = q."""
+    """The state in which every device holds its own contribution to every chunk: d = q."""
     table = tables.full
     for digit in tables.devices:
         contributor = tables.zero[2 * tables.depth + digit]
@@ -105,7 +105,7 @@ def start(tables: Space) -> int:
 
 
 def own_chunks(tables: Space) -> int:
-    """Every device holds the chunk with its own digits, complete: d = c."""
+    """The state in which every device holds the chunk with its own digits, complete: d = c."""
     table = tables.full
     for own in tables.own_row:
         table &= own

@@ -1,4 +1,4 @@
-"""What every device holds at one size, step after step, as z3 sees it.
+"""The state of all devices at one size as z3's bit-vectors, step after step.
 
 The chunk is the one unknown; what a device holds of it is a bit-vector, one bit per contributor.
 """
@@ -37,7 +37,7 @@ class GroupStep:
 
 @dataclass(frozen=True)
 class Payload:
-    """How many devices and chunks there are, and what is to become of them."""
+    """How many devices and chunks there are, and the goal for them."""
 
     devices: int
     chunks: int
@@ -88,7 +88,7 @@ class Machine:
         self._effort = effort
 
     def take(self, step: GroupStep) -> Wrong | Unknown | None:
-        """Take a step if it is sound; None says that it was taken."""
+        """Take a step if it is sound, and return None; else where it goes wrong, or Unknown."""
         for violation in _DEMANDS[step.collective]:
             wrong = self._ask([self._broken(violation, group) for group in step.groups])
             if isinstance(wrong, Unknown):
@@ -107,7 +107,7 @@ class Machine:
         return None
 
     def goal(self) -> Wrong | Unknown | None:
-        """None if every device that is looked at holds what it must, and nothing else."""
+        """None if every device whose end matters holds what it must, and nothing else."""
         for violation in ENDS[self._payload.goal]:
             wrong = self._ended(violation)
             if wrong is not None:
@@ -170,7 +170,7 @@ class Machine:
         return z3.Or(*formulas, z3.BoolVal(False, self._context))
 
     def _broken(self, violation: Violation, group: Sequence[int]) -> Any:
-        """Two members of the group break the precondition."""
+        """The formula that two members of the group break the precondition."""
         first, *rest = (self._held[member] for member in group)
         wrongs, seen = [], first
         for held in rest:

@@ -1,4 +1,4 @@
-"""Before a program is told: derived again from its text, replayed on small machines, proved."""
+"""What every answer passes before it is shown: derived anew, replayed on small machines, proved."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ def judged(derivation: Derivation) -> Verdict:
 def rehearse(derivation: Derivation) -> None:
     """Replay a program on small machines of its shape: every factor 2, and once 3.
 
-    Raises AssertionError if the arrays disagree with the rules: then the house is broken.
+    A size of 3 finds what powers of 2 hide. Raises AssertionError if the arrays disagree with the
+    rules, which is a mistake of ours and not of the caller.
     """
     depth = len(derivation.tree.digits)
     shapes = {(2,) * depth, (3,) + (2,) * (depth - 1) if depth else ()}

@@ -112,7 +112,7 @@ class _Cluster:
         )
 
     def some(self, variables: Variables, digits: Sequence[int], body: Formula) -> Formula:
-        """There are values for these digits that make the body true."""
+        """The formula that some values for these digits make the body true."""
         if not digits:
             return body
         bound = [variables[i] for i in digits]
@@ -149,7 +149,7 @@ class _Cluster:
 
     @property
     def sane(self) -> Formula:
-        """Every size is at least 2 and every digit below its size."""
+        """The formula that every size is at least 2 and every digit below its size."""
         kinds = (self.device, self.other, self.chunk, self.contributor)
         return self.all_of(
             *(size >= _SMALLEST for size in self.sizes),
@@ -193,7 +193,7 @@ def _at_start(cluster: _Cluster, goal: Goal) -> Formula:
 
 
 def _missed(cluster: _Cluster, has: Formula, goal: Goal) -> Iterator[tuple[Violation, Formula]]:
-    """What may be wrong in the end: something is lacking, or it is too much."""
+    """The ways to miss a goal, each with its formula: something is lacking, or it is too much."""
     match goal:
         case Goal.ALL_REDUCE | Goal.ALL_GATHER | Goal.BROADCAST:
             yield Violation.GOAL_MISSED, z3.Not(has)
@@ -207,7 +207,7 @@ def _missed(cluster: _Cluster, has: Formula, goal: Goal) -> Iterator[tuple[Viola
 
 
 def _broken(cluster: _Cluster, has: Formula, groups: Groups, violation: Violation) -> Formula:
-    """Device and other are two members of a group that break the precondition."""
+    """The formula that device and other are two members of a group that break the precondition."""
     free, every = groups.free, cluster.every_digit
     theirs = cluster.with_digits(has, cluster.device, free, cluster.other)
     rows = cluster.some(cluster.contributor, every, has)

@@ -1,4 +1,4 @@
-"""The three answers of a proof, shared by every way of asking z3 and by whoever tells them."""
+"""The three answers of a proof, shared by every way of asking z3 and by whoever prints them."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def share(effort: int, questions: int) -> int | None:
 
     In z3's own resource units, of which a proof of a four-step program takes some 60,000: unlike
     seconds they are the same on a slow or busy machine, so that a verdict can be repeated.
-    None if there is less than one for each, which z3 would read as no limit.
+    None if there is less than one for each, as z3 reads 0 as no limit.
     """
     part = min(effort // questions, 2**32 - 1)
     return part if part >= 1 else None

@@ -47,7 +47,7 @@ class SettledEntry:
 
 @dataclass(frozen=True)
 class SettledUnpriced:
-    """Communication that is told and not priced, and why."""
+    """Communication that is listed and not priced, and why."""
 
     name: str
     over: tuple[str, ...]
@@ -112,7 +112,7 @@ class _Candidate:
 
 
 def _unmet(requirement: Requirement, fitting: list[_Candidate]) -> InputError:
-    """Says how near the sizes come that meet all the requirements before."""
+    """The error for a requirement that no sizes meet, with those that come nearest."""
     best = min(fitting, key=lambda candidate: candidate.excess(requirement))
     told = " against ".join(number_told(value) for value in best.values(requirement))
     devices = prod(best.sizes.values())

@@ -115,7 +115,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Unpriced:
-    """Communication of the job that no ``Goal`` can say, and ``why``. It is told, not priced."""
+    """Communication of the job that no ``Goal`` can say, and ``why``. It is listed, not priced."""
 
     name: str
     over: tuple[str, ...]
@@ -163,7 +163,7 @@ class Job:
 
     @property
     def told(self) -> tuple[Entry | Unpriced, ...]:
-        """All that the job sends, priced or not."""
+        """All that the job sends, priced or not: entries, then unpriced ones."""
         return (*self.entries, *self.unpriced)
 
     def _check_requirements(self, powers: Powers) -> None:
@@ -214,7 +214,7 @@ class Job:
             _check_told(entry.why, "why", entry.places)
 
     def _check_constants(self) -> None:
-        """Refuse amounts out of bounds that no open size can mend. Raises InputError."""
+        """Refuse amounts out of bounds that no size of an open axis can mend. Raises InputError."""
         fixed = {
             axis.name: axis.sizes[0] for axis in self.axes if axis.sizes and not axis.sizes[1:]
         }

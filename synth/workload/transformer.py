@@ -11,7 +11,7 @@ can be read and changed:
   in replicas (HSDP): Zhao et al., "PyTorch FSDP", 2023, arXiv 2304.11277;
 * mixtures of experts: Lepikhin et al., "GShard", 2020, arXiv 2006.16668.
 
-Small things are left out: the gradients of norms under sequence parallelism, the loss, the norm of
+What is small is left out: the gradients of norms under sequence parallelism, the loss, the norm of
 the gradient, the counts of tokens that experts exchange, and the last norm's parameters.
 """
 

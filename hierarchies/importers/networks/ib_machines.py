@@ -1,4 +1,4 @@
-"""Which machines the adapters of an InfiniBand subnet belong to."""
+"""Which machine each adapter of an InfiniBand subnet belongs to."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ _AGGREGATION = "Aggregation Node"
 
 @dataclass(frozen=True)
 class Machines:
-    """Which leaf switches each host's cables lead to, one entry a cable, and what has no host.
+    """The hosts of a subnet: the leaf switches that each one's cables lead to, one entry a cable.
 
-    ``nameless`` are the leaf switches of adapters that do not say whose they are; ``few`` are
-    hosts with at most half as many cables as is usual, taken to be no compute nodes.
+    ``nameless`` are the leaf switches of adapters that do not name their host; ``few`` are hosts
+    with at most half as many cables as is usual, taken to be storage or login nodes rather than
+    compute nodes.
     """
 
     leaves: Mapping[str, tuple[str, ...]]
@@ -31,12 +32,12 @@ class Machines:
 
 
 def is_aggregation(device: Device) -> bool:
-    """Whether it is the part of a switch that adds up (SHARP), and no machine's adapter."""
+    """Whether a device is the part of a switch that adds up (SHARP), and no machine's adapter."""
     return not device.is_switch and _AGGREGATION in (device.description or "")
 
 
 def machines_of(net: Subnet) -> Machines:
-    """Hosts by the names of their adapters (``host mlx5_0``), which the adapters are asked for."""
+    """Hosts from the names of their adapters: ``host mlx5_0`` and ``host mlx5_1`` are one host."""
     leaves: defaultdict[str, list[str]] = defaultdict(list)
     nameless: list[str] = []
     for device in net.devices.values():
@@ -67,7 +68,7 @@ def _host(device: Device) -> str | None:
 
 
 def nameless_hosts(machines: Machines, part_of: Mapping[str, str]) -> dict[str, int]:
-    """How many hosts the adapters without a name make in each part: as wide as the others there."""
+    """For each part how many hosts its nameless adapters make, each as wide as its others."""
     usual: defaultdict[str, Counter[int]] = defaultdict(Counter)
     for leaves in machines.leaves.values():
         usual[part_of[leaves[0]]][len(leaves)] += 1

@@ -55,7 +55,7 @@ def _draft(net: Subnet, options: Options) -> Draft:
 
 
 def _switch_tiers(net: Subnet, machines: Machines) -> dict[str, int]:
-    """0 for switches with hosts, 1 for those right above these, and so on."""
+    """The tier of each switch: 0 for those with hosts, 1 for those right above these, and so on."""
     row = {leaf for leaves in machines.leaves.values() for leaf in leaves} | {*machines.nameless}
     tier_of: dict[str, int] = {}
     tier = 0
@@ -73,7 +73,7 @@ def _switch_tiers(net: Subnet, machines: Machines) -> dict[str, int]:
 
 @dataclass
 class _Union:
-    """Which things hang together."""
+    """Disjoint sets, united a pair at a time (union-find): which switches are connected."""
 
     parent: dict[str, str]
 
@@ -91,9 +91,9 @@ class _Union:
 def _components(
     net: Subnet, machines: Machines, tier_of: Mapping[str, int]
 ) -> tuple[dict[str, str], ...]:
-    """For each tier the part every switch is in, when only switches up to that tier join parts.
+    """For each tier the part that every switch is in, if only switches up to it connect parts.
 
-    At tier 0 leaf switches hang together by the hosts they share: the rails of one group.
+    At tier 0 leaf switches are connected by the hosts they share: the rails of one group.
     """
     union = _Union({})
     for leaves in machines.leaves.values():
@@ -113,7 +113,7 @@ def _components(
 
 
 def _tiers(net: Subnet, machines: Machines, parts: Sequence[Mapping[str, str]]) -> Tiers:
-    """Every host below the parts it is in; adapters without a name make as many as they can."""
+    """Every host below the parts it is in; nameless adapters become as many hosts as they can."""
     names = _part_names(net, parts[0])
     where = {name: leaves[0] for name, leaves in machines.leaves.items()}
     for part, count in nameless_hosts(machines, parts[0]).items():
@@ -179,13 +179,13 @@ def _ports(
 
 
 def _whole_uplinks(net: Subnet, part_of: Mapping[str, str]) -> int:
-    """The uplinks of a part with as many leaf switches, and as many of each, as any has."""
+    """The uplinks of a complete part: as many leaf switches, each with as many, as any part has."""
     alone = uplinks_of(net, {leaf: leaf for leaf in part_of})
     return max(map(len, alone.values())) * max(Counter(part_of.values()).values())
 
 
 def _slower(net: Subnet, machines: Machines, part_of: Mapping[str, str]) -> Iterable[Slower]:
-    """Groups with fewer uplinks than a whole one, and hosts with fewer cables than is usual."""
+    """Groups with fewer uplinks than a complete one, and hosts with fewer cables than is usual."""
     whole, names = _whole_uplinks(net, part_of), _part_names(net, part_of)
     level = _tier_names([part_of])[0]
     for part, cables in uplinks_of(net, part_of).items():
@@ -199,7 +199,7 @@ def _slower(net: Subnet, machines: Machines, part_of: Mapping[str, str]) -> Iter
 
 
 def _shared(uplinks: int, nics: int, speed: Speed | None, name: str) -> Ports:
-    """So many uplinks as one port for each NIC below them, which must divide what is inside."""
+    """The uplinks of a unit as a port for each NIC below it, with its share of their bandwidth."""
     said = f"ibnetdiscover: the NICs of a whole {name}, which share its {uplinks} uplinks"
     if speed is None:
         return Ports(

@@ -152,7 +152,7 @@ def _description(rest: str) -> str | None:
 
 
 def _add_peers(devices: dict[str, Device], peers: Mapping[str, tuple[int, str | None]]) -> None:
-    """Adapters that only switches tell of."""
+    """Add adapters that have no block of their own, and only stand in those of switches."""
     for id, (number, description) in peers.items():
         if id in devices:
             continue

@@ -32,7 +32,7 @@ _KNOWN = {"TPU v4": "tpu-v4-pod-slice", "TPU v5 lite": "tpu-v5e-slice", "TPU v5e
 
 @dataclass(frozen=True)
 class Device:
-    """One device as JAX tells of it; ``coords`` are x, y, z, empty where there are none."""
+    """One device in JAX's list; ``coords`` are x, y, z, empty where there are none."""
 
     id: int
     process: int
@@ -242,7 +242,7 @@ def _memory(kind: str) -> Blank:
 
 
 def _order_note(devices: Sequence[Device]) -> list[str]:
-    """Whether JAX's ids count the places as the levels do: slices, z, y, x, cores."""
+    """A note on whether JAX's ids count devices as the levels do: slices, z, y, x, cores."""
     by_place = sorted(devices, key=lambda d: (d.slice, *reversed(d.coords), d.core))
     if [d.id for d in by_place] == sorted(d.id for d in devices):
         return []

@@ -39,7 +39,7 @@ class Groups:
 
 @dataclass(frozen=True)
 class Slower:
-    """A unit, or a node, that has a share of the bandwidth its like have to their siblings."""
+    """A unit or node with only a share of the bandwidth that its like have to their siblings."""
 
     level: str
     unit: str
@@ -49,7 +49,7 @@ class Slower:
 
 @dataclass(frozen=True)
 class Said:
-    """What a file says beside its tiers: who says it, links by level, notes, plain counts."""
+    """What a file says beside its tiers: its source, links by level, notes, plain counts."""
 
     name: str
     source: str
@@ -115,7 +115,7 @@ def _lacks(tiers: Tiers, names: Sequence[str], said: Said) -> tuple[Lack, ...]:
 def _with_accelerators(
     tiers: Tiers, accelerators: Sequence[Groups]
 ) -> tuple[Tiers, str, tuple[str, ...]]:
-    """The tiers, what their innermost units are, and what is to be told of it."""
+    """The tiers, what their innermost units are (nodes or domains), and notes on both."""
     notes, last, name = [], None, ""
     for groups in accelerators:
         grouped = with_groups(tiers, groups.name, groups.of)

@@ -23,7 +23,7 @@ class Switch:
 
 @dataclass(frozen=True)
 class Tree:
-    """What a forest of switches says: the tiers, how many tops it has, what was odd."""
+    """The tiers that a forest of switches makes, its topmost switches, notes on what was odd."""
 
     tiers: Tiers
     tops: tuple[str, ...]

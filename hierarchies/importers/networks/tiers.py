@@ -1,4 +1,8 @@
-"""From where each host hangs to levels of equally many children, and what is missing from them."""
+"""From the place of each host to levels of equally many children, and what is missing from them.
+
+A rack of 16 nodes beside one of 15 is no level of any number of children: it is one of 16 from
+which a node is missing.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +31,7 @@ class Host:
 class Tiers:
     """Hosts below tiers of units, outermost first; ``names`` are those of the tiers.
 
-    A unit is told by its whole path, so the same name under two parents is two units.
+    A unit is identified by its whole path, so the same name under two parents is two units.
     """
 
     names: tuple[str, ...]

@@ -156,7 +156,7 @@ def _is_fabric(element: Element) -> bool:
 
 
 def _rate(element: Element) -> Entry:
-    """What a bridge or device has on PCIe: gigabytes a second, as hwloc writes it."""
+    """The bandwidth of a bridge or device on PCIe: gigabytes a second, as hwloc writes it."""
     text = element.get("pci_link_speed", "")
     if element.get("type") in ("Package", "Socket") or not _RATE.fullmatch(text) or not float(text):
         return Blank(None, f"{TOLD_BY} does not say it")
@@ -223,7 +223,7 @@ def _of_matrix(index: list[int | None], rates: list[int], gpus: int) -> _Links:
 
 
 def _places(gpus: list[_Device]) -> dict[str, int]:
-    """The number of the GPU, by the hwloc index of it and of what lies in it."""
+    """The number of each GPU, by its hwloc index and by the indices of what lies in it."""
     return {
         element.get("gp_index", ""): number
         for number, gpu in enumerate(gpus)

@@ -16,9 +16,9 @@ LARGEST_RING, MOST_STEPS = 32, 20_000
 class Shape:
     """Equal islands of GPUs, each in the order in which its GPUs stand, and how they are joined.
 
-    ``domain`` None: the links make neither a mesh nor a ring. ``links`` are those between two
-    neighbours; then, of a GPU with the fewest, half: those to each neighbour if rings use them
-    all. ``ring``: there is a ring through every island.
+    ``domain`` None: the links make neither a mesh nor a ring. ``links``: how many join two
+    neighbours; in an irregular shape half of those of the GPU with the fewest, which is what each
+    neighbour gets if rings use them all. ``ring``: there is a ring through every island.
     """
 
     islands: tuple[tuple[int, ...], ...]

@@ -1,4 +1,4 @@
-"""Which GPUs lie behind the same sockets and PCIe switches, from the ways to them in a tree."""
+"""Which GPUs share sockets and PCIe switches, from the path to each in a tree of devices."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Way = tuple[Element, ...]
 def groupings(
     gpus: Sequence[Way], nics: Sequence[Way], uplink: Callable[[Element], Entry]
 ) -> tuple[Grouping, ...]:
-    """How sockets and then PCIe switches part the GPUs; every way starts with the socket."""
+    """How sockets and then PCIe switches divide the GPUs; every path starts with the socket."""
     inside = {id(step) for way in nics for step in way}
     kept: list[Grouping] = []
     for depth in range(max(len(way) for way in gpus)):
@@ -32,7 +32,7 @@ def groupings(
 def slowest_alone(
     gpus: Sequence[Way], slots: Sequence[Element], rate: Callable[[Element], Entry]
 ) -> Entry:
-    """What a GPU has to itself: the slowest PCIe link above it that no other GPU uses."""
+    """The slowest PCIe link above a GPU that no other GPU uses: what it has to itself."""
     users = Counter(id(step) for way in gpus for step in way)
     rates = set()
     for way, slot in zip(gpus, slots, strict=True):
@@ -43,7 +43,7 @@ def slowest_alone(
 
 
 def near(nic: Way, gpus: Sequence[Way]) -> frozenset[int]:
-    """The GPUs that lie behind a PCIe switch that the NIC lies behind, too."""
+    """The GPUs that share a PCIe switch with the NIC."""
     switches = {id(step) for step in nic[1:]}
     return frozenset(
         gpu for gpu, way in enumerate(gpus) if any(id(step) in switches for step in way[1:])

@@ -86,7 +86,7 @@ def _bandwidth(nics: tuple[Nic, ...], picture: Picture) -> Entry:
 
 
 def _through(picture: Picture, inner: tuple[DraftLevel, ...]) -> tuple[str, ...]:
-    """NICs hang beside NVLink; without it their traffic crosses the PCIe links of the GPUs."""
+    """The inner levels that network traffic crosses: none beside NVLink, else the PCIe links."""
     if picture.direct or picture.switched is not None or not picture.links_known:
         return ()
     inside = {group.name: group.nics_inside for group in picture.groups}

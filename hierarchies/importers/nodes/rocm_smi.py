@@ -28,7 +28,7 @@ Table = list[list[str]]
 
 @dataclass(frozen=True)
 class _Tables:
-    """For every two GPUs, as text: weight, hops and type of what joins them, as far as told."""
+    """For every two GPUs weight, hops and type of what joins them, as text, as far as printed."""
 
     gpus: tuple[str, ...]
     told: Mapping[str, Table]
@@ -113,7 +113,7 @@ def _is_void(table: Table) -> bool:
 
 
 def _check(tables: _Tables) -> None:
-    """Refuse tables in which two GPUs are joined otherwise the one way than the other."""
+    """Refuse tables that are not symmetric: what joins A to B is what joins B to A."""
     for name, table in tables.told.items():
         for one, row in enumerate(table):
             for other, cell in enumerate(row):

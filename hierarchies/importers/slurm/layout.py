@@ -1,4 +1,4 @@
-"""What Slurm can be told of a network, whichever file tells it."""
+"""What Slurm's files can say of a network, in whichever of the two languages."""
 
 from __future__ import annotations
 

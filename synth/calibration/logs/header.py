@@ -91,7 +91,7 @@ def forced(facts: Facts, line: str) -> None:
 
 @dataclass
 class Facts:
-    """Gathers what is told of a run until its table has been read."""
+    """Gathers what a file says of a run until the table of the run has been read."""
 
     source: str
     collective: str | None = None

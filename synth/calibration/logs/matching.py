@@ -22,7 +22,7 @@ HOST_LEVELS = ("node", "host")
 
 @dataclass(frozen=True)
 class Said:
-    """What the caller says of logs that do not say it: hosts in all, or members of each level."""
+    """What the caller says where logs do not: hosts in all, or members of each level."""
 
     hosts: int | None = None
     members: tuple[int, ...] | None = None

@@ -1,4 +1,4 @@
-"""What one table of nccl-tests or rccl-tests says, as told: nothing is mapped or averaged yet."""
+"""One table of nccl-tests or rccl-tests as it was printed: nothing is mapped or averaged yet."""
 
 from __future__ import annotations
 

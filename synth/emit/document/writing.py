@@ -1,7 +1,7 @@
 """Schedules as a versioned JSON document: written, described by a JSON Schema, and read again.
 
 ``docs/schedule.md`` says what the document means, ``docs/schedule.schema.json`` is the schema. The
-models in ``document_schema.py`` are the description; documents are written without them, because
+models in ``schema.py`` are the description; documents are written without them, because
 checking long lists of groups takes longer than writing them.
 """
 
