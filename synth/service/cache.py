@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from synth.service.jobs.questions import put_question
+from synth.service.jobs.questions import prepared
 from synth.service.store import Store
 from synth.verbs.identity.canonical import key_of
 from synth.verbs.questions import Question
@@ -34,7 +34,7 @@ class Cache:
         """Keep an answer that took so long, if it may be given again."""
         if reply.outcome is Outcome.PARTIAL or not VERBS[verb].repeatable:
             return
-        self._store.keep(put_question(verb, question).answered(reply, seconds))
+        self._store.keep(prepared(verb, question).answered(reply, seconds))
 
 
 @contextmanager

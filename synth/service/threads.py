@@ -22,7 +22,7 @@ class Threads:
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
-        self._pool = ThreadPoolExecutor(_THREADS, "collsynth-desk")
+        self._pool = ThreadPoolExecutor(_THREADS, "collsynth-broker")
 
     async def do(self, call: Callable[..., T], *given: object) -> T:
         """Call it in a thread.

@@ -9,7 +9,7 @@ LOCAL = "local"
 
 
 @dataclass(frozen=True)
-class Asker:
+class Caller:
     """A team; the key it came with and what that may, where keys are needed."""
 
     team: str = LOCAL

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
 
-from synth.service.auth.identity import Asker
+from synth.service.auth.identity import Caller
 from synth.service.errors import RefusalError, too_many
 from synth.service.limits import Limits
 from synth.service.recent import Recent
@@ -66,7 +66,7 @@ class Keys:
         self._rates = Rates()
         self._known: Recent[str, tuple[Key, float]] = Recent(_BUCKETS_BYTES)
 
-    async def admit(self, secret: str | None) -> Asker:
+    async def admit(self, secret: str | None) -> Caller:
         """The team of a key.
 
         Raises RefusalError without a key (401), for a wrong or revoked one (403), and for one that
@@ -82,11 +82,11 @@ class Keys:
         key = await self._admitted(secret)
         rate = key.rate_per_second
         self._rates.take(key.id, self._limits.requests_per_second if rate is None else rate)
-        return Asker(key.team, key.id, key.jobs_per_day)
+        return Caller(key.team, key.id, key.jobs_per_day)
 
-    async def still_admits(self, asker: Asker) -> bool:
-        """If the key that an asker came with has not been revoked since."""
-        key = await self._threads.do(self._store.key, asker.key_id)
+    async def still_admits(self, caller: Caller) -> bool:
+        """If the key that an caller came with has not been revoked since."""
+        key = await self._threads.do(self._store.key, caller.key_id)
         return key is not None and not key.revoked
 
     async def _admitted(self, secret: str) -> Key:

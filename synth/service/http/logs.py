@@ -15,7 +15,7 @@ SERVICE = "collsynth.service"
 class JsonLines(logging.Formatter):
     """A record as one line of JSON: time, level, logger, message, and what ``extra`` tells.
 
-    What is told beside the message stands under ``extra={"told": {...}}``.
+    What is told beside the message stands under ``extra={"logged": {...}}``.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -25,7 +25,7 @@ class JsonLines(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
-        said |= getattr(record, "told", {})
+        said |= getattr(record, "logged", {})
         if record.exc_info:
             said["traceback"] = "".join(traceback.format_exception(*record.exc_info))
         return json.dumps(said, default=str)

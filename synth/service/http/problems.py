@@ -19,7 +19,7 @@ from hierarchies import InputError
 from synth.service.errors import NO_HEADERS, RefusalError, bad_input
 
 PROBLEM_JSON = "application/problem+json"
-Tell = Callable[[Request, RefusalError], Response]
+Respond = Callable[[Request, RefusalError], Response]
 """How a refusal is told to who asked."""
 
 
@@ -60,11 +60,11 @@ def problem_response(request: Request, refusal: RefusalError) -> Response:
     return Response(content, int(refusal.status), headers, PROBLEM_JSON)
 
 
-def install(app: FastAPI, routes: Iterable[BaseRoute], tell: Tell) -> None:
+def install(app: FastAPI, routes: Iterable[BaseRoute], respond: Respond) -> None:
     """Make a refusal of every error of an app, which has these routes, and tell it."""
     app.state.routes = [route for route in routes if isinstance(route, Route)]
     for kind, refusal_of in _REFUSALS.items():
-        app.add_exception_handler(kind, _handler(refusal_of, tell))
+        app.add_exception_handler(kind, _handler(refusal_of, respond))
 
 
 def request_id_of(scope: Mapping[str, Any]) -> str | None:
@@ -74,10 +74,10 @@ def request_id_of(scope: Mapping[str, Any]) -> str | None:
 
 
 def _handler(
-    refusal_of: Callable[[Request, Any], RefusalError], tell: Tell
+    refusal_of: Callable[[Request, Any], RefusalError], respond: Respond
 ) -> Callable[[Request, Exception], Awaitable[Response]]:
     async def handle(request: Request, error: Exception) -> Response:
-        return tell(request, refusal_of(request, error))
+        return respond(request, refusal_of(request, error))
 
     return handle
 

@@ -25,7 +25,7 @@ _SYSTEM_KEYS = ("system", "inside")
 
 
 @dataclass(frozen=True)
-class Put:
+class Prepared:
     """A question as it is kept: ``text`` is its canonical JSON, ``key`` that of its answer.
 
     A verb that measures never has the same answer twice, so each time its key is another one.
@@ -50,18 +50,18 @@ class Put:
         )
 
 
-def put_of(verb: str, given: object) -> Put:
+def prepare(verb: str, given: object) -> Prepared:
     """What was sent as a question. Raises InputError, naming the key that cannot be used."""
-    return put_question(verb, asked(VERBS[verb].question, given))
+    return prepared(verb, asked(VERBS[verb].question, given))
 
 
-def put_question(verb: str, question: Question) -> Put:
+def prepared(verb: str, question: Question) -> Prepared:
     """The same of a question that has been read."""
     text = canonical(verb, question)
     key = key_of_text(text)
     if not VERBS[verb].repeatable:
         key = sha256(f"{key}\n{uuid4().hex}".encode()).hexdigest()
-    return Put(verb, question, text, key)
+    return Prepared(verb, question, text, key)
 
 
 def own_names(given: object) -> tuple[str, ...]:

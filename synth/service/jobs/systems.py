@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from http import HTTPStatus
 
 from hierarchies import InputError, read
-from synth.service.auth.identity import Asker
+from synth.service.auth.identity import Caller
 from synth.service.errors import RefusalError, not_there
 from synth.service.jobs.questions import check_own_name
 from synth.service.limits import Limits
@@ -17,7 +17,7 @@ from synth.service.threads import Threads
 _MOST_NAMES = 128
 
 
-class Shelf:
+class TeamSystems:
     """What a team keeps is seen by that team alone."""
 
     def __init__(self, store: Store, threads: Threads, limits: Limits) -> None:
@@ -26,18 +26,18 @@ class Shelf:
         self._limits = limits
         self._turn = asyncio.Lock()
 
-    async def all(self, asker: Asker) -> list[StoredSystem]:
+    async def all(self, caller: Caller) -> list[StoredSystem]:
         """Those of the team, by name."""
-        return await self._threads.do(self._store.systems, asker.team)
+        return await self._threads.do(self._store.systems, caller.team)
 
-    async def one(self, asker: Asker, name: str) -> StoredSystem:
+    async def one(self, caller: Caller, name: str) -> StoredSystem:
         """That of the name. Raises RefusalError where the team has none."""
-        found = await self._threads.do(self._store.system, asker.team, name)
+        found = await self._threads.do(self._store.system, caller.team, name)
         if found is None:
             raise not_there("system")
         return found
 
-    async def put(self, asker: Asker, name: str, text: str) -> StoredSystem:
+    async def put(self, caller: Caller, name: str, text: str) -> StoredSystem:
         """Keep a description, in the place of the one of that name.
 
         Raises InputError for a name of no use and for what is wrong in the description, and
@@ -46,25 +46,25 @@ class Shelf:
         check_own_name(name)
         await self._threads.do(self._check, name, text)
         async with self._turn:
-            kept = {one.name: one.text for one in await self.all(asker)} | {name: text}
+            kept = {one.name: one.text for one in await self.all(caller)} | {name: text}
             most, most_bytes = self._limits.systems_per_team, self._limits.systems_bytes_per_team
             if len(kept) > most:
                 raise _full(f"your team keeps {most} systems already")
             if sum(len(one.encode()) for one in kept.values()) > most_bytes:
                 raise _full(f"your team's systems would come to more than {most_bytes} bytes")
-            return await self._threads.do(self._store.put_system, asker.team, name, text)
+            return await self._threads.do(self._store.put_system, caller.team, name, text)
 
-    async def delete(self, asker: Asker, name: str) -> None:
+    async def delete(self, caller: Caller, name: str) -> None:
         """Forget the system of that name. Raises RefusalError where the team has none."""
-        if not await self._threads.do(self._store.delete_system, asker.team, name):
+        if not await self._threads.do(self._store.delete_system, caller.team, name):
             raise not_there("system")
 
-    async def texts(self, asker: Asker, names: Iterable[str]) -> dict[str, str]:
+    async def texts(self, caller: Caller, names: Iterable[str]) -> dict[str, str]:
         """The descriptions of those names that the team has; of more than may be asked, none."""
         names = tuple(names)
         if len(names) > _MOST_NAMES:
             return {}
-        found = [await self._threads.do(self._store.system, asker.team, name) for name in names]
+        found = [await self._threads.do(self._store.system, caller.team, name) for name in names]
         return {one.name: one.text for one in found if one is not None}
 
     def _check(self, name: str, text: str) -> None:

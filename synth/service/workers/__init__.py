@@ -1,29 +1,29 @@
 """Workers: pieces of questions carried out in other processes, here or on a cluster."""
 
-from synth.service.workers.crew import Crew, Progress, Ticket
-from synth.service.workers.errand import Errand
-from synth.service.workers.local import LocalCrew
+from synth.service.workers.local import LocalWorkers
+from synth.service.workers.pool import Progress, Ticket, Workers
 from synth.service.workers.problems import (
-    CrewLostError,
     InternalError,
     KilledError,
+    NoWorkersError,
     OutOfMemoryError,
     OverTimeError,
     WorkerLostError,
     WorkError,
 )
+from synth.service.workers.question_run import QuestionRun
 
 __all__ = [
-    "Crew",
-    "CrewLostError",
-    "Errand",
     "InternalError",
     "KilledError",
-    "LocalCrew",
+    "LocalWorkers",
+    "NoWorkersError",
     "OutOfMemoryError",
     "OverTimeError",
     "Progress",
+    "QuestionRun",
     "Ticket",
     "WorkError",
     "WorkerLostError",
+    "Workers",
 ]

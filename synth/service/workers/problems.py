@@ -13,7 +13,7 @@ from hierarchies import InputError
 from synth.plan.request import Watcher
 from synth.verbs.answers.bodies import Json
 from synth.verbs.export import WrongProgramError
-from synth.verbs.partition import Piece, Shelf, carry_out
+from synth.verbs.partition import LibraryCache, Piece, carry_out
 
 log = logging.getLogger("collsynth.work")
 
@@ -36,8 +36,8 @@ class WorkerLostError(WorkError):
     """The process that worked on the piece has died; another try may well succeed."""
 
 
-class CrewLostError(WorkError):
-    """There is nobody to work: the cluster does not answer, or the crew is closed."""
+class NoWorkersError(WorkError):
+    """There is nobody to work: the cluster does not answer, or the workers is closed."""
 
 
 class KilledError(WorkError):
@@ -64,12 +64,17 @@ class StoppedError(Exception):
     """Work that cannot answer in part was asked whether it may go on, and may not."""
 
 
-def guarded(
-    text: str, watcher: Watcher, memory_bytes: int | None = None, shelf: Shelf | None = None
+def outcome_text(
+    text: str,
+    watcher: Watcher,
+    memory_bytes: int | None = None,
+    libraries: LibraryCache | None = None,
 ) -> str:
     """A piece as text to what came of it as text: a result, or a problem. Raises nothing."""
     try:
-        return json.dumps({"result": carry_out(Piece.of(text), watcher, shelf)}, allow_nan=False)
+        return json.dumps(
+            {"result": carry_out(Piece.of(text), watcher, libraries)}, allow_nan=False
+        )
     except InputError as error:
         kind = "program" if isinstance(error, WrongProgramError) else "input"
         told = {"problem": error.problem, "where": error.where, "hint": error.hint}
@@ -90,7 +95,7 @@ def _bug() -> str:
     return json.dumps({"kind": "bug", "id": uuid4().hex[:12], "traceback": traceback.format_exc()})
 
 
-def opened(text: str) -> Json:
+def result_of(text: str) -> Json:
     """The result that came. Raises the InputError or the WorkError that came instead."""
     found: Json = json.loads(text)
     if "result" in found:
@@ -113,7 +118,7 @@ def _raised(found: Json) -> Exception:
                 f"needs more than {mebibytes} of memory", "ask for less at once"
             )
         case "other edition":
-            return CrewLostError(
+            return NoWorkersError(
                 f"a worker answers with other code: {found['theirs']}, and the server has "
                 f"{found['ours']}",
                 "install the same version of collsynth on server and workers",

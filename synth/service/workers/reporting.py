@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from synth.plan.request import Leader, Watcher
 from synth.service.workers.problems import StoppedError
 from synth.verbs.answers.bodies import Json
-from synth.verbs.partition import leaders_json
+from synth.verbs.partition import best_so_far_json
 
 PAUSE_SECONDS = 0.2
 """Between two reports."""
@@ -48,18 +48,18 @@ class Reporting(Watcher):
 
     def explored(self, states: int) -> None:
         if states % 1000 == 0 and states:
-            self._tell("states explored", states, None)
+            self._report("states explored", states, None)
 
     def placed(self, done: int, of: int) -> None:
-        self._tell("placements priced", done, of)
+        self._report("placements priced", done, of)
 
     def judged(self, done: int, of: int) -> None:
-        self._tell("answers proved", done, of)
+        self._report("answers proved", done, of)
 
     def ranked(self, leaders: Callable[[], Sequence[Leader]]) -> None:
         self._leaders = leaders
 
-    def _tell(self, stage: str, done: int, of: int | None) -> None:
+    def _report(self, stage: str, done: int, of: int | None) -> None:
         now = clock.monotonic()
         if now >= self.next_report:
             self.next_report = now + PAUSE_SECONDS
@@ -70,4 +70,4 @@ class Reporting(Watcher):
         if self._leaders is None:
             return {}
         leaders, self._leaders = self._leaders, None
-        return {"best": json.dumps(leaders_json(leaders()))}
+        return {"best": json.dumps(best_so_far_json(leaders()))}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from synth.plan.request import Watcher
 from synth.plan.sizes import Asker
 from synth.verbs.answers.bodies import Json, answer_json
-from synth.verbs.partition.shelf import Shelf
+from synth.verbs.partition.library_cache import LibraryCache
 from synth.verbs.planning import TopQuestion, top
 from synth.verbs.questions import asked
 from synth.verbs.table import VERBS
@@ -44,23 +44,23 @@ class Piece:
         return Piece(found["part"], found["payload"])
 
 
-def carry_out(piece: Piece, watcher: Watcher, shelf: Shelf | None = None) -> Json:
+def carry_out(piece: Piece, watcher: Watcher, libraries: LibraryCache | None = None) -> Json:
     """What a piece comes to, as JSON. Raises InputError for what cannot be answered."""
-    return _PARTS[piece.part](piece.payload, watcher, shelf or Shelf())
+    return _PARTS[piece.part](piece.payload, watcher, libraries or LibraryCache())
 
 
-def _answer(payload: Json, watcher: Watcher, shelf: Shelf) -> Json:
+def _answer(payload: Json, watcher: Watcher, libraries: LibraryCache) -> Json:
     """A whole question."""
     verb = VERBS[payload["verb"]]
     question = asked(verb.question, payload["question"])
     if isinstance(question, TopQuestion):
-        reply = top(question, watcher, lambda language: shelf.library(language, watcher))
+        reply = top(question, watcher, lambda language: libraries.library(language, watcher))
     else:
         reply = verb.answer(question, watcher)
     return {"body": reply.body, "outcome": int(reply.outcome)}
 
 
-def _sizes(payload: Json, watcher: Watcher, shelf: Shelf) -> Json:
+def _sizes(payload: Json, watcher: Watcher, libraries: LibraryCache) -> Json:
     """The best of some sizes of a range; where it is stopped, of the first of them.
 
     ``choice`` is the same text where two sizes have the same placement and steps.
@@ -68,7 +68,7 @@ def _sizes(payload: Json, watcher: Watcher, shelf: Shelf) -> Json:
     question = asked(TopQuestion, payload["question"])
     request, sizes = question.asked(), payload["sizes"]
     counting = _Counting(watcher, len(sizes))
-    library = shelf.library(request.language, watcher)
+    library = libraries.library(request.language, watcher)
     asker = Asker(question.machine(), request, counting, library)
     for size in sizes:
         asker.ask(size)
@@ -83,7 +83,7 @@ def _sizes(payload: Json, watcher: Watcher, shelf: Shelf) -> Json:
     }
 
 
-_PARTS: Mapping[str, Callable[[Json, Watcher, Shelf], Json]] = {
+_PARTS: Mapping[str, Callable[[Json, Watcher, LibraryCache], Json]] = {
     "answer": _answer,
     "sizes": _sizes,
 }

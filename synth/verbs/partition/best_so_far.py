@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from synth.plan.request import Leader
 from synth.verbs.answers.bodies import Json
 
-MOST_LEADERS = 10
+MOST_SHOWN = 10
 """So many are told, however many were asked for."""
 
 
-def leaders_json(leaders: Sequence[Leader]) -> Json:
+def best_so_far_json(leaders: Sequence[Leader]) -> Json:
     """The first of them, with the keys that answers of ``top`` have for the same."""
     return {
         "answers": [
@@ -23,7 +23,7 @@ def leaders_json(leaders: Sequence[Leader]) -> Json:
                 "seconds": one.seconds,
                 "proof": "not yet",
             }
-            for one in leaders[:MOST_LEADERS]
+            for one in leaders[:MOST_SHOWN]
         ],
         "complete": False,
     }

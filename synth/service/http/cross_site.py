@@ -16,21 +16,21 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from synth.service.errors import RefusalError
-from synth.service.http.problems import Tell
+from synth.service.http.problems import Respond
 from synth.service.settings import is_loopback
 
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
-class Guard:
+class CrossSiteGuard:
     """An ASGI layer that refuses what comes from other sites.
 
     ``own_names``: what it is asked for by, beside names of this machine; None: by any name.
     """
 
-    def __init__(self, app: ASGIApp, own_names: frozenset[str] | None, tell: Tell) -> None:
+    def __init__(self, app: ASGIApp, own_names: frozenset[str] | None, respond: Respond) -> None:
         self._app = app
-        self._tell = tell
+        self._respond = respond
         self._own_names = own_names
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -39,7 +39,7 @@ class Guard:
             headers = Headers(scope=scope)
             refusal = self._stranger(headers) or self._other_site(scope["method"], headers)
             if refusal is not None:
-                response = self._tell(Request(scope), refusal)
+                response = self._respond(Request(scope), refusal)
                 await response(scope, receive, send)
                 return
         await self._app(scope, receive, send)

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from synth.service.http.logs import SERVICE
-from synth.service.http.problems import Tell, unforeseen
+from synth.service.http.problems import Respond, unforeseen
 from synth.service.metrics import Metrics
 
 _SANE_ID = re.compile(rb"[A-Za-z0-9._:-]{1,64}")
@@ -29,16 +29,16 @@ class _Seen:
     sent_bytes: int = 0
 
 
-class Outermost:
+class RequestMiddleware:
     """An ASGI layer around the whole app.
 
     Takes the id of a request from ``X-Request-ID`` if that is sane, makes one otherwise, and sends
     it back. An error that nobody handled becomes a refusal with this id, which the log has, too.
     """
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, tell: Tell) -> None:
+    def __init__(self, app: ASGIApp, metrics: Metrics, respond: Respond) -> None:
         self._app = app
-        self._tell = tell
+        self._respond = respond
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -66,10 +66,10 @@ class Outermost:
         try:
             await self._app(scope, receive, watched)
         except Exception:
-            log.exception("unforeseen", extra={"told": {"request_id": request_id}})
+            log.exception("unforeseen", extra={"logged": {"request_id": request_id}})
             if not seen.status:
                 request = Request(scope)
-                response = self._tell(request, unforeseen(request))
+                response = self._respond(request, unforeseen(request))
                 await response(scope, receive, watched)
         finally:
             self._note(scope, seen, request_id, time.perf_counter() - begun)
@@ -84,11 +84,11 @@ class Outermost:
             "status": seen.status,
             "seconds": round(seconds, 6),
             "sent_bytes": seen.sent_bytes,
-            **scope["state"].get("told", {}),
+            **scope["state"].get("logged", {}),
         }
         if route == UNMATCHED:
             told["path"] = scope["path"][:200]
-        log.info("request", extra={"told": told})
+        log.info("request", extra={"logged": told})
 
 
 def template(scope: Scope) -> str:

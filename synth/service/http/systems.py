@@ -7,10 +7,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Request, Response
 
 from synth.service.errors import not_json
-from synth.service.http.asking import WhoAsks
+from synth.service.http.authentication import Authenticated
 from synth.service.http.documents import AnswerBody, SystemBody, SystemList, problems
-from synth.service.http.hall import hall
 from synth.service.http.reading import JSON, body_of, check_type
+from synth.service.http.state import state_of
 from synth.service.jobs.bodies import answer_json, system_json
 from synth.service.strict_json import json_of
 
@@ -46,13 +46,13 @@ _BODY = {
 )
 async def answer(
     request: Request,
-    who: WhoAsks,
+    caller: Authenticated,
     key: Annotated[str, Path(pattern="^[0-9a-f]{64}$", description="The key of an answer.")],
 ) -> Response:
     """A complete answer with its question, for as long as it is kept."""
-    desk = hall(request).desk
-    found = await desk.answer(who, key)
-    return Response(await desk.beside(lambda: answer_json(found)), media_type=JSON)
+    broker = state_of(request).broker
+    found = await broker.answer(caller, key)
+    return Response(await broker.beside(lambda: answer_json(found)), media_type=JSON)
 
 
 @router.get(
@@ -62,9 +62,9 @@ async def answer(
     responses=problems(),
     tags=["systems"],
 )
-async def systems(request: Request, who: WhoAsks) -> Any:
+async def systems(request: Request, caller: Authenticated) -> Any:
     """The systems your team keeps here; questions name them like those of the catalogue."""
-    found = await hall(request).desk.systems.all(who)
+    found = await state_of(request).broker.systems.all(caller)
     return {"systems": [system_json(system) for system in found]}
 
 
@@ -75,9 +75,9 @@ async def systems(request: Request, who: WhoAsks) -> Any:
     responses=problems(404),
     tags=["systems"],
 )
-async def system(request: Request, who: WhoAsks, name: Name) -> Any:
+async def system(request: Request, caller: Authenticated, name: Name) -> Any:
     """One of them."""
-    return system_json(await hall(request).desk.systems.one(who, name))
+    return system_json(await state_of(request).broker.systems.one(caller, name))
 
 
 @router.put(
@@ -88,11 +88,11 @@ async def system(request: Request, who: WhoAsks, name: Name) -> Any:
     openapi_extra=_BODY,
     tags=["systems"],
 )
-async def put(request: Request, who: WhoAsks, name: Name) -> Any:
+async def put(request: Request, caller: Authenticated, name: Name) -> Any:
     """Keep a description (TOML, as text or in JSON) in the place of the one of that name."""
-    desk = hall(request).desk
+    broker = state_of(request).broker
     text = await _text(request)
-    return system_json(await desk.systems.put(who, name, text))
+    return system_json(await broker.systems.put(caller, name, text))
 
 
 @router.delete(
@@ -102,14 +102,14 @@ async def put(request: Request, who: WhoAsks, name: Name) -> Any:
     responses=problems(404),
     tags=["systems"],
 )
-async def delete(request: Request, who: WhoAsks, name: Name) -> Response:
+async def delete(request: Request, caller: Authenticated, name: Name) -> Response:
     """Forget one. Answers and jobs that were asked with it keep its text."""
-    await hall(request).desk.systems.delete(who, name)
+    await state_of(request).broker.systems.delete(caller, name)
     return Response(status_code=204)
 
 
 async def _text(request: Request) -> str:
-    limits = hall(request).settings.limits
+    limits = state_of(request).settings.limits
     kind = check_type(request, JSON, _PLAIN, _TOML)
     raw = await body_of(request, 2 * limits.description_bytes, limits.body_seconds)
     if kind == JSON:

@@ -10,7 +10,7 @@ _ROOM = 8
 """So many languages; the one that was asked for longest ago makes room for a new one."""
 
 
-class Shelf:
+class LibraryCache:
     """Libraries by their language. A search that was stopped is not kept. Mutable, one thread."""
 
     def __init__(self) -> None:

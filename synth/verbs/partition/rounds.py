@@ -1,4 +1,4 @@
-"""The course of a question: rounds of pieces, each round made from what came of those before.
+"""The rounds of a question: rounds of pieces, each round made from what came of those before.
 
 Most questions stay one piece. Several systems are cut by system, and a range of sizes by size; each
 later round of a range halves what lies between neighbours that differ. A ranking is not cut: its
@@ -21,13 +21,13 @@ from synth.verbs.planning import SweepQuestion, TopQuestion, ranking_reply, swep
 from synth.verbs.questions import Question
 from synth.verbs.reply import Outcome, Reply
 
-Course = Generator[Sequence[Piece], Sequence[Json], Reply]
+Rounds = Generator[Sequence[Piece], Sequence[Json], Reply]
 """Yields a round of pieces, is sent what came of each, in their order, and returns the answer."""
 LEAST_PRICED = 8
 """A range of fewer placements, each size by itself, is not worth the way."""
 
 
-def course(verb: str, question: Question, pieces: int = 1) -> Course:
+def rounds_of(verb: str, question: Question, pieces: int = 1) -> Rounds:
     """How a question is answered where about so many pieces can be worked on at once.
 
     Raises InputError, at the first round, for a question that cannot be answered.
@@ -44,8 +44,8 @@ def course(verb: str, question: Question, pieces: int = 1) -> Course:
             return (yield from _whole(verb, question))
 
 
-def in_turn(rounds: Course, watcher: Watcher | None = None) -> Reply:
-    """Run a course here, one piece after the other."""
+def in_turn(rounds: Rounds, watcher: Watcher | None = None) -> Reply:
+    """Run a rounds here, one piece after the other."""
     watcher = watcher or Watcher()
     try:
         wanted = next(rounds)
@@ -56,43 +56,43 @@ def in_turn(rounds: Course, watcher: Watcher | None = None) -> Reply:
         return found
 
 
-def together(courses: Sequence[Course]) -> Generator[Sequence[Piece], Sequence[Json], list[Reply]]:
-    """Several courses side by side: a round of theirs is the next round of each."""
+def together(several: Sequence[Rounds]) -> Generator[Sequence[Piece], Sequence[Json], list[Reply]]:
+    """Several several side by side: a round of theirs is the next round of each."""
     replies: dict[int, Reply] = {}
     wanted: dict[int, Sequence[Piece]] = {}
 
     def go_on(number: int, results: Sequence[Json] | None) -> None:
         try:
             wanted[number] = (
-                next(courses[number]) if results is None else courses[number].send(results)
+                next(several[number]) if results is None else several[number].send(results)
             )
         except StopIteration as stop:
             wanted.pop(number, None)
             replies[number] = stop.value
 
-    for number in range(len(courses)):
+    for number in range(len(several)):
         go_on(number, None)
     while wanted:
         results = iter((yield [piece for pieces in wanted.values() for piece in pieces]))
         for number, pieces in list(wanted.items()):
             go_on(number, [next(results) for _ in pieces])
-    return [replies[number] for number in range(len(courses))]
+    return [replies[number] for number in range(len(several))]
 
 
-def _whole(verb: str, question: Question) -> Course:
+def _whole(verb: str, question: Question) -> Rounds:
     [found] = yield [Piece("answer", {"verb": verb, "question": _plain(question)})]
     return Reply(found["body"], Outcome(found["outcome"]))
 
 
-def _named(question: TopQuestion, rounds: Course) -> Course:
-    """The course of one of several systems, whose mistakes say which."""
+def _named(question: TopQuestion, rounds: Rounds) -> Rounds:
+    """The rounds of one of several systems, whose mistakes say which."""
     try:
         return (yield from rounds)
     except InputError as error:
         raise error.at(question.system_name) from None
 
 
-def _top(question: TopQuestion, pieces: int) -> Course:
+def _top(question: TopQuestion, pieces: int) -> Rounds:
     ends = question.bytes
     if pieces < 2 or isinstance(ends, int):
         return (yield from _whole("top", question))
@@ -105,7 +105,7 @@ def _top(question: TopQuestion, pieces: int) -> Course:
     return (yield from _range(question, system, placements, pieces))
 
 
-def _range(question: TopQuestion, system: System, placements: int, pieces: int) -> Course:
+def _range(question: TopQuestion, system: System, placements: int, pieces: int) -> Rounds:
     """The best of every size, and of those between neighbours that differ."""
     assert isinstance(question.bytes, tuple)
     answered: dict[int, Json] = {}
