@@ -1,4 +1,4 @@
-"""The app: all routes, and around them the layers that every request goes through."""
+"""The app of a server: the routes of the API and the page, and the middleware around them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from fastapi import FastAPI
 from starlette.middleware import Middleware
 
-from synth.service.http import health, jobs, problems, systems, verbs
+from synth.service.http import answers, health, jobs, problems, systems, verbs
 from synth.service.http.cross_site import CrossSiteGuard
 from synth.service.http.documents import describe
 from synth.service.http.middleware import RequestMiddleware
@@ -28,12 +28,12 @@ _TAGS = [
 
 @asynccontextmanager
 async def no_life(app: FastAPI) -> AsyncIterator[None]:
-    """Nothing at the beginning and the end of an app."""
+    """A lifespan that does nothing."""
     yield
 
 
 def build(state: AppState, life: Life = no_life) -> FastAPI:
-    """The app of one server. Where no keys are needed it answers by names of this machine only."""
+    """The app of one server; without keys it answers only under names of this machine."""
     own_names = None if state.keys else frozenset({state.settings.host.lower()})
     app = FastAPI(
         title="collsynth",
@@ -49,7 +49,14 @@ def build(state: AppState, life: Life = no_life) -> FastAPI:
         ],
     )
     app.state.shared = state
-    routers = (verbs.router(), jobs.router, systems.router, health.router, *ROUTERS)
+    routers = (
+        verbs.router(),
+        jobs.router,
+        answers.router,
+        systems.router,
+        health.router,
+        *ROUTERS,
+    )
     problems.install(app, [route for router in routers for route in router.routes], told)
     for router in routers:
         app.include_router(router)

@@ -1,4 +1,4 @@
-"""The routes of what is kept: answers under their permalinks, and systems of one's own."""
+"""Routes of a team's systems: list, read, keep and delete descriptions of machines."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from fastapi import APIRouter, Path, Request, Response
 
 from synth.service.errors import not_json
 from synth.service.http.authentication import Authenticated
-from synth.service.http.documents import AnswerBody, SystemBody, SystemList, problems
+from synth.service.http.documents import SystemBody, SystemList, problems
 from synth.service.http.reading import JSON, body_of, check_type
 from synth.service.http.state import state_of
-from synth.service.jobs.bodies import answer_json, system_json
+from synth.service.jobs.bodies import system_json
 from synth.service.strict_json import json_of
 
-router = APIRouter()
+router = APIRouter(tags=["systems"])
 _PLAIN = "text/plain"
 _TOML = "application/toml"
 Name = Annotated[str, Path(max_length=64, description="The name of a system.")]
@@ -38,29 +38,10 @@ _BODY = {
 
 
 @router.get(
-    "/v1/answers/{key}",
-    operation_id="look-at-answer",
-    response_class=Response,
-    responses={200: {"model": AnswerBody}, **problems(404)},
-    tags=["answers"],
-)
-async def answer(
-    request: Request,
-    caller: Authenticated,
-    key: Annotated[str, Path(pattern="^[0-9a-f]{64}$", description="The key of an answer.")],
-) -> Response:
-    """A complete answer with its question, for as long as it is kept."""
-    broker = state_of(request).broker
-    found = await broker.answer(caller, key)
-    return Response(await broker.beside(lambda: answer_json(found)), media_type=JSON)
-
-
-@router.get(
     "/v1/systems",
     operation_id="list-systems",
     response_model=SystemList,
     responses=problems(),
-    tags=["systems"],
 )
 async def systems(request: Request, caller: Authenticated) -> Any:
     """The systems your team keeps here; questions name them like those of the catalogue."""
@@ -73,7 +54,6 @@ async def systems(request: Request, caller: Authenticated) -> Any:
     operation_id="look-at-system",
     response_model=SystemBody,
     responses=problems(404),
-    tags=["systems"],
 )
 async def system(request: Request, caller: Authenticated, name: Name) -> Any:
     """One of them."""
@@ -86,7 +66,6 @@ async def system(request: Request, caller: Authenticated, name: Name) -> Any:
     response_model=SystemBody,
     responses=problems(400, 408, 409, 413, 415),
     openapi_extra=_BODY,
-    tags=["systems"],
 )
 async def put(request: Request, caller: Authenticated, name: Name) -> Any:
     """Keep a description (TOML, as text or in JSON) in the place of the one of that name."""
@@ -100,7 +79,6 @@ async def put(request: Request, caller: Authenticated, name: Name) -> Any:
     operation_id="forget-system",
     status_code=204,
     responses=problems(404),
-    tags=["systems"],
 )
 async def delete(request: Request, caller: Authenticated, name: Name) -> Response:
     """Forget one. Answers and jobs that were asked with it keep its text."""
