@@ -1,4 +1,4 @@
-"""Who asks: by the key in a header, or in the cookie of the page."""
+"""Authentication of requests, by the key in a header or in the page's cookie."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _HEADER = APIKeyHeader(
 )
 
 
-async def caller(
+async def authenticate(
     request: Request,
     bearer: Annotated[HTTPAuthorizationCredentials | None, Security(_BEARER)],
     header: Annotated[str | None, Security(_HEADER)],
 ) -> Caller:
-    """The team that asks. Raises RefusalError where a key is needed and none is admitted."""
+    """The caller of a request. Raises RefusalError where a key is needed and none is admitted."""
     keys = state_of(request).keys
     if keys is None:
         return Caller()
@@ -33,4 +33,4 @@ async def caller(
     return found
 
 
-Authenticated = Annotated[Caller, Depends(caller)]
+Authenticated = Annotated[Caller, Depends(authenticate)]

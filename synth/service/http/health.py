@@ -1,4 +1,4 @@
-"""The routes for those who run the service: does it live, is it ready, what has it counted?"""
+"""Routes for operators: liveness, readiness and metrics."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def metrics(request: Request) -> Response:
 
 
 async def reasons(request: Request) -> list[str]:
-    """Why the server is not ready."""
+    """Why the server is not ready; empty if it is."""
     broker = state_of(request).broker
     found = ["the service is being stopped"] if broker.draining else []
     unready = state_of(request).dispatcher.unready()

@@ -1,4 +1,4 @@
-"""The routes of jobs: one, its events, its end before its time, and all of them in pages."""
+"""Routes of jobs: list them, look at one, follow its events, cancel it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ID = "^[0-9a-f]{32}$"
 
 
 async def own_job(request: Request, caller: Authenticated, job_id: JobId) -> Job:
-    """The job of an address. Raises RefusalError where the team that asks has none of that id."""
+    """The job in the address. Raises RefusalError where the caller's team has none of that id."""
     return await state_of(request).broker.job(caller, job_id)
 
 
@@ -100,7 +100,10 @@ async def events(
 
 
 def _sent(event: Event) -> ServerSentEvent:
-    """An event as it is sent; only the last of a revision carries that as its id."""
+    """An event as it is sent; only the last event of a revision has the revision as its id.
+
+    So a client that reconnects after the first of two gets both again, and misses none.
+    """
     mark = str(event.job.revision) if event.last else None
     match event.kind:
         case "best":
@@ -113,5 +116,5 @@ def _sent(event: Event) -> ServerSentEvent:
 
 
 def _revision(given: str | None) -> int:
-    """The revision of ``Last-Event-ID``; what is none counts as nothing seen."""
+    """The revision in ``Last-Event-ID``; -1, nothing seen, for anything else."""
     return int(given) if given is not None and given.isdecimal() and len(given) < 19 else -1

@@ -1,4 +1,4 @@
-"""The outermost layer: gives each request an id, logs and counts it, and tells our mistakes."""
+"""Middleware around all requests: gives each an id, logs it, counts it, and handles our bugs."""
 
 from __future__ import annotations
 
@@ -23,17 +23,18 @@ log = logging.getLogger(SERVICE)
 
 @dataclass
 class _Seen:
-    """What was seen of a response as it went by."""
+    """What was observed of a response while it was sent."""
 
     status: int = 0
     sent_bytes: int = 0
 
 
 class RequestMiddleware:
-    """An ASGI layer around the whole app.
+    """ASGI middleware around the whole app.
 
-    Takes the id of a request from ``X-Request-ID`` if that is sane, makes one otherwise, and sends
-    it back. An error that nobody handled becomes a refusal with this id, which the log has, too.
+    The id of a request is its ``X-Request-ID`` if that is sane, else a new one; the response has
+    it, too. An error that nobody handled becomes a refusal with this id, and the log has the
+    traceback under it.
     """
 
     def __init__(self, app: ASGIApp, metrics: Metrics, respond: Respond) -> None:
@@ -77,7 +78,7 @@ class RequestMiddleware:
     def _note(self, scope: Scope, seen: _Seen, request_id: str, seconds: float) -> None:
         route = template(scope)
         self._metrics.answered(scope["method"], route, seen.status, seconds)
-        told: dict[str, Any] = {
+        logged: dict[str, Any] = {
             "request_id": request_id,
             "method": scope["method"][:16],
             "route": route,
@@ -87,12 +88,12 @@ class RequestMiddleware:
             **scope["state"].get("logged", {}),
         }
         if route == UNMATCHED:
-            told["path"] = scope["path"][:200]
-        log.info("request", extra={"logged": told})
+            logged["path"] = scope["path"][:200]
+        log.info("request", extra={"logged": logged})
 
 
 def template(scope: Scope) -> str:
-    """The address of the route that served a request, with its parameters by name."""
+    """The path of the route that served a request, with the names of its parameters in it."""
     path = getattr(scope.get("route"), "path", None)
     return path if isinstance(path, str) else UNMATCHED
 

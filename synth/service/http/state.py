@@ -1,4 +1,4 @@
-"""What all routes of one server share, found by the request."""
+"""The state of an app: what all routes of one server share, found by the request."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from synth.service.settings import Settings
 
 @dataclass(frozen=True)
 class AppState:
-    """One server from within; ``keys`` is None where none are needed."""
+    """The parts of one server; ``keys`` is None where none are needed."""
 
     settings: Settings
     broker: Broker
@@ -25,7 +25,7 @@ class AppState:
 
 
 def state_of(request: HTTPConnection) -> AppState:
-    """The state of the server that a request came to."""
+    """The state of the app that a request came to."""
     found = request.app.state.shared
     assert isinstance(found, AppState)
     return found

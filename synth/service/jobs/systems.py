@@ -1,4 +1,4 @@
-"""The systems that teams keep here under names of their own."""
+"""Systems of teams: descriptions of machines under names that the team's questions may use."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_NAMES = 128
 
 
 class TeamSystems:
-    """What a team keeps is seen by that team alone."""
+    """Reads, keeps and deletes systems of a team; no other team can see them."""
 
     def __init__(self, store: Store, threads: Threads, limits: Limits) -> None:
         self._store = store
@@ -27,21 +27,21 @@ class TeamSystems:
         self._turn = asyncio.Lock()
 
     async def all(self, caller: Caller) -> list[StoredSystem]:
-        """Those of the team, by name."""
+        """All systems of the team, by name."""
         return await self._threads.do(self._store.systems, caller.team)
 
     async def one(self, caller: Caller, name: str) -> StoredSystem:
-        """That of the name. Raises RefusalError where the team has none."""
+        """The system of that name. Raises RefusalError where the team has none."""
         found = await self._threads.do(self._store.system, caller.team, name)
         if found is None:
             raise not_there("system")
         return found
 
     async def put(self, caller: Caller, name: str, text: str) -> StoredSystem:
-        """Keep a description, in the place of the one of that name.
+        """Keep a description under a name; one that was there is replaced.
 
-        Raises InputError for a name of no use and for what is wrong in the description, and
-        RefusalError where the team keeps too many, or too much.
+        Raises InputError for a bad name or description, and RefusalError where the team would keep
+        too many systems, or too many bytes.
         """
         check_own_name(name)
         await self._threads.do(self._check, name, text)
@@ -60,7 +60,7 @@ class TeamSystems:
             raise not_there("system")
 
     async def texts(self, caller: Caller, names: Iterable[str]) -> dict[str, str]:
-        """The descriptions of those names that the team has; of more than may be asked, none."""
+        """The descriptions the team has under these names; {} where too many are asked for."""
         names = tuple(names)
         if len(names) > _MOST_NAMES:
             return {}
@@ -75,5 +75,5 @@ class TeamSystems:
         self._limits.check_devices(system.devices, name)
 
 
-def _full(told: str) -> RefusalError:
-    return RefusalError(HTTPStatus.CONFLICT, told, hint="delete one first")
+def _full(problem: str) -> RefusalError:
+    return RefusalError(HTTPStatus.CONFLICT, problem, hint="delete one first")

@@ -1,4 +1,4 @@
-"""The watcher of a piece: tells progress, a few times a second, and keeps budget and stop."""
+"""The watcher of a piece: reports progress a few times a second, and ends work that must stop."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from synth.verbs.answers.bodies import Json
 from synth.verbs.partition import best_so_far_json
 
 PAUSE_SECONDS = 0.2
-"""Between two reports."""
+"""The least time between two reports."""
 
 
 class Reporting(Watcher):
-    """Keeps ``budget_seconds`` from now on, and ends when ``stopped`` answers True.
+    """Ends work after ``budget_seconds`` from now, or when ``stopped()`` is True.
 
-    Nothing is reported before ``next_report``, which each report moves on; reports go to ``send``
-    as JSON. Work that cannot answer in ``part`` is broken off: raises StoppedError where it asks
-    whether to go on and may not.
+    Work that can answer in ``part`` is asked to come to an end; any other is broken off, by a
+    StoppedError where it asks whether to go on. Reports go to ``send`` as JSON, none before
+    ``next_report``, which each report moves on.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Reporting(Watcher):
             self._send({"stage": stage, "done": done, "of": of, **self._best()})
 
     def _best(self) -> Json:
-        """The best so far, if they are others than were told last."""
+        """The best so far, if they have changed since the last report."""
         if self._leaders is None:
             return {}
         leaders, self._leaders = self._leaders, None

@@ -1,4 +1,4 @@
-"""The best answers so far, while work goes on: found and priced, and not proved yet."""
+"""The best answers so far as JSON: found and priced while work goes on, and not proved yet."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from synth.plan.request import Leader
 from synth.verbs.answers.bodies import Json
 
 MOST_SHOWN = 10
-"""So many are told, however many were asked for."""
+"""How many are shown, however many were asked for."""
 
 
 def best_so_far_json(leaders: Sequence[Leader]) -> Json:
-    """The first of them, with the keys that answers of ``top`` have for the same."""
+    """The first of them, with the same keys as in answers of ``top``."""
     return {
         "answers": [
             {

@@ -1,4 +1,4 @@
-"""What travels: a piece of a question as JSON, and what carries it out wherever it arrives."""
+"""A piece of a question: JSON that can be sent to any process, and a function to carry it out."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from synth.verify.symbolic import Refuted
 
 @dataclass(frozen=True)
 class Piece:
-    """``part`` says what is to be done with the payload, which is JSON and small.
+    """A part of the work on a question. ``part`` names what to do with ``payload``, small JSON.
 
     ``weight`` is how many placements it will price, as far as that is known: for progress only.
     """
@@ -29,12 +29,12 @@ class Piece:
 
     @property
     def text(self) -> str:
-        """The piece as it travels."""
+        """The piece as text, to be sent."""
         return json.dumps({"part": self.part, "payload": self.payload}, allow_nan=False)
 
     @property
     def partial(self) -> bool:
-        """Whether it can come to an end early, with what it has."""
+        """Whether it can end early with a partial result."""
         return self.part != "answer" or VERBS[self.payload["verb"]].partial
 
     @staticmethod
@@ -45,12 +45,12 @@ class Piece:
 
 
 def carry_out(piece: Piece, watcher: Watcher, libraries: LibraryCache | None = None) -> Json:
-    """What a piece comes to, as JSON. Raises InputError for what cannot be answered."""
+    """The result of a piece, as JSON. Raises InputError for what cannot be answered."""
     return _PARTS[piece.part](piece.payload, watcher, libraries or LibraryCache())
 
 
 def _answer(payload: Json, watcher: Watcher, libraries: LibraryCache) -> Json:
-    """A whole question."""
+    """The answer to a whole question."""
     verb = VERBS[payload["verb"]]
     question = asked(verb.question, payload["question"])
     if isinstance(question, TopQuestion):
@@ -61,9 +61,9 @@ def _answer(payload: Json, watcher: Watcher, libraries: LibraryCache) -> Json:
 
 
 def _sizes(payload: Json, watcher: Watcher, libraries: LibraryCache) -> Json:
-    """The best of some sizes of a range; where it is stopped, of the first of them.
+    """The best answers at some sizes of a range; at the first of them where it is stopped.
 
-    ``choice`` is the same text where two sizes have the same placement and steps.
+    ``choice`` is the same text for two sizes that have the same placement and steps.
     """
     question = asked(TopQuestion, payload["question"])
     request, sizes = question.asked(), payload["sizes"]
@@ -90,7 +90,7 @@ _PARTS: Mapping[str, Callable[[Json, Watcher, LibraryCache], Json]] = {
 
 
 class _Counting(Watcher):
-    """Adds the placements of several sizes up, for a watcher that is told of them as one."""
+    """Sums the progress over several sizes, so that a watcher sees one count of placements."""
 
     def __init__(self, watcher: Watcher, sizes: int) -> None:
         self._watcher = watcher

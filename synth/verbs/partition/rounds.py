@@ -1,9 +1,10 @@
-"""The rounds of a question: rounds of pieces, each round made from what came of those before.
+"""A question as rounds of pieces: each round is made from the results of the rounds before.
 
-Most questions stay one piece. Several systems are cut by system, and a range of sizes by size; each
-later round of a range halves what lies between neighbours that differ. A ranking is not cut: its
-placements are looked at in the order of their bounds, and the first of them tell of most others
-that they need no search, which a worker that has only a share of them does not know.
+Most questions stay one piece. A question about several systems is cut by system, and a range of
+sizes by size; each later round of a range adds the sizes halfway between neighbours whose best
+programs differ. A ranking is not cut: its placements are searched in the order of their bounds, and
+the results of the first ones rule most others out. A worker with only a share of the placements
+would not have those results, and would search in vain.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from synth.verbs.reply import Outcome, Reply
 Rounds = Generator[Sequence[Piece], Sequence[Json], Reply]
 """Yields a round of pieces, is sent what came of each, in their order, and returns the answer."""
 LEAST_PRICED = 8
-"""A range of fewer placements, each size by itself, is not worth the way."""
+"""A range that prices fewer placements, summed over its sizes, is not worth sending."""
 
 
 def rounds_of(verb: str, question: Question, pieces: int = 1) -> Rounds:
-    """How a question is answered where about so many pieces can be worked on at once.
+    """The rounds of a question, where about so many pieces can be carried out at once.
 
     Raises InputError, at the first round, for a question that cannot be answered.
     """
@@ -45,7 +46,7 @@ def rounds_of(verb: str, question: Question, pieces: int = 1) -> Rounds:
 
 
 def in_turn(rounds: Rounds, watcher: Watcher | None = None) -> Reply:
-    """Run a rounds here, one piece after the other."""
+    """Carry all rounds out here, one piece after the other."""
     watcher = watcher or Watcher()
     try:
         wanted = next(rounds)
@@ -57,7 +58,7 @@ def in_turn(rounds: Rounds, watcher: Watcher | None = None) -> Reply:
 
 
 def together(several: Sequence[Rounds]) -> Generator[Sequence[Piece], Sequence[Json], list[Reply]]:
-    """Several several side by side: a round of theirs is the next round of each."""
+    """Rounds of several questions side by side: each round joins the next round of each."""
     replies: dict[int, Reply] = {}
     wanted: dict[int, Sequence[Piece]] = {}
 
@@ -85,7 +86,7 @@ def _whole(verb: str, question: Question) -> Rounds:
 
 
 def _named(question: TopQuestion, rounds: Rounds) -> Rounds:
-    """The rounds of one of several systems, whose mistakes say which."""
+    """The rounds of one of several systems, whose name its errors then have."""
     try:
         return (yield from rounds)
     except InputError as error:
@@ -106,7 +107,7 @@ def _top(question: TopQuestion, pieces: int) -> Rounds:
 
 
 def _range(question: TopQuestion, system: System, placements: int, pieces: int) -> Rounds:
-    """The best of every size, and of those between neighbours that differ."""
+    """The best at every size of a grid, and then between neighbours that differ."""
     assert isinstance(question.bytes, tuple)
     answered: dict[int, Json] = {}
     chosen: dict[int, str] = {}
@@ -133,7 +134,7 @@ def _sizes(question: TopQuestion, sizes: list[int], placements: int) -> Piece:
 
 
 def _dealt(sizes: Sequence[int], hands: int) -> list[list[int]]:
-    """Sizes dealt one by one, as neighbours cost about the same."""
+    """Sizes dealt out in turn, as neighbours cost about the same."""
     hands = min(hands, len(sizes))
     return [list(sizes[hand::hands]) for hand in range(hands)]
 

@@ -1,4 +1,4 @@
-"""Crews of processes: answers as ever, and what becomes of a piece whose process does not live."""
+"""Processes as workers: answers as ever, and what becomes of a piece whose process dies."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class InHand:
 
 
 class Queue:
-    """A workers whose pieces wait in the order in which they came."""
+    """Workers whose pieces wait in the order in which they came."""
 
     slots = at_once = 2
 

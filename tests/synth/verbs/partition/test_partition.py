@@ -32,7 +32,7 @@ Carry = Callable[[int, Piece], Json]
 
 
 def disordered(rounds: Rounds, carry: Carry, seed: int = 0) -> tuple[Reply, list[int]]:
-    """Run a rounds whose pieces are carried out in any order; and the pieces of each round."""
+    """Run rounds whose pieces are carried out in any order; and the pieces of each round."""
     orders, sizes = random.Random(seed), []
     try:
         pieces = next(rounds)
@@ -138,7 +138,7 @@ def test_a_larger_machine_in_pieces(more: Given, pieces: int) -> None:
 
 
 def test_what_a_process_keeps_changes_no_answer() -> None:
-    """One libraries of programs and proofs for pieces of several questions, one after the other."""
+    """One cache of programs and proofs for pieces of several questions, one after the other."""
     libraries = LibraryCache()
     small = {"system": "dgx-h100:4", "axes": {"data": 8, "model": 4}}
     for more in ({}, {"k": 3}):
