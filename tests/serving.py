@@ -13,11 +13,11 @@ from typing import Any
 import httpx
 import uvicorn
 
-from synth.service.server import House, Server, address_of, listen
+from synth.service.server import Server, Service, address_of, listen
 from synth.service.settings import Settings
 from synth.service.store import Store
 from synth.service.workers import KilledError, Progress
-from synth.service.workers.problems import guarded, opened
+from synth.service.workers.problems import outcome_text, result_of
 from synth.service.workers.reporting import Reporting
 from synth.verbs.answers.parts import Json
 from synth.verbs.partition import Piece, carry_out
@@ -39,7 +39,7 @@ class HereTicket:
             self.future.set_exception(KilledError("ended as was asked"))
 
 
-class HereCrew:
+class ThreadWorkers:
     """Threads of this process: nothing to start, and nothing that can be lost."""
 
     def __init__(self, slots: int = 2) -> None:
@@ -52,19 +52,19 @@ class HereCrew:
         *,
         budget_seconds: float | None = None,
         memory_bytes: int | None = None,
-        tell: Callable[[Progress], None] = lambda progress: None,
+        on_progress: Callable[[Progress], None] = lambda progress: None,
     ) -> HereTicket:
         ticket = HereTicket()
 
         def send(said: Json) -> None:
             best = said.get("best")
-            tell(Progress(said["stage"], said["done"], said["of"], best and best.encode()))
+            on_progress(Progress(said["stage"], said["done"], said["of"], best and best.encode()))
 
         def work() -> None:
             part = piece.partial
             watcher = Reporting(send, ticket.stopped.is_set, budget_seconds, part=part)
             try:
-                found = opened(guarded(piece.text, watcher))
+                found = result_of(outcome_text(piece.text, watcher))
             except Exception as error:
                 if not ticket.future.done():
                     ticket.future.set_exception(error)
@@ -79,7 +79,7 @@ class HereCrew:
         self._pool.shutdown(cancel_futures=True)
 
 
-class StuckCrew:
+class StuckWorkers:
     """Tells the best so far of every piece, and nothing more; who stops it has to end it."""
 
     slots = at_once = 1
@@ -90,12 +90,12 @@ class StuckCrew:
         *,
         budget_seconds: float | None = None,
         memory_bytes: int | None = None,
-        tell: Callable[[Progress], None] = lambda progress: None,
+        on_progress: Callable[[Progress], None] = lambda progress: None,
     ) -> HereTicket:
         def told(said: Json) -> None:
             best = said.get("best")
             if best:
-                tell(Progress(said["stage"], said["done"], said["of"], best.encode()))
+                on_progress(Progress(said["stage"], said["done"], said["of"], best.encode()))
 
         ticket = StuckTicket()
         carry_out(piece, Reporting(told, lambda: False, None, part=piece.partial))
@@ -116,7 +116,7 @@ class StuckTicket(HereTicket):
 class Served:
     """A server that runs, and somebody who asks it."""
 
-    house: House
+    service: Service
     ask: httpx.Client
 
     @property
@@ -125,27 +125,27 @@ class Served:
 
 
 @contextmanager
-def served(folder: Path, crew: object | None = None, **how: object) -> Iterator[Served]:
+def served(folder: Path, workers: object | None = None, **how: object) -> Iterator[Served]:
     """A server with a store in a folder; ``how`` changes its settings."""
     url = f"sqlite:///{folder / 'service.db'}"
     given: dict[str, Any] = {"store_url": url, "name": "test", "port": 0, "grace_seconds": 2.0}
     settings = Settings(**{**given, **how})
     store = Store(settings.store_url)
     store.migrate()
-    house = House(settings, store, crew or HereCrew())
+    service = Service(settings, store, workers or ThreadWorkers())
     sock = listen("127.0.0.1", 0)
     config = uvicorn.Config(
-        house.app, log_config=None, access_log=False, timeout_graceful_shutdown=2
+        service.app, log_config=None, access_log=False, timeout_graceful_shutdown=2
     )
-    server = Server(config, house)
+    server = Server(config, service)
     thread = threading.Thread(target=server.run, args=([sock],))
     thread.start()
     try:
         address = address_of(sock, "127.0.0.1")
         with httpx.Client(base_url=address, timeout=60, trust_env=False) as client:
-            yield Served(house, client)
+            yield Served(service, client)
     finally:
         server.handle_exit(15, None)
         thread.join()
-        house.close(0)
+        service.close(0)
         sock.close()

@@ -61,9 +61,9 @@ class Listener:
     """Remembers what it is told, and when it was told first."""
 
     def __init__(self) -> None:
-        self.told: list[Progress] = []
+        self.reports: list[Progress] = []
         self.heard = threading.Event()
 
     def __call__(self, progress: Progress) -> None:
-        self.told.append(progress)
+        self.reports.append(progress)
         self.heard.set()

@@ -26,9 +26,9 @@ from distributed import Client
 
 from results import pages, record
 from synth.plan.request import Watcher
-from synth.service.workers import Crew, Errand, LocalCrew, Ticket
-from synth.service.workers.crew import Tell, nothing
-from synth.service.workers.dask import DaskCrew
+from synth.service.workers import LocalWorkers, QuestionRun, Ticket, Workers
+from synth.service.workers.dask import DaskWorkers
+from synth.service.workers.pool import OnProgress, ignore
 from synth.verbs.partition import Piece
 from synth.verbs.questions import Question, asked
 from synth.verbs.table import VERBS
@@ -57,20 +57,20 @@ ROLES = ("workers", "scheduler", "asker")
 
 
 class Weighed:
-    """A crew that counts its pieces and the bytes that travel, as JSON, both ways."""
+    """Workers that count their pieces and the bytes that travel, as JSON, both ways."""
 
-    def __init__(self, crew: Crew) -> None:
-        self._crew = crew
+    def __init__(self, workers: Workers) -> None:
+        self._workers = workers
         self.out: list[int] = []
         self.back: list[int] = []
 
     @property
     def slots(self) -> int:
-        return self._crew.slots
+        return self._workers.slots
 
     @property
     def at_once(self) -> int:
-        return self._crew.at_once
+        return self._workers.at_once
 
     def submit(
         self,
@@ -78,10 +78,10 @@ class Weighed:
         *,
         budget_seconds: float | None = None,
         memory_bytes: int | None = None,
-        tell: Tell = nothing,
+        on_progress: OnProgress = ignore,
     ) -> Ticket:
-        ticket = self._crew.submit(
-            piece, budget_seconds=budget_seconds, memory_bytes=memory_bytes, tell=tell
+        ticket = self._workers.submit(
+            piece, budget_seconds=budget_seconds, memory_bytes=memory_bytes, on_progress=on_progress
         )
         self.out.append(len(piece.text))
         ticket.future.add_done_callback(
@@ -90,7 +90,7 @@ class Weighed:
         return ticket
 
     def close(self, grace_seconds: float = 5) -> None:
-        self._crew.close(grace_seconds)
+        self._workers.close(grace_seconds)
 
 
 def question(given: dict[str, Any]) -> Question:
@@ -101,8 +101,8 @@ def alone(given: dict[str, Any]) -> str:
     return json.dumps(VERBS["sweep"].answer(question(given), Watcher()).body)
 
 
-def by(crew: Crew) -> Callable[[dict[str, Any]], str]:
-    return lambda given: json.dumps(Errand(crew, "sweep", question(given)).run().body)
+def by(workers: Workers) -> Callable[[dict[str, Any]], str]:
+    return lambda given: json.dumps(QuestionRun(workers, "sweep", question(given)).run().body)
 
 
 @contextmanager
@@ -160,7 +160,7 @@ def once() -> Told:
         "answer_bytes": len(answer),
         "crews": [],
     }
-    local = LocalCrew(WORKERS)
+    local = LocalWorkers(WORKERS)
     try:
         roles = {"workers": [psutil.Process(pid) for pid in local.pids]}
         name = "two processes of this machine"
@@ -168,7 +168,7 @@ def once() -> Told:
     finally:
         local.close()
     with dask_cluster() as (address, roles):
-        dask = DaskCrew(address)
+        dask = DaskWorkers(address)
         try:
             name = "a Dask cluster of two workers"
             found["crews"].append(_figures(name, dask, roles, answer, one_seconds))
@@ -177,9 +177,9 @@ def once() -> Told:
     return found
 
 
-def _figures(name: str, crew: Crew, roles: Roles, expected: str, one_seconds: float) -> Told:
-    by(crew)(SMALL)
-    weighed = Weighed(crew)
+def _figures(name: str, workers: Workers, roles: Roles, expected: str, one_seconds: float) -> Told:
+    by(workers)(SMALL)
+    weighed = Weighed(workers)
     seconds, answer, spent = timed(by(weighed), roles)
     if answer != expected:
         raise AssertionError(f"{name} answers otherwise")

@@ -25,7 +25,7 @@ try:
 except ModuleNotFoundError as error:
     if error.name != "httpx":
         raise
-    told = "synth.client needs httpx: pip install 'collsynth[client]'"
-    raise ModuleNotFoundError(told, name="httpx") from None
+    problem = "synth.client needs httpx: pip install 'collsynth[client]'"
+    raise ModuleNotFoundError(problem, name="httpx") from None
 
 __all__ = ["Client", "Event", "Job", "ServiceError", "StillRunningError", "named_text"]

@@ -1,4 +1,4 @@
-"""Asks, waits, follows jobs, and asks nothing twice."""
+"""The client: asks questions, follows jobs, and tries again safely where requests break off."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _LONGEST_POLL_SECONDS = 2.0
 
 
 class StillRunningError(TimeoutError):
-    """The job has not ended in the time it was waited for; it goes on, and so can the waiting.
+    """The job has not ended within the time to wait; it goes on.
 
-    ``job`` is the handle to do that with, ``best`` the partial answer so far, or None.
+    ``job`` is the handle by which to wait for longer, ``best`` the partial answer so far, or None.
     """
 
     def __init__(self, job: Job, best: Json | None) -> None:
@@ -36,10 +36,10 @@ class StillRunningError(TimeoutError):
 
 
 class Client:
-    """One service. It may be used by several threads; close it, or use it in a ``with``.
+    """A connection to one service, for several threads. Close it, or use it in a ``with``.
 
-    ``key`` is what ``collsynth keys create`` printed. ``patience_seconds``: how long a single
-    request is tried again while the service says that it is busy, or cannot be reached.
+    ``key`` is what ``collsynth keys create`` printed. ``patience_seconds``: for how long a request
+    is tried again while the service is busy or cannot be reached.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close all connections."""
         self._http.close()
 
     def ask(
@@ -84,12 +84,12 @@ class Client:
         on_progress: OnProgress | None = None,
         **more: Any,
     ) -> Json:
-        """The answer to a question, as ``--json`` prints it; waits for it as long as it takes.
+        """The answer to a question, as ``--json`` prints it; waits for as long as it takes.
 
         The question is a mapping, keywords, or both; a ``Path`` in it is sent as the file's text.
         ``budget_seconds``: after so much work the service answers in part. ``on_progress`` is
-        called with the job whenever that has changed. Raises InputError for a question that cannot
-        be used, StillRunningError after ``wait_seconds``, ServiceError for all else.
+        called with the job whenever it has changed. Raises InputError for a question that cannot be
+        used, StillRunningError after ``wait_seconds``, and ServiceError for anything else.
         """
         until = None if wait_seconds is None else time.monotonic() + wait_seconds
         at_first = _WAIT_SECONDS if on_progress is None else 1.0
@@ -111,21 +111,21 @@ class Client:
         idempotency_key: str | None = None,
         **more: Any,
     ) -> Job:
-        """Put a question and come back at once with its job.
+        """Submit a question and return its job at once.
 
-        The same ``idempotency_key`` and question again is the same job. An answer that is known
-        has no job: then this one is done, and has it. Raises as ``ask`` does.
+        The same ``idempotency_key`` and question again give the same job. For an answer that is
+        known the service makes no job: the one returned is done and holds it. Raises as ``ask``.
         """
         asked = {**(question or {}), **more}
         found = self._put(verb, asked, budget_seconds, "respond-async", idempotency_key)
         return found if isinstance(found, Job) else Job(self, "", found)
 
     def job(self, job_id: str) -> Job:
-        """The handle of a job that somebody submitted; nothing is asked yet."""
+        """The handle of a job that was submitted before; sends no request yet."""
         return Job(self, f"/v1/jobs/{quote(job_id, safe='')}")
 
     def jobs(self, **filters: str | int) -> Iterator[Json]:
-        """Your team's jobs, newest first; by ``status`` and ``verb``. Read page by page."""
+        """Your team's jobs, newest first, filtered by ``status`` and ``verb``; read in pages."""
         after: str | None = None
         while True:
             page = {**filters, **({} if after is None else {"after": after})}
@@ -136,7 +136,7 @@ class Client:
                 return
 
     def answer(self, key: str) -> Json:
-        """What a permalink shows: ``question``, ``answer``, ``outcome``, and the code's edition."""
+        """An answer by its key: ``question``, ``answer``, ``outcome``, ``edition`` of the code."""
         return self._json("GET", f"/v1/answers/{quote(key, safe='')}")
 
     def systems(self) -> list[Json]:
@@ -145,19 +145,19 @@ class Client:
         return listed
 
     def put_system(self, name: str, text: str | Path) -> Json:
-        """Keep a description (TOML, or a path to it) there; questions then name it ``name``."""
+        """Keep a description (TOML, or a path to it) there, for questions to use by its name."""
         given = named_text(text)["text"] if isinstance(text, Path) else text
         return self._json("PUT", f"/v1/systems/{quote(name, safe='')}", json={"text": given})
 
     def delete_system(self, name: str) -> None:
-        """Forget one."""
+        """Delete the system of that name."""
         self.send("DELETE", f"/v1/systems/{quote(name, safe='')}")
 
     def send(self, method: str, path: str, **how: Any) -> httpx.Response:
-        """One request, tried again while the service is busy or out of reach.
+        """Send a request, again and again while the service is busy or cannot be reached.
 
-        For what this class has no method for; ``how`` is httpx's. Everything sent must be safe to
-        send twice. Raises InputError for 422, ServiceError for other refusals and silence.
+        For requests that this class has no method for; ``how`` is httpx's. Each must be safe to
+        send twice. Raises InputError for 422, ServiceError for other refusals and for no reply.
         """
         until = time.monotonic() + self._patience_seconds
         pause_seconds = 0.25
@@ -192,7 +192,7 @@ class Client:
             yield from events(accepted(response).iter_lines())
 
     def pause(self, seconds: float) -> None:
-        """Wait."""
+        """Sleep, by the function that the client was given."""
         self._sleep(seconds)
 
     def _put(
@@ -222,7 +222,10 @@ class Client:
 
 @dataclass(frozen=True)
 class Job:
-    """A question that the service is answering. ``url`` is its path there."""
+    """The handle of a job. ``url`` is its path at the service.
+
+    ``known`` is the answer where it was known at once: then there is no job, and ``url`` is empty.
+    """
 
     client: Client
     url: str
@@ -230,25 +233,25 @@ class Job:
 
     @property
     def id(self) -> str:
-        """What the service calls it; empty where the answer was known."""
+        """The job's id at the service; empty where the answer was known."""
         return self.url.rpartition("/")[2]
 
     def status(self) -> Json:
-        """The job as it stands: ``status``, ``progress``, ``best``, ``problem`` and more."""
+        """The job as it stands now: ``status``, ``progress``, ``best``, ``problem`` and more."""
         if self.known is not None:
             return {"status": "done", "progress": None, "best": None, "problem": None}
         found: Json = self.client.send("GET", self.url).json()
         return found
 
     def cancel(self) -> Json:
-        """End it before its time; the job as it stands then."""
+        """Cancel the job, and return it as it stands then."""
         if self.known is not None:
             return self.status()
         found: Json = self.client.send("POST", f"{self.url}/cancel").json()
         return found
 
     def events(self) -> Iterator[Event]:
-        """What happens to it, up to its ``end``; a connection that breaks is made again."""
+        """The job's events up to its ``end``; a connection that breaks is made again."""
         if self.known is not None:
             yield Event("end", self.status())
             return
@@ -269,10 +272,10 @@ class Job:
     def result(
         self, wait_seconds: float | None = None, on_progress: OnProgress | None = None
     ) -> Json:
-        """The answer, whole or, where a budget or ``cancel`` ended the work, in part.
+        """Wait for the answer; it is partial where a budget or ``cancel`` ended the work.
 
-        Raises StillRunningError when the time is over, InputError where the job failed of its
-        question, ServiceError where it failed of anything else or ended with nothing found.
+        Raises StillRunningError when the time is over, InputError where the question was to blame
+        for a failure, and ServiceError where anything else was, or nothing was found.
         """
         if self.known is not None:
             return self.known

@@ -1,4 +1,4 @@
-"""What the service says: refusals as errors, server-sent events as data."""
+"""Replies of the service: refusals become errors, server-sent events become data."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ class ServiceError(Exception):
 
 @dataclass(frozen=True)
 class Event:
-    """What the service told of a job: ``progress``, ``best`` or ``end``, and the JSON with it."""
+    """An event of a job: its ``kind`` is ``progress``, ``best`` or ``end``; ``data`` its JSON."""
 
     kind: str
     data: Json
 
 
 def accepted(response: httpx.Response) -> httpx.Response:
-    """A response that is no refusal. Raises what the refusal says."""
+    """The response, unless it is a refusal: that is raised as an error."""
     if response.status_code < 400:
         return response
     try:
@@ -54,7 +54,7 @@ def accepted(response: httpx.Response) -> httpx.Response:
 
 
 def refusal(status: int, body: Json) -> InputError | ServiceError:
-    """What a refusal says, as the error to raise."""
+    """The error to raise for a refusal."""
     problem = str(body.get("problem") or f"the service answered with status {status}")
     if status == 422:
         where, hint = str(body.get("where", "")), str(body.get("hint", ""))

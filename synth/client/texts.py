@@ -12,8 +12,8 @@ from hierarchies import InputError
 def named_text(path: str | Path, name: str | None = None) -> dict[str, str]:
     """A file as questions carry it: its name and its text.
 
-    ``name`` is told instead of the file's own, as in ``ours.toml:16`` for 16 of its outermost
-    units. Raises InputError where it cannot be read as text.
+    ``name`` replaces the file's own name, as in ``ours.toml:16`` for 16 of its outermost units.
+    Raises InputError where the file cannot be read as text.
     """
     path = Path(path)
     try:
@@ -25,7 +25,7 @@ def named_text(path: str | Path, name: str | None = None) -> dict[str, str]:
 
 
 def sendable(value: Any) -> Any:
-    """A value of a question as JSON has it: paths become the texts of their files."""
+    """A value of a question as it is sent: paths become the names and texts of their files."""
     if isinstance(value, Path):
         return named_text(value)
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Answers given before, for whoever asks beside the service: the command line shares its store."""
+"""The command line's cache of answers: a store, which it may share with a service."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from synth.service.jobs.questions import put_question
+from synth.service.jobs.questions import prepared
 from synth.service.store import Store
 from synth.verbs.identity.canonical import key_of
 from synth.verbs.questions import Question
@@ -15,7 +15,7 @@ from synth.verbs.table import VERBS
 
 
 class Cache:
-    """Complete answers of verbs that always answer a question alike; others are not kept.
+    """Keeps complete answers of repeatable verbs, which always answer a question alike.
 
     Its methods raise StoreError where the store cannot be reached.
     """
@@ -24,22 +24,22 @@ class Cache:
         self._store = store
 
     def find(self, verb: str, question: Question) -> Reply | None:
-        """What the same question to the same code was answered."""
+        """The answer that the same code gave to the same question."""
         if not VERBS[verb].repeatable:
             return None
         found = self._store.answer(key_of(verb, question))
         return None if found is None else Reply(json.loads(found.body), Outcome(found.outcome))
 
     def keep(self, verb: str, question: Question, reply: Reply, seconds: float) -> None:
-        """Keep an answer that took so long, if it may be given again."""
+        """Keep an answer and the seconds it took, if it is complete and repeatable."""
         if reply.outcome is Outcome.PARTIAL or not VERBS[verb].repeatable:
             return
-        self._store.keep(put_question(verb, question).answered(reply, seconds))
+        self._store.keep(prepared(verb, question).answered(reply, seconds))
 
 
 @contextmanager
 def opened(url: str) -> Iterator[Cache]:
-    """The answers in a store, whose tables are made where there are none."""
+    """The cache in a store, whose tables are made where there are none."""
     with Store(url) as store:
         store.migrate()
         yield Cache(store)

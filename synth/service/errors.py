@@ -1,4 +1,4 @@
-"""What the service refuses, for every face of it: a status, what is wrong, what would help."""
+"""Refusals of the service, for API and page alike: a status, what is wrong, what would help."""
 
 from __future__ import annotations
 
@@ -40,23 +40,23 @@ class RefusalError(Exception):
 
 
 def bad_input(error: InputError) -> RefusalError:
-    """What a caller got wrong in a question."""
-    told, where, hint = (clipped(text) for text in (error.problem, error.where, error.hint))
-    return RefusalError(HTTPStatus.UNPROCESSABLE_ENTITY, told, where=where, hint=hint)
+    """422: a mistake of the caller in a question."""
+    problem, where, hint = (clipped(text) for text in (error.problem, error.where, error.hint))
+    return RefusalError(HTTPStatus.UNPROCESSABLE_ENTITY, problem, where=where, hint=hint)
 
 
 def clipped(text: str) -> str:
-    """A text, cut off where nobody would read on: errors may quote what they are about."""
+    """A text cut off after some length: errors may quote all that they are about."""
     return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}..."
 
 
 def not_json(problem: str, hint: str = "") -> RefusalError:
-    """A body that is no question in JSON."""
+    """400: a body that is not JSON, or no question."""
     return RefusalError(HTTPStatus.BAD_REQUEST, problem, where="body", hint=hint)
 
 
 def too_large(most_bytes: int) -> RefusalError:
-    """A body beyond the limit."""
+    """413: a body beyond the limit."""
     return RefusalError(
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
         f"the body is larger than {most_bytes} bytes",
@@ -66,18 +66,18 @@ def too_large(most_bytes: int) -> RefusalError:
 
 
 def not_there(what: str) -> RefusalError:
-    """What does not exist, and what belongs to another team: told in the same words."""
+    """404: what does not exist and, in the same words, what belongs to another team."""
     return RefusalError(HTTPStatus.NOT_FOUND, f"there is no such {what}")
 
 
 def too_many(problem: str, retry_after_seconds: int, hint: str = "") -> RefusalError:
-    """A limit of a key or a team that is used up for now."""
+    """429: a limit of a key or a team is used up for now."""
     headers = {"Retry-After": str(max(1, retry_after_seconds))}
     return RefusalError(HTTPStatus.TOO_MANY_REQUESTS, problem, hint=hint, headers=headers)
 
 
 def unavailable(problem: str, retry_after_seconds: int = 5) -> RefusalError:
-    """What cannot be served now, and can be soon."""
+    """503: what cannot be served now, but soon can."""
     headers = {"Retry-After": str(retry_after_seconds)}
     hint = "ask again in a few seconds"
     return RefusalError(HTTPStatus.SERVICE_UNAVAILABLE, problem, hint=hint, headers=headers)

@@ -1,4 +1,4 @@
-"""How much one request may ask for: checked before anything is worked out."""
+"""Limits: how much one request may ask for, checked before anything is worked out."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from synth.verbs.questions import Question
 class Limits:
     """The most that one body, question, job, key and team may have.
 
-    ``job_memory_bytes`` holds for each piece of a job in its worker; ``requests_per_second`` and
-    ``jobs_per_day`` for keys that were made without limits of their own.
+    ``job_memory_bytes`` is for each piece of a job in its worker; ``requests_per_second`` and
+    ``jobs_per_day`` are for keys that were made without limits of their own.
     """
 
     body_bytes: int = 16 * 2**20
@@ -41,7 +41,7 @@ class Limits:
     def check(self, question: Question) -> None:
         """Raises InputError, naming the key, for a question that asks for too much.
 
-        Also for a system that cannot be read: how many devices it has must be known.
+        Raises it, too, for a system that cannot be read, as its devices cannot be counted.
         """
         numbers = {
             Limited.K: self.k,
@@ -71,14 +71,14 @@ class Limits:
     def check_description(self, text: str) -> None:
         """Raises InputError for a text that is too long to describe a system."""
         if len(text) > self.description_bytes:
-            told = f"a description of {len(text)} characters"
-            raise InputError(told, where="text", hint=f"at most {self.description_bytes}")
+            problem = f"a description of {len(text)} characters"
+            raise InputError(problem, where="text", hint=f"at most {self.description_bytes}")
 
     def check_devices(self, devices: int, where: str) -> None:
         """Raises InputError for a system that is too large."""
         if devices > self.devices:
-            told = f"the system has {devices} devices"
-            raise InputError(told, where=where, hint=f"here at most {self.devices}")
+            problem = f"the system has {devices} devices"
+            raise InputError(problem, where=where, hint=f"here at most {self.devices}")
 
     def _check_system(self, key: str, given: str | NamedText) -> None:
         if isinstance(given, NamedText):

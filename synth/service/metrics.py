@@ -1,4 +1,4 @@
-"""What a server counts, for Prometheus. Labels are routes and verbs, never what users send."""
+"""Metrics of a server, for Prometheus. Labels are routes and verbs, never what users send."""
 
 from __future__ import annotations
 
@@ -70,39 +70,39 @@ class Metrics:
         )
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
-        """A request was answered."""
+        """Count a request that was answered."""
         known = method if method in _METHODS else "other"
         self._requests.labels(known, route, str(status)).inc()
         self._request_seconds.labels(route).observe(seconds)
 
     def asked(self, verb: str, found: str) -> None:
-        """A question was put, and its answer found in ``memory``, in the ``store`` or ``not``."""
+        """Count a question, whose answer was found in ``memory``, in the ``store`` or ``not``."""
         self._questions.labels(verb, found).inc()
 
     def ended(self, verb: str, status: str, seconds: float) -> None:
-        """A job of this server ended."""
+        """Count a job that ended here."""
         self._jobs_ended.labels(verb, status).inc()
         self._job_seconds.labels(verb).observe(seconds)
 
     def worker_lost(self) -> None:
-        """A worker was lost with its piece."""
+        """Count a worker that was lost with its piece."""
         self._lost.inc()
 
     def forgot(self, jobs: int, answers: int) -> None:
-        """Jobs and answers are no longer kept."""
+        """Count jobs and answers that were deleted for their age."""
         self._forgotten.labels("jobs").inc(jobs)
         self._forgotten.labels("answers").inc(answers)
 
     def store_failed(self) -> None:
-        """The store did not do what was asked."""
+        """Count a failure of the store."""
         self._store_errors.inc()
 
     def count_jobs_by(self, counts: Callable[[], Mapping[str, int]]) -> None:
-        """Tell the jobs of the store by status, counted when somebody looks."""
+        """Add a gauge of the store's jobs by status, counted whenever metrics are read."""
         self.registry.register(_Jobs(counts))
 
     def text(self) -> bytes:
-        """All of it in the text format."""
+        """All metrics in Prometheus's text format."""
         return generate_latest(self.registry)
 
 

@@ -1,4 +1,4 @@
-"""The latest answers in memory, bounded in bytes, in front of the store."""
+"""A cache in memory that drops what was used longest ago (LRU), bounded in bytes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ V = TypeVar("V")
 
 
 class Recent(Generic[K, V]):
-    """Values by key, the ones used last; what it holds never weighs more than ``most_bytes``.
+    """The values used last, by key; together they never weigh more than ``most_bytes``.
 
     Not for several threads: everything that uses one runs on the same event loop.
     """
@@ -30,7 +30,7 @@ class Recent(Generic[K, V]):
         return self._bytes
 
     def get(self, key: K) -> V | None:
-        """The value, which then was used last."""
+        """The value, which is now the one used last."""
         found = self._held.get(key)
         if found is None:
             return None
@@ -38,7 +38,7 @@ class Recent(Generic[K, V]):
         return found[0]
 
     def put(self, key: K, value: V, weight_bytes: int) -> None:
-        """Hold a value; those used longest ago go. One too heavy for all the room is not held."""
+        """Hold a value, dropping those used longest ago; one above ``most_bytes`` is not held."""
         self.drop(key)
         if weight_bytes > self._most_bytes:
             return

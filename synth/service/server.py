@@ -1,4 +1,4 @@
-"""One server of the service: store, crew, dispatcher, desk and app, begun and ended in order."""
+"""A server: puts store, workers, dispatcher, broker and app together, listens, and stops."""
 
 from __future__ import annotations
 
@@ -16,104 +16,108 @@ import uvicorn
 from fastapi import FastAPI
 
 from hierarchies import InputError
+from synth.service.app import build
 from synth.service.auth.keys import Keys
-from synth.service.http.app import build
-from synth.service.http.hall import Hall
-from synth.service.jobs.broker import Desk
+from synth.service.http.state import AppState
+from synth.service.jobs.broker import Broker
 from synth.service.jobs.dispatcher import Dispatcher
-from synth.service.jobs.notifications import Bell
+from synth.service.jobs.notifications import Notifications
 from synth.service.metrics import Metrics
 from synth.service.settings import Settings
 from synth.service.store import Store, StoreError
 from synth.service.threads import Threads
-from synth.service.workers import Crew, LocalCrew, WorkError
+from synth.service.workers import LocalWorkers, WorkError, Workers
 
 _LAST_SECONDS = 5
 _BACKLOG = 2048
 _SWITCH_SECONDS = 0.0005
-"""How long a thread keeps the others waiting: Python's 5 ms are longer than most answers take."""
+"""Python's switch interval between threads: its 5 ms are longer than most answers take."""
 log = logging.getLogger("collsynth.service")
 
 
-class House:
-    """Everything behind one address.
+class Service:
+    """All parts of one server, wired together.
 
-    ``app`` is what is served: work begins and ends with its lifespan. ``close`` ends all else.
+    Work begins with the lifespan of ``app``; ``close`` ends what still runs after it.
     """
 
-    def __init__(self, settings: Settings, store: Store, crew: Crew) -> None:
-        metrics, bell = Metrics(), Bell()
+    def __init__(self, settings: Settings, store: Store, workers: Workers) -> None:
+        metrics, notifications = Metrics(), Notifications()
         self.settings = settings
         self.store = store
-        self.crew = crew
-        self.bell = bell
-        self.dispatcher = Dispatcher(store, crew, settings, metrics, bell.ring)
+        self.workers = workers
+        self.notifications = notifications
+        self.dispatcher = Dispatcher(store, workers, settings, metrics, notifications.notify)
         wake, look = self.dispatcher.wake, self.dispatcher.look
-        self.desk = Desk(store, settings, metrics, bell, wake, look)
+        self.broker = Broker(store, settings, metrics, notifications, wake, look)
         metrics.count_jobs_by(self._counts)
         self._key_threads = Threads(metrics)
         keys = Keys(store, self._key_threads, settings.limits) if settings.keys else None
-        self.hall = Hall(settings, self.desk, self.dispatcher, metrics, keys)
-        self.app = build(self.hall, self._life)
+        self.state = AppState(settings, self.broker, self.dispatcher, metrics, keys)
+        self.app = build(self.state, self._life)
 
     @asynccontextmanager
     async def _life(self, app: FastAPI) -> AsyncIterator[None]:
-        self.bell.bind()
+        self.notifications.bind()
         await asyncio.to_thread(self.dispatcher.start)
         try:
             yield
         finally:
-            self.desk.drain()
+            self.broker.drain()
 
     def _counts(self) -> dict[str, int]:
-        """The jobs by status; nothing where the store does not tell."""
+        """The number of jobs by status; empty where the store cannot be reached."""
         try:
             return {status.value: count for status, count in self.store.counts().items()}
         except StoreError:
             return {}
 
     def close(self, grace_seconds: float) -> None:
-        """End work, giving back what does not end in time, and let go of everything."""
+        """End all work, put unfinished jobs back in the queue, and release everything."""
         self.dispatcher.stop(grace_seconds)
-        self.crew.close(0)
-        self.desk.close()
+        self.workers.close(0)
+        self.broker.close()
         self._key_threads.close()
         self.store.close()
 
 
 class Server(uvicorn.Server):
-    """Stops in two steps: told once, it lets running work end while it still answers; told twice,
-    it ends at once.
+    """A uvicorn server that stops in two steps.
+
+    After a first signal running jobs may end while requests are still answered; after a second it
+    ends at once.
     """
 
-    def __init__(self, config: uvicorn.Config, house: House) -> None:
+    def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
-        self._house = house
-        self._told = 0
+        self._service = service
+        self._signals = 0
         self._drained = False
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """A signal to stop came."""
-        self._told += 1
-        if self._told > 1:
+        """Count a signal to stop."""
+        self._signals += 1
+        if self._signals > 1:
             self.should_exit = self.force_exit = True
 
     async def on_tick(self, counter: int) -> bool:
-        """Ten times a second: begin to stop when told, and stop when there is nothing under way."""
-        if self._told and not self._drained:
+        """Begin to stop after a first signal. Called ten times a second, on the event loop."""
+        if self._signals and not self._drained:
             self._drained = True
-            log.info("stopping", extra={"told": {"under_way": self._house.dispatcher.under_way}})
-            self._house.desk.drain()
+            log.info(
+                "stopping", extra={"logged": {"under_way": self._service.dispatcher.under_way}}
+            )
+            self._service.broker.drain()
             threading.Thread(target=self._drain, daemon=True).start()
         return await super().on_tick(counter)
 
     def _drain(self) -> None:
-        self._house.dispatcher.drain(self._house.settings.grace_seconds)
+        self._service.dispatcher.drain(self._service.settings.grace_seconds)
         self.should_exit = True
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens. Raises InputError where nobody can listen there."""
+    """A socket that listens there. Raises InputError where that is not possible."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # asyncio sends at once only where a socket says that it is TCP.
     made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -129,10 +133,10 @@ def listen(host: str, port: int) -> socket.socket:
     return made
 
 
-def crew_of(settings: Settings) -> Crew:
-    """Whoever works for a server. Raises InputError for an executor that is not known or there."""
+def workers_of(settings: Settings) -> Workers:
+    """The workers of a server. Raises InputError for an executor that cannot be reached."""
     if settings.executor is None:
-        return LocalCrew(settings.workers)
+        return LocalWorkers(settings.workers)
     scheme, found, address = settings.executor.partition("://")
     if scheme != "dask" or not found or not address:
         hint = "leave it out for processes here, or give dask://host:port"
@@ -140,23 +144,23 @@ def crew_of(settings: Settings) -> Crew:
     return _dask(address)
 
 
-def _dask(address: str) -> Crew:
+def _dask(address: str) -> Workers:
     # Not at the top of the file: dask is an extra, and a server without a cluster needs none of it.
     try:
-        from synth.service.workers.dask import DaskCrew
+        from synth.service.workers.dask import DaskWorkers
     except ModuleNotFoundError as error:
         hint = "pip install 'collsynth[cluster]'"
         raise InputError(f"{error.name} is not installed", where="--executor", hint=hint) from None
     try:
-        return DaskCrew(f"tcp://{address}")
+        return DaskWorkers(f"tcp://{address}")
     except WorkError as error:
         raise InputError(error.problem, where="--executor", hint=error.hint) from None
 
 
-def serve(settings: Settings, told: Callable[[str], None]) -> None:
-    """Serve until told to stop; ``told`` is called with the address when it is about to listen.
+def serve(settings: Settings, announce: Callable[[str], None]) -> None:
+    """Serve until a signal to stop; ``announce`` is called with the address that is listened on.
 
-    Raises InputError for what cannot be used, before anything is begun.
+    Raises InputError for settings that cannot be used, before anything is started.
     """
     store = Store(settings.store_url)
     sock: socket.socket | None = None
@@ -164,15 +168,15 @@ def serve(settings: Settings, told: Callable[[str], None]) -> None:
         store.migrate()
         _check_keys(settings, store)
         sock = listen(settings.host, settings.port)
-        crew = crew_of(settings)
+        workers = workers_of(settings)
     except InputError:
         if sock is not None:
             sock.close()
         store.close()
         raise
-    house = House(settings, store, crew)
+    service = Service(settings, store, workers)
     config = uvicorn.Config(
-        house.app,
+        service.app,
         log_config=None,
         access_log=False,
         lifespan="on",
@@ -181,15 +185,15 @@ def serve(settings: Settings, told: Callable[[str], None]) -> None:
         ws="none",
         proxy_headers=False,
     )
-    server = Server(config, house)
+    server = Server(config, service)
     sys.setswitchinterval(_SWITCH_SECONDS)
     gc.collect()
-    gc.freeze()  # what was loaded stays: looking through it again would hold up answers
-    told(address_of(sock, settings.host))
+    gc.freeze()  # modules stay loaded: collecting through them again would delay answers
+    announce(address_of(sock, settings.host))
     try:
         server.run([sock])
     finally:
-        house.close(0)
+        service.close(0)
         sock.close()
 
 
@@ -200,9 +204,9 @@ def address_of(sock: socket.socket, host: str) -> str:
 
 
 def _check_keys(settings: Settings, store: Store) -> None:
-    """Nobody can be admitted where keys are needed and there are none."""
+    """Raises InputError where keys are needed and the store has none: nobody could be admitted."""
     known = store.keys()
     if settings.keys and not [key for key in known if not key.revoked]:
-        told = f"{settings.host} asks for keys, and the store has none"
+        problem = f"{settings.host} asks for keys, and the store has none"
         hint = "make one with 'collsynth keys create TEAM'; on localhost none are needed"
-        raise InputError(told, where="--host", hint=hint)
+        raise InputError(problem, where="--host", hint=hint)

@@ -1,4 +1,4 @@
-"""How a service is set up: what flags and COLLSYNTH_* variables say, checked before it starts."""
+"""Settings of a server, from flags and COLLSYNTH_* variables, checked before it starts."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ FILE_NAME = "collsynth.db"
 class Settings:
     """One server of the service.
 
-    ``name`` is who claims jobs: what a server of this name had running when it was killed is queued
-    again when one of this name starts, so no two that run at once may share it. ``keys``: requests
-    need one. ``wait_seconds``: how long a request waits for its job where it does not say.
-    ``grace_seconds``: how long running work is let run when the server is told to stop.
-    ``keep_days``: after how many days ended jobs and answers are forgotten; None: never. Never less
-    than the one day within which the jobs of a key are counted.
+    ``name`` is the owner of its claims: jobs that a server of this name had under way when it was
+    killed are queued again when the next one starts, so no two that run at once may share a name.
+    ``keys``: requests need one. ``wait_seconds``: how long a request waits for its job where it
+    does not say. ``grace_seconds``: how long running jobs may go on when the server is to stop.
+    ``keep_days``: after how many days ended jobs and answers are deleted (None: never); at least
+    one, as the jobs of a key are counted over a day.
     """
 
     store_url: str
@@ -44,7 +44,7 @@ class Settings:
 
     @property
     def keep_seconds(self) -> float | None:
-        """The same in seconds."""
+        """``keep_days`` in seconds."""
         return None if self.keep_days is None else self.keep_days * 86400.0
 
 
@@ -59,7 +59,7 @@ def is_loopback(host: str) -> bool:
 
 
 def default_name(host: str, port: int) -> str:
-    """Who claims jobs, if nobody says: machine and address, or process where any port will do."""
+    """The name of a server without one: machine and address, or process where any port will do."""
     machine = socket.gethostname() or "server"
     return f"{machine}:{host}:{port}" if port else f"{machine}:pid{os.getpid()}"
 

@@ -1,7 +1,7 @@
-"""JSON of strangers, read strictly: what two readers could take for two things is refused.
+"""A strict reader of JSON: what two readers might understand differently is refused.
 
-RFC 8259 leaves it open what duplicate keys, huge numbers and lone surrogates mean; NaN and Infinity
-are no JSON at all, though Python reads them. None of these gets as far as a question.
+RFC 8259 leaves open what duplicate keys, huge numbers and lone surrogates mean; NaN and Infinity
+are not JSON at all, though Python reads them. None of these reaches a question.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _SHOWN = 40
 
 
 def json_of(raw: bytes) -> Any:
-    """What a body holds. Raises RefusalError that says what is wrong with it, and where."""
+    """The value of a body. Raises RefusalError, which says what is wrong with it, and where."""
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:
-        told = f"the body is not UTF-8: byte {raw[error.start]:#04x} at {error.start}"
-        raise not_json(told, "send JSON in UTF-8") from None
+        problem = f"the body is not UTF-8: byte {raw[error.start]:#04x} at {error.start}"
+        raise not_json(problem, "send JSON in UTF-8") from None
     if text.startswith("\ufeff"):
         raise not_json("the body begins with a byte order mark", "send JSON in UTF-8 without it")
     try:
@@ -31,8 +31,10 @@ def json_of(raw: bytes) -> Any:
     except RecursionError:
         raise _too_deep() from None
     except json.JSONDecodeError as error:
-        told = f"the body is not JSON: {error.msg} at line {error.lineno}, column {error.colno}"
-        raise not_json(told, "send one JSON object, as in the examples of /openapi.json") from None
+        problem = f"the body is not JSON: {error.msg} at line {error.lineno}, column {error.colno}"
+        raise not_json(
+            problem, "send one JSON object, as in the examples of /openapi.json"
+        ) from None
     _check_depth(found)
     if "\\u" in text:
         _check_characters(found)
@@ -59,13 +61,13 @@ def _check_depth(found: Any) -> None:
 
 
 def _check_characters(found: Any) -> None:
-    """An escape can write half a character, which is no text."""
+    """Refuse an escape of half a character, which no encoding can write."""
     try:
         json.dumps(found, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError as error:
         half = f"\\u{ord(error.object[error.start]):04x}"
-        told = f"the body has {half}, one half of a surrogate pair"
-        raise not_json(told, "write the whole character") from None
+        problem = f"the body has {half}, one half of a surrogate pair"
+        raise not_json(problem, "write the whole character") from None
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -80,16 +82,16 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _integer(digits: str) -> int:
     count = len(digits.lstrip("-"))
     if count > _MOST_DIGITS:
-        told = f"the number {digits[:12]}... has {count} digits"
-        raise not_json(told, f"no number needs more than {_MOST_DIGITS}")
+        problem = f"the number {digits[:12]}... has {count} digits"
+        raise not_json(problem, f"no number needs more than {_MOST_DIGITS}")
     return int(digits)
 
 
 def _real(digits: str) -> float:
     found = float(digits)
     if found in (float("inf"), float("-inf")) or len(digits) > _MOST_DIGITS:
-        told = f"the number {digits[:_SHOWN]} cannot be held"
-        raise not_json(told, "no number is above 1.7e308, or needs more than 100 digits")
+        problem = f"the number {digits[:_SHOWN]} cannot be held"
+        raise not_json(problem, "no number is above 1.7e308, or needs more than 100 digits")
     return found
 
 

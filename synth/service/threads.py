@@ -1,4 +1,4 @@
-"""The store, asked from the event loop: in threads of its own, its errors told as refusals."""
+"""Threads for calls that block, as to the store; its errors become refusals."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _THREADS = 8
 
 
 class Threads:
-    """What blocks, done beside the event loop."""
+    """Runs calls that block in threads, so that the event loop goes on."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
-        self._pool = ThreadPoolExecutor(_THREADS, "collsynth-desk")
+        self._pool = ThreadPoolExecutor(_THREADS, "collsynth-store")
 
     async def do(self, call: Callable[..., T], *given: object) -> T:
-        """Call it in a thread.
+        """Call a function in a thread.
 
         Raises RefusalError where the store cannot be used (503), and where an idempotency key came
         with another question (409).
@@ -34,7 +34,7 @@ class Threads:
             return await asyncio.get_running_loop().run_in_executor(self._pool, call, *given)
 
     def at_once(self, call: Callable[..., T], *given: object) -> T:
-        """Call it on the loop, as it is over sooner than a thread would begin. Raises as ``do``."""
+        """Call a function on the loop: one faster than a thread would be. Raises as ``do``."""
         with self._refusing():
             return call(*given)
 
@@ -51,5 +51,5 @@ class Threads:
             raise unavailable("the store cannot be used now") from error
 
     def close(self) -> None:
-        """Wait for what is being done, and do no more."""
+        """Wait for calls under way, and end the threads."""
         self._pool.shutdown()

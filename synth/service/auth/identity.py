@@ -1,16 +1,16 @@
-"""Who asks: a team, and the key that it came with."""
+"""The identity of a caller: a team, and the key it used."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 LOCAL = "local"
-"""The team of everybody where no keys are needed."""
+"""The team of every caller where no keys are needed."""
 
 
 @dataclass(frozen=True)
-class Asker:
-    """A team; the key it came with and what that may, where keys are needed."""
+class Caller:
+    """A team; where keys are needed, also the id and the daily quota of the key it used."""
 
     team: str = LOCAL
     key_id: str | None = None

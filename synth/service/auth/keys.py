@@ -1,4 +1,4 @@
-"""Keys: who has one is admitted as its team, as often as it may ask; told in constant time."""
+"""API keys: checked in constant time, limited in rate; each stands for a team."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
 
-from synth.service.auth.identity import Asker
+from synth.service.auth.identity import Caller
 from synth.service.errors import RefusalError, too_many
 from synth.service.limits import Limits
 from synth.service.recent import Recent
@@ -26,21 +26,21 @@ _STRANGER = Key(_NO_ID, "", "", "0" * 64, None, None, datetime.fromtimestamp(0, 
 
 @dataclass
 class _Bucket:
-    """Requests that may still come at once, as of a moment."""
+    """How many requests may come at once, as of a moment."""
 
     tokens: float
     at: float
 
 
 class Rates:
-    """A token bucket for each key: so many requests a second, and two seconds' worth at once."""
+    """A token bucket for each key: a rate in requests a second, in bursts of two seconds' worth."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._buckets: Recent[str, _Bucket] = Recent(_BUCKETS_BYTES)
 
     def take(self, name: str, per_second: float) -> None:
-        """One request more. Raises RefusalError, which says when to come again, if too many."""
+        """Count a request. Raises RefusalError, which says when to come again, if too many came."""
         now = self._clock()
         most = max(1.0, 2 * per_second)
         bucket = self._buckets.get(name)
@@ -51,13 +51,13 @@ class Rates:
         bucket.at = now
         if bucket.tokens < 1:
             wait_seconds = math.ceil((1 - bucket.tokens) / per_second)
-            told = f"this key may ask {per_second:g} times a second"
-            raise too_many(told, wait_seconds, f"ask again in {wait_seconds} s")
+            problem = f"this key may ask {per_second:g} times a second"
+            raise too_many(problem, wait_seconds, f"ask again in {wait_seconds} s")
         bucket.tokens -= 1
 
 
 class Keys:
-    """Admits whoever has a key. A key that was revoked is still admitted for some seconds."""
+    """Admits requests by their keys. A key that is revoked is still admitted for some seconds."""
 
     def __init__(self, store: Store, threads: Threads, limits: Limits) -> None:
         self._store = store
@@ -66,11 +66,12 @@ class Keys:
         self._rates = Rates()
         self._known: Recent[str, tuple[Key, float]] = Recent(_BUCKETS_BYTES)
 
-    async def admit(self, secret: str | None) -> Asker:
-        """The team of a key.
+    async def admit(self, secret: str | None) -> Caller:
+        """The caller that a key stands for.
 
         Raises RefusalError without a key (401), for a wrong or revoked one (403), and for one that
-        asks too often (429). Whichever is wrong with a key, one digest is compared to say so.
+        is used too often (429). Whatever is wrong with a key, exactly one digest is compared, so
+        that the time taken says nothing about it.
         """
         if secret is None:
             raise RefusalError(
@@ -82,16 +83,18 @@ class Keys:
         key = await self._admitted(secret)
         rate = key.rate_per_second
         self._rates.take(key.id, self._limits.requests_per_second if rate is None else rate)
-        return Asker(key.team, key.id, key.jobs_per_day)
+        return Caller(key.team, key.id, key.jobs_per_day)
 
-    async def still_admits(self, asker: Asker) -> bool:
-        """If the key that an asker came with has not been revoked since."""
-        key = await self._threads.do(self._store.key, asker.key_id)
+    async def still_admits(self, caller: Caller) -> bool:
+        """Whether the key that a caller came with has not been revoked since."""
+        key = await self._threads.do(self._store.key, caller.key_id)
         return key is not None and not key.revoked
 
     async def _admitted(self, secret: str) -> Key:
-        """The key of a secret. Only secrets that were admitted are known: any other is looked up
-        each time, so that nobody is told by the time it takes which ids there are.
+        """The key of a secret.
+
+        Only admitted secrets are remembered; any other is looked up each time, so that the time
+        taken does not reveal which ids exist.
         """
         digest = digest_of(secret)
         known = self._known.get(digest)

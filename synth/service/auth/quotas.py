@@ -1,4 +1,4 @@
-"""How many jobs a key may bring in a day, and how many of a team may wait at once."""
+"""Quotas: how many jobs a key may bring in a day, and how many of a team may wait at once."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from synth.service.auth.identity import Asker
+from synth.service.auth.identity import Caller
 from synth.service.errors import too_many
 from synth.service.limits import Limits
 from synth.service.store import Status, Store
@@ -20,17 +20,17 @@ _RETRY_DAY_SECONDS = 600
 
 @dataclass
 class _Count:
-    """What was counted in the store, and then."""
+    """How many jobs there are by the last count, which holds ``until`` then."""
 
     jobs: int
     until: float
 
 
 class Quotas:
-    """Counts in the store every few seconds, and what this server adds to that itself.
+    """Enforces quotas by a count in the store every few seconds, plus what this server has added.
 
-    So several servers of one store may together go beyond a quota by what they accept in that time,
-    and one by what is on its way to the store while it counts.
+    So quotas are not exact: several servers of a store may together exceed one by what they accept
+    within those seconds, and one server by the jobs that are being written while it counts.
     """
 
     def __init__(self, store: Store, threads: Threads, limits: Limits) -> None:
@@ -41,33 +41,33 @@ class Quotas:
         self._today: dict[str, _Count] = {}
         self._turn = asyncio.Lock()
 
-    async def take(self, asker: Asker) -> None:
+    async def take(self, caller: Caller) -> None:
         """Count one more job. Raises RefusalError where it would be too many."""
-        async with self._turn:  # nobody is let in by a count that another is about to raise
-            await self._check(asker)
-            self._add(asker, 1)
+        async with self._turn:  # else two could pass by the same count
+            await self._check(caller)
+            self._add(caller, 1)
 
-    def give_back(self, asker: Asker) -> None:
-        """The job that was counted did not come to be."""
-        self._add(asker, -1)
+    def give_back(self, caller: Caller) -> None:
+        """Take back one count: the job was not made."""
+        self._add(caller, -1)
 
-    async def _check(self, asker: Asker) -> None:
+    async def _check(self, caller: Caller) -> None:
         most = self._limits.queued_jobs_per_team
-        if await self._of_team(asker.team) >= most:
+        if await self._of_team(caller.team) >= most:
             raise too_many(
                 f"{most} jobs of your team are waiting already",
                 _RETRY_QUEUED_SECONDS,
                 "let some end, or cancel some",
             )
-        if asker.key_id is None:
+        if caller.key_id is None:
             return
-        quota = self._limits.jobs_per_day if asker.jobs_per_day is None else asker.jobs_per_day
-        if await self._of_key(asker.key_id) >= quota:
-            told = f"this key brought {quota} jobs within 24 hours, and may bring no more"
-            raise too_many(told, _RETRY_DAY_SECONDS, "known answers are still given")
+        quota = self._limits.jobs_per_day if caller.jobs_per_day is None else caller.jobs_per_day
+        if await self._of_key(caller.key_id) >= quota:
+            problem = f"this key brought {quota} jobs within 24 hours, and may bring no more"
+            raise too_many(problem, _RETRY_DAY_SECONDS, "known answers are still given")
 
-    def _add(self, asker: Asker, jobs: int) -> None:
-        for known in (self._queued.get(asker.team), self._today.get(asker.key_id or "")):
+    def _add(self, caller: Caller, jobs: int) -> None:
+        for known in (self._queued.get(caller.team), self._today.get(caller.key_id or "")):
             if known is not None:
                 known.jobs += jobs
 

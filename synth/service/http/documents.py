@@ -1,4 +1,4 @@
-"""What /openapi.json says: the schemas of questions and answers, and questions to try."""
+"""The OpenAPI document: schemas of questions and answers, and an example of each question."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from synth.verbs.table import VERBS
 
 Responses = dict[int | str, dict[str, Any]]
 _COMPONENTS = "#/components/schemas/{model}"
-_TOLD = {
+_MEANINGS = {
     400: "The body is no JSON that can be read in one way only.",
     401: "A key is needed.",
     403: "The key is not admitted, or a page of another site asks.",
@@ -100,22 +100,22 @@ class Health(BaseModel):
 
 
 def problems(*statuses: int) -> Responses:
-    """The refusals a route may answer with, beside those that any may."""
+    """The refusals of a route: those of the given statuses, and those that any route has."""
     return {
         status: {
-            "description": _TOLD[status],
+            "description": _MEANINGS[status],
             "content": {PROBLEM_JSON: {"schema": {"$ref": "#/components/schemas/Problem"}}},
         }
         for status in sorted({401, 403, 422, 429, 500, 503, *statuses})
     }
 
 
-def _header(told: str) -> dict[str, Any]:
-    return {"description": told, "schema": {"type": "string"}}
+def _header(description: str) -> dict[str, Any]:
+    return {"description": description, "schema": {"type": "string"}}
 
 
 def question_responses(verb: str) -> Responses:
-    """What a question may be answered with."""
+    """The responses to a question: its answer, a job, or a refusal."""
     return {
         200: {
             "description": "The answer, as the command line prints it with --json.",
@@ -136,7 +136,7 @@ def question_responses(verb: str) -> Responses:
 
 
 def question_body(verb: str) -> dict[str, Any]:
-    """The schema of a question and one to try, for the route that takes it."""
+    """The body of a verb's route: the schema of its question, and an example."""
     name = VERBS[verb].question.__name__
     content = {
         "schema": {"$ref": _COMPONENTS.format(model=name)},
@@ -146,7 +146,7 @@ def question_body(verb: str) -> dict[str, Any]:
 
 
 def describe(app: FastAPI) -> None:
-    """Have an app describe itself with the models of all questions, too; made once, when asked."""
+    """Make an app's document include the models of all questions; it is made on first request."""
 
     def described() -> Mapping[str, Any]:
         if app.openapi_schema is None:

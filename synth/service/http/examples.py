@@ -1,4 +1,4 @@
-"""A question to try for every verb: /openapi.json shows them, the tests put them."""
+"""An example question of every verb: /openapi.json shows them, and the tests ask them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The routes for those who run the service: does it live, is it ready, what has it counted?"""
+"""Routes for operators: liveness, readiness and metrics."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fastapi.responses import JSONResponse
 
 from synth.service.errors import RefusalError
 from synth.service.http.documents import Health
-from synth.service.http.hall import hall
+from synth.service.http.state import state_of
 from synth.verbs.identity.edition import edition
 
 router = APIRouter(tags=["operations"])
@@ -43,20 +43,20 @@ async def readyz(request: Request) -> JSONResponse:
 )
 async def metrics(request: Request) -> Response:
     """What this server has counted, for Prometheus."""
-    text = await hall(request).desk.beside(hall(request).metrics.text)
+    text = await state_of(request).broker.beside(state_of(request).metrics.text)
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 async def reasons(request: Request) -> list[str]:
-    """Why the server is not ready."""
-    desk = hall(request).desk
-    found = ["the service is being stopped"] if desk.draining else []
-    unready = hall(request).dispatcher.unready()
-    if unready and not desk.draining:
+    """Why the server is not ready; empty if it is."""
+    broker = state_of(request).broker
+    found = ["the service is being stopped"] if broker.draining else []
+    unready = state_of(request).dispatcher.unready()
+    if unready and not broker.draining:
         found.append(unready)
     try:
         async with asyncio.timeout(_STORE_SECONDS):
-            await desk.check_store()
+            await broker.check_store()
     except (TimeoutError, RefusalError):
         found.append("the store does not answer")
     return list(dict.fromkeys(found))

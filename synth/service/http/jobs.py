@@ -1,4 +1,4 @@
-"""The routes of jobs: one, its events, its end before its time, and all of them in pages."""
+"""Routes of jobs: list them, look at one, follow its events, cancel it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from fastapi import APIRouter, Depends, Header, Path, Query, Request
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from synth.service.errors import RefusalError
-from synth.service.http.asking import WhoAsks
+from synth.service.http.authentication import Authenticated
 from synth.service.http.documents import JobBody, JobList, problems
-from synth.service.http.hall import hall
+from synth.service.http.state import state_of
 from synth.service.jobs.bodies import job_json, progress_json
 from synth.service.jobs.broker import Event
 from synth.service.store import Job, Status
@@ -22,9 +22,9 @@ JobId = Annotated[str, Path(pattern="^[0-9a-f]{32}$", description="The id of a j
 _ID = "^[0-9a-f]{32}$"
 
 
-async def own_job(request: Request, who: WhoAsks, job_id: JobId) -> Job:
-    """The job of an address. Raises RefusalError where the team that asks has none of that id."""
-    return await hall(request).desk.job(who, job_id)
+async def own_job(request: Request, caller: Authenticated, job_id: JobId) -> Job:
+    """The job in the address. Raises RefusalError where the caller's team has none of that id."""
+    return await state_of(request).broker.job(caller, job_id)
 
 
 OwnJob = Annotated[Job, Depends(own_job)]
@@ -33,7 +33,7 @@ OwnJob = Annotated[Job, Depends(own_job)]
 @router.get("/v1/jobs", operation_id="list-jobs", response_model=JobList, responses=problems())
 async def jobs(
     request: Request,
-    who: WhoAsks,
+    caller: Authenticated,
     limit: Annotated[int, Query(ge=1, le=200, description="The most jobs of a page.")] = 50,
     after: Annotated[
         str | None, Query(pattern=_ID, description="The last job of the page before.")
@@ -42,7 +42,7 @@ async def jobs(
     verb: Annotated[str | None, Query(pattern="^[a-z-]{1,40}$")] = None,
 ) -> Any:
     """Your team's jobs, newest first, without their partial answers."""
-    found = await hall(request).desk.jobs(who, limit, after, status, verb)
+    found = await state_of(request).broker.jobs(caller, limit, after, status, verb)
     following = found[-1].id if len(found) == limit else None
     return {"jobs": [job_json(job) for job in found], "next": following}
 
@@ -61,9 +61,9 @@ async def job(found: OwnJob) -> Any:
     response_model=JobBody,
     responses=problems(404),
 )
-async def cancel(request: Request, who: WhoAsks, found: OwnJob) -> Any:
+async def cancel(request: Request, caller: Authenticated, found: OwnJob) -> Any:
     """End a job before its time; what was found until then stays with it. One that ended stays."""
-    return job_json(await hall(request).desk.cancel(who, found.id))
+    return job_json(await state_of(request).broker.cancel(caller, found.id))
 
 
 @router.get(
@@ -74,7 +74,7 @@ async def cancel(request: Request, who: WhoAsks, found: OwnJob) -> Any:
 )
 async def events(
     request: Request,
-    who: WhoAsks,
+    caller: Authenticated,
     found: OwnJob,
     last_event_id: Annotated[str | None, Header(description="The last revision seen.")] = None,
 ) -> AsyncIterator[ServerSentEvent]:
@@ -83,11 +83,11 @@ async def events(
     The id of an event is the job's revision; who reconnects with ``Last-Event-ID`` is told what
     happened since. Close the connection at ``end``.
     """
-    desk, keys = hall(request).desk, hall(request).keys
+    broker, keys = state_of(request).broker, state_of(request).keys
     ended = False
     try:
-        async for event in desk.events(who, found.id, _revision(last_event_id)):
-            if keys is not None and not await keys.still_admits(who):
+        async for event in broker.events(caller, found.id, _revision(last_event_id)):
+            if keys is not None and not await keys.still_admits(caller):
                 yield ServerSentEvent(comment="this key is not admitted any more")
                 return
             ended = event.kind == "end"
@@ -100,7 +100,10 @@ async def events(
 
 
 def _sent(event: Event) -> ServerSentEvent:
-    """An event as it is sent; only the last of a revision carries that as its id."""
+    """An event as it is sent; only the last event of a revision has the revision as its id.
+
+    So a client that reconnects after the first of two gets both again, and misses none.
+    """
     mark = str(event.job.revision) if event.last else None
     match event.kind:
         case "best":
@@ -113,5 +116,5 @@ def _sent(event: Event) -> ServerSentEvent:
 
 
 def _revision(given: str | None) -> int:
-    """The revision of ``Last-Event-ID``; what is none counts as nothing seen."""
+    """The revision in ``Last-Event-ID``; -1, nothing seen, for anything else."""
     return int(given) if given is not None and given.isdecimal() and len(given) < 19 else -1

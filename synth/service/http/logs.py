@@ -1,4 +1,4 @@
-"""The log of a server: a line of JSON for all that happened, without secrets or questions."""
+"""The log of a server: lines of JSON, without secrets or questions."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ SERVICE = "collsynth.service"
 
 
 class JsonLines(logging.Formatter):
-    """A record as one line of JSON: time, level, logger, message, and what ``extra`` tells.
+    """Formats a record as one line of JSON: time, level, logger, message and further fields.
 
-    What is told beside the message stands under ``extra={"told": {...}}``.
+    The fields are given as ``extra={"logged": {...}}``.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -25,14 +25,14 @@ class JsonLines(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
-        said |= getattr(record, "told", {})
+        said |= getattr(record, "logged", {})
         if record.exc_info:
             said["traceback"] = "".join(traceback.format_exception(*record.exc_info))
         return json.dumps(said, default=str)
 
 
 def log_as_json(stream: TextIO | None = None, warnings_only: bool = False) -> None:
-    """From now on everything that this process logs goes there as lines of JSON."""
+    """Send everything that this process logs to a stream, as lines of JSON."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonLines())
     level = logging.WARNING if warnings_only else logging.INFO

@@ -1,4 +1,4 @@
-"""Every refusal as application/problem+json (RFC 9457), the framework's own among them."""
+"""Refusals as application/problem+json (RFC 9457), those of the framework among them."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from hierarchies import InputError
 from synth.service.errors import NO_HEADERS, RefusalError, bad_input
 
 PROBLEM_JSON = "application/problem+json"
-Tell = Callable[[Request, RefusalError], Response]
-"""How a refusal is told to who asked."""
+Respond = Callable[[Request, RefusalError], Response]
+"""Makes the response to a refused request: JSON for the API, a page for browsers."""
 
 
 class Problem(BaseModel):
@@ -60,24 +60,24 @@ def problem_response(request: Request, refusal: RefusalError) -> Response:
     return Response(content, int(refusal.status), headers, PROBLEM_JSON)
 
 
-def install(app: FastAPI, routes: Iterable[BaseRoute], tell: Tell) -> None:
-    """Make a refusal of every error of an app, which has these routes, and tell it."""
+def install(app: FastAPI, routes: Iterable[BaseRoute], respond: Respond) -> None:
+    """Handle every error of an app with these routes: it becomes a refusal, sent by ``respond``."""
     app.state.routes = [route for route in routes if isinstance(route, Route)]
     for kind, refusal_of in _REFUSALS.items():
-        app.add_exception_handler(kind, _handler(refusal_of, tell))
+        app.add_exception_handler(kind, _handler(refusal_of, respond))
 
 
 def request_id_of(scope: Mapping[str, Any]) -> str | None:
-    """The id that the outermost layer gave the request."""
+    """The id that the middleware gave the request."""
     found = scope.get("state", {}).get("request_id")
     return found if isinstance(found, str) else None
 
 
 def _handler(
-    refusal_of: Callable[[Request, Any], RefusalError], tell: Tell
+    refusal_of: Callable[[Request, Any], RefusalError], respond: Respond
 ) -> Callable[[Request, Exception], Awaitable[Response]]:
     async def handle(request: Request, error: Exception) -> Response:
-        return tell(request, refusal_of(request, error))
+        return respond(request, refusal_of(request, error))
 
     return handle
 
@@ -86,15 +86,15 @@ def _bad_parameter(request: Request, error: RequestValidationError) -> RefusalEr
     """A parameter in the address or a header that the framework could not use."""
     found = error.errors()[0]
     place = ".".join(str(part) for part in found["loc"])
-    told = f"{str(found.get('input'))[:80]!r} cannot be used"
+    problem = f"{str(found.get('input'))[:80]!r} cannot be used"
     said = found["msg"][0].lower() + found["msg"][1:]
-    return RefusalError(HTTPStatus.UNPROCESSABLE_ENTITY, told, where=place, hint=said)
+    return RefusalError(HTTPStatus.UNPROCESSABLE_ENTITY, problem, where=place, hint=said)
 
 
 def _framework(request: Request, error: HTTPException) -> RefusalError:
-    """404 and 405 of the router, in the house's words."""
+    """404 and 405 of the router, in our words."""
     status = HTTPStatus(error.status_code)
-    told = {
+    problem = {
         HTTPStatus.NOT_FOUND: "there is nothing at this address",
         HTTPStatus.METHOD_NOT_ALLOWED: f"{request.method} is not what this address answers",
     }.get(status, str(error.detail))
@@ -102,18 +102,18 @@ def _framework(request: Request, error: HTTPException) -> RefusalError:
     headers = error.headers or NO_HEADERS
     if status is HTTPStatus.METHOD_NOT_ALLOWED:
         headers = {**headers, "Allow": ", ".join(sorted(_methods(request)))}
-    return RefusalError(status, told, hint=hint, headers=headers)
+    return RefusalError(status, problem, hint=hint, headers=headers)
 
 
 def _methods(request: Request) -> set[str]:
-    """What the address answers, by all routes that have it: the framework tells those of one."""
+    """The methods of all routes that match the address: the framework knows those of one only."""
     routes: list[Route] = request.app.state.routes
     fitting = (route for route in routes if route.path_regex.match(request.url.path))
     return {method for route in fitting for method in route.methods or ()}
 
 
 def unforeseen(request: Request) -> RefusalError:
-    """A mistake of ours: the caller learns where to find it in the log, and nothing else."""
+    """The refusal after a bug of ours: it names the place in the log, and nothing else."""
     return RefusalError(
         HTTPStatus.INTERNAL_SERVER_ERROR,
         "this is a mistake of the service, not yours",

@@ -1,4 +1,4 @@
-"""The body of a request, read as far as the limit and no further."""
+"""Reading the body of a request: within limits of size and time, and of the right type."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ async def body_of(request: Request, most_bytes: int, most_seconds: float) -> byt
         async with asyncio.timeout(most_seconds):
             return await _bounded(request, most_bytes)
     except TimeoutError:
-        told = f"the body did not arrive within {most_seconds:g} s"
-        raise RefusalError(HTTPStatus.REQUEST_TIMEOUT, told, where="body") from None
+        problem = f"the body did not arrive within {most_seconds:g} s"
+        raise RefusalError(HTTPStatus.REQUEST_TIMEOUT, problem, where="body") from None
     except ClientDisconnect:
         raise RefusalError(HTTPStatus.BAD_REQUEST, "the body broke off", where="body") from None
 

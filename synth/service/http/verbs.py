@@ -1,4 +1,4 @@
-"""A route for each verb, made from the table of verbs: what the command line answers, over HTTP."""
+"""Routes of the verbs, one for each row of the table of verbs."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import Response
 
-from synth.service.http.asking import WhoAsks
+from synth.service.http.authentication import Authenticated
 from synth.service.http.documents import question_body, question_responses
-from synth.service.http.hall import hall
 from synth.service.http.reading import JSON, json_body
+from synth.service.http.state import state_of
 from synth.service.jobs.bodies import job_json, outcome_word
-from synth.service.jobs.broker import Accepted, Answered, Wishes
+from synth.service.jobs.broker import Accepted, Answered, Preferences
 from synth.verbs.table import VERBS
 
 _WAIT = re.compile(r"\s*wait\s*=\s*\"?(?P<seconds>[0-9]{1,6})\"?\s*", re.IGNORECASE)
@@ -38,12 +38,12 @@ Budget = Annotated[
 
 
 def wait_seconds(prefer: str | None) -> float | None:
-    """What RFC 7240's ``Prefer`` says of waiting, None if nothing; the rest is not heeded."""
-    wishes = [wish.strip().lower() for wish in (prefer or "").split(",")]
-    found = [match for wish in wishes if (match := _WAIT.fullmatch(wish))]
+    """How long to wait by RFC 7240's ``Prefer``; None if it does not say. The rest is ignored."""
+    preferences = [wish.strip().lower() for wish in (prefer or "").split(",")]
+    found = [match for wish in preferences if (match := _WAIT.fullmatch(wish))]
     if found:
         return float(found[0]["seconds"])
-    return 0.0 if "respond-async" in wishes else None
+    return 0.0 if "respond-async" in preferences else None
 
 
 def router() -> APIRouter:
@@ -52,7 +52,7 @@ def router() -> APIRouter:
     for verb in VERBS:
         made.add_api_route(
             f"/v1/{verb}",
-            _asking(verb),
+            _route(verb),
             methods=["POST"],
             operation_id=verb,
             response_class=Response,
@@ -62,27 +62,27 @@ def router() -> APIRouter:
     return made
 
 
-def _asking(verb: str) -> Callable[..., Awaitable[Response]]:
+def _route(verb: str) -> Callable[..., Awaitable[Response]]:
     async def ask(
         request: Request,
-        who: WhoAsks,
+        caller: Authenticated,
         prefer: Prefer = None,
         idempotency_key: IdempotencyKey = None,
         budget: Budget = None,
     ) -> Response:
-        desk = hall(request).desk
-        raw = await json_body(request, desk.settings.limits)
-        wishes = Wishes(wait_seconds(prefer), budget, idempotency_key)
-        found = await desk.put_raw(who, verb, raw, wishes)
-        return told(found) if isinstance(found, Answered) else accepted(found)
+        broker = state_of(request).broker
+        raw = await json_body(request, broker.settings.limits)
+        preferences = Preferences(wait_seconds(prefer), budget, idempotency_key)
+        found = await broker.ask_json(caller, verb, raw, preferences)
+        return answered(found) if isinstance(found, Answered) else accepted(found)
 
     ask.__name__ = verb
     ask.__doc__ = VERBS[verb].question.__doc__
     return ask
 
 
-def told(found: Answered) -> Response:
-    """An answer: the very bytes that are kept."""
+def answered(found: Answered) -> Response:
+    """The response with an answer: the very bytes that are kept."""
     headers = {
         "Collsynth-Outcome": outcome_word(found.outcome),
         "Collsynth-Cache": "hit" if found.hit else "miss",
@@ -93,7 +93,7 @@ def told(found: Answered) -> Response:
 
 
 def accepted(found: Accepted) -> Response:
-    """A job to come back to."""
+    """The response with a job to come back to."""
     body = job_json(found.job)
     headers = {"Location": body["url"], "Retry-After": "1"}
     return Response(json.dumps(body), 202, headers, JSON)

@@ -1,4 +1,4 @@
-"""Jobs, answers and systems as JSON: the same for the API, its events and the page."""
+"""Jobs, answers and systems as JSON, the same for the API, its events and the page."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ Json = dict[str, Any]
 
 
 def progress_json(job: Job) -> Json:
-    """How far a job is."""
+    """How far a job is, as an event says it."""
     return {"status": job.status.value, "progress": job.progress, "revision": job.revision}
 
 
 def job_json(job: Job) -> Json:
-    """A job with the addresses of itself and of its answer; ``best`` is an answer in part."""
+    """A job with its address and that of its answer; ``best`` is its partial answer so far."""
     done = job.status is Status.DONE
     return {
         "id": job.id,
@@ -40,7 +40,7 @@ def job_json(job: Job) -> Json:
 
 
 def answer_json(answer: StoredAnswer) -> bytes:
-    """An answer with its question, and the code that gave it: the JSON, around what is kept."""
+    """An answer with its question and edition: JSON around the kept body, which is not parsed."""
     about = {
         "key": answer.key,
         "url": f"/v1/answers/{answer.key}",
@@ -55,7 +55,7 @@ def answer_json(answer: StoredAnswer) -> bytes:
 
 
 def system_json(system: StoredSystem) -> Json:
-    """A system a team keeps, with its text."""
+    """A system of a team, with its text."""
     return {
         "name": system.name,
         "url": f"/v1/systems/{system.name}",

@@ -1,8 +1,8 @@
-"""The desk: where questions are put and looked after, for the API and for the page alike.
+"""The broker: takes questions from the API and the page, and brings back answers or jobs.
 
-An answer that is known is given from memory or from the store. Any other question becomes a job in
-the store before anything else, so that nothing accepted can be lost; the quick ones are merely
-waited for.
+A known answer comes from memory or from the store. Any other question becomes a job in the store
+before anything else, so that nothing accepted can be lost. A quick job is just one whose answer
+comes while the request still waits.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from hashlib import sha256
 from http import HTTPStatus
 from typing import Any, TypeVar
 
-from synth.service.auth.identity import Asker
+from synth.service.auth.identity import Caller
 from synth.service.auth.quotas import Quotas
 from synth.service.errors import RefusalError, not_there, unavailable
-from synth.service.jobs.notifications import Bell, heard_within
-from synth.service.jobs.questions import Put, own_names, put_of, with_own
-from synth.service.jobs.systems import Shelf
+from synth.service.jobs.notifications import Notifications, notified_within
+from synth.service.jobs.questions import Prepared, own_names, prepare, with_own
+from synth.service.jobs.systems import TeamSystems
 from synth.service.metrics import Metrics
 from synth.service.recent import Recent
 from synth.service.settings import Settings
@@ -39,8 +39,8 @@ _MEMO_BYTES = 2**24
 
 
 @dataclass(frozen=True)
-class Wishes:
-    """How a question shall be treated; None is as the service is set up."""
+class Preferences:
+    """What the caller asked for beside the question; None: as the service is set up."""
 
     wait_seconds: float | None = None
     budget_seconds: float | None = None
@@ -49,8 +49,10 @@ class Wishes:
 
 @dataclass(frozen=True)
 class Answered:
-    """An answer: its JSON, how it ended, its permalink's key and when it was made; a partial one
-    has neither. ``hit``: it was known before it was asked for.
+    """An answer as it is sent: ``body`` is its JSON, ``outcome`` how the question ended.
+
+    ``key`` is that of its permalink and ``made`` when it was worked out; both are None for a
+    partial answer, which is not kept. ``hit``: it was known before it was asked for.
     """
 
     verb: str
@@ -72,7 +74,7 @@ class Accepted:
 class Event:
     """What happened to a job: ``progress``, ``best`` or ``end``, and the job as it then stood.
 
-    ``last``: of those that tell of this revision of the job.
+    One revision of a job may bring several events; ``last`` marks the last of them.
     """
 
     kind: str
@@ -80,10 +82,11 @@ class Event:
     last: bool = True
 
 
-class Desk:
-    """Puts questions, and looks after jobs and answers; everything on one event loop.
+class Broker:
+    """Answers questions or makes jobs of them, and gives access to jobs, answers and systems.
 
-    ``wake`` is called when a job was queued, ``look`` with the id of a job that was cancelled.
+    Everything runs on one event loop. ``wake`` is called when a job was queued, ``look`` with the
+    id of a job that was cancelled: both reach the dispatcher, if there is one in this process.
     """
 
     def __init__(
@@ -91,115 +94,118 @@ class Desk:
         store: Store,
         settings: Settings,
         metrics: Metrics,
-        bell: Bell,
+        notifications: Notifications,
         wake: Callable[[], None] = lambda: None,
         look: Callable[[str], None] = lambda job_id: None,
     ) -> None:
         self.settings = settings
         self._store = store
         self._metrics = metrics
-        self._bell = bell
+        self._notifications = notifications
         self._wake = wake
         self._look = look
         self._threads = Threads(metrics)
         self._quotas = Quotas(store, self._threads, settings.limits)
-        self.systems = Shelf(store, self._threads, settings.limits)
+        self.systems = TeamSystems(store, self._threads, settings.limits)
         self._answers: Recent[str, Answered] = Recent(settings.answers_bytes)
         self._seen: Recent[tuple[str, str, datetime | None], bool] = Recent(_SEEN_BYTES)
         self._memo: Recent[bytes, str] = Recent(_MEMO_BYTES)
         self.draining = False
 
-    async def put_raw(
-        self, asker: Asker, verb: str, raw: bytes, wishes: Wishes
+    async def ask_json(
+        self, caller: Caller, verb: str, raw: bytes, preferences: Preferences
     ) -> Answered | Accepted:
-        """Put a question that came as JSON; ``put`` says what happens.
+        """Answer a question that came as JSON, as ``ask`` does.
 
-        Raises RefusalError for what is no JSON, too.
+        A body that was sent before is recognised by its hash, and not even parsed. Raises
+        RefusalError for what is no JSON, too.
         """
         memo = sha256(verb.encode() + b"\n" + raw).digest()
         key = self._memo.get(memo)
-        known = await self._known(asker, key, wishes) if key else None
+        known = await self._known(caller, key, preferences) if key else None
         if known is not None:
             return known
         given = await self._beside(len(raw), json_of, raw)
-        return await self.put(asker, verb, given, wishes, size_bytes=len(raw), memo=memo)
+        return await self.ask(caller, verb, given, preferences, size_bytes=len(raw), memo=memo)
 
-    async def put(
+    async def ask(
         self,
-        asker: Asker,
+        caller: Caller,
         verb: str,
         given: object,
-        wishes: Wishes,
+        preferences: Preferences,
         *,
         size_bytes: int = 0,
         memo: bytes | None = None,
     ) -> Answered | Accepted:
-        """Put a question: the answer if it is known or comes in time, else the job.
+        """Answer a question if the answer is known or comes in time; else return its job.
 
         Raises InputError for what is wrong in the question, and RefusalError for what goes beyond
-        the limits of the asker, for a job that failed or was cancelled, and without a store.
+        the limits of the caller, for a job that failed or was cancelled, and without a store.
         """
-        texts = await self.systems.texts(asker, own_names(given))
-        put = await self._beside(size_bytes, put_of, verb, with_own(given, texts))
+        texts = await self.systems.texts(caller, own_names(given))
+        prepared = await self._beside(size_bytes, prepare, verb, with_own(given, texts))
         if memo is not None and not texts and VERBS[verb].repeatable:
-            self._memo.put(memo, put.key, _ENTRY_BYTES)
-        known = await self._known(asker, put.key, wishes) if VERBS[verb].repeatable else None
-        if known is not None:
-            return known
-        await self._threads.do(self.settings.limits.check, put.question)
-        job = await self._submitted(asker, put, wishes)
-        wait_seconds = self._wait_seconds(wishes)
+            self._memo.put(memo, prepared.key, _ENTRY_BYTES)
+        if VERBS[verb].repeatable:
+            known = await self._known(caller, prepared.key, preferences)
+            if known is not None:
+                return known
+        await self._threads.do(self.settings.limits.check, prepared.question)
+        job = await self._submitted(caller, prepared, preferences)
+        wait_seconds = self._wait_seconds(preferences)
         if not job.status.ended and wait_seconds > 0:
             job = await self._waited(job, wait_seconds)
         return await self._outcome(job)
 
-    async def job(self, asker: Asker, job_id: str) -> Job:
-        """A job of the asker's team. Raises RefusalError where that has no such job."""
+    async def job(self, caller: Caller, job_id: str) -> Job:
+        """A job of the caller's team. Raises RefusalError where the team has no such job."""
         job = await self._threads.do(self._store.job, job_id)
-        if job is None or job.team != asker.team:
+        if job is None or job.team != caller.team:
             raise not_there("job")
         return job
 
     async def jobs(
         self,
-        asker: Asker,
+        caller: Caller,
         limit: int,
         after: str | None = None,
         status: Status | None = None,
         verb: str | None = None,
     ) -> list[Job]:
-        """The team's jobs, newest first, from the one after ``after``, without their ``best``.
+        """A page of the team's jobs, newest first, without their ``best``.
 
-        Raises InputError where the team has no job ``after``.
+        ``after`` is the id of the last job of the page before. Raises InputError where the team has
+        no such job.
         """
         listed = self._store.jobs
-        return await self._threads.do(listed, asker.team, limit, after, status, verb)
+        return await self._threads.do(listed, caller.team, limit, after, status, verb)
 
-    async def cancel(self, asker: Asker, job_id: str) -> Job:
-        """Cancel a job, which has an effect unless it has ended; the job as it stands then."""
-        await self.job(asker, job_id)
+    async def cancel(self, caller: Caller, job_id: str) -> Job:
+        """Cancel a job, and return it as it stands then; one that has ended stays as it is."""
+        await self.job(caller, job_id)
         job = await self._threads.do(self._store.cancel, job_id)
         if job is None:
             raise not_there("job")
         self._look(job_id)
-        self._bell.ring(job_id, job.status.ended)
+        self._notifications.notify(job_id, job.status.ended)
         return job
 
-    async def answer(self, asker: Asker, key: str) -> StoredAnswer:
+    async def answer(self, caller: Caller, key: str) -> StoredAnswer:
         """An answer that the team has asked for. Raises RefusalError for any other."""
-        found = await self._threads.do(self._store.answer, key, asker.team)
+        found = await self._threads.do(self._store.answer, key, caller.team)
         if found is None:
             raise not_there("answer")
         return found
 
-    async def events(self, asker: Asker, job_id: str, after: int = -1) -> AsyncIterator[Event]:
-        """What happens to a job after a revision, up to its end or that of the service.
+    async def events(self, caller: Caller, job_id: str, after: int = -1) -> AsyncIterator[Event]:
+        """The events of a job after a revision, until the job ends or the service is stopped.
 
-        What happened between two looks is told as one. Whichever server works on the job, what it
-        wrote is seen: here at once, elsewhere within a second.
+        Several changes in quick succession may come as one event. Changes made by this server are
+        seen at once; those of another server of the same store within a second, by polling.
         """
-        with self._bell.listening(job_id, for_the_end=False) as heard:
-            job = await self.job(asker, job_id)
+        with self._notifications.subscribed(job_id, for_the_end=False) as notified:
+            job = await self.job(caller, job_id)
             best: bytes | None = None
             while True:
                 if job.revision > after and not job.status.ended:
@@ -213,31 +219,31 @@ class Desk:
                     return
                 if self.draining:
                     return
-                await heard_within(heard, _POLL_SECONDS)
+                await notified_within(notified, _POLL_SECONDS)
                 if await self._threads.do(self._store.revision, job_id) != job.revision:
-                    job = await self.job(asker, job_id)
+                    job = await self.job(caller, job_id)
 
     async def check_store(self) -> None:
         """Raises RefusalError where the store does not answer."""
         await self._threads.do(self._store.ping)
 
     async def beside(self, call: Callable[[], T]) -> T:
-        """What blocks, called beside the event loop."""
+        """Call a function that blocks in a thread, so that the event loop goes on."""
         return await self._threads.do(call)
 
     def drain(self) -> None:
-        """From now on no job is accepted, and streams of events come to their end."""
+        """Begin to stop: accept no more jobs, and end all streams of events."""
         self.draining = True
-        self._bell.ring_all()
+        self._notifications.notify_all()
 
     def close(self) -> None:
-        """Let go of the threads."""
+        """Wait for the threads, and end them."""
         self._threads.close()
 
-    async def _known(self, asker: Asker, key: str, wishes: Wishes) -> Answered | None:
-        """The answer of that key, if there is one; from now on the team may look at it."""
+    async def _known(self, caller: Caller, key: str, preferences: Preferences) -> Answered | None:
+        """The answer under a key, if there is one; from now on the team may open its permalink."""
         held = self._remembered(key)
-        team, again = asker.team, wishes.idempotency_key
+        team, again = caller.team, preferences.idempotency_key
         if held is not None and again is None and self._seen.get((team, key, held.made)):
             self._metrics.asked(held.verb, "memory")
             return held
@@ -261,28 +267,28 @@ class Desk:
         return known
 
     def _remembered(self, key: str) -> Answered | None:
-        """An answer in memory, unless it is so old that the store may have forgotten it."""
+        """An answer in memory, unless it is so old that the store may have deleted it."""
         known = self._answers.get(key)
         keep_seconds = self.settings.keep_seconds
         if known is None or known.made is None or keep_seconds is None:
             return known
         return known if datetime.now(UTC) - known.made < timedelta(seconds=keep_seconds) else None
 
-    async def _submitted(self, asker: Asker, put: Put, wishes: Wishes) -> Job:
+    async def _submitted(self, caller: Caller, prepared: Prepared, preferences: Preferences) -> Job:
         if self.draining:
             raise unavailable("the service is being stopped")
-        key = wishes.idempotency_key
-        again = key is not None and await self._threads.do(self._store.has_job, asker.team, key)
-        if not again:  # what was accepted stays accepted, however much was since
-            await self._quotas.take(asker)
+        key = preferences.idempotency_key
+        again = key is not None and await self._threads.do(self._store.has_job, caller.team, key)
+        if not again:  # a job that was accepted before is found again whatever the quota is now
+            await self._quotas.take(caller)
         new = NewJob(
-            asker.team,
-            asker.key_id,
-            put.verb,
-            put.text,
-            put.key,
+            caller.team,
+            caller.key_id,
+            prepared.verb,
+            prepared.text,
+            prepared.key,
             key,
-            wishes.budget_seconds,
+            preferences.budget_seconds,
         )
         created = False
         try:
@@ -290,28 +296,28 @@ class Desk:
             created = submitted.created
         finally:
             if not (created or again):
-                self._quotas.give_back(asker)
-        self._metrics.asked(put.verb, "not")
+                self._quotas.give_back(caller)
+        self._metrics.asked(prepared.verb, "not")
         if created:
             self._wake()
         return submitted.job
 
     async def _waited(self, job: Job, wait_seconds: float) -> Job:
-        """The job as soon as it has ended, or as it stands when the time is over."""
+        """Wait for a job to end; the job as it stands then, or when the time is over."""
         end = time.monotonic() + wait_seconds
-        with self._bell.listening(job.id, for_the_end=True) as heard:
+        with self._notifications.subscribed(job.id, for_the_end=True) as notified:
             while True:
                 found = await self._threads.do(self._store.job, job.id)
                 left = end - time.monotonic()
                 if found is None or found.status.ended or left <= 0 or self.draining:
                     return found or job
-                await heard_within(heard, min(left, _POLL_SECONDS))
+                await notified_within(notified, min(left, _POLL_SECONDS))
 
     async def _outcome(self, job: Job) -> Answered | Accepted:
         match job.status:
             case Status.DONE:
                 stored = await self._threads.do(self._store.answer, job.answer_key)
-                if stored is None:  # as long as it is kept a job that is done has its answer
+                if stored is None:  # answers outlive their jobs: the job was just deleted
                     raise unavailable("the job was forgotten at this very moment")
                 if VERBS[job.verb].repeatable:
                     self._remember(stored)
@@ -325,13 +331,13 @@ class Desk:
                 raise RefusalError(HTTPStatus.CONFLICT, "the job was cancelled", hint=hint)
         return Accepted(job)
 
-    def _wait_seconds(self, wishes: Wishes) -> float:
-        wished = wishes.wait_seconds
+    def _wait_seconds(self, preferences: Preferences) -> float:
+        wished = preferences.wait_seconds
         most = self.settings.limits.wait_seconds
         return min(self.settings.wait_seconds if wished is None else wished, most)
 
     async def _beside(self, size_bytes: int, call: Callable[..., T], *given: object) -> T:
-        """Large work beside the loop, small work on it: a thread costs more than that takes."""
+        """Do large work in a thread and small work at once: a thread would cost more than that."""
         if size_bytes > _LARGE_BYTES:
             return await self._threads.do(call, *given)
         return call(*given)
@@ -342,9 +348,10 @@ def _answered(stored: StoredAnswer, hit: bool = False) -> Answered:
 
 
 def refusal_of(problem: dict[str, Any]) -> RefusalError:
-    """What a job failed of, as the refusal of its question."""
-    status = HTTPStatus(problem.get("status", HTTPStatus.INTERNAL_SERVER_ERROR))
-    told = str(problem.get("problem", "the job failed"))
+    """The refusal for a question whose job failed, from the problem that the job kept."""
     return RefusalError(
-        status, told, where=str(problem.get("where", "")), hint=str(problem.get("hint", ""))
+        HTTPStatus(problem.get("status", HTTPStatus.INTERNAL_SERVER_ERROR)),
+        str(problem.get("problem", "the job failed")),
+        where=str(problem.get("where", "")),
+        hint=str(problem.get("hint", "")),
     )

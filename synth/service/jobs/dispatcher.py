@@ -1,8 +1,8 @@
-"""The dispatcher: takes jobs from the store to the crew, and sees to it that none is lost.
+"""The dispatcher: claims queued jobs, starts a runner for each, and keeps their leases.
 
-One thread claims a job whenever there is room for one more, writes down how far the running ones
-are, holds their leases, takes back those of servers that are no more, and forgets what is old. It
-goes on through failures of the store, and says meanwhile that this server is not ready.
+One thread claims a job whenever there is room for one more. It also notes the progress of running
+jobs in the store, renews their leases, queues again the jobs of servers that died, and deletes what
+is old. It goes on through failures of the store, and says meanwhile that this server is not ready.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 
-from synth.service.jobs.runner import Drive
+from synth.service.jobs.runner import Runner
 from synth.service.metrics import Metrics
 from synth.service.settings import Settings
 from synth.service.store import Claim, Status, Store, StoreError
-from synth.service.workers import Crew
+from synth.service.workers import Workers
 
 _POLL_SECONDS = 1.0
 _NOTE_SECONDS = 0.5
@@ -27,76 +27,79 @@ _MOST_DOUBLINGS = 8
 _FORGET_SECONDS = 300.0
 _MOST_FORGOTTEN = 500
 _JOBS_A_SLOT = 2
-"""So many jobs are under way for every slot: the quick ones pass between pieces of the long."""
+"""How many jobs are under way for each slot: quick jobs run between the pieces of long ones."""
 log = logging.getLogger("collsynth.service")
 
 
 class Dispatcher:
-    """``ring`` is called with a job's id, and whether it ended, when something happened to it."""
+    """Works on the jobs of a store with the workers of one server, in a thread of its own.
+
+    ``notify`` is called with a job's id, and whether it has ended, when something happened to it.
+    """
 
     def __init__(
         self,
         store: Store,
-        crew: Crew,
+        workers: Workers,
         settings: Settings,
         metrics: Metrics,
-        ring: Callable[[str, bool], None] = lambda job_id, ended: None,
+        notify: Callable[[str, bool], None] = lambda job_id, ended: None,
     ) -> None:
         self._store = store
-        self._crew = crew
+        self._workers = workers
         self._settings = settings
         self._metrics = metrics
-        self._ring = ring
+        self._notify = notify
         self._lock = threading.Lock()
-        self._drives: dict[str, Drive] = {}
+        self._runners: dict[str, Runner] = {}
         self._looks: set[str] = set()
         self._unwanted: list[Claim] = []
         self._something = threading.Event()
         self._stopping = threading.Event()
         self._failures = 0
         self._trouble = ""
-        self._crew_lost_until = 0.0
+        self._no_workers_until = 0.0
         self._thread = threading.Thread(target=self._run, name="collsynth-dispatcher", daemon=True)
         self._next_note = self._next_renewal = self._next_requeue = self._next_forgetting = 0.0
 
     def start(self) -> None:
-        """Queue again what a server of this name had under way, and begin.
+        """Queue again the jobs that a dead server of this name had under way, and begin.
 
         Raises StoreError where the store cannot be used.
         """
         again = self._store.requeue(self._settings.name)
         if again:
-            log.info("jobs queued again", extra={"told": {"jobs": again}})
+            log.info("jobs queued again", extra={"logged": {"jobs": again}})
         self._thread.start()
 
     def wake(self) -> None:
-        """A job was queued."""
+        """Look at the queue now: a job was added."""
         self._something.set()
 
     def look(self, job_id: str) -> None:
-        """Somebody changed a job that may be under way here."""
+        """Look at this job now: it was changed, and may be under way here."""
         with self._lock:
             self._looks.add(job_id)
         self._something.set()
 
     @property
     def under_way(self) -> int:
-        """How many jobs are."""
+        """How many jobs are under way."""
         with self._lock:
-            return len(self._drives)
+            return len(self._runners)
 
     def unready(self) -> str | None:
-        """Why this server does no work at the moment; None if it does."""
+        """Why this server does no work at the moment; None if it works."""
         if self._stopping.is_set() or not self._thread.is_alive():
             return "the dispatcher does not run"
         if self._failures:
             return self._trouble
-        if self._crew_lost_until or self._crew.slots < 1:
+        if self._no_workers_until or self._workers.slots < 1:
             return "there are no workers"
         return None
 
     def drain(self, within_seconds: float) -> bool:
-        """Claim nothing more, and wait for what is under way; whether all of it ended in time."""
+        """Claim no more jobs, and wait for those under way; whether all of them ended in time."""
         self._stopping.set()
         self._something.set()
         end = time.monotonic() + within_seconds
@@ -105,17 +108,17 @@ class Dispatcher:
         return not self.under_way
 
     def stop(self, grace_seconds: float) -> None:
-        """Let what is under way end, give back what does not, and end."""
+        """Wait for jobs under way; after the grace put the others back in the queue. Then end."""
         if not self.drain(grace_seconds):
-            for drive in self._all():
-                drive.abandon()
+            for runner in self._all():
+                runner.abandon()
             self.drain(2 * _POLL_SECONDS)
         if self._thread.ident is not None:
             self._thread.join(_LONGEST_PAUSE_SECONDS)
 
-    def _all(self) -> list[Drive]:
+    def _all(self) -> list[Runner]:
         with self._lock:
-            return list(self._drives.values())
+            return list(self._runners.values())
 
     def _run(self) -> None:
         while not self._stopping.is_set() or self.under_way or self._unwanted:
@@ -124,7 +127,7 @@ class Dispatcher:
                 self._something.clear()
 
     def _step(self) -> float:
-        """Whatever is to be done now; in how many seconds to look again."""
+        """Do all that is due now; in how many seconds to look again."""
         try:
             self._give_back()
             self._look_after()
@@ -139,7 +142,7 @@ class Dispatcher:
             log.exception("the dispatcher failed, and goes on")
             return self._failed("the dispatcher fails")
         self._failures = 0
-        self._metrics.slots.set(self._crew.slots)
+        self._metrics.slots.set(self._workers.slots)
         return _NOTE_SECONDS if self.under_way else _POLL_SECONDS
 
     def _failed(self, trouble: str) -> float:
@@ -149,76 +152,76 @@ class Dispatcher:
         return float(min(_SHORTEST_PAUSE_SECONDS * 2**doubled, _LONGEST_PAUSE_SECONDS))
 
     def _give_back(self) -> None:
-        """Put back in the queue what the crew could not take."""
+        """Put back in the queue the jobs that the workers could not take."""
         while self._unwanted:
             self._store.give_back(self._unwanted[0])
-            self._ring(self._unwanted.pop(0).job.id, False)
+            self._notify(self._unwanted.pop(0).job.id, False)
 
     def _claim_all(self) -> None:
         """Claim as many jobs as there is room for."""
-        if self._crew_lost_until > time.monotonic():
+        if self._no_workers_until > time.monotonic():
             return
-        self._crew_lost_until = 0.0
-        while self.under_way < _JOBS_A_SLOT * self._crew.slots and not self._stopping.is_set():
+        self._no_workers_until = 0.0
+        while self.under_way < _JOBS_A_SLOT * self._workers.slots and not self._stopping.is_set():
             claim = self._store.claim(self._settings.name, self._settings.lease_seconds)
             if claim is None:
                 return
             self._begin(claim)
 
     def _begin(self, claim: Claim) -> None:
-        drive = Drive(claim, self._store, self._crew, self._settings.limits, self._ended)
+        runner = Runner(claim, self._store, self._workers, self._settings.limits, self._ended)
         with self._lock:
-            self._drives[claim.token] = drive
-            self._metrics.running.set(len(self._drives))
-        self._ring(claim.job.id, False)
+            self._runners[claim.token] = runner
+            self._metrics.running.set(len(self._runners))
+        self._notify(claim.job.id, False)
         try:
-            threading.Thread(target=drive.run, name="collsynth-drive", daemon=True).start()
+            threading.Thread(target=runner.run, name="collsynth-runner", daemon=True).start()
         except RuntimeError:  # no thread is left: the job waits until there is one
-            self._ended(drive, None)
+            self._ended(runner, None)
             self._store.give_back(claim)
             raise
 
-    def _ended(self, drive: Drive, status: str | None) -> None:
+    def _ended(self, runner: Runner, status: str | None) -> None:
         with self._lock:
-            self._drives.pop(drive.claim.token, None)
-            self._metrics.running.set(len(self._drives))
-        if drive.crew_lost and not drive.lost:
-            self._crew_lost_until = time.monotonic() + _LONGEST_PAUSE_SECONDS
-            self._unwanted.append(drive.claim)
+            self._runners.pop(runner.claim.token, None)
+            self._metrics.running.set(len(self._runners))
+        if runner.no_workers and not runner.lost:
+            self._no_workers_until = time.monotonic() + _LONGEST_PAUSE_SECONDS
+            self._unwanted.append(runner.claim)
         if status is not None:
-            seconds = time.monotonic() - drive.begun
-            self._metrics.ended(drive.verb, status, seconds)
-            told = {"job": drive.claim.job.id, "verb": drive.verb, "status": status}
-            log.info("job ended", extra={"told": {**told, "seconds": round(seconds, 4)}})
-        self._ring(drive.claim.job.id, status is not None)
+            seconds = time.monotonic() - runner.begun
+            self._metrics.ended(runner.verb, status, seconds)
+            logged = {"job": runner.claim.job.id, "verb": runner.verb, "status": status}
+            log.info("job ended", extra={"logged": {**logged, "seconds": round(seconds, 4)}})
+        self._notify(runner.claim.job.id, status is not None)
         self._something.set()
 
     def _look_after(self) -> None:
-        """Write down progress, and see which jobs were cancelled or lost."""
+        """Note the progress of jobs in the store, and see which were cancelled or lost."""
         with self._lock:
             looks, self._looks = self._looks, set()
         due = time.monotonic() >= self._next_note
         if due:
             self._next_note = time.monotonic() + _NOTE_SECONDS
-        for drive in self._all():
-            if due or drive.claim.job.id in looks:
-                self._look_at(drive)
+        for runner in self._all():
+            if due or runner.claim.job.id in looks:
+                self._look_at(runner)
 
-    def _look_at(self, drive: Drive) -> None:
-        told = drive.told()
-        if told is not None:
-            progress = {"stage": told.stage, "done": told.done, "of": told.of}
-            noted = self._store.note(drive.claim, progress, told.best)
+    def _look_at(self, runner: Runner) -> None:
+        latest = runner.new_progress()
+        if latest is not None:
+            progress = {"stage": latest.stage, "done": latest.done, "of": latest.of}
+            noted = self._store.note(runner.claim, progress, latest.best)
             cancelled, lost = not noted.going_on, noted.lost
-            self._ring(drive.claim.job.id, False)
+            self._notify(runner.claim.job.id, False)
         else:
-            job = self._store.job(drive.claim.job.id)
+            job = self._store.job(runner.claim.job.id)
             cancelled = job is not None and job.status is Status.CANCELLING
-            lost = job is None or job.attempts != drive.claim.job.attempts
+            lost = job is None or job.attempts != runner.claim.job.attempts
         if lost:
-            drive.lose()
-        elif cancelled and not drive.cancelled:
-            drive.cancel()
+            runner.lose()
+        elif cancelled and not runner.cancelled:
+            runner.cancel()
 
     def _keep_leases(self) -> None:
         now = time.monotonic()
@@ -231,7 +234,7 @@ class Dispatcher:
             self._next_requeue = now + self._settings.lease_seconds / 2
 
     def _forget(self) -> None:
-        """Forget a batch of what is old; the next one soon where there is more."""
+        """Delete a batch of old jobs and answers, and the next one soon if there are more."""
         keep_seconds = self._settings.keep_seconds
         if keep_seconds is None or time.monotonic() < self._next_forgetting:
             return
@@ -240,4 +243,4 @@ class Dispatcher:
         self._next_forgetting = time.monotonic() + (_POLL_SECONDS if more else _FORGET_SECONDS)
         self._metrics.forgot(gone.jobs, gone.answers)
         if gone.jobs or gone.answers:
-            log.info("forgotten", extra={"told": asdict(gone)})
+            log.info("forgotten", extra={"logged": asdict(gone)})

@@ -1,4 +1,4 @@
-"""Tells those who wait for a job on the event loop that something happened to it in a thread."""
+"""Notifications of jobs: sent from the threads that do the work, awaited on the event loop."""
 
 from __future__ import annotations
 
@@ -7,53 +7,56 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 
-class Bell:
-    """Rung from any thread, heard on the loop it was bound to. Before that nobody hears it."""
+class Notifications:
+    """Publishes changes of jobs, from any thread, to subscribers on one event loop.
+
+    What is published before ``bind`` reaches nobody: subscribers are only served after that.
+    """
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._listeners: dict[str, dict[asyncio.Event, bool]] = {}
+        self._subscribers: dict[str, dict[asyncio.Event, bool]] = {}
 
     def bind(self) -> None:
-        """Ring on the loop that runs here."""
+        """Deliver on the event loop that runs here."""
         self._loop = asyncio.get_running_loop()
 
-    def ring_all(self) -> None:
-        """Let everybody who listens look once again. On the loop only."""
-        for listeners in self._listeners.values():
-            for heard in listeners:
-                heard.set()
+    def notify_all(self) -> None:
+        """Wake every subscriber, so that each looks at its job again. On the loop only."""
+        for subscribers in self._subscribers.values():
+            for notified in subscribers:
+                notified.set()
 
-    def ring(self, job_id: str, ended: bool) -> None:
-        """Something happened to a job: it ended, or it got further."""
+    def notify(self, job_id: str, ended: bool) -> None:
+        """Publish that a job has ended, or has got further. From any thread."""
         if self._loop is not None:
-            with suppress(RuntimeError):  # the loop is closed: nobody listens any more
+            with suppress(RuntimeError):  # the loop is closed: there are no subscribers any more
                 self._loop.call_soon_threadsafe(self._wake, job_id, ended)
 
     @contextmanager
-    def listening(self, job_id: str, for_the_end: bool) -> Iterator[asyncio.Event]:
-        """An event that is set by every ring for a job from now on, or by that of its end only."""
-        heard = asyncio.Event()
-        self._listeners.setdefault(job_id, {})[heard] = for_the_end
+    def subscribed(self, job_id: str, for_the_end: bool) -> Iterator[asyncio.Event]:
+        """An event that is set by each notification of a job, or only by that of its end."""
+        notified = asyncio.Event()
+        self._subscribers.setdefault(job_id, {})[notified] = for_the_end
         try:
-            yield heard
+            yield notified
         finally:
-            mine = self._listeners[job_id]
-            del mine[heard]
+            mine = self._subscribers[job_id]
+            del mine[notified]
             if not mine:
-                del self._listeners[job_id]
+                del self._subscribers[job_id]
 
     def _wake(self, job_id: str, ended: bool) -> None:
-        for heard, for_the_end in self._listeners.get(job_id, {}).items():
+        for notified, for_the_end in self._subscribers.get(job_id, {}).items():
             if ended or not for_the_end:
-                heard.set()
+                notified.set()
 
 
-async def heard_within(heard: asyncio.Event, seconds: float) -> bool:
-    """Wait for a ring, and be ready for the next; False if none came in that time."""
+async def notified_within(notified: asyncio.Event, seconds: float) -> bool:
+    """Wait for a notification, and reset its event; False if none came in that time."""
     try:
-        await asyncio.wait_for(heard.wait(), seconds)
+        await asyncio.wait_for(notified.wait(), seconds)
     except TimeoutError:
         return False
-    heard.clear()
+    notified.clear()
     return True

@@ -1,4 +1,4 @@
-"""A question that was sent, ready to be answered, and its answer as it is kept."""
+"""Questions as callers send them, made canonical, with a key that names the answer."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ _SYSTEM_KEYS = ("system", "inside")
 
 
 @dataclass(frozen=True)
-class Put:
-    """A question as it is kept: ``text`` is its canonical JSON, ``key`` that of its answer.
+class Prepared:
+    """A question ready to be answered and kept.
 
-    A verb that measures never has the same answer twice, so each time its key is another one.
+    ``text`` is its canonical JSON, ``key`` the hash under which the answer is kept. A verb that
+    measures never has the same answer twice, so its question gets another key each time.
     """
 
     verb: str
@@ -37,7 +38,7 @@ class Put:
     key: str
 
     def answered(self, reply: Reply, seconds: float) -> StoredAnswer:
-        """A complete answer, that took so long, as it is kept."""
+        """A complete answer to this question as it is kept, with the seconds it took."""
         return StoredAnswer(
             key=self.key,
             verb=self.verb,
@@ -50,22 +51,22 @@ class Put:
         )
 
 
-def put_of(verb: str, given: object) -> Put:
-    """What was sent as a question. Raises InputError, naming the key that cannot be used."""
-    return put_question(verb, asked(VERBS[verb].question, given))
+def prepare(verb: str, given: object) -> Prepared:
+    """Read and prepare what was sent. Raises InputError, naming the key that cannot be used."""
+    return prepared(verb, asked(VERBS[verb].question, given))
 
 
-def put_question(verb: str, question: Question) -> Put:
-    """The same of a question that has been read."""
+def prepared(verb: str, question: Question) -> Prepared:
+    """Prepare a question that has been read already."""
     text = canonical(verb, question)
     key = key_of_text(text)
     if not VERBS[verb].repeatable:
         key = sha256(f"{key}\n{uuid4().hex}".encode()).hexdigest()
-    return Put(verb, question, text, key)
+    return Prepared(verb, question, text, key)
 
 
 def own_names(given: object) -> tuple[str, ...]:
-    """The names in a question that a team may have a system of its own for."""
+    """The names of systems in a question that may be those of a team: not the catalogue's."""
     if not isinstance(given, dict):
         return ()
     known = catalogue()
@@ -76,7 +77,7 @@ def own_names(given: object) -> tuple[str, ...]:
 
 
 def with_own(given: object, texts: Mapping[str, str]) -> object:
-    """The question with its team's own systems in the place of their names."""
+    """The question with the team's own systems put in for their names, as name and text."""
     if not isinstance(given, dict) or not texts:
         return given
     changed: dict[str, Any] = dict(given)
@@ -93,7 +94,7 @@ def with_own(given: object, texts: Mapping[str, str]) -> object:
 
 
 def check_own_name(name: str) -> str:
-    """A name for a system of one's own. Raises InputError for any other, and the catalogue's."""
+    """The name, if a team may use it for a system. Raises InputError for any other."""
     if not OWN_NAME.fullmatch(name):
         hint = "at most 64 letters, digits, '.', '_' and '-', the first a letter or digit"
         raise InputError(f"{name[:80]!r} is no name for a system", where="name", hint=hint)

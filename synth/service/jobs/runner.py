@@ -1,4 +1,4 @@
-"""One claimed job on its way through the crew, and what is written of its end."""
+"""The runner: carries one claimed job out by the workers, and writes its end into the store."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Any, TypeAlias
 from uuid import uuid4
 
 from hierarchies import InputError
 from synth.service.errors import clipped
-from synth.service.jobs.questions import Put, put_of
+from synth.service.jobs.questions import Prepared, prepare
 from synth.service.limits import Limits
 from synth.service.store import Claim, Store, StoredAnswer, StoreError
 from synth.service.workers import (
-    Crew,
-    CrewLostError,
-    Errand,
     InternalError,
     KilledError,
+    NoWorkersError,
     OutOfMemoryError,
     OverTimeError,
     Progress,
+    QuestionRun,
     WorkerLostError,
+    Workers,
 )
 from synth.verbs.reply import Outcome, Reply
 from synth.verbs.table import VERBS
@@ -35,51 +35,51 @@ from synth.verbs.table import VERBS
 _LONGEST_PAUSE_SECONDS = 5.0
 log = logging.getLogger("collsynth.service")
 End: TypeAlias = StoredAnswer | bytes | dict[str, Any] | None
-"""A complete answer, a partial one, a problem; None: what was noted last is all there is."""
+"""A complete answer, the body of a partial one, or a problem; None: the last best is all."""
 
 
 @dataclass
-class Drive:
-    """A claimed job; ``run`` carries it out in a thread of its own and writes down how it ended.
+class Runner:
+    """Carries a claimed job out; ``run`` does so in a thread of its own.
 
-    ``ended`` is called at the very end with the job's status, or None where nothing was written.
-    Where the crew is lost, the dispatcher gives the job back: nothing may be claimed before that.
-    It reads ``told``, what is new of the progress, and says ``cancel``, ``abandon`` (it
-    goes back to the queue) or ``lose`` (somebody else has it now).
+    The dispatcher reads ``new_progress`` and may call ``cancel``, ``abandon`` (the job goes back to
+    the queue) or ``lose`` (another server has the job now). At the very end ``ended`` is called
+    with the job's status, or with None where no end was written. Where there are no workers
+    (``no_workers``), the dispatcher gives the job back itself, so that it claims nothing before.
     """
 
     claim: Claim
     store: Store
-    crew: Crew
+    workers: Workers
     limits: Limits
-    ended: Callable[[Drive, str | None], None]
+    ended: Callable[[Runner, str | None], None]
     begun: float = field(default_factory=time.monotonic)
     cancelled: bool = False
     abandoned: bool = False
     lost: bool = False
-    crew_lost: bool = False
-    _errand: Errand | None = None
-    _told: Progress | None = None
+    no_workers: bool = False
+    _question_run: QuestionRun | None = None
+    _latest: Progress | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def verb(self) -> str:
-        """What is asked."""
+        """The verb of the job's question."""
         return self.claim.job.verb
 
-    def told(self) -> Progress | None:
-        """The latest progress, if it was not asked for before."""
+    def new_progress(self) -> Progress | None:
+        """The latest progress, once: None until there is newer."""
         with self._lock:
-            told, self._told = self._told, None
-        return told
+            latest, self._latest = self._latest, None
+        return latest
 
     def cancel(self) -> None:
-        """Come to an end with what there is."""
+        """End with what has been found so far."""
         with self._lock:
             self.cancelled = True
-            errand = self._errand
-        if errand:
-            errand.stop()
+            question_run = self._question_run
+        if question_run:
+            question_run.stop()
 
     def abandon(self) -> None:
         """Stop at once; the job goes back to the queue."""
@@ -106,35 +106,35 @@ class Drive:
             self.ended(self, status)
 
     def _broken(self) -> str | None:
-        """A mistake of ours between the job and its answer: the job fails, and the log says why."""
+        """End the job after a bug of ours: it fails with an id, and the log says why."""
         mark = uuid4().hex[:12]
         log.exception("internal error %s", mark, extra=self._named())
-        told = problem(
+        failure = problem(
             HTTPStatus.INTERNAL_SERVER_ERROR,
             f"internal error {mark}",
             hint="the log of the server says more under this id",
         )
         with suppress(StoreError):
-            return "failed" if self._written(lambda: self.store.fail(self.claim, told)) else None
+            return "failed" if self._written(lambda: self.store.fail(self.claim, failure)) else None
         return None
 
     def _kill(self) -> None:
-        if self._errand:
-            self._errand.kill()
+        if self._question_run:
+            self._question_run.kill()
 
     def _outcome(self) -> str | None:
-        """How the job ended, written down; None where it did not, or not by us."""
+        """Carry the job out and write its end; its status, or None where we wrote no end."""
         try:
             end = self._end()
         except WorkerLostError as error:
             log.warning("a job lost its worker: %s", error, extra=self._named())
             self._written(lambda: self.store.lose(self.claim))
             return None
-        except (KilledError, CrewLostError) as error:
+        except (KilledError, NoWorkersError) as error:
             if self.cancelled and not self.abandoned:
                 return "cancelled" if self._finished(None) else None
-            self.crew_lost = isinstance(error, CrewLostError)
-            if not self.lost and not self.crew_lost:
+            self.no_workers = isinstance(error, NoWorkersError)
+            if not self.lost and not self.no_workers:
                 self._written(lambda: self.store.give_back(self.claim))
             return None
         if isinstance(end, dict):
@@ -149,14 +149,14 @@ class Drive:
         return "cancelled" if self.cancelled else "partial"
 
     def _end(self) -> End:
-        """What comes of the question. Raises those WorkErrors after which it may be tried again."""
+        """How the question ends. Raises those WorkErrors after which the job may be tried again."""
         begun = time.monotonic()
         try:
-            put = put_of(self.verb, json.loads(self.claim.job.question)["question"])
-            known = self.store.answer(put.key) if VERBS[self.verb].repeatable else None
+            prepared = prepare(self.verb, json.loads(self.claim.job.question)["question"])
+            known = self.store.answer(prepared.key) if VERBS[self.verb].repeatable else None
             if known is not None:
                 return known
-            reply = self._carried(put)
+            reply = self._carried_out(prepared)
         except StoreError:
             raise
         except InputError as error:
@@ -167,46 +167,46 @@ class Drive:
             return problem(HTTPStatus.UNPROCESSABLE_ENTITY, error.problem, hint=error.hint)
         except InternalError as error:
             return problem(HTTPStatus.INTERNAL_SERVER_ERROR, error.problem, hint=error.hint)
-        return self._ending(put, reply, time.monotonic() - begun)
+        answer = prepared.answered(reply, time.monotonic() - begun)
+        return answer.body if reply.outcome is Outcome.PARTIAL else answer
 
-    def _carried(self, put: Put) -> Reply:
-        errand = Errand(
-            self.crew,
-            put.verb,
-            put.question,
+    def _carried_out(self, prepared: Prepared) -> Reply:
+        question_run = QuestionRun(
+            self.workers,
+            prepared.verb,
+            prepared.question,
             budget_seconds=self._budget_seconds(),
             memory_bytes=self.limits.job_memory_bytes,
-            tell=self._tell,
+            on_progress=self._progressed,
         )
         with self._lock:
-            self._errand = errand
+            self._question_run = question_run
             cancelled, gone = self.cancelled, self.abandoned or self.lost
         if cancelled:
-            errand.stop()
+            question_run.stop()
         if gone:
-            errand.kill()
-        return errand.run()
-
-    def _ending(self, put: Put, reply: Reply, seconds: float) -> StoredAnswer | bytes:
-        answer = put.answered(reply, seconds)
-        return answer.body if reply.outcome is Outcome.PARTIAL else answer
+            question_run.kill()
+        return question_run.run()
 
     def _budget_seconds(self) -> float:
         wished = self.claim.job.budget_seconds
         return min(self.limits.job_seconds, wished or self.limits.job_seconds)
 
-    def _tell(self, progress: Progress) -> None:
+    def _progressed(self, progress: Progress) -> None:
+        """Keep the latest progress, with the best of an earlier report that nobody has read."""
         with self._lock:
-            if progress.best is None and self._told is not None and self._told.best is not None:
-                best = self._told.best
-                progress = Progress(progress.stage, progress.done, progress.of, best)
-            self._told = progress
+            if progress.best is None and self._latest is not None:
+                progress = replace(progress, best=self._latest.best)
+            self._latest = progress
 
     def _finished(self, end: StoredAnswer | bytes | None) -> bool:
         return self._written(lambda: self.store.finish(self.claim, end))
 
     def _written(self, write: Callable[[], bool]) -> bool:
-        """Write, and if the store fails try again, as nobody else would until this server ends."""
+        """Write an end to the store; while the store fails try again, until the job is abandoned.
+
+        Giving up would lose work: while this server renews its leases nobody else takes the job.
+        """
         pause = 0.1
         while True:
             try:
@@ -218,10 +218,10 @@ class Drive:
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
     def _named(self) -> dict[str, Any]:
-        return {"told": {"job": self.claim.job.id, "verb": self.verb}}
+        return {"logged": {"job": self.claim.job.id, "verb": self.verb}}
 
 
-def problem(status: HTTPStatus, told: str, where: str = "", hint: str = "") -> dict[str, Any]:
-    """What a job failed of, as it is kept."""
-    texts = {"problem": told, "where": where, "hint": hint}
+def problem(status: HTTPStatus, text: str, where: str = "", hint: str = "") -> dict[str, Any]:
+    """Why a job failed, as JSON that is kept with it."""
+    texts = {"problem": text, "where": where, "hint": hint}
     return {"status": int(status), **{key: clipped(text) for key, text in texts.items()}}

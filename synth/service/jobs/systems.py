@@ -1,4 +1,4 @@
-"""The systems that teams keep here under names of their own."""
+"""Systems of teams: descriptions of machines under names that the team's questions may use."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from http import HTTPStatus
 
 from hierarchies import InputError, read
-from synth.service.auth.identity import Asker
+from synth.service.auth.identity import Caller
 from synth.service.errors import RefusalError, not_there
 from synth.service.jobs.questions import check_own_name
 from synth.service.limits import Limits
@@ -17,8 +17,8 @@ from synth.service.threads import Threads
 _MOST_NAMES = 128
 
 
-class Shelf:
-    """What a team keeps is seen by that team alone."""
+class TeamSystems:
+    """Reads, keeps and deletes systems of a team; no other team can see them."""
 
     def __init__(self, store: Store, threads: Threads, limits: Limits) -> None:
         self._store = store
@@ -26,45 +26,45 @@ class Shelf:
         self._limits = limits
         self._turn = asyncio.Lock()
 
-    async def all(self, asker: Asker) -> list[StoredSystem]:
-        """Those of the team, by name."""
-        return await self._threads.do(self._store.systems, asker.team)
+    async def all(self, caller: Caller) -> list[StoredSystem]:
+        """All systems of the team, by name."""
+        return await self._threads.do(self._store.systems, caller.team)
 
-    async def one(self, asker: Asker, name: str) -> StoredSystem:
-        """That of the name. Raises RefusalError where the team has none."""
-        found = await self._threads.do(self._store.system, asker.team, name)
+    async def one(self, caller: Caller, name: str) -> StoredSystem:
+        """The system of that name. Raises RefusalError where the team has none."""
+        found = await self._threads.do(self._store.system, caller.team, name)
         if found is None:
             raise not_there("system")
         return found
 
-    async def put(self, asker: Asker, name: str, text: str) -> StoredSystem:
-        """Keep a description, in the place of the one of that name.
+    async def put(self, caller: Caller, name: str, text: str) -> StoredSystem:
+        """Keep a description under a name; one that was there is replaced.
 
-        Raises InputError for a name of no use and for what is wrong in the description, and
-        RefusalError where the team keeps too many, or too much.
+        Raises InputError for a bad name or description, and RefusalError where the team would keep
+        too many systems, or too many bytes.
         """
         check_own_name(name)
         await self._threads.do(self._check, name, text)
         async with self._turn:
-            kept = {one.name: one.text for one in await self.all(asker)} | {name: text}
+            kept = {one.name: one.text for one in await self.all(caller)} | {name: text}
             most, most_bytes = self._limits.systems_per_team, self._limits.systems_bytes_per_team
             if len(kept) > most:
                 raise _full(f"your team keeps {most} systems already")
             if sum(len(one.encode()) for one in kept.values()) > most_bytes:
                 raise _full(f"your team's systems would come to more than {most_bytes} bytes")
-            return await self._threads.do(self._store.put_system, asker.team, name, text)
+            return await self._threads.do(self._store.put_system, caller.team, name, text)
 
-    async def delete(self, asker: Asker, name: str) -> None:
+    async def delete(self, caller: Caller, name: str) -> None:
         """Forget the system of that name. Raises RefusalError where the team has none."""
-        if not await self._threads.do(self._store.delete_system, asker.team, name):
+        if not await self._threads.do(self._store.delete_system, caller.team, name):
             raise not_there("system")
 
-    async def texts(self, asker: Asker, names: Iterable[str]) -> dict[str, str]:
-        """The descriptions of those names that the team has; of more than may be asked, none."""
+    async def texts(self, caller: Caller, names: Iterable[str]) -> dict[str, str]:
+        """The descriptions the team has under these names; {} where too many are asked for."""
         names = tuple(names)
         if len(names) > _MOST_NAMES:
             return {}
-        found = [await self._threads.do(self._store.system, asker.team, name) for name in names]
+        found = [await self._threads.do(self._store.system, caller.team, name) for name in names]
         return {one.name: one.text for one in found if one is not None}
 
     def _check(self, name: str, text: str) -> None:
@@ -75,5 +75,5 @@ class Shelf:
         self._limits.check_devices(system.devices, name)
 
 
-def _full(told: str) -> RefusalError:
-    return RefusalError(HTTPStatus.CONFLICT, told, hint="delete one first")
+def _full(problem: str) -> RefusalError:
+    return RefusalError(HTTPStatus.CONFLICT, problem, hint="delete one first")

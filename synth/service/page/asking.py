@@ -13,12 +13,12 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from grammar import Goal
 from hierarchies import InputError, catalogue, load
 from synth.collectives.algorithms import Choice
-from synth.service.auth.identity import Asker
+from synth.service.auth.identity import Caller
 from synth.service.errors import RefusalError
-from synth.service.http.asking import COOKIE
-from synth.service.http.hall import hall
+from synth.service.http.authentication import COOKIE
 from synth.service.http.reading import body_of, check_type
-from synth.service.jobs.broker import Accepted, Wishes
+from synth.service.http.state import state_of
+from synth.service.jobs.broker import Accepted, Preferences
 from synth.service.jobs.questions import own_names, with_own
 from synth.service.page.door import PageRoute, WhoLooks, page
 from synth.service.page.filling import (
@@ -46,7 +46,7 @@ async def form(request: Request, who: WhoLooks, like: str | None = None) -> Resp
     """The form, with an example or with the question of an answer."""
     filling = EXAMPLE
     if like is not None:
-        found = await hall(request).desk.answer(who, like)
+        found = await state_of(request).broker.answer(who, like)
         if found.verb == "top":
             filling = of_question(asked(TopQuestion, json.loads(found.question)["question"]))
     return await _form(request, who, filling, Checked())
@@ -66,9 +66,9 @@ async def put(request: Request, who: WhoLooks) -> Response:
     given, found = await _checked(request, who, fields)
     if found.wrong:
         return await _form(request, who, of_fields(fields), found)
-    desk = hall(request).desk
+    broker = state_of(request).broker
     try:
-        outcome = await desk.put(who, "top", given, Wishes())
+        outcome = await broker.ask(who, "top", given, Preferences())
     except InputError as error:
         found.note("form", error)
         return await _form(request, who, of_fields(fields), found)
@@ -82,7 +82,7 @@ async def put(request: Request, who: WhoLooks) -> Response:
 @router.get("/login")
 async def login(request: Request, next: str = "/") -> Response:
     """Where a key is given."""
-    if hall(request).keys is None:
+    if state_of(request).keys is None:
         return _onwards("/")
     return page(request, "login.html", next=_own(next), failed=False, keys=False)
 
@@ -90,11 +90,11 @@ async def login(request: Request, next: str = "/") -> Response:
 @router.post("/login")
 async def log_in(request: Request) -> Response:
     """Keep a key that is admitted in a cookie; to any other it is said that it is not."""
-    keys = hall(request).keys
+    keys = state_of(request).keys
     if keys is None:
         return _onwards("/")
     check_type(request, _FORM)
-    seconds = hall(request).settings.limits.body_seconds
+    seconds = state_of(request).settings.limits.body_seconds
     fields = read(await body_of(request, _MOST_KEY_BYTES, seconds))
     secret = (fields.get("key") or ("",))[0].strip()
     after = _own((fields.get("next") or ("/",))[0])
@@ -115,7 +115,7 @@ async def log_in(request: Request) -> Response:
 @router.post("/logout")
 async def log_out(request: Request) -> Response:
     """Forget the key."""
-    response = _onwards("/login" if hall(request).keys else "/")
+    response = _onwards("/login" if state_of(request).keys else "/")
     response.delete_cookie(COOKIE, httponly=True, samesite="strict")
     return response
 
@@ -132,20 +132,20 @@ def _own(address: str) -> str:
 
 async def _fields(request: Request) -> Fields:
     check_type(request, _FORM)
-    limits = hall(request).settings.limits
+    limits = state_of(request).settings.limits
     return read(await body_of(request, 4 * limits.description_bytes, limits.body_seconds))
 
 
-async def _checked(request: Request, who: Asker, fields: Fields) -> tuple[dict[str, Any], Checked]:
+async def _checked(request: Request, who: Caller, fields: Fields) -> tuple[dict[str, Any], Checked]:
     given, found = question(fields)
-    texts = await hall(request).desk.systems.texts(who, own_names(given))
+    texts = await state_of(request).broker.systems.texts(who, own_names(given))
     whole: Any = with_own(given, texts)
-    await asyncio.to_thread(check, whole, found, hall(request).settings.limits.check)
+    await asyncio.to_thread(check, whole, found, state_of(request).settings.limits.check)
     return given, found
 
 
-async def _form(request: Request, who: Asker, filling: Filling, found: Checked) -> Response:
-    mine = await hall(request).desk.systems.all(who)
+async def _form(request: Request, who: Caller, filling: Filling, found: Checked) -> Response:
+    mine = await state_of(request).broker.systems.all(who)
     return page(
         request,
         "form.html",

@@ -14,11 +14,11 @@ from fastapi.routing import APIRoute
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from hierarchies import InputError
-from synth.service.auth.identity import Asker
+from synth.service.auth.identity import Caller
 from synth.service.errors import RefusalError, bad_input, not_there
-from synth.service.http.asking import COOKIE
-from synth.service.http.hall import hall
+from synth.service.http.authentication import COOKIE
 from synth.service.http.problems import problem_response, request_id_of
+from synth.service.http.state import state_of
 from synth.service.page.rendering import POLICY, render
 
 PART = "X-Part"
@@ -39,22 +39,22 @@ class _NotAdmittedError(Exception):
     """Who looks at a page has no key, or one that is not admitted any more."""
 
 
-async def looker(request: Request) -> Asker:
+async def looker(request: Request) -> Caller:
     """The team that looks at a page: by the cookie alone, so that no script needs the key."""
-    keys = hall(request).keys
+    keys = state_of(request).keys
     if keys is None:
-        return Asker()
+        return Caller()
     try:
         found = await keys.admit(request.cookies.get(COOKIE))
     except RefusalError as refusal:
         if refusal.status in _KEYS:
             raise _NotAdmittedError from None
         raise
-    request.scope["state"]["told"] = {"team": found.team, "key": found.key_id}
+    request.scope["state"]["logged"] = {"team": found.team, "key": found.key_id}
     return found
 
 
-WhoLooks = Annotated[Asker, Depends(looker)]
+WhoLooks = Annotated[Caller, Depends(looker)]
 
 
 class PageRoute(APIRoute):
@@ -87,7 +87,7 @@ def wants_part(request: Request) -> bool:
 
 def page(request: Request, template: str, *, status: int = 200, **given: Any) -> HTMLResponse:
     """A whole page."""
-    shared = {"here": "", "keys": hall(request).keys is not None}
+    shared = {"here": "", "keys": state_of(request).keys is not None}
     return HTMLResponse(render(template, **{**shared, **given}), status)
 
 
@@ -121,7 +121,7 @@ def told(request: Request, refusal: RefusalError) -> Response:
 
 
 def prefers_page(accept: str) -> bool:
-    """Whether an Accept header wishes for HTML more than for JSON, as those of browsers do."""
+    """Whether an Accept header preferences for HTML more than for JSON, as those of browsers do."""
     wished: dict[str, float] = {}
     for one in accept.lower().split(","):
         kind, _, rest = one.partition(";")

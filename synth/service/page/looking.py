@@ -15,11 +15,11 @@ from jinja2 import UndefinedError
 from markupsafe import Markup
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from synth.service.auth.identity import Asker
+from synth.service.auth.identity import Caller
 from synth.service.errors import not_there, unavailable
-from synth.service.http.hall import hall
+from synth.service.http.state import state_of
 from synth.service.jobs.bodies import outcome_word
-from synth.service.jobs.broker import Accepted, Answered, Wishes
+from synth.service.jobs.broker import Accepted, Answered, Preferences
 from synth.service.page.curves import Curves, curves
 from synth.service.page.door import PageRoute, WhoLooks, page, wants_part
 from synth.service.page.figures import Ranking, leading
@@ -77,18 +77,18 @@ class Seen:
         return ranking_of(self.verb, self.body)
 
 
-async def seen(request: Request, who: Asker, kind: Kind, name: str) -> Seen:
+async def seen(request: Request, who: Caller, kind: Kind, name: str) -> Seen:
     """A complete answer, or what a job found so far. Raises RefusalError if there is neither."""
-    desk = hall(request).desk
+    broker = state_of(request).broker
     if kind == "answers":
-        found = await desk.answer(who, name)
+        found = await broker.answer(who, name)
         asked = json.loads(found.question)["question"]
         body = await asyncio.to_thread(json.loads, found.body)
         told = outcome_word(found.outcome)
         partial = found.outcome == Outcome.PARTIAL
         elsewhere = found.edition != edition()
         return Seen(f"/answers/{name}", found.verb, asked, body, name, told, partial, elsewhere)
-    job = await desk.job(who, name)
+    job = await broker.job(who, name)
     if job.best is None:
         raise not_there("answer")
     asked = json.loads(job.question)["question"]
@@ -169,7 +169,7 @@ async def answer(
 @router.get("/jobs")
 async def jobs(request: Request, who: WhoLooks, after: str | None = None) -> Response:
     """The team's jobs, newest first, in pages."""
-    found = await hall(request).desk.jobs(who, _JOBS_A_PAGE, after)
+    found = await state_of(request).broker.jobs(who, _JOBS_A_PAGE, after)
     older = found[-1].id if len(found) == _JOBS_A_PAGE else None
     return page(request, "jobs.html", here="jobs", jobs=found, older=older, paged=bool(after))
 
@@ -182,7 +182,7 @@ async def job(
     index: Index = 0,
 ) -> Response:
     """A job: how far it is; or what came of it."""
-    found = await hall(request).desk.job(who, job_id)
+    found = await state_of(request).broker.job(who, job_id)
     if found.status is Status.DONE:
         return RedirectResponse(f"/answers/{found.answer_key}", HTTPStatus.SEE_OTHER)
     if found.status.ended and found.best is not None:
@@ -207,14 +207,14 @@ async def job(
 @router.get("/jobs/{job_id}/best")
 async def best(request: Request, who: WhoLooks, job_id: JobId) -> Response:
     """The best answers so far, as a part."""
-    found = await hall(request).desk.job(who, job_id)
+    found = await state_of(request).broker.job(who, job_id)
     return HTMLResponse(await asyncio.to_thread(_best, found))
 
 
 @router.post("/jobs/{job_id}/cancel")
 async def cancel(request: Request, who: WhoLooks, job_id: JobId) -> Response:
     """End a job before its time."""
-    await hall(request).desk.cancel(who, job_id)
+    await state_of(request).broker.cancel(who, job_id)
     return RedirectResponse(f"/jobs/{job_id}", HTTPStatus.SEE_OTHER)
 
 
@@ -257,8 +257,8 @@ async def sizes(request: Request, who: WhoLooks, kind: Kind, name: Name) -> Resp
     asked = over_sizes(found.question, ranking) if ranking and found.verb == "top" else None
     if asked is None:
         raise not_there("part")
-    outcome = await hall(request).desk.put(
-        who, "top", asked, Wishes(wait_seconds=_PATIENCE_SECONDS)
+    outcome = await state_of(request).broker.ask(
+        who, "top", asked, Preferences(wait_seconds=_PATIENCE_SECONDS)
     )
     if isinstance(outcome, Accepted):
         return _part(request, found, _waiting(outcome, "This", f"/jobs/{outcome.job.id}"))
@@ -322,13 +322,15 @@ async def file(
 
 
 async def _emitted(
-    request: Request, who: Asker, found: Seen, index: int, target: str
+    request: Request, who: Caller, found: Seen, index: int, target: str
 ) -> Answered | Accepted:
     ranking = await asyncio.to_thread(lambda: found.ranking)
     if target not in _HANDED or ranking is None:
         raise not_there("part")
     asked = {**handed(ranking, index), "target": target}
-    return await hall(request).desk.put(who, "emit", asked, Wishes(wait_seconds=_PATIENCE_SECONDS))
+    return await state_of(request).broker.ask(
+        who, "emit", asked, Preferences(wait_seconds=_PATIENCE_SECONDS)
+    )
 
 
 def _files(outcome: Answered) -> list[TextFile | BinaryFile]:

@@ -1,4 +1,4 @@
-"""Answers under the keys of their questions, and who asked for them."""
+"""Answers by the keys of their questions, and which teams have asked for them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from synth.service.store.tables import ANSWER, SEEN
 
 
 def one(connection: Connection, key: str, team: str | None = None) -> StoredAnswer | None:
-    """The answer kept under a key; for a team, if that asked for it."""
+    """The answer under a key; given a team, only if that team has asked for it."""
     chosen = select(ANSWER).where(ANSWER.c.key == key)
     if team is not None:
         chosen = chosen.where(_seen(team, key))
@@ -22,9 +22,9 @@ def one(connection: Connection, key: str, team: str | None = None) -> StoredAnsw
 
 
 def look(connection: Connection, team: str, key: str, idempotency_key: str | None) -> Seen | None:
-    """The answer kept under a key, and if the team asked for it before.
+    """The answer under a key, and whether the team has asked for it before.
 
-    None, too, where the team has a job of that idempotency key: then it is for that to answer.
+    None, too, where the team has a job with that idempotency key: then that job is the reply.
     """
     chosen = select(ANSWER, _seen(team, key).label("before")).where(ANSWER.c.key == key)
     if idempotency_key is not None:
@@ -43,10 +43,10 @@ def keep(connection: Connection, answer: StoredAnswer) -> None:
 
 
 def saw(connection: Connection, team: str, key: str) -> None:
-    """A team may look at an answer from now on, if there is one."""
+    """Note that a team has asked for an answer, if there is one: from now on it may look at it."""
     row = select(literal(team, SEEN.c.team.type), ANSWER.c.key).where(ANSWER.c.key == key)
-    told = insert(connection, SEEN).from_select(["team", "key"], row)
-    connection.execute(told.on_conflict_do_nothing())
+    added = insert(connection, SEEN).from_select(["team", "key"], row)
+    connection.execute(added.on_conflict_do_nothing())
 
 
 def _seen(team: str, key: str) -> Exists:

@@ -1,8 +1,8 @@
-"""Jobs as those who do the work see them: claimed, noted, ended, put back.
+"""Jobs as servers that do the work see them: claim, renew, note, finish, give back.
 
-Whoever claims a job gets a token; every later word about the job carries it, and is written only
-while the token is the job's. So a server that was taken for dead can neither end a job that went
-to another, nor end one twice.
+A claim has a token, and what its owner writes about the job later is written only while the job has
+that token. So a server that was taken for dead can neither end a job that went to another server,
+nor end a job twice.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from synth.service.store.records import Claim, Noted, Status, StoredAnswer
 from synth.service.store.tables import JOB
 
 MOST_LOSSES = 3
-"""How often a job may lose its worker before it is taken to be what kills them."""
+"""How often a job may lose its worker: then it is taken to be what kills them, and fails."""
 MOST_ATTEMPTS = 50
-"""How often it may be begun at all: that a server died is no fault of what it worked on."""
+"""How often a job may be begun at all. Many, as the death of a server is seldom a job's fault."""
 _HELD_STATUSES = (Status.RUNNING, Status.CANCELLING)
 _HELD = JOB.c.status.in_(_HELD_STATUSES)
 _FREED = {"owner": None, "token": None, "lease_until": None}
@@ -39,9 +39,9 @@ _ENDLESS = {
 
 
 def claim(connection: Connection, owner: str, lease: timedelta, now: datetime) -> Claim | None:
-    """The oldest queued job, from now on the owner's; None where there is none.
+    """Claim the oldest queued job for an owner; None where there is none.
 
-    One whose question somebody works on waits for that answer.
+    A job whose question is being worked on for another job is left waiting for that answer.
     """
     token = uuid4().hex
     others = JOB.alias()
@@ -66,7 +66,7 @@ def claim(connection: Connection, owner: str, lease: timedelta, now: datetime) -
 
 
 def renew(connection: Connection, owner: str, until: datetime) -> int:
-    """Hold all that the owner has until then; how many jobs that is."""
+    """Renew the leases of all jobs of an owner; how many jobs that is."""
     mine = update(JOB).where(_HELD, JOB.c.owner == owner)
     return connection.execute(mine.values(lease_until=until)).rowcount
 
@@ -78,10 +78,10 @@ def requeue(
     *,
     skip_locked: bool = False,
 ) -> int:
-    """Take the jobs that are ``lost``, as their server is, from it; how many are queued again.
+    """Queue jobs again whose server is ``lost``; how many these are.
 
-    One that was being cancelled is cancelled; one that was begun too often fails. What somebody
-    else writes at this very moment is waited for or, with ``skip_locked``, left as it is.
+    A job that was being cancelled is cancelled instead; one that was begun too often fails. Jobs
+    that another transaction is writing are waited for or, with ``skip_locked``, left alone.
     """
     chosen = select(JOB.c.number, JOB.c.status, JOB.c.attempts).where(_HELD, lost)
     found = chosen.order_by(JOB.c.number).with_for_update(skip_locked=skip_locked)
@@ -96,7 +96,7 @@ def requeue(
 
 
 def lose(connection: Connection, claim: Claim, now: datetime) -> bool:
-    """Take a job from its worker, which died of it perhaps; True if it is queued again."""
+    """Queue a job again whose worker died, perhaps of it; False where it ended instead."""
     chosen = select(JOB.c.status, JOB.c.losses).where(_HELD, mine(claim)).with_for_update()
     found = connection.execute(chosen).one_or_none()
     if found is None:
@@ -111,7 +111,7 @@ def lose(connection: Connection, claim: Claim, now: datetime) -> bool:
 def note(
     connection: Connection, claim: Claim, progress: dict[str, Any], best: bytes | None
 ) -> Noted:
-    """Write down how far the work is; a ``best`` that is None leaves the one before."""
+    """Keep a job's progress and best answer so far; a ``best`` of None keeps the one before."""
     change: dict[str, Any] = {"progress": written(progress), "revision": JOB.c.revision + 1}
     if best is not None:
         change["best"] = best
@@ -130,7 +130,7 @@ def finish(connection: Connection, claim: Claim, answer: StoredAnswer, now: date
 
 
 def finish_partly(connection: Connection, claim: Claim, body: bytes | None, now: datetime) -> bool:
-    """End a job with what there is of an answer: cancelled if that was wanted, else partial."""
+    """End a job with a partial answer: as cancelled if that was asked for, else as partial."""
     cancelled = JOB.c.status == Status.CANCELLING
     change = _ended(case((cancelled, Status.CANCELLED), else_=Status.PARTIAL), now)
     return _changed(connection, claim, change | ({} if body is None else {"best": body}))
@@ -155,17 +155,17 @@ def give_back(connection: Connection, claim: Claim, now: datetime) -> bool:
 
 
 def owned(owner: str) -> ColumnElement[bool]:
-    """What an owner has."""
+    """Jobs of an owner."""
     return JOB.c.owner == owner
 
 
 def expired(now: datetime) -> ColumnElement[bool]:
-    """What nobody has held on to in time."""
+    """Jobs whose lease is over."""
     return JOB.c.lease_until < now
 
 
 def mine(claim: Claim) -> ColumnElement[bool]:
-    """What a claim is for, while it holds."""
+    """The job of a claim, while the claim is valid."""
     return (JOB.c.id == claim.job.id) & (JOB.c.token == claim.token)
 
 
@@ -186,8 +186,8 @@ def _fate(status: Status, *, failing: bool) -> Status:
 def _put_back(fate: Status, problem: dict[str, str], now: datetime) -> dict[str, Any]:
     if fate is Status.QUEUED:
         return {"status": fate, "revision": JOB.c.revision + 1, **_FREED}
-    told = {"problem": written(problem)} if fate is Status.FAILED else {}
-    return _ended(fate, now) | told
+    failed = {"problem": written(problem)} if fate is Status.FAILED else {}
+    return _ended(fate, now) | failed
 
 
 def _ended(status: Status | ColumnElement[Status], now: datetime) -> dict[str, Any]:

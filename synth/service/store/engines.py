@@ -1,9 +1,9 @@
-"""One database behind a URL: how SQLite and PostgreSQL are spoken to, and how they differ.
+"""Engines of SQLAlchemy for SQLite and PostgreSQL, and all in which the two differ.
 
-SQLite: write-ahead log, so that readers never wait; a transaction that writes takes the lock at
-its beginning, so that none fails half-way; every commit is on the disk before it is told
+SQLite has a write-ahead log, so that readers never wait. A transaction that writes takes the lock
+at its beginning, so that none fails half-way. Every commit is on the disk before it returns
 (``synchronous=FULL``), so that what was acknowledged outlives the process and, as far as the disk
-keeps its word, the power. PostgreSQL does the same by its own settings.
+keeps its promises, a power cut. PostgreSQL does the same by its own settings.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ANSWERS_LOCK = 0x636F6C6D
 
 
 def engine(given: str) -> Engine:
-    """The engine of a database; nothing is connected yet. Raises InputError for what is no URL."""
+    """The engine of a database, not connected yet. Raises InputError for a URL of no use."""
     url = _url(given)
     try:
         url.get_dialect().import_dbapi()
@@ -49,26 +49,28 @@ def engine(given: str) -> Engine:
 
 
 def for_writing(made: Engine) -> Engine:
-    """The same engine, its transactions begun with the right to write."""
+    """The same engine, whose transactions hold the right to write from their beginning."""
     return made.execution_options(**{_BEGIN: "BEGIN IMMEDIATE"})
 
 
 def insert(connection: Connection, table: Table) -> postgresql.Insert | sqlite.Insert:
-    """An insert that knows what to do on conflict."""
+    """An insert in the database's own dialect, which can say what to do on conflict."""
     postgres = connection.dialect.name == "postgresql"
     return postgresql.insert(table) if postgres else sqlite.insert(table)
 
 
 def database_now(connection: Connection) -> datetime:
-    """The time by which leases are told: that of the database, where servers share one."""
+    """The time that leases go by: the database's, as the servers of a store must share a clock."""
     if connection.dialect.name == "sqlite":
         return datetime.now(UTC)
     return connection.execute(select(func.clock_timestamp(type_=Moment()))).scalar_one()
 
 
 def hold_answers(connection: Connection, *, alone: bool) -> None:
-    """To the end of the transaction: those who write what points to an answer keep out the one
-    who forgets answers (``alone``), and that one keeps out all. In SQLite any writer is alone.
+    """Lock answers until the end of the transaction: shared, or exclusively (``alone``).
+
+    Whoever writes a reference to an answer shares the lock, and whoever deletes answers is alone:
+    so none is deleted that is just being referred to. In SQLite any writer is alone anyway.
     """
     if connection.dialect.name == "postgresql":
         lock = func.pg_advisory_xact_lock if alone else func.pg_advisory_xact_lock_shared
@@ -76,14 +78,14 @@ def hold_answers(connection: Connection, *, alone: bool) -> None:
 
 
 @contextmanager
-def telling(made: Engine) -> Iterator[None]:
-    """Whatever goes wrong between us and the database becomes a StoreError."""
+def as_store_errors(made: Engine) -> Iterator[None]:
+    """Turns whatever goes wrong between us and the database into a StoreError."""
     try:
         yield
     except (DBAPIError, PoolTimeoutError) as error:
         lines = str(getattr(error, "orig", None) or error).strip().splitlines()
-        told = f"the store {shown(made)} cannot be used: {lines[0] if lines else error}"
-        raise StoreError(told, hint="see that it is there, and may be written") from error
+        problem = f"the store {shown(made)} cannot be used: {lines[0] if lines else error}"
+        raise StoreError(problem, hint="see that it is there, and may be written") from error
     except StatementError as error:
         if isinstance(error.orig, InputError):
             raise error.orig from None
@@ -118,7 +120,7 @@ def _configure(connection: SqliteConnection, record: object) -> None:
 
 
 def _write_ahead(connection: SqliteConnection) -> None:
-    """Turned on once for a file; SQLite does not wait for the others who do so at that moment."""
+    """Turn the write-ahead log on, with a loop: SQLite's own timeout does not cover this pragma."""
     end = time.monotonic() + BUSY_SECONDS
     while True:
         try:

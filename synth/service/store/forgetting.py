@@ -1,4 +1,4 @@
-"""What is old is forgotten: ended jobs, then answers that no job points to, a batch at a time."""
+"""Deletes what is old, a batch at a time: ended jobs, then answers that no job points to."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ENDED = tuple(status for status in Status if status.ended)
 
 
 def forget(connection: Connection, before: datetime, most: int) -> Forgotten:
-    """Forget at most so many jobs that ended before then, and so many answers made before then.
+    """Delete jobs that ended before then, and answers made before then, at most so many of each.
 
     An answer stays for as long as there is a job, ended or not, that points to it.
     """

@@ -1,4 +1,4 @@
-"""Jobs as those who ask see them: submitted, looked at, listed, cancelled."""
+"""Jobs as callers see them: submit, look, list, cancel."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _LISTED = tuple(column if column.name != "best" else null().label("best") for co
 
 
 def submit(connection: Connection, new: NewJob, now: datetime) -> Submitted:
-    """Queue a job, or find the one of the same idempotency key.
+    """Queue a job, or find the team's job with the same idempotency key.
 
-    Raises ConflictError where that one asks another question.
+    Raises ConflictError where that job is of another question.
     """
     row = asdict(new) | {
         "id": uuid4().hex,
@@ -52,8 +52,8 @@ def submit(connection: Connection, new: NewJob, now: datetime) -> Submitted:
     same = with_key(new.team, str(new.idempotency_key))
     job = job_of(connection.execute(select(*COLUMNS).where(same)).one()._mapping)
     if (job.verb, job.question) != (new.verb, new.question):
-        told = f"the idempotency key {new.idempotency_key!r} came with another question before"
-        raise ConflictError(told, hint="give every question a key of its own")
+        problem = f"the idempotency key {new.idempotency_key!r} came with another question before"
+        raise ConflictError(problem, hint="give every question a key of its own")
     return Submitted(job, created=False)
 
 
@@ -64,12 +64,12 @@ def one(connection: Connection, job_id: str) -> Job | None:
 
 
 def revision(connection: Connection, job_id: str) -> int | None:
-    """That of the job of that id."""
+    """The revision of the job of that id."""
     return connection.execute(select(JOB.c.revision).where(JOB.c.id == job_id)).scalar_one_or_none()
 
 
 def came_with(connection: Connection, team: str, idempotency_key: str) -> bool:
-    """If a team's job came with that key."""
+    """Whether a job of the team came with that idempotency key."""
     found = select(JOB.c.number).where(with_key(team, idempotency_key))
     return connection.execute(found).scalar_one_or_none() is not None
 
@@ -81,9 +81,10 @@ def listed(
     after: str | None,
     wanted: Mapping[str, str | None],
 ) -> list[Job]:
-    """A team's jobs, newest first, from the one after ``after``; ``wanted`` by column.
+    """A page of a team's jobs, newest first, after the job of id ``after``.
 
-    Raises InputError where the team has no job ``after``.
+    ``wanted`` are values by column that they must have. Raises InputError where the team has no job
+    ``after``.
     """
     chosen = select(*_LISTED).where(JOB.c.team == team)
     if after is not None:
@@ -101,7 +102,7 @@ def listed(
 
 
 def cancel(connection: Connection, job_id: str, now: datetime) -> Job | None:
-    """A queued job ends at once, a running one is told to; what has ended stays as it is."""
+    """Cancel a job: a queued one ends at once, a running one is cancelling until it ends."""
     queued = JOB.c.status == Status.QUEUED
     change = (
         update(JOB)
@@ -117,7 +118,7 @@ def cancel(connection: Connection, job_id: str, now: datetime) -> Job | None:
 
 
 def counted(connection: Connection, team: str | None) -> dict[Status, int]:
-    """How many jobs stand where, of a team or of all."""
+    """The number of jobs by status, of a team or of all."""
     chosen = select(JOB.c.status, func.count()).group_by(JOB.c.status)
     if team is not None:
         chosen = chosen.where(JOB.c.team == team)
@@ -126,12 +127,12 @@ def counted(connection: Connection, team: str | None) -> dict[Status, int]:
 
 
 def written(value: dict[str, Any] | None) -> str | None:
-    """A part of a job that is JSON, as it is kept: in ASCII, so that any text can be in it."""
+    """JSON in a column: in ASCII, so that any text can be kept in it."""
     return None if value is None else json.dumps(value, allow_nan=False)
 
 
 def with_key(team: str, idempotency_key: str) -> ColumnElement[bool]:
-    """The job of a team, if there is one, that came with that key."""
+    """The job of a team that came with that idempotency key, if there is one."""
     return (JOB.c.team == team) & (JOB.c.idempotency_key == idempotency_key)
 
 

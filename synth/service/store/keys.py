@@ -1,4 +1,4 @@
-"""Keys of teams: only a digest of each secret is kept."""
+"""API keys of teams: of each secret only a digest is kept."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def known(connection: Connection, team: str | None) -> list[Key]:
 
 
 def revoke(connection: Connection, key_id: str) -> bool:
-    """No longer admit whoever has it; False where there is no such key."""
+    """Revoke a key: it is no longer admitted. False where there is no such key."""
     change = update(API_KEY).where(API_KEY.c.id == key_id).values(revoked=True)
     return connection.execute(change).rowcount == 1
 

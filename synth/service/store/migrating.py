@@ -1,4 +1,4 @@
-"""Brings a database to the tables of this version (alembic lives here, and in ``migrations``)."""
+"""Migrates a database to the tables of this version, by alembic."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LOCK = 0x636F6C6C
 
 
 def migrate(connection: Connection, revision: str = REVISION) -> None:
-    """Within the transaction: up to a revision, all or nothing, one server at a time.
+    """Upgrade to a revision within the transaction: all or nothing, and one server at a time.
 
     Raises StoreError where the database is at a revision that this version does not know.
     """
@@ -33,8 +33,8 @@ def migrate(connection: Connection, revision: str = REVISION) -> None:
     known = {one.revision for one in ScriptDirectory.from_config(config).walk_revisions()}
     found = _revision(connection)
     if found is not None and found not in known:
-        told = f"the store was made by a newer version (its tables are at revision {found!r})"
-        raise StoreError(told, hint="upgrade collsynth, or use another store")
+        problem = f"the store was made by a newer version (its tables are at revision {found!r})"
+        raise StoreError(problem, hint="upgrade collsynth, or use another store")
     command.upgrade(config, revision)
 
 

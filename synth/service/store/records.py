@@ -1,7 +1,7 @@
-"""What the store is given and gives back: plain frozen records, whatever database holds them.
+"""The records that go into the store and come out of it, the same for every database.
 
 Times are in UTC. Texts may hold anything but NUL characters and halves of surrogate pairs, which
-no database keeps alike; names have at most 200 characters. Else the store raises InputError.
+databases treat differently; names have at most 200 characters. Else the store raises InputError.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from hierarchies import InputError
 
 
 class StoreError(InputError):
-    """The store cannot be reached, or not be used as it is; no question is to blame."""
+    """The store cannot be reached or used; the question is not to blame."""
 
 
 class ConflictError(InputError):
-    """An idempotency key that came before, with another question."""
+    """An idempotency key that has come before with another question."""
 
 
 class Status(StrEnum):
@@ -37,13 +37,13 @@ class Status(StrEnum):
 
     @property
     def ended(self) -> bool:
-        """Nothing will happen to the job any more."""
+        """Whether the job has ended: then its status does not change any more."""
         return self not in (Status.QUEUED, Status.RUNNING, Status.CANCELLING)
 
 
 @dataclass(frozen=True)
 class NewKey:
-    """A key just made. ``secret`` is all that its owner sends, and is told this once only."""
+    """A key just made. ``secret`` is what its owner sends; it is shown this once only."""
 
     id: str
     team: str
@@ -64,7 +64,7 @@ class Key:
     revoked: bool
 
     def admits(self, secret: str) -> bool:
-        """If that is its secret, and it was not revoked; takes as long whichever it is."""
+        """Whether that is its secret and it is not revoked, in the same time whichever it is."""
         return compare_digest(digest_of(secret), self.digest) and not self.revoked
 
 
@@ -99,7 +99,7 @@ class StoredAnswer:
 
 @dataclass(frozen=True)
 class Seen:
-    """An answer as a team finds it; ``before``: it has asked for that before."""
+    """An answer as a team finds it; ``before``: the team has asked for it before."""
 
     answer: StoredAnswer
     before: bool
@@ -148,7 +148,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Submitted:
-    """A job, and if it is new: else it is the one that came with the same idempotency key."""
+    """A job, and whether it is new: else it came before with the same idempotency key."""
 
     job: Job
     created: bool
@@ -156,7 +156,7 @@ class Submitted:
 
 @dataclass(frozen=True)
 class Claim:
-    """The right to work on a job, until it ends or is lost to another: then nothing is written."""
+    """The right of an owner to write about a job, until the job ends or another claims it."""
 
     job: Job
     owner: str
@@ -165,7 +165,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Forgotten:
-    """How many jobs and answers are no more."""
+    """How many jobs and answers were deleted for their age."""
 
     jobs: int
     answers: int
@@ -173,7 +173,7 @@ class Forgotten:
 
 @dataclass(frozen=True)
 class Noted:
-    """If work on a job is to go on; where not, if the claim was lost, or else it is cancelled."""
+    """Whether work on a job shall go on. If not, the claim is ``lost``, or the job is cancelled."""
 
     going_on: bool
     lost: bool

@@ -1,4 +1,4 @@
-"""The door of the store: every method is one transaction, from any thread."""
+"""The interface of the store: every method is one transaction, from any thread."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Store:
 
     Once a method has returned, what it wrote outlives the process. All methods raise StoreError
     where the database cannot be reached or used, and InputError for texts it cannot keep.
-    ``now`` tells the time of a transaction; unless given, it is the database's.
+    ``now`` is the clock of transactions: unless given, that of the database.
     """
 
     def __init__(
@@ -59,12 +59,12 @@ class Store:
             migrating.migrate(connection)
 
     def ping(self) -> None:
-        """Nothing, where the store answers."""
+        """Do nothing, or raise StoreError where the store does not answer."""
         with self._reading() as connection:
             connection.execute(select(literal(1)))
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         self._engine.dispose()
 
     def create_key(
@@ -90,7 +90,7 @@ class Store:
             return keys.known(connection, team)
 
     def revoke(self, id: str) -> bool:
-        """No longer admit a key; False where there is none of that id."""
+        """Revoke a key, so that it is no longer admitted; False where there is none of that id."""
         with self._writing() as connection:
             return keys.revoke(connection, id)
 
@@ -100,7 +100,7 @@ class Store:
             return keys.jobs_since(connection, key_id, when)
 
     def put_system(self, team: str, name: str, text: str) -> StoredSystem:
-        """Keep a system under a name, in the place of the one that had it."""
+        """Keep a system under a name; one of the team that had it is replaced."""
         with self._writing() as connection:
             system = StoredSystem(team, name, text, self._now(connection))
             systems.put(connection, system)
@@ -117,30 +117,30 @@ class Store:
             return systems.known(connection, team)
 
     def delete_system(self, team: str, name: str) -> bool:
-        """Forget a team's system; False where there was none."""
+        """Delete a team's system; False where there was none."""
         with self._writing() as connection:
             return systems.remove(connection, team, name)
 
     def answer(self, key: str, team: str | None = None) -> StoredAnswer | None:
-        """The answer kept under a key; for a team, only if that asked for it."""
+        """The answer under a key; given a team, only if that team has asked for it."""
         with self._reading() as connection:
             return answers.one(connection, key, team)
 
     @property
     def quick(self) -> bool:
-        """Whether a look takes less than a thread would: in a file of this machine nobody waits."""
+        """Whether reading takes less than starting a thread: so it is from a file of our own."""
         return self._engine.dialect.name == "sqlite"
 
     def look(self, team: str, key: str, idempotency_key: str | None = None) -> Seen | None:
-        """The answer to what a team asks, and if it has asked that before; None: not known yet.
+        """The answer under a key, and whether the team has asked for it before; None: not known.
 
-        None, too, where the team has a job of that idempotency key: ``submit`` finds it.
+        None, too, where the team has a job with that idempotency key: ``submit`` finds it.
         """
         with self._reading() as connection:
             return answers.look(connection, team, key, idempotency_key)
 
     def saw(self, team: str, key: str) -> None:
-        """A team may look at an answer from now on. Nothing where no such answer is kept."""
+        """Note that a team has asked for an answer, if it is kept: then it may look at it."""
         with self._writing() as connection:
             engines.hold_answers(connection, alone=False)
             answers.saw(connection, team, key)
@@ -152,9 +152,9 @@ class Store:
             answers.keep(connection, answer)
 
     def submit(self, new: NewJob) -> Submitted:
-        """Queue a job; one with an idempotency key that the team used before is found again.
+        """Queue a job, or find the one with an idempotency key that the team has used before.
 
-        Raises ConflictError where the key came with another question.
+        Raises ConflictError where that key came with another question.
         """
         with self._writing() as connection:
             return jobs.submit(connection, new, self._now(connection))
@@ -165,12 +165,12 @@ class Store:
             return jobs.one(connection, id)
 
     def revision(self, id: str) -> int | None:
-        """That of a job: cheaper than the whole of it, which may hold a long ``best``."""
+        """The revision of a job: cheaper than the whole job, whose ``best`` may be long."""
         with self._reading() as connection:
             return jobs.revision(connection, id)
 
     def has_job(self, team: str, idempotency_key: str) -> bool:
-        """If a job of a team came with that key."""
+        """Whether a job of the team came with that idempotency key."""
         with self._reading() as connection:
             return jobs.came_with(connection, team, idempotency_key)
 
@@ -182,75 +182,75 @@ class Store:
         status: Status | None = None,
         verb: str | None = None,
     ) -> list[Job]:
-        """A team's jobs, newest first, without their ``best``.
+        """A page of a team's jobs, newest first, without their ``best``.
 
-        ``after`` is the id of the last job of the page before; jobs that come meanwhile shift
-        nothing. Raises InputError where the team has no such job.
+        ``after`` is the id of the last job of the page before, so that jobs that come meanwhile
+        do not shift the pages. Raises InputError where the team has no such job.
         """
         with self._reading() as connection:
             wanted = {"status": status, "verb": verb}
             return jobs.listed(connection, team, limit, after, wanted)
 
     def counts(self, team: str | None = None) -> dict[Status, int]:
-        """How many jobs stand where, of a team or of all."""
+        """The number of jobs by status, of a team or of all."""
         with self._reading() as connection:
             return jobs.counted(connection, team)
 
     def cancel(self, id: str) -> Job | None:
-        """Cancel a job: at once if it is queued; a running one is cancelling until it ends."""
+        """Cancel a job: a queued one ends at once, a running one is cancelling until it ends."""
         with self._writing() as connection:
             return jobs.cancel(connection, id, self._now(connection))
 
     def claim(self, owner: str, lease_seconds: float) -> Claim | None:
-        """The oldest queued job, which the owner now works on; None where there is none.
+        """Claim the oldest queued job for an owner; None where there is none.
 
-        No two claims get the same job, and while a question is worked on the same one of another
-        job waits for its answer. A claim is lost unless renewed within the lease.
+        No two claims get the same job. A job whose question is being worked on for another job is
+        left waiting for that answer. A claim is lost unless it is renewed within the lease.
         """
         with self._writing() as connection:
             lease = timedelta(seconds=lease_seconds)
             return claims.claim(connection, owner, lease, self._now(connection))
 
     def renew(self, owner: str, lease_seconds: float) -> int:
-        """Hold all that the owner works on for that long from now; how many jobs that is."""
+        """Renew the leases of all jobs of an owner, from now on; how many jobs that is."""
         with self._writing() as connection:
             until = self._now(connection) + timedelta(seconds=lease_seconds)
             return claims.renew(connection, owner, until)
 
     def requeue(self, owner: str) -> int:
-        """Take back what an owner that is no more was working on; how many are queued again.
+        """Queue the jobs of a dead owner again; how many these are.
 
-        A job begun ``MOST_ATTEMPTS`` times fails; one being cancelled is cancelled.
+        A job that was begun ``MOST_ATTEMPTS`` times fails; one being cancelled is cancelled.
         """
         with self._writing() as connection:
             lost = claims.owned(owner)
             return claims.requeue(connection, lost, self._now(connection))
 
     def requeue_expired(self) -> int:
-        """The same with all jobs whose leases ran out."""
+        """Do the same with all jobs whose leases are over."""
         with self._writing() as connection:
             now = self._now(connection)
             return claims.requeue(connection, claims.expired(now), now, skip_locked=True)
 
     def lose(self, claim: Claim) -> bool:
-        """Take back a job whose worker died; True if it is queued again.
+        """Queue a job again whose worker died; False where it ended instead.
 
-        It fails when that happened ``MOST_LOSSES`` times; if it was being cancelled it is.
+        It fails after ``MOST_LOSSES`` such deaths; one that was being cancelled is cancelled.
         """
         with self._writing() as connection:
             return claims.lose(connection, claim, self._now(connection))
 
     def note(self, claim: Claim, progress: dict[str, Any], best: bytes | None = None) -> Noted:
-        """Write down how far a job is, and the best answer so far (None: as before)."""
+        """Keep a job's progress, and its best answer so far (None: as before)."""
         with self._writing() as connection:
             return claims.note(connection, claim, progress, best)
 
     def finish(self, claim: Claim, found: StoredAnswer | bytes | None) -> bool:
         """End a job; False where the claim was lost: then nothing is written.
 
-        With a complete answer it is done, even if it was being cancelled, and the answer is kept
-        for all. With a partial body (None: the best that was noted) it is cancelled if that was
-        wanted, else partial, and the body stays with the job as its ``best``.
+        With a complete answer the job is done, even if it was being cancelled, and the answer is
+        kept for all teams. With a partial body (None: the best noted before) it is cancelled if
+        that was asked for, else partial, and the body stays with the job as its ``best``.
         """
         with self._writing() as connection:
             now = self._now(connection)
@@ -265,16 +265,16 @@ class Store:
             return claims.fail(connection, claim, problem, self._now(connection))
 
     def give_back(self, claim: Claim) -> bool:
-        """Queue a job again and do not count the attempt; False where the claim was lost."""
+        """Queue a job again without counting the attempt; False where the claim was lost."""
         with self._writing() as connection:
             return claims.give_back(connection, claim, self._now(connection))
 
     def forget(self, keep_seconds: float, most: int) -> Forgotten:
-        """Forget jobs that ended, and answers that were made, longer ago than that.
+        """Delete jobs that ended, and answers that were made, longer ago than that.
 
-        At most so many of each, the oldest first. A job that has not ended is never forgotten,
-        nor an answer while a job points to it; with an answer goes who has seen it. The
-        idempotency key of a job that is forgotten is free again.
+        At most so many of each, the oldest first. A job that has not ended is never deleted, nor an
+        answer while a job points to it. With an answer goes the note of which teams asked for it;
+        the idempotency key of a deleted job is free again.
         """
         with self._writing() as connection:
             before = self._now(connection) - timedelta(seconds=keep_seconds)
@@ -282,10 +282,10 @@ class Store:
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
-        with engines.telling(self._engine), self._engine.begin() as connection:
+        with engines.as_store_errors(self._engine), self._engine.begin() as connection:
             yield connection
 
     @contextmanager
     def _writing(self) -> Iterator[Connection]:
-        with self._turn, engines.telling(self._engine), self._writer.begin() as connection:
+        with self._turn, engines.as_store_errors(self._engine), self._writer.begin() as connection:
             yield connection

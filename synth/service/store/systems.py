@@ -1,4 +1,4 @@
-"""Systems that teams keep under names of their own."""
+"""Descriptions of machines that teams keep, each under a name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from synth.service.store.tables import SYSTEM
 
 
 def put(connection: Connection, system: StoredSystem) -> None:
-    """Keep a system, in the place of the one that had its name."""
+    """Keep a system; one of its team that had its name is replaced."""
     change = {"text": system.text, "changed": system.changed}
     row = insert(connection, SYSTEM).values(team=system.team, name=system.name, **change)
     connection.execute(row.on_conflict_do_update(index_elements=["team", "name"], set_=change))
@@ -31,6 +31,6 @@ def known(connection: Connection, team: str) -> list[StoredSystem]:
 
 
 def remove(connection: Connection, team: str, name: str) -> bool:
-    """Forget a team's system; False where there was none."""
+    """Delete a team's system; False where there was none."""
     change = delete(SYSTEM).where(SYSTEM.c.team == team, SYSTEM.c.name == name)
     return connection.execute(change).rowcount == 1

@@ -1,4 +1,4 @@
-"""The tables, as SQLAlchemy declares them; ``migrations`` has made them, step by step."""
+"""The tables as SQLAlchemy declares them; ``migrations`` makes them, step by step."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ REVISION = "0002"
 
 
 class Words(TypeDecorator[str]):
-    """Text that every database keeps alike. ``what`` it is called where it cannot be kept."""
+    """Text that every database keeps alike; ``what`` names it in errors."""
 
     impl = String
     cache_ok = True
@@ -44,16 +44,16 @@ class Words(TypeDecorator[str]):
         if value is None:
             return None
         if self.most is not None and len(value) > self.most:
-            told = f"the {self.what} has {len(value)} characters"
-            raise InputError(told, hint=f"at most {self.most}")
+            problem = f"the {self.what} has {len(value)} characters"
+            raise InputError(problem, hint=f"at most {self.most}")
         if "\0" in value:
             raise InputError(f"the {self.what} has a NUL character in it", hint="leave it out")
         if not value.isascii():
             try:
                 value.encode()
             except UnicodeEncodeError:
-                told = f"the {self.what} has half of a surrogate pair in it"
-                raise InputError(told, hint="give text that UTF-8 can write") from None
+                problem = f"the {self.what} has half of a surrogate pair in it"
+                raise InputError(problem, hint="give text that UTF-8 can write") from None
         return value
 
 

@@ -5,38 +5,38 @@ killed for its memory or end between two bytes. Not a ``ProcessPoolExecutor``: o
 killed while it writes a long result waits for the rest for ever.
 
 >>> from synth.plan.request import Watcher
->>> from synth.service.workers.problems import guarded, opened
+>>> from synth.service.workers.problems import outcome_text, result_of
 >>> from synth.verbs.partition import Piece, WholeQuestion
 >>> task = WholeQuestion(verb="count", question={"digits": 1, "max_steps": 2})
 >>> piece = Piece(task)
->>> opened(guarded(piece.text, Watcher()))["body"]["by_length"]
+>>> result_of(outcome_text(piece.text, Watcher()))["body"]["by_length"]
 [1, 2]
 """
 
-from synth.service.workers.crew import Crew, Progress, Ticket
-from synth.service.workers.errand import Errand
-from synth.service.workers.local import LocalCrew
+from synth.service.workers.local import LocalWorkers
+from synth.service.workers.pool import Progress, Ticket, Workers
 from synth.service.workers.problems import (
-    CrewLostError,
     InternalError,
     KilledError,
+    NoWorkersError,
     OutOfMemoryError,
     OverTimeError,
     WorkerLostError,
     WorkError,
 )
+from synth.service.workers.question_run import QuestionRun
 
 __all__ = [
-    "Crew",
-    "CrewLostError",
-    "Errand",
     "InternalError",
     "KilledError",
-    "LocalCrew",
+    "LocalWorkers",
+    "NoWorkersError",
     "OutOfMemoryError",
     "OverTimeError",
     "Progress",
+    "QuestionRun",
     "Ticket",
     "WorkError",
     "WorkerLostError",
+    "Workers",
 ]

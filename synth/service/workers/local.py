@@ -1,4 +1,4 @@
-"""Workers on this machine: one process a slot, which a slot's thread talks to over a pipe.
+"""Workers on this machine: one process for each slot, driven by a thread through a pipe.
 
 Not a ProcessPoolExecutor: one whose process is killed while it writes a long result waits for the
 rest for ever, as it holds the other end of that pipe itself. Here only the worker holds it.
@@ -17,28 +17,28 @@ from concurrent.futures import Future
 from itertools import count
 from math import inf
 
-from synth.service.workers.crew import Progress, Tell, nothing
+from synth.service.workers.pool import OnProgress, Progress, ignore
 from synth.service.workers.problems import (
-    CrewLostError,
     KilledError,
+    NoWorkersError,
     OverTimeError,
     WorkerLostError,
     WorkError,
-    opened,
+    result_of,
 )
 from synth.service.workers.process import serve
 from synth.verbs.answers.parts import Json
 from synth.verbs.partition import Piece
 
 _LOOK_SECONDS = 0.1
-"""How often a slot looks whether its piece is to be stopped, killed, or late."""
+"""How often a slot checks whether its piece must be stopped or killed, or is late."""
 _BEGINNINGS = 3
-"""How many processes a piece is given to that die before they have begun it."""
+"""How many processes may die before they have begun a piece, until it counts as lost."""
 log = logging.getLogger("collsynth.work")
 
 
 class LocalTicket:
-    """A piece in the queue of a LocalCrew, or under way."""
+    """A piece in the queue of a LocalWorkers, or under way."""
 
     def __init__(
         self,
@@ -46,11 +46,11 @@ class LocalTicket:
         piece: Piece,
         budget_seconds: float | None,
         memory_bytes: int | None,
-        tell: Tell,
+        on_progress: OnProgress,
     ) -> None:
         self.number, self.piece = number, piece
         self.budget_seconds, self.memory_bytes = budget_seconds, memory_bytes
-        self._tell = tell
+        self._on_progress = on_progress
         self.future: Future[Json] = Future()
         self.stopping = threading.Event()
         self.killing = threading.Event()
@@ -66,21 +66,23 @@ class LocalTicket:
                 self.future.set_exception(KilledError("ended before it was begun"))
 
     def begin(self) -> bool:
-        """Whether it is still wanted; from now on it is under way."""
+        """Mark the piece as under way; False if it has been killed before."""
         with self._lock:
             return not self.future.done() and self.future.set_running_or_notify_cancel()
 
-    def told(self, said: Json) -> None:
-        """Progress that came, passed on; who listens must not end the work by failing."""
+    def progressed(self, said: Json) -> None:
+        """Pass progress on. A callback that fails is logged: it must not end the work."""
         best = said.get("best")
         try:
-            self._tell(Progress(said["stage"], said["done"], said["of"], best and best.encode()))
+            self._on_progress(
+                Progress(said["stage"], said["done"], said["of"], best and best.encode())
+            )
         except Exception:
             log.exception("progress could not be told")
 
 
-class LocalCrew:
-    """So many processes of this machine, replaced when they die.
+class LocalWorkers:
+    """Processes of this machine, replaced when they die.
 
     A piece that is stopped, or over its budget, has ``grace_seconds`` to come to an end by itself;
     then its process is killed.
@@ -92,7 +94,7 @@ class LocalCrew:
         self._lock = threading.Lock()
         self._closed = False
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["synth.service.workers.nursery"])
+        context.set_forkserver_preload(["synth.service.workers.preload"])
         self._slots = [_Slot(self._waiting, grace_seconds) for _ in range(slots)]
         for slot in self._slots:
             slot.start()
@@ -108,7 +110,7 @@ class LocalCrew:
 
     @property
     def pids(self) -> list[int]:
-        """Of the processes that are there at the moment."""
+        """The ids of the processes that there are at the moment."""
         return [slot.pid for slot in self._slots if slot.pid]
 
     def submit(
@@ -117,12 +119,14 @@ class LocalCrew:
         *,
         budget_seconds: float | None = None,
         memory_bytes: int | None = None,
-        tell: Tell = nothing,
+        on_progress: OnProgress = ignore,
     ) -> LocalTicket:
         with self._lock:
             if self._closed:
-                raise CrewLostError("the workers have been sent home")
-            ticket = LocalTicket(next(self._numbers), piece, budget_seconds, memory_bytes, tell)
+                raise NoWorkersError("the workers have been sent home")
+            ticket = LocalTicket(
+                next(self._numbers), piece, budget_seconds, memory_bytes, on_progress
+            )
             self._waiting.put(ticket)
         return ticket
 
@@ -140,7 +144,7 @@ class LocalCrew:
 
 
 class _Slot(threading.Thread):
-    """Takes one ticket after the other from the queue to a process of its own."""
+    """A thread with a process of its own, which carries out one ticket of the queue at a time."""
 
     def __init__(
         self, waiting: queue.SimpleQueue[LocalTicket | None], grace_seconds: float
@@ -157,7 +161,7 @@ class _Slot(threading.Thread):
         return worker.pid if worker else None
 
     def leave(self, grace_seconds: float) -> None:
-        """Drop what waits, and end by then."""
+        """Begin nothing more, and end within the grace."""
         self._leave_by = clock.monotonic() + grace_seconds
 
     def run(self) -> None:
@@ -176,24 +180,24 @@ class _Slot(threading.Thread):
             return
         try:
             if self._leave_by is not None:
-                raise CrewLostError("the workers were sent home before it was begun")
-            result = opened(self._carried(ticket))
+                raise NoWorkersError("the workers were sent home before it was begun")
+            result = result_of(self._carried(ticket))
         except Exception as error:
             ticket.future.set_exception(error)
         else:
             ticket.future.set_result(result)
 
     def _carried(self, ticket: LocalTicket) -> str:
-        """What came of a piece, as text. A process that dies, or must be killed, is replaced."""
+        """The outcome of a piece, as text. A process that dies, or must be killed, is replaced."""
         for _ in range(_BEGINNINGS):
             worker = self._worker = self._worker or _Worker()
             try:
                 worker.begin(ticket)
-                said = self._heard(worker, ticket)
+                said = self._awaited(worker, ticket)
                 if said["keeps"]:
                     self._dismiss(worker)
-                told: str = said["done"]
-                return told
+                outcome: str = said["done"]
+                return outcome
             except (EOFError, OSError):
                 how = self._dismiss(worker, 1)
                 if worker.begun:
@@ -208,8 +212,8 @@ class _Slot(threading.Thread):
         self._worker = None
         return worker.end(patience_seconds)
 
-    def _heard(self, worker: _Worker, ticket: LocalTicket) -> Json:
-        """The end of a piece. Raises WorkError where it must not be waited for any longer."""
+    def _awaited(self, worker: _Worker, ticket: LocalTicket) -> Json:
+        """Wait for the end of a piece. Raises WorkError where it was killed or is too late."""
         budget, grace = ticket.budget_seconds, self._grace_seconds
         end = inf if budget is None else clock.monotonic() + budget + grace
         stopped = False
@@ -218,7 +222,7 @@ class _Slot(threading.Thread):
             if said and "done" in said:
                 return said
             if said and "progress" in said:
-                ticket.told(said["progress"])
+                ticket.progressed(said["progress"])
             now, leave_by = clock.monotonic(), self._leave_by or inf
             if ticket.killing.is_set():
                 raise KilledError("ended as was asked")
@@ -226,13 +230,13 @@ class _Slot(threading.Thread):
                 stopped, end = True, min(end, now + grace)
                 worker.stop(ticket.number)
             if now >= leave_by:
-                raise CrewLostError("the workers were sent home while it was under way")
+                raise NoWorkersError("the workers were sent home while it was under way")
             if now >= end:
                 raise OverTimeError("the time was up, and there was no answer in time")
 
 
 class _Worker:
-    """A process with its end of a pipe. Whoever reads gets EOFError or OSError once it is dead."""
+    """A process and our end of its pipe. Reading raises EOFError or OSError once it is dead."""
 
     def __init__(self) -> None:
         context = multiprocessing.get_context("forkserver")
@@ -259,7 +263,7 @@ class _Worker:
         self._pipe.send_bytes(json.dumps(order).encode())
 
     def hear(self, seconds: float) -> Json | None:
-        """What it says next, or None if it says nothing for so long."""
+        """The next message, or None if none comes in that time."""
         if not self._pipe.poll(seconds):
             return None
         said: Json = json.loads(self._pipe.recv_bytes())
@@ -267,7 +271,7 @@ class _Worker:
         return said
 
     def end(self, patience_seconds: float = 0) -> str:
-        """End the process, if it does not end by itself, and say how it ended."""
+        """Close the pipe, kill the process if it does not end in time; how it ended, in words."""
         self._pipe.close()
         self._process.join(patience_seconds)
         if self._process.is_alive():

@@ -1,4 +1,4 @@
-"""What may become of a piece beside its answer: as JSON on the way, as an exception at its end."""
+"""What may go wrong with a piece: as JSON while it travels, as an exception where it arrives."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hierarchies import InputError
 from synth.plan.request import Watcher
 from synth.verbs.answers.parts import Json
 from synth.verbs.export import WrongProgramError
-from synth.verbs.partition import Piece, Shelf, carry_out
+from synth.verbs.partition import LibraryCache, Piece, carry_out
 
 log = logging.getLogger("collsynth.work")
 
@@ -36,16 +36,16 @@ class WorkerLostError(WorkError):
     """The process that worked on the piece has died; another try may well succeed."""
 
 
-class CrewLostError(WorkError):
-    """There is nobody to work: the cluster does not answer, or the crew is closed."""
+class NoWorkersError(WorkError):
+    """There are no workers: the cluster does not answer, or the workers were closed."""
 
 
 class KilledError(WorkError):
-    """Whoever asked wanted it ended at once."""
+    """The piece was killed, as the caller asked."""
 
 
 class OverTimeError(WorkError):
-    """The time was up, and there was no partial answer in time."""
+    """The budget was spent, and no partial answer came within the grace."""
 
 
 class OutOfMemoryError(WorkError):
@@ -53,7 +53,7 @@ class OutOfMemoryError(WorkError):
 
 
 class InternalError(WorkError):
-    """A bug of ours. ``id`` is logged beside the traceback, and all that is told of it."""
+    """A bug of ours. ``id`` is all that the caller sees; the log has the traceback under it."""
 
     def __init__(self, id: str) -> None:
         self.id = id
@@ -61,19 +61,27 @@ class InternalError(WorkError):
 
 
 class StoppedError(Exception):
-    """Work that cannot answer in part was asked whether it may go on, and may not."""
+    """Ends work that must stop and cannot answer in part; raised where it asks to go on."""
 
 
-def guarded(
-    text: str, watcher: Watcher, memory_bytes: int | None = None, shelf: Shelf | None = None
+def outcome_text(
+    text: str,
+    watcher: Watcher,
+    memory_bytes: int | None = None,
+    libraries: LibraryCache | None = None,
 ) -> str:
-    """A piece as text to what came of it as text: a result, or a problem. Raises nothing."""
+    """Carry a piece out, as text to text: its result, or the problem it ended with.
+
+    Raises nothing: what leaves a worker's process must be data.
+    """
     try:
-        return json.dumps({"result": carry_out(Piece.of(text), watcher, shelf)}, allow_nan=False)
+        return json.dumps(
+            {"result": carry_out(Piece.of(text), watcher, libraries)}, allow_nan=False
+        )
     except InputError as error:
         kind = "program" if isinstance(error, WrongProgramError) else "input"
-        told = {"problem": error.problem, "where": error.where, "hint": error.hint}
-        return json.dumps({"kind": kind, **told})
+        texts = {"problem": error.problem, "where": error.where, "hint": error.hint}
+        return json.dumps({"kind": kind, **texts})
     except StoppedError:
         return json.dumps({"kind": "stopped"})
     except MemoryError:
@@ -90,8 +98,8 @@ def _bug() -> str:
     return json.dumps({"kind": "bug", "id": uuid4().hex[:12], "traceback": traceback.format_exc()})
 
 
-def opened(text: str) -> Json:
-    """The result that came. Raises the InputError or the WorkError that came instead."""
+def result_of(text: str) -> Json:
+    """The result in an outcome's text. Raises the InputError or WorkError that came instead."""
     found: Json = json.loads(text)
     if "result" in found:
         result: Json = found["result"]
@@ -113,7 +121,7 @@ def _raised(found: Json) -> Exception:
                 f"needs more than {mebibytes} of memory", "ask for less at once"
             )
         case "other edition":
-            return CrewLostError(
+            return NoWorkersError(
                 f"a worker answers with other code: {found['theirs']}, and the server has "
                 f"{found['ours']}",
                 "install the same version of collsynth on server and workers",

@@ -1,4 +1,4 @@
-"""The worker's side of a local process: orders come in over a pipe, reports and results go out."""
+"""What a local worker process runs: orders come in by a pipe, progress and results go out."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import threading
 from multiprocessing.connection import Connection
 
 from synth.service.workers.memory import MOST_KEPT_BYTES, data_bytes, limit_data
-from synth.service.workers.problems import guarded
+from synth.service.workers.problems import outcome_text
 from synth.service.workers.reporting import Reporting
 from synth.verbs.answers.parts import Json
-from synth.verbs.partition import Piece, Shelf
+from synth.verbs.partition import LibraryCache, Piece
 
 
 def serve(pipe: Connection[bytes, bytes]) -> None:
@@ -21,46 +21,46 @@ def serve(pipe: Connection[bytes, bytes]) -> None:
 
     Orders: ``{"number", "piece", "budget_seconds", "memory_bytes"}`` with the piece as text, and
     ``{"stop": number}``. Answers: ``{"begun"}``, ``{"progress"}``, and at the end ``{"done",
-    "keeps"}``, the text that ``opened`` reads and whether the process has kept too much memory to
-    be used again.
+    "keeps"}``: the text that ``result_of`` reads, and whether the process has kept so much memory
+    that it should be replaced.
     """
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    desk = _Desk(pipe)
-    threading.Thread(target=desk.read, daemon=True).start()
+    channel = _Channel(pipe)
+    threading.Thread(target=channel.read, daemon=True).start()
     fresh_bytes = data_bytes()
     while True:
-        order = desk.orders.get()
-        desk.send({"begun": order["number"]})
+        order = channel.orders.get()
+        channel.send({"begun": order["number"]})
         limit_data(order["memory_bytes"])
-        told = _carried(desk, order)
+        outcome = _carried_out(channel, order)
         limit_data(None)
-        keeps = '"kind": "memory"' in told[:40] or data_bytes() > fresh_bytes + MOST_KEPT_BYTES
-        desk.send({"done": told, "keeps": keeps})
+        keeps = '"kind": "memory"' in outcome[:40] or data_bytes() > fresh_bytes + MOST_KEPT_BYTES
+        channel.send({"done": outcome, "keeps": keeps})
 
 
-def _carried(desk: _Desk, order: Json) -> str:
+def _carried_out(channel: _Channel, order: Json) -> str:
     number = order["number"]
     watcher = Reporting(
-        lambda progress: desk.send({"progress": progress}),
-        lambda: desk.stopped >= number,
+        lambda progress: channel.send({"progress": progress}),
+        lambda: channel.stopped >= number,
         order["budget_seconds"],
         part=Piece.of(order["piece"]).partial,
     )
-    return guarded(order["piece"], watcher, order["memory_bytes"], desk.shelf)
+    return outcome_text(order["piece"], watcher, order["memory_bytes"], channel.libraries)
 
 
-class _Desk:
-    """The pipe as this process sees it. A thread reads, so that a stop is heard during work."""
+class _Channel:
+    """This process's end of the pipe. A thread reads it, so that a stop arrives during work."""
 
     def __init__(self, pipe: Connection[bytes, bytes]) -> None:
         self._pipe = pipe
         self.orders: queue.SimpleQueue[Json] = queue.SimpleQueue()
         self.stopped = 0
-        self.shelf = Shelf()
+        self.libraries = LibraryCache()
 
     def read(self) -> None:
-        """Read until nobody is there any more; then this process has no reason to be."""
+        """Read until the other end is closed; then end this process, as nobody needs it."""
         try:
             while True:
                 said = json.loads(self._pipe.recv_bytes())

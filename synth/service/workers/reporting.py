@@ -1,4 +1,4 @@
-"""The watcher of a piece: tells progress, a few times a second, and keeps budget and stop."""
+"""The watcher of a piece: reports progress a few times a second, and ends work that must stop."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from collections.abc import Callable, Sequence
 from synth.plan.request import Leader, Watcher
 from synth.service.workers.problems import StoppedError
 from synth.verbs.answers.parts import Json
-from synth.verbs.partition import leaders_json
+from synth.verbs.partition import best_so_far_json
 
 PAUSE_SECONDS = 0.2
-"""Between two reports."""
+"""The least time between two reports."""
 
 
 class Reporting(Watcher):
-    """Keeps ``budget_seconds`` from now on, and ends when ``stopped`` answers True.
+    """Ends work after ``budget_seconds`` from now, or when ``stopped()`` is True.
 
-    Nothing is reported before ``next_report``, which each report moves on; reports go to ``send``
-    as JSON. Work that cannot answer in ``part`` is broken off: raises StoppedError where it asks
-    whether to go on and may not.
+    Work that can answer in ``part`` is asked to come to an end; any other is broken off, by a
+    StoppedError where it asks whether to go on. Reports go to ``send`` as JSON, none before
+    ``next_report``, which each report moves on.
     """
 
     def __init__(
@@ -48,26 +48,26 @@ class Reporting(Watcher):
 
     def explored(self, states: int) -> None:
         if states % 1000 == 0 and states:
-            self._tell("states explored", states, None)
+            self._report("states explored", states, None)
 
     def placed(self, done: int, of: int) -> None:
-        self._tell("placements priced", done, of)
+        self._report("placements priced", done, of)
 
     def judged(self, done: int, of: int) -> None:
-        self._tell("answers proved", done, of)
+        self._report("answers proved", done, of)
 
     def ranked(self, leaders: Callable[[], Sequence[Leader]]) -> None:
         self._leaders = leaders
 
-    def _tell(self, stage: str, done: int, of: int | None) -> None:
+    def _report(self, stage: str, done: int, of: int | None) -> None:
         now = clock.monotonic()
         if now >= self.next_report:
             self.next_report = now + PAUSE_SECONDS
             self._send({"stage": stage, "done": done, "of": of, **self._best()})
 
     def _best(self) -> Json:
-        """The best so far, if they are others than were told last."""
+        """The best so far, if they have changed since the last report."""
         if self._leaders is None:
             return {}
         leaders, self._leaders = self._leaders, None
-        return {"best": json.dumps(leaders_json(leaders()))}
+        return {"best": json.dumps(best_so_far_json(leaders()))}

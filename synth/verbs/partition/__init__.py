@@ -5,26 +5,26 @@ message sizes is cut by size, and halved again between neighbours whose best pro
 However many pieces there were, the merged answer has the same bytes as that of one process, or
 nobody could keep it for both.
 
->>> from synth.verbs.partition import course, in_turn
+>>> from synth.verbs.partition import rounds_of, in_turn
 >>> from synth.verbs.questions import asked
 >>> from synth.verbs.table import VERBS
 >>> question = asked(VERBS["count"].question, {"digits": 2, "max_steps": 3})
->>> in_turn(course("count", question, pieces=4)) == in_turn(course("count", question))
+>>> in_turn(rounds_of("count", question, pieces=4)) == in_turn(rounds_of("count", question))
 True
 """
 
-from synth.verbs.partition.course import Course, course, in_turn
-from synth.verbs.partition.leaders import leaders_json
+from synth.verbs.partition.best_so_far import best_so_far_json
+from synth.verbs.partition.library_cache import LibraryCache
 from synth.verbs.partition.pieces import Piece, WholeQuestion, carry_out
-from synth.verbs.partition.shelf import Shelf
+from synth.verbs.partition.rounds import Rounds, in_turn, rounds_of
 
 __all__ = [
-    "Course",
+    "LibraryCache",
     "Piece",
-    "Shelf",
+    "Rounds",
     "WholeQuestion",
+    "best_so_far_json",
     "carry_out",
-    "course",
     "in_turn",
-    "leaders_json",
+    "rounds_of",
 ]

@@ -1,4 +1,4 @@
-"""What travels: a piece of a question as JSON, and what carries it out wherever it arrives."""
+"""A piece of a question: JSON that can be sent to any process, and a function to carry it out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from synth.plan.request import Watcher
 from synth.plan.sizes import Asker
 from synth.verbs.answers.parts import Json, Part, Positive, as_json
 from synth.verbs.answers.ranked import Answer
-from synth.verbs.partition.shelf import Shelf
+from synth.verbs.partition.library_cache import LibraryCache
 from synth.verbs.planning import TopQuestion, top
 from synth.verbs.questions import asked
 from synth.verbs.table import VERBS
@@ -85,31 +85,31 @@ class Piece:
         return Piece(_TASKS.validate_python(json.loads(text)))
 
 
-def carry_out(piece: Piece, watcher: Watcher, shelf: Shelf | None = None) -> Json:
+def carry_out(piece: Piece, watcher: Watcher, libraries: LibraryCache | None = None) -> Json:
     """What a piece comes to, as JSON. Raises InputError for what cannot be answered."""
-    shelf = shelf or Shelf()
+    libraries = libraries or LibraryCache()
     match piece.task:
         case WholeQuestion():
-            return as_json(_answer(piece.task, watcher, shelf))
+            return as_json(_answer(piece.task, watcher, libraries))
         case SomeSizes():
-            return as_json(_sizes(piece.task, watcher, shelf))
+            return as_json(_sizes(piece.task, watcher, libraries))
 
 
-def _answer(task: WholeQuestion, watcher: Watcher, shelf: Shelf) -> Answered:
+def _answer(task: WholeQuestion, watcher: Watcher, libraries: LibraryCache) -> Answered:
     verb = VERBS[task.verb]
     question = asked(verb.question, task.question)
     if isinstance(question, TopQuestion):
-        reply = top(question, watcher, lambda language: shelf.library(language, watcher))
+        reply = top(question, watcher, lambda language: libraries.library(language, watcher))
     else:
         reply = verb.answer(question, watcher)
     return Answered(body=reply.body, outcome=int(reply.outcome))
 
 
-def _sizes(task: SomeSizes, watcher: Watcher, shelf: Shelf) -> SizesAnswered:
+def _sizes(task: SomeSizes, watcher: Watcher, libraries: LibraryCache) -> SizesAnswered:
     question = asked(TopQuestion, task.question)
     request = question.asked()
     counting = _Counting(watcher, len(task.sizes))
-    library = shelf.library(request.language, watcher)
+    library = libraries.library(request.language, watcher)
     asker = Asker(question.machine(), request, counting, library)
     for size in task.sizes:
         asker.ask(size)
@@ -125,7 +125,7 @@ def _sizes(task: SomeSizes, watcher: Watcher, shelf: Shelf) -> SizesAnswered:
 
 
 class _Counting(Watcher):
-    """Adds the placements of several sizes up, for a watcher that is told of them as one."""
+    """Sums the progress over several sizes, so that a watcher sees one count of placements."""
 
     def __init__(self, watcher: Watcher, sizes: int) -> None:
         self._watcher = watcher

@@ -17,7 +17,7 @@ import pytest
 
 pytest.importorskip("fastapi", reason="needs the extra server")
 
-from serving import HereCrew, Served, served
+from serving import Served, ThreadWorkers, served
 from synth.service.auth.keys import Keys, Rates
 from synth.service.errors import RefusalError
 from synth.service.http.examples import EXAMPLES
@@ -37,7 +37,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 def with_key(server: Served, team: str, **limits: Any) -> dict[str, str]:
-    made = server.house.store.create_key(team, "for a test", **limits)
+    made = server.service.store.create_key(team, "for a test", **limits)
     return {"Authorization": f"Bearer {made.secret}", **PATIENT}
 
 
@@ -65,8 +65,8 @@ def test_without_a_key_or_with_a_wrong_one(server: Served, method: str, path: st
     assert answer.status_code == 401
     assert answer.headers["www-authenticate"] == "Bearer"
     real = with_key(server, "red")["Authorization"].removeprefix("Bearer ")
-    revoked = server.house.store.create_key("red", "revoked")
-    server.house.store.revoke(revoked.id)
+    revoked = server.service.store.create_key("red", "revoked")
+    server.service.store.revoke(revoked.id)
     wrong = [
         "cs_",
         "x",
@@ -94,7 +94,7 @@ def test_what_is_open_is_open(server: Served) -> None:
 
 @pytest.mark.parametrize("how", ["Authorization", "X-API-Key", "Cookie"])
 def test_a_key_may_come_in_three_ways(server: Served, how: str) -> None:
-    secret = server.house.store.create_key("red", "").secret
+    secret = server.service.store.create_key("red", "").secret
     value = {"Authorization": f"bearer {secret}", "Cookie": f"collsynth_key={secret}"}
     assert server.ask.get("/v1/jobs", headers={how: value.get(how, secret)}).status_code == 200
 
@@ -161,7 +161,7 @@ def test_a_wrong_key_is_looked_up_each_time_whatever_is_wrong_with_it(tmp_path: 
     threads.close()
 
 
-class NobodyWorks(HereCrew):
+class NobodyWorks(ThreadWorkers):
     """Every job stays where it is."""
 
     def __init__(self) -> None:
@@ -176,9 +176,9 @@ def test_a_key_that_is_revoked_is_told_no_more_events(tmp_path: Path) -> None:
         with server.ask.stream("GET", f"/v1/jobs/{job}/events", headers=red) as stream:
             lines = stream.iter_lines()
             assert next(lines) == "event: progress"
-            [key] = server.house.store.keys("red")
-            server.house.store.revoke(key.id)
-            server.house.store.cancel(job)
+            [key] = server.service.store.keys("red")
+            server.service.store.revoke(key.id)
+            server.service.store.cancel(job)
             rest = "\n".join(lines)
         assert "not admitted" in rest
         assert "event: end" not in rest

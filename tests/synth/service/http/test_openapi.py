@@ -16,7 +16,7 @@ pytest.importorskip("schemathesis", reason="needs the extra dev")
 import schemathesis
 from schemathesis.checks import CHECKS
 
-from serving import HereCrew, Served, served
+from serving import Served, ThreadWorkers, served
 from synth.service.http.examples import EXAMPLES
 from synth.service.limits import Limits
 from synth.verbs.answers import REPLIES
@@ -36,7 +36,7 @@ SMALL = Limits(devices=64, k=5, max_steps=4, digits=3, job_seconds=1.0, body_sec
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("openapi")
-    with served(folder, HereCrew(2), limits=SMALL, wait_seconds=1.5) as found:
+    with served(folder, ThreadWorkers(2), limits=SMALL, wait_seconds=1.5) as found:
         yield found
 
 

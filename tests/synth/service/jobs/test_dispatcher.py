@@ -14,14 +14,14 @@ import pytest
 pytest.importorskip("fastapi", reason="needs the extra server")
 
 from partitioned import RANGE
-from serving import HereCrew, HereTicket, Served, served
+from serving import HereTicket, Served, ThreadWorkers, served
 from synth.service.http.examples import EXAMPLES
 from synth.service.jobs.dispatcher import Dispatcher
-from synth.service.jobs.questions import put_of
+from synth.service.jobs.questions import prepare
 from synth.service.metrics import Metrics
 from synth.service.settings import Settings
 from synth.service.store import Forgotten, Job, NewJob, Status, Store, StoredAnswer, StoreError
-from synth.service.workers import CrewLostError, InternalError, OutOfMemoryError, WorkerLostError
+from synth.service.workers import InternalError, NoWorkersError, OutOfMemoryError, WorkerLostError
 from synth.verbs.partition import Piece
 
 AT_ONCE = {"Prefer": "respond-async"}
@@ -47,7 +47,7 @@ class Flaky:
         return call
 
 
-class Scripted(HereCrew):
+class Scripted(ThreadWorkers):
     """Every piece ends with an error, for as long as there are any."""
 
     def __init__(self, *errors: Exception) -> None:
@@ -76,7 +76,7 @@ def until(true: Callable[[], Any], within_seconds: float = 20) -> Any:
 
 def new_job(number: int, verb: str = "place") -> NewJob:
     question: Any = {"system": f"dgx-h100:{number}", "axes": {"data": 8 * number}}
-    put = put_of(verb, question if verb == "place" else LONG)
+    put = prepare(verb, question if verb == "place" else LONG)
     return NewJob("red", None, verb, put.text, put.key)
 
 
@@ -91,10 +91,10 @@ def store(tmp_path: Path) -> Iterator[Store]:
 class Running:
     """A dispatcher with a store of the test's."""
 
-    def __init__(self, store: Any, crew: Any, name: str = "one", **how: Any) -> None:
-        self.crew = crew
+    def __init__(self, store: Any, workers: Any, name: str = "one", **how: Any) -> None:
+        self.workers = workers
         settings = Settings(store_url="", name=name, **how)
-        self.dispatcher = Dispatcher(store, crew, settings, Metrics())
+        self.dispatcher = Dispatcher(store, workers, settings, Metrics())
 
     def __enter__(self) -> Dispatcher:
         self.dispatcher.start()
@@ -102,7 +102,7 @@ class Running:
 
     def __exit__(self, *raised: object) -> None:
         self.dispatcher.stop(0)
-        self.crew.close(0)
+        self.workers.close(0)
 
 
 def ended(store: Store, job_id: str) -> Job | None:
@@ -112,7 +112,7 @@ def ended(store: Store, job_id: str) -> Job | None:
 
 def test_jobs_queued_before_and_after_the_start_are_done(store: Store) -> None:
     before = store.submit(new_job(1)).job
-    with Running(store, HereCrew()) as dispatcher:
+    with Running(store, ThreadWorkers()) as dispatcher:
         after = store.submit(new_job(2)).job
         dispatcher.wake()
         for job in (before, after):
@@ -123,7 +123,7 @@ def test_jobs_queued_before_and_after_the_start_are_done(store: Store) -> None:
 
 def test_a_store_that_fails_for_a_while(store: Store) -> None:
     flaky = Flaky(store)
-    with Running(flaky, HereCrew()) as dispatcher:
+    with Running(flaky, ThreadWorkers()) as dispatcher:
         assert until(lambda: dispatcher.unready() is None)
         flaky.down = True
         job = store.submit(new_job(1)).job
@@ -138,7 +138,7 @@ def test_a_store_that_fails_for_a_while(store: Store) -> None:
 def test_an_end_that_cannot_be_written_is_written_later(store: Store) -> None:
     flaky = Flaky(store)
 
-    class Breaking(HereCrew):
+    class Breaking(ThreadWorkers):
         def submit(self, piece: Piece, **how: Any) -> HereTicket:
             ticket = super().submit(piece, **how)
             flaky.down = True
@@ -160,17 +160,17 @@ def test_a_worker_that_is_lost_once(store: Store) -> None:
 
 def test_a_worker_that_is_lost_every_time(store: Store) -> None:
     job = store.submit(new_job(1)).job
-    crew = Scripted(*[WorkerLostError("gone")] * 100)
-    with Running(store, crew):
+    workers = Scripted(*[WorkerLostError("gone")] * 100)
+    with Running(store, workers):
         failed = until(lambda: ended(store, job.id))
     assert (failed.status, failed.attempts) == (Status.FAILED, 3)
     assert "lost its worker" in failed.problem["problem"]
-    assert crew.handed_in < 100
+    assert workers.handed_in < 100
 
 
 def test_a_crew_that_is_lost_gives_the_job_back(store: Store) -> None:
     job = store.submit(new_job(1)).job
-    with Running(store, Scripted(CrewLostError("no cluster"))) as dispatcher:
+    with Running(store, Scripted(NoWorkersError("no cluster"))) as dispatcher:
         assert until(dispatcher.unready) == "there are no workers"
         until(lambda: store.job(job.id).status is Status.QUEUED)
         time.sleep(0.3)
@@ -208,7 +208,7 @@ def test_a_mistake_of_the_dispatcher_does_not_end_it(
     def wrong(*given: Any) -> None:
         raise KeyError("wrong")
 
-    with monkeypatch.context() as broken, Running(store, HereCrew()) as dispatcher:
+    with monkeypatch.context() as broken, Running(store, ThreadWorkers()) as dispatcher:
         broken.setattr(store, "renew", wrong)
         broken.setattr(dispatcher, "_next_renewal", 0.0)
         dispatcher.wake()
@@ -221,7 +221,7 @@ def test_a_mistake_of_the_dispatcher_does_not_end_it(
 
 def test_a_job_cancelled_elsewhere_is_ended_here(store: Store) -> None:
     job = store.submit(new_job(1, "count")).job
-    with Running(store, HereCrew()):
+    with Running(store, ThreadWorkers()):
         until(lambda: store.job(job.id).status is Status.RUNNING)
         store.cancel(job.id)
         cancelled = until(lambda: ended(store, job.id))
@@ -231,7 +231,7 @@ def test_a_job_cancelled_elsewhere_is_ended_here(store: Store) -> None:
 
 def test_a_job_that_another_took_over_is_left_alone(store: Store) -> None:
     job = store.submit(new_job(1, "count")).job
-    with Running(store, HereCrew()) as dispatcher:
+    with Running(store, ThreadWorkers()) as dispatcher:
         until(lambda: store.job(job.id).status is Status.RUNNING)
         store.requeue("one")
         theirs = store.claim("two", 60)
@@ -246,14 +246,14 @@ def test_a_job_that_another_took_over_is_left_alone(store: Store) -> None:
 def test_jobs_of_a_server_that_is_no_more_are_taken_over(store: Store) -> None:
     job = store.submit(new_job(1)).job
     assert store.claim("dead", 0.5)
-    with Running(store, HereCrew(), "two", lease_seconds=1):
+    with Running(store, ThreadWorkers(), "two", lease_seconds=1):
         done = until(lambda: ended(store, job.id))
     assert (done.status, done.attempts) == (Status.DONE, 2)
 
 
 def test_a_lease_is_held_for_as_long_as_the_work_takes(store: Store) -> None:
     job = store.submit(new_job(1, "count")).job
-    with Running(store, HereCrew(), lease_seconds=0.6):
+    with Running(store, ThreadWorkers(), lease_seconds=0.6):
         until(lambda: store.job(job.id).status is Status.RUNNING)
         time.sleep(1.5)
         assert store.requeue_expired() == 0
@@ -263,26 +263,26 @@ def test_a_lease_is_held_for_as_long_as_the_work_takes(store: Store) -> None:
 
 def test_two_servers_share_the_jobs_of_one_store(store: Store) -> None:
     jobs = [store.submit(new_job(number)).job for number in range(1, 25)]
-    with Running(store, HereCrew(), "one"), Running(store, HereCrew(), "two"):
+    with Running(store, ThreadWorkers(), "one"), Running(store, ThreadWorkers(), "two"):
         done = [until(lambda job=job: ended(store, job.id)) for job in jobs]
     assert {(job.status, job.attempts) for job in done} == {(Status.DONE, 1)}
 
 
 def test_the_same_question_twice_is_worked_out_once(store: Store) -> None:
-    crew = Scripted()
+    workers = Scripted()
     jobs = [store.submit(new_job(1)).job for _ in range(5)]
-    with Running(store, crew):
+    with Running(store, workers):
         done = [until(lambda job=job: ended(store, job.id)) for job in jobs]
     assert {job.status for job in done} == {Status.DONE}
-    assert crew.handed_in == 1
+    assert workers.handed_in == 1
 
 
 def test_a_quick_question_passes_between_the_pieces_of_long_ones(store: Store) -> None:
     jobs = []
     for smallest in (2**12, 2**13):
-        put = put_of("top", RANGE | {"bytes": [smallest, 2**30]})
+        put = prepare("top", RANGE | {"bytes": [smallest, 2**30]})
         jobs.append(store.submit(NewJob("red", None, "top", put.text, put.key)).job)
-    with Running(store, HereCrew(slots=2)) as dispatcher:
+    with Running(store, ThreadWorkers(slots=2)) as dispatcher:
         until(lambda: dispatcher.under_way == 2)
         quick = store.submit(new_job(1)).job
         dispatcher.wake()
@@ -292,7 +292,7 @@ def test_a_quick_question_passes_between_the_pieces_of_long_ones(store: Store) -
 
 def test_stopping_gives_back_what_runs(store: Store) -> None:
     job = store.submit(new_job(1, "count")).job
-    running = Running(store, HereCrew())
+    running = Running(store, ThreadWorkers())
     with running:
         until(lambda: store.job(job.id).status is Status.RUNNING)
     back = store.job(job.id)
@@ -303,7 +303,7 @@ def test_stopping_gives_back_what_runs(store: Store) -> None:
 
 def kept(store: Store, made: datetime, axes: dict[str, int]) -> StoredAnswer:
     """An answer to the example of ``place`` on such axes, in the store."""
-    put = put_of("place", {**EXAMPLES["place"], "axes": axes})
+    put = prepare("place", {**EXAMPLES["place"], "axes": axes})
     answer = StoredAnswer(put.key, "place", "0", put.text, 0, b'{"from": "the test"}', 1.0, made)
     store.keep(answer)
     return answer
@@ -316,12 +316,12 @@ def test_what_is_old_is_forgotten_batch_by_batch(
     monkeypatch.setattr("synth.service.jobs.dispatcher._POLL_SECONDS", 0.05)
     old = [kept(store, LONG_AGO, {"data": 2**n}).key for n in range(5)]
     new = kept(store, datetime.now(UTC), {"data": 32}).key
-    with caplog.at_level("INFO"), Running(store, HereCrew(), keep_days=30) as dispatcher:
+    with caplog.at_level("INFO"), Running(store, ThreadWorkers(), keep_days=30) as dispatcher:
         until(lambda: not any(map(store.answer, old)))
         until(lambda: len([one for one in caplog.records if one.message == "forgotten"]) == 3)
         counted = dispatcher._metrics.text()
     assert b'collsynth_forgotten_total{what="answers"} 5.0' in counted
-    gone = [vars(one)["told"] for one in caplog.records if one.message == "forgotten"]
+    gone = [vars(one)["logged"] for one in caplog.records if one.message == "forgotten"]
     assert [one["answers"] for one in gone] == [2, 2, 1]
     assert store.answer(new) is not None
 
@@ -329,7 +329,7 @@ def test_what_is_old_is_forgotten_batch_by_batch(
 def test_nothing_is_forgotten_unless_that_is_wished(store: Store) -> None:
     old = kept(store, LONG_AGO, {"data": 32})
     job = store.submit(new_job(1)).job
-    with Running(store, HereCrew()):
+    with Running(store, ThreadWorkers()):
         until(lambda: ended(store, job.id))
     assert store.answer(old.key) == old
 
@@ -341,8 +341,8 @@ def test_what_is_remembered_of_a_forgotten_answer_does_no_harm(
     """Whether it has to be worked out anew or was, its permalink works."""
     question = {**EXAMPLES["place"], "axes": {"data": 32}}
     with served(tmp_path, keep_days=2) as server:
-        store = server.house.store
-        until(lambda: server.house.dispatcher._next_forgetting)
+        store = server.service.store
+        until(lambda: server.service.dispatcher._next_forgetting)
 
         def asked() -> tuple[str, str]:
             said = server.ask.post("/v1/place", json=question, headers={"Prefer": "wait=60"})
@@ -363,7 +363,7 @@ def test_what_is_remembered_of_a_forgotten_answer_does_no_harm(
 
 def asked_for(question: Any) -> str:
     """The permalink of an answer to ``place``."""
-    return f"/v1/answers/{put_of('place', question).key}"
+    return f"/v1/answers/{prepare('place', question).key}"
 
 
 def test_a_job_that_is_forgotten_as_it_is_looked_at(
@@ -371,7 +371,7 @@ def test_a_job_that_is_forgotten_as_it_is_looked_at(
 ) -> None:
     headers = {"Idempotency-Key": "nightly", "Prefer": "wait=60"}
     with served(tmp_path) as server:
-        store = server.house.store
+        store = server.service.store
 
         def posted() -> Any:
             return server.ask.post("/v1/place", json=EXAMPLES["place"], headers=headers)
@@ -410,12 +410,12 @@ def test_the_service_says_that_its_store_is_gone(tmp_path: Path) -> None:
 
 def broken(server: Served) -> Flaky:
     """From now on the server's store fails."""
-    flaky: Any = Flaky(server.house.store)
+    flaky: Any = Flaky(server.service.store)
     flaky.down = True
-    server.house.store = server.house.desk._store = flaky
-    server.house.desk._quotas._store = flaky
-    server.house.desk.systems._store = flaky
-    server.house.dispatcher._store = flaky
+    server.service.store = server.service.broker._store = flaky
+    server.service.broker._quotas._store = flaky
+    server.service.broker.systems._store = flaky
+    server.service.dispatcher._store = flaky
     return flaky
 
 

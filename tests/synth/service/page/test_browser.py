@@ -16,7 +16,7 @@ pytest.importorskip("playwright", reason="needs playwright, to drive a browser")
 from browsing import CHROMIUM, Browsing, browsing, chromium, until
 from hierarchies.files.writing import described
 from machines import calibrated
-from serving import Served, StuckCrew, served
+from serving import Served, StuckWorkers, served
 from synth.service.page.colours import paints
 
 if not CHROMIUM.exists():
@@ -226,7 +226,7 @@ def test_the_best_so_far_comes_while_the_job_is_looked_at_and_stays(
 ) -> None:
     size = {"width": 360, "height": 740}
     with (
-        served(tmp_path, StuckCrew()) as server,
+        served(tmp_path, StuckWorkers()) as server,
         browsing(browser, server.url, viewport=size) as seen,
     ):
         job = server.ask.post("/v1/top", json=SMALL, headers={"Prefer": "respond-async"}).json()

@@ -26,9 +26,9 @@ from distributed import Client
 
 from hierarchies import InputError
 from partitioned import RANGE, body_of, told
-from synth.service.workers import CrewLostError, Errand, KilledError, OverTimeError, reporting
+from synth.service.workers import KilledError, NoWorkersError, OverTimeError, QuestionRun, reporting
 from synth.service.workers import dask as remote
-from synth.service.workers.dask import DaskCrew
+from synth.service.workers.dask import DaskWorkers
 from synth.verbs.identity.edition import edition
 from synth.verbs.reply import Outcome
 from working import COUNT, HOG, LONG_COUNT, TOP, Listener, piece, question, until
@@ -80,100 +80,106 @@ def two() -> Iterator[str]:
 
 
 @pytest.fixture
-def crew(two: str) -> Iterator[DaskCrew]:
-    crew = DaskCrew(two, grace_seconds=2)
+def workers(two: str) -> Iterator[DaskWorkers]:
+    workers = DaskWorkers(two, grace_seconds=2)
     try:
-        yield crew
+        yield workers
     finally:
-        crew.close()
+        workers.close()
 
 
-def test_the_answers_are_those_of_the_verbs(crew: DaskCrew) -> None:
-    assert crew.slots == 2
+def test_the_answers_are_those_of_the_verbs(workers: DaskWorkers) -> None:
+    assert workers.slots == 2
     for verb, given in (("top", TOP), ("top", RANGE), ("count", {"digits": 2})):
-        reply = Errand(crew, verb, question(verb, given)).run()
+        reply = QuestionRun(workers, verb, question(verb, given)).run()
         assert told(reply) == body_of(verb, given)
 
 
-def test_progress_is_told_and_a_stop_brings_what_there_is(crew: DaskCrew) -> None:
+def test_progress_is_told_and_a_stop_brings_what_there_is(workers: DaskWorkers) -> None:
     listener = Listener()
-    errand = Errand(crew, "count", question("count", LONG_COUNT), tell=listener)
-    thread = threading.Thread(target=lambda: (listener.heard.wait(30), errand.stop()))
+    question_run = QuestionRun(
+        workers, "count", question("count", LONG_COUNT), on_progress=listener
+    )
+    thread = threading.Thread(target=lambda: (listener.heard.wait(30), question_run.stop()))
     thread.start()
-    reply = errand.run()
+    reply = question_run.run()
     thread.join()
     assert reply.outcome is Outcome.PARTIAL
-    assert {one.stage for one in listener.told} == {"states explored"}
+    assert {one.stage for one in listener.reports} == {"states explored"}
 
 
-def test_budgets_kills_and_lateness(crew: DaskCrew) -> None:
-    reply = Errand(crew, "count", question("count", LONG_COUNT), budget_seconds=0.5).run()
+def test_budgets_kills_and_lateness(workers: DaskWorkers) -> None:
+    reply = QuestionRun(workers, "count", question("count", LONG_COUNT), budget_seconds=0.5).run()
     assert reply.outcome is Outcome.PARTIAL
-    killed = crew.submit(piece("count", LONG_COUNT))
+    killed = workers.submit(piece("count", LONG_COUNT))
     killed.kill()
     assert isinstance(killed.future.exception(5), KilledError)
     with pytest.raises(OverTimeError):
-        Errand(crew, "place", question("place", HOG), budget_seconds=0.2).run()
+        QuestionRun(workers, "place", question("place", HOG), budget_seconds=0.2).run()
 
 
-def test_the_callers_mistakes_arrive_as_they_were_made(crew: DaskCrew) -> None:
+def test_the_callers_mistakes_arrive_as_they_were_made(workers: DaskWorkers) -> None:
     given = TOP | {"axes": {"data": 7}, "slow": {"node1": 0.5}}
     with pytest.raises(InputError, match="data=7 multiply to 7 devices"):
-        Errand(crew, "cost", question("cost", given)).run()
+        QuestionRun(workers, "cost", question("cost", given)).run()
 
 
 def test_a_lost_worker_is_replaced_by_another() -> None:
     """Of two workers one is killed with a piece under way; the other one carries out both."""
     with cluster(2) as (address, processes):
-        crew = DaskCrew(address)
+        workers = DaskWorkers(address)
         try:
             listeners = Listener(), Listener()
-            tickets = [crew.submit(piece("count", COUNT), tell=heard) for heard in listeners]
+            tickets = [
+                workers.submit(piece("count", COUNT), on_progress=heard) for heard in listeners
+            ]
             assert all(listener.heard.wait(WAIT_SECONDS) for listener in listeners)
             processes[1].send_signal(signal.SIGKILL)
             wait([ticket.future for ticket in tickets], WAIT_SECONDS)
             bodies = [json.dumps(ticket.future.result(0)["body"]) for ticket in tickets]
             assert bodies == [body_of("count", COUNT)[0]] * 2
-            assert crew.slots == 1
+            assert workers.slots == 1
         finally:
-            crew.close()
+            workers.close()
 
 
 def test_a_scheduler_that_dies_is_a_crew_that_is_lost() -> None:
     with cluster(1) as (address, processes):
-        crew = DaskCrew(address, connect_seconds=2)
+        workers = DaskWorkers(address, connect_seconds=2)
         try:
             listener = Listener()
-            ticket = crew.submit(piece("count", LONG_COUNT), tell=listener)
+            ticket = workers.submit(piece("count", LONG_COUNT), on_progress=listener)
             assert listener.heard.wait(WAIT_SECONDS)
             processes[0].kill()
-            assert isinstance(ticket.future.exception(WAIT_SECONDS), CrewLostError)
-            until(lambda: _refused(crew), WAIT_SECONDS)
+            assert isinstance(ticket.future.exception(WAIT_SECONDS), NoWorkersError)
+            until(lambda: _refused(workers), WAIT_SECONDS)
         finally:
-            crew.close()
+            workers.close()
 
 
-def _refused(crew: DaskCrew) -> bool:
+def _refused(workers: DaskWorkers) -> bool:
     try:
-        return isinstance(crew.submit(piece("count", {"digits": 1})).future.exception(5), Exception)
-    except CrewLostError:
+        return isinstance(
+            workers.submit(piece("count", {"digits": 1})).future.exception(5), Exception
+        )
+    except NoWorkersError:
         return True
 
 
 def test_where_nobody_answers_there_is_no_crew() -> None:
-    with pytest.raises(CrewLostError, match="no Dask scheduler answers at tcp://127"):
-        DaskCrew("tcp://127.0.0.1:9", connect_seconds=1)
+    with pytest.raises(NoWorkersError, match="no Dask scheduler answers at tcp://127"):
+        DaskWorkers("tcp://127.0.0.1:9", connect_seconds=1)
 
 
 def test_workers_with_other_code_are_refused(
-    crew: DaskCrew, monkeypatch: pytest.MonkeyPatch
+    workers: DaskWorkers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def other() -> str:
         return "0.0.9+0123456789ab"
 
     monkeypatch.setattr("synth.service.workers.dask.edition", other)
-    with pytest.raises(CrewLostError, match="answers with other code") as raised:
-        crew.submit(piece("count", {"digits": 1})).future.result(30)
+    with pytest.raises(NoWorkersError, match="answers with other code") as raised:
+        workers.submit(piece("count", {"digits": 1})).future.result(30)
     assert "install the same version" in raised.value.hint
 
 
@@ -195,13 +201,13 @@ def test_many_short_pieces_send_one_event(monkeypatch: pytest.MonkeyPatch) -> No
     assert "progress" in said[0]
 
 
-def test_text_alone_travels(crew: DaskCrew, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_text_alone_travels(workers: DaskWorkers, monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[Any] = []
-    submit = crew._executor.submit
+    submit = workers._executor.submit
     monkeypatch.setattr(
-        crew._executor, "submit", lambda f, *args: (sent.append((f, args)), submit(f, *args))[1]
+        workers._executor, "submit", lambda f, *args: (sent.append((f, args)), submit(f, *args))[1]
     )
-    Errand(crew, "top", question("top", RANGE)).run()
+    QuestionRun(workers, "top", question("top", RANGE)).run()
     assert len(sent) > 4
     assert {function.__name__ for function, _ in sent} == {"carry_remotely"}
     assert all(isinstance(text, str) and len(text) < 20_000 for _, (text,) in sent)

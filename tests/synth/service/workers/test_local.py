@@ -1,4 +1,4 @@
-"""Crews of processes: answers as ever, and what becomes of a piece whose process does not live."""
+"""Processes as workers: answers as ever, and what becomes of a piece whose process dies."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from partitioned import RANGE, SUPERPOD, body_of, told
 from places import ROOT
 from synth.plan.request import Watcher
 from synth.service.workers import (
-    CrewLostError,
-    Errand,
     InternalError,
     KilledError,
-    LocalCrew,
+    LocalWorkers,
+    NoWorkersError,
     OutOfMemoryError,
     OverTimeError,
+    QuestionRun,
     WorkerLostError,
 )
 from synth.verbs.partition import Piece, WholeQuestion, carry_out
@@ -55,7 +55,7 @@ class InHand:
 
 
 class Queue:
-    """A crew whose pieces wait in the order in which they came."""
+    """Workers whose pieces wait in the order in which they came."""
 
     slots = at_once = 2
 
@@ -71,14 +71,14 @@ class Queue:
 
 
 @pytest.fixture(scope="module")
-def crew() -> Iterator[LocalCrew]:
-    crew = LocalCrew(2, grace_seconds=1)
+def workers() -> Iterator[LocalWorkers]:
+    workers = LocalWorkers(2, grace_seconds=1)
     try:
-        yield crew
+        yield workers
     finally:
-        pids = crew.pids
-        crew.close()
-        assert crew.pids == []
+        pids = workers.pids
+        workers.close()
+        assert workers.pids == []
         assert not any(alive(pid) for pid in pids)
 
 
@@ -101,64 +101,68 @@ def alive(pid: int) -> bool:
         ("check", {"program": "reduce root inside", "tree": [2, 4]}),
     ],
 )
-def test_the_answer_is_that_of_the_verb(crew: LocalCrew, verb: str, given: dict[str, Any]) -> None:
+def test_the_answer_is_that_of_the_verb(
+    workers: LocalWorkers, verb: str, given: dict[str, Any]
+) -> None:
     alone = body_of(verb, given)
-    reply = Errand(crew, verb, question(verb, given)).run()
+    reply = QuestionRun(workers, verb, question(verb, given)).run()
     assert (json.dumps(reply.body), reply.outcome) == alone
 
 
-def test_the_callers_mistakes_arrive_as_they_were_made(crew: LocalCrew) -> None:
+def test_the_callers_mistakes_arrive_as_they_were_made(workers: LocalWorkers) -> None:
     with pytest.raises(InputError) as raised:
-        Errand(crew, "top", question("top", TOP | {"axes": {"data": 7}})).run()
+        QuestionRun(workers, "top", question("top", TOP | {"axes": {"data": 7}})).run()
     assert raised.value.problem.startswith("the axes data=7 multiply to 7 devices")
     assert raised.value.hint == "their product must be the number of devices"
     with pytest.raises(InputError) as raised:
-        Errand(crew, "top", question("top", TOP | {"without": ["nod3"]})).run()
+        QuestionRun(workers, "top", question("top", TOP | {"without": ["nod3"]})).run()
     assert raised.value.where == "--without"
 
 
 def test_a_bug_is_logged_and_told_by_its_number_alone(
-    crew: LocalCrew, caplog: pytest.LogCaptureFixture
+    workers: LocalWorkers, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(InternalError) as raised:
-        crew.submit(Piece(WholeQuestion(verb="no such part", question={}))).future.result(20)
+        workers.submit(Piece(WholeQuestion(verb="no such part", question={}))).future.result(20)
     assert "KeyError" not in str(raised.value)
     assert raised.value.id in str(raised.value)
     assert f"internal error {raised.value.id}" in caplog.text
     assert "KeyError: 'no such part'" in caplog.text
 
 
-def test_progress_is_told_and_a_stop_brings_what_there_is(crew: LocalCrew) -> None:
+def test_progress_is_told_and_a_stop_brings_what_there_is(workers: LocalWorkers) -> None:
     listener = Listener()
-    errand = Errand(crew, "count", question("count", LONG_COUNT), tell=listener)
-    threading.Thread(target=lambda: (listener.heard.wait(20), errand.stop())).start()
-    reply = errand.run()
+    question_run = QuestionRun(
+        workers, "count", question("count", LONG_COUNT), on_progress=listener
+    )
+    threading.Thread(target=lambda: (listener.heard.wait(20), question_run.stop())).start()
+    reply = question_run.run()
     assert reply.outcome is Outcome.PARTIAL
     assert reply.body["complete"] is False
-    stages = [told.stage for told in listener.told]
+    stages = [told.stage for told in listener.reports]
     assert stages
     assert set(stages) == {"states explored"}
-    counts = [told.done for told in listener.told]
+    counts = [told.done for told in listener.reports]
     assert counts == sorted(counts)
 
 
-def test_a_budget_brings_what_there_is(crew: LocalCrew) -> None:
-    reply = Errand(crew, "count", question("count", LONG_COUNT), budget_seconds=0.5).run()
+def test_a_budget_brings_what_there_is(workers: LocalWorkers) -> None:
+    reply = QuestionRun(workers, "count", question("count", LONG_COUNT), budget_seconds=0.5).run()
     assert reply.outcome is Outcome.PARTIAL
 
 
-def test_work_without_a_partial_answer_is_killed_after_the_grace(crew: LocalCrew) -> None:
+def test_work_without_a_partial_answer_is_killed_after_the_grace(workers: LocalWorkers) -> None:
     with pytest.raises(OverTimeError, match="time was up"):
-        Errand(crew, "place", question("place", HOG), budget_seconds=0.2).run()
-    ticket = crew.submit(piece("place", HOG))
+        QuestionRun(workers, "place", question("place", HOG), budget_seconds=0.2).run()
+    ticket = workers.submit(piece("place", HOG))
     until(ticket.future.running)
     ticket.stop()
     assert isinstance(ticket.future.exception(20), OverTimeError)
-    assert crew.submit(piece("count", {"digits": 1})).future.result(20)["outcome"] == 0
+    assert workers.submit(piece("count", {"digits": 1})).future.result(20)["outcome"] == 0
 
 
-def test_a_kill_ends_at_once_what_is_under_way_and_what_waits(crew: LocalCrew) -> None:
-    tickets = [crew.submit(piece("place", HOG)) for _ in range(4)]
+def test_a_kill_ends_at_once_what_is_under_way_and_what_waits(workers: LocalWorkers) -> None:
+    tickets = [workers.submit(piece("place", HOG)) for _ in range(4)]
     until(lambda: sum(ticket.future.running() for ticket in tickets) == 2)
     for ticket in tickets:
         ticket.kill()
@@ -166,28 +170,28 @@ def test_a_kill_ends_at_once_what_is_under_way_and_what_waits(crew: LocalCrew) -
         assert isinstance(ticket.future.exception(20), KilledError)
 
 
-def test_an_errand_that_is_killed_says_so(crew: LocalCrew) -> None:
-    errand = Errand(crew, "place", question("place", HOG))
-    threading.Timer(0.3, errand.kill).start()
+def test_an_errand_that_is_killed_says_so(workers: LocalWorkers) -> None:
+    question_run = QuestionRun(workers, "place", question("place", HOG))
+    threading.Timer(0.3, question_run.kill).start()
     with pytest.raises(KilledError):
-        errand.run()
+        question_run.run()
 
 
-def test_too_much_memory_is_a_clear_problem_and_nothing_else_suffers(crew: LocalCrew) -> None:
-    greedy = crew.submit(piece("place", HOG), memory_bytes=32 * 2**20)
-    modest = crew.submit(piece("top", TOP), memory_bytes=512 * 2**20)
+def test_too_much_memory_is_a_clear_problem_and_nothing_else_suffers(workers: LocalWorkers) -> None:
+    greedy = workers.submit(piece("place", HOG), memory_bytes=32 * 2**20)
+    modest = workers.submit(piece("top", TOP), memory_bytes=512 * 2**20)
     problem = greedy.future.exception(60)
     assert isinstance(problem, OutOfMemoryError)
     assert "needs more than 32 MiB" in problem.problem
     assert modest.future.result(60)["outcome"] == 0
 
 
-def test_a_dead_process_fails_its_own_piece_only(crew: LocalCrew) -> None:
-    until(lambda: len(crew.pids) == 2)
+def test_a_dead_process_fails_its_own_piece_only(workers: LocalWorkers) -> None:
+    until(lambda: len(workers.pids) == 2)
     listeners = Listener(), Listener()
-    tickets = [crew.submit(piece("count", LONG_COUNT), tell=heard) for heard in listeners]
+    tickets = [workers.submit(piece("count", LONG_COUNT), on_progress=heard) for heard in listeners]
     assert all(listener.heard.wait(20) for listener in listeners)
-    end(crew.pids[0])
+    end(workers.pids[0])
     done, _ = wait([ticket.future for ticket in tickets], 20, return_when="FIRST_COMPLETED")
     [lost] = done
     with pytest.raises(WorkerLostError, match="signal 9"):
@@ -195,48 +199,50 @@ def test_a_dead_process_fails_its_own_piece_only(crew: LocalCrew) -> None:
     [other] = [ticket for ticket in tickets if ticket.future is not lost]
     other.stop()
     assert other.future.result(20)["outcome"] == int(Outcome.PARTIAL)
-    again = [crew.submit(piece("count", {"digits": 2})) for _ in range(4)]
+    again = [workers.submit(piece("count", {"digits": 2})) for _ in range(4)]
     assert all(ticket.future.result(20)["outcome"] == 0 for ticket in again)
 
 
-def test_an_errand_outlives_its_workers(crew: LocalCrew) -> None:
+def test_an_errand_outlives_its_workers(workers: LocalWorkers) -> None:
     """Two processes are killed while they work on it; the third try brings the answer."""
     listener = Listener()
-    errand = Errand(crew, "count", question("count", COUNT), tell=listener)
+    question_run = QuestionRun(workers, "count", question("count", COUNT), on_progress=listener)
     replies: list[Any] = []
-    thread = threading.Thread(target=lambda: replies.append(errand.run()))
+    thread = threading.Thread(target=lambda: replies.append(question_run.run()))
     thread.start()
     for _ in range(2):
         listener.heard.clear()
         assert listener.heard.wait(20)
-        for pid in crew.pids:
+        for pid in workers.pids:
             end(pid)
     thread.join(60)
     [reply] = replies
     assert reply.outcome is Outcome.OK
 
 
-def test_a_question_in_pieces_outlives_a_worker(crew: LocalCrew) -> None:
+def test_a_question_in_pieces_outlives_a_worker(workers: LocalWorkers) -> None:
     listener = Listener()
-    errand = Errand(crew, "top", question("top", RANGE), tell=listener)
+    question_run = QuestionRun(workers, "top", question("top", RANGE), on_progress=listener)
     replies: list[Any] = []
-    thread = threading.Thread(target=lambda: replies.append(errand.run()))
+    thread = threading.Thread(target=lambda: replies.append(question_run.run()))
     thread.start()
     assert listener.heard.wait(20)
-    end(crew.pids[0])
+    end(workers.pids[0])
     thread.join(60)
     [reply] = replies
     assert told(reply) == body_of("top", RANGE)
-    assert {one.of for one in listener.told if one.stage == "placements priced"} >= {9}
-    assert not any(one.best for one in listener.told)
+    assert {one.of for one in listener.reports if one.stage == "placements priced"} >= {9}
+    assert not any(one.best for one in listener.reports)
 
 
-def test_a_ranking_tells_the_best_so_far(crew: LocalCrew) -> None:
+def test_a_ranking_tells_the_best_so_far(workers: LocalWorkers) -> None:
     listener = Listener()
-    reply = Errand(crew, "top", question("top", SUPERPOD | {"k": 12}), tell=listener).run()
+    reply = QuestionRun(
+        workers, "top", question("top", SUPERPOD | {"k": 12}), on_progress=listener
+    ).run()
     assert told(reply) == body_of("top", SUPERPOD | {"k": 12})
-    assert {one.of for one in listener.told if one.stage == "placements priced"} == {14}
-    bests = [json.loads(one.best) for one in listener.told if one.best]
+    assert {one.of for one in listener.reports if one.stage == "placements priced"} == {14}
+    bests = [json.loads(one.best) for one in listener.reports if one.best]
     assert bests
     first = reply.body["answers"][0]["seconds"]
     for best in bests:
@@ -247,34 +253,36 @@ def test_a_ranking_tells_the_best_so_far(crew: LocalCrew) -> None:
 
 
 def test_a_small_question_takes_its_turn_between_the_pieces_of_a_large_one() -> None:
-    crew = Queue()
-    large = Errand(crew, "top", question("top", RANGE))
+    workers = Queue()
+    large = QuestionRun(workers, "top", question("top", RANGE))
     replies: dict[str, Any] = {}
     first = threading.Thread(target=lambda: replies.update(large=large.run()))
     first.start()
-    until(lambda: len(crew.waiting) == 2)
-    small = Errand(crew, "place", question("place", PLACE))
+    until(lambda: len(workers.waiting) == 2)
+    small = QuestionRun(workers, "place", question("place", PLACE))
     second = threading.Thread(target=lambda: replies.update(small=small.run()))
     second.start()
-    until(lambda: len(crew.waiting) == 3)
+    until(lambda: len(workers.waiting) == 3)
     for _ in range(3):
-        crew.waiting.popleft().carry_out()
+        workers.waiting.popleft().carry_out()
     second.join(20)
     assert set(replies) == {"small"}
     while first.is_alive():
-        if crew.waiting:
-            crew.waiting.popleft().carry_out()
+        if workers.waiting:
+            workers.waiting.popleft().carry_out()
     assert told(replies["large"]) == body_of("top", RANGE)
 
 
-def test_an_errand_whose_workers_always_die_gives_up(crew: LocalCrew) -> None:
+def test_an_errand_whose_workers_always_die_gives_up(workers: LocalWorkers) -> None:
     listener = Listener()
-    errand = Errand(crew, "count", question("count", LONG_COUNT), tell=listener)
+    question_run = QuestionRun(
+        workers, "count", question("count", LONG_COUNT), on_progress=listener
+    )
     failed: list[BaseException] = []
 
     def run() -> None:
         try:
-            errand.run()
+            question_run.run()
         except WorkerLostError as lost:
             failed.append(lost)
 
@@ -283,65 +291,65 @@ def test_an_errand_whose_workers_always_die_gives_up(crew: LocalCrew) -> None:
     while thread.is_alive():
         listener.heard.clear()
         if listener.heard.wait(0.2):
-            for pid in crew.pids:
+            for pid in workers.pids:
                 end(pid)
     assert len(failed) == 1
 
 
-def test_many_kills_at_odd_moments_lose_nothing(crew: LocalCrew) -> None:
+def test_many_kills_at_odd_moments_lose_nothing(workers: LocalWorkers) -> None:
     """Each piece ends, with its answer or as lost; and there are always two processes again."""
-    tickets = [crew.submit(piece("count", {"digits": 3, "max_steps": 5})) for _ in range(60)]
+    tickets = [workers.submit(piece("count", {"digits": 3, "max_steps": 5})) for _ in range(60)]
     rounds = 0
     while not all(ticket.future.done() for ticket in tickets):
         clock.sleep(0.011 * (rounds % 7))
-        pids = crew.pids
+        pids = workers.pids
         if rounds < 15 and pids:
             end(pids[rounds % len(pids)])
         rounds += 1
     lost = [ticket for ticket in tickets if ticket.future.exception()]
     assert all(isinstance(ticket.future.exception(), WorkerLostError) for ticket in lost)
     assert len(lost) <= 15
-    until(lambda: len(crew.pids) == 2)
+    until(lambda: len(workers.pids) == 2)
 
 
 def test_close_drops_what_waits_and_stops_what_is_under_way() -> None:
-    crew = LocalCrew(1, grace_seconds=1)
-    pids = crew.pids
-    running, waiting = (crew.submit(piece("count", LONG_COUNT)) for _ in range(2))
+    workers = LocalWorkers(1, grace_seconds=1)
+    pids = workers.pids
+    running, waiting = (workers.submit(piece("count", LONG_COUNT)) for _ in range(2))
     until(running.future.running)
-    crew.close(10)
+    workers.close(10)
     assert running.future.result(0)["outcome"] == int(Outcome.PARTIAL)
-    assert isinstance(waiting.future.exception(0), CrewLostError)
-    with pytest.raises(CrewLostError):
-        crew.submit(piece("count", {"digits": 1}))
+    assert isinstance(waiting.future.exception(0), NoWorkersError)
+    with pytest.raises(NoWorkersError):
+        workers.submit(piece("count", {"digits": 1}))
     assert not any(alive(pid) for pid in pids)
-    crew.close()
+    workers.close()
 
 
 def test_close_kills_what_does_not_end() -> None:
-    crew = LocalCrew(1)
-    pids = crew.pids
-    running = crew.submit(piece("place", HOG))
+    workers = LocalWorkers(1)
+    pids = workers.pids
+    running = workers.submit(piece("place", HOG))
     until(running.future.running)
-    crew.close(0.2)
-    assert isinstance(running.future.exception(0), CrewLostError)
+    workers.close(0.2)
+    assert isinstance(running.future.exception(0), NoWorkersError)
     assert not any(alive(pid) for pid in pids)
 
 
 SERVER = """
 import os, signal, sys, time
 from synth.verbs.partition import Piece, WholeQuestion
-from synth.service.workers import LocalCrew
+from synth.service.workers import LocalWorkers
 if __name__ == "__main__":
-    crew = LocalCrew(2)
+    workers = LocalWorkers(2)
     got = []
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: got.append(1))
     question = {"digits": 5, "max_steps": 9}
-    ticket = crew.submit(Piece(WholeQuestion(verb="count", question=question)))
+    ticket = workers.submit(Piece(WholeQuestion(verb="count", question=question)))
     while not ticket.future.running():
         time.sleep(0.01)
-    print(*crew.pids, flush=True)
+    print(*workers.pids, flush=True)
     while len(got) < 2:
         time.sleep(0.01)
     time.sleep(0.3)

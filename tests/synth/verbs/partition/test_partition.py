@@ -17,7 +17,15 @@ from partitioned import RANGE, SUPERPOD, Given, body_of, told
 from strategies import AXIS_NAMES, systems
 from synth.plan.request import Leader, Watcher
 from synth.verbs.answers.parts import Json
-from synth.verbs.partition import Course, Piece, Shelf, WholeQuestion, carry_out, course, in_turn
+from synth.verbs.partition import (
+    LibraryCache,
+    Piece,
+    Rounds,
+    WholeQuestion,
+    carry_out,
+    in_turn,
+    rounds_of,
+)
 from synth.verbs.partition.pieces import SomeSizes
 from synth.verbs.planning import TopQuestion
 from synth.verbs.questions import asked, axes_of
@@ -25,15 +33,15 @@ from synth.verbs.reply import Outcome, Reply
 from synth.verbs.table import VERBS
 
 
-def cut(verb: str, given: Given, pieces: int) -> Course:
-    return course(verb, asked(VERBS[verb].question, given), pieces)
+def cut(verb: str, given: Given, pieces: int) -> Rounds:
+    return rounds_of(verb, asked(VERBS[verb].question, given), pieces)
 
 
 Carry = Callable[[int, Piece], Json]
 
 
-def disordered(rounds: Course, carry: Carry, seed: int = 0) -> tuple[Reply, list[int]]:
-    """Run a course whose pieces are carried out in any order; and the pieces of each round."""
+def disordered(rounds: Rounds, carry: Carry, seed: int = 0) -> tuple[Reply, list[int]]:
+    """Run rounds whose pieces are carried out in any order; and the pieces of each round."""
     orders, sizes = random.Random(seed), []
     try:
         pieces = next(rounds)
@@ -62,7 +70,7 @@ def small_questions_are_cut(*known: System) -> Iterator[None]:
         return by_name.get(str(question.system)) or before(question)
 
     with (
-        patch("synth.verbs.partition.course.LEAST_PRICED", 1),
+        patch("synth.verbs.partition.rounds.LEAST_PRICED", 1),
         patch.object(TopQuestion, "machine", machine),
     ):
         yield
@@ -139,13 +147,16 @@ def test_a_larger_machine_in_pieces(more: Given, pieces: int) -> None:
 
 
 def test_what_a_process_keeps_changes_no_answer() -> None:
-    """One shelf of programs and proofs for pieces of several questions, one after the other."""
-    shelf = Shelf()
+    """One cache of programs and proofs for pieces of several questions, one after the other."""
+    libraries = LibraryCache()
     small = {"system": "dgx-h100:4", "axes": {"data": 8, "model": 4}}
     for more in ({}, {"k": 3}):
         question = SUPERPOD | small | more
         piece = Piece(WholeQuestion(verb="top", question=question))
-        assert json.dumps(carry_out(piece, Watcher(), shelf)["body"]) == body_of("top", question)[0]
+        assert (
+            json.dumps(carry_out(piece, Watcher(), libraries)["body"])
+            == body_of("top", question)[0]
+        )
     for question in (
         SUPERPOD | {"k": 5},
         RANGE,
@@ -154,7 +165,7 @@ def test_what_a_process_keeps_changes_no_answer() -> None:
         RANGE | {"request": "all-gather"},
     ):
         reply, _ = disordered(
-            cut("top", question, 4), lambda _, piece: carry_out(piece, Watcher(), shelf)
+            cut("top", question, 4), lambda _, piece: carry_out(piece, Watcher(), libraries)
         )
         assert told(reply) == body_of("top", question)
 

@@ -1,4 +1,4 @@
-"""The outermost layer: gives each request an id, logs and counts it, and tells our mistakes."""
+"""Middleware around all requests: gives each an id, logs it, counts it, and handles our bugs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from synth.service.http.logs import SERVICE
-from synth.service.http.problems import Tell, unforeseen
+from synth.service.http.problems import Respond, unforeseen
 from synth.service.metrics import Metrics
 
 _SANE_ID = re.compile(rb"[A-Za-z0-9._:-]{1,64}")
@@ -23,22 +23,23 @@ log = logging.getLogger(SERVICE)
 
 @dataclass
 class _Seen:
-    """What was seen of a response as it went by."""
+    """What was observed of a response while it was sent."""
 
     status: int = 0
     sent_bytes: int = 0
 
 
-class Outermost:
-    """An ASGI layer around the whole app.
+class RequestMiddleware:
+    """ASGI middleware around the whole app.
 
-    Takes the id of a request from ``X-Request-ID`` if that is sane, makes one otherwise, and sends
-    it back. An error that nobody handled becomes a refusal with this id, which the log has, too.
+    The id of a request is its ``X-Request-ID`` if that is sane, else a new one; the response has
+    it, too. An error that nobody handled becomes a refusal with this id, and the log has the
+    traceback under it.
     """
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, tell: Tell) -> None:
+    def __init__(self, app: ASGIApp, metrics: Metrics, respond: Respond) -> None:
         self._app = app
-        self._tell = tell
+        self._respond = respond
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -66,10 +67,10 @@ class Outermost:
         try:
             await self._app(scope, receive, watched)
         except Exception:
-            log.exception("unforeseen", extra={"told": {"request_id": request_id}})
+            log.exception("unforeseen", extra={"logged": {"request_id": request_id}})
             if not seen.status:
                 request = Request(scope)
-                response = self._tell(request, unforeseen(request))
+                response = self._respond(request, unforeseen(request))
                 await response(scope, receive, watched)
         finally:
             self._note(scope, seen, request_id, time.perf_counter() - begun)
@@ -77,22 +78,22 @@ class Outermost:
     def _note(self, scope: Scope, seen: _Seen, request_id: str, seconds: float) -> None:
         route = template(scope)
         self._metrics.answered(scope["method"], route, seen.status, seconds)
-        told: dict[str, Any] = {
+        logged: dict[str, Any] = {
             "request_id": request_id,
             "method": scope["method"][:16],
             "route": route,
             "status": seen.status,
             "seconds": round(seconds, 6),
             "sent_bytes": seen.sent_bytes,
-            **scope["state"].get("told", {}),
+            **scope["state"].get("logged", {}),
         }
         if route == UNMATCHED:
-            told["path"] = scope["path"][:200]
-        log.info("request", extra={"told": told})
+            logged["path"] = scope["path"][:200]
+        log.info("request", extra={"logged": logged})
 
 
 def template(scope: Scope) -> str:
-    """The address of the route that served a request, with its parameters by name."""
+    """The path of the route that served a request, with the names of its parameters in it."""
     path = getattr(scope.get("route"), "path", None)
     return path if isinstance(path, str) else UNMATCHED
 

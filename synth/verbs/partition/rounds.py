@@ -1,9 +1,10 @@
-"""The course of a question: rounds of pieces, each round made from what came of those before.
+"""A question as rounds of pieces: each round is made from the results of the rounds before.
 
-Most questions stay one piece. Several systems are cut by system, and a range of sizes by size; each
-later round of a range halves what lies between neighbours that differ. A ranking is not cut: its
-placements are looked at in the order of their bounds, and the first of them tell of most others
-that they need no search, which a worker that has only a share of them does not know.
+Most questions stay one piece. A question about several systems is cut by system, and a range of
+sizes by size; each later round of a range adds the sizes halfway between neighbours whose best
+programs differ. A ranking is not cut: its placements are searched in the order of their bounds, and
+the results of the first ones rule most others out. A worker with only a share of the placements
+would not have those results, and would search in vain.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ from synth.verbs.planning import SweepQuestion, TopQuestion, outcome_of, swept_r
 from synth.verbs.questions import Question
 from synth.verbs.reply import Outcome, Reply, reply
 
-Course = Generator[Sequence[Piece], Sequence[Json], Reply]
+Rounds = Generator[Sequence[Piece], Sequence[Json], Reply]
 """Yields a round of pieces, is sent what came of each, in their order, and returns the answer."""
 LEAST_PRICED = 8
-"""A range of fewer placements, each size by itself, is not worth the way."""
+"""A range that prices fewer placements, summed over its sizes, is not worth sending."""
 
 
-def course(verb: str, question: Question, pieces: int = 1) -> Course:
-    """How a question is answered where about so many pieces can be worked on at once.
+def rounds_of(verb: str, question: Question, pieces: int = 1) -> Rounds:
+    """The rounds of a question, where about so many pieces can be carried out at once.
 
     Raises InputError, at the first round, for a question that cannot be answered.
     """
@@ -52,8 +53,8 @@ def course(verb: str, question: Question, pieces: int = 1) -> Course:
             return (yield from _whole(verb, question))
 
 
-def in_turn(rounds: Course, watcher: Watcher | None = None) -> Reply:
-    """Run a course here, one piece after the other."""
+def in_turn(rounds: Rounds, watcher: Watcher | None = None) -> Reply:
+    """Carry all rounds out here, one piece after the other."""
     watcher = watcher or Watcher()
     try:
         wanted = next(rounds)
@@ -64,44 +65,44 @@ def in_turn(rounds: Course, watcher: Watcher | None = None) -> Reply:
         return found
 
 
-def together(courses: Sequence[Course]) -> Generator[Sequence[Piece], Sequence[Json], list[Reply]]:
-    """Several courses side by side: a round of theirs is the next round of each."""
+def together(several: Sequence[Rounds]) -> Generator[Sequence[Piece], Sequence[Json], list[Reply]]:
+    """Rounds of several questions side by side: each round joins the next round of each."""
     replies: dict[int, Reply] = {}
     wanted: dict[int, Sequence[Piece]] = {}
 
     def go_on(number: int, results: Sequence[Json] | None) -> None:
         try:
             wanted[number] = (
-                next(courses[number]) if results is None else courses[number].send(results)
+                next(several[number]) if results is None else several[number].send(results)
             )
         except StopIteration as stop:
             wanted.pop(number, None)
             replies[number] = stop.value
 
-    for number in range(len(courses)):
+    for number in range(len(several)):
         go_on(number, None)
     while wanted:
         results = iter((yield [piece for pieces in wanted.values() for piece in pieces]))
         for number, pieces in list(wanted.items()):
             go_on(number, [next(results) for _ in pieces])
-    return [replies[number] for number in range(len(courses))]
+    return [replies[number] for number in range(len(several))]
 
 
-def _whole(verb: str, question: Question) -> Course:
+def _whole(verb: str, question: Question) -> Rounds:
     [came] = yield [Piece(WholeQuestion(verb=verb, question=_plain(question)))]
     found = Answered.model_validate(came)
     return Reply(found.body, Outcome(found.outcome))
 
 
-def _named(question: TopQuestion, rounds: Course) -> Course:
-    """The course of one of several systems, whose mistakes say which."""
+def _named(question: TopQuestion, rounds: Rounds) -> Rounds:
+    """The rounds of one of several systems, whose name its errors then have."""
     try:
         return (yield from rounds)
     except InputError as error:
         raise error.at(question.system_name) from None
 
 
-def _top(question: TopQuestion, pieces: int) -> Course:
+def _top(question: TopQuestion, pieces: int) -> Rounds:
     ends = question.bytes
     if pieces < 2 or isinstance(ends, int):
         return (yield from _whole("top", question))
@@ -114,8 +115,8 @@ def _top(question: TopQuestion, pieces: int) -> Course:
     return (yield from _range(question, system, placements, pieces))
 
 
-def _range(question: TopQuestion, system: System, placements: int, pieces: int) -> Course:
-    """The best of every size, and of those between neighbours that differ."""
+def _range(question: TopQuestion, system: System, placements: int, pieces: int) -> Rounds:
+    """The best at every size of a grid, and then between neighbours that differ."""
     assert isinstance(question.bytes, tuple)
     answered: dict[int, Answer] = {}
     chosen: dict[int, str] = {}
@@ -142,7 +143,7 @@ def _sizes(question: TopQuestion, sizes: list[int], placements: int) -> Piece:
 
 
 def _dealt(sizes: Sequence[int], hands: int) -> list[list[int]]:
-    """Sizes dealt one by one, as neighbours cost about the same."""
+    """Sizes dealt out in turn, as neighbours cost about the same."""
     hands = min(hands, len(sizes))
     return [list(sizes[hand::hands]) for hand in range(hands)]
 

@@ -1,4 +1,4 @@
-"""The app: all routes, and around them the layers that every request goes through."""
+"""The app of a server: the routes of the API and the page, and the middleware around them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from fastapi import FastAPI
 from starlette.middleware import Middleware
 
-from synth.service.http import health, jobs, keeping, problems, verbs
+from synth.service.http import answers, health, jobs, problems, systems, verbs
+from synth.service.http.cross_site import CrossSiteGuard
 from synth.service.http.documents import describe
-from synth.service.http.guard import Guard
-from synth.service.http.hall import Hall
-from synth.service.http.outermost import Outermost
+from synth.service.http.middleware import RequestMiddleware
+from synth.service.http.state import AppState
 from synth.service.page import ROUTERS, told
 from synth.verbs.identity.edition import edition
 
@@ -28,13 +28,13 @@ _TAGS = [
 
 @asynccontextmanager
 async def no_life(app: FastAPI) -> AsyncIterator[None]:
-    """Nothing at the beginning and the end of an app."""
+    """A lifespan that does nothing."""
     yield
 
 
-def build(hall: Hall, life: Life = no_life) -> FastAPI:
-    """The app of one server. Where no keys are needed it answers by names of this machine only."""
-    own_names = None if hall.keys else frozenset({hall.settings.host.lower()})
+def build(state: AppState, life: Life = no_life) -> FastAPI:
+    """The app of one server; without keys it answers only under names of this machine."""
+    own_names = None if state.keys else frozenset({state.settings.host.lower()})
     app = FastAPI(
         title="collsynth",
         version=edition(),
@@ -44,12 +44,19 @@ def build(hall: Hall, life: Life = no_life) -> FastAPI:
         redirect_slashes=False,
         openapi_tags=_TAGS,
         middleware=[
-            Middleware(Outermost, metrics=hall.metrics, tell=told),
-            Middleware(Guard, own_names=own_names, tell=told),
+            Middleware(RequestMiddleware, metrics=state.metrics, respond=told),
+            Middleware(CrossSiteGuard, own_names=own_names, respond=told),
         ],
     )
-    app.state.hall = hall
-    routers = (verbs.router(), jobs.router, keeping.router, health.router, *ROUTERS)
+    app.state.shared = state
+    routers = (
+        verbs.router(),
+        jobs.router,
+        answers.router,
+        systems.router,
+        health.router,
+        *ROUTERS,
+    )
     problems.install(app, [route for router in routers for route in router.routes], told)
     for router in routers:
         app.include_router(router)

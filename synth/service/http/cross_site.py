@@ -1,9 +1,10 @@
-"""Keeps other sites' pages from asking through the browser of somebody who may ask.
+"""Protection against cross-site requests: pages of other sites that use a visitor's browser.
 
-A server without keys trusts whoever reaches it from its own machine, and every page that a browser
-there shows can try. So it answers only by names of this machine (a page whose own name was made to
-point here is told apart by that, which is called DNS rebinding), and neither it nor one with keys,
-which the page keeps in a cookie, lets pages of another origin change anything.
+A server without keys trusts every request from its own machine, and a page of any site that is open
+in a browser there can send some. So requests that change something are refused if they come from
+another origin; with keys, too, as the browser sends the page's cookie along. And without keys the
+server answers only under names of this machine: that stops DNS rebinding, where a site points its
+own name at this address so as to count as the same origin.
 """
 
 from __future__ import annotations
@@ -16,45 +17,45 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from synth.service.errors import RefusalError
-from synth.service.http.problems import Tell
+from synth.service.http.problems import Respond
 from synth.service.settings import is_loopback
 
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
-class Guard:
-    """An ASGI layer that refuses what comes from other sites.
+class CrossSiteGuard:
+    """ASGI middleware that refuses requests of other sites.
 
-    ``own_names``: what it is asked for by, beside names of this machine; None: by any name.
+    ``own_names`` are the hosts it answers to, beside names of this machine; None: to any.
     """
 
-    def __init__(self, app: ASGIApp, own_names: frozenset[str] | None, tell: Tell) -> None:
+    def __init__(self, app: ASGIApp, own_names: frozenset[str] | None, respond: Respond) -> None:
         self._app = app
-        self._tell = tell
+        self._respond = respond
         self._own_names = own_names
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request, or refuse it."""
+        """Pass a request on, or refuse it."""
         if scope["type"] == "http":
             headers = Headers(scope=scope)
-            refusal = self._stranger(headers) or self._other_site(scope["method"], headers)
+            refusal = self._foreign_host(headers) or self._foreign_origin(scope["method"], headers)
             if refusal is not None:
-                response = self._tell(Request(scope), refusal)
+                response = self._respond(Request(scope), refusal)
                 await response(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 
-    def _stranger(self, headers: Headers) -> RefusalError | None:
+    def _foreign_host(self, headers: Headers) -> RefusalError | None:
         if self._own_names is None:
             return None
         name = host_name(headers.get("host", ""))
         if is_loopback(name) or name in self._own_names:
             return None
         hint = "ask for localhost; or start it with --keys, then it answers by every name"
-        told = f"this server does not answer by the name {name[:80]!r}"
-        return RefusalError(HTTPStatus.FORBIDDEN, told, where="Host", hint=hint)
+        problem = f"this server does not answer by the name {name[:80]!r}"
+        return RefusalError(HTTPStatus.FORBIDDEN, problem, where="Host", hint=hint)
 
-    def _other_site(self, method: str, headers: Headers) -> RefusalError | None:
+    def _foreign_origin(self, method: str, headers: Headers) -> RefusalError | None:
         if method in _SAFE:
             return None
         origin = headers.get("origin")

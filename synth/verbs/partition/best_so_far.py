@@ -1,4 +1,4 @@
-"""The best answers so far, while work goes on: found and priced, and not proved yet."""
+"""The best answers so far as JSON: found and priced while work goes on, and not proved yet."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from synth.plan.request import Leader
 from synth.verbs.answers.parts import Json, as_json
 from synth.verbs.answers.ranked import BestSoFar, Leading
 
-MOST_LEADERS = 10
-"""So many are told, however many were asked for."""
+MOST_SHOWN = 10
+"""How many are shown, however many were asked for."""
 
 
-def leaders_json(leaders: Sequence[Leader]) -> Json:
+def best_so_far_json(leaders: Sequence[Leader]) -> Json:
     """The first of them, with the keys that answers of ``top`` have for the same."""
-    told = [Leading.of(one) for one in leaders[:MOST_LEADERS]]
+    told = [Leading.of(one) for one in leaders[:MOST_SHOWN]]
     return as_json(BestSoFar(answers=told, complete=False))

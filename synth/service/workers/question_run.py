@@ -1,4 +1,4 @@
-"""One question on its way through a crew: the rounds of its course, piece by piece."""
+"""One question carried out by workers: round after round of pieces, merged into its answer."""
 
 from __future__ import annotations
 
@@ -9,39 +9,39 @@ from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 
-from synth.service.workers.crew import Crew, Progress, Tell, Ticket, nothing
+from synth.service.workers.pool import OnProgress, Progress, Ticket, Workers, ignore
 from synth.service.workers.problems import WorkerLostError
 from synth.verbs.answers.parts import Json
-from synth.verbs.partition import Piece, course
+from synth.verbs.partition import Piece, rounds_of
 from synth.verbs.questions import Question
 from synth.verbs.reply import Reply
 
 TRIES = 3
-"""How often a piece is handed in whose worker is lost each time."""
+"""How often a piece is submitted whose worker is lost each time."""
 _PIECES_A_SLOT = 4
-"""So many pieces for every slot, so that none waits long for the slowest of the others."""
+"""How many pieces to cut for each slot: small ones, so that no slot waits long for the last."""
 log = logging.getLogger("collsynth.work")
 
 
-class Errand:
-    """Puts a question to a crew. ``run`` waits for the answer; the rest may come from elsewhere.
+class QuestionRun:
+    """Carries a question out. ``run`` waits for the answer; other threads may stop or kill it.
 
-    ``tell`` hears of the whole question; with several pieces under way their progress is added up.
+    ``on_progress`` is called with the progress of the whole question, summed over its pieces.
     """
 
     def __init__(
         self,
-        crew: Crew,
+        workers: Workers,
         verb: str,
         question: Question,
         *,
         budget_seconds: float | None = None,
         memory_bytes: int | None = None,
-        tell: Tell = nothing,
+        on_progress: OnProgress = ignore,
     ) -> None:
-        self._crew, self._memory_bytes, self._tell = crew, memory_bytes, tell
-        pieces = crew.slots * _PIECES_A_SLOT if crew.slots > 1 else 1
-        self._course = course(verb, question, pieces)
+        self._workers, self._memory_bytes, self._on_progress = workers, memory_bytes, on_progress
+        pieces = workers.slots * _PIECES_A_SLOT if workers.slots > 1 else 1
+        self._rounds = rounds_of(verb, question, pieces)
         self._budget_seconds = budget_seconds
         self._end: float | None = None
         self._lock = threading.RLock()
@@ -49,22 +49,22 @@ class Errand:
         self._tickets: dict[Ticket, int] = {}
 
     def run(self) -> Reply:
-        """The answer, in part if it was stopped or its budget is spent.
+        """The answer; a partial one if the run was stopped or its budget is spent.
 
         Raises InputError for a question that cannot be answered, and WorkError.
         """
         if self._budget_seconds is not None:
             self._end = clock.monotonic() + self._budget_seconds
         try:
-            pieces = next(self._course)
+            pieces = next(self._rounds)
             while True:
-                pieces = self._course.send(self._carried(pieces))
+                pieces = self._rounds.send(self._carried(pieces))
         except StopIteration as stop:
             reply: Reply = stop.value
             return reply
 
     def stop(self) -> None:
-        """Ask for what there is."""
+        """Ask for a partial answer."""
         with self._lock:
             self._stopped = True
             for ticket in self._tickets:
@@ -78,21 +78,21 @@ class Errand:
                 ticket.kill()
 
     def _carried(self, pieces: Sequence[Piece]) -> list[Json]:
-        """What comes of each piece of a round.
+        """The results of the pieces of a round.
 
-        Never are more of them with the crew than keep it at work: so the questions of others get
-        their turn between them.
+        Only as many are submitted at a time as keep the workers busy, so that pieces of other
+        questions get their turn between them.
         """
-        added = _Added(pieces, self._tell)
+        added = _Added(pieces, self._on_progress)
         results: dict[int, Json] = {}
         tries = [TRIES] * len(pieces)
         waiting: dict[Future[Json], int] = {}
         coming = deque(range(len(pieces)))
         try:
             while waiting or coming:
-                while coming and len(waiting) < max(1, self._crew.at_once):
+                while coming and len(waiting) < max(1, self._workers.at_once):
                     number = coming.popleft()
-                    waiting[self._handed_in(number, pieces, added)] = number
+                    waiting[self._submitted(number, pieces, added)] = number
                 done, _ = wait(waiting, return_when=FIRST_COMPLETED)
                 for future in done:
                     number = waiting.pop(future)
@@ -112,14 +112,14 @@ class Errand:
                 self._tickets.clear()
         return [results[number] for number in range(len(pieces))]
 
-    def _handed_in(self, number: int, pieces: Sequence[Piece], added: _Added) -> Future[Json]:
+    def _submitted(self, number: int, pieces: Sequence[Piece], added: _Added) -> Future[Json]:
         left = None if self._end is None else max(0.0, self._end - clock.monotonic())
         with self._lock:
-            ticket = self._crew.submit(
+            ticket = self._workers.submit(
                 pieces[number],
                 budget_seconds=left,
                 memory_bytes=self._memory_bytes,
-                tell=lambda progress: added.told(number, progress),
+                on_progress=lambda progress: added.progressed(number, progress),
             )
             self._tickets[ticket] = number
             if self._stopped:
@@ -130,30 +130,30 @@ class Errand:
 
 
 class _Added:
-    """The progress of the pieces of a round as one.
+    """Sums the progress of the pieces of a round into that of the question.
 
-    Only of a question that is one piece the best so far are told: of others they would be those of
-    one size or system among many.
+    The best so far is passed on only where the question is one piece: of one piece among many it
+    would be the best of one size or system, and not of the question.
     """
 
-    def __init__(self, pieces: Sequence[Piece], tell: Tell) -> None:
+    def __init__(self, pieces: Sequence[Piece], on_progress: OnProgress) -> None:
         self._weights = [piece.weight for piece in pieces]
         self._done = [0] * len(pieces)
-        self._tell = tell
+        self._on_progress = on_progress
         self._lock = threading.Lock()
 
-    def told(self, number: int, progress: Progress) -> None:
-        """A piece has come so far."""
+    def progressed(self, number: int, progress: Progress) -> None:
+        """Add the progress of a piece."""
         if len(self._weights) == 1:
-            self._tell(progress)
+            self._on_progress(progress)
             return
         with self._lock:
             if progress.of is not None:
                 self._done[number] = min(progress.done, self._weights[number])
             done = sum(self._done)
-        self._tell(Progress(progress.stage, done, sum(self._weights)))
+        self._on_progress(Progress(progress.stage, done, sum(self._weights)))
 
     def ended(self, number: int) -> None:
-        """A piece is done."""
+        """Count a piece as done."""
         with self._lock:
             self._done[number] = self._weights[number]

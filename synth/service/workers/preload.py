@@ -1,7 +1,7 @@
-"""Loaded once by the process that workers are forked from, so that each begins warm.
+"""Preloaded by the forkserver, so that each worker forked from it has everything imported.
 
-A terminal's Ctrl-C and a service manager's SIGTERM reach every process of a group. Both are the
-server's to decide on: it ends its workers when it has what it wants of them.
+A terminal's Ctrl-C and a service manager's SIGTERM reach every process of a group. Workers ignore
+both, because the server decides: it ends them when their jobs are done or given back.
 """
 
 from __future__ import annotations

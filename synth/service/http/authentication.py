@@ -1,4 +1,4 @@
-"""Who asks: by the key in a header, or in the cookie of the page."""
+"""Authentication of requests, by the key in a header or in the page's cookie."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Annotated
 from fastapi import Depends, Request, Security
 from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBearer
 
-from synth.service.auth.identity import Asker
-from synth.service.http.hall import hall
+from synth.service.auth.identity import Caller
+from synth.service.http.state import state_of
 
 COOKIE = "collsynth_key"
 _BEARER = HTTPBearer(auto_error=False, description="A key, as 'collsynth keys create' prints it.")
@@ -17,20 +17,20 @@ _HEADER = APIKeyHeader(
 )
 
 
-async def asker(
+async def authenticate(
     request: Request,
     bearer: Annotated[HTTPAuthorizationCredentials | None, Security(_BEARER)],
     header: Annotated[str | None, Security(_HEADER)],
-) -> Asker:
-    """The team that asks. Raises RefusalError where a key is needed and none is admitted."""
-    keys = hall(request).keys
+) -> Caller:
+    """The caller of a request. Raises RefusalError where a key is needed and none is admitted."""
+    keys = state_of(request).keys
     if keys is None:
-        return Asker()
+        return Caller()
     found = await keys.admit(
         bearer.credentials if bearer else header or request.cookies.get(COOKIE)
     )
-    request.scope["state"]["told"] = {"team": found.team, "key": found.key_id}
+    request.scope["state"]["logged"] = {"team": found.team, "key": found.key_id}
     return found
 
 
-WhoAsks = Annotated[Asker, Depends(asker)]
+Authenticated = Annotated[Caller, Depends(authenticate)]

@@ -1,4 +1,4 @@
-"""The routes of what is kept: answers under their permalinks, and systems of one's own."""
+"""Routes of a team's systems: list, read, keep and delete descriptions of machines."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Request, Response
 
 from synth.service.errors import not_json
-from synth.service.http.asking import WhoAsks
-from synth.service.http.documents import AnswerBody, SystemBody, SystemList, problems
-from synth.service.http.hall import hall
+from synth.service.http.authentication import Authenticated
+from synth.service.http.documents import SystemBody, SystemList, problems
 from synth.service.http.reading import JSON, body_of, check_type
-from synth.service.jobs.bodies import answer_json, system_json
+from synth.service.http.state import state_of
+from synth.service.jobs.bodies import system_json
 from synth.service.strict_json import json_of
 
-router = APIRouter()
+router = APIRouter(tags=["systems"])
 _PLAIN = "text/plain"
 _TOML = "application/toml"
 Name = Annotated[str, Path(max_length=64, description="The name of a system.")]
@@ -38,33 +38,14 @@ _BODY = {
 
 
 @router.get(
-    "/v1/answers/{key}",
-    operation_id="look-at-answer",
-    response_class=Response,
-    responses={200: {"model": AnswerBody}, **problems(404)},
-    tags=["answers"],
-)
-async def answer(
-    request: Request,
-    who: WhoAsks,
-    key: Annotated[str, Path(pattern="^[0-9a-f]{64}$", description="The key of an answer.")],
-) -> Response:
-    """A complete answer with its question, for as long as it is kept."""
-    desk = hall(request).desk
-    found = await desk.answer(who, key)
-    return Response(await desk.beside(lambda: answer_json(found)), media_type=JSON)
-
-
-@router.get(
     "/v1/systems",
     operation_id="list-systems",
     response_model=SystemList,
     responses=problems(),
-    tags=["systems"],
 )
-async def systems(request: Request, who: WhoAsks) -> Any:
+async def systems(request: Request, caller: Authenticated) -> Any:
     """The systems your team keeps here; questions name them like those of the catalogue."""
-    found = await hall(request).desk.systems.all(who)
+    found = await state_of(request).broker.systems.all(caller)
     return {"systems": [system_json(system) for system in found]}
 
 
@@ -73,11 +54,10 @@ async def systems(request: Request, who: WhoAsks) -> Any:
     operation_id="look-at-system",
     response_model=SystemBody,
     responses=problems(404),
-    tags=["systems"],
 )
-async def system(request: Request, who: WhoAsks, name: Name) -> Any:
+async def system(request: Request, caller: Authenticated, name: Name) -> Any:
     """One of them."""
-    return system_json(await hall(request).desk.systems.one(who, name))
+    return system_json(await state_of(request).broker.systems.one(caller, name))
 
 
 @router.put(
@@ -86,13 +66,12 @@ async def system(request: Request, who: WhoAsks, name: Name) -> Any:
     response_model=SystemBody,
     responses=problems(400, 408, 409, 413, 415),
     openapi_extra=_BODY,
-    tags=["systems"],
 )
-async def put(request: Request, who: WhoAsks, name: Name) -> Any:
+async def put(request: Request, caller: Authenticated, name: Name) -> Any:
     """Keep a description (TOML, as text or in JSON) in the place of the one of that name."""
-    desk = hall(request).desk
+    broker = state_of(request).broker
     text = await _text(request)
-    return system_json(await desk.systems.put(who, name, text))
+    return system_json(await broker.systems.put(caller, name, text))
 
 
 @router.delete(
@@ -100,16 +79,15 @@ async def put(request: Request, who: WhoAsks, name: Name) -> Any:
     operation_id="forget-system",
     status_code=204,
     responses=problems(404),
-    tags=["systems"],
 )
-async def delete(request: Request, who: WhoAsks, name: Name) -> Response:
+async def delete(request: Request, caller: Authenticated, name: Name) -> Response:
     """Forget one. Answers and jobs that were asked with it keep its text."""
-    await hall(request).desk.systems.delete(who, name)
+    await state_of(request).broker.systems.delete(caller, name)
     return Response(status_code=204)
 
 
 async def _text(request: Request) -> str:
-    limits = hall(request).settings.limits
+    limits = state_of(request).settings.limits
     kind = check_type(request, JSON, _PLAIN, _TOML)
     raw = await body_of(request, 2 * limits.description_bytes, limits.body_seconds)
     if kind == JSON:

@@ -1,0 +1,74 @@
+"""The protocol of workers: a submitted piece gets a ticket, with a future of its result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Protocol
+
+from synth.verbs.answers.parts import Json
+from synth.verbs.partition import Piece
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far work is: ``done`` of ``of`` in a ``stage``; ``of`` is None where it is not known.
+
+    ``best`` is JSON of the best answers so far, where there are any that were not reported before.
+    """
+
+    stage: str
+    done: int
+    of: int | None
+    best: bytes | None = None
+
+
+OnProgress = Callable[[Progress], None]
+
+
+def ignore(progress: Progress) -> None:
+    """Takes a report of progress and does nothing."""
+
+
+class Ticket(Protocol):
+    """A piece that was submitted."""
+
+    @property
+    def future(self) -> Future[Json]:
+        """The piece's result. Its exceptions are InputError and those of ``problems``."""
+
+    def stop(self) -> None:
+        """Ask for a partial result. Returns at once; the future ends soon."""
+
+    def kill(self) -> None:
+        """End it now, without a result: the future raises KilledError."""
+
+
+class Workers(Protocol):
+    """Carry out pieces, in the order in which they are submitted, several at a time."""
+
+    @property
+    def slots(self) -> int:
+        """How many pieces can be carried out at a time."""
+
+    @property
+    def at_once(self) -> int:
+        """How many pieces of a question to submit at a time, so that no slot idles between two."""
+
+    def submit(
+        self,
+        piece: Piece,
+        *,
+        budget_seconds: float | None = None,
+        memory_bytes: int | None = None,
+        on_progress: OnProgress = ignore,
+    ) -> Ticket:
+        """Queue a piece. Its budget counts from when it is begun, not while it waits.
+
+        ``on_progress`` is called in a thread of the workers', a few times a second. Raises
+        NoWorkersError after ``close``.
+        """
+
+    def close(self, grace_seconds: float = 5) -> None:
+        """End all: drop the pieces that wait, stop those under way, kill them after the grace."""
