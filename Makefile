@@ -5,7 +5,7 @@ BIN := .venv/bin
 # this release is what the tests were written with. make test RUNTIMES= does without, and skips.
 RUNTIMES ?= torch==2.13.0 jax mpi4py mpich
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test quick slow check wheel docs pictures bench results fidelity second-opinion testbed load kills mutants coverage clean
+.PHONY: help demo serve test quick slow exhaustive check wheel docs pictures bench results fidelity second-opinion testbed load kills mutants coverage clean
 
 help:  ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -37,7 +37,10 @@ quick: .venv/dev  ## run the quick tests
 	$(BIN)/python -m pytest -n auto -m "not slow"
 
 slow: .venv/dev  ## run the tests that take minutes
-	$(BIN)/python -m pytest -n auto -m slow
+	$(BIN)/python -m pytest -n auto -m "slow and not exhaustive"
+
+exhaustive: .venv/dev  ## run every case of what the tests sample, and note that in tests/exhaustive.toml
+	$(BIN)/python -m pytest -n auto -m exhaustive --record-exhaustive
 
 check: .venv/dev wheel  ## format, lint, types, import directions, and an installed wheel
 	$(BIN)/ruff format --check .

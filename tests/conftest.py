@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import Phase, settings
 
 from databases import Cluster, cluster
+from exhaustive import Recorder, Sample
 
 settings.register_profile("house", deadline=None, derandomize=True)
 settings.register_profile(
@@ -21,6 +23,24 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="rewrite golden texts and README transcripts"
     )
+    parser.addoption(
+        "--record-exhaustive", action="store_true", help="note in exhaustive.toml what was right"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Under xdist the reports of all workers arrive at the process that has started them."""
+    if config.getoption("--record-exhaustive") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Recorder())
+
+
+@pytest.fixture
+def sample(
+    request: pytest.FixtureRequest, record_property: Callable[[str, object], None]
+) -> Sample:
+    """Which cases a test is to take, of those it could; see exhaustive.py."""
+    given: Sample = request.param
+    return replace(given, note=record_property)
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from typing import Any
 import networkx as nx
 import numpy as np
 import numpy.typing as npt
+from networkx.algorithms.flow import edmonds_karp
 
 from grammar import Collective, Groups
 from hierarchies import Domain, Reduction, System
@@ -421,7 +422,7 @@ def _room(system: System, part: frozenset[int]) -> float:
     flow = _wires(system).copy()
     flow.add_edges_from(("from", device) for device in part)
     flow.add_edges_from((device, "to") for device in set(machine.devices) - part)
-    return float(nx.maximum_flow_value(flow, "from", "to"))
+    return float(nx.maximum_flow_value(flow, "from", "to", flow_func=edmonds_karp))
 
 
 @cache

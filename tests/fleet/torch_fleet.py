@@ -3,6 +3,7 @@
 import gc
 import importlib.util
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -40,4 +41,4 @@ def main(folder: Path, rank: int) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    main(Path(sys.argv[1]), int(os.environ["RANK"]))

@@ -1,8 +1,9 @@
-"""One rank of a PyTorch job that uses an emitted file in training; see test_emit_torch.py.
+"""One rank of a PyTorch job that uses an emitted file in training; see test_torch.py.
 
 The emitted program is for data=4 on 2 x 4 devices, with model=2 beside it.
 """
 
+import os
 import sys
 import warnings
 from pathlib import Path
@@ -164,4 +165,4 @@ def main(folder: Path, rank: int) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    main(Path(sys.argv[1]), int(os.environ["RANK"]))

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from exhaustive import Sample, sampled
 from grammar import Collective
 from hierarchies import Axis, Hierarchy, Level, Placement, Reduction
 from strategies import all_valid, source, spelled, striped
@@ -158,10 +159,11 @@ def test_programs_are_exact(sizes: tuple[int, ...], some: int | None, tmp_path: 
     ("sizes", "some"),
     [((2, 2), None), ((2, 4), None), ((2, 2, 2), 150), ((2, 3, 2), 150), ((2, 2, 2, 2), 150)],
 )
+@sampled(40, seed=40)
 def test_many_programs_are_exact(
-    sizes: tuple[int, ...], some: int | None, writer: Write, tmp_path: Path
+    sizes: tuple[int, ...], some: int | None, writer: Write, sample: Sample, tmp_path: Path
 ) -> None:
-    check_sums(sources(Reduction.plain(*sizes), some), tmp_path, writer)
+    check_sums(sample(sources(Reduction.plain(*sizes), some)), tmp_path, writer)
 
 
 REPLICAS = [
@@ -305,8 +307,9 @@ def test_compiled_groups_are_the_schedule_s(
 @pytest.mark.slow
 @needs_jax
 @BOTH
-def test_compiled_groups_of_every_program(writer: Write, tmp_path: Path) -> None:
-    check_compiled(sources(LARGE[2]), writer, tmp_path)
+@sampled(24, seed=512)
+def test_compiled_groups_of_every_program(writer: Write, sample: Sample, tmp_path: Path) -> None:
+    check_compiled(sample(sources(LARGE[2])), writer, tmp_path)
 
 
 def check_compiled(given: list[Source], writer: Write, folder: Path) -> None:

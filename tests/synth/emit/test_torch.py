@@ -55,10 +55,9 @@ def test_training_with_the_program_is_training(
     program: str, segments: int, beside: str, tmp_path: Path
 ) -> None:
     written(tmp_path, program, beside_model(2, 4), segments, beside)
-    words = (sys.executable, str(FLEET / "torch_uses.py"), str(tmp_path))
-    one = {"OMP_NUM_THREADS": "1"}
-    ranks = [Command(f"rank {rank}", (*words, str(rank)), one) for rank in range(8)]
-    assert len(supervise(ranks, tmp_path, 300).split()) == 5
+    words = (str(FLEET / "forked.py"), "8", str(FLEET / "torch_uses.py"), str(tmp_path))
+    ranks = Command("the ranks", (sys.executable, *words), {"OMP_NUM_THREADS": "1"})
+    assert len(supervise([ranks], tmp_path, 300).split()) == 8 * 5
 
 
 @NEEDS_TORCH

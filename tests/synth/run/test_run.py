@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from hierarchies import InputError, Reduction
-from places import ROOT
+from places import ROOT, TESTS
 from strategies import source, striped
 from synth.run import BACKENDS, RunError, Trial, run
 from synth.run.backends import mpiexec
@@ -30,6 +30,19 @@ LINUX = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks i
 def installed(backend: str) -> bool:
     needs = all(find_spec(module) for module in BACKENDS[backend].needs)
     return needs and (backend != "mpi" or mpiexec() is not None)
+
+
+@pytest.fixture
+def ranks_are_forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ranks of gloo, without each importing torch: 2 s of a processor a rank."""
+
+    def commands(devices: int, file: Path, flags: Sequence[str]) -> list[Command]:
+        store = (file.parent / "rendezvous").as_uri()
+        given = (str(file), *flags, "--backend", "gloo", "--init-method", store)
+        words = (sys.executable, str(TESTS / "fleet" / "forked.py"), str(devices), *given)
+        return [Command("the ranks", words, {"OMP_NUM_THREADS": "1"})]
+
+    monkeypatch.setitem(BACKENDS, "gloo", replace(BACKENDS["gloo"], commands=commands))
 
 
 def skip_without(backend: str) -> None:
@@ -49,6 +62,7 @@ def test_a_run_is_equal_to_the_plain_all_reduce(backend: str, dtype: str) -> Non
     assert min(seen["seconds"], seen["plain_seconds"]) > 0
 
 
+@pytest.mark.usefixtures("ranks_are_forked")
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_run_in_segments_is_equal_to_the_plain_all_reduce(backend: str) -> None:
     skip_without(backend)
@@ -58,6 +72,7 @@ def test_a_run_in_segments_is_equal_to_the_plain_all_reduce(backend: str) -> Non
     assert seen.get("segments", 5) == 5
 
 
+@pytest.mark.usefixtures("ranks_are_forked")
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_run_in_stripes_is_equal_to_the_plain_all_reduce(backend: str) -> None:
     skip_without(backend)
@@ -71,6 +86,7 @@ def test_a_run_in_stripes_is_equal_to_the_plain_all_reduce(backend: str) -> None
         ]
 
 
+@pytest.mark.usefixtures("ranks_are_forked")
 @pytest.mark.parametrize("backend", ["gloo", "mpi", "jax"])
 def test_a_small_payload_is_left_to_the_first_stripe(backend: str) -> None:
     skip_without(backend)
@@ -81,12 +97,14 @@ def test_a_small_payload_is_left_to_the_first_stripe(backend: str) -> None:
     assert [stripe["elements"] for stripe in seen["stripes"]] == [2**15, 0, 0]
 
 
+@pytest.mark.usefixtures("ranks_are_forked")
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_nothing_to_do_runs_in_any_number_of_segments(backend: str) -> None:
     skip_without(backend)
     assert run(backend, source("", Reduction.plain(), 64, 4), Trial(64, check=True))["equal"]
 
 
+@pytest.mark.usefixtures("ranks_are_forked")
 @pytest.mark.parametrize("backend", ["gloo", "mpi"])
 def test_a_small_payload_is_cut_into_fewer_segments(backend: str) -> None:
     skip_without(backend)
@@ -95,6 +113,7 @@ def test_a_small_payload_is_cut_into_fewer_segments(backend: str) -> None:
     assert (seen["segments"], seen["equal"]) == (4, True)
 
 
+@pytest.mark.usefixtures("ranks_are_forked")
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_payload_smaller_than_the_group_is_padded(backend: str) -> None:
     skip_without(backend)

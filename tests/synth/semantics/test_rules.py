@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracle
+from exhaustive import a_few
 from grammar import (
     Collective,
     Goal,
@@ -80,9 +81,13 @@ def test_all_programs_of_three_steps(sizes: oracle.Label, asked: tuple[str, ...]
     assert assert_agree_on_all(sizes, 3, asked) >= 30
 
 
+TALL = [(2, 2, 2), (3, 2, 2), (2, 3, 2), (2, 2, 3)]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("asked", [ALL, (SOUND,)], ids="+".join)
-@pytest.mark.parametrize("sizes", [(2, 2, 2), (3, 2, 2), (2, 3, 2), (2, 2, 3)], ids=str)
+@pytest.mark.parametrize(
+    ("sizes", "asked"), a_few(list(product(TALL, [ALL, (SOUND,)])), 2, seed=8), ids=str
+)
 def test_all_programs_of_three_steps_and_digits(
     sizes: oracle.Label, asked: tuple[str, ...]
 ) -> None:
@@ -146,7 +151,7 @@ def test_three_digits_agree_for_programs_of_any_length() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sizes", [(2, 2, 2), (3, 2, 2), (2, 3, 2), (2, 2, 3)], ids=str)
+@pytest.mark.parametrize("sizes", a_few([(sizes,) for sizes in TALL], 1, seed=9), ids=str)
 def test_three_digits_agree_on_soundness_for_long_programs(sizes: oracle.Label) -> None:
     assert walk_in_step(sizes, (SOUND,), most=2000) == 2000
     assert walk_in_step(sizes, ALL) == 493
