@@ -17,7 +17,16 @@ from partitioned import RANGE, SUPERPOD, Given, body_of, told
 from strategies import AXIS_NAMES, systems
 from synth.plan.request import Leader, Watcher
 from synth.verbs.answers.parts import Json
-from synth.verbs.partition import Course, Piece, Shelf, carry_out, course, in_turn
+from synth.verbs.partition import (
+    Course,
+    Piece,
+    Shelf,
+    WholeQuestion,
+    carry_out,
+    course,
+    in_turn,
+)
+from synth.verbs.partition.pieces import SomeSizes
 from synth.verbs.planning import TopQuestion
 from synth.verbs.questions import asked, axes_of
 from synth.verbs.reply import Outcome, Reply
@@ -143,7 +152,7 @@ def test_what_a_process_keeps_changes_no_answer() -> None:
     small = {"system": "dgx-h100:4", "axes": {"data": 8, "model": 4}}
     for more in ({}, {"k": 3}):
         question = SUPERPOD | small | more
-        piece = Piece("answer", {"verb": "top", "question": question})
+        piece = Piece(WholeQuestion(verb="top", question=question))
         assert json.dumps(carry_out(piece, Watcher(), shelf)["body"]) == body_of("top", question)[0]
     for question in (
         SUPERPOD | {"k": 5},
@@ -163,7 +172,7 @@ def test_a_ranking_is_one_piece_for_however_many_workers(more: Given) -> None:
     """Shares of placements know nothing of each other's best, so together they do more work."""
     axes = {"axes": {"data": 8, "model": 8, "pipe": 4}}
     [piece] = next(cut("top", SUPERPOD | axes | more, 32))
-    assert piece.part == "answer"
+    assert isinstance(piece.task, WholeQuestion)
 
 
 def test_sizes_between_neighbours_that_differ_are_rounds_of_their_own() -> None:
@@ -175,14 +184,15 @@ def test_sizes_between_neighbours_that_differ_are_rounds_of_their_own() -> None:
 
 def test_pieces_are_small() -> None:
     """What travels grows neither with the machine nor with the number of answers."""
-    longest = {"sizes": 0}
+    lengths: list[int] = []
 
     def carry(number: int, piece: Piece) -> Json:
-        longest[piece.part] = max(longest[piece.part], len(piece.text))
+        assert isinstance(piece.task, SomeSizes)
+        lengths.append(len(piece.text))
         return plainly(number, piece)
 
     disordered(cut("top", SUPERPOD | {"bytes": RANGE["bytes"], "k": 10}, 4), carry)
-    assert 0 < longest["sizes"] < 1000
+    assert 0 < max(lengths) < 1000
 
 
 @pytest.mark.parametrize(
