@@ -121,7 +121,7 @@ def told(request: Request, refusal: RefusalError) -> Response:
 
 
 def prefers_page(accept: str) -> bool:
-    """Whether an Accept header preferences for HTML more than for JSON, as those of browsers do."""
+    """Whether an Accept header wishes for HTML more than for JSON, as those of browsers do."""
     wished: dict[str, float] = {}
     for one in accept.lower().split(","):
         kind, _, rest = one.partition(";")
