@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from hierarchies.errors import InputError
 from hierarchies.importers.draft import Blank, Draft, Stated
-from hierarchies.importers.hostlist import told
+from hierarchies.importers.hostlist import listed
 from hierarchies.importers.networks.ib_machines import (
     Machines,
     is_aggregation,
@@ -27,7 +27,7 @@ _MOST_TIERS = 8
 def read(files: Mapping[str, str], options: Options) -> Draft:
     """The draft of a subnet from one output. Raises InputError, naming the file."""
     if len(files) > 1:
-        raise InputError(f"{len(files)} files: {told(files)}", hint="give one subnet at a time")
+        raise InputError(f"{len(files)} files: {listed(files)}", hint="give one subnet at a time")
     name, text = next(iter(files.items()))
     try:
         return _draft(subnet(text), options)
@@ -149,7 +149,7 @@ def _part_names(net: Subnet, part_of: Mapping[str, str]) -> dict[str, str]:
     inside: defaultdict[str, list[str]] = defaultdict(list)
     for switch, part in part_of.items():
         inside[part].append(_named(net, switch))
-    return {part: told(sorted(names), 1) for part, names in inside.items()}
+    return {part: listed(sorted(names), 1) for part, names in inside.items()}
 
 
 def _ports(
@@ -271,11 +271,11 @@ def _notes(
     if machines.few:
         yield (
             f"left out, as at most half of the usual {machines.usual} cables lead to them: "
-            f"{told(machines.few)}"
+            f"{listed(machines.few)}"
         )
     thin = [name for name, leaves in machines.leaves.items() if len(leaves) < machines.usual]
     if thin:
-        yield f"hosts with fewer than the usual {machines.usual} cables: {told(thin)}"
+        yield f"hosts with fewer than the usual {machines.usual} cables: {listed(thin)}"
     if machines.nameless:
         hosts = sum(nameless_hosts(machines, parts[0]).values())
         yield (
@@ -284,7 +284,7 @@ def _notes(
         )
     idle = [_named(net, d.id) for d in net.devices.values() if d.is_switch and d.id not in tier_of]
     if idle:
-        yield f"switches from which no host can be reached: {told(idle)}"
+        yield f"switches from which no host can be reached: {listed(idle)}"
     yield from _short_switches(net, tier_of)
     yield from _odd_speeds(net.cables)
 
@@ -298,7 +298,7 @@ def _short_switches(net: Subnet, tier_of: Mapping[str, int]) -> Iterable[str]:
     if short:
         full = len(counts) - len(short)
         yield (
-            f"{full} of {len(counts)} leaf switches have {most} uplinks, {told(short, 20)}. "
+            f"{full} of {len(counts)} leaf switches have {most} uplinks, {listed(short, 20)}. "
             "The description gives every unit what one with all of them would have."
         )
 

@@ -11,7 +11,7 @@ from typing import Any
 from hierarchies.errors import InputError
 from hierarchies.files.loading import load
 from hierarchies.importers.draft import Blank, Draft, DraftLevel, Stated
-from hierarchies.importers.hostlist import told
+from hierarchies.importers.hostlist import listed
 from hierarchies.importers.networks.networks import check_nodes
 from hierarchies.importers.options import Options
 from hierarchies.importers.structured import from_json
@@ -45,7 +45,7 @@ def read(files: Mapping[str, str], options: Options) -> Draft:
     """The draft of what one dump lists. Raises InputError, naming the file."""
     if len(files) > 1:
         raise InputError(
-            f"{len(files)} files: {told(files)}",
+            f"{len(files)} files: {listed(files)}",
             hint="jax.devices() lists all devices of a job: one process's dump is enough",
         )
     name, text = next(iter(files.items()))
@@ -65,7 +65,7 @@ def devices_of(text: str) -> tuple[Device, ...]:
     devices = tuple(_device(entry, f"device {i + 1}") for i, entry in enumerate(found))
     twice = [str(id) for id, count in Counter(d.id for d in devices).items() if count > 1]
     if twice:
-        raise InputError(f"ids given more than once: {told(twice)}")
+        raise InputError(f"ids given more than once: {listed(twice)}")
     return devices
 
 
@@ -100,7 +100,7 @@ def _whole(value: Any, where: str) -> int:
 def _draft(devices: Sequence[Device], options: Options) -> Draft:
     kinds = Counter(device.kind for device in devices)
     if len(kinds) > 1:
-        raise InputError(f"devices of several kinds: {told(kinds)}", hint="import them apart")
+        raise InputError(f"devices of several kinds: {listed(kinds)}", hint="import them apart")
     dimensions = {len(device.coords) for device in devices}
     if len(dimensions) > 1:
         raise InputError("some devices have coords of another length than others")
@@ -163,7 +163,7 @@ def _box(devices: Sequence[Device]) -> tuple[int, ...]:
     extents = tuple(high - low + 1 for low, high in zip(lows, highs, strict=True))
     if len(set(places)) != len(places):
         twice = [str(place) for place, count in Counter(places).items() if count > 1]
-        raise InputError(f"two devices at one place (coords and core): {told(twice)}")
+        raise InputError(f"two devices at one place (coords and core): {listed(twice)}")
     if prod(extents) != len(places):
         raise InputError(
             f"{len(places)} devices in a box of {' x '.join(map(str, extents))} (coords and core)",
@@ -258,7 +258,7 @@ def _processes(devices: Sequence[Device]) -> Draft:
     """Without coords: nodes are the processes, each with as many devices."""
     held = Counter(device.process for device in devices)
     if len(set(held.values())) > 1:
-        told_of = told(f"process {process} has {count}" for process, count in held.items())
+        told_of = listed(f"process {process} has {count}" for process, count in held.items())
         raise InputError(
             f"processes with different numbers of devices: {told_of}",
             hint="import processes that are alike",

@@ -10,7 +10,7 @@ from typing import Any
 
 from hierarchies.errors import InputError
 from hierarchies.importers.draft import Draft
-from hierarchies.importers.hostlist import MOST_HOSTS, told
+from hierarchies.importers.hostlist import MOST_HOSTS, listed
 from hierarchies.importers.networks.networks import Groups, Said, network
 from hierarchies.importers.networks.switches import tier_names
 from hierarchies.importers.networks.tiers import Host, Tiers, check_nested
@@ -80,7 +80,7 @@ def read(files: Mapping[str, str], options: Options) -> Draft:
     naming the file.
     """
     if len(files) > 1:
-        raise InputError(f"{len(files)} files: {told(files)}", hint="give one list of nodes")
+        raise InputError(f"{len(files)} files: {listed(files)}", hint="give one list of nodes")
     name, text = next(iter(files.items()))
     try:
         return _draft(nodes_of(text), options)
@@ -145,7 +145,7 @@ def _keys(nodes: Sequence[Node], options: Options) -> tuple[str, tuple[str, ...]
         for key in options.keys:
             missing = [node.name for node in nodes if key not in node.labels]
             if missing:
-                raise InputError(f"no label {key!r} on {told(missing)}", where="--keys")
+                raise InputError(f"no label {key!r} on {listed(missing)}", where="--keys")
         return "--keys", options.keys
     partly = []
     for preset in PRESETS:
@@ -154,7 +154,7 @@ def _keys(nodes: Sequence[Node], options: Options) -> tuple[str, tuple[str, ...]
         if preset.needed in some and not bare:
             return preset.name, tuple(some)
         if preset.needed in some:
-            partly.append(f"those of {preset.name} are not on {told(bare)}")
+            partly.append(f"those of {preset.name} are not on {listed(bare)}")
     raise InputError(
         f"no labels that say where every node hangs{': ' if partly else ''}{'; '.join(partly)}",
         hint="name them, outermost first: --keys LABEL,LABEL",
@@ -164,7 +164,7 @@ def _keys(nodes: Sequence[Node], options: Options) -> tuple[str, tuple[str, ...]
 def _left_out(nodes: Sequence[Node], working: Sequence[Node]) -> list[str]:
     kept = {node.name for node in working}
     others = [node.name for node in nodes if node.name not in kept]
-    return [f"without devices, left out: {told(others)}"] if others else []
+    return [f"without devices, left out: {listed(others)}"] if others else []
 
 
 def _contents(nodes: Sequence[Node]) -> list[str]:
@@ -172,11 +172,11 @@ def _contents(nodes: Sequence[Node]) -> list[str]:
     kinds = Counter((node.devices, node.model) for node in nodes if node.devices)
     if not kinds:
         return []
-    listed = "; ".join(
+    parts = "; ".join(
         f"{count} nodes with {devices} devices{f' of {model}' if model else ''}"
         for (devices, model), count in kinds.most_common(6)
     )
-    return [f"inside: {listed}"]
+    return [f"inside: {parts}"]
 
 
 def _accelerators(nodes: Sequence[Node]) -> tuple[Groups, ...]:

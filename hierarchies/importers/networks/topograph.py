@@ -9,7 +9,7 @@ from typing import Any
 
 from hierarchies.errors import InputError
 from hierarchies.importers.draft import Draft
-from hierarchies.importers.hostlist import MOST_HOSTS, Names, told
+from hierarchies.importers.hostlist import MOST_HOSTS, Names, listed
 from hierarchies.importers.networks.networks import Groups, Said, network
 from hierarchies.importers.networks.switches import Switch, tier_names, tree
 from hierarchies.importers.networks.tiers import Host, Tiers, check_nested
@@ -33,7 +33,7 @@ class Cluster:
 def read(files: Mapping[str, str], options: Options) -> Draft:
     """The draft of a cluster from one graph JSON or one model. Raises InputError, naming it."""
     if len(files) > 1:
-        raise InputError(f"{len(files)} files: {told(files)}", hint="give one graph or model")
+        raise InputError(f"{len(files)} files: {listed(files)}", hint="give one graph or model")
     name, text = next(iter(files.items()))
     try:
         cluster = cluster_of(text)
