@@ -87,7 +87,7 @@ def members(slots: tuple[Slot, ...]) -> int:
     return count
 
 
-def playing(slots: tuple[Slot, ...]) -> npt.NDArray[np.bool_]:
+def participating(slots: tuple[Slot, ...]) -> npt.NDArray[np.bool_]:
     """Which children of one parent take part at all: booleans, shape (children,)."""
     table = np.ones(1, dtype=np.bool_)
     for slot in slots:
@@ -107,7 +107,7 @@ def busiest_block(levels: Cast, block: int) -> int:
     """
     count = 1
     for slots in reversed(levels):
-        alive = playing(slots)
+        alive = participating(slots)
         if block % len(alive) == 0:
             count *= int(alive.sum())
             block //= len(alive)
@@ -123,7 +123,7 @@ def busy_blocks(levels: Cast, block: int) -> int:
     """
     count = 1
     for slots in reversed(levels):
-        alive = playing(slots)
+        alive = participating(slots)
         if block % len(alive) == 0:
             block //= len(alive)
         else:

@@ -115,7 +115,7 @@ class Wiring:
         for digit, card in zip(fault.path, self.system.hierarchy.cardinalities, strict=False):
             unit = unit * card + digit
         if self.system.links[level].domain is not Domain.SWITCH:
-            return [link for link in self._of_level(level) if self._told(fault, link)]
+            return [link for link in self._of_level(level) if self._is_about(fault, link)]
         block = self.system.block(level)
         first = self.firsts[level] + 2 * (unit * inside // block)
         ports = range(inside // block)
@@ -128,7 +128,7 @@ class Wiring:
     def _of_level(self, level: int) -> range:
         return range(self.firsts[level], self.firsts[level + 1])
 
-    def _told(self, fault: Fault, link: int) -> bool:
+    def _is_about(self, fault: Fault, link: int) -> bool:
         """Whether a fault is about the link of this name, which is no port."""
         names = self.system.hierarchy.names
         parts = self.cable(link).split("/")

@@ -142,7 +142,7 @@ def read(text: str, *, where: str = "description", count: int | None = None) -> 
         _check_blanks(raw)
         return _system(_Description.model_validate(raw), count, _exception_lines(text))
     except ValidationError as error:
-        raise _told(error, raw, where, _exception_lines(text)) from None
+        raise _first_error(error, raw, where, _exception_lines(text)) from None
     except InputError as error:
         raise error.at(where) from None
 
@@ -275,7 +275,7 @@ def _seconds(microseconds: float | None) -> float | None:
     return None if microseconds is None else microseconds * 1e-6
 
 
-def _told(
+def _first_error(
     error: ValidationError, raw: dict[str, Any], where: str, exceptions: list[int]
 ) -> InputError:
     """The first error that pydantic found, in our words: an unknown key before a missing one."""

@@ -51,7 +51,7 @@ class Names:
         return names
 
 
-def told(names: Iterable[str], most: int = 6) -> str:
+def listed(names: Iterable[str], most: int = 6) -> str:
     """The first of some names, and how many more there are: ``a1, a2 and 7 more``."""
     rest = iter(names)
     shown = list(islice(rest, most))

@@ -375,8 +375,8 @@ def offered(
     wanted = Algorithm(choice.value)
     if wanted in fitting:
         return [wanted]
-    return [_UNTOLD[collective]] if _UNTOLD.get(collective) in fitting else [Algorithm.RING]
+    return [_ONLY_WAY[collective]] if _ONLY_WAY.get(collective) in fitting else [Algorithm.RING]
 
 
-_UNTOLD = {Collective.ALL_TO_ALL: Algorithm.DIRECT}
+_ONLY_WAY = {Collective.ALL_TO_ALL: Algorithm.DIRECT}
 """What a collective is carried out by, whatever is chosen, if libraries have it in no other way."""

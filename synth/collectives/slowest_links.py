@@ -21,7 +21,7 @@ from synth.collectives.traffic import Shape
 MOST_DEVICES = 2**16
 
 
-class WornLinks:
+class SlowestLinks:
     """The links of a system some of which are slower or missing."""
 
     def __init__(self, system: System) -> None:

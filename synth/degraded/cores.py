@@ -105,7 +105,7 @@ def _hosted(survivors: Survivors, ranks: Ranks, outside: Sequence[int]) -> Itera
     """
     levels = range(len(survivors.system.hierarchy.levels))
     busy: Counter[tuple[int, int]] = Counter()
-    guests: dict[int, list[int]] = {}
+    senders: dict[int, list[int]] = {}
     for rank in outside:
         here = next(
             some
@@ -118,6 +118,6 @@ def _hosted(survivors: Survivors, ranks: Ranks, outside: Sequence[int]) -> Itera
         )
         host = min(here, key=lambda r: ([busy[lv, survivors.unit(r, lv)] for lv in levels], r))
         busy.update((level, survivors.unit(host, level)) for level in levels)
-        guests.setdefault(host, []).append(rank)
-    for host in sorted(guests):
-        yield (host, *guests[host])
+        senders.setdefault(host, []).append(rank)
+    for host in sorted(senders):
+        yield (host, *senders[host])

@@ -16,7 +16,7 @@ from synth.degraded.programs import GroupProgram, Survivors, level_programs
 from synth.degraded.replay import compared
 from synth.plan.library import Library
 from synth.plan.request import Watcher
-from synth.price.bound import Bound, worn_bound
+from synth.price.bound import Bound, bound_of_groups
 from synth.price.segments import SEGMENTS, cheapest, price_ticks
 from synth.price.steps import TICKS_PER_SECOND, StepPrice, limiting
 from synth.semantics.programs import Language
@@ -115,8 +115,8 @@ def uneven_answers(
     watcher = watcher or Watcher()
     survivors = Survivors(system)
     axis = _only(axes, over, survivors)
-    survey = _Survey(survivors, request, watcher)
-    best, choices = survey.run()
+    search = _Search(survivors, request, watcher)
+    best, choices = search.run()
     answers = []
     for rank, found in enumerate(best, start=1):
         answers.append(UnevenAnswer(rank, found, judged(found.program, survivors.count)))
@@ -128,10 +128,10 @@ def uneven_answers(
         axis,
         tuple(answers),
         choices,
-        survey.flat_seconds,
-        worn_bound(system, everyone, request.payload_bytes, Goal.ALL_REDUCE),
-        survey.programs,
-        survey.complete,
+        search.flat_seconds,
+        bound_of_groups(system, everyone, request.payload_bytes, Goal.ALL_REDUCE),
+        search.programs,
+        search.complete,
     )
 
 
@@ -159,7 +159,7 @@ def _only(axes: Sequence[Axis], over: Sequence[str], survivors: Survivors) -> Ax
     return axes[0]
 
 
-class _Survey:
+class _Search:
     """Prices all programs of both families and keeps the best."""
 
     def __init__(self, survivors: Survivors, request: UnevenRequest, watcher: Watcher) -> None:
@@ -255,5 +255,5 @@ class _Survey:
 
 
 def _outside(core: Core) -> str:
-    guests = sum(len(hosts) - 1 for hosts in core.hosts)
-    return f"{guests} outside"
+    senders = sum(len(hosts) - 1 for hosts in core.hosts)
+    return f"{senders} outside"

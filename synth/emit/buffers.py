@@ -51,7 +51,7 @@ def _after(phase: Phase, parts: Devices) -> Devices:
 
 
 def _before(phase: Phase, needed: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Whose buffer is needed before a phase, if those in ``needed`` need theirs after it."""
+    """Which buffers are needed before a phase, if those in ``needed`` are after it."""
     if isinstance(phase, Transpose):
         return needed
     groups = phase.groups

@@ -1,7 +1,7 @@
 """JAX: one self-contained file with an all-reduce for shard_map, a check and a clock.
 
 In JAX all devices run one program, so at any moment all buffers have one shape, and a collective
-over mesh axes has all devices taking part. What a schedule asks beyond that is said by explicit
+over mesh axes has all devices taking part. What a schedule asks beyond that is done by explicit
 groups where there is a way, and refused by step where there is none.
 """
 
@@ -20,7 +20,7 @@ from synth.semantics.schedule import Exchange, Phase, Transpose
 
 @dataclass(frozen=True)
 class _Step:
-    """What a phase needs beyond its words.
+    """What a phase needs beyond its collective and groups.
 
     * ``alone``: those who take no part get groups of one;
     * ``everyone``: those who should take no part do, all the same, as groups that give or get
@@ -86,7 +86,7 @@ def _steps_of(source: Source, explicit: bool) -> tuple[_Step, ...]:
 def _numbers(
     source: Source, steps: Sequence[tuple[_Step, ...]], what: Callable[[Exchange, _Step], bool]
 ) -> list[str]:
-    """The exchanges of which something is true, counted from 1, and of which stripe if several."""
+    """The numbers, from 1, of exchanges of which something is true; with stripes if several."""
     found = []
     for stripe, (one, means) in enumerate(zip(source.stripes, steps, strict=True), 1):
         pairs = zip(one.schedule.phases, means, strict=True)

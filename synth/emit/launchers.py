@@ -1,7 +1,7 @@
-"""Where each rank must run, said to the launchers that start the processes of a job.
+"""Where each rank must run, in the files of the launchers that start the processes of a job.
 
 Ranks are numbered in ``RankOrder.AXES`` here whatever the options say: in machine order launchers
-need no telling. A launcher knows hosts and counts the processes of one host in the order of their
+need no file. A launcher knows hosts and counts the processes of one host in the order of their
 ranks; which device a process gets is said beside it, by the order in which it sees the devices.
 """
 

@@ -1,4 +1,4 @@
-"""The machine as a mesh with an axis for each factor of the placement; groups told by its axes.
+"""The machine as a mesh with an axis for each factor of the placement; groups named by axes.
 
 A parallelism axis of size 8 that lies on two levels as 2 x 4 gives two mesh axes, ``node.data`` of
 size 2 and ``gpu.data`` of size 4. A rank is the mixed-radix number of its coordinates, and a group
@@ -94,7 +94,7 @@ class Among:
 
 
 def among(groups: Devices, mesh: Mesh) -> Among | None:
-    """How groups of devices, shape (groups, members), read on a mesh; None if they do not."""
+    """The mesh axes that name groups of devices, shape (groups, members); None if none do."""
     coordinates = np.array(np.unravel_index(mesh.ranks(groups), mesh.shape)).reshape(
         len(mesh.shape), *groups.shape
     )

@@ -69,7 +69,7 @@ class Engine:
         self._left = [0.0] * tracks
         self._pace = [0.0] * tracks
         self._since = [0.0] * tracks
-        self._agenda: list[tuple[float, int, int]] = []
+        self._queue: list[tuple[float, int, int]] = []
         self._ticket = [0] * tracks
         self._tickets = 0
 
@@ -80,7 +80,7 @@ class Engine:
         """
         done, ends, expected = self.done, self.ends, self._expected
         self._share([], self._begin(range(len(done)), 0.0), 0.0)
-        while self._awaited():
+        while self._pending():
             now, waited, leaving, arriving = self._next()
             ended = waited + leaving
             freed: list[int] = []
@@ -117,28 +117,28 @@ class Engine:
             self.begins[track].append(now)
             wait = course.waits[track]
             if wait or not course.moved[track]:
-                self._foretell(now + wait, track)
+                self._schedule(now + wait, track)
             else:
                 moving.append(track)
         return moving
 
-    def _foretell(self, moment: float, track: int) -> None:
+    def _schedule(self, moment: float, track: int) -> None:
         """Schedule the next event of a track, in place of the one it had."""
         self._tickets += 1
         self._ticket[track] = self._tickets
-        heappush(self._agenda, (moment, self._tickets, track))
+        heappush(self._queue, (moment, self._tickets, track))
 
-    def _awaited(self) -> bool:
+    def _pending(self) -> bool:
         """Whether any event is left, once those that were replaced are dropped."""
-        agenda, tickets = self._agenda, self._ticket
-        while agenda and tickets[agenda[0][2]] != agenda[0][1]:
-            heappop(agenda)
-        return bool(agenda)
+        queue, tickets = self._queue, self._ticket
+        while queue and tickets[queue[0][2]] != queue[0][1]:
+            heappop(queue)
+        return bool(queue)
 
     def _next(self) -> tuple[float, list[int], list[int], list[int]]:
         """The next moment; tracks whose item ends after a wait, ends moving, or starts to move."""
-        agenda, tickets, moving, moved = (
-            self._agenda,
+        queue, tickets, moving, moved = (
+            self._queue,
             self._ticket,
             self._moving,
             self._course.moved,
@@ -146,10 +146,10 @@ class Engine:
         waited: list[int] = []
         leaving: list[int] = []
         arriving: list[int] = []
-        now = agenda[0][0]
+        now = queue[0][0]
         until = now * (1 + NEAR)
-        while agenda and agenda[0][0] <= until:
-            _, ticket, track = heappop(agenda)
+        while queue and queue[0][0] <= until:
+            _, ticket, track = heappop(queue)
             if tickets[track] == ticket:
                 tickets[track] = 0
                 if moving[track]:
@@ -176,6 +176,6 @@ class Engine:
             left[track] = rest = rest if rest > 0.0 else 0.0
             paces[track], since[track] = pace, now
             if pace:
-                self._foretell(now + rest / pace, track)
+                self._schedule(now + rest / pace, track)
             else:
                 self._ticket[track] = 0

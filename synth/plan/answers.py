@@ -22,7 +22,7 @@ from synth.verify.rehearsal import derived, judged
 from synth.verify.symbolic import Unknown, Verdict
 
 
-class Teller:
+class AnswerMaker:
     """Makes answers of programs; each program of a library is replayed and proved once only."""
 
     def __init__(
@@ -34,7 +34,7 @@ class Teller:
         self._simulator = simulator
         self._library = library
         self._go_on = go_on
-        self._told = 0
+        self._answered = 0
 
     def answer(self, rank: int, found: Found, payload_bytes: int) -> Answer:
         """The answer for a program that was found, derived again from its text."""
@@ -76,10 +76,10 @@ class Teller:
         """Replays and proof, unless the work was stopped; the first answer is always judged."""
         verdicts, steps = self._library.verdicts, derivation.instructions
         if steps not in verdicts:
-            if self._told and not self._go_on():
+            if self._answered and not self._go_on():
                 return Unknown("the work was stopped before z3 was asked")
             verdicts[steps] = judged(derivation)
-        self._told += 1
+        self._answered += 1
         return verdicts[steps]
 
 

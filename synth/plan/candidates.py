@@ -52,7 +52,7 @@ class Found:
         return self.key[0]
 
 
-class Finder:
+class CandidateSearch:
     """Searches for programs that carry a payload, cut into any of some numbers of segments.
 
     With ``stripes`` an all-reduce may also be split over several programs, if it may be cut at all.

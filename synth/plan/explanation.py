@@ -25,13 +25,13 @@ def why(answer: Answer) -> list[str]:
         return ["there is nothing to do: a reduction group is one device"]
     seconds = answer.candidate.seconds
     default = f"the default ({answer.defaults.chosen}, {answer.defaults.protocol.value})"
-    plain = _told(default, [(answer.defaults.baseline, 1)], answer.baseline_seconds)
+    plain = _time_in_words(default, [(answer.defaults.baseline, 1)], answer.baseline_seconds)
     if not _differs(answer):
         return [plain, "this is what the runtime would do: keep the default"]
     if len(answer.stripes) > 1:
         return [plain, *_side_by_side(answer), _verdict(answer.baseline_seconds, seconds)]
     segments = answer.candidate.segments
-    lines = [plain, _told("this program", [(answer.prices, segments)], seconds)]
+    lines = [plain, _time_in_words("this program", [(answer.prices, segments)], seconds)]
     if segments > 1 and len(answer.prices) > 1:
         lines.append(
             f"its steps overlap in {segments} segments; one after the other they would take "
@@ -57,7 +57,7 @@ def _differs(answer: Answer) -> bool:
     return ours != plain
 
 
-def _told(who: str, stripes: _Stripes, seconds: float) -> str:
+def _time_in_words(who: str, stripes: _Stripes, seconds: float) -> str:
     """Half a sentence: how long something takes, how busy each level is, with how many bytes."""
     busy = _busy(stripes)
     carried = summed(_times(p.bytes_per_port, many) for prices, many in stripes for p in prices)
@@ -81,7 +81,9 @@ def _side_by_side(answer: Answer) -> list[str]:
     seconds = answer.candidate.seconds
     stripes = [(stripe.prices, stripe.part.segments) for stripe in answer.stripes]
     lines = [
-        _told(f"the payload split over {len(stripes)} programs side by side", stripes, seconds)
+        _time_in_words(
+            f"the payload split over {len(stripes)} programs side by side", stripes, seconds
+        )
     ]
     whole = sum(part.size_bytes for part in answer.candidate.parts)
     for number, (part, stripe) in enumerate(zip(answer.candidate.parts, stripes, strict=True), 1):

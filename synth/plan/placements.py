@@ -8,7 +8,7 @@ from functools import partial
 from itertools import islice
 
 from hierarchies import Placement, Reduction, System, check_axes, count_placements, placements
-from synth.plan.candidates import Finder, Found
+from synth.plan.candidates import CandidateSearch, Found
 from synth.plan.library import Library
 from synth.plan.request import Leader, Looked, Request, Watcher, told_together
 from synth.price.defaults import defaults
@@ -30,7 +30,7 @@ class Placed:
 
 
 @dataclass(frozen=True)
-class Surveyed:
+class BestPlaced:
     """The best programs of the placements looked at, in order, and how much was looked at."""
 
     best: tuple[Placed, ...]
@@ -51,7 +51,7 @@ def how_many(system: System, request: Request) -> int:
     return count_placements(system.hierarchy, request.axes)
 
 
-class Survey:
+class PlacementSearch:
     """Prices the programs of one placement after the other and keeps the best. One use.
 
     Raises InputError for axes or placements that do not fit the system.
@@ -66,7 +66,7 @@ class Survey:
         self._watcher = watcher
         self._library = library
         self._simulator = Simulator(system, request.choice)
-        self._finder = Finder(
+        self._search = CandidateSearch(
             library,
             self._simulator,
             request.payload_bytes,
@@ -76,7 +76,7 @@ class Survey:
         )
         self._stopped = False
 
-    def run(self) -> Surveyed:
+    def run(self) -> BestPlaced:
         """The best programs of all placements. The first of these is always looked at.
 
         Each placement is looked at in the order of its bound where only the best of all are asked
@@ -89,7 +89,7 @@ class Survey:
                 break
             limit = self._limit(best)
             if limit is None or least <= limit:
-                found = self._finder.best(reduction, self._request.k, limit)
+                found = self._search.best(reduction, self._request.k, limit)
                 fresh = [Placed(position, one) for one in found]
                 best = _kept([*best, *fresh], self._request)
                 self._watcher.ranked(partial(self._leaders, best))
@@ -99,7 +99,7 @@ class Survey:
             done += 1
             self._watcher.placed(done, self._of)
         complete = self._library.complete and not self._stopped
-        return Surveyed(best, Looked(default, done, self._of, programs, complete))
+        return BestPlaced(best, Looked(default, done, self._of, programs, complete))
 
     def _limit(self, best: tuple[Placed, ...]) -> int | None:
         """The price that another answer may not exceed; None where there is no such."""
@@ -112,7 +112,7 @@ class Survey:
         request, found = self._request, []
         for position, placement in enumerate(self._placements()):
             reduction = Reduction(placement, request.over, request.collapse)
-            found.append((self._finder.bound_ticks(reduction), position, reduction))
+            found.append((self._search.bound_ticks(reduction), position, reduction))
         return found if request.per_placement else sorted(found, key=lambda one: one[:2])
 
     def _placements(self) -> Iterable[Placement]:

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from grammar import Goal
 from hierarchies import Axis, InputError, System, load, nearest
 from synth.collectives.algorithms import Choice
-from synth.plan.answers import Teller
+from synth.plan.answers import AnswerMaker
 from synth.plan.candidates import Found
 from synth.plan.library import Library
-from synth.plan.placements import Survey, ranked
+from synth.plan.placements import PlacementSearch, ranked
 from synth.plan.request import Answer, Report, Request, Watcher
 from synth.price.segments import SEGMENTS
 from synth.price.simulator import Simulator
@@ -33,11 +33,11 @@ def answers(
     """
     watcher = watcher or Watcher()
     library = library or Library(request.language, watcher.searching)
-    surveyed = Survey(system, request, watcher, library).run()
-    best = ranked(surveyed.best, request)
+    searched = PlacementSearch(system, request, watcher, library).run()
+    best = ranked(searched.best, request)
     wanted = [Wanted(rank, found, request.payload_bytes) for rank, found in best]
-    found, complete = told(system, request, wanted, watcher, library)
-    looked = replace(surveyed.looked, complete=surveyed.looked.complete and complete)
+    found, complete = answers_to(system, request, wanted, watcher, library)
+    looked = replace(searched.looked, complete=searched.looked.complete and complete)
     return Report(system, request, found, looked)
 
 
@@ -50,7 +50,7 @@ class Wanted:
     payload_bytes: int
 
 
-def told(
+def answers_to(
     system: System,
     request: Request,
     wanted: Sequence[Wanted],
@@ -68,10 +68,10 @@ def told(
             stopped.append(True)
         return not stopped
 
-    teller = Teller(Simulator(system, request.choice), library, go_on)
+    maker = AnswerMaker(Simulator(system, request.choice), library, go_on)
     answered = []
     for one in wanted:
-        answered.append(teller.answer(one.rank, one.found, one.payload_bytes))
+        answered.append(maker.answer(one.rank, one.found, one.payload_bytes))
         watcher.judged(len(answered), len(wanted))
     return tuple(answered), not stopped
 

@@ -16,8 +16,8 @@ from grammar import Instruction
 from hierarchies import InputError, System
 from synth.plan.candidates import Found
 from synth.plan.library import Library
-from synth.plan.placements import Survey
-from synth.plan.planner import Wanted, told
+from synth.plan.placements import PlacementSearch
+from synth.plan.planner import Wanted, answers_to
 from synth.plan.request import Answer, Request, Unranked, Watcher
 
 _NEAR = 1.01
@@ -158,9 +158,9 @@ class Asker:
         if not self.complete:
             return
         system, request, library = self._system, at(self._request, size), self._library
-        surveyed = Survey(system, request, self._watcher, library).run()
-        wanted = [Wanted(1, one.found, size) for one in surveyed.best]
-        answered, complete = told(system, request, wanted, self._watcher, library)
-        self.complete = surveyed.looked.complete and complete
-        for one, answer in zip(surveyed.best, answered, strict=True):
+        searched = PlacementSearch(system, request, self._watcher, library).run()
+        wanted = [Wanted(1, one.found, size) for one in searched.best]
+        answered, complete = answers_to(system, request, wanted, self._watcher, library)
+        self.complete = searched.looked.complete and complete
+        for one, answer in zip(searched.best, answered, strict=True):
             self.chosen[size], self.told[size] = choice_of(one.found), answer

@@ -106,11 +106,11 @@ def bound_among(system: System, roles: Cast, payload_bytes: float, goal: Goal) -
             best = Bound(seconds, name)
     if system.faults:
         groups = groups_of_children(tuple(chain(*asked.roles)))
-        best = max(best, worn_bound(system, list(groups), payload_bytes, goal), key=_seconds)
+        best = max(best, bound_of_groups(system, list(groups), payload_bytes, goal), key=_seconds)
     return best
 
 
-def worn_bound(
+def bound_of_groups(
     system: System, groups: Sequence[Devices], payload_bytes: float, goal: Goal
 ) -> Bound:
     """The same for explicit groups of all devices that are there, each link as fast as it is.
@@ -124,7 +124,7 @@ def worn_bound(
     for outermost in range(len(seconds)):
         inside = system.hierarchy.devices_in_child(outermost)
         if any(len(np.unique(group // inside)) > 1 for group in groups):
-            return max(best, _heard(system, outermost), key=_seconds)
+            return max(best, _one_message_across(system, outermost), key=_seconds)
     return Bound(0.0, "")
 
 
@@ -214,10 +214,10 @@ def _one_message(asked: _Asked) -> Bound:
     The message crosses the links of the outermost level they span, or those of a level outside.
     """
     spanned = [level for level, m in enumerate(asked.counts) if m > 1]
-    return _heard(asked.system, spanned[0]) if spanned else Bound(0.0, "")
+    return _one_message_across(asked.system, spanned[0]) if spanned else Bound(0.0, "")
 
 
-def _heard(system: System, outermost: int) -> Bound:
+def _one_message_across(system: System, outermost: int) -> Bound:
     """The least seconds of one message between members in different children of this level."""
     cardinalities = system.hierarchy.cardinalities
     links = [system.links[level] for level in range(outermost + 1) if cardinalities[level] > 1]

@@ -17,7 +17,7 @@ from hierarchies import Domain, Reduction, System
 from hierarchies.fabric import Cast, busiest_block, cast, children_of, load, members
 from synth.collectives.algorithms import RECIPES, Algorithm, Choice, Recipe, offered, recipe_at
 from synth.collectives.protocols import protocols
-from synth.collectives.slowest_links import WornLinks
+from synth.collectives.slowest_links import SlowestLinks
 from synth.events.overlap import Work
 from synth.price.steps import StepPrice, priced_by, ticks_of
 from synth.price.ways import MEMORY, Line, Pick, Way, fastest
@@ -34,7 +34,7 @@ class Simulator:
 
     def __init__(self, system: System, choice: Choice = Choice.AUTO) -> None:
         self.system = system.check_even()
-        self._worn = WornLinks(system) if system.faults else None
+        self._slowest = SlowestLinks(system) if system.faults else None
         self.choice = choice
         self._lines: dict[tuple[Collective, Cast], tuple[Line, ...]] = {}
         self._by: dict[tuple[Collective, Algorithm, Cast], tuple[Line, ...]] = {}
@@ -162,8 +162,8 @@ class Simulator:
         crossing = [row.crossing(counts, i) if i in spans else 0.0 for i, row in enumerate(rows)]
         loads = [self._level(i, row, roles, crossing) for i, row in enumerate(rows)]
         busy = [seconds for _, seconds, _ in loads]
-        if self._worn:
-            slow = self._worn.busy_seconds(collective, algorithm, roles)
+        if self._slowest:
+            slow = self._slowest.busy_seconds(collective, algorithm, roles)
             busy = [max(pair) for pair in zip(busy, slow, strict=True)]
         waits = [row.waits(counts, i) if i in spans else 0.0 for i, row in enumerate(rows)]
         touched = max(rows[level].memory(prod(counts)) for level in spans)

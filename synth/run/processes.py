@@ -62,7 +62,7 @@ def supervise(
     finally:
         _end(running)
     if failed := failed or _failed(running):
-        raise _told(commands[failed[0]], running[failed[0]].returncode, folder, failed[0])
+        raise _failure(commands[failed[0]], running[failed[0]].returncode, folder, failed[0])
     return _output(folder, 0, "out").read_text(encoding="utf-8", errors="replace")
 
 
@@ -125,7 +125,7 @@ def _signal(process: subprocess.Popen[bytes], how: signal.Signals) -> None:
         os.killpg(process.pid, how)
 
 
-def _told(command: Command, code: int, folder: Path, number: int) -> RunError:
+def _failure(command: Command, code: int, folder: Path, number: int) -> RunError:
     said = _output(folder, number, "err").read_text(encoding="utf-8", errors="replace")
     said = said or _output(folder, number, "out").read_text(encoding="utf-8", errors="replace")
     lines = [line.strip() for line in said.splitlines() if line.strip()]

@@ -135,21 +135,21 @@ def _decide(steps: Sequence[GroupStep], payload: Payload, naming: _Naming, effor
     for number, step in enumerate(steps):
         match machine.take(step):
             case Wrong() as wrong:
-                return _told(wrong, number, naming, payload.goal)
+                return _refutation(wrong, number, naming, payload.goal)
             case Unknown(reason):
                 return Unknown(f"step {number + 1}: {reason}")
             case None:
                 continue
     match machine.goal():
         case Wrong() as wrong:
-            return _told(wrong, None, naming, payload.goal)
+            return _refutation(wrong, None, naming, payload.goal)
         case Unknown(reason):
             return Unknown(f"the goal: {reason}")
         case None:
             return Proved(naming.sizes)
 
 
-def _told(wrong: Wrong, step: int | None, naming: _Naming, goal: Goal) -> Refuted:
+def _refutation(wrong: Wrong, step: int | None, naming: _Naming, goal: Goal) -> Refuted:
     def digits(number: int | None) -> tuple[int, ...] | None:
         return None if number is None else naming.digits(number)
 

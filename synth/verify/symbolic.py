@@ -79,7 +79,7 @@ def prove(
                 place = "the goal" if question.step is None else f"step {question.step + 1}"
                 return Unknown(f"{place}: {reason}")
             case _Found() as found:
-                return _told(found, question, program, tree, goal)
+                return _refutation(found, question, program, tree, goal)
     return Proved()
 
 
@@ -319,7 +319,9 @@ _TAKES_TWO = frozenset(
 )
 
 
-def _told(found: _Found, question: _Question, program: Program, tree: Tree, goal: Goal) -> Refuted:
+def _refutation(
+    found: _Found, question: _Question, program: Program, tree: Tree, goal: Goal
+) -> Refuted:
     return Refuted(
         violation=question.violation,
         step=question.step,

@@ -19,7 +19,7 @@ from synth.workload.job import (
     amounts_of,
     entry_value,
     known_at,
-    number_told,
+    number_text,
 )
 from synth.workload.quantities import AtMost, Known, amounts_in, worked_out
 
@@ -114,7 +114,7 @@ class _Candidate:
 def _unmet(requirement: Requirement, fitting: list[_Candidate]) -> InputError:
     """The error for a requirement that no sizes meet, with those that come nearest."""
     best = min(fitting, key=lambda candidate: candidate.excess(requirement))
-    told = " against ".join(number_told(value) for value in best.values(requirement))
+    told = " against ".join(number_text(value) for value in best.values(requirement))
     devices = prod(best.sizes.values())
     told_rule = f"{requirement.name!r}, {requirement.rule}"
     problem = f"no sizes that multiply to {devices} devices meet the requirement {told_rule}"

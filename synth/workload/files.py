@@ -294,7 +294,7 @@ def write(job: Job) -> str:
     """The job as a TOML text: ``read_job(write(job)) == job``."""
     blocks = [list(_head(job)), ["[axes]", *(_size_line(axis) for axis in job.axes)]]
     if job.numbers:
-        told = (f"{number.name} = {_told(number.amount)}" for number in job.numbers)
+        told = (f"{number.name} = {_toml_value(number.amount)}" for number in job.numbers)
         blocks.append(["[numbers]", *told])
     if job.requires:
         rules = (f"{_key(each.name)} = {_quoted(str(each.rule))}" for each in job.requires)
@@ -321,10 +321,10 @@ def _lines(entry: Entry | Unpriced, goal: str) -> Iterator[str]:
     if goal:
         yield goal
     yield f"over = [{', '.join(_quoted(name) for name in entry.over)}]"
-    yield f"bytes = {_told(entry.payload)}"
-    yield f"times = {_told(entry.times)}"
+    yield f"bytes = {_toml_value(entry.payload)}"
+    yield f"times = {_toml_value(entry.times)}"
     if isinstance(entry, Entry):
-        yield f"hidden = {_told(entry.hidden)}"
+        yield f"hidden = {_toml_value(entry.hidden)}"
 
 
 def _size_line(axis: JobAxis) -> str:
@@ -333,7 +333,7 @@ def _size_line(axis: JobAxis) -> str:
     return f"{axis.name} = {_quoted(axis.told)}"
 
 
-def _told(amount: Amount) -> str:
+def _toml_value(amount: Amount) -> str:
     """A plain number bare if TOML has it with the same digits, everything else in quotes."""
     text = str(amount)
     plain = isinstance(amount, Number) and not amount.unit

@@ -144,10 +144,10 @@ class Job:
     places: Places = field(default=NOWHERE, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        _check_told(self.name, "name", self.places)
-        _check_told(self.title or "-", "title", self.places)
+        _check_text(self.name, "name", self.places)
+        _check_text(self.title or "-", "title", self.places)
         for source in self.sources:
-            _check_told(source, "source", self.places)
+            _check_text(source, "source", self.places)
         self._check_axes()
         if not self.entries:
             hint = "add at least one [[collective]]"
@@ -170,7 +170,7 @@ class Job:
         names = [requirement.name for requirement in self.requires]
         for position, requirement in enumerate(self.requires):
             where = requirement.where
-            _check_told(requirement.name, "name", Places(where))
+            _check_text(requirement.name, "name", Places(where))
             if requirement.name in names[:position]:
                 raise _twice(requirement.name, where)
             found = [_power(part, powers, where) for part in amounts_in(requirement.rule)]
@@ -202,7 +202,7 @@ class Job:
         return powers
 
     def _check_entry(self, entry: Entry | Unpriced, powers: Powers) -> None:
-        _check_told(entry.name, "name", entry.places)
+        _check_text(entry.name, "name", entry.places)
         self._check_over(entry)
         for key, amount in amounts_of(entry):
             where = entry.places.of(key)
@@ -211,7 +211,7 @@ class Job:
                 problem = f"{key} of {entry.name!r}, {str(amount)!r}, has the wrong unit"
                 raise InputError(problem, where=where, hint=hint)
         if isinstance(entry, Unpriced):
-            _check_told(entry.why, "why", entry.places)
+            _check_text(entry.why, "why", entry.places)
 
     def _check_constants(self) -> None:
         """Refuse amounts out of bounds that no size of an open axis can mend. Raises InputError."""
@@ -285,12 +285,12 @@ def entry_value(entry: Entry | Unpriced, key: str, known: Known) -> Fraction:
         raise _placed(InputError(problem, where=error.where, hint=error.hint), where) from None
     most, hint = _BOUNDS[key]
     if value < 0 or (value == 0 and key != "hidden") or value > most:
-        problem = f"{key} of {entry.name!r} would be {number_told(value)}"
+        problem = f"{key} of {entry.name!r} would be {number_text(value)}"
         raise InputError(problem, where=where, hint=hint)
     return value
 
 
-def number_told(value: Fraction) -> str:
+def number_text(value: Fraction) -> str:
     """A number as people write it; with 6 digits if it is a long fraction."""
     return str(value) if value.denominator < 1000 else f"{float(value):.6g}"
 
@@ -328,7 +328,7 @@ def _check_symbol(name: str, what: str, where: str) -> None:
         raise InputError(problem, where=where, hint=hint)
 
 
-def _check_told(text: str, key: str, places: Places) -> None:
+def _check_text(text: str, key: str, places: Places) -> None:
     """Refuse text that cannot stand in a table. Raises InputError."""
     if not text.strip() or not text.isprintable():
         raise InputError(f"{key} = {text!r}", where=places.of(key), hint="one line of text")

@@ -25,8 +25,8 @@ from hierarchies import (
     placements,
 )
 from synth.collectives.algorithms import Choice
-from synth.plan.answers import Teller
-from synth.plan.candidates import Finder, Found
+from synth.plan.answers import AnswerMaker
+from synth.plan.candidates import CandidateSearch, Found
 from synth.plan.library import Library
 from synth.plan.request import Answer, Leader, Watcher
 from synth.price.intervals import Interval
@@ -154,7 +154,7 @@ class _Planner:
         self._watcher = watcher
         self._simulator = Simulator(system, how.choice)
         self._libraries: dict[Goal, Library] = {}
-        self._finders: dict[tuple[Goal, int], Finder] = {}
+        self._searches: dict[tuple[Goal, int], CandidateSearch] = {}
         self._known: dict[_Key, Found] = {}
         self._bounds: dict[_Key, int] = {}
         self._stopped = False
@@ -221,7 +221,7 @@ class _Planner:
         reduction = self._reduction(entry, placement)
         key = _key(entry, reduction)
         if key not in self._bounds:
-            self._bounds[key] = self._finder(entry).bound_ticks(reduction)
+            self._bounds[key] = self._search(entry).bound_ticks(reduction)
         return self._bounds[key]
 
     def _best(self, entry: SettledEntry, placement: Placement) -> Found:
@@ -229,14 +229,14 @@ class _Planner:
         reduction = self._reduction(entry, placement)
         key = _key(entry, reduction)
         if key not in self._known:
-            [self._known[key]] = self._finder(entry).best(reduction, 1)
+            [self._known[key]] = self._search(entry).best(reduction, 1)
         found = self._known[key]
         return replace(found, reduction=reduction)
 
-    def _finder(self, entry: SettledEntry) -> Finder:
+    def _search(self, entry: SettledEntry) -> CandidateSearch:
         key = entry.goal, entry.payload_bytes
-        if key not in self._finders:
-            self._finders[key] = Finder(
+        if key not in self._searches:
+            self._searches[key] = CandidateSearch(
                 self._library(entry.goal),
                 self._simulator,
                 entry.payload_bytes,
@@ -244,7 +244,7 @@ class _Planner:
                 stripes=self._how.stripes,
                 go_on=self._go_on,
             )
-        return self._finders[key]
+        return self._searches[key]
 
     def _library(self, goal: Goal) -> Library:
         if goal not in self._libraries:
@@ -260,9 +260,9 @@ class _Planner:
     def _planned(self, chosen: _Choice) -> Iterator[Planned]:
         entries = chosen.job.entries
         for number, entry in enumerate(entries, start=1):
-            teller = Teller(self._simulator, self._library(entry.goal), self._go_on)
+            maker = AnswerMaker(self._simulator, self._library(entry.goal), self._go_on)
             found = self._best(entry, chosen.placement)
-            answer = teller.answer(number, found, entry.payload_bytes)
+            answer = maker.answer(number, found, entry.payload_bytes)
             alone = self._alone(entry, chosen, found)
             yield Planned(entry, answer, alone.ticks / TICKS_PER_SECOND, alone.reduction.placement)
             self._watcher.judged(number, len(entries))

@@ -21,7 +21,7 @@ from hierarchies.fabric import (
     groups_of_children,
     load,
     members,
-    playing,
+    participating,
 )
 from price_oracle import Fraction, Machine, groups_of
 from strategies import reductions
@@ -78,7 +78,7 @@ def test_playing_names_the_children_with_a_device_that_takes_part(
             for group in groups
             for device in group
         }
-        assert seen == set(np.flatnonzero(playing(slots)).tolist())
+        assert seen == set(np.flatnonzero(participating(slots)).tolist())
 
 
 @given(instructed(), st.data())
@@ -169,7 +169,7 @@ def test_neighbouring_slots_of_a_role_are_as_good_as_one(
         merged = (*slots[:place], Slot(slot.size * factor, slot.role), *slots[place + 1 :])
         parted = (*slots[:place], slot, Slot(factor, slot.role), *slots[place + 1 :])
         assert members(merged) == members(parted)
-        assert playing(merged).tolist() == playing(parted).tolist()
+        assert participating(merged).tolist() == participating(parted).tolist()
         assert groups_of_children(merged).tolist() == groups_of_children(parted).tolist()
 
 
@@ -184,7 +184,7 @@ def test_idle_children_stand_after_all_others_and_do_nothing(
 ) -> None:
     more = (*slots, Slot(idle, Role.IDLE))
     assert children_of(more) == children_of(slots) + idle
-    assert playing(more).tolist() == [*playing(slots).tolist(), *[False] * idle]
+    assert participating(more).tolist() == [*participating(slots).tolist(), *[False] * idle]
     assert groups_of_children(more).tolist() == groups_of_children(slots).tolist()
     assert members(more) == members(slots)
 

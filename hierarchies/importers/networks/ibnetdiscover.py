@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from hierarchies.errors import InputError, within
 from hierarchies.importers.draft import Blank, Draft, Stated
-from hierarchies.importers.hostlist import told
+from hierarchies.importers.hostlist import listed
 from hierarchies.importers.networks.ib_machines import (
     Machines,
     is_aggregation,
@@ -146,7 +146,7 @@ def _part_names(net: Subnet, part_of: Mapping[str, str]) -> dict[str, str]:
     inside: defaultdict[str, list[str]] = defaultdict(list)
     for switch, part in part_of.items():
         inside[part].append(_named(net, switch))
-    return {part: told(sorted(names), 1) for part, names in inside.items()}
+    return {part: listed(sorted(names), 1) for part, names in inside.items()}
 
 
 def _ports(
@@ -268,11 +268,11 @@ def _notes(
     if machines.few:
         yield (
             f"left out, as at most half of the usual {machines.usual} cables lead to them: "
-            f"{told(machines.few)}"
+            f"{listed(machines.few)}"
         )
     thin = [name for name, leaves in machines.leaves.items() if len(leaves) < machines.usual]
     if thin:
-        yield f"hosts with fewer than the usual {machines.usual} cables: {told(thin)}"
+        yield f"hosts with fewer than the usual {machines.usual} cables: {listed(thin)}"
     if machines.nameless:
         hosts = sum(nameless_hosts(machines, parts[0]).values())
         yield (
@@ -281,7 +281,7 @@ def _notes(
         )
     idle = [_named(net, d.id) for d in net.devices.values() if d.is_switch and d.id not in tier_of]
     if idle:
-        yield f"switches from which no host can be reached: {told(idle)}"
+        yield f"switches from which no host can be reached: {listed(idle)}"
     yield from _short_switches(net, tier_of)
     yield from _odd_speeds(net.cables)
 
@@ -295,7 +295,7 @@ def _short_switches(net: Subnet, tier_of: Mapping[str, int]) -> Iterable[str]:
     if short:
         full = len(counts) - len(short)
         yield (
-            f"{full} of {len(counts)} leaf switches have {most} uplinks, {told(short, 20)}. "
+            f"{full} of {len(counts)} leaf switches have {most} uplinks, {listed(short, 20)}. "
             "The description gives every unit what one with all of them would have."
         )
 

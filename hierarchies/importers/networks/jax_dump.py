@@ -11,7 +11,7 @@ from typing import Any
 from hierarchies.errors import InputError, within
 from hierarchies.files.loading import load
 from hierarchies.importers.draft import Blank, Draft, DraftLevel, Stated
-from hierarchies.importers.hostlist import told
+from hierarchies.importers.hostlist import listed
 from hierarchies.importers.networks.networks import check_nodes
 from hierarchies.importers.options import Options
 from hierarchies.importers.structured import from_json
@@ -61,7 +61,7 @@ def devices_of(text: str) -> tuple[Device, ...]:
     devices = tuple(_device(entry, f"device {i + 1}") for i, entry in enumerate(found))
     twice = [str(id) for id, count in Counter(d.id for d in devices).items() if count > 1]
     if twice:
-        raise InputError(f"ids given more than once: {told(twice)}")
+        raise InputError(f"ids given more than once: {listed(twice)}")
     return devices
 
 
@@ -96,7 +96,7 @@ def _whole(value: Any, where: str) -> int:
 def _draft(devices: Sequence[Device], options: Options) -> Draft:
     kinds = Counter(device.kind for device in devices)
     if len(kinds) > 1:
-        raise InputError(f"devices of several kinds: {told(kinds)}", hint="import them apart")
+        raise InputError(f"devices of several kinds: {listed(kinds)}", hint="import them apart")
     dimensions = {len(device.coords) for device in devices}
     if len(dimensions) > 1:
         raise InputError("some devices have coords of another length than others")
@@ -159,7 +159,7 @@ def _box(devices: Sequence[Device]) -> tuple[int, ...]:
     extents = tuple(high - low + 1 for low, high in zip(lows, highs, strict=True))
     if len(set(places)) != len(places):
         twice = [str(place) for place, count in Counter(places).items() if count > 1]
-        raise InputError(f"two devices at one place (coords and core): {told(twice)}")
+        raise InputError(f"two devices at one place (coords and core): {listed(twice)}")
     if prod(extents) != len(places):
         raise InputError(
             f"{len(places)} devices in a box of {' x '.join(map(str, extents))} (coords and core)",
@@ -254,7 +254,7 @@ def _processes(devices: Sequence[Device]) -> Draft:
     """Without coords: nodes are the processes, each with as many devices."""
     held = Counter(device.process for device in devices)
     if len(set(held.values())) > 1:
-        told_of = told(f"process {process} has {count}" for process, count in held.items())
+        told_of = listed(f"process {process} has {count}" for process, count in held.items())
         raise InputError(
             f"processes with different numbers of devices: {told_of}",
             hint="import processes that are alike",

@@ -10,7 +10,7 @@ from typing import Any
 
 from hierarchies.errors import InputError, within
 from hierarchies.importers.draft import Draft
-from hierarchies.importers.hostlist import MOST_HOSTS, told
+from hierarchies.importers.hostlist import MOST_HOSTS, listed
 from hierarchies.importers.networks.networks import Groups, Said, network
 from hierarchies.importers.networks.switches import tier_names
 from hierarchies.importers.networks.tiers import Host, Tiers, check_nested
@@ -142,7 +142,7 @@ def _keys(nodes: Sequence[Node], options: Options) -> tuple[str, tuple[str, ...]
         for key in options.keys:
             missing = [node.name for node in nodes if key not in node.labels]
             if missing:
-                raise InputError(f"no label {key!r} on {told(missing)}", where="--keys")
+                raise InputError(f"no label {key!r} on {listed(missing)}", where="--keys")
         return "--keys", options.keys
     partly = []
     for preset in PRESETS:
@@ -151,7 +151,7 @@ def _keys(nodes: Sequence[Node], options: Options) -> tuple[str, tuple[str, ...]
         if preset.needed in some and not bare:
             return preset.name, tuple(some)
         if preset.needed in some:
-            partly.append(f"those of {preset.name} are not on {told(bare)}")
+            partly.append(f"those of {preset.name} are not on {listed(bare)}")
     raise InputError(
         f"no labels that say where every node hangs{': ' if partly else ''}{'; '.join(partly)}",
         hint="name them, outermost first: --keys LABEL,LABEL",
@@ -161,7 +161,7 @@ def _keys(nodes: Sequence[Node], options: Options) -> tuple[str, tuple[str, ...]
 def _left_out(nodes: Sequence[Node], working: Sequence[Node]) -> list[str]:
     kept = {node.name for node in working}
     others = [node.name for node in nodes if node.name not in kept]
-    return [f"without devices, left out: {told(others)}"] if others else []
+    return [f"without devices, left out: {listed(others)}"] if others else []
 
 
 def _contents(nodes: Sequence[Node]) -> list[str]:
@@ -169,11 +169,11 @@ def _contents(nodes: Sequence[Node]) -> list[str]:
     kinds = Counter((node.devices, node.model) for node in nodes if node.devices)
     if not kinds:
         return []
-    listed = "; ".join(
+    parts = "; ".join(
         f"{count} nodes with {devices} devices{f' of {model}' if model else ''}"
         for (devices, model), count in kinds.most_common(6)
     )
-    return [f"inside: {listed}"]
+    return [f"inside: {parts}"]
 
 
 def _accelerators(nodes: Sequence[Node]) -> tuple[Groups, ...]:

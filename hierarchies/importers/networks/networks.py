@@ -8,7 +8,7 @@ from math import prod
 
 from hierarchies.errors import InputError
 from hierarchies.importers.draft import Blank, Draft, DraftLevel, Entry, Lack, Stated
-from hierarchies.importers.hostlist import told
+from hierarchies.importers.hostlist import listed
 from hierarchies.importers.networks.tiers import Tiers, largest_even_part, with_groups
 from hierarchies.importers.options import Options
 from hierarchies.importers.suggestions import (
@@ -230,6 +230,6 @@ def _short_units(tiers: Tiers, names: Sequence[str]) -> list[str]:
             each = (f"{path[-1]} has {count}" for path, count in short.items())
             told_of.append(
                 f"of {len(children)} at level {names[tier - 1]}, {len(children) - len(short)} have "
-                f"{most} {names[tier]}, {told(each, _MOST_SHORT)}"
+                f"{most} {names[tier]}, {listed(each, _MOST_SHORT)}"
             )
     return told_of[:_MOST_TIERS_TOLD]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from hierarchies.errors import InputError
-from hierarchies.importers.hostlist import told
+from hierarchies.importers.hostlist import listed
 from hierarchies.importers.networks.tiers import DEEPEST, Host, Tiers
 
 _TIERS = ("leaf", "spine", "core", "hall")
@@ -52,10 +52,10 @@ def tree(switches: Sequence[Switch]) -> Tree:
                 placed[host] = Host(host, paths[switch.name])
     notes = []
     if again:
-        notes.append(f"on more than one leaf switch, counted at the first: {told(again)}")
+        notes.append(f"on more than one leaf switch, counted at the first: {listed(again)}")
     idle = [s.name for s in switches if not s.hosts and not s.below]
     if idle:
-        notes.append(f"switches without hosts: {told(idle)}")
+        notes.append(f"switches without hosts: {listed(idle)}")
     hosts = tuple(placed.values())
     depth = _depth(hosts)
     tops = tuple(dict.fromkeys(host.path[0] for host in hosts))

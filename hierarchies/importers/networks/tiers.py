@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from hierarchies.errors import InputError
-from hierarchies.importers.hostlist import told
+from hierarchies.importers.hostlist import listed
 
 DEEPEST = 12
 _CANDIDATES, _MOST_PARTS = 6, 64
@@ -53,7 +53,7 @@ class Tiers:
                 )
         twice = [name for name, count in Counter(h.name for h in self.hosts).items() if count > 1]
         if twice:
-            raise InputError(f"hosts given more than once: {told(twice)}")
+            raise InputError(f"hosts given more than once: {listed(twice)}")
 
     def children(self, tier: int) -> dict[_UNIT, int]:
         """For every unit of a tier (0 = all there is), how many units or hosts it holds."""
@@ -134,7 +134,7 @@ def with_groups(tiers: Tiers, name: str, groups: Mapping[str, str]) -> Grouped:
     """
     lost = [host.name for host in tiers.hosts if host.name not in groups]
     if lost:
-        return Grouped(tiers, None, f"{name}: not taken as a level: {told(lost)} are in none")
+        return Grouped(tiers, None, f"{name}: not taken as a level: {listed(lost)} are in none")
     label = [groups[host.name] for host in tiers.hosts]
     if len(set(label)) == len(label):
         return Grouped(tiers, None, f"{name}: each is one node")

@@ -9,10 +9,10 @@ from hierarchies.importers.nodes.picture import Nic, Picture
 FASTEST = 1e12 / 8
 _GIGABIT = 1e9 / 8
 
-Told = tuple[tuple[DraftLevel, ...], tuple[str, ...]]
+LevelsAndNotes = tuple[tuple[DraftLevel, ...], tuple[str, ...]]
 
 
-def network(picture: Picture, inner: tuple[DraftLevel, ...], nodes: int | None) -> Told:
+def network(picture: Picture, inner: tuple[DraftLevel, ...], nodes: int | None) -> LevelsAndNotes:
     """The level ``node``, if there are NICs or the user counts nodes; and what is left out."""
     if not picture.nics and nodes is None:
         note = f"{picture.told_by} shows no NIC: the system is this one node (--nodes adds more)."

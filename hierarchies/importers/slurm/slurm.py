@@ -9,7 +9,7 @@ from math import prod
 
 from hierarchies.errors import InputError, within
 from hierarchies.importers.draft import Blank, Draft, Stated
-from hierarchies.importers.hostlist import told
+from hierarchies.importers.hostlist import listed
 from hierarchies.importers.networks.networks import NODE, Said, cable, check_nodes, network
 from hierarchies.importers.networks.switches import tree
 from hierarchies.importers.networks.tiers import Host, Tiers, with_groups
@@ -31,13 +31,15 @@ def read(files: Mapping[str, str], options: Options) -> Draft:
     ignored = [name for name in files if name not in named]
     if len(named) > 1:
         raise InputError(
-            f"{len(named)} files: {told(named)}", hint="give the topology of one cluster"
+            f"{len(named)} files: {listed(named)}", hint="give the topology of one cluster"
         )
     name, text = next(iter(named.items()))
     with within(name):
         layout = slurm_yaml.layout(text) if _is_yaml(name, text) else slurm_conf.layout(text)
         draft = _draft(layout, options)
-    notes = (f"left out, as Slurm does beside a topology.yaml: {told(ignored)}",) if ignored else ()
+    notes = (
+        (f"left out, as Slurm does beside a topology.yaml: {listed(ignored)}",) if ignored else ()
+    )
     return replace(draft, notes=(*notes, *draft.notes))
 
 
@@ -64,7 +66,7 @@ def _switches(layout: Layout, options: Options) -> Draft:
     tiers, notes = found.tiers, [*layout.notes, *found.notes]
     if len(found.tops) > 1:
         notes.append(
-            f"no switch joins {told(found.tops)}: Slurm keeps every job inside one of them. "
+            f"no switch joins {listed(found.tops)}: Slurm keeps every job inside one of them. "
             "The outermost level takes it that something joins them."
         )
     if layout.blocks:
@@ -100,7 +102,7 @@ def _rings(rings: Sequence[Group], notes: Sequence[str], options: Options) -> Dr
 def _torus(tori: Sequence[Torus], notes: Sequence[str], options: Options) -> Draft:
     if len(tori) > 1:
         raise InputError(
-            f"{len(tori)} tori: {told(torus.name for torus in tori)}",
+            f"{len(tori)} tori: {listed(torus.name for torus in tori)}",
             hint="import one: leave the others out of the file",
         )
     x, y, z = tori[0].dimensions
@@ -122,4 +124,4 @@ def _torus(tori: Sequence[Torus], notes: Sequence[str], options: Options) -> Dra
 def _check_apart(groups: Sequence[Group], what: str) -> None:
     twice = [name for name, count in Counter(g.name for g in groups).items() if count > 1]
     if twice:
-        raise InputError(f"{what}s given twice: {told(twice)}")
+        raise InputError(f"{what}s given twice: {listed(twice)}")

@@ -11,7 +11,7 @@ from math import prod
 from typing import Any
 
 from hierarchies.errors import InputError, nearest, within
-from hierarchies.importers.hostlist import Names, told
+from hierarchies.importers.hostlist import Names, listed
 from hierarchies.importers.networks.switches import Switch
 from hierarchies.importers.slurm.conf import sizes_note
 from hierarchies.importers.slurm.layout import Group, Layout, Torus
@@ -37,7 +37,7 @@ def layout(text: str) -> Layout:
     chosen = _chosen(entries)
     name = _text(chosen.get("topology"), "topology")
     others = [str(entry.get("topology")) for entry in entries if entry is not chosen]
-    notes = (f"other topologies of the file are left out: {told(others)}",) if others else ()
+    notes = (f"other topologies of the file are left out: {listed(others)}",) if others else ()
     with within(f"topology {name!r}"):
         return _layout(chosen, notes)
 
@@ -48,7 +48,7 @@ def _chosen(entries: list[dict[str, Any]]) -> dict[str, Any]:
             return entry
     if len(entries) == 1:
         return entries[0]
-    names = told(str(entry.get("topology")) for entry in entries)
+    names = listed(str(entry.get("topology")) for entry in entries)
     raise InputError(
         f"several topologies and none is the cluster's default: {names}",
         hint="write cluster_default: true in one of them",

@@ -33,17 +33,17 @@ def program_of(line: str) -> str | None:
     return found[1] if found else None
 
 
-def algorithm_told(value: str) -> str | None:
+def algorithm_of(value: str) -> str | None:
     """NCCL_ALGO's value as one algorithm of ours; None for none, several and unknown ones."""
     return ALGORITHMS.get(value.strip().lower())
 
 
-def protocol_told(value: str) -> str | None:
+def protocol_of(value: str) -> str | None:
     """NCCL_PROTO's value as one protocol of ours; None for none, several and unknown ones."""
     return PROTOCOLS.get(value.strip().lower())
 
 
-def split_told(text: str) -> str | None:
+def split_of(text: str) -> str | None:
     """``MOD 8`` of ``NCCL_TESTS_SPLIT="%8"``, ``AND 7`` of ``NCCL_TESTS_SPLIT_MASK=0x7``."""
     found = _SPLIT.search(text)
     if not found:
@@ -80,12 +80,12 @@ def forced(facts: Facts, line: str) -> None:
         return
     one_run = "NCCL INFO" in line or program_of(line) is not None
     for which, value in _FORCED.findall(line):
-        told = algorithm_told(value) if which == "ALGO" else protocol_told(value)
+        told = algorithm_of(value) if which == "ALGO" else protocol_of(value)
         if told is None:
             facts.unknown.append(f"NCCL_{which}")
         else:
             facts.force(which, told, one_run)
-    if split := split_told(line):
+    if split := split_of(line):
         facts.force("SPLIT", split, one_run)
 
 
@@ -101,8 +101,8 @@ class Facts:
     validated: bool = True
     single_size: bool = False
     columns: tuple[str, ...] = ()
-    told_ranks: int | None = None
-    told_hosts: int | None = None
+    stated_ranks: int | None = None
+    stated_hosts: int | None = None
     members: tuple[int, ...] | None = None
     busy: tuple[int, ...] | None = None
     unknown: list[str] = field(default_factory=list)
@@ -126,9 +126,9 @@ class Facts:
                 known = value in COLLECTIVES or value in UNREAD
                 self.collective = value if known else self.collective
             case "ranks":
-                self.told_ranks = _whole(value) or self.told_ranks
+                self.stated_ranks = _whole(value) or self.stated_ranks
             case "nodes" | "hosts":
-                self.told_hosts = _whole(value) or self.told_hosts
+                self.stated_hosts = _whole(value) or self.stated_hosts
             case "members":
                 self.members = _wholes(value) or self.members
             case "busy":
@@ -143,8 +143,8 @@ class Facts:
             collective=self.collective,
             rows=rows,
             places=tuple(self.places),
-            told_ranks=self.told_ranks,
-            told_hosts=self.told_hosts,
+            stated_ranks=self.stated_ranks,
+            stated_hosts=self.stated_hosts,
             members=self.members,
             busy=self.busy,
             version=self.version,
@@ -172,8 +172,8 @@ class Facts:
             collective=self.collective,
             places=places,
             version=self.version,
-            told_ranks=self.told_ranks,
-            told_hosts=self.told_hosts,
+            stated_ranks=self.stated_ranks,
+            stated_hosts=self.stated_hosts,
             members=self.members,
             busy=self.busy,
             validated=self.validated,

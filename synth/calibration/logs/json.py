@@ -17,7 +17,7 @@ from typing import Any
 from hierarchies import InputError
 from synth.calibration.logs.header import Facts, forced, program_of
 from synth.calibration.logs.tables import COLLECTIVES, UNREAD, Rank, Row, Table, Timing
-from synth.calibration.logs.text import version_told
+from synth.calibration.logs.text import version_text
 
 _DIGITS = 6
 """Decimals that C's %lf prints."""
@@ -121,7 +121,7 @@ def _nccl(told: Mapping[str, Any], source: str) -> Table:
     if isinstance(arguments, list) and arguments and isinstance(arguments[0], str):
         facts.collective = program_of(PurePosixPath(arguments[0][:1000]).name)
     version = told.get("nccl_version")
-    facts.version = version_told(str(version)) if isinstance(version, int) else ""
+    facts.version = version_text(str(version)) if isinstance(version, int) else ""
     config = told.get("config")
     if isinstance(config, dict):
         _configured(facts, config)

@@ -121,7 +121,7 @@ def _total(log: Log) -> int | None:
     if log.groups > 1:
         return len(log.table.places)
     if log.table.split is not None and not log.table.places:
-        return log.table.told_ranks
+        return log.table.stated_ranks
     return log.ranks
 
 

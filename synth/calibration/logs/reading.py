@@ -222,11 +222,11 @@ def _complete(table: Table) -> bool:
 
 def _hosts(table: Table) -> int | None:
     if not _complete(table) or any(place.host is None for place in table.places):
-        return table.told_hosts
+        return table.stated_hosts
     listed = len({place.host for place in table.places})
-    if table.told_hosts not in (None, listed):
+    if table.stated_hosts not in (None, listed):
         raise InputError(
-            f"the devices listed are on {listed} hosts, a note says {table.told_hosts}"
+            f"the devices listed are on {listed} hosts, a note says {table.stated_hosts}"
         )
     return listed
 
@@ -244,8 +244,8 @@ def _ranks(table: Table, what: str) -> int | None:
     elif table.places:
         ranks = max(place.rank for place in table.places) + 1
         told["the list of devices"] = (ranks, ranks)
-    if table.told_ranks and len(groups) <= 1:
-        told["the number of ranks that is stated"] = (table.told_ranks, table.told_ranks)
+    if table.stated_ranks and len(groups) <= 1:
+        told["the number of ranks that is stated"] = (table.stated_ranks, table.stated_ranks)
     counts = _ranks_by_counts(table, what)
     if what in PIECES and not isinf(counts[1]):
         told["size / (count x type)"] = counts

@@ -117,8 +117,8 @@ class Rank:
 class Table:
     """One table, and what its file tells of the run.
 
-    ``told_ranks`` and ``told_hosts`` are of a whole run, all groups together, where a file says so;
-    ``notes`` what its own comment lines state (``# members: 2,8``), ``places`` its device list.
+    ``stated_ranks`` and ``stated_hosts`` are of a whole run, all groups together, where a file says
+    so; ``notes`` what its own comment lines state (``# members: 2,8``), ``places`` its device list.
     ``algorithm`` and ``protocol`` are what NCCL_ALGO and NCCL_PROTO forced, by our names, and
     ``split`` the value of NCCL_TESTS_SPLIT. ``broken`` counts rows that other output tore apart;
     ``columns`` are those that the head of the table names, up to the first time.
@@ -128,8 +128,8 @@ class Table:
     collective: str | None
     rows: tuple[Row, ...]
     places: tuple[Rank, ...] = ()
-    told_ranks: int | None = None
-    told_hosts: int | None = None
+    stated_ranks: int | None = None
+    stated_hosts: int | None = None
     members: tuple[int, ...] | None = None
     busy: tuple[int, ...] | None = None
     version: str = ""

@@ -129,11 +129,11 @@ def version_in(line: str) -> str:
     """The version of NCCL or RCCL that a line names, without the build; "" if it names none."""
     for pattern in _VERSIONS:
         if found := pattern.search(line):
-            return version_told(found[1])
+            return version_text(found[1])
     return ""
 
 
-def version_told(text: str) -> str:
+def version_text(text: str) -> str:
     """``2.16.5+cuda11.8`` and ``21605`` as ``2.16.5``."""
     if text.isdigit() and len(text) >= 4:
         code = int(text)
@@ -283,7 +283,7 @@ def _same_run(one: Table, other: Table) -> bool:
         kinds = {(row.kind, row.operation, row.root) for row in log.rows}
         return (
             log.collective,
-            log.told_ranks,
+            log.stated_ranks,
             [(p.rank, p.group, p.host, p.device) for p in log.places],
             (log.algorithm, log.protocol, log.split, log.members, log.busy),
             kinds if len(kinds) == 1 else log.rows,

@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Window:
-    """The chunks a block cares for, and where its copy of the plan lies in the buffers."""
+    """The chunks that a block works on, and where its copy of the plan lies in the buffers."""
 
     first: int
     end: int
@@ -90,14 +90,14 @@ class Block:
     def _mine(self, sends: list[Send], peers: list[int]) -> list[Send]:
         """The parts of messages in the window; the nearest following peer first.
 
-        Everyone beginning with another peer, no peer gets all at once.
+        As everyone begins with another peer, no peer is sent everything at once.
         """
         order = sorted(range(len(sends)), key=lambda at: (peers[at] - self.rank) % len(self.hosts))
         cut = [_cut(sends[at], self.window) for at in order]
         return [send for send in cut if send.chunks]
 
     def _meet(self) -> None:
-        """Let all threads of the block meet, if they have done anything since they last did."""
+        """A barrier of all threads of the block, if they have done anything since the last one."""
         if self.ops and self.ops[-1]["name"] != "nop":
             self.ops.append({"name": "nop"})
 

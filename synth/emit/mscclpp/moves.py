@@ -82,7 +82,7 @@ def chunks_of(schedule: Schedule) -> int:
 
 
 def _finest(schedule: Schedule) -> int:
-    """By how much pieces are cut again, so that all-reduces can share their work out equally."""
+    """Into how many parts pieces are cut again, so that all-reduces share their work equally."""
     finer = 1
     for phase, parts in zip(schedule.phases, buffers(schedule).parts, strict=False):
         if isinstance(phase, Exchange) and phase.collective.rounds > 1:

@@ -1,7 +1,7 @@
 """Refuses, before any message is written, steps in which a rank has too many peers.
 
 Whoever collects or spreads a chunk does so with all others of its group, and in one threadblock,
-however the chunks are cut into lanes. So the numbers of peers tell what no layout can mend.
+however the chunks are cut into lanes. So the numbers of peers alone decide, and no layout helps.
 """
 
 from __future__ import annotations

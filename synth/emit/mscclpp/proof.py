@@ -45,7 +45,7 @@ class Failure:
 
 @dataclass(slots=True)
 class _Cell:
-    """One chunk of memory: which ranks' contributions to which chunk, who wrote it, who read it."""
+    """A chunk of memory: whose contributions to which chunk it holds, who wrote it, who read it."""
 
     chunk: int = -1
     ranks: int = 0
@@ -276,7 +276,7 @@ class _Machine:
         return cells[first : first + size]
 
     def compare(self, groups: Iterable[Sequence[int]]) -> None:
-        """The users look: every chunk holds one contribution of each member, and is at rest."""
+        """Users look: every chunk holds one contribution of each member, and is at rest."""
         for group in groups:
             wanted = sum(1 << rank for rank in group)
             for rank in group:

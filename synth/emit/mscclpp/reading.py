@@ -1,4 +1,4 @@
-"""Reads an MSCCL++ execution plan as the executor does: what is told by position is looked up.
+"""Reads an MSCCL++ execution plan as the executor does: references by position are resolved.
 
 The executor trusts what it reads. So everything is checked here that would overrun its arrays or
 join the wrong things: the limits, positions, and that every channel has another end.

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hierarchies import InputError
-from hierarchies.importers.hostlist import MOST_HOSTS, Names, expand, told
+from hierarchies.importers.hostlist import MOST_HOSTS, Names, expand, listed
 
 PLAIN = st.text("abz-._", min_size=1, max_size=4)
 SPAN = st.tuples(st.integers(0, 120), st.integers(0, 4), st.integers(0, 5))
@@ -106,5 +106,5 @@ def test_many_lists_share_one_limit() -> None:
 
 
 def test_long_lists_are_told_by_their_first() -> None:
-    assert told(["a", "b"]) == "a, b"
-    assert told((f"n{i}" for i in range(9)), 2) == "n0, n1 and 7 more"
+    assert listed(["a", "b"]) == "a, b"
+    assert listed((f"n{i}" for i in range(9)), 2) == "n0, n1 and 7 more"

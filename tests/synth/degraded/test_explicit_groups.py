@@ -17,7 +17,7 @@ from hierarchies.fabric import cast, groups_of_children
 from hierarchies.links import Wiring
 from strategies import reductions, smart_systems, switches
 from synth.collectives.algorithms import Algorithm, Choice
-from synth.collectives.slowest_links import WornLinks
+from synth.collectives.slowest_links import SlowestLinks
 from synth.degraded import GroupProgram, Survivors, UnevenRequest, uneven_answers
 from synth.degraded.cores import cores
 from synth.degraded.loads import lines_of
@@ -129,7 +129,7 @@ def test_groups_that_are_grids_cost_what_the_simulator_says(
     assert set(ours) <= set(theirs)
     for key, line in ours.items():
         assert line.latency_seconds == pytest.approx(theirs[key].latency_seconds)
-        levels = WornLinks(system).busy_seconds(collective, key[0], roles)
+        levels = SlowestLinks(system).busy_seconds(collective, key[0], roles)
         told = dict(line.loads)
         for name, seconds in zip(system.hierarchy.names, levels, strict=True):
             assert told.get(name, 0.0) == pytest.approx(seconds / key[1].share)
