@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from hierarchies.errors import InputError
-from hierarchies.importers.hostlist import told
+from hierarchies.importers.hostlist import listed
 
 LARGEST_BYTES = 16 * 2**20
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
@@ -60,5 +60,5 @@ def only(files: Mapping[str, str], what: str) -> tuple[str, str]:
 def single(files: Mapping[str, str], hint: str) -> tuple[str, str]:
     """The same where one file has all hosts; the error names the files, and has this hint."""
     if len(files) > 1:
-        raise InputError(f"{len(files)} files: {told(files)}", hint=hint)
+        raise InputError(f"{len(files)} files: {listed(files)}", hint=hint)
     return next(iter(files.items()))
