@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -94,6 +95,16 @@ def test_every_room_has_its_place_in_the_architecture() -> None:
     drawn = told.split("## The rooms")[1].split("## ")[0]
     for room in rooms():
         assert re.search(rf"(^|\s){room.name}/(\s|$)", drawn, re.MULTILINE), room
+
+
+def test_the_order_of_rooms_in_the_architecture_is_the_one_that_is_held() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    [layers] = [
+        contract["layers"]
+        for contract in project["tool"]["importlinter"]["contracts"]
+        if contract.get("containers") == ["synth"]
+    ]
+    assert f"    {' > '.join(layers)}\n" in (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
 
 
 def test_no_room_is_crowded() -> None:
