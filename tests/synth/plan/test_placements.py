@@ -8,7 +8,7 @@ import pytest
 
 from hierarchies import Axis, Domain, Hierarchy, Level, Link, System, load, placements
 from synth.plan.library import Library
-from synth.plan.placements import Survey, Surveyed, ranked
+from synth.plan.placements import BestPlaced, PlacementSearch, ranked
 from synth.plan.request import Request, Watcher
 from synth.semantics.programs import Language
 
@@ -18,8 +18,8 @@ REQUEST = Request(
 )
 
 
-def surveyed(request: Request, watcher: Watcher | None = None) -> Surveyed:
-    return Survey(SYSTEM, request, watcher or Watcher(), Library(request.language)).run()
+def surveyed(request: Request, watcher: Watcher | None = None) -> BestPlaced:
+    return PlacementSearch(SYSTEM, request, watcher or Watcher(), Library(request.language)).run()
 
 
 def test_ranks_begin_anew_on_each_placement() -> None:
@@ -72,7 +72,7 @@ def test_the_first_of_like_placements_is_told() -> None:
     links = (Link(Domain.SWITCH, 1e18, 0.0), Link(Domain.SWITCH, 1e18, 0.0))
     system = System("alike", "", Hierarchy(levels), links, 1e18)
     request = replace(REQUEST, payload_bytes=1, k=3)
-    found = Survey(system, request, Watcher(), Library(request.language)).run()
+    found = PlacementSearch(system, request, Watcher(), Library(request.language)).run()
     keys = [(one.found.key, one.position) for one in found.best]
     assert keys == sorted(keys)
 
