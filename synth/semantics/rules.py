@@ -20,7 +20,7 @@ State = int
 
 
 class Kind(Enum):
-    """The class of a precondition: without it numbers are wrong, shapes unequal, steps useless."""
+    """Why a rule asks for something: else numbers are wrong, shapes unequal, or the step silly."""
 
     SOUND = "unsound"
     REGULAR = "irregular"
