@@ -1,8 +1,9 @@
 """A script on many ranks, each a process of its own that need not import torch again.
 
 ``forked.py WORLD SCRIPT WORDS...`` sets what torchrun would: RANK, LOCAL_RANK, WORLD_SIZE and where
-to meet. The first rank that fails ends all. Importing torch takes seconds of a processor, which on
-16 ranks is most of a test: so it is imported here, and the ranks are forked.
+to meet. The first rank that fails ends all; what is printed is the first one's. Importing torch
+takes seconds of a processor, which on 16 ranks is most of a test: so it is imported here, and the
+ranks are forked.
 """
 
 import gc
@@ -20,6 +21,8 @@ def rank(number: int, script: str) -> int:
     """Its exit code, as that of a Python that has run the script."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     os.environ["RANK"] = os.environ["LOCAL_RANK"] = str(number)
+    if number:  # lines of several would run into each other
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     code = 0
     try:
         runpy.run_path(script, run_name="__main__")
