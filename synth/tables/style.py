@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from io import StringIO
-from typing import Any
 
 from rich.console import Console, RenderableType
 from rich.table import Table
@@ -13,7 +12,6 @@ from rich.text import Text
 from hierarchies.units import duration
 from synth.verbs.answers.parts import LevelInBrief, MachineException
 
-Json = dict[str, Any]
 _PIPE_WIDTH = 200
 MARKS = {"proved": "proved", "refuted": "REFUTED", "unknown": "unknown"}
 

@@ -16,7 +16,6 @@ from synth.tables.measured import doctor
 from synth.tables.rankings import plan, several, top
 from synth.tables.style import (
     MARKS,
-    Json,
     axes_told,
     between,
     lacking,
@@ -28,7 +27,7 @@ from synth.tables.style import (
 from synth.verbs.answers import judge
 from synth.verbs.answers.machines import CatalogueReply, CountReply, PlaceReply, SystemReply
 from synth.verbs.answers.outputs import RunReply
-from synth.verbs.answers.parts import Calibration, LevelInFull, MachineInFull, StepPrice
+from synth.verbs.answers.parts import Calibration, Json, LevelInFull, MachineInFull, StepPrice
 from synth.verbs.answers.programs import CheckReply, LowerReply, TimeReply
 
 
