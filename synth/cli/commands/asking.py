@@ -58,9 +58,28 @@ def _choose(url: str | None) -> None:
     chosen_store.set(url or None)
 
 
-def _log(wanted: bool) -> None:
+@contextmanager
+def logging_to(handler: logging.Handler, level: int = logging.INFO) -> Iterator[None]:
+    """Send what the process logs to one handler, as long as a command runs.
+
+    Afterwards the log goes where it went before: a stream that is closed by then is not written to.
+    """
+    root = logging.getLogger()
+    handlers, before = root.handlers[:], root.level
+    root.handlers[:] = [handler]
+    root.setLevel(level)
+    try:
+        yield
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(before)
+
+
+def _log(context: typer.Context, wanted: bool) -> None:
     if wanted:
-        logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(name)s: %(message)s")
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
+        context.with_resource(logging_to(handler))
 
 
 Verbose = Annotated[

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from synth.cli.commands.asking import chosen_store
+from synth.cli.commands.asking import chosen_store, logging_to
 
 if TYPE_CHECKING:
     from synth.service.store import Store
@@ -84,7 +86,7 @@ def serve(
     """Serve every verb over HTTP, with jobs that survive and a page to look at."""
     with _telling():
         # Not at the top of the file: they load numpy, z3 and what the extra server installs.
-        from synth.service.http.logs import log_as_json
+        from synth.service.http.logs import json_log
         from synth.service.limits import Limits
         from synth.service.server import serve as serve_until_told
         from synth.service.settings import Settings, default_name, is_loopback, store_url
@@ -103,8 +105,8 @@ def serve(
             keep_days=keep_days,
             limits=Limits(job_seconds=job_seconds, job_memory_bytes=size_in_bytes(job_memory)),
         )
-        log_as_json(warnings_only=quiet)
-        serve_until_told(settings, typer.echo)
+        with logging_to(json_log(sys.stderr), logging.WARNING if quiet else logging.INFO):
+            serve_until_told(settings, typer.echo)
 
 
 @keys.command("create")

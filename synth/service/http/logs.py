@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import sys
 import traceback
 from datetime import UTC, datetime
 from typing import Any, TextIO
@@ -31,12 +30,13 @@ class JsonLines(logging.Formatter):
         return json.dumps(said, default=str)
 
 
-def log_as_json(stream: TextIO | None = None, warnings_only: bool = False) -> None:
-    """Send everything that this process logs to a stream, as lines of JSON."""
-    handler = logging.StreamHandler(stream or sys.stderr)
+def json_log(stream: TextIO) -> logging.Handler:
+    """What writes this process's log to a stream, as lines of JSON.
+
+    What libraries say of themselves at length is cut down to warnings.
+    """
+    handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonLines())
-    level = logging.WARNING if warnings_only else logging.INFO
-    logging.basicConfig(handlers=[handler], level=level, force=True)
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access"):
         logger = logging.getLogger(name)
         logger.handlers.clear()
@@ -44,3 +44,4 @@ def log_as_json(stream: TextIO | None = None, warnings_only: bool = False) -> No
     logging.getLogger("uvicorn.access").disabled = True
     for name in ("alembic", "sqlalchemy", "distributed"):
         logging.getLogger(name).setLevel(logging.WARNING)
+    return handler

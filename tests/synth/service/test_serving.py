@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import signal
@@ -173,6 +174,17 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
         taken.listen()
         port = str(taken.getsockname()[1])
         told(run("serve", "--port", port, "--store", store_in(tmp_path)), port, "--port")
+
+
+@pytest.mark.parametrize("words", [("serve", "--port", "1"), ("count", "--digits", "1", "-v")])
+def test_a_command_leaves_the_log_as_it_was(tmp_path: Path, words: tuple[str, ...]) -> None:
+    root = logging.getLogger()
+    before = (root.handlers[:], root.level)
+    if words[0] == "serve":
+        words = (*words, "--host", "192.0.2.1", "--keys", "--store", store_in(tmp_path))
+        run("keys", "create", "team", "--store", store_in(tmp_path))
+    run(*words)
+    assert (root.handlers, root.level) == before
 
 
 def test_an_address_that_is_not_ours(tmp_path: Path) -> None:
