@@ -19,9 +19,9 @@ from results import pages, record
 from results.testbed.accuracy import APART, TOPS
 from results.testbed.cases import cases
 from results.testbed.flows import file_of, measure_flows
+from results.testbed.hosts.network import clear, missing
 from results.testbed.judged import KINDS, figures, rounded
 from results.testbed.measure import DATA, measure
-from results.testbed.network import clear, missing
 from results.testbed.repeat import again
 
 COMMAND = "python -m results.testbed"

@@ -17,10 +17,10 @@ import numpy as np
 from grammar import Collective
 from hierarchies import System
 from results import record
-from results.testbed.crew import Task, crew
+from results.testbed.hosts.crew import Task, crew
+from results.testbed.hosts.network import network
+from results.testbed.hosts.orders import ITEM_BYTES, by_host
 from results.testbed.measure import REPEATS, Samples, Stopwatch, replaced, rounds, with_rows
-from results.testbed.network import network
-from results.testbed.orders import ITEM_BYTES, by_host
 from synth.semantics.schedule import Exchange
 
 COMMAND = "python -m results.testbed run"

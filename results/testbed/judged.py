@@ -12,9 +12,9 @@ from hierarchies import System
 from results.testbed.accuracy import Measured, fastest, first, summary, told
 from results.testbed.cases import Case, Pair, cases
 from results.testbed.flows import file_of
+from results.testbed.hosts.traffic import busiest_seconds
+from results.testbed.hosts.wiring import Wiring
 from results.testbed.prices import Fit, fitted, nominal, prices
-from results.testbed.traffic import busiest_seconds
-from results.testbed.wiring import Wiring
 
 Told = dict[str, Any]
 Pricing = Callable[[System, Sequence[Pair]], list[float]]

@@ -15,11 +15,11 @@ from typing import Any
 from results import record
 from results.testbed.bystanders import look, share
 from results.testbed.cases import Case, Pair, groups
-from results.testbed.crew import Crew, Task, crew
-from results.testbed.network import Counters, counters, network
-from results.testbed.orders import ITEM_BYTES, orders
-from results.testbed.traffic import by_level
-from results.testbed.wiring import Wiring
+from results.testbed.hosts.crew import Crew, Task, crew
+from results.testbed.hosts.network import Counters, counters, network
+from results.testbed.hosts.orders import ITEM_BYTES, orders
+from results.testbed.hosts.traffic import by_level
+from results.testbed.hosts.wiring import Wiring
 
 HERE = Path(__file__).parent
 DATA = HERE / "data"

@@ -21,22 +21,8 @@ from grammar import Collective
 from hierarchies import InputError, load
 from results import pages, record
 from results.testbed import __main__ as campaign
-from results.testbed import (
-    accuracy,
-    bystanders,
-    cases,
-    crew,
-    engine,
-    judged,
-    measure,
-    network,
-    orders,
-    prices,
-    repeat,
-    systems,
-    traffic,
-    wiring,
-)
+from results.testbed import accuracy, bystanders, cases, judged, measure, prices, repeat, systems
+from results.testbed.hosts import crew, engine, network, orders, traffic, wiring
 from synth.semantics.lowering import lower
 from synth.semantics.schedule import Exchange
 from synth.verify.replay import Failure, compare

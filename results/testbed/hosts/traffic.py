@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 
 from grammar import Collective
-from results.testbed.orders import ITEM_BYTES, Order, Orders, Turn, by_host, sends
-from results.testbed.wiring import Wiring
+from results.testbed.hosts.orders import ITEM_BYTES, Order, Orders, Turn, by_host, sends
+from results.testbed.hosts.wiring import Wiring
 from synth.semantics.schedule import Schedule
 
 

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from grammar import Collective
-from results.testbed.orders import ITEM_BYTES, Order, Part, Turn
+from results.testbed.hosts.orders import ITEM_BYTES, Order, Part, Turn
 
 _DONE = b"."
 Numbers = npt.NDArray[np.uint32]

@@ -21,10 +21,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from results.testbed.engine import Host
-from results.testbed.network import enter
-from results.testbed.orders import Orders, meetings
-from results.testbed.wiring import Wiring
+from results.testbed.hosts.engine import Host
+from results.testbed.hosts.network import enter
+from results.testbed.hosts.orders import Orders, meetings
+from results.testbed.hosts.wiring import Wiring
 
 _PORT = 7000
 _HEAD_START_SECONDS = 0.003

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hierarchies import InputError, System
-from results.testbed.wiring import FABRIC, KERNEL, PREFIX, Wiring
+from results.testbed.hosts.wiring import FABRIC, KERNEL, PREFIX, Wiring
 
 _NAMES = Path("/run/netns")
 _LOCK = Path("/run/collsynth-testbed.lock")

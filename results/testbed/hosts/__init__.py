@@ -1,0 +1,1 @@
+"""Hosts that are network namespaces: their wiring, their orders, and what carries these out."""
