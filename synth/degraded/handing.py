@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import statistics
-import time
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+
+import numpy as np
 
 from hierarchies import InputError
 from synth.degraded.programs import GroupProgram
 from synth.degraded.ranking import judged
 from synth.degraded.replay import replay_groups
-from synth.run.arrays import compared_sums, drawn
-from synth.run.errors import RunError
-from synth.verify.replay import Failure
+from synth.run import Seen
+from synth.run.arrays import drawn, measured
 from synth.verify.symbolic import Proved
 
 MOST_BYTES = 2**31
@@ -50,7 +49,7 @@ class Handed:
             raise InputError(f"the program is not proved: {verdict}", where="from")
 
 
-def run_on_arrays(handed: Handed, dtype: str, payload_bytes: int, repeat: int) -> dict[str, Any]:
+def run_on_arrays(handed: Handed, dtype: str, payload_bytes: int, repeat: int) -> Seen:
     """Replay a program on arrays; checked always, and timed beside the plain sum.
 
     Raises InputError for more than memory holds, RunError if arrays do not fit together.
@@ -62,19 +61,7 @@ def run_on_arrays(handed: Handed, dtype: str, payload_bytes: int, repeat: int) -
             f"{ranks} devices with {payload_bytes} bytes each", where="--bytes", hint="give less"
         )
     given = drawn(ranks, dtype, payload_bytes)
-    seconds, plain = [], []
-    for _ in range(repeat):
-        begun = time.perf_counter()
-        found = replay_groups(program.steps, program.chunks, given)
-        between = time.perf_counter()
-        given.sum(axis=0, dtype=given.dtype)
-        plain.append(time.perf_counter() - between)
-        seconds.append(between - begun)
-    if isinstance(found, Failure):
-        raise RunError(found.reason)
-    return {
-        "bytes": given.shape[1] * given.itemsize,
-        **compared_sums(given, found),
-        "seconds": statistics.median(seconds),
-        "plain_seconds": statistics.median(plain),
-    }
+    everyone = np.arange(ranks)[None, :]
+    replayed = partial(replay_groups, program.steps, program.chunks, given)
+    plain = partial(given.sum, axis=0, dtype=given.dtype)
+    return measured(given, everyone, replayed, plain, repeat)

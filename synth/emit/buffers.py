@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hierarchies import Devices
-from synth.semantics.schedule import Exchange, Phase, Schedule, Transpose
+from synth.semantics.schedule import Phase, Schedule, Transpose
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,10 +64,3 @@ def _before(phase: Phase, needed: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_
     else:
         now[groups] = needed[groups].any(axis=1, keepdims=True)
     return now
-
-
-def taking_part(exchange: Exchange, devices: int) -> npt.NDArray[np.bool_]:
-    """Which devices are members of a group."""
-    found = np.zeros(devices, dtype=bool)
-    found[exchange.groups] = True
-    return found

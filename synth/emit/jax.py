@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from synth.emit.buffers import Buffers, buffers, taking_part
+from synth.emit.buffers import Buffers, buffers
 from synth.emit.source import CannotExpressError, Files, Source, cannot, in_stripe
-from synth.emit.text import rendered
+from synth.emit.text import python_file
 from synth.semantics.schedule import Exchange, Phase, Transpose
 
 
@@ -56,10 +56,10 @@ def _written(source: Source, explicit: bool) -> Files:
     found = []
     for number, stripe in enumerate(source.stripes, 1):
         with in_stripe(source, number):
-            found.append(_steps_of(stripe, explicit))
+            found.append(_steps(stripe, explicit))
     steps = [step for of_stripe in found for step in of_stripe]
-    text = rendered(
-        "jax.py.jinja",
+    return python_file(
+        "jax",
         source,
         explicit=explicit,
         how=found,
@@ -72,15 +72,6 @@ def _written(source: Source, explicit: bool) -> Files:
             for phase, step in zip(stripe.schedule.phases, of_stripe, strict=True)
         ),
     )
-    return {"collsynth_jax.py": text}
-
-
-def _steps_of(source: Source, explicit: bool) -> tuple[_Step, ...]:
-    steps = _steps(source)
-    for number, step in enumerate(steps):
-        if step.alone and not explicit:
-            raise cannot(source, number, "only devices with some coordinates 0 take part")
-    return steps
 
 
 def _numbers(
@@ -96,10 +87,12 @@ def _numbers(
     return found
 
 
-def _steps(source: Source) -> tuple[_Step, ...]:
+def _steps(source: Source, explicit: bool) -> tuple[_Step, ...]:
     held, parts, found = buffers(source.schedule), 1, []
     for number, phase in enumerate(source.schedule.phases):
         found.append(_step(source, held, number, phase))
+        if found[-1].alone and not explicit:
+            raise cannot(source, number, "only devices with some coordinates 0 take part")
         parts = _parts_after(phase, parts)
         _check_one_shape(source, held, number, parts)
     return tuple(found)
@@ -108,11 +101,9 @@ def _steps(source: Source) -> tuple[_Step, ...]:
 def _step(source: Source, held: Buffers, number: int, phase: Phase) -> _Step:
     needed = held.needed[number + 1]
     if isinstance(phase, Exchange):
-        idle = not taking_part(phase, source.schedule.devices).all()
-        return _Step(
-            alone=idle and not phase.collective.in_pieces,
-            everyone=idle and phase.collective.in_pieces,
-        )
+        idle = phase.groups.size < source.schedule.devices
+        in_pieces = phase.collective.in_pieces
+        return _Step(alone=idle and not in_pieces, everyone=idle and in_pieces)
     moving = np.zeros_like(needed)
     moving[phase.devices] = True
     if not (moving & needed).any():

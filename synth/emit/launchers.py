@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from hierarchies import Devices, InputError, Placement, within
+from hierarchies import Devices, InputError, within
 from synth.emit.mesh import RankOrder, mesh
 from synth.emit.source import Files, Source
 
@@ -28,7 +28,7 @@ def host_level(source: Source) -> int:
 
     Raises InputError for a level asked for that is not there.
     """
-    hierarchy = _placement(source).hierarchy
+    hierarchy = source.placement.hierarchy
     asked = source.options.host_level
     if asked is not None:
         with within("host level"):
@@ -42,7 +42,7 @@ def hosts(source: Source) -> tuple[str, ...]:
     Raises InputError if the names given are not as many as the hosts, or not different, or not
     such as every launcher reads as one plain name.
     """
-    count = prod(_placement(source).hierarchy.cardinalities[: host_level(source) + 1])
+    count = prod(source.placement.hierarchy.cardinalities[: host_level(source) + 1])
     given = source.options.hosts
     if not given:
         return tuple(f"host{number}" for number in range(count))
@@ -60,7 +60,7 @@ def hosts(source: Source) -> tuple[str, ...]:
 
 def places(source: Source) -> Devices:
     """The host of every device and its number there, shape (devices, 2)."""
-    hierarchy = _placement(source).hierarchy
+    hierarchy = source.placement.hierarchy
     devices = np.arange(hierarchy.devices)
     return np.stack(np.divmod(devices, hierarchy.devices_in_child(host_level(source))), axis=1)
 
@@ -80,7 +80,9 @@ def rankfile(source: Source) -> Files:
         "The number after slot= names a core, not a device: a rank is bound to the core of its",
         "device's number unless --bind-to none is given. on_device.sh gives it the device.",
     ]
-    lines = [f"rank {rank}={names[host]} slot={slot}" for rank, (host, slot) in _numbered(ranks)]
+    lines = [
+        f"rank {rank}={names[host]} slot={slot}" for rank, (host, slot) in enumerate(ranks.tolist())
+    ]
     return {
         "rankfile": _text([*_header(source, how), *lines]),
         "on_device.sh": _on_device(source, "OMPI_COMM_WORLD_RANK", how),
@@ -149,7 +151,7 @@ def apply():
 
 def jax_devices(source: Source) -> Files:
     """The order of ``jax.devices()`` that makes a mesh of the parallelism axes."""
-    axes = _placement(source).axes
+    axes = source.placement.axes
     body = {
         "about": _about(source),
         "use": [
@@ -196,29 +198,19 @@ def kubernetes(source: Source) -> Files:
     return {"ranks.yaml": _text([*header, *head, *lines])}
 
 
-def _placement(source: Source) -> Placement:
-    return source.schedule.reduction.placement
-
-
 def _devices(source: Source) -> Devices:
     """The device of every rank."""
-    return mesh(_placement(source), RankOrder.AXES).devices
-
-
-def _numbered(ranks: Devices) -> list[tuple[int, list[int]]]:
-    return list(enumerate(ranks.tolist()))
+    return mesh(source.placement, RankOrder.AXES).devices
 
 
 def _ranks_by_host(source: Source) -> list[tuple[int, ...]]:
     """For each host the ranks of its devices."""
-    devices = _devices(source)
-    rank_of = np.empty_like(devices)
-    rank_of[devices] = np.arange(len(devices))
+    rank_of = np.argsort(_devices(source))
     return [tuple(row) for row in rank_of.reshape(len(hosts(source)), -1).tolist()]
 
 
 def _about(source: Source) -> dict[str, Any]:
-    placement = _placement(source)
+    placement = source.placement
     return {
         "system": source.system.name,
         "hierarchy": str(placement.hierarchy),
@@ -230,7 +222,7 @@ def _about(source: Source) -> dict[str, Any]:
 
 def _header(source: Source, how: list[str]) -> list[str]:
     """Comment lines that say what the ranks of a file are, and how the file is used."""
-    placement = _placement(source)
+    placement = source.placement
     axes = ", ".join(f"{axis.name}={axis.size}" for axis in placement.axes)
     return [
         f"# collsynth: ranks for placement {placement} of {axes}",

@@ -67,9 +67,7 @@ class Mesh:
 
     def ranks(self, devices: Devices) -> Devices:
         """Devices as ranks, in an array of the same shape."""
-        rank_of = np.empty_like(self.devices)
-        rank_of[self.devices] = np.arange(len(rank_of))
-        return np.asarray(rank_of[devices])
+        return np.asarray(np.argsort(self.devices)[devices])
 
 
 def mesh(placement: Placement, order: RankOrder = RankOrder.MACHINE) -> Mesh:

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby, pairwise
 from math import floor, log2
 
 import numpy as np
@@ -153,39 +154,27 @@ def _communicators(source: Source, step: Instruction, groups: Devices) -> Iterat
 
 def _rows(communicator: Communicator, channels: int) -> Iterator[str]:
     """Rows for all sizes: by algorithm, and for each by protocol."""
+    name, nodes, ranks = NAMES[communicator.collective], communicator.nodes, communicator.ranks
     ways = [(line.latency_seconds, line.seconds_per_byte) for line in communicator.lines]
     for first, last, best in _envelope(ways, 0, MOST_BYTES):
         line = communicator.lines[best]
         protocols = PROTOCOLS[line.algorithm]
         costs = [_cost(communicator, line, protocol, channels) for protocol in protocols]
         for start, end, which in _envelope(costs, first, last):
-            yield _row(
-                communicator.collective,
-                (start, end),
-                (line.algorithm.value, protocols[which].name),
-                channels,
-                (communicator.nodes, communicator.ranks),
-            )
-
-
-def _row(
-    collective: Collective,
-    sizes: tuple[int, int],
-    way: tuple[str, str],
-    channels: int,
-    where: tuple[int, int],
-) -> str:
-    return ",".join(str(word) for word in (NAMES[collective], *sizes, *way, channels, *where))
+            way = line.algorithm.value, protocols[which].name
+            yield _row(name, start, end, *way, channels, nodes, ranks)
 
 
 def _rest(channels: int) -> Iterator[str]:
     """Rows that fit anything: rings that are safe for large sizes, and what to do without them."""
-    for collective in NAMES:
-        ways = ["ring"] + ["tree"] * (collective.rounds > 1)
+    for collective, name in NAMES.items():
         for protocol in ("simple", "ll"):
-            for algorithm in ways:
-                sizes, where = (0, MOST_BYTES), (_ANY, _ANY)
-                yield _row(collective, sizes, (algorithm, protocol), channels, where)
+            for algorithm in ["ring"] + ["tree"] * (collective.rounds > 1):
+                yield _row(name, 0, MOST_BYTES, algorithm, protocol, channels, _ANY, _ANY)
+
+
+def _row(*words: str | int) -> str:
+    return ",".join(map(str, words))
 
 
 def _envelope(
@@ -206,14 +195,10 @@ def _envelope(
                 border = (start - other) / (steeper - slope)
                 if border <= last:
                     looked.update(range(floor(border) - 1, floor(border) + 3))
-    begin = first
-    found = best(first)
-    for size in sorted(size for size in looked if first < size <= last):
-        now = best(size)
-        if now != found:
-            yield begin, size - 1, found
-            begin, found = size, now
-    yield begin, last, found
+    sizes = sorted(size for size in looked if first <= size <= last)
+    cuts = [(next(alike), which) for which, alike in groupby(sizes, best)]
+    for (begin, which), (after, _) in pairwise([*cuts, (last + 1, -1)]):
+        yield begin, after - 1, which
 
 
 def _cost(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from hierarchies import InputError, System
+from hierarchies import InputError, Placement, System
 from synth.emit.mesh import Mesh, RankOrder, mesh
 from synth.events.overlap import Lane, together_seconds
 from synth.price.steps import StepPrice
@@ -51,8 +51,12 @@ class Source:
     beside: tuple[Source, ...] = ()
 
     @property
+    def placement(self) -> Placement:
+        return self.schedule.reduction.placement
+
+    @property
     def mesh(self) -> Mesh:
-        return mesh(self.schedule.reduction.placement, self.options.rank_order)
+        return mesh(self.placement, self.options.rank_order)
 
     @property
     def stripes(self) -> tuple[Source, ...]:

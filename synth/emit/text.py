@@ -9,7 +9,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from synth.emit.buffers import Buffers, buffers
 from synth.emit.mesh import Mesh, RankOrder, among
-from synth.emit.source import Source, cannot, in_stripe
+from synth.emit.source import Files, Source, cannot, in_stripe
 from synth.semantics.schedule import Exchange, Transpose
 
 _NUMBERING = {
@@ -29,20 +29,22 @@ def _templates() -> Environment:
     )
 
 
-def rendered(template: str, source: Source, **more: Any) -> str:
-    """A Python file for a source. Raises CannotExpressError for groups no mesh axes can tell."""
-    return _templates().get_template(template).render(**_words(source), **more)
+def python_file(runtime: str, source: Source, **more: Any) -> Files:
+    """``collsynth_RUNTIME.py``. Raises CannotExpressError for groups no mesh axes can tell."""
+    template = _templates().get_template(f"{runtime}.py.jinja")
+    return {f"collsynth_{runtime}.py": template.render(**_words(source), **more)}
 
 
 def _words(source: Source) -> dict[str, Any]:
     schedule, mesh = source.schedule, source.mesh
-    reduction = schedule.reduction
-    placement = reduction.placement
+    reduction, placement = schedule.reduction, source.placement
     axes = [(axis.name, mesh.of_axis(number)) for number, axis in enumerate(placement.axes)]
     summed = {part for name, parts in axes if name in reduction.over for part in parts}
     reduced = tuple(axis.name for axis in mesh.axes if axis.name in summed)
     stripes = _stripes(source)
-    steps = [step for stripe in stripes for step in stripe["steps"]]
+    phases = [phase for one in source.schedules for phase in one.phases]
+    exchanges = [phase for phase in phases if isinstance(phase, Exchange)]
+    orders = [step.get("names", ()) for stripe in stripes for step in stripe["steps"]]
     return {
         "made_by": source.options.made_by,
         "over": ", ".join(reduction.over),
@@ -63,9 +65,9 @@ def _words(source: Source) -> dict[str, Any]:
         "striped": len(stripes) > 1,
         "stripes": stripes,
         "overlapped": len(stripes) > 1 or stripes[0]["segments"] > 1,
-        "ascending": all(_ascending(step["names"], mesh) for step in steps if "names" in step),
-        "transposes": any("shape" in step for step in steps),
-        "collectives": {step["collective"] for step in steps if "collective" in step},
+        "ascending": all(_ascending(names, mesh) for names in orders),
+        "transposes": len(exchanges) < len(phases),
+        "collectives": {exchange.collective.value for exchange in exchanges},
     }
 
 

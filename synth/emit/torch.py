@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from synth.emit.source import Files, Source
-from synth.emit.text import rendered
+from synth.emit.text import python_file
 
 _DELEGATED = (
     "allgather",
@@ -28,4 +28,4 @@ _DELEGATED = (
 
 def write(source: Source) -> Files:
     """``collsynth_torch.py``. Raises CannotExpressError for groups no mesh has."""
-    return {"collsynth_torch.py": rendered("torch.py.jinja", source, delegated=_DELEGATED)}
+    return python_file("torch", source, delegated=_DELEGATED)

@@ -5,67 +5,48 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from hierarchies import InputError
-from synth.run.errors import RunError
+from synth.run.trial import RunError, Seen, Trial
 from synth.semantics.schedule import Schedule
 from synth.verify.replay import Failure, plain_sum, replay_stripes
 
 Array = npt.NDArray[Any]
 
 
-def on_arrays(
-    stripes: Sequence[Schedule],
-    dtype: str,
-    payload_bytes: int,
-    repeat: int,
-    timeout_seconds: float = 120.0,
-    go_on: Callable[[], bool] = lambda: True,
-) -> dict[str, Any]:
-    """The report of a run on arrays; checked always, as it costs nothing to speak of.
+def on_arrays(stripes: Sequence[Schedule], trial: Trial, go_on: Callable[[], bool]) -> Seen:
+    """A run on arrays; checked always, as it costs nothing to speak of.
 
     ``stripes`` are the schedules that share the payload: one of them, if nothing runs beside it.
 
     Raises RunError if the arrays do not fit together (then the schedule is broken), if time runs
     out and if ``go_on`` says no; InputError if memory is too small.
     """
-    end = time.monotonic() + timeout_seconds
+    first, end = stripes[0], time.monotonic() + trial.timeout_seconds
 
     def ask(phase: object = None) -> None:
         if time.monotonic() > end:
             hint = "give more time with --timeout, or a smaller --bytes"
-            raise RunError(f"the run was not done after {timeout_seconds:g} s", hint=hint)
+            raise RunError(f"the run was not done after {trial.timeout_seconds:g} s", hint=hint)
         if not go_on():
             raise RunError("stopped before the end", hint="the budget is used up")
 
-    first = stripes[0]
-    elements = max(1, payload_bytes // np.dtype(dtype).itemsize)
+    def plain() -> None:
+        plain_sum(first.reduction, given)
+        ask()
+
     try:
-        given = _drawn((first.devices, elements), np.dtype(dtype))
-        seconds, plain = [], []
-        for _ in range(repeat):
-            begun = time.perf_counter()
-            found = replay_stripes(stripes, given, ask)
-            between = time.perf_counter()
-            plain_sum(first.reduction, given)
-            plain.append(time.perf_counter() - between)
-            seconds.append(between - begun)
-            ask()
-        if isinstance(found, Failure):
-            raise RunError(found.reason)
-        return {
-            "bytes": elements * given.itemsize,
-            **_compared(given, found, first.reduction.grid()),
-            "seconds": statistics.median(seconds),
-            "plain_seconds": statistics.median(plain),
-        }
+        given = drawn(first.devices, trial.dtype, trial.payload_bytes)
+        replayed = partial(replay_stripes, stripes, given, ask)
+        return measured(given, first.reduction.grid(), replayed, plain, trial.repeat)
     except MemoryError:
         raise InputError(
-            f"{first.devices} devices with {payload_bytes} bytes each do not fit into memory",
+            f"{first.devices} devices with {trial.payload_bytes} bytes each do not fit into memory",
             where="--bytes",
             hint="give less",
         ) from None
@@ -73,25 +54,53 @@ def on_arrays(
 
 def drawn(devices: int, dtype: str, payload_bytes: int) -> Array:
     """The payloads that devices start with, shape (devices, elements): the same for every call."""
-    kind = np.dtype(dtype)
-    return _drawn((devices, max(1, payload_bytes // kind.itemsize)), kind)
-
-
-def compared_sums(given: Array, found: Array) -> dict[str, Any]:
-    """Whether every device ends with the sum of all: equal, the error, and if bit by bit alike."""
-    return _compared(given, found, np.arange(len(given))[None, :])
-
-
-def _drawn(shape: tuple[int, int], kind: np.dtype[Any]) -> Array:
-    random = np.random.default_rng(0)
+    kind, random = np.dtype(dtype), np.random.default_rng(0)
+    shape = (devices, max(1, payload_bytes // kind.itemsize))
     if np.issubdtype(kind, np.floating):
         wide = np.float64 if kind.itemsize == 8 else np.float32
         return random.standard_normal(shape, wide).astype(kind, copy=False)
     return random.integers(-100, 100, shape, kind)
 
 
-def _compared(given: Array, found: Array, groups: npt.NDArray[np.int64]) -> dict[str, Any]:
-    """Group by group, so that little is held at once in wider numbers."""
+def measured(
+    given: Array,
+    groups: npt.NDArray[np.int64],
+    run: Callable[[], Array | Failure],
+    plain: Callable[[], object],
+    repeat: int,
+) -> Seen:
+    """What is seen of a run that adds up, in each group, what its devices were given.
+
+    It is timed beside a plain sum. Raises RunError for a failure.
+    """
+    seconds, plain_seconds = [], []
+    for _ in range(repeat):
+        begun = time.perf_counter()
+        found = run()
+        between = time.perf_counter()
+        plain()
+        plain_seconds.append(time.perf_counter() - between)
+        seconds.append(between - begun)
+    if isinstance(found, Failure):
+        raise RunError(found.reason)
+    equal, error, same_bits = _compared(given, found, groups)
+    return Seen(
+        bytes=given.shape[1] * given.itemsize,
+        seconds=statistics.median(seconds),
+        plain_seconds=statistics.median(plain_seconds),
+        equal=equal,
+        error=error,
+        bitwise_equal=same_bits,
+    )
+
+
+def _compared(
+    given: Array, found: Array, groups: npt.NDArray[np.int64]
+) -> tuple[bool, float, bool]:
+    """Whether the sums are right, their error, and whether all have the same bits.
+
+    Group by group, so that little is held at once in wider numbers.
+    """
     equal, same_bits, error = True, True, 0.0
     for group in groups:
         wanted = given[group].sum(axis=0, dtype=given.dtype)
@@ -104,4 +113,4 @@ def _compared(given: Array, found: Array, groups: npt.NDArray[np.int64]) -> dict
             equal = equal and bool((found[group] == wanted).all())
         bits = found[group].view(f"i{found.itemsize}")
         same_bits = same_bits and bool((bits == bits[:1]).all())
-    return {"equal": equal and error <= 1, "error": error, "bitwise_equal": same_bits}
+    return equal and error <= 1, error, same_bits

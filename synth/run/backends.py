@@ -10,29 +10,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+
+from pydantic import TypeAdapter
 
 from grammar import Goal
 from hierarchies import InputError, nearest
 from synth.emit import Source, emit
 from synth.run.arrays import on_arrays
-from synth.run.errors import RunError
 from synth.run.processes import Command, supervise
+from synth.run.trial import RunError, Seen, Trial
 
 MOST_BYTES = 2**31
 """What all devices together may hold at once; a run keeps about four copies of its payload."""
 _INTEGERS = ("int32", "int64")
-
-
-@dataclass(frozen=True)
-class Trial:
-    """What to execute: a payload of so many bytes of a dtype, how often, checked or not."""
-
-    payload_bytes: int
-    dtype: str = "float32"
-    repeat: int = 5
-    check: bool = False
-    timeout_seconds: float = 120.0
+_SEEN = TypeAdapter(Seen)
 
 
 @dataclass(frozen=True)
@@ -121,14 +112,11 @@ BACKENDS: Mapping[str, Backend] = {
 
 def run(
     backend: str, source: Source, trial: Trial, go_on: Callable[[], bool] = lambda: True
-) -> dict[str, Any]:
+) -> Seen:
     """Execute a schedule, and say what was seen.
 
-    Keys: ``bytes`` (as run), ``seconds`` and ``plain_seconds`` (medians; the plain all-reduce by
-    the same backend), ``segments`` or ``stripes`` where the processes say into what they cut the
-    payload, and, if checked, ``equal``, ``error`` (in units of what rounding allows) and
-    ``bitwise_equal``. Raises InputError for a backend, dtype or size that cannot be, for a backend
-    that is not installed, and CannotExpressError; RunError if a process fails or time runs out.
+    Raises InputError for a backend, dtype or size that cannot be, for a backend that is not
+    installed, and CannotExpressError; RunError if a process fails or time runs out.
     """
     if backend not in BACKENDS:
         raise InputError(
@@ -137,8 +125,7 @@ def run(
     row = BACKENDS[backend]
     _check(backend, row, source, trial)
     if row.commands is None:
-        limits = (trial.timeout_seconds, go_on)
-        return on_arrays(source.schedules, trial.dtype, trial.payload_bytes, trial.repeat, *limits)
+        return on_arrays(source.schedules, trial, go_on)
     flags = ["--bytes", str(trial.payload_bytes), "--dtype", trial.dtype]
     flags += ["--repeat", str(trial.repeat), *(["--check"] if trial.check else [])]
     [(name, text)] = emit(row.target, source).items()
@@ -146,7 +133,7 @@ def run(
         file = Path(place) / name
         file.write_text(str(text), encoding="utf-8")
         commands = row.commands(source.schedule.devices, file, flags)
-        return _report(supervise(commands, file.parent, trial.timeout_seconds, go_on))
+        return _seen(supervise(commands, file.parent, trial.timeout_seconds, go_on))
 
 
 def _check(name: str, row: Backend, source: Source, trial: Trial) -> None:
@@ -188,9 +175,8 @@ def _check(name: str, row: Backend, source: Source, trial: Trial) -> None:
         )
 
 
-def _report(printed: str) -> dict[str, Any]:
+def _seen(printed: str) -> Seen:
     for line in reversed(printed.splitlines()):
         if line.startswith("{"):
-            found: dict[str, Any] = json.loads(line)
-            return found
+            return _SEEN.validate_python(json.loads(line))
     raise RunError("the processes ended without a report")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from synth.run.errors import RunError
+from synth.run.trial import RunError
 
 _POLL_SECONDS = 0.02
 _GRACE_SECONDS = 3.0

@@ -19,7 +19,7 @@ from synth.collectives.algorithms import Choice
 from synth.degraded.handing import Handed, run_on_arrays
 from synth.emit import TARGETS, Options, RankOrder, Source, emit, target_of
 from synth.plan.request import Watcher, told_together
-from synth.run import BACKENDS, Trial, run
+from synth.run import BACKENDS, Seen, Trial, run
 from synth.semantics.schedule import ends, padded
 from synth.verbs import notations
 from synth.verbs.answers.degraded import GroupStep, UnevenReply
@@ -213,27 +213,26 @@ def executed(question: RunQuestion, watcher: Watcher) -> Reply:
         program=told_together(str(one.program) for one in given.source.schedules),
         backend=question.backend,
         devices=schedule.devices,
-        bytes=seen["bytes"],
+        bytes=seen.bytes,
         padded_bytes=_padded(given.source, seen),
-        segments=seen.get("segments", schedule.segments),
+        segments=seen.segments or schedule.segments,
         stripes=HandedStripe.all_of(given.source),
         dtype=question.dtype,
         check=checked if question.check else None,
-        measured_seconds=seen["seconds"],
-        measured_plain_seconds=seen["plain_seconds"],
+        measured_seconds=seen.seconds,
+        measured_plain_seconds=seen.plain_seconds,
         predicted_seconds=given.source.seconds,
         predicted_plain_seconds=given.plain_seconds,
     )
     return reply(found, Outcome.NO if wrong else Outcome.OK)
 
 
-def _checked(seen: Json) -> Checked:
+def _checked(seen: Seen) -> Checked:
     """How the result compared; an error beyond all numbers is told as none."""
-    error = seen.get("error")
     return Checked(
-        equal=seen.get("equal"),
-        error=error if error is not None and isfinite(error) else None,
-        bitwise_equal=seen.get("bitwise_equal"),
+        equal=seen.equal,
+        error=seen.error if seen.error is not None and isfinite(seen.error) else None,
+        bitwise_equal=seen.bitwise_equal,
     )
 
 
@@ -293,21 +292,21 @@ def _executed_groups(question: RunQuestion, ranking: UnevenReply) -> Reply:
     seen = run_on_arrays(chosen, question.dtype, size, question.repeat)
     checked = _checked(seen)
     chunks = chosen.program.chunks
-    each = -(-seen["bytes"] // chunks)
+    each = -(-seen.bytes // chunks)
     found = RunReply(
         schema_version=SCHEMA_VERSION,
         system=chosen.system,
         program=chosen.program.text,
         backend="numpy",
         devices=len(chosen.devices),
-        bytes=seen["bytes"],
-        padded_bytes=max(seen["bytes"], each * chunks),
+        bytes=seen.bytes,
+        padded_bytes=max(seen.bytes, each * chunks),
         segments=1,
         stripes=[],
         dtype=question.dtype,
         check=checked if question.check else None,
-        measured_seconds=seen["seconds"],
-        measured_plain_seconds=seen["plain_seconds"],
+        measured_seconds=seen.seconds,
+        measured_plain_seconds=seen.plain_seconds,
         predicted_seconds=chosen.seconds,
         predicted_plain_seconds=chosen.flat_seconds,
     )
@@ -315,12 +314,13 @@ def _executed_groups(question: RunQuestion, ranking: UnevenReply) -> Reply:
     return reply(found, Outcome.NO if wrong else Outcome.OK)
 
 
-def _padded(source: Source, seen: Json) -> int:
+def _padded(source: Source, seen: Seen) -> int:
     """The bytes that were sent round: each slice with its padding."""
     schedules = source.schedules
-    cuts = (0, *ends([one.payload_bytes for one in schedules], seen["bytes"]))
-    cut = seen.get("stripes") or [{"segments": seen.get("segments", s.segments)} for s in schedules]
+    cuts = (0, *ends([one.payload_bytes for one in schedules], seen.bytes))
+    segments = [stripe.segments for stripe in seen.stripes]
+    segments = segments or [seen.segments or one.segments for one in schedules]
     return sum(
-        padded(end - begin, one.pieces * said["segments"])
-        for one, said, (begin, end) in zip(schedules, cut, pairwise(cuts), strict=True)
+        padded(end - begin, one.pieces * cut)
+        for one, cut, (begin, end) in zip(schedules, segments, pairwise(cuts), strict=True)
     )

@@ -40,15 +40,13 @@ _SHOWN = 200
 
 def document(schedule: Schedule, system: str | None = None) -> Json:
     """A schedule as the keys and values of a document."""
-    program, body = _parts_of(schedule)
-    steps = body.pop("steps")
     return {
         **_origin(schedule, VERSION, system),
-        **program,
+        "program": str(schedule.program),
         "devices": schedule.devices,
-        **body,
+        **_sizes(schedule),
         "reduction_groups": schedule.reduction.grid().tolist(),
-        "steps": steps,
+        "steps": [_step(phase) for phase in schedule.phases],
     }
 
 
@@ -59,7 +57,14 @@ def striped_document(stripes: Sequence[Schedule], system: str | None = None) -> 
         "devices": stripes[0].devices,
         "payload_bytes": sum(stripe.payload_bytes for stripe in stripes),
         "reduction_groups": stripes[0].reduction.grid().tolist(),
-        "stripes": [program | body for program, body in map(_parts_of, stripes)],
+        "stripes": [
+            {
+                "program": str(stripe.program),
+                **_sizes(stripe),
+                "steps": [_step(phase) for phase in stripe.phases],
+            }
+            for stripe in stripes
+        ],
     }
 
 
@@ -80,16 +85,14 @@ def _origin(schedule: Schedule, version: int, system: str | None) -> Json:
     }
 
 
-def _parts_of(schedule: Schedule) -> tuple[Json, Json]:
-    """The program, and what is done for it with how many bytes."""
-    body = {
+def _sizes(schedule: Schedule) -> Json:
+    """How many bytes there are, and into what they are cut."""
+    return {
         "payload_bytes": schedule.payload_bytes,
         "padded_bytes": schedule.padded_bytes,
         "pieces": schedule.pieces,
         "segments": schedule.segments,
-        "steps": [_step(phase) for phase in schedule.phases],
     }
-    return {"program": str(schedule.program)}, body
 
 
 def write(source: Source) -> Files:

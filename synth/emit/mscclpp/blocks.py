@@ -10,9 +10,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from synth.emit.mscclpp.moves import Chunks, Round, Send
+from synth.emit.mscclpp.schema import Copy, Local, Nop, Operation, Put, Reduce, Remote, Signal, Wait
 
 MOST_OPERATIONS = 64
 MOST_CHANNELS = 16
@@ -23,7 +24,6 @@ MOST_SOURCES_PER_REDUCE = 10
 MEMORY, PORT = "memory", "port"
 INPUT, SCRATCH = "i", "s"
 
-Op = dict[str, Any]
 T = TypeVar("T")
 
 
@@ -35,6 +35,10 @@ class Window:
     end: int
     input_shift: int = 0
     scratch_shift: int = 0
+
+    def shifted(self, kind: str, index: int) -> int:
+        """Where the copy has what lies at an index of the plan's input or scratch."""
+        return index + (self.input_shift if kind == INPUT else self.scratch_shift)
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,7 @@ class Block:
     hosts: Sequence[int]
     window: Window
     asks: bool = False
-    ops: list[Op] = field(default_factory=list)
+    ops: list[Operation] = field(default_factory=list)
     channels: dict[str, dict[int, int]] = field(default_factory=lambda: {MEMORY: {}, PORT: {}})
     buffers: dict[str, dict[tuple[int, str], int]] = field(
         default_factory=lambda: {MEMORY: {}, PORT: {}}
@@ -78,8 +82,8 @@ class Block:
                 self._copy(out)
                 self._put(out)
                 self._meet()
-                self._on_channels("signal", [send.target for send in out])
-            self._on_channels("wait", [send.source for send in come])
+                self._on_channels(Signal, [send.target for send in out])
+            self._on_channels(Wait, [send.source for send in come])
             if come and come[0].scratch is not None:
                 self._reduce(come)
             why = self._passed()
@@ -98,8 +102,8 @@ class Block:
 
     def _meet(self) -> None:
         """A barrier of all threads of the block, if they have done anything since the last one."""
-        if self.ops and self.ops[-1]["name"] != "nop":
-            self.ops.append({"name": "nop"})
+        if self.ops and not isinstance(self.ops[-1], Nop):
+            self.ops.append(Nop())
 
     def _type(self, peer: int) -> str:
         return MEMORY if self.hosts[peer] == self.hosts[self.rank] else PORT
@@ -112,21 +116,19 @@ class Block:
         known = self.buffers[self._type(peer)]
         return known.setdefault((peer, kind), len(known))
 
-    def _local(self, kind: str, index: int, size: int) -> Op:
-        shift = self.window.input_shift if kind == INPUT else self.window.scratch_shift
-        return {"type": kind, "index": index + shift, "size": size}
+    def _local(self, kind: str, index: int, size: int) -> Local:
+        return Local(kind, self.window.shifted(kind, index), size)
 
-    def _remote(self, peer: int, kind: str, index: int, size: int) -> Op:
-        shift = self.window.input_shift if kind == INPUT else self.window.scratch_shift
-        return {"buffer_id": self._buffer(peer, kind), "index": index + shift, "size": size}
+    def _remote(self, peer: int, kind: str, index: int, size: int) -> Remote:
+        return Remote(self._buffer(peer, kind), self.window.shifted(kind, index), size)
 
     def _ask(self, out: list[Send], come: list[Send]) -> None:
         """Say that the own home may be written to, and wait until that of others may."""
         askers = [send.source for send in come if send.scratch is None]
         if askers:
             self._meet()
-            self._on_channels("signal", askers)
-        self._on_channels("wait", [send.target for send in out if send.scratch is None])
+            self._on_channels(Signal, askers)
+        self._on_channels(Wait, [send.target for send in out if send.scratch is None])
 
     def _copy(self, out: list[Send]) -> None:
         """Lay out in scratch what proxies are to read, each stretch once."""
@@ -141,18 +143,13 @@ class Block:
             return
         stages, homes = zip(*sorted(pieces), strict=True)
         for at, home, size in _runs(homes):
-            self.ops.append(
-                {
-                    "name": "copy",
-                    "src_buff": [self._local(INPUT, home, size)],
-                    "dst_buff": [self._local(SCRATCH, stages[at], size)],
-                }
-            )
+            came, goes = self._local(INPUT, home, size), self._local(SCRATCH, stages[at], size)
+            self.ops.append(Copy(src_buff=[came], dst_buff=[goes]))
         self._meet()
 
     def _put(self, out: list[Send]) -> None:
         """Copy to the peers: threads to memory, and the proxy of a port channel by itself."""
-        pieces: dict[str, list[tuple[Op, Op, int]]] = {MEMORY: [], PORT: []}
+        pieces: dict[str, list[tuple[Local, Remote, int]]] = {MEMORY: [], PORT: []}
         for send in out:
             for at, first, size in _runs(send.chunks):
                 where = (INPUT, first) if send.scratch is None else (SCRATCH, send.scratch + at)
@@ -166,17 +163,20 @@ class Block:
                 )
         for kind, refs in pieces.items():
             for some in _batches(refs, MOST_CHANNELS_PER_OPERATION):
-                sources, targets, channels = (list(part) for part in zip(*some, strict=True))
-                op: Op = {"name": "put", "src_buff": sources, "dst_buff": targets}
-                if kind == PORT:
-                    op["channel_ids"] = channels
-                self.ops.append(op | {"channel_type": kind})
+                self.ops.append(
+                    Put(
+                        src_buff=[source for source, _, _ in some],
+                        dst_buff=[target for _, target, _ in some],
+                        channel_ids=[at for _, _, at in some] if kind == PORT else None,
+                        channel_type=kind,
+                    )
+                )
 
-    def _on_channels(self, name: str, peers: list[int]) -> None:
+    def _on_channels(self, what: type[Signal | Wait], peers: list[int]) -> None:
         for kind in (MEMORY, PORT):
             ids = [self._channel(peer) for peer in peers if self._type(peer) == kind]
             for some in _batches(ids, MOST_CHANNELS_PER_OPERATION):
-                self.ops.append({"name": name, "channel_ids": some, "channel_type": kind})
+                self.ops.append(what(channel_ids=some, channel_type=kind))
 
     def _reduce(self, come: list[Send]) -> None:
         for some in _batches(come, MOST_SOURCES_PER_REDUCE - 1):
@@ -184,14 +184,7 @@ class Block:
             for at, first, size in _runs(some[0].chunks):
                 own = self._local(INPUT, first, size)
                 others = [self._local(SCRATCH, (send.scratch or 0) + at, size) for send in some]
-                self.ops.append(
-                    {
-                        "name": "re",
-                        "src_buff": [own, *others],
-                        "dst_buff": [dict(own)],
-                        "reduce_op": "sum",
-                    }
-                )
+                self.ops.append(Reduce(src_buff=[own, *others], dst_buff=[own]))
 
     def _passed(self) -> str:
         """Which limit is passed, if one is."""

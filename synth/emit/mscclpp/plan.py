@@ -28,18 +28,29 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
-from operator import itemgetter
+from dataclasses import dataclass, replace
+from operator import attrgetter
 
 import numpy as np
 
 from hierarchies import Devices
 from synth.emit.launchers import places
-from synth.emit.mscclpp.blocks import MEMORY, PORT, Block, Excess, Op, Window
+from synth.emit.mscclpp.blocks import MEMORY, PORT, Block, Excess, Window
 from synth.emit.mscclpp.moves import Moves, Round, Send, chunks_of, moves
 from synth.emit.mscclpp.peers import crowded
 from synth.emit.mscclpp.proof import Failure, prove
+from synth.emit.mscclpp.schema import (
+    GPU,
+    PLAN,
+    BufferRefs,
+    ChannelRefs,
+    Channels,
+    Gpu,
+    Nop,
+    Plan,
+    RemoteBuffer,
+    Threadblock,
+)
 from synth.emit.source import CannotExpressError, Files, Source, cannot
 from synth.semantics.schedule import padded
 
@@ -48,12 +59,9 @@ MOST_BYTES = 2**32 - 1
 SPARE_SCRATCH_BYTES = 2**26
 MOST_BLOCKS = 64
 MOST_BLOCKS_OF_ALL = 2048
-THREADS = 1024
 BYTES_PER_COPY = 2**18
 MOST_COPIES = 8
 MOST_RANK_COPIES = 32
-
-_text = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
 Work = list[tuple[Round, list[Send], list[Send]]]
 
@@ -67,12 +75,10 @@ class Layout:
     All threadblocks of a GPU must run at once, or one could wait for a peer's that does not; so
     there are at most ``MOST_BLOCKS``, fewer than any such GPU has processors. In all there are at
     most ``MOST_BLOCKS_OF_ALL``, and ``MOST_RANK_COPIES`` copies, for the sake of the proof's time.
-    ``asks`` is explained at ``write``.
     """
 
     copies: int
     lanes: int
-    asks: bool
 
 
 @dataclass(frozen=True)
@@ -102,10 +108,11 @@ def write(source: Source) -> Files:
     failure: Failure | None = None
     for asks in (False, True):
         layout, blocks = _blocks(source, group, asks)
-        plan, text = _plan(_head(source, group.moves, layout), _gpus(group, layout, blocks), groups)
-        failure = prove(plan, groups.tolist())
+        sizes = _sizes(source, group.moves, layout)
+        name, text = _plan(sizes, _gpus(group, groups, layout, blocks))
+        failure = prove(text, groups.tolist())
         if failure is None:
-            return {f"{plan['name']}.json": text}
+            return {f"{name}.json": text}
         if not failure.race:
             break
     raise AssertionError(f"the plan is wrong: {failure}")
@@ -119,7 +126,7 @@ def check(source: Source) -> None:
     group = _group(source, _groups(source))
     try:
         layout, _ = _blocks(source, group, asks=True)
-        _head(source, group.moves, layout)
+        _sizes(source, group.moves, layout)
     except CannotExpressError:
         write(source)
 
@@ -141,42 +148,30 @@ def _group(source: Source, groups: Devices) -> Group:
         raise AssertionError("the reduction groups lie on the hosts in different ways")
     own = [hosts[rank] for rank in groups[0]]
     found = moves(schedule, mesh, groups[0], own)
-    _head(source, found, Layout(1, 1, asks=False))
+    _sizes(source, found, Layout(1, 1))
     return Group(found, _work(found, len(own)), own)
 
 
-def _plan(head: Op, gpus: list[Op], groups: Devices) -> tuple[Op, str]:
-    """A plan in which every group does what ``gpus`` say of one, and its text, a line for each GPU.
+def _plan(sizes: tuple[int, int], gpus: list[Gpu]) -> tuple[str, str]:
+    """The name and the text of a plan for messages of these sizes, a line for each GPU.
 
     The name is the plan's own: the executor tells plans by names.
     """
-    written = [_text(gpu["threadblocks"]) for gpu in gpus]
-    found: list[tuple[int, Op, str]] = []
-    for ranks in groups.tolist():
-        for gpu, blocks in zip(gpus, written, strict=True):
-            named = _named(gpu, ranks)
-            before, after = _text({**named, "threadblocks": None}).split("null")
-            found.append((named["id"], named, before + blocks + after))
-    _, named_gpus, lines = zip(*sorted(found, key=itemgetter(0)), strict=True)
-    digest = hashlib.sha256("\n".join([json.dumps(head), *lines]).encode()).hexdigest()[:12]
-    top: Op = {"name": f"collsynth-allreduce-{digest}", **head}
-    text = _text(top)[:-1] + ',"gpus":[\n' + ",\n".join(lines) + "\n]}\n"
-    return {**top, "gpus": list(named_gpus)}, text
-
-
-def _named(gpu: Op, ranks: Sequence[int]) -> Op:
-    """A GPU of a group whose members have these ranks. Its threadblocks name none."""
-    return {
-        **gpu,
-        "id": ranks[gpu["id"]],
-        "channels": [
-            {**channel, "connected_to": [ranks[peer] for peer in channel["connected_to"]]}
-            for channel in gpu["channels"]
-        ],
-        "remote_buffers": [
-            {**buffer, "rank": ranks[buffer["rank"]]} for buffer in gpu["remote_buffers"]
-        ],
-    }
+    plan = Plan(
+        name="",
+        collective="allreduce",
+        protocol="Simple",
+        inplace=True,
+        min_message_size=sizes[0],
+        max_message_size=sizes[1],
+        gpus=[],
+    )
+    lines = [GPU.dump_json(gpu, exclude_none=True).decode() for gpu in gpus]
+    head = json.dumps(PLAN.dump_python(plan, exclude={"name", "gpus"}))
+    digest = hashlib.sha256("\n".join([head, *lines]).encode()).hexdigest()[:12]
+    named, listed = replace(plan, name=f"collsynth-allreduce-{digest}"), ",\n".join(lines)
+    text = PLAN.dump_json(named).decode().replace("[]", f"[\n{listed}\n]")
+    return named.name, text + "\n"
 
 
 def _hosts(source: Source) -> list[int]:
@@ -209,12 +204,12 @@ def _blocks(source: Source, group: Group, asks: bool) -> tuple[Layout, list[list
     """
     excess, lanes = None, 1
     for lanes in _numbers_of_lanes(source, group.moves.chunks):
-        blocks, excess = _written(group, _windows(group.moves, Layout(1, lanes, asks)), asks)
+        blocks, excess = _written(group, _windows(group.moves, Layout(1, lanes)), asks)
         if excess is None:
             break
     if excess is not None:
         raise _passed(source, excess, lanes)
-    layout = Layout(_copies(source, lanes) if group.moves.rounds else 1, lanes, asks)
+    layout = Layout(_copies(source, lanes) if group.moves.rounds else 1, lanes)
     others, excess = _written(group, _windows(group.moves, layout)[lanes:], asks)
     if excess is not None:
         raise AssertionError("a block passes a limit that was checked before")
@@ -267,8 +262,8 @@ def _windows(found: Moves, layout: Layout) -> list[Window]:
     ]
 
 
-def _head(source: Source, found: Moves, layout: Layout) -> Op:
-    """What stands before the GPUs; raises CannotExpressError for offsets beyond 32 bits."""
+def _sizes(source: Source, found: Moves, layout: Layout) -> tuple[int, int]:
+    """The smallest and largest message; raises CannotExpressError for offsets beyond 32 bits."""
     chunks, scratch = found.chunks * layout.copies, max(found.scratch) * layout.copies
     payload = padded(source.schedule.payload_bytes, chunks * ALIGNMENT)
 
@@ -279,71 +274,49 @@ def _head(source: Source, found: Moves, layout: Layout) -> Op:
     if payload > largest(MOST_BYTES):
         need = f"{payload} bytes and {payload // chunks * scratch} of scratch"
         raise CannotExpressError(f"{need}: offsets have 32 bits", where="payload")
-    return {
-        "collective": "allreduce",
-        "protocol": "Simple",
-        "inplace": True,
-        "reuse_resources": False,
-        "num_threads_per_block": THREADS,
-        "use_double_scratch_buffer": False,
-        "buffer_alignment": ALIGNMENT,
-        "min_message_size": ALIGNMENT * chunks,
-        "max_message_size": max(payload, largest(SPARE_SCRATCH_BYTES)),
-    }
+    return ALIGNMENT * chunks, max(payload, largest(SPARE_SCRATCH_BYTES))
 
 
-def _gpus(group: Group, layout: Layout, blocks: list[list[Block]]) -> list[Op]:
-    ranks = range(len(group.hosts))
-    return [_gpu(rank, group.moves, [row[rank] for row in blocks], layout) for rank in ranks]
-
-
-def _gpu(rank: int, found: Moves, own: list[Block], layout: Layout) -> Op:
-    """One GPU: its threadblocks, and the channels and remote buffers they name by position."""
-    channels: dict[str, list[int]] = {MEMORY: [], PORT: []}
-    buffers: dict[tuple[int, str, str], int] = {}
-    blocks = [_block(number, block, channels, buffers) for number, block in enumerate(own)]
-    return {
-        "id": rank,
-        "input_chunks": found.chunks * layout.copies,
-        "output_chunks": found.chunks * layout.copies,
-        "scratch_chunks": max(found.scratch) * layout.copies,
-        "threadblocks": blocks,
-        "channels": [
-            {"channel_type": kind, "connected_to": peers}
-            for kind, peers in channels.items()
-            if peers
-        ],
-        "remote_buffers": [
-            {"rank": peer, "type": kind, "access_channel_types": [channel]}
-            for peer, kind, channel in buffers
-        ],
-        "semaphores": [],
-    }
-
-
-def _block(
-    number: int,
-    block: Block,
-    channels: dict[str, list[int]],
-    buffers: dict[tuple[int, str, str], int],
-) -> Op:
-    """A threadblock's JSON; enters its channels and remote buffers in the GPU's lists."""
-    channel_refs, buffer_refs = [], []
-    for kind in (MEMORY, PORT):
-        if peers := list(block.channels[kind]):
-            first = len(channels[kind])
-            channels[kind].extend(peers)
-            ids = list(range(first, first + len(peers)))
-            channel_refs.append({"channel_type": kind, "channel_ids": ids})
-        if block.buffers[kind]:
-            ids = [
-                buffers.setdefault((peer, buffer, kind), len(buffers))
-                for peer, buffer in block.buffers[kind]
+def _gpus(group: Group, groups: Devices, layout: Layout, blocks: list[list[Block]]) -> list[Gpu]:
+    """All GPUs by rank. Those of one place in their groups differ in the ranks they name only."""
+    chunks, scratch = group.moves.chunks * layout.copies, max(group.moves.scratch) * layout.copies
+    found = []
+    for place in range(len(group.hosts)):
+        used = _Used({MEMORY: [], PORT: []}, {})
+        own = [used.by(number, row[place]) for number, row in enumerate(blocks)]
+        for ranks in groups.tolist():
+            channels = [
+                Channels(kind, [ranks[peer] for peer in peers])
+                for kind, peers in used.channels.items()
+                if peers
             ]
-            buffer_refs.append({"access_channel_type": kind, "remote_buffer_ids": ids})
-    return {
-        "id": number,
-        "ops": block.ops or [{"name": "nop"}],
-        "channels": channel_refs,
-        "remote_buffer_refs": buffer_refs,
-    }
+            buffers = [
+                RemoteBuffer(ranks[peer], buffer, [kind]) for peer, buffer, kind in used.buffers
+            ]
+            found.append(Gpu(ranks[place], chunks, chunks, scratch, own, channels, buffers))
+    return sorted(found, key=attrgetter("id"))
+
+
+@dataclass(frozen=True)
+class _Used:
+    """What the threadblocks of a GPU name by position: channels of each type, remote buffers."""
+
+    channels: dict[str, list[int]]
+    buffers: dict[tuple[int, str, str], int]
+
+    def by(self, number: int, block: Block) -> Threadblock:
+        """A threadblock as it is written; enters its channels and remote buffers in the lists."""
+        channel_refs, buffer_refs = [], []
+        for kind in (MEMORY, PORT):
+            if peers := list(block.channels[kind]):
+                first = len(self.channels[kind])
+                self.channels[kind].extend(peers)
+                ids = list(range(first, first + len(peers)))
+                channel_refs.append(ChannelRefs(kind, ids))
+            if block.buffers[kind]:
+                ids = [
+                    self.buffers.setdefault((peer, buffer, kind), len(self.buffers))
+                    for peer, buffer in block.buffers[kind]
+                ]
+                buffer_refs.append(BufferRefs(kind, ids))
+        return Threadblock(number, block.ops or [Nop()], channel_refs, buffer_refs)

@@ -15,21 +15,32 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import assert_never
 
 from synth.emit.mscclpp.reading import (
     Block,
     Channel,
-    Json,
     WrongError,
     at_positions,
     blocks_of,
     check_owners,
-    check_sizes,
-    named,
     paired,
     position,
+    read,
     renamed,
     require,
+)
+from synth.emit.mscclpp.schema import (
+    Copy,
+    Gpu,
+    Local,
+    Nop,
+    Operation,
+    Put,
+    Reduce,
+    Remote,
+    Signal,
+    Wait,
 )
 
 LAUNCHES = 2
@@ -53,8 +64,8 @@ class _Cell:
     readers: int = 0
 
 
-def prove(plan: Json, groups: Iterable[Sequence[int]]) -> Failure | None:
-    """None if the plan leaves on every rank the sum over its group (of ranks), and no race.
+def prove(text: str, groups: Iterable[Sequence[int]]) -> Failure | None:
+    """None if a plan's text leaves on every rank the sum over its group (of ranks), and no race.
 
     Checked besides: keys, positions and sizes, the limits of the format, that channels come in
     pairs, that no threadblock waits for ever, and that no signal is left over. Groups that have
@@ -62,15 +73,15 @@ def prove(plan: Json, groups: Iterable[Sequence[int]]) -> Failure | None:
     is told of them counts the ranks inside the group.
     """
     try:
-        check_sizes(plan)
-        for gpus, members in _apart(plan["gpus"], [sorted(group) for group in groups]):
+        plan = read(text)
+        for gpus, members in _apart(plan.gpus, [sorted(group) for group in groups]):
             machine = _Machine(gpus)
             for _ in range(LAUNCHES):
                 machine.launch()
                 machine.compare(members)
     except WrongError as wrong:
         return Failure(wrong.reason, wrong.race)
-    except (KeyError, IndexError, TypeError, ValueError) as error:
+    except (KeyError, IndexError, ValueError) as error:
         return Failure(f"not a plan: {type(error).__name__}: {error}")
     return None
 
@@ -121,7 +132,7 @@ def _sum(cells: Sequence[_Cell]) -> tuple[int, int]:
     return chunk, ranks
 
 
-def _apart(gpus: list[Json], groups: list[list[int]]) -> list[tuple[list[Json], list[list[int]]]]:
+def _apart(gpus: list[Gpu], groups: list[list[int]]) -> list[tuple[list[Gpu], list[list[int]]]]:
     """The GPUs in parts that name no rank of another part, no two alike, and the groups in each.
 
     One part for each group if no group names another's ranks, else all GPUs as they are.
@@ -130,12 +141,13 @@ def _apart(gpus: list[Json], groups: list[list[int]]) -> list[tuple[list[Json], 
     require(
         seen == list(range(len(gpus))), f"{len(seen)} ranks in groups, not once each of the plan"
     )
-    if any(named(gpus[rank]) - set(group) for group in groups for rank in group):
-        return [(gpus, groups)]
-    parts: list[tuple[list[Json], list[list[int]]]] = []
+    parts: list[tuple[list[Gpu], list[list[int]]]] = []
     for group in groups:
         place = {rank: at for at, rank in enumerate(group)}
-        part = [renamed(gpus[rank], place) for rank in group], [list(range(len(group)))]
+        try:
+            part = [renamed(gpus[rank], place) for rank in group], [list(range(len(group)))]
+        except KeyError:
+            return [(gpus, groups)]
         if part not in parts:
             parts.append(part)
     return parts
@@ -144,20 +156,16 @@ def _apart(gpus: list[Json], groups: list[list[int]]) -> list[tuple[list[Json], 
 class _Machine:
     """All ranks' memory, channels and threadblocks."""
 
-    def __init__(self, gpus: list[Json]) -> None:
-        self.ranks = len(gpus)
-        self.chunks = int(gpus[0]["input_chunks"])
+    def __init__(self, gpus: list[Gpu]) -> None:
+        self.inputs = [[_Cell() for _ in range(gpu.input_chunks)] for gpu in gpus]
         self.memory = [
-            {
-                "i": [_Cell() for _ in range(self.chunks)],
-                "s": [_Cell() for _ in range(gpu["scratch_chunks"])],
-            }
-            for gpu in gpus
+            {"i": own, "o": own, "s": [_Cell() for _ in range(gpu.scratch_chunks)]}
+            for own, gpu in zip(self.inputs, gpus, strict=True)
         ]
         self.peers = paired(gpus)
         self.signals: dict[Channel, deque[int]] = {channel: deque() for channel in self.peers}
         self.proxies: dict[Channel, int] = dict.fromkeys(self.peers, 0)
-        self.users = [0] * self.ranks
+        self.users = [0] * len(gpus)
         self.blocks = [block for gpu in gpus for block in blocks_of(gpu)]
         self._next = 0
         check_owners(self.blocks)
@@ -168,10 +176,10 @@ class _Machine:
 
     def launch(self) -> None:
         """Users write new input, all threadblocks run to their end, users look at the result."""
-        for rank in range(self.ranks):
+        for rank, cells in enumerate(self.inputs):
             user = self._segment()
-            _write(self.memory[rank]["i"], user, self.users[rank])
-            for chunk, cell in enumerate(self.memory[rank]["i"]):
+            _write(cells, user, self.users[rank])
+            for chunk, cell in enumerate(cells):
                 cell.chunk, cell.ranks = chunk, 1 << rank
             self.users[rank] |= user
         for block in self.blocks:
@@ -198,15 +206,37 @@ class _Machine:
         start = block.at
         while block.at < len(block.ops):
             op = block.ops[block.at]
-            if op["name"] == "wait" and not all(self.signals[c] for c in _used(op, block)):
+            if isinstance(op, Wait) and not all(self.signals[c] for c in _used(op, block)):
                 break
             try:
-                _OPERATIONS.get(op["name"], _unknown)(self, block, op)
+                self._carry_out(op, block)
             except WrongError as wrong:
                 where = f"rank {block.rank}, threadblock {block.number}, operation {block.at}"
-                raise WrongError(f"{where}: {op['name']}: {wrong.reason}", wrong.race) from None
+                raise WrongError(f"{where}: {op.name}: {wrong.reason}", wrong.race) from None
             block.at += 1
         return block.at > start
+
+    def _carry_out(self, op: Operation, block: Block) -> None:
+        match op:
+            case Nop():
+                self._settle(block)
+                block.segment = self._segment()
+            case Put():
+                self._put(op, block)
+            case Copy():
+                (source,), (target,) = op.src_buff, op.dst_buff
+                came, goes = self._own(source, block), self._own(target, block)
+                _move(came, goes, block.segment, block.past)
+            case Signal():
+                for channel in _used(op, block):
+                    self.signals[self.peers[channel]].append(block.past | self.proxies[channel])
+            case Wait():
+                for channel in _used(op, block):
+                    block.coming |= self.signals[channel].popleft()
+            case Reduce():
+                self._reduce(op, block)
+            case _:
+                assert_never(op)
 
     def _settle(self, block: Block) -> None:
         """All threads of a block have met: what any of them did or saw is past."""
@@ -216,46 +246,27 @@ class _Machine:
             self.proxies[channel] |= bit
         block.puts.clear()
 
-    def nop(self, block: Block, op: Json) -> None:
-        self._settle(block)
-        block.segment = self._segment()
-
-    def put(self, block: Block, op: Json) -> None:
-        sources, targets, kind = op["src_buff"], op["dst_buff"], op["channel_type"]
+    def _put(self, op: Put, block: Block) -> None:
+        sources, targets, kind = op.src_buff, op.dst_buff, op.channel_type
         channels = _used(op, block) if kind == "port" else [None] * len(targets)
         require(len(sources) == len(targets) == len(channels), "lists of different lengths")
         for source, target, channel in zip(sources, targets, channels, strict=True):
-            allowed = "s" if kind == "port" else sources[0]["type"]
-            require(source["type"] == allowed, f"from buffer {source['type']}")
-            rank, buffer = block.buffers[kind][position(target["buffer_id"])]
+            allowed = "s" if kind == "port" else sources[0].type
+            require(source.type == allowed, f"from buffer {source.type}")
+            rank, buffer = block.buffers[kind][position(target.buffer_id)]
             segment, past = block.segment, block.past
             if channel is not None:
                 require(self.peers[channel][1] == rank, "a channel to another rank")
                 segment, past = self._segment(), past | self.proxies[channel]
                 block.puts.append((channel, segment | past))
-            came = self._slice(block.rank, source["type"], source)
-            goes = self._slice(rank, buffer, target)
+            came, goes = self._own(source, block), self._slice(rank, buffer, target)
             _move(came, goes, segment, past)
 
-    def copy(self, block: Block, op: Json) -> None:
-        (source,), (target,) = op["src_buff"], op["dst_buff"]
-        came = self._slice(block.rank, source["type"], source)
-        goes = self._slice(block.rank, target["type"], target)
-        _move(came, goes, block.segment, block.past)
-
-    def signal(self, block: Block, op: Json) -> None:
-        for channel in _used(op, block):
-            self.signals[self.peers[channel]].append(block.past | self.proxies[channel])
-
-    def wait(self, block: Block, op: Json) -> None:
-        for channel in _used(op, block):
-            block.coming |= self.signals[channel].popleft()
-
-    def reduce(self, block: Block, op: Json) -> None:
-        require(op.get("reduce_op", "sum") == "sum", "not the sum")
-        (target,) = op["dst_buff"]
-        goes = self._slice(block.rank, target["type"], target)
-        sources = [self._slice(block.rank, told["type"], told) for told in op["src_buff"]]
+    def _reduce(self, op: Reduce, block: Block) -> None:
+        require(op.reduce_op == "sum", "not the sum")
+        (target,) = op.dst_buff
+        goes = self._own(target, block)
+        sources = [self._own(source, block) for source in op.src_buff]
         require(all(len(came) == len(goes) for came in sources), "sizes differ")
         pairs = [pair for came in sources for pair in zip(came, goes, strict=True)]
         others = [cell for cell, out in pairs if cell is not out]
@@ -267,10 +278,13 @@ class _Machine:
         for there, (chunk, ranks) in zip(goes, sums, strict=True):
             there.chunk, there.ranks = chunk, ranks
 
-    def _slice(self, rank: int, kind: str, told: Json) -> list[_Cell]:
+    def _own(self, chunks: Local, block: Block) -> list[_Cell]:
+        return self._slice(block.rank, chunks.type, chunks)
+
+    def _slice(self, rank: int, kind: str, chunks: Local | Remote) -> list[_Cell]:
         """The cells an operation names; o is the same memory as i, in place."""
-        cells = self.memory[rank]["i" if kind == "o" else kind]
-        first, size = told["index"], told["size"]
+        cells = self.memory[rank][kind]
+        first, size = chunks.index, chunks.size
         if first < 0 or size <= 0 or first + size > len(cells):
             raise WrongError(f"{kind}[{first}:{first + size}] of rank {rank} is not there")
         return cells[first : first + size]
@@ -281,28 +295,13 @@ class _Machine:
             wanted = sum(1 << rank for rank in group)
             for rank in group:
                 written = 0
-                for chunk, cell in enumerate(self.memory[rank]["i"]):
+                for chunk, cell in enumerate(self.inputs[rank]):
                     if (cell.chunk, cell.ranks) != (chunk, wanted):
                         raise WrongError(f"rank {rank}, chunk {chunk}: not the sum over its group")
                     written |= cell.writer
                 _in_order(written, self.users[rank], "the result is written too late")
 
 
-_OPERATIONS = {
-    "nop": _Machine.nop,
-    "put": _Machine.put,
-    "copy": _Machine.copy,
-    "signal": _Machine.signal,
-    "wait": _Machine.wait,
-    "re": _Machine.reduce,
-}
-
-
-def _unknown(machine: _Machine, block: Block, op: Json) -> None:
-    raise WrongError("an operation that is not known here")
-
-
-def _used(op: Json, block: Block) -> list[Channel]:
+def _used(op: Put | Signal | Wait, block: Block) -> list[Channel]:
     """The channels of an operation."""
-    known = block.channels[op["channel_type"]]
-    return at_positions(known, op["channel_ids"])
+    return at_positions(block.channels[op.channel_type], op.channel_ids or [])

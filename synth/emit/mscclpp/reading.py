@@ -7,8 +7,12 @@ join the wrong things: the limits, positions, and that every channel has another
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from dataclasses import asdict, dataclass, field, replace
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from synth.emit.mscclpp.schema import PLAN, Copy, Gpu, Operation, Plan, Put, Reduce, Signal, Wait
 
 MOST_OPERATIONS = 64
 MOST_CHANNELS = 16
@@ -18,7 +22,6 @@ MOST_BYTES = 2**32 - 1
 CHANNEL_TYPES = ("memory", "port")
 
 T = TypeVar("T")
-Json = dict[str, Any]
 Channel = tuple[str, int, int]
 """The channel type, the rank it belongs to, its number among the rank's channels of the type."""
 
@@ -42,7 +45,7 @@ class Block:
 
     rank: int
     number: int
-    ops: list[Json]
+    ops: list[Operation]
     channels: dict[str, list[Channel]]
     buffers: dict[str, list[tuple[int, str]]]
     at: int = 0
@@ -70,54 +73,71 @@ def at_positions(items: list[T], some: list[int]) -> list[T]:
     return [items[at] for at in some]
 
 
-def check_sizes(plan: Json) -> None:
+def read(text: str) -> Plan:
+    """The plan that a file is, its header checked. Raises WrongError for what is none."""
+    try:
+        plan = PLAN.validate_json(text)
+    except ValidationError as error:
+        raise WrongError(_misread(error)) from None
+    _check_sizes(plan)
+    return plan
+
+
+def _misread(error: ValidationError) -> str:
+    """The first thing in a text that no plan has."""
+    first = error.errors(include_url=False)[0]
+    match first:
+        case {"type": "union_tag_invalid", "ctx": {"tag": name}, "loc": (_, gpu, _, block, _, at)}:
+            where = f"rank {gpu}, threadblock {block}, operation {at}"
+            return f"{where}: {name}: an operation that is not known here"
+        case {"type": "missing", "loc": (*_, key)}:
+            return f"not a plan: KeyError: {key!r}"
+    return f"not a plan: {'.'.join(map(str, first['loc']))}: {first['msg']}"
+
+
+def _check_sizes(plan: Plan) -> None:
     """The header: a plain all-reduce in place, of sizes that all offsets can say."""
-    require(isinstance(plan["name"], str) and plan["name"] != "", "it has no name")
-    known = {"collective": "allreduce", "protocol": "Simple", "inplace": True}
-    for key, value in known.items():
-        require(plan[key] == value, f"{key} is {plan[key]!r}")
-    require(not plan.get("reuse_resources", False), "it puts into buffers that are not its own")
-    least, most = plan["min_message_size"], plan["max_message_size"]
-    for rank, gpu in enumerate(plan["gpus"]):
-        require(gpu["id"] == rank, f"gpu {rank} has another id")
-        chunks, scratch = gpu["input_chunks"], gpu["scratch_chunks"]
-        require(chunks == gpu["output_chunks"] > 0, f"gpu {rank}: input and output differ")
-        unit = chunks * plan.get("buffer_alignment", 16)
+    require(plan.name != "", "it has no name")
+    require(plan.collective == "allreduce", f"collective is {plan.collective!r}")
+    require(plan.protocol == "Simple", f"protocol is {plan.protocol!r}")
+    require(plan.inplace, f"inplace is {plan.inplace!r}")
+    require(not plan.reuse_resources, "it puts into buffers that are not its own")
+    least, most = plan.min_message_size, plan.max_message_size
+    for rank, gpu in enumerate(plan.gpus):
+        require(gpu.id == rank, f"gpu {rank} has another id")
+        chunks = gpu.input_chunks
+        require(chunks == gpu.output_chunks > 0, f"gpu {rank}: input and output differ")
+        unit = chunks * plan.buffer_alignment
         require(0 < least <= most and least % unit == 0, f"gpu {rank}: sizes from {least}")
-        require(max(most, most // chunks * scratch) <= MOST_BYTES, f"gpu {rank}: offsets overflow")
-        require(chunks == plan["gpus"][0]["input_chunks"], f"gpu {rank}: another number of chunks")
+        largest = max(most, most // chunks * gpu.scratch_chunks)
+        require(largest <= MOST_BYTES, f"gpu {rank}: offsets overflow")
+        require(chunks == plan.gpus[0].input_chunks, f"gpu {rank}: another number of chunks")
 
 
-def named(gpu: Json) -> set[int]:
-    """The ranks a GPU names beside its own."""
-    peers = {peer for channel in gpu["channels"] for peer in channel["connected_to"]}
-    return peers | {buffer["rank"] for buffer in gpu["remote_buffers"]}
-
-
-def renamed(gpu: Json, place: Mapping[int, int]) -> Json:
-    """A GPU as it is, but for the ranks it names."""
+def renamed(gpu: Gpu, place: Mapping[int, int]) -> Gpu:
+    """A GPU as it is, but for the ranks it names. Raises KeyError for one that has no place."""
     channels = [
-        {**channel, "connected_to": [place[peer] for peer in channel["connected_to"]]}
-        for channel in gpu["channels"]
+        replace(channel, connected_to=[place[peer] for peer in channel.connected_to])
+        for channel in gpu.channels
     ]
-    buffers = [{**buffer, "rank": place[buffer["rank"]]} for buffer in gpu["remote_buffers"]]
-    return {**gpu, "id": place[gpu["id"]], "channels": channels, "remote_buffers": buffers}
+    buffers = [replace(buffer, rank=place[buffer.rank]) for buffer in gpu.remote_buffers]
+    return replace(gpu, id=place[gpu.id], channels=channels, remote_buffers=buffers)
 
 
-def _channels(gpu: Json, kind: str) -> list[int]:
+def _peers(gpu: Gpu, kind: str) -> list[int]:
     """The peers of a GPU's channels of a type, in the order in which they are numbered."""
-    found = [c for c in gpu["channels"] if c["channel_type"] == kind]
-    return [peer for channel in found for peer in channel["connected_to"]]
+    found = [channels for channels in gpu.channels if channels.channel_type == kind]
+    return [peer for channels in found for peer in channels.connected_to]
 
 
-def paired(gpus: list[Json]) -> dict[Channel, Channel]:
+def paired(gpus: list[Gpu]) -> dict[Channel, Channel]:
     """The other end of every channel: the k-th of a to b belongs to the k-th of b to a."""
     kth: dict[tuple[str, int, int, int], Channel] = {}
     for rank, gpu in enumerate(gpus):
-        require(all(c["channel_type"] in CHANNEL_TYPES for c in gpu["channels"]), "channel types")
+        require(all(c.channel_type in CHANNEL_TYPES for c in gpu.channels), "channel types")
         for kind in CHANNEL_TYPES:
             count: dict[int, int] = {}
-            for number, peer in enumerate(_channels(gpu, kind)):
+            for number, peer in enumerate(_peers(gpu, kind)):
                 require(0 <= peer < len(gpus) and peer != rank, f"rank {rank} has no peer {peer}")
                 kth[kind, rank, peer, count.get(peer, 0)] = (kind, rank, number)
                 count[peer] = count.get(peer, 0) + 1
@@ -127,26 +147,24 @@ def paired(gpus: list[Json]) -> dict[Channel, Channel]:
     return {end: kth[kind, peer, rank, k] for (kind, rank, peer, k), end in kth.items()}
 
 
-def blocks_of(gpu: Json) -> Iterator[Block]:
+def blocks_of(gpu: Gpu) -> Iterator[Block]:
     """The threadblocks of a GPU, what they refer to looked up, within the limits."""
-    rank = gpu["id"]
-    own = {kind: _channels(gpu, kind) for kind in CHANNEL_TYPES}
-    remote = gpu["remote_buffers"]
-    for number, told in enumerate(gpu["threadblocks"]):
-        where = f"rank {rank}, threadblock {number}"
-        require(told["id"] == number, f"{where} has another id")
-        block = Block(rank, number, told["ops"], {k: [] for k in own}, {k: [] for k in own})
-        for ref in told["channels"]:
-            kind = ref["channel_type"]
-            inside = all(0 <= at < len(own[kind]) for at in ref["channel_ids"])
+    own = {kind: _peers(gpu, kind) for kind in CHANNEL_TYPES}
+    for number, given in enumerate(gpu.threadblocks):
+        where = f"rank {gpu.id}, threadblock {number}"
+        require(given.id == number, f"{where} has another id")
+        block = Block(gpu.id, number, given.ops, {k: [] for k in own}, {k: [] for k in own})
+        for channels in given.channels:
+            kind = channels.channel_type
+            inside = all(0 <= at < len(own[kind]) for at in channels.channel_ids)
             require(inside, f"{where}: a {kind} channel that is not there")
-            block.channels[kind].extend((kind, rank, at) for at in ref["channel_ids"])
-        for ref in told["remote_buffer_refs"]:
-            kind = ref["access_channel_type"]
-            for buffer in at_positions(remote, ref["remote_buffer_ids"]):
-                if kind not in buffer["access_channel_types"]:
-                    raise WrongError(f"{where}: no {kind} access to {buffer}")
-                block.buffers[kind].append((buffer["rank"], buffer["type"]))
+            block.channels[kind].extend((kind, gpu.id, at) for at in channels.channel_ids)
+        for refs in given.remote_buffer_refs:
+            kind = refs.access_channel_type
+            for buffer in at_positions(gpu.remote_buffers, refs.remote_buffer_ids):
+                if kind not in buffer.access_channel_types:
+                    raise WrongError(f"{where}: no {kind} access to {asdict(buffer)}")
+                block.buffers[kind].append((buffer.rank, buffer.type))
         _check_limits(block, where)
         yield block
 
@@ -159,19 +177,21 @@ def _check_limits(block: Block, where: str) -> None:
         require(len(block.buffers[kind]) <= MOST_CHANNELS, f"{where}: too many remote buffers")
     for op in block.ops:
         if why := _excess(op):
-            raise WrongError(f"{where}: {op['name']} {why}")
+            raise WrongError(f"{where}: {op.name} {why}")
 
 
-def _excess(op: Json) -> str:
+def _excess(op: Operation) -> str:
     """Which limit an operation passes, if one."""
-    used = op.get("channel_ids", ())
-    if len(used) > MOST_CHANNELS_PER_OPERATION:
-        return "of too many channels"
-    for side in ("src_buff", "dst_buff"):
-        if len(op.get(side, ())) > MOST_BUFFERS_PER_OPERATION:
-            return f"with too long a {side}"
-    twice = op["name"] != "put" and len(set(used)) < len(used)
-    return "names a channel twice" if twice else ""
+    match op:
+        case Put() | Signal() | Wait() if len(op.channel_ids or ()) > MOST_CHANNELS_PER_OPERATION:
+            return "of too many channels"
+        case Put() | Copy() | Reduce() if len(op.src_buff) > MOST_BUFFERS_PER_OPERATION:
+            return "with too long a src_buff"
+        case Put() | Copy() | Reduce() if len(op.dst_buff) > MOST_BUFFERS_PER_OPERATION:
+            return "with too long a dst_buff"
+        case Signal() | Wait() if len(set(op.channel_ids)) < len(op.channel_ids):
+            return "names a channel twice"
+    return ""
 
 
 def check_owners(blocks: list[Block]) -> None:

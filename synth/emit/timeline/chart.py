@@ -8,16 +8,16 @@ busiest port, whose bars say how busy it is; so does the devices' memory.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from synth.emit.source import Source
-from synth.emit.timeline.trace import names_of_devices
-from synth.events.overlap import Span, side_by_side
-from synth.semantics.schedule import Phase, Transpose
+from synth.emit.timeline.phases import PhaseRun, lanes_of, names_of_devices, phase_runs
+from synth.events.overlap import Span
+from synth.semantics.schedule import Transpose
 
 MOST_DEVICES = 16
 """With more devices, or more bars than this allows for, classes of devices are shown."""
@@ -58,81 +58,49 @@ class Row:
 
 @dataclass(frozen=True)
 class Chart:
-    """All rows. ``lanes`` is how many bars may stand above each other in one of them.
-
-    ``merged``: several segments may share a bar; ``left_out``: classes of devices without a row.
-    """
+    """All rows. ``lanes`` is how many bars may stand above each other in one of them."""
 
     seconds: float
     lanes: int
     rows: tuple[Row, ...]
-    merged: bool
-    left_out: int
     notes: tuple[str, ...]
 
     def as_json(self) -> dict[str, Any]:
         """The rows without their bars: what a table beside the drawing says."""
-        rows = [{k: v for k, v in asdict(row).items() if k != "bars"} for row in self.rows]
-        share = self.seconds or 1.0
-        for row in rows:
-            row["busy_share"] = row["busy_seconds"] / share
+        rows = [
+            {
+                "kind": row.kind,
+                "name": row.name,
+                "alike": row.alike,
+                "busy_seconds": row.busy_seconds,
+                "busy_share": row.busy_seconds / (self.seconds or 1.0),
+            }
+            for row in self.rows
+        ]
         return {"seconds": self.seconds, "rows": rows, "notes": list(self.notes)}
-
-
-@dataclass(frozen=True)
-class _Phase:
-    """A phase of a stripe, counted from 0, with its lane and all its slices of time."""
-
-    stripe: int
-    step: int
-    lane: int
-    phase: Phase
-    what: str
-    busy_seconds: Mapping[str, float]
-    spans: tuple[Span, ...]
 
 
 def chart(source: Source) -> Chart:
     """What is to be drawn of a schedule with its prices."""
-    phases = tuple(_phases(source))
-    seconds = max((span.end_seconds for one in phases for span in one.spans), default=0.0)
-    bars = sum(len(one.spans) for one in phases)
-    devices = source.schedule.devices
+    runs, devices = phase_runs(source), source.schedule.devices
+    seconds = max((span.end_seconds for run in runs for span in run.spans), default=0.0)
+    bars = sum(len(run.spans) for run in runs)
     each = devices <= MOST_DEVICES and devices * bars <= _MOST_BARS
-    rows, left_out = _device_rows(source, phases, each)
-    drawn = (*rows, *_link_rows(source, phases))
-    lanes = 1 + max((one.lane for one in phases), default=0)
+    rows, left_out = _device_rows(source, runs, each)
+    drawn = (*rows, *_link_rows(source, runs))
+    lanes = lanes_of(runs)
     most = max(24, min(_MOST_BARS_IN_LANE, _MOST_BARS // max(1, lanes * len(drawn))))
-    merged = any(len(one.spans) > most for one in phases)
+    merged = any(len(run.spans) > most for run in runs)
     thinned = tuple(_thin(row, most) for row in drawn)
-    notes = tuple(_notes(each, left_out, merged))
-    return Chart(seconds, lanes, thinned, merged, left_out, notes)
+    return Chart(seconds, lanes, thinned, tuple(_notes(each, left_out, merged)))
 
 
-def _phases(source: Source) -> Iterator[_Phase]:
-    spans: dict[tuple[int, int], list[Span]] = defaultdict(list)
-    for span in side_by_side(source.lanes):
-        spans[span.lane, span.phase].append(span)
-    together = bool(source.beside) or source.schedule.segments > 1
-    lane = 0
-    for number, stripe in enumerate(source.stripes):
-        for step, (phase, price) in enumerate(
-            zip(stripe.schedule.phases, stripe.prices, strict=True)
-        ):
-            busy = dict(price.busy_seconds)
-            when = tuple(sorted(spans[number, step], key=lambda span: span.begin_seconds))
-            yield _Phase(number, step, lane if together else 0, phase, price.what, busy, when)
-            lane += 1
-
-
-def _device_rows(
-    source: Source, phases: tuple[_Phase, ...], each: bool
-) -> tuple[tuple[Row, ...], int]:
+def _device_rows(source: Source, runs: list[PhaseRun], each: bool) -> tuple[tuple[Row, ...], int]:
     """A row for each device, or for each class of them; and how many classes have none."""
     devices = source.schedule.devices
-    takes_part = np.zeros((len(phases), devices), dtype=np.bool_)
-    for number, one in enumerate(phases):
-        joined = one.phase.devices if isinstance(one.phase, Transpose) else one.phase.groups
+    takes_part = np.zeros((len(runs), devices), dtype=np.bool_)
+    for number, run in enumerate(runs):
+        joined = run.phase.devices if isinstance(run.phase, Transpose) else run.phase.groups
         takes_part[number, np.asarray(joined).reshape(-1)] = True
     if each:
         first, counts = np.arange(devices), np.ones(devices, dtype=np.int64)
@@ -143,14 +111,14 @@ def _device_rows(
     shown = first[:MOST_ROWS] if not each else first
     names = names_of_devices(source, shown)
     rows = tuple(
-        _device_row(name, int(alike), [phases[i] for i in np.flatnonzero(takes_part[:, device])])
+        _device_row(name, int(alike), [runs[i] for i in np.flatnonzero(takes_part[:, device])])
         for name, alike, device in zip(names, counts, shown.tolist(), strict=False)
     )
     return rows, len(first) - len(shown)
 
 
-def _device_row(name: str, alike: int, phases: list[_Phase]) -> Row:
-    bars = tuple(_bar(one, span, 1.0) for one in phases for span in one.spans)
+def _device_row(name: str, alike: int, runs: list[PhaseRun]) -> Row:
+    bars = tuple(_bar(run, span, 1.0) for run in runs for span in run.spans)
     return Row("device", name, alike, _covered(bars), bars)
 
 
@@ -163,29 +131,29 @@ def _covered(bars: tuple[Bar, ...]) -> float:
     return found
 
 
-def _link_rows(source: Source, phases: tuple[_Phase, ...]) -> Iterator[Row]:
+def _link_rows(source: Source, runs: list[PhaseRun]) -> Iterator[Row]:
     """The busiest port of each level, outermost first, and the memory of a device."""
     for name in (*source.system.hierarchy.names, _MEMORY):
-        using = [(one, one.busy_seconds.get(name, 0.0)) for one in phases]
+        using = [(run, dict(run.price.busy_seconds).get(name, 0.0)) for run in runs]
         bars = tuple(
-            _bar(one, span, busy / length)
-            for one, busy in using
-            for span in one.spans
+            _bar(run, span, busy / length)
+            for run, busy in using
+            for span in run.spans
             if busy and (length := span.end_seconds - span.begin_seconds) > 0
         )
-        in_all = sum(busy * len(one.spans) for one, busy in using)
+        in_all = sum(busy * len(run.spans) for run, busy in using)
         kind = _MEMORY if name == _MEMORY else "link"
         yield Row(kind, name, 1, in_all, bars)
 
 
-def _bar(one: _Phase, span: Span, busy_share: float) -> Bar:
+def _bar(run: PhaseRun, span: Span, busy_share: float) -> Bar:
     return Bar(
         span.begin_seconds,
         span.end_seconds,
-        one.lane,
-        one.what,
-        one.stripe + 1,
-        one.step + 1,
+        run.lane,
+        run.price.what,
+        run.stripe,
+        run.step,
         span.segment + 1,
         span.segment + 1,
         min(1.0, busy_share),
@@ -201,24 +169,21 @@ def _thin(row: Row, most: int) -> Row:
     for some in by_phase.values():
         size = -(-len(some) // most)
         bars += [_joined(some[at : at + size]) for at in range(0, len(some), size)]
-    return Row(row.kind, row.name, row.alike, row.busy_seconds, tuple(bars))
+    return replace(row, bars=tuple(bars))
 
 
 def _joined(bars: list[Bar]) -> Bar:
     """Bars that follow each other as one, as busy as they are over its whole length."""
     first, last = bars[0], bars[-1]
+    if len(bars) == 1:
+        return first
     length = last.end_seconds - first.begin_seconds
     busy = sum((bar.end_seconds - bar.begin_seconds) * bar.busy_share for bar in bars)
-    return Bar(
-        first.begin_seconds,
-        last.end_seconds,
-        first.lane,
-        first.what,
-        first.stripe,
-        first.step,
-        first.first_segment,
-        last.last_segment,
-        first.busy_share if len(bars) == 1 else min(1.0, busy / length),
+    return replace(
+        first,
+        end_seconds=last.end_seconds,
+        last_segment=last.last_segment,
+        busy_share=min(1.0, busy / length),
     )
 
 

@@ -9,7 +9,7 @@ a port have a thread for each phase of each stripe, on which the segments follow
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import nextafter
@@ -17,12 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from hierarchies import Devices, InputError
+from hierarchies import InputError
 from synth.emit.launchers import hosts, places
-from synth.emit.mesh import RankOrder, mesh
 from synth.emit.source import Files, Source
-from synth.events.overlap import side_by_side
-from synth.price.steps import StepPrice
+from synth.emit.timeline.phases import PhaseRun, lanes_of, names_of_devices, phase_runs
 from synth.semantics.schedule import Phase, Schedule, Transpose
 
 MOST_DEVICES = 4096
@@ -40,6 +38,10 @@ class Slice:
     duration_us: float
     segment: int
 
+    @property
+    def end_us(self) -> float:
+        return self.start_us + self.duration_us
+
 
 @dataclass(frozen=True)
 class Track:
@@ -48,21 +50,13 @@ class Track:
     pid: int
     tid: int
 
+    @property
+    def where(self) -> Event:
+        return {"pid": self.pid, "tid": self.tid}
+
 
 Tracks = list[Track]
 """One for all phases of a device or port, or one for each phase where they overlap."""
-
-
-@dataclass(frozen=True)
-class Row:
-    """A phase of a stripe, what it costs, when it is at work, and which tracks show it."""
-
-    stripe: int
-    step: int
-    phase: Phase
-    price: StepPrice
-    slices: tuple[Slice, ...]
-    lane: int
 
 
 def write(source: Source) -> Files:
@@ -72,12 +66,12 @@ def write(source: Source) -> Files:
         raise InputError(
             f"a trace of {devices} devices", where="trace", hint=f"at most {MOST_DEVICES}"
         )
-    rows = _rows(source)
-    own, ports = _tracks(source, 1 + max((row.lane for row in rows), default=0))
+    runs = phase_runs(source)
+    own, ports = _tracks(source, lanes_of(runs))
     events = [
-        *_names(source, own, ports, _labels(source, rows)),
-        *_device_events(source, rows, own),
-        *_port_events(source, rows, ports),
+        *_names(source, own, ports, _labels(source, runs)),
+        *_device_events(source, runs, own),
+        *_port_events(source, runs, ports),
     ]
     lines = ",\n".join(json.dumps(event, separators=(",", ":")) for event in events)
     other = json.dumps(_about(source))
@@ -85,46 +79,34 @@ def write(source: Source) -> Files:
     return {"trace.json": text}
 
 
-def _rows(source: Source) -> list[Row]:
-    """Every phase of every stripe, counted from 1; each has a track of its own if any overlap."""
-    slices: dict[tuple[int, int], list[Slice]] = defaultdict(list)
-    for span in side_by_side(source.lanes):
+def _slices(run: PhaseRun) -> list[Slice]:
+    """When a phase is at work; no slice ends after the next one of its track begins."""
+    found = []
+    for span in run.spans:
         start, end = span.begin_seconds * _MICRO, span.end_seconds * _MICRO
         length = end - start
-        while start + length > end:  # or the next slice of the row would begin within this one
+        while start + length > end:
             length = nextafter(length, 0.0)
-        slices[span.lane, span.phase].append(Slice(start, length, span.segment))
-    together = bool(source.beside) or source.schedule.segments > 1
-    rows: list[Row] = []
-    for number, stripe in enumerate(source.stripes):
-        for step, (phase, price) in enumerate(
-            zip(stripe.schedule.phases, stripe.prices, strict=True)
-        ):
-            when = tuple(slices[number, step])
-            lane = len(rows) if together else 0
-            rows.append(Row(number + 1, step + 1, phase, price, when, lane))
-    return rows
+        found.append(Slice(start, length, span.segment))
+    return found
 
 
-def _labels(source: Source, rows: list[Row]) -> list[str]:
+def _labels(source: Source, runs: list[PhaseRun]) -> list[str]:
     """What the tracks of one device or port are called beside its name."""
-    if len({row.lane for row in rows}) < 2:
+    if lanes_of(runs) < 2:
         return [""]
-    of = [f" of stripe {row.stripe}" if source.beside else "" for row in rows]
-    return [f", step {row.step}{stripe}" for row, stripe in zip(rows, of, strict=True)]
+    of = [f" of stripe {run.stripe}" if source.beside else "" for run in runs]
+    return [f", step {run.step}{stripe}" for run, stripe in zip(runs, of, strict=True)]
 
 
 def _about(source: Source) -> Event:
-    schedule = source.schedule
-    placement = schedule.reduction.placement
     return {
         "system": source.system.name,
-        "axes": {axis.name: axis.size for axis in placement.axes},
-        "placement": [list(row) for row in placement.matrix],
-        "reduce": list(schedule.reduction.over),
-        "program": str(schedule.program),
+        "axes": {axis.name: axis.size for axis in source.placement.axes},
+        "placement": [list(row) for row in source.placement.matrix],
+        "reduce": list(source.schedule.reduction.over),
+        **_stripe(source.schedule),
         "payload_bytes": source.payload_bytes,
-        "segments": schedule.segments,
         **({"stripes": [_stripe(one) for one in source.schedules]} if source.beside else {}),
         "seconds": source.seconds,
         "made_by": "collsynth's simulator: nothing here was measured",
@@ -159,70 +141,50 @@ def _names(
     source: Source, own: list[Tracks], ports: list[Tracks], labels: list[str]
 ) -> Iterator[Event]:
     """Metadata: levels above hosts, outermost first; devices by number."""
-    for position, (level, tracks) in enumerate(
-        zip(source.system.hierarchy.names, ports, strict=True)
-    ):
-        yield from _process(tracks[0].pid, f"level {level}", position)
+    levels = zip(source.system.hierarchy.names, ports, strict=True)
+    for position, (level, tracks) in enumerate(levels):
+        yield from _named("process", {"pid": tracks[0].pid}, f"level {level}", position)
         yield from _threads(tracks, "busiest port", 0, labels)
     pids = list(dict.fromkeys(tracks[0].pid for tracks in own))
     for position, (pid, host) in enumerate(zip(pids, hosts(source), strict=True), len(ports)):
-        yield from _process(pid, host, position)
-    for device, (tracks, name) in enumerate(
-        zip(own, names_of_devices(source, np.arange(len(own))), strict=True)
-    ):
+        yield from _named("process", {"pid": pid}, host, position)
+    devices = zip(own, names_of_devices(source, np.arange(len(own))), strict=True)
+    for device, (tracks, name) in enumerate(devices):
         yield from _threads(tracks, name, device, labels)
-
-
-def names_of_devices(source: Source, devices: Devices) -> list[str]:
-    """Devices by number and by their coordinates on the parallelism axes."""
-    placement = source.schedule.reduction.placement
-    ranks = mesh(placement, RankOrder.AXES).ranks(devices)
-    coordinates = np.unravel_index(ranks, [axis.size for axis in placement.axes])
-    names = [axis.name for axis in placement.axes]
-    return [
-        f"device {device} ({', '.join(f'{n} {c}' for n, c in zip(names, at, strict=True))})"
-        for device, at in zip(devices.tolist(), np.stack(coordinates, axis=1).tolist(), strict=True)
-    ]
-
-
-def _process(pid: int, name: str, position: int) -> Iterator[Event]:
-    yield {"ph": "M", "name": "process_name", "pid": pid, "args": {"name": name}}
-    yield {"ph": "M", "name": "process_sort_index", "pid": pid, "args": {"sort_index": position}}
 
 
 def _threads(tracks: Tracks, name: str, position: int, labels: list[str]) -> Iterator[Event]:
     for lane, (track, label) in enumerate(zip(tracks, labels, strict=True)):
-        yield from _thread(track, name + label, position * len(tracks) + lane)
+        yield from _named("thread", track.where, name + label, position * len(tracks) + lane)
 
 
-def _thread(track: Track, name: str, position: int) -> Iterator[Event]:
-    where = {"pid": track.pid, "tid": track.tid}
-    yield {"ph": "M", "name": "thread_name", **where, "args": {"name": name}}
-    yield {"ph": "M", "name": "thread_sort_index", **where, "args": {"sort_index": position}}
+def _named(what: str, where: Event, name: str, position: int) -> Iterator[Event]:
+    yield {"ph": "M", "name": f"{what}_name", **where, "args": {"name": name}}
+    yield {"ph": "M", "name": f"{what}_sort_index", **where, "args": {"sort_index": position}}
 
 
-def _device_events(source: Source, rows: list[Row], own: list[Tracks]) -> Iterator[Event]:
+def _device_events(source: Source, runs: list[PhaseRun], own: list[Tracks]) -> Iterator[Event]:
     """A slice for each phase on every device that takes part."""
-    for row in rows:
-        price = row.price
+    for run in runs:
+        price, slices = run.price, _slices(run)
         shared = {
-            **_which(source, row),
-            "bytes": row.phase.size_bytes,
+            **_which(source, run),
+            "bytes": run.phase.size_bytes,
             "algorithm": price.algorithm.value if price.algorithm else None,
             "limited_by": price.limited_by,
             "latency_us": price.latency_seconds * _MICRO,
         }
-        category = "local" if isinstance(row.phase, Transpose) else "collective"
-        for devices, group in _casts(row.phase):
+        category = "local" if isinstance(run.phase, Transpose) else "collective"
+        for devices, group in _casts(run.phase):
             args = {**shared, **group}
             for device in devices:
-                track = own[device][row.lane]
-                for time in row.slices:
+                track = own[device][run.lane]
+                for time in slices:
                     yield _slice(price.what, category, track, time, args)
 
 
-def _which(source: Source, row: Row) -> Event:
-    return {"step": row.step, **({"stripe": row.stripe} if source.beside else {})}
+def _which(source: Source, run: PhaseRun) -> Event:
+    return {"step": run.step, **({"stripe": run.stripe} if source.beside else {})}
 
 
 def _casts(phase: Phase) -> Iterator[tuple[list[int], Event]]:
@@ -235,41 +197,42 @@ def _casts(phase: Phase) -> Iterator[tuple[list[int], Event]]:
         yield group, {"members": len(group), "group": shown}
 
 
-def _port_events(source: Source, rows: list[Row], ports: list[Tracks]) -> Iterator[Event]:
+def _port_events(source: Source, runs: list[PhaseRun], ports: list[Tracks]) -> Iterator[Event]:
     """For each level the phases that use its links, and the rate of its busiest port."""
     for level, (name, tracks) in enumerate(zip(source.system.hierarchy.names, ports, strict=True)):
         bandwidth = source.system.port_bytes_per_second(level)
         rates: list[tuple[Slice, float]] = []
-        for row in rows:
-            carried = dict(row.price.bytes_per_port).get(name, 0.0)
+        for run in runs:
+            carried = dict(run.price.bytes_per_port).get(name, 0.0)
             busy = carried / bandwidth
-            args = {**_which(source, row), "bytes": carried, "busy_seconds": busy}
-            for time in row.slices:
+            args = {**_which(source, run), "bytes": carried, "busy_seconds": busy}
+            for time in _slices(run):
                 seconds = time.duration_us / _MICRO
                 rates.append((time, carried / seconds))
                 if carried:
                     shown = {**args, "busy_share": busy / seconds}
-                    yield _slice(row.price.what, "link", tracks[row.lane], time, shown)
+                    yield _slice(run.price.what, "link", tracks[run.lane], time, shown)
         yield from _rates(tracks[0], rates)
 
 
 def _rates(track: Track, rates: list[tuple[Slice, float]]) -> Iterator[Event]:
     """The sum of the rates of all that is under way, at each moment it changes."""
-    under_way: dict[int, tuple[Slice, float]] = {}
-    starts = sorted(enumerate(rates), key=lambda item: item[1][0].start_us)
-    moments = {time.start_us for time, _ in rates} | {_end(time) for time, _ in rates} | {0.0}
+    moments = {0.0, *(at for time, _ in rates for at in (time.start_us, time.end_us))}
+    starts = deque(sorted(rates, key=lambda rate: rate[0].start_us))
+    under_way: list[tuple[Slice, float]] = []
     last = max(moments)
     for moment in sorted(moments):
-        while starts and starts[0][1][0].start_us <= moment:
-            number, begun = starts.pop(0)
-            under_way[number] = begun
-        under_way = {n: one for n, one in under_way.items() if _end(one[0]) > moment}
-        total = 0.0 if moment == last else sum(rate for _, rate in under_way.values())
-        yield _rate(track, moment, float(total))
-
-
-def _end(time: Slice) -> float:
-    return time.start_us + time.duration_us
+        while starts and starts[0][0].start_us <= moment:
+            under_way.append(starts.popleft())
+        under_way = [one for one in under_way if one[0].end_us > moment]
+        total = 0.0 if moment == last else sum(rate for _, rate in under_way)
+        yield {
+            "ph": "C",
+            "name": "bytes/s on the busiest port",
+            "pid": track.pid,
+            "ts": moment,
+            "args": {"bytes/s": float(total)},
+        }
 
 
 def _slice(name: str, category: str, track: Track, time: Slice, args: Event) -> Event:
@@ -277,20 +240,8 @@ def _slice(name: str, category: str, track: Track, time: Slice, args: Event) -> 
         "ph": "X",
         "name": name,
         "cat": category,
-        "pid": track.pid,
-        "tid": track.tid,
+        **track.where,
         "ts": time.start_us,
         "dur": time.duration_us,
         "args": {**args, "segment": time.segment + 1},
-    }
-
-
-def _rate(track: Track, start_us: float, bytes_per_second: float) -> Event:
-    name = "bytes/s on the busiest port"
-    return {
-        "ph": "C",
-        "name": name,
-        "pid": track.pid,
-        "ts": start_us,
-        "args": {"bytes/s": bytes_per_second},
     }

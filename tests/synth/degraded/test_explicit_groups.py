@@ -234,8 +234,8 @@ def test_what_top_prints_is_handed_out_and_run(tmp_path: Path) -> None:
     assert found["devices"] == [d for d in range(32) if d != 29]
     for rank in (1, 2, 3):
         seen = run_on_arrays(handed_of(ranking, rank), "float32", 1001, 1)
-        assert seen["equal"]
-        assert seen["bitwise_equal"]
+        assert seen.equal
+        assert seen.bitwise_equal
     body["answers"][0]["group_steps"][0]["groups"][0].pop()
     with pytest.raises(InputError):
         handed_of(uneven_of(body), 1).check()

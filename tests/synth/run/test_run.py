@@ -22,6 +22,7 @@ from strategies import source, striped
 from synth.run import BACKENDS, RunError, Trial, run
 from synth.run.backends import mpiexec
 from synth.run.processes import Command, supervise
+from synth.run.trial import Slice
 
 NESTED = "reduce-scatter d0 inside; all-reduce d0 parallel(root); all-gather d0 inside"
 LINUX = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into Linux's /proc")
@@ -55,11 +56,12 @@ def skip_without(backend: str) -> None:
 def test_a_run_is_equal_to_the_plain_all_reduce(backend: str, dtype: str) -> None:
     skip_without(backend)
     seen = run(backend, source(NESTED, Reduction.plain(2, 2)), Trial(8004, dtype, 1, check=True))
-    assert seen["bytes"] == 8004 // np.dtype(dtype).itemsize * np.dtype(dtype).itemsize
-    assert seen["equal"]
-    assert seen["bitwise_equal"]
-    assert 0 <= seen["error"] <= 1
-    assert min(seen["seconds"], seen["plain_seconds"]) > 0
+    assert seen.bytes == 8004 // np.dtype(dtype).itemsize * np.dtype(dtype).itemsize
+    assert seen.equal
+    assert seen.bitwise_equal
+    assert seen.error is not None
+    assert 0 <= seen.error <= 1
+    assert min(seen.seconds, seen.plain_seconds) > 0
 
 
 @pytest.mark.usefixtures("ranks_are_forked")
@@ -68,8 +70,8 @@ def test_a_run_in_segments_is_equal_to_the_plain_all_reduce(backend: str) -> Non
     skip_without(backend)
     given = source(NESTED, Reduction.plain(2, 2), 8004, segments=5)
     seen = run(backend, given, Trial(8004, "float32", 1, check=True))
-    assert (seen["bytes"], seen["equal"], seen["bitwise_equal"]) == (8004, True, True)
-    assert seen.get("segments", 5) == 5
+    assert (seen.bytes, seen.equal, seen.bitwise_equal) == (8004, True, True)
+    assert seen.segments in (None, 5)
 
 
 @pytest.mark.usefixtures("ranks_are_forked")
@@ -78,12 +80,9 @@ def test_a_run_in_stripes_is_equal_to_the_plain_all_reduce(backend: str) -> None
     skip_without(backend)
     given = striped([(NESTED, 5000, 3), ("all-reduce root inside", 3004, 1)], Reduction.plain(2, 2))
     seen = run(backend, given, Trial(8004, "float32", 1, check=True))
-    assert (seen["bytes"], seen["equal"], seen["bitwise_equal"]) == (8004, True, True)
+    assert (seen.bytes, seen.equal, seen.bitwise_equal) == (8004, True, True)
     if backend in ("gloo", "mpi"):
-        assert seen["stripes"] == [
-            {"elements": 1250, "segments": 3},
-            {"elements": 751, "segments": 1},
-        ]
+        assert seen.stripes == (Slice(1250, 3), Slice(751, 1))
 
 
 @pytest.mark.usefixtures("ranks_are_forked")
@@ -93,15 +92,15 @@ def test_a_small_payload_is_left_to_the_first_stripe(backend: str) -> None:
     stripes = [(NESTED, 2**20, 4), ("all-reduce root inside", 2**19, 1), (NESTED, 2**19, 4)]
     given = striped(stripes, Reduction.plain(2, 2))
     seen = run(backend, given, Trial(2**17, "float32", 1, check=True))
-    assert seen["equal"]
-    assert [stripe["elements"] for stripe in seen["stripes"]] == [2**15, 0, 0]
+    assert seen.equal
+    assert [stripe.elements for stripe in seen.stripes] == [2**15, 0, 0]
 
 
 @pytest.mark.usefixtures("ranks_are_forked")
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_nothing_to_do_runs_in_any_number_of_segments(backend: str) -> None:
     skip_without(backend)
-    assert run(backend, source("", Reduction.plain(), 64, 4), Trial(64, check=True))["equal"]
+    assert run(backend, source("", Reduction.plain(), 64, 4), Trial(64, check=True)).equal
 
 
 @pytest.mark.usefixtures("ranks_are_forked")
@@ -110,7 +109,7 @@ def test_a_small_payload_is_cut_into_fewer_segments(backend: str) -> None:
     skip_without(backend)
     given = source(NESTED, Reduction.plain(2, 2), 2**20, segments=16)  # of 64 KiB
     seen = run(backend, given, Trial(200_000, "float32", 1, check=True))
-    assert (seen["segments"], seen["equal"]) == (4, True)
+    assert (seen.segments, seen.equal) == (4, True)
 
 
 @pytest.mark.usefixtures("ranks_are_forked")
@@ -118,7 +117,7 @@ def test_a_small_payload_is_cut_into_fewer_segments(backend: str) -> None:
 def test_a_payload_smaller_than_the_group_is_padded(backend: str) -> None:
     skip_without(backend)
     seen = run(backend, source(NESTED, Reduction.plain(2, 2)), Trial(1, "float32", 1, check=True))
-    assert (seen["bytes"], seen["equal"]) == (4, True)
+    assert (seen.bytes, seen.equal) == (4, True)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -161,9 +160,9 @@ def test_a_replay_on_arrays_heeds_its_time_and_whoever_stops_it() -> None:
 @pytest.mark.parametrize("dtype", BACKENDS["numpy"].dtypes)
 def test_arrays_of_every_dtype_are_compared(dtype: str) -> None:
     given = source(NESTED, Reduction.plain(2, 3))
-    assert run("numpy", given, Trial(999, dtype, 1))["equal"]
+    assert run("numpy", given, Trial(999, dtype, 1)).equal
     broken = replace(given, schedule=replace(given.schedule, phases=given.schedule.phases[:0]))
-    assert not run("numpy", broken, Trial(999, dtype, 1))["equal"]
+    assert not run("numpy", broken, Trial(999, dtype, 1)).equal
 
 
 FOREVER = (

@@ -49,6 +49,11 @@ def plan_of(given: Source) -> Plan:
     return plan
 
 
+def judged(plan: Plan, members: list[list[int]]) -> Failure | None:
+    """What the proof says of the file that the plan is."""
+    return prove(json.dumps(plan), members)
+
+
 def groups(given: Source) -> list[list[int]]:
     found: list[list[int]] = given.mesh.ranks(given.schedule.reduction.grid()).tolist()
     return found
@@ -71,7 +76,7 @@ def test_every_valid_program_of_two_digits_is_expressed(sizes: tuple[int, ...]) 
     reduction = machine(*sizes)
     for steps in all_valid(2):
         given = source(spelled(steps, reduction.tree), reduction)
-        assert prove(plan_of(given), groups(given)) is None
+        assert judged(plan_of(given), groups(given)) is None
 
 
 @pytest.mark.parametrize("names", [NAMES[3], ("pod", "node", "gpu"), ("a", "b", "c")])
@@ -81,7 +86,7 @@ def test_programs_of_three_digits_are_expressed(data: st.DataObject, names: Any)
     reduction = machine(2, 2, 2, names=names)
     steps = data.draw(st.sampled_from(all_valid(3)))
     given = source(spelled(steps, reduction.tree), reduction, data.draw(st.integers(1, 10**7)))
-    assert prove(plan_of(given), groups(given)) is None
+    assert judged(plan_of(given), groups(given)) is None
 
 
 @settings(max_examples=25, deadline=None)
@@ -89,7 +94,7 @@ def test_programs_of_three_digits_are_expressed(data: st.DataObject, names: Any)
 def test_programs_of_four_digits_are_expressed(steps: Any) -> None:
     reduction = machine(2, 2, 2, 2)
     given = source(spelled(steps, reduction.tree), reduction)
-    assert prove(plan_of(given), groups(given)) is None
+    assert judged(plan_of(given), groups(given)) is None
 
 
 @pytest.mark.parametrize("over", [("data",), ("model",), ("data", "model")])
@@ -110,7 +115,7 @@ def test_replicas_reduce_side_by_side(
         for steps in all_valid(len(reduction.tree.digits))[:10]:
             given = source(spelled(steps, reduction.tree), reduction)
             given = replace(given, options=Options(rank_order=order))
-            assert prove(plan_of(given), groups(given)) is None
+            assert judged(plan_of(given), groups(given)) is None
 
 
 def test_a_reduction_of_nothing_is_a_plan_that_does_nothing() -> None:
@@ -372,7 +377,7 @@ def test_no_operation_can_be_left_out(sound: Sound) -> None:
     plan, members = sound
     for mutant, some, at in changed(plan):
         left = some.pop(at)
-        assert isinstance(prove(mutant, members), Failure), (at, left)
+        assert isinstance(judged(mutant, members), Failure), (at, left)
 
 
 def test_no_sum_and_no_synchronisation_can_be_done_twice(sound: Sound) -> None:
@@ -380,7 +385,7 @@ def test_no_sum_and_no_synchronisation_can_be_done_twice(sound: Sound) -> None:
     for mutant, some, at in changed(plan):
         if some[at]["name"] in ("re", "signal", "wait"):
             some.insert(at, copy.deepcopy(some[at]))
-            assert isinstance(prove(mutant, members), Failure), some[at]
+            assert isinstance(judged(mutant, members), Failure), some[at]
 
 
 @pytest.mark.parametrize("by", [-1, 1])
@@ -390,7 +395,7 @@ def test_no_index_can_be_another(sound: Sound, side: str, by: int) -> None:
     for mutant, some, at in changed(plan):
         if some[at]["name"] in ("put", "re", "copy"):
             some[at][side][-1]["index"] += by
-            assert isinstance(prove(mutant, members), Failure), some[at]
+            assert isinstance(judged(mutant, members), Failure), some[at]
 
 
 def test_no_size_can_be_another(sound: Sound) -> None:
@@ -398,7 +403,7 @@ def test_no_size_can_be_another(sound: Sound) -> None:
     for mutant, some, at in changed(plan):
         if some[at]["name"] in ("put", "re", "copy"):
             some[at]["src_buff"][0]["size"] += 1
-            assert isinstance(prove(mutant, members), Failure), some[at]
+            assert isinstance(judged(mutant, members), Failure), some[at]
 
 
 def test_no_reference_can_be_another(sound: Sound) -> None:
@@ -409,7 +414,7 @@ def test_no_reference_can_be_another(sound: Sound) -> None:
                 ref["buffer_id"] += 1
         some[at]["channel_ids"] = [i + 1 for i in some[at].get("channel_ids", [])]
         if some[at]["channel_ids"]:
-            assert isinstance(prove(mutant, members), Failure), some[at]
+            assert isinstance(judged(mutant, members), Failure), some[at]
 
 
 def test_no_two_neighbours_that_depend_can_change_places(sound: Sound) -> None:
@@ -418,7 +423,7 @@ def test_no_two_neighbours_that_depend_can_change_places(sound: Sound) -> None:
         pair = tuple(op["name"] for op in some[at : at + 2])
         if pair in {("nop", "signal"), ("wait", "nop"), ("nop", "re"), ("copy", "nop")}:
             some[at : at + 2] = some[at + 1], some[at]
-            assert isinstance(prove(mutant, members), Failure), (at, pair)
+            assert isinstance(judged(mutant, members), Failure), (at, pair)
 
 
 def test_channels_need_another_end(sound: Sound) -> None:
@@ -426,15 +431,15 @@ def test_channels_need_another_end(sound: Sound) -> None:
     for gpu in plan["gpus"]:
         for channel in gpu["channels"]:
             kept = channel["connected_to"].pop()
-            assert isinstance(prove(plan, members), Failure)
+            assert isinstance(judged(plan, members), Failure)
             channel["connected_to"].append(kept)
-    assert prove(plan, members) is None
+    assert judged(plan, members) is None
 
 
 def test_other_groups_are_not_what_the_plan_reduces(sound: Sound) -> None:
     plan, members = sound
-    assert isinstance(prove(plan, [members[0][:-1], members[0][-1:]]), Failure)
-    assert isinstance(prove(plan, [members[0][:-1]]), Failure)
+    assert isinstance(judged(plan, [members[0][:-1], members[0][-1:]]), Failure)
+    assert isinstance(judged(plan, [members[0][:-1]]), Failure)
 
 
 def test_every_group_is_looked_at() -> None:
@@ -444,14 +449,14 @@ def test_every_group_is_looked_at() -> None:
     given = source("all-reduce root inside", Reduction(placement, ("b",)), 64)
     plan = plan_of(given)
     assert groups(given) == [[0, 1], [2, 3], [4, 5]]
-    assert prove(plan, groups(given)) is None
+    assert judged(plan, groups(given)) is None
     for mutant, some, at in changed(plan):
         some.pop(at)
-        assert isinstance(prove(mutant, groups(given)), Failure)
-    assert isinstance(prove(plan, groups(given)[1:]), Failure)
-    assert isinstance(prove(plan, [[0, 1], [2, 3], [4, 5], [4, 5]]), Failure)
+        assert isinstance(judged(mutant, groups(given)), Failure)
+    assert isinstance(judged(plan, groups(given)[1:]), Failure)
+    assert isinstance(judged(plan, [[0, 1], [2, 3], [4, 5], [4, 5]]), Failure)
     plan["gpus"][2]["remote_buffers"][0]["rank"] = 5
-    assert isinstance(prove(plan, groups(given)), Failure)
+    assert isinstance(judged(plan, groups(given)), Failure)
 
 
 @pytest.mark.parametrize(
@@ -467,14 +472,14 @@ def test_every_group_is_looked_at() -> None:
 )
 def test_the_header_is_looked_at(sound: Sound, key: str, value: object) -> None:
     plan, members = sound
-    assert isinstance(prove({**plan, key: value}, members), Failure)
+    assert isinstance(judged({**plan, key: value}, members), Failure)
 
 
 def test_limits_are_looked_at(sound: Sound) -> None:
     plan, members = sound
     mutant = copy.deepcopy(plan)
     mutant["gpus"][0]["threadblocks"][0]["ops"][:0] = [{"name": "nop"}] * 64
-    failure = prove(mutant, members)
+    failure = judged(mutant, members)
     assert failure is not None
     assert "operations" in failure.reason
 
@@ -482,6 +487,6 @@ def test_limits_are_looked_at(sound: Sound) -> None:
 def test_an_operation_that_is_not_known_is_no_proof(sound: Sound) -> None:
     plan, members = sound
     plan["gpus"][0]["threadblocks"][0]["ops"][0] = {"name": "pwsf"}
-    failure = prove(plan, members)
+    failure = judged(plan, members)
     assert failure is not None
     assert "not known" in failure.reason

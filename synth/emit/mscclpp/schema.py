@@ -1,0 +1,172 @@
+"""The JSON of an MSCCL++ execution plan, as the types that write it and read it back.
+
+Keys stand in the order of the file. Defaults are those of the executor's own reader. Dataclasses,
+not models, as a plan has up to a million parts, which the proof compares and tells apart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field, TypeAdapter
+
+
+class Part:
+    """What all parts have in common: nothing is guessed, nothing is unknown."""
+
+    __slots__ = ()
+    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Local(Part):
+    """Chunks of the GPU's own buffer: of i, the input, of o, the output, or of s, the scratch."""
+
+    type: str
+    index: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Remote(Part):
+    """Chunks of a peer's buffer, told by its place among the threadblock's remote buffers."""
+
+    buffer_id: int
+    index: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nop(Part):
+    """A barrier of all threads of a block."""
+
+    name: Literal["nop"] = "nop"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copy(Part):
+    """A copy inside a GPU."""
+
+    name: Literal["copy"] = "copy"
+    src_buff: list[Local]
+    dst_buff: list[Local]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Put(Part):
+    """Copies to peers: by the threads themselves, or by the proxies of the channels named."""
+
+    name: Literal["put"] = "put"
+    src_buff: list[Local]
+    dst_buff: list[Remote]
+    channel_ids: list[int] | None = None
+    channel_type: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signal(Part):
+    """Tells the other ends of channels that all before it is done."""
+
+    name: Literal["signal"] = "signal"
+    channel_ids: list[int]
+    channel_type: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wait(Part):
+    """Waits until the other ends of channels have told so."""
+
+    name: Literal["wait"] = "wait"
+    channel_ids: list[int]
+    channel_type: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reduce(Part):
+    """Adds up chunks of the own buffers."""
+
+    name: Literal["re"] = "re"
+    src_buff: list[Local]
+    dst_buff: list[Local]
+    reduce_op: str = "sum"
+
+
+Operation = Annotated[Nop | Copy | Put | Signal | Wait | Reduce, Field(discriminator="name")]
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelRefs(Part):
+    """Which of the GPU's channels of a type a threadblock uses, by their places."""
+
+    channel_type: str
+    channel_ids: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class BufferRefs(Part):
+    """Which of the GPU's remote buffers a threadblock uses through channels of a type."""
+
+    access_channel_type: str
+    remote_buffer_ids: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Threadblock(Part):
+    """What one threadblock does, and what its operations refer to by position."""
+
+    id: int
+    ops: list[Operation]
+    channels: list[ChannelRefs]
+    remote_buffer_refs: list[BufferRefs]
+
+
+@dataclass(frozen=True, slots=True)
+class Channels(Part):
+    """A GPU's channels of one type: the ranks at their other ends."""
+
+    channel_type: str
+    connected_to: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteBuffer(Part):
+    """A buffer of another rank, and through which types of channels it is reached."""
+
+    rank: int
+    type: str
+    access_channel_types: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu(Part):
+    """What one GPU has and does."""
+
+    id: int
+    input_chunks: int
+    output_chunks: int
+    scratch_chunks: int
+    threadblocks: list[Threadblock]
+    channels: list[Channels]
+    remote_buffers: list[RemoteBuffer]
+    semaphores: tuple[()] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan(Part):
+    """A plan: what it does, for messages of which sizes, and the work of every GPU."""
+
+    name: str
+    collective: str
+    protocol: str
+    inplace: bool
+    reuse_resources: bool = False
+    num_threads_per_block: int = 1024
+    use_double_scratch_buffer: bool = False
+    buffer_alignment: int = 16
+    min_message_size: int
+    max_message_size: int
+    gpus: list[Gpu]
+
+
+PLAN, GPU = TypeAdapter(Plan), TypeAdapter(Gpu)
