@@ -9,7 +9,7 @@ from math import prod
 from grammar import Goal
 from hierarchies.units import duration, volume
 from synth.calibration.logs.tables import busbw_factor
-from synth.tables.style import axes_told, between
+from synth.tables.style import axes_text, between
 from synth.verbs.answers.degraded import UnevenAnswer, UnevenReply
 from synth.verbs.answers.planning import PlannedEntry, PlanReply
 from synth.verbs.answers.ranked import Answer, BestSoFar, RankedAnswer, RankingReply, SweepReply
@@ -71,7 +71,7 @@ def leading(body: object) -> tuple[Leading, ...] | None:
         Leading(
             str(one.rank),
             tuple(_steps(program) for program in one.program.split(" | ") if program),
-            axes_told(one.axes),
+            axes_text(one.axes),
             matrix(one.placement),
             duration(one.seconds),
         )

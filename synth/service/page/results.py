@@ -15,7 +15,7 @@ from synth.service.page.figures import Ranked, Ranking, ranked
 from synth.service.page.placing import Placed, placed
 from synth.service.page.placing import ranked as ranked_devices
 from synth.service.page.topology import Topology, topology
-from synth.tables.style import axes_told, lacking, many, shape
+from synth.tables.style import axes_text, lacking, many, shape
 from synth.verbs.answers import judge
 from synth.verbs.answers.degraded import UnevenAnswer, UnevenReply
 from synth.verbs.answers.parts import StepPrice, as_json
@@ -133,7 +133,7 @@ def _facts(answer: Ranking) -> Iterator[str]:
     system, answers = answer.system, _answers(answer)
     yield f"{shape(system.levels)}: {system.devices} devices"
     if answers:
-        yield axes_told(answers[0].axes)
+        yield axes_text(answers[0].axes)
     if told := lacking(system.exceptions):
         yield told
     match answer:
