@@ -71,13 +71,18 @@ def read(raw: bytes) -> Fields:
     return found
 
 
+def one_of(fields: Fields, name: str) -> str:
+    """The first that was sent under a name; nothing where there is none."""
+    return (fields.get(name) or ("",))[0].strip()
+
+
 def question(fields: Fields) -> tuple[dict[str, Any], Checked]:
     """The question of ``top`` as JSON, and what could not be made one."""
     checked = Checked()
     given: dict[str, Any] = {"system": _system(fields)}
     given["axes"], given["reduce"] = _axes(fields, checked)
     for name, box in BOXES.items():
-        if text := _one(fields, name):
+        if text := one_of(fields, name):
             try:
                 given[box.name] = typed(name, text)
             except InputError as error:
@@ -163,11 +168,11 @@ def _field(error: InputError) -> str:
 
 def _system(fields: Fields) -> Any:
     """A name of the catalogue with a count, or a text of one's own."""
-    count = _one(fields, "count")
+    count = one_of(fields, "count")
     counted = f":{count}" if count else ""
-    if own := _one(fields, "own").strip():
+    if own := one_of(fields, "own").strip():
         return {"name": f"{_OWN}{counted}", "text": own}
-    return f"{_one(fields, 'system')}{counted}"
+    return f"{one_of(fields, 'system')}{counted}"
 
 
 def _axes(fields: Fields, checked: Checked) -> tuple[dict[str, int], list[str]]:
@@ -231,7 +236,3 @@ def _whole(text: str, what: str) -> int:
 
 def _words(text: str) -> list[str]:
     return [part.strip() for part in text.replace(",", " ").split() if part.strip()]
-
-
-def _one(fields: Fields, name: str) -> str:
-    return (fields.get(name) or ("",))[0].strip()

@@ -32,7 +32,7 @@ class AxisRow:
 
 
 @dataclass(frozen=True)
-class Filling:
+class FormValues:
     """All fields of the form as text; ``open``: some of the folded options are set."""
 
     system: str = "dgx-h100"
@@ -50,10 +50,10 @@ class Filling:
         )
 
 
-EXAMPLE = Filling(count="4", axes=(AxisRow("data", "8", True), AxisRow("model", "4"), AxisRow()))
+EXAMPLE = FormValues(count="4", axes=(AxisRow("data", "8", True), AxisRow("model", "4"), AxisRow()))
 
 
-def of_fields(fields: Fields) -> Filling:
+def of_fields(fields: Fields) -> FormValues:
     """The form as it was sent."""
     system, count, own, *texts = (
         (fields.get(name) or ("",))[0] for name in ("system", "count", "own", *USUAL)
@@ -65,12 +65,12 @@ def of_fields(fields: Fields) -> Filling:
         for number, (name, size) in enumerate(zip(names, sizes, strict=False))
     ]
     switches = frozenset(name for name in SWITCHES if fields.get(name))
-    return Filling(
+    return FormValues(
         system, count, own, dict(zip(USUAL, texts, strict=True)), _enough(axes), switches
     )
 
 
-def of_question(question: TopQuestion) -> Filling:
+def of_question(question: TopQuestion) -> FormValues:
     """The form that would put a question of ``top`` again."""
     given = question.system
     own = given.text if isinstance(given, NamedText) else ""
@@ -80,7 +80,7 @@ def of_question(question: TopQuestion) -> Filling:
         AxisRow(axis, str(length), axis in question.reduce)
         for axis, length in question.axes.items()
     ]
-    return Filling(
+    return FormValues(
         system="" if own else name,
         count=count,
         own=own,
