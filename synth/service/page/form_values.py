@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from synth.service.page.forms import BOXES, Fields, flag, typed, written
+from synth.service.page.forms import BOXES, AxisRow, Fields, axis_rows, flag, typed, written
 from synth.verbs.fields import Kind
 from synth.verbs.named_texts import NamedText
 from synth.verbs.planning import TopQuestion
@@ -20,15 +20,6 @@ USUAL = {
     if name not in SWITCHES
 }
 """What stands in the boxes of a form that nobody has filled."""
-
-
-@dataclass(frozen=True)
-class AxisRow:
-    """One row of the table of axes."""
-
-    name: str = ""
-    size: str = ""
-    over: bool = False
 
 
 @dataclass(frozen=True)
@@ -58,16 +49,9 @@ def of_fields(fields: Fields) -> FormValues:
     system, count, own, *texts = (
         (fields.get(name) or ("",))[0] for name in ("system", "count", "own", *USUAL)
     )
-    ticked = set(fields.get("reduce", ()))
-    names, sizes = fields.get("axis_name", ()), fields.get("axis_size", ())
-    axes = [
-        AxisRow(name, size, str(number) in ticked)
-        for number, (name, size) in enumerate(zip(names, sizes, strict=False))
-    ]
     switches = frozenset(name for name in SWITCHES if fields.get(name))
-    return FormValues(
-        system, count, own, dict(zip(USUAL, texts, strict=True)), _enough(axes), switches
-    )
+    boxes = dict(zip(USUAL, texts, strict=True))
+    return FormValues(system, count, own, boxes, _enough(axis_rows(fields)), switches)
 
 
 def of_question(question: TopQuestion) -> FormValues:
