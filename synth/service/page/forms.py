@@ -6,7 +6,8 @@ answer would tell. Checks are of the kind that take no time: no program is searc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -46,6 +47,14 @@ class Checked:
         problem = f"{error.problem}; {error.hint}" if error.hint else error.problem
         self.wrong.setdefault(name, place + clipped(problem))
 
+    @contextmanager
+    def noting(self, name: str) -> Iterator[None]:
+        """What is wrong here is noted: at the field whose flag it names, else at this one."""
+        try:
+            yield
+        except InputError as error:
+            self.note(_WHERE.get(error.where.split(",")[0], name), error)
+
     def tell(self, name: str, more: str) -> None:
         """Go on with what is said beside a field."""
         self.told[name] = self.told.get(name, "") + more
@@ -81,10 +90,8 @@ def question(fields: Fields) -> tuple[dict[str, Any], Checked]:
     given: dict[str, Any] = {"system": _system(fields), "axes": axes, "reduce": over}
     for name, box in BOXES.items():
         if text := one_of(fields, name):
-            try:
+            with checked.noting(name):
                 given[box.name] = typed(name, text)
-            except InputError as error:
-                checked.note(name, error)
     return given, checked
 
 
@@ -100,42 +107,32 @@ def check(
         limit(sound)
     except InputError as error:
         checked.note(_field(error), error)
-    try:
-        system = sound.machine()
-    except InputError as error:
-        checked.note(_WHERE.get(error.where.split(",")[0], "system"), error)
-        return checked
+    with checked.noting("system"):
+        _check_machine(sound, sound.machine(), checked)
+    return checked
+
+
+def _check_machine(sound: TopQuestion, system: System, checked: Checked) -> None:
+    """What the machine comes to, and whether axes fit it and those that are reduced over."""
     levels = " × ".join(f"{one.cardinality} {one.name}" for one in system.hierarchy.levels)
     left = system.devices - len(system.missing)
     checked.tell("system", f"{levels}: {system.devices} devices")
     if system.missing:
         checked.tell("system", f", {left} of them left")
-    if "axes" not in checked.wrong:
-        _check_axes(sound, system, left, checked)
-    return checked
-
-
-def _check_axes(sound: TopQuestion, system: System, left: int, checked: Checked) -> None:
-    """Whether the axes fit the machine, and what is reduced over is among them."""
+    if "axes" in checked.wrong:
+        return
     checked.tell("axes", f"product {prod(sound.axes.values())} of {left} devices")
-    try:
+    with checked.noting("axes"):
         axes = axes_of(sound.axes)
         if system.missing:
             sound.asked()
-            return
-        if system.devices > MOST_DEVICES:
-            return
-        count = count_placements(system.hierarchy, axes)
-        checked.tell("axes", f"; {many(count, 'placement')}")
-        first = next(placements(system.hierarchy, axes))
-    except InputError as error:
-        checked.note("axes", error)
-        return
-    try:
-        Reduction(first, tuple(sound.reduce))
-        sound.asked()
-    except InputError as error:
-        checked.note(_WHERE.get(error.where, "reduce"), error)
+        elif system.devices <= MOST_DEVICES:
+            count = count_placements(system.hierarchy, axes)
+            checked.tell("axes", f"; {many(count, 'placement')}")
+            first = next(placements(system.hierarchy, axes))
+            with checked.noting("reduce"):
+                Reduction(first, tuple(sound.reduce))
+                sound.asked()
 
 
 def _sound(given: dict[str, Any], checked: Checked) -> TopQuestion:
@@ -190,10 +187,8 @@ def _axes(fields: Fields, checked: Checked) -> tuple[dict[str, int], list[str]]:
             continue
         if name in axes:
             checked.note("axes", InputError(f"axis {name!r} is given twice"))
-        try:
+        with checked.noting("axes"):
             axes[name] = _whole(size, f"the size of {name or 'an axis'}")
-        except InputError as error:
-            checked.note("axes", error)
         if row.over:
             over.append(name)
     if not axes:

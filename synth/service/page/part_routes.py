@@ -21,7 +21,6 @@ from synth.service.page.responses import PageCaller, PageRoute, page, wants_part
 from synth.service.page.results import TABS, curves, emit_question, result, title
 from synth.tables.rows import Ranking
 from synth.verbs.answers import judge
-from synth.verbs.answers.outputs import EmittedGroupsReply, EmittedReply
 from synth.verbs.answers.parts import BinaryFile, TextFile
 from synth.verbs.answers.ranked import SweepReply
 
@@ -138,5 +137,5 @@ async def file(part: AskedPart, target: str, file: str) -> Response:
 
 def _files(outcome: Answered) -> list[TextFile | BinaryFile]:
     """What was emitted."""
-    found: EmittedReply | EmittedGroupsReply = judge("emit").validate_json(outcome.body)
-    return [*found.files]
+    files: list[TextFile | BinaryFile] = judge("emit").validate_json(outcome.body).files
+    return files

@@ -239,21 +239,18 @@ def emit_question(ranking: Ranking, index: int, target: str) -> dict[str, Any]:
     Raises InputError where there is no such row.
     """
     answer = _answer_at(ranking, index)
-    asked: dict[str, Any] = {"rank": answer.rank, "target": target}
     match ranking:
         case PlanReply():
             alone = {"entries": [ranking.entries[index]], "ranking": []}
-            return {"from": as_json(ranking.model_copy(update=alone)), **asked}
-        case UnevenReply():
-            return {"from": as_json(ranking.model_copy(update={"answers": [answer]})), **asked}
-        case RankingReply():
-            given = as_json(ranking.model_copy(update={"answers": [answer]}))
+            given = as_json(ranking.model_copy(update=alone))
         case SweepReply():
-            asked_of = as_json(ranking.model_copy(update={"stretches": [], "sizes": []}))
             size = ranking.stretches[index].from_bytes
-            given = {**asked_of, "bytes": size, "answers": [as_json(answer)]}
-    assert isinstance(answer, Answer)
-    return {"from": given, "placement": answer.placement, **asked}
+            asked = as_json(ranking.model_copy(update={"stretches": [], "sizes": []}))
+            given = {**asked, "bytes": size, "answers": [as_json(answer)]}
+        case RankingReply() | UnevenReply():
+            given = as_json(ranking.model_copy(update={"answers": [answer]}))
+    placed = {"placement": answer.placement} if isinstance(answer, Answer) else {}
+    return {"from": given, "rank": answer.rank, "target": target, **placed}
 
 
 def over_sizes(question: TopQuestion, ranking: Ranking) -> TopQuestion | None:

@@ -378,6 +378,13 @@ def test_what_is_wrong_is_said_at_its_field(fields: Any, field: str, said: str) 
     assert said in found[field], found
 
 
+def test_what_is_wrong_with_an_option_is_said_there_on_a_machine_that_lacks_devices_too() -> None:
+    axes = {"count": "2", "axis_name": ["data"], "axis_size": ["15"], "without": "node1/gpu1"}
+    found = wrong(**axes, bytes="1KiB..1MiB", per_placement="yes")
+    assert list(found) == ["per_placement"]
+    assert "a range of sizes is asked for every placement" in found["per_placement"]
+
+
 def test_several_fields_are_told_at_once() -> None:
     assert set(wrong(bytes="much", k="x", request="none", reduce=[])) == {
         "bytes",
