@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType
@@ -53,18 +54,15 @@ def _side_by_side(
     rows: Sequence[RunRow],
 ) -> Iterator[tuple[RunRow, RunRow | None, RunRow | None]]:
     """Each size's row, and those out of place and in place where both follow each other."""
-    held: RunRow | None = None
-    for row in rows:
-        if held is not None and not (row.in_place and held.bytes == row.bytes):
-            yield held, held, None
-            held = None
+    rest = deque(rows)
+    while rest:
+        row = rest.popleft()
         if row.in_place:
-            yield held or row, held, row
-            held = None
+            yield row, None, row
+        elif rest and rest[0].in_place and rest[0].bytes == row.bytes:
+            yield row, row, rest.popleft()
         else:
-            held = row
-    if held is not None:
-        yield held, held, None
+            yield row, row, None
 
 
 def _rate(busbw_GB_per_s: float | None) -> str:  # noqa: N803 - the unit

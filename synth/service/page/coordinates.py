@@ -6,28 +6,17 @@ from collections.abc import Sequence
 from math import prod
 
 
-def coordinates(
-    device: int, counts: Sequence[int], matrix: Sequence[Sequence[int]]
-) -> tuple[int, ...]:
-    """The coordinates of one device; ``matrix``, the placement, has a row for each axis.
+def coordinates(digits: Sequence[int], matrix: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    """The coordinates of a device by its digits; ``matrix``, the placement, has a row an axis.
 
     Inside a level the digit is split among the axes, the first slowest, and outer levels count
     more: the last device of an axis has the highest coordinate.
     """
     found = [0] * len(matrix)
-    for level, digit in enumerate(digits(device, counts)):
+    for level, digit in enumerate(digits):
         rest = prod(row[level] for row in matrix)
         for axis, row in enumerate(matrix):
             rest //= row[level]
             part, digit = divmod(digit, rest)
             found[axis] = found[axis] * row[level] + part
     return tuple(found)
-
-
-def digits(device: int, counts: Sequence[int]) -> tuple[int, ...]:
-    """The digits of a device's number, outermost first."""
-    found = []
-    for count in reversed(counts):
-        device, digit = divmod(device, count)
-        found.append(digit)
-    return tuple(reversed(found))

@@ -9,7 +9,7 @@ from typing import Any
 from hierarchies import InputError
 from hierarchies.units import duration
 from synth.service.page.colours import paints
-from synth.service.page.coordinates import coordinates, digits
+from synth.service.page.coordinates import coordinates
 from synth.service.page.topology import topology, unit_name
 from synth.tables.rows import Ranking, Row, rows
 from synth.tables.style import axes_text, lacking, looked_at, many, request_text, shape
@@ -199,18 +199,17 @@ def _answers(answer: Ranking) -> Sequence[Answer | UnevenAnswer]:
 
 
 def _chosen(ranking: Ranking, found: Sequence[Row], index: int) -> Chosen:
-    answer, levels = _answer_at(ranking, index), ranking.system.levels
+    answer = _answer_at(ranking, index)
     drawn = topology(ranking.system)
-    counts = [level.count for level in levels]
     placed: Mapping[int, tuple[int, ...]]
     if isinstance(ranking, UnevenReply):
         placed = {device: (rank,) for rank, device in enumerate(ranking.uneven.devices)}
     else:
         assert isinstance(answer, Answer)
-        placed = {one: coordinates(one, counts, answer.placement) for one in drawn.devices}
+        placed = {one: coordinates(at, answer.placement) for one, at in drawn.devices.items()}
     devices = [
-        Device(one, unit_name(levels, digits(one, counts)), placed.get(one, ()))
-        for one in drawn.devices
+        Device(one, unit_name(ranking.system.levels, at), placed.get(one, ()))
+        for one, at in drawn.devices.items()
     ]
     axes = [
         {"name": name, "size": size, "paints": [asdict(paint) for paint in paints(size)]}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations, pairwise, product
+from itertools import combinations, pairwise
 from math import ceil, log10, prod, sqrt
 from typing import Any
 
@@ -28,22 +28,24 @@ Path = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Topology:
-    """Nodes and edges as the drawing library takes them, the devices, and what is left out."""
+    """Nodes and edges as the drawing library takes them, the devices, and what is left out.
+
+    Devices are known by their numbers, with their digits, outermost first.
+    """
 
     nodes: list[Json]
     edges: list[Json]
-    devices: tuple[int, ...]
+    devices: Mapping[int, Path]
     left_out: str
 
 
 def topology(system: MachineInFull) -> Topology:
-    """The drawing of a machine with at most so many devices."""
-    counts = [level.count for level in system.levels]
-    shown = folded(counts, MOST_DEVICES)
+    """The drawing of a machine, folded where it has more devices than can be told apart."""
+    shown = folded([level.count for level in system.levels], MOST_DEVICES)
     drawing = _Drawing(system.levels, shown, {one.unit: one for one in system.exceptions})
     drawing.children((), (0.0, 0.0))
-    devices = tuple(_number(path, counts) for path in product(*(range(count) for count in shown)))
-    return Topology(drawing.nodes, drawing.edges, devices, _left_out(system.levels, shown))
+    left_out = _left_out(system.levels, shown)
+    return Topology(drawing.nodes, drawing.edges, drawing.devices, left_out)
 
 
 def folded(counts: Sequence[int], most: int) -> list[int]:
@@ -93,6 +95,7 @@ class _Drawing:
     faults: Mapping[str, MachineException]
     nodes: list[Json] = field(default_factory=list)
     edges: list[Json] = field(default_factory=list)
+    devices: dict[int, Path] = field(default_factory=dict)
 
     def children(self, path: Path, corner: tuple[float, float]) -> None:
         """The children of a unit, their links, and what is inside; ``corner`` is top left."""
@@ -121,7 +124,9 @@ class _Drawing:
             self.nodes.append({"data": data})
             self.children(path, (at[0] + _PAD / 2, at[1] + _PAD / 2))
             return
-        data |= {"kind": "device", "device": _number(path, [one.count for one in self.levels])}
+        number = _number(path, [level.count for level in self.levels])
+        self.devices[number] = path
+        data |= {"kind": "device", "device": number}
         units = [unit_name(self.levels, path[: n + 1]) for n in range(len(path))]
         if any(unit in self.faults and self.faults[unit].missing for unit in units):
             data |= {"missing": 1}

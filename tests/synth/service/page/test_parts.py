@@ -164,8 +164,8 @@ def test_coordinates_are_those_of_the_mesh(reduction: Any) -> None:
     ranks = mesh(placement, RankOrder.AXES).ranks(devices)
     sizes = [axis.size for axis in placement.axes]
     known = np.stack(np.unravel_index(ranks, sizes), axis=1).tolist()
-    counts = placement.hierarchy.cardinalities
-    found = [list(coordinates(device, counts, placement.matrix)) for device in devices.tolist()]
+    digits = np.stack(np.unravel_index(devices, placement.hierarchy.cardinalities), axis=1)
+    found = [list(coordinates(device, placement.matrix)) for device in digits.tolist()]
     assert found == known
 
 
