@@ -13,7 +13,7 @@ from synth.service.http.cross_site import CrossSiteGuard
 from synth.service.http.documents import describe
 from synth.service.http.middleware import RequestMiddleware
 from synth.service.http.state import AppState
-from synth.service.page import ROUTERS, told
+from synth.service.page import ROUTERS, refusal_response
 from synth.verbs.identity.edition import edition
 
 Life = Callable[[FastAPI], AbstractAsyncContextManager[None]]
@@ -44,8 +44,8 @@ def build(state: AppState, life: Life = no_life) -> FastAPI:
         redirect_slashes=False,
         openapi_tags=_TAGS,
         middleware=[
-            Middleware(RequestMiddleware, metrics=state.metrics, respond=told),
-            Middleware(CrossSiteGuard, own_names=own_names, respond=told),
+            Middleware(RequestMiddleware, metrics=state.metrics, respond=refusal_response),
+            Middleware(CrossSiteGuard, own_names=own_names, respond=refusal_response),
         ],
     )
     app.state.shared = state
@@ -57,7 +57,8 @@ def build(state: AppState, life: Life = no_life) -> FastAPI:
         health.router,
         *ROUTERS,
     )
-    problems.install(app, [route for router in routers for route in router.routes], told)
+    routes = [route for router in routers for route in router.routes]
+    problems.install(app, routes, refusal_response)
     for router in routers:
         app.include_router(router)
     describe(app)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
-from rich.console import Group, RenderableType
-from rich.text import Text
+from rich.console import RenderableType
 
 from hierarchies import Domain
-from synth.tables.style import table
-from synth.verbs.answers.importing import Drafted, ImportReply
+from synth.tables.style import paragraphs, table, table_of
+from synth.verbs.answers.importing import Blank, Drafted, ImportReply
 
-_COLUMNS = {
+_KEYS = {
     "level": "name",
     "count": "count",
     "domain": "domain",
@@ -19,28 +18,28 @@ _COLUMNS = {
     "ports": "ports",
     "us": "latency_us",
 }
+"""Whose value of a level stands in each column."""
 
 
-def draft(answer: ImportReply) -> RenderableType:
+def draft(reply: ImportReply) -> RenderableType:
     """The levels with a question mark where something is blank, and the blanks one by one."""
-    told = answer.draft
-    found = ", ".join(f"{count} {what}" for what, count in told.counted.items())
-    drawn = table(*_COLUMNS, "through", wraps="through")
-    needed = {(blank.place, blank.key) for blank in answer.blanks if blank.needed}
-    for level in told.levels:
-        cells = (
-            _cell(getattr(level, key), (level.name, key) in needed) for key in _COLUMNS.values()
-        )
-        drawn.add_row(*cells, ", ".join(level.through) or "-")
-    lines: list[RenderableType] = [
-        Text(f"{told.name}: {told.title}"),
-        Text(f"found: {found}" if found else "nothing was counted"),
-        Text(""),
-        drawn,
-        Text(""),
-        Text(_device(told)),
-    ]
-    return Group(*lines, *_blanks(answer), *_notes(told), Text(""), Text(_ending(answer)))
+    draft = reply.draft
+    found = ", ".join(f"{count} {what}" for what, count in draft.counted.items())
+    made = table(*_KEYS, "through", wraps="through")
+    needed = {(blank.place, blank.key) for blank in reply.blanks if blank.needed}
+    for level in draft.levels:
+        cells = (_cell(getattr(level, key), (level.name, key) in needed) for key in _KEYS.values())
+        made.add_row(*cells, ", ".join(level.through) or "-")
+    return paragraphs(
+        f"{draft.name}: {draft.title}",
+        f"found: {found}\n" if found else "nothing was counted\n",
+        made,
+        f"\n{_device(draft)}",
+        *_blanks(reply.blanks),
+        "" if draft.notes else None,
+        *(f"note: {note}" for note in draft.notes),
+        f"\n{_ending(reply)}",
+    )
 
 
 def _cell(value: Domain | float | str | None, blank: bool) -> str:
@@ -51,33 +50,27 @@ def _cell(value: Domain | float | str | None, blank: bool) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _device(told: Drafted) -> str:
-    memory = told.memory_GB_per_s
+def _device(draft: Drafted) -> str:
+    memory = draft.memory_GB_per_s
     rate = "?" if memory is None else f"{memory:g}"
-    return f"device: {told.device or 'not said'}, memory {rate} GB/s"
+    return f"device: {draft.device or 'not said'}, memory {rate} GB/s"
 
 
-def _blanks(answer: ImportReply) -> Iterator[RenderableType]:
-    if not answer.blanks:
-        return
-    yield Text("")
-    drawn = table("blank", "perhaps", "because", wraps="because")
-    for blank in answer.blanks:
-        suggestion = "-" if blank.suggestion is None else str(blank.suggestion)
-        name = f"{blank.place} {blank.key}{'' if blank.needed else ' (may stay)'}"
-        drawn.add_row(name, suggestion, blank.reason or "the files do not say it")
-    yield drawn
+def _blanks(blanks: list[Blank]) -> Iterator[RenderableType]:
+    if blanks:
+        yield ""
+        yield table_of(blanks, _BLANKS, wraps="because")
 
 
-def _notes(told: Drafted) -> Iterator[RenderableType]:
-    if told.notes:
-        yield Text("")
-    for note in told.notes:
-        yield Text(f"note: {note}")
+_BLANKS: Mapping[str, Callable[[Blank], str]] = {
+    "blank": lambda one: f"{one.place} {one.key}{'' if one.needed else ' (may stay)'}",
+    "perhaps": lambda one: "-" if one.suggestion is None else str(one.suggestion),
+    "because": lambda one: one.reason or "the files do not say it",
+}
 
 
-def _ending(answer: ImportReply) -> str:
-    if answer.complete:
+def _ending(reply: ImportReply) -> str:
+    if reply.complete:
         return "Nothing needed is blank: -o FILE writes a description that can be used."
     return (
         "-o FILE writes the description with its blanks; fill them in, or let --suggested take "

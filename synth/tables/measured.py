@@ -2,42 +2,40 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 
-from rich.console import Group, RenderableType
-from rich.text import Text
+from rich.console import RenderableType
 
 from hierarchies.units import duration, volume
-from synth.tables.style import table
-from synth.verbs.answers.measured import DiagnosedRun, DoctorReply, RunRow
+from synth.tables.style import paragraphs, table
+from synth.verbs.answers.measured import DiagnosedRun, DoctorReply, FindingPart, RunRow
 
 
 def doctor(answer: DoctorReply) -> RenderableType:
     """Every run as a table, then what all say together."""
-    parts: list[RenderableType] = []
-    for run in answer.runs:
-        parts += [*_run(run), Text("")]
-    parts.append(Text("findings:"))
-    for finding in answer.findings:
-        parts.append(Text(f"  {finding.text}", overflow="fold"))
-        if finding.tests:
-            names = " and ".join(finding.tests)
-            parts.append(Text(f"    {names} of 'calibrate --plan' would tell", overflow="fold"))
-    return Group(*parts)
+    runs = [part for run in answer.runs for part in (*_run(run), "")]
+    findings = [line for finding in answer.findings for line in _finding(finding)]
+    return paragraphs(*runs, "findings:", *findings)
+
+
+def _finding(finding: FindingPart) -> Iterator[str]:
+    yield f"  {finding.text}"
+    if finding.tests:
+        yield f"    {' and '.join(finding.tests)} of 'calibrate --plan' would tell"
 
 
 def _run(run: DiagnosedRun) -> Iterator[RenderableType]:
     members = " x ".join(str(count) for count in run.members)
     ways = [way for way in (run.algorithm, run.protocol) if way]
     forced = f", forced to {' '.join(ways)}" if ways else ""
-    yield Text(f"{run.source}: {run.collective} of {members}{forced}")
-    for warning in run.warnings:
-        yield Text(f"  {warning}", overflow="fold")
+    yield f"{run.source}: {run.collective} of {members}{forced}"
+    yield from (f"  {warning}" for warning in run.warnings)
     columns = ("size", "time", "in place", "predicted", "bound")
     rates = ("busbw", "in-place busbw", "predicted busbw", "share")
-    drawn = table(*columns, *rates, "predicted by", right=",".join((*columns, *rates)))
+    made = table(*columns, *rates, "predicted by", right=",".join((*columns, *rates)))
     for row, out, inside in _side_by_side(run.rows):
-        drawn.add_row(
+        made.add_row(
             volume(row.bytes),
             duration(out.seconds) if out else "-",
             duration(inside.seconds) if inside else "-",
@@ -49,25 +47,22 @@ def _run(run: DiagnosedRun) -> Iterator[RenderableType]:
             f"{row.predicted_seconds / row.seconds:.0%}",
             f"{row.predicted_algorithm} {row.predicted_protocol.value}",
         )
-    yield drawn
+    yield made
 
 
 def _side_by_side(
     rows: Sequence[RunRow],
 ) -> Iterator[tuple[RunRow, RunRow | None, RunRow | None]]:
     """Each size's row, and those out of place and in place where both follow each other."""
-    held: RunRow | None = None
-    for row in rows:
-        if held is not None and not (row.in_place and held.bytes == row.bytes):
-            yield held, held, None
-            held = None
+    rest = deque(rows)
+    while rest:
+        row = rest.popleft()
         if row.in_place:
-            yield held or row, held, row
-            held = None
+            yield row, None, row
+        elif rest and rest[0].in_place and rest[0].bytes == row.bytes:
+            yield row, row, rest.popleft()
         else:
-            held = row
-    if held is not None:
-        yield held, held, None
+            yield row, row, None
 
 
 def _rate(busbw_GB_per_s: float | None) -> str:  # noqa: N803 - the unit

@@ -2,48 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
-from rich.console import Group, RenderableType
-from rich.text import Text
+from rich.console import RenderableType
 
 from hierarchies.units import duration, volume
 from synth.tables.degraded import uneven
+from synth.tables.rows import Row, Stripe, ranked_table, rows
 from synth.tables.style import (
-    MARKS,
-    axes_told,
+    axes_text,
     between,
     lacking,
+    looked_at,
     many,
+    paragraphs,
+    request_text,
     shape,
     stopped,
-    table,
+    table_of,
 )
-from synth.verbs.answers.degraded import UnevenAnswer, UnevenReply
+from synth.verbs.answers.degraded import UnevenReply
 from synth.verbs.answers.parts import MachineInFull
 from synth.verbs.answers.planning import (
     PlacementOption,
-    PlacementsConsidered,
     PlannedEntry,
     PlanReply,
     SystemsRankedReply,
     UnpricedEntry,
 )
-from synth.verbs.answers.ranked import (
-    Answer,
-    Considered,
-    RankedAnswer,
-    RankingReply,
-    SweepReply,
-)
+from synth.verbs.answers.ranked import RankedAnswer, RankingReply, SweepReply
 
-_LEGEND = (
-    "speed-up: over the default, what the runtime would choose on the same placement\n"
-    "bound: share of the time that no schedule can avoid"
-)
-
-
-_TOLD = 1.005
+_SPEEDUP = "speed-up: over the default, what the runtime would choose on the same placement"
+_LEGEND = f"{_SPEEDUP}\nbound: share of the time that no schedule can avoid"
+_SEEN_RATIO = 1.005
 """Below this ratio times are told as the same, which they would look like."""
 
 
@@ -61,88 +53,48 @@ def top(reply: RankingReply | SweepReply | UnevenReply) -> RenderableType:
 def ranking(reply: RankingReply) -> RenderableType:
     """The answers of one size."""
     columns = ("#", "placement", "program", "time", "speed-up", "bound", "limited by", "proof")
-    drawn = table(*columns, right="#,time,speed-up,bound", wraps="program")
-    for answer in reply.answers:
-        drawn.add_row(
-            str(answer.rank),
-            _rows(answer.placement),
-            _in_stripes(answer),
-            duration(answer.seconds) + _measured(answer.interval_seconds),
-            f"{answer.speedup:.2f}x",
-            f"{_share_of_bound(answer):.0%}",
-            answer.limited_by or "-",
-            MARKS[answer.proof],
-        )
-    considered = reply.considered
-    names = list(reply.answers[0].axes) if reply.answers else []
-    others = [name for name in names if name not in reply.reduce]
-    first = f"{reply.request.value} of {volume(reply.bytes)} over {', '.join(reply.reduce)}"
-    axes = axes_told(reply.answers[0].axes) if reply.answers else ""
-    return Group(
-        Text(f"{first}, {axes} on {reply.system.name}, {shape(reply.system.levels)}"),
-        *_excepted(reply.system),
-        Text(f"placement: rows {', '.join(names)}; columns {_names(reply.system)}"),
-        Text(""),
-        drawn,
+    axes = reply.answers[0].axes if reply.answers else {}
+    others = [name for name in axes if name not in reply.reduce]
+    programs = many(reply.considered.programs, "program")
+    default = duration(reply.best_default_seconds)
+    return paragraphs(
+        *_asked(reply, axes, reply.bytes),
+        ranked_table(rows(reply), *columns),
         *_reasons(reply),
-        Text(""),
-        Text(
-            f"{_of(considered)}, {many(considered.programs, 'program')} ranked; "
-            f"best default: {duration(reply.best_default_seconds)}"
-        ),
-        Text(_LEGEND),
+        f"\n{looked_at(reply.considered)}, {programs} ranked; best default: {default}",
+        _LEGEND,
         *_ties(reply.answers, "answer"),
-        *([Text(f"not priced: what the axis {' or '.join(others)} sends")] if others else []),
-        *stopped(reply.complete),
+        f"not priced: what the axis {' or '.join(others)} sends" if others else None,
+        stopped(reply.complete),
     )
 
 
-def _rows(matrix: list[list[int]]) -> str:
-    """A placement, one axis a line."""
-    return str(matrix).replace("], ", "],\n ")
+def _asked(
+    reply: RankingReply | SweepReply, axes: Mapping[str, int], *sizes_bytes: int
+) -> Iterator[str]:
+    """What was asked of which machine, and what rows and columns of a placement are."""
+    asked, system = request_text(reply.request, reply.reduce, *sizes_bytes), reply.system
+    yield f"{asked}, {axes_text(axes)} on {system.name}, {shape(system.levels)}"
+    if lacks := lacking(system.exceptions):
+        yield lacks
+    yield f"placement: {_rows_and_columns(axes, system)}\n"
 
 
-def _names(system: MachineInFull) -> str:
-    """The names of its levels, outermost first."""
-    return ", ".join(level.name for level in system.levels)
-
-
-def _excepted(system: MachineInFull) -> Iterator[RenderableType]:
-    """A line that says what is missing or slower."""
-    if told := lacking(system.exceptions):
-        yield Text(told, overflow="fold")
+def _rows_and_columns(axes: Iterable[str], system: MachineInFull) -> str:
+    levels = ", ".join(level.name for level in system.levels)
+    return f"rows {', '.join(axes)}; columns {levels}"
 
 
 def sweep(reply: SweepReply) -> RenderableType:
     """From which size on which answer is the best."""
-    drawn = table(
-        *("sizes", "placement", "program", "time", "speed-up", "bound", "proof"),
-        right="sizes,time,speed-up,bound",
-        wraps="program",
-    )
-    for stretch in reply.stretches:
-        ends = (stretch.first, stretch.last)
-        drawn.add_row(
-            _both(volume(stretch.from_bytes), volume(stretch.until_bytes)),
-            _rows(ends[0].placement),
-            _in_stripes(*ends),
-            _both(*(duration(end.seconds) for end in ends)),
-            _both(*(f"{end.speedup:.2f}x" for end in ends)),
-            _both(*(f"{_share_of_bound(end):.0%}" for end in ends)),
-            MARKS[ends[0].proof],
-        )
+    columns = ("sizes", "placement", "program", "time", "speed-up", "bound", "proof")
     axes = reply.stretches[0].first.axes if reply.stretches else {}
-    sizes = " to ".join(volume(size) for size in reply.bytes)
-    first = f"{reply.request.value} of {sizes} over {', '.join(reply.reduce)}"
-    return Group(
-        Text(f"{first}, {axes_told(axes)} on {reply.system.name}, {shape(reply.system.levels)}"),
-        *_excepted(reply.system),
-        Text(f"placement: rows {', '.join(axes)}; columns {_names(reply.system)}"),
-        Text(""),
-        drawn,
-        Text(f"\n{many(len(reply.sizes), 'size')} asked; changes are told to 1%"),
-        Text(_LEGEND + "; first and last size"),
-        *stopped(reply.complete),
+    return paragraphs(
+        *_asked(reply, axes, *reply.bytes),
+        ranked_table([replace(row, interval=()) for row in rows(reply)], *columns),
+        f"\n{many(len(reply.sizes), 'size')} asked; changes are told to 1%",
+        f"{_LEGEND}; first and last size",
+        stopped(reply.complete),
     )
 
 
@@ -150,121 +102,94 @@ def several(reply: SystemsRankedReply) -> RenderableType:
     """The best answer of each system in one table; of a range of sizes, one table each."""
     first = reply.systems[0]
     if isinstance(first, SweepReply):
-        each = [(top(one), Text("")) for one in reply.systems]
-        return Group(*(part for pair in each for part in pair), *stopped(reply.complete))
-    drawn = table(
-        *("system", "placement", "program", "time", "speed-up", "limited by", "proof"),
-        right="time,speed-up",
-        wraps="program",
+        each = [part for one in reply.systems for part in (top(one), "")]
+        return paragraphs(*each, stopped(reply.complete))
+    columns = ("system", "placement", "program", "time", "speed-up", "limited by", "proof")
+    others = (one for one in reply.systems if not isinstance(one, SweepReply))
+    asked = request_text(first.request, first.reduce, first.bytes)
+    return paragraphs(
+        f"{asked}: the best on each of {many(len(reply.systems), 'system')}\n",
+        ranked_table((_best(one) for one in others if one.answers), *columns),
+        _SPEEDUP,
+        stopped(reply.complete),
     )
-    for one in reply.systems:
-        for best in () if isinstance(one, SweepReply) else one.answers[:1]:
-            drawn.add_row(
-                one.system.name,
-                "uneven" if isinstance(best, UnevenAnswer) else _rows(best.placement),
-                best.program if isinstance(best, UnevenAnswer) else _in_stripes(best),
-                duration(best.seconds),
-                f"{best.speedup:.2f}x",
-                best.limited_by or "-",
-                MARKS[best.proof],
-            )
-    asked = f"{first.request.value} of {volume(first.bytes)} over {', '.join(first.reduce)}"
-    return Group(
-        Text(f"{asked}: the best on each of {many(len(reply.systems), 'system')}"),
-        Text(""),
-        drawn,
-        Text(_LEGEND.splitlines()[0]),
-        *stopped(reply.complete),
-    )
+
+
+def _best(reply: RankingReply | UnevenReply) -> Row:
+    """The first row, under the name of the system."""
+    row = replace(rows(reply)[0], title=(reply.system.name,), interval=())
+    if isinstance(reply, UnevenReply):
+        whole = Stripe((reply.answers[0].program,), "", "")
+        return replace(row, placement="uneven", stripes=(whole,))
+    return row
 
 
 def plan(reply: PlanReply) -> RenderableType:
     """The placement of a job, what each entry does on it, and the next best placements."""
     best, *others = reply.ranking
-    names = list(best.axes)
     exposed, default = best.exposed_seconds, reply.default_exposed_seconds
     longer = default / exposed if exposed else 1.0
-    gain = f", {longer:.2f} times as long" if longer >= _TOLD else ", as long"
-    return Group(
-        Text(": ".join(filter(None, (reply.job, reply.title))), overflow="fold"),
-        Text(f"on {reply.system.name}, {shape(reply.system.levels)}: {axes_told(best.axes)}"),
-        *_excepted(reply.system),
-        Text(
-            f"placement {best.placement}: rows {', '.join(names)}; columns {_names(reply.system)}"
-        ),
-        Text(
-            f"a step waits {duration(exposed)} for communication that compute does not hide\n"
-            f"(with the runtime's own choice on the same placement {duration(default)}{gain})\n"
-        ),
-        *_entries(reply.entries),
-        Text(""),
+    gain = f", {longer:.2f} times as long" if longer >= _SEEN_RATIO else ", as long"
+    return paragraphs(
+        ": ".join(filter(None, (reply.job, reply.title))),
+        f"on {reply.system.name}, {shape(reply.system.levels)}: {axes_text(best.axes)}",
+        lacking(reply.system.exceptions) or None,
+        f"placement {best.placement}: {_rows_and_columns(best.axes, reply.system)}",
+        f"a step waits {duration(exposed)} for communication that compute does not hide\n"
+        f"(with the runtime's own choice on the same placement {duration(default)}{gain})\n",
+        *_entries(reply),
+        "",
         *_others(others),
         *_ties(reply.ranking, "placement"),
         *_unpriced(reply.unpriced),
-        Text(f"{_of(reply.considered)}; what computing costs is not weighed"),
-        Text("loss: one call against the placement that the entry would have wanted for itself"),
-        *stopped(reply.complete),
+        f"{looked_at(reply.considered)}; what computing costs is not weighed",
+        "loss: one call against the placement that the entry would have wanted for itself",
+        stopped(reply.complete),
     )
 
 
-def _entries(entries: list[PlannedEntry]) -> Iterator[RenderableType]:
+def _entries(reply: PlanReply) -> Iterator[RenderableType]:
     """What each entry costs; and below, so that both fit a terminal, by which program."""
-    if not entries:
-        yield Text("no collective is left: the axes that they are over have size 1")
+    if not reply.entries:
+        yield "no collective is left: the axes that they are over have size 1"
         return
-    costs = table(
-        *("#", "entry", "over", "bytes", "times", "hidden", "one call", "exposed", "loss"),
-        right="#,bytes,times,hidden,one call,exposed,loss",
-        wraps="entry",
-    )
-    programs = table(
-        *("#", "request", "program", "bound", "limited by", "proof"),
-        right="#,bound",
-        wraps="program",
-    )
-    for entry in entries:
-        answer = entry.answer
-        costs.add_row(
-            str(answer.rank),
-            entry.name,
-            ",\n".join(entry.over),
-            volume(entry.bytes),
-            f"{entry.times:g}",
-            f"{entry.hidden:.0%}",
-            duration(answer.seconds),
-            duration(entry.exposed_seconds),
-            f"{entry.loss:.2f}x",
-        )
-        programs.add_row(
-            str(answer.rank),
-            entry.request.value,
-            _in_stripes(answer),
-            f"{_share_of_bound(answer):.0%}",
-            answer.limited_by or "-",
-            MARKS[answer.proof],
-        )
-    yield from (costs, Text(""), programs)
+    right = "#,bytes,times,hidden,one call,exposed,loss"
+    yield table_of(reply.entries, _COSTS, right=right, wraps="entry")
+    yield ""
+    requests = [entry.request.value for entry in reply.entries]
+    titled = [replace(row, title=(one,)) for row, one in zip(rows(reply), requests, strict=True)]
+    yield ranked_table(titled, "#", "request", "program", "bound", "limited by", "proof")
+
+
+_COSTS: Mapping[str, Callable[[PlannedEntry], str]] = {
+    "#": lambda entry: str(entry.answer.rank),
+    "entry": lambda entry: entry.name,
+    "over": lambda entry: ",\n".join(entry.over),
+    "bytes": lambda entry: volume(entry.bytes),
+    "times": lambda entry: f"{entry.times:g}",
+    "hidden": lambda entry: f"{entry.hidden:.0%}",
+    "one call": lambda entry: duration(entry.answer.seconds),
+    "exposed": lambda entry: duration(entry.exposed_seconds),
+    "loss": lambda entry: f"{entry.loss:.2f}x",
+}
 
 
 def _others(options: list[PlacementOption]) -> Iterator[RenderableType]:
     if options:
-        drawn = table("next best", "placement", "exposed", right="exposed")
-        for option in options:
-            drawn.add_row(
-                axes_told(option.axes),
-                str(option.placement),
-                duration(option.exposed_seconds) + _measured(option.interval_seconds),
-            )
-        yield drawn
-        yield Text("")
+        yield table_of(options, _OPTIONS, right="exposed")
+        yield ""
 
 
-def _measured(interval: list[float] | None) -> str:
-    """Where measurements take a price to lie, below it; nothing where none were taken."""
-    return f"\n{between(interval)}" if interval else ""
+_OPTIONS: Mapping[str, Callable[[PlacementOption], str]] = {
+    "next best": lambda option: axes_text(option.axes),
+    "placement": lambda option: str(option.placement),
+    "exposed": lambda option: "\n".join(
+        [duration(option.exposed_seconds), *map(between, filter(None, [option.interval_seconds]))]
+    ),
+}
 
 
-def _ties(ranked: Sequence[RankedAnswer | PlacementOption], what: str) -> Iterator[RenderableType]:
+def _ties(ranked: Sequence[RankedAnswer | PlacementOption], what: str) -> Iterator[str]:
     """Which of the ranked ones, or the default, measurements cannot tell from the first."""
     first = ranked[0] if ranked else None
     if first is None or first.interval_seconds is None:
@@ -276,53 +201,16 @@ def _ties(ranked: Sequence[RankedAnswer | PlacementOption], what: str) -> Iterat
     baseline = first.baseline_interval_seconds if isinstance(first, RankedAnswer) else None
     if baseline and baseline[0] <= first.interval_seconds[1]:
         said += f"\nthe default ({between(baseline)}) ties with the first, too"
-    yield Text(said)
+    yield said
 
 
-def _unpriced(entries: list[UnpricedEntry]) -> Iterator[RenderableType]:
+def _unpriced(entries: list[UnpricedEntry]) -> Iterator[str]:
     for one in entries:
         size = f"{volume(one.bytes)} over {', '.join(one.over)}, {one.times:g} times"
-        yield Text(f"not priced: {one.name} ({size}): {one.why}", overflow="fold")
+        yield f"not priced: {one.name} ({size}): {one.why}"
 
 
-def _both(first: str, last: str) -> str:
-    return first if first == last else f"{first} to\n{last}"
-
-
-def _share_of_bound(answer: Answer) -> float:
-    """The share of its time that no schedule can avoid."""
-    return answer.bound_seconds / answer.seconds if answer.seconds else 1.0
-
-
-def _reasons(reply: RankingReply) -> Iterator[RenderableType]:
+def _reasons(reply: RankingReply) -> Iterator[str]:
     """Why the first answer is the first; of each answer, if that was asked."""
     for answer in reply.answers if reply.explain else reply.answers[:1]:
-        yield Text(f"\n{answer.rank}: " + ";\n   ".join(answer.why), overflow="fold")
-
-
-def _in_stripes(*answers: Answer) -> str:
-    """The programs of answers that differ in sizes only; several each with its share."""
-    told = [
-        _in_segments(
-            stripes[0].program.replace("; ", ";\n"), *(stripe.segments for stripe in stripes)
-        )
-        for stripes in zip(*(answer.stripes for answer in answers), strict=True)
-    ]
-    if len(told) == 1:
-        return told[0]
-    shares = [f"{stripe.share:.0%} by" for stripe in answers[0].stripes]
-    return "\n".join(f"{share}\n{one}" for share, one in zip(shares, told, strict=True))
-
-
-def _in_segments(program: str, *segments: int) -> str:
-    """A program, and into how many segments its payload is cut if they overlap."""
-    told = program or "(nothing to do)"
-    least, most = min(segments), max(segments)
-    if most == 1:
-        return told
-    return f"{told}\nin {least if least == most else f'{least} to {most}'} segments"
-
-
-def _of(considered: Considered | PlacementsConsidered) -> str:
-    done, there_are = considered.placements, considered.of_placements
-    return many(done, "placement") if done == there_are else f"{done} of {there_are} placements"
+        yield f"\n{answer.rank}: " + ";\n   ".join(answer.why)

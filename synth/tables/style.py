@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from io import StringIO
+from typing import TypeVar
 
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from hierarchies.units import duration
-from synth.verbs.answers.parts import LevelInBrief, MachineException
+from grammar import Goal
+from hierarchies.units import duration, volume
+from synth.collectives.protocols import Protocol
+from synth.verbs.answers.parts import LevelInBrief, MachineException, StepPrice
+from synth.verbs.answers.planning import PlacementsConsidered
+from synth.verbs.answers.ranked import Considered
 
+T = TypeVar("T")
 _PIPE_WIDTH = 200
 MARKS = {"proved": "proved", "refuted": "REFUTED", "unknown": "unknown"}
 
@@ -32,6 +38,12 @@ def printed(what: RenderableType) -> str:
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
 
 
+def paragraphs(*parts: RenderableType | None) -> Group:
+    """Tables and texts below each other: texts are taken as they stand, None is no line."""
+    there = (part for part in parts if part is not None)
+    return Group(*(Text(part) if isinstance(part, str) else part for part in there))
+
+
 def many(count: int, what: str) -> str:
     """``1 placement``, ``3 placements``."""
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
@@ -50,12 +62,47 @@ def table(*columns: str, right: str = "", wraps: str = "") -> Table:
     return table
 
 
+def table_of(
+    rows: Iterable[T], cells: Mapping[str, Callable[[T], str]], right: str = "", wraps: str = ""
+) -> Table:
+    """A table of some things: the heading of each column, and what it says of one of them."""
+    found = table(*cells, right=right, wraps=wraps)
+    for row in rows:
+        found.add_row(*(cell(row) for cell in cells.values()))
+    return found
+
+
 def between(interval: Sequence[float]) -> str:
     """Where a time lies: ``3 ms to 4 ms``."""
     return " to ".join(duration(end) for end in interval)
 
 
-def axes_told(axes: Mapping[str, int]) -> str:
+def request_text(request: Goal, over: Sequence[str], *sizes_bytes: int) -> str:
+    """``all-reduce of 1 GiB over data``; the size may be a range."""
+    sizes = " to ".join(volume(size) for size in sizes_bytes)
+    return f"{request.value} of {sizes} over {', '.join(over)}"
+
+
+def way(step: StepPrice) -> str:
+    """The algorithm a step runs by, and its protocol where that is not NCCL's plain one."""
+    algorithm = step.algorithm.value if step.algorithm else "-"
+    if step.protocol in (None, Protocol.SIMPLE):
+        return algorithm
+    return f"{algorithm}, {step.protocol.value.upper()}"
+
+
+def carried(step: StepPrice) -> list[str]:
+    """What the busiest port of each level carries: ``12 MiB on node``."""
+    return [f"{volume(size)} on {name}" for name, size in step.bytes_per_port.items()]
+
+
+def looked_at(considered: Considered | PlacementsConsidered) -> str:
+    """``3 placements``, ``3 of 5 placements``."""
+    done, there_are = considered.placements, considered.of_placements
+    return many(done, "placement") if done == there_are else f"{done} of {there_are} placements"
+
+
+def axes_text(axes: Mapping[str, int]) -> str:
     """``data=8, model=4``."""
     return ", ".join(f"{name}={size}" for name, size in axes.items())
 
@@ -74,7 +121,7 @@ def lacking(exceptions: Sequence[MachineException]) -> str:
     return ", ".join(told)
 
 
-def stopped(complete: bool) -> Iterator[RenderableType]:
+def stopped(complete: bool) -> str | None:
     """A line that warns, where the work was stopped."""
-    if not complete:
-        yield Text("PARTIAL: stopped before all was searched; something better may be missing")
+    warning = "PARTIAL: stopped before all was searched; something better may be missing"
+    return None if complete else warning

@@ -5,88 +5,95 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from rich.console import Group, RenderableType
-from rich.text import Text
+from rich.console import RenderableType
 
 from hierarchies.units import duration, volume
-from synth.collectives.protocols import Protocol
 from synth.tables.degraded import cost
 from synth.tables.drafts import draft
 from synth.tables.measured import doctor
 from synth.tables.rankings import plan, several, top
 from synth.tables.style import (
     MARKS,
-    axes_told,
+    axes_text,
     between,
+    carried,
     lacking,
     many,
+    paragraphs,
     shape,
     stopped,
     table,
+    table_of,
+    way,
 )
 from synth.verbs.answers import judge
 from synth.verbs.answers.machines import CatalogueReply, CountReply, PlaceReply, SystemReply
-from synth.verbs.answers.outputs import RunReply
-from synth.verbs.answers.parts import Calibration, Json, LevelInFull, MachineInFull, StepPrice
+from synth.verbs.answers.outputs import Checked, RunReply
+from synth.verbs.answers.parts import (
+    Calibration,
+    Json,
+    LevelInFull,
+    Machine,
+    MachineInFull,
+    StepPrice,
+)
 from synth.verbs.answers.programs import CheckReply, LowerReply, TimeReply
 
 
 def _systems(answer: CatalogueReply | SystemReply) -> RenderableType:
     if isinstance(answer, SystemReply):
         return _system(answer.system)
-    drawn = table("name", "default", "description", wraps="description")
-    for system in answer.systems:
-        drawn.add_row(system.name, shape(system.levels), system.title)
-    return drawn
+    return table_of(answer.systems, _CATALOGUE, wraps="description")
+
+
+_CATALOGUE: Mapping[str, Callable[[Machine], str]] = {
+    "name": lambda system: system.name,
+    "default": lambda system: shape(system.levels),
+    "description": lambda system: system.title,
+}
 
 
 def _system(system: MachineInFull) -> RenderableType:
-    drawn = table(
-        *("level", "count", "domain", "GB/s a port", "ports", "latency", "through", "note"),
-        wraps="note",
-    )
-    for level in system.levels:
-        drawn.add_row(
-            level.name,
-            str(level.count),
-            level.domain.value + (",\nreduces" if level.reduces else ""),
-            f"{level.bandwidth_GB_per_s:g}",
-            str(level.ports),
-            "\n".join(_latencies(level)),
-            ",\n".join(level.through) or "-",
-            f"unconfirmed: {', '.join(level.unconfirmed)}" if level.unconfirmed else "",
-        )
     device = system.device
     doubt = " (unconfirmed)" if device.unconfirmed else ""
-    told = {source for level in system.levels for source in level.sources.values()}
-    sources = sorted(told | {device.source})
+    levels = {source for level in system.levels for source in level.sources.values()}
     lacks = lacking(system.exceptions)
-    return Group(
-        Text(f"{system.name}: {system.title}"),
-        Text(f"{system.devices} devices, {shape(system.levels)}"),
-        Text(""),
-        drawn,
-        Text(""),
-        *([Text(f"exceptions: {lacks}", overflow="fold")] if lacks else []),
-        Text(f"device memory: {device.memory_GB_per_s:g} GB/s{doubt}"),
-        Text("sources:"),
-        *(Text(f"  {source}", overflow="fold") for source in sources if source),
+    return paragraphs(
+        f"{system.name}: {system.title}",
+        f"{system.devices} devices, {shape(system.levels)}\n",
+        table_of(system.levels, _LEVELS, wraps="note"),
+        "",
+        f"exceptions: {lacks}" if lacks else None,
+        f"device memory: {device.memory_GB_per_s:g} GB/s{doubt}",
+        "sources:",
+        *(f"  {source}" for source in sorted(levels | {device.source}) if source),
         *_calibrated(system.calibration),
     )
 
 
-def _calibrated(calibration: Calibration | None) -> Iterator[RenderableType]:
+_LEVELS: Mapping[str, Callable[[LevelInFull], str]] = {
+    "level": lambda level: level.name,
+    "count": lambda level: str(level.count),
+    "domain": lambda level: level.domain.value + (",\nreduces" if level.reduces else ""),
+    "GB/s a port": lambda level: f"{level.bandwidth_GB_per_s:g}",
+    "ports": lambda level: str(level.ports),
+    "latency": lambda level: "\n".join(_latencies(level)),
+    "through": lambda level: ",\n".join(level.through) or "-",
+    "note": lambda level: (
+        f"unconfirmed: {', '.join(level.unconfirmed)}" if level.unconfirmed else ""
+    ),
+}
+
+
+def _calibrated(calibration: Calibration | None) -> Iterator[str]:
     """What a calibration rests on, and what it leaves open."""
     if calibration is None:
         return
     rows = sum(fit.rows for fit in calibration.fit)
-    yield Text(f"calibrated by {many(rows, 'measured row')}; prices follow them:")
-    for line in calibration.sources:
-        yield Text(f"  {line}", overflow="fold")
-    for line in calibration.undetermined:
-        yield Text(f"  undetermined: {line}", overflow="fold")
-    for line in calibration.dropped:
-        yield Text(f"  dropped: {line}", overflow="fold")
+    yield f"calibrated by {many(rows, 'measured row')}; prices follow them:"
+    yield from (f"  {line}" for line in calibration.sources)
+    yield from (f"  undetermined: {line}" for line in calibration.undetermined)
+    yield from (f"  dropped: {line}" for line in calibration.dropped)
 
 
 def _latencies(level: LevelInFull) -> Iterator[str]:
@@ -101,19 +108,19 @@ def _latencies(level: LevelInFull) -> Iterator[str]:
 def _place(answer: PlaceReply) -> RenderableType:
     levels = answer.system.levels
     placements = many(answer.count, "placement")
-    head = f"{placements} of {axes_told(answer.axes)} on {shape(levels)}"
+    head = f"{placements} of {axes_text(answer.axes)} on {shape(levels)}"
     names = ", ".join(level.name for level in levels)
-    lines = [f"rows: {', '.join(answer.axes)}; columns: {names}"]
-    return Text("\n".join([head, *lines, *(str(m) for m in answer.placements)]))
+    rows = f"rows: {', '.join(answer.axes)}; columns: {names}"
+    return paragraphs(head, rows, *(str(matrix) for matrix in answer.placements))
 
 
 def _count(answer: CountReply) -> RenderableType:
-    drawn = table("steps", "programs", right="steps,programs")
+    counted = table("steps", "programs", right="steps,programs")
     for steps, programs in enumerate(answer.by_length, start=1):
-        drawn.add_row(str(steps), str(programs))
+        counted.add_row(str(steps), str(programs))
     total = many(sum(answer.by_length), "valid program")
     instructions = many(answer.instructions, "instruction")
-    return Group(drawn, Text(f"{total}, {instructions}"), *stopped(answer.complete))
+    return paragraphs(counted, f"{total}, {instructions}", stopped(answer.complete))
 
 
 def _check(answer: CheckReply) -> RenderableType:
@@ -139,69 +146,48 @@ def _check(answer: CheckReply) -> RenderableType:
         said = same if replay.equal else f"WRONG: {replay.reason}"
         where = f"{replay.elements} elements on {replay.devices} devices"
         lines.append(f"replay of {where}: {said}")
-    return Text("\n".join(lines))
+    return paragraphs(*lines)
 
 
 def _lower(answer: LowerReply) -> RenderableType:
-    drawn = table(
-        *("step", "collective", "groups", "members", "bytes", "first group"), wraps="first group"
-    )
+    columns = ("step", "collective", "groups", "members", "bytes", "first group")
+    made = table(*columns, wraps="first group")
     for number, step in enumerate(answer.steps, start=1):
-        groups = step.groups
-        first = (
-            str(groups[0][:8])[:-1] + (", ...]" if len(groups[0]) > 8 else "]") if groups else ""
-        )
-        drawn.add_row(
-            str(number),
-            step.collective,
-            str(len(groups)) if groups else "-",
-            str(len(groups[0])) if groups else "-",
-            volume(step.bytes),
-            first,
-        )
-    return Group(Text(f"{answer.devices} devices; --json lists every group"), drawn)
+        groups, members, first = "-", "-", ""
+        if step.groups:
+            devices = step.groups[0]
+            groups, members = str(len(step.groups)), str(len(devices))
+            first = str(devices[:8])[:-1] + (", ...]" if len(devices) > 8 else "]")
+        made.add_row(str(number), step.collective, groups, members, volume(step.bytes), first)
+    return paragraphs(f"{answer.devices} devices; --json lists every group", made)
 
 
 def _time(answer: TimeReply) -> RenderableType:
-    columns = (
-        "step",
-        "algorithm",
-        "bytes",
-        "time",
-        "latency",
-        "limited by",
-        "busiest port carries",
-    )
-    drawn = table(*columns, right="bytes,time,latency", wraps="busiest port carries")
-    for step in answer.steps:
-        carried = (f"{volume(size)} on {name}" for name, size in step.bytes_per_port.items())
-        drawn.add_row(
-            step.collective,
-            _way(step),
-            volume(step.bytes),
-            duration(step.seconds),
-            duration(step.latency_seconds),
-            step.limited_by,
-            "\n".join(carried),
-        )
-    defaults = ", ".join(f"by {name} {duration(s)}" for name, s in answer.defaults.items())
     speedup = answer.baseline_seconds / answer.seconds if answer.seconds else 1.0
-    lacks = lacking(answer.exceptions)
     default = answer.default
-    return Group(
-        Text(f"{answer.program or '(nothing to do)'}  on {answer.system}"),
-        *([Text(lacks, overflow="fold")] if lacks else []),
-        Text(""),
-        drawn,
-        Text(""),
-        Text(
-            f"{_together(answer)}total {duration(answer.seconds)}{_measured(answer)}; "
-            f"bound {duration(answer.bound_seconds)} ({answer.bound_by or 'nothing to do'})\n"
-            f"default ({default.name}, {default.protocol.value}): "
-            f"{duration(answer.baseline_seconds)} "
-            f"({speedup:.2f}x); {defaults}"
-        ),
+    return paragraphs(
+        f"{answer.program or '(nothing to do)'}  on {answer.system}",
+        lacking(answer.exceptions) or None,
+        "",
+        table_of(answer.steps, _STEPS, right="bytes,time,latency", wraps="busiest port carries"),
+        "",
+        f"{_together(answer)}total {duration(answer.seconds)}{_measured(answer)}; "
+        f"bound {duration(answer.bound_seconds)} ({answer.bound_by or 'nothing to do'})",
+        f"default ({default.name}, {default.protocol.value}): {duration(answer.baseline_seconds)} "
+        f"({speedup:.2f}x); "
+        + ", ".join(f"by {name} {duration(seconds)}" for name, seconds in answer.defaults.items()),
     )
+
+
+_STEPS: Mapping[str, Callable[[StepPrice], str]] = {
+    "step": lambda step: step.collective,
+    "algorithm": lambda step: way(step).replace("-d", "-\nd"),
+    "bytes": lambda step: volume(step.bytes),
+    "time": lambda step: duration(step.seconds),
+    "latency": lambda step: duration(step.latency_seconds),
+    "limited by": lambda step: step.limited_by,
+    "busiest port carries": lambda step: "\n".join(carried(step)),
+}
 
 
 def _measured(answer: TimeReply) -> str:
@@ -209,42 +195,33 @@ def _measured(answer: TimeReply) -> str:
     return f" (measurements say {between(interval)})" if interval else ""
 
 
-def _way(step: StepPrice) -> str:
-    """The algorithm a step runs by, and its protocol where that is not NCCL's plain one."""
-    way = step.algorithm.value.replace("-d", "-\nd") if step.algorithm else "-"
-    if step.protocol in (None, Protocol.SIMPLE):
-        return way
-    return f"{way}, {step.protocol.value.upper()}"
-
-
 def _run(answer: RunReply) -> RenderableType:
-    drawn = table("", "measured here", f"predicted for {answer.system}", right="measured here")
-    drawn.add_row("program", duration(answer.measured_seconds), duration(answer.predicted_seconds))
-    drawn.add_row(
-        "plain all-reduce",
-        duration(answer.measured_plain_seconds),
-        duration(answer.predicted_plain_seconds),
-    )
+    made = table("", "measured here", f"predicted for {answer.system}", right="measured here")
+    measured, predicted = answer.measured_seconds, answer.predicted_seconds
+    made.add_row("program", duration(measured), duration(predicted))
+    measured, predicted = answer.measured_plain_seconds, answer.predicted_plain_seconds
+    made.add_row("plain all-reduce", duration(measured), duration(predicted))
     padding = answer.padded_bytes - answer.bytes
     size = volume(answer.bytes) + (f" (padded by {padding} B)" if padding else "")
     cut = f", in {answer.segments} segments" if answer.segments > 1 else ""
     if len(answer.stripes) > 1:
         cut = f", in {len(answer.stripes)} stripes"
     how = f"on {answer.devices} devices by {answer.backend}"
-    lines: list[RenderableType] = [
-        Text(answer.program or "(nothing to do)"),
-        Text(f"{how}: {size} of {answer.dtype}{cut}"),
-        Text(""),
-        drawn,
-    ]
-    if check := answer.check:
-        same = "equal to the plain all-reduce" if check.equal else "WRONG"
-        if answer.dtype.startswith(("float", "bfloat")):
-            error = "not a number" if check.error is None else f"{check.error:.2g}"
-            same += f" (largest error {error} of what rounding allows)"
-        bits = "the same bits" if check.bitwise_equal else "DIFFERENT bits"
-        lines += [Text(""), Text(f"check: {same}; {bits} on all devices of a group")]
-    return Group(*lines)
+    return paragraphs(
+        answer.program or "(nothing to do)",
+        f"{how}: {size} of {answer.dtype}{cut}\n",
+        made,
+        f"\n{_checked(answer.check, answer.dtype)}" if answer.check else None,
+    )
+
+
+def _checked(check: Checked, dtype: str) -> str:
+    same = "equal to the plain all-reduce" if check.equal else "WRONG"
+    if dtype.startswith(("float", "bfloat")):
+        error = "not a number" if check.error is None else f"{check.error:.2g}"
+        same += f" (largest error {error} of what rounding allows)"
+    bits = "the same bits" if check.bitwise_equal else "DIFFERENT bits"
+    return f"check: {same}; {bits} on all devices of a group"
 
 
 def _together(answer: TimeReply) -> str:

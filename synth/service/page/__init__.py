@@ -11,11 +11,14 @@ whichever is read better on its fill: at least 4.5 to 1, as WCAG asks.
 True
 """
 
-from synth.service.page.asking import router as asking
-from synth.service.page.door import told
-from synth.service.page.looking import router as looking
+from synth.service.page import answer_routes, form_routes, job_routes, part_routes, site_routes
+from synth.service.page.responses import refusal_response as refusal_response
 
-ROUTERS = (asking, looking)
+ROUTERS = (
+    form_routes.router,
+    answer_routes.router,
+    job_routes.router,
+    part_routes.router,
+    site_routes.router,
+)
 """What the app of a server takes in."""
-
-__all__ = ["ROUTERS", "told"]

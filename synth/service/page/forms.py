@@ -7,24 +7,18 @@ answer would tell. Checks are of the kind that take no time: no program is searc
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qs
 
-from hierarchies import (
-    Axis,
-    InputError,
-    Placement,
-    Reduction,
-    System,
-    count_placements,
-    placements,
-)
+from hierarchies import InputError, Reduction, System, count_placements, placements
 from synth.service.errors import clipped
+from synth.tables.style import many
 from synth.verbs.fields import Flag, Kind, flag_of, flags_of
 from synth.verbs.planning import TopQuestion
-from synth.verbs.questions import asked
+from synth.verbs.questions import asked, axes_of
 
 Fields = Mapping[str, Sequence[str]]
 MOST_FIELDS = 200
@@ -48,40 +42,56 @@ class Checked:
     told: dict[str, str] = field(default_factory=dict)
 
     def note(self, name: str, error: InputError) -> None:
-        """The first thing that is wrong with a field stays."""
+        """The first thing that is wrong with a field stays; its place is beside it on the page."""
         place = f"{error.where}: " if error.where.startswith(_OWN) else ""
-        self.wrong.setdefault(name, place + words(error))
+        problem = f"{error.problem}; {error.hint}" if error.hint else error.problem
+        self.wrong.setdefault(name, place + clipped(problem))
+
+    @contextmanager
+    def noting(self, name: str) -> Iterator[None]:
+        """What is wrong here is noted: at the field whose flag it names, else at this one."""
+        try:
+            yield
+        except InputError as error:
+            self.note(_WHERE.get(error.where.split(",")[0], name), error)
+
+    def tell(self, name: str, more: str) -> None:
+        """Go on with what is said beside a field."""
+        self.told[name] = self.told.get(name, "") + more
 
 
-def words(error: InputError) -> str:
-    """A mistake without its place, which is beside it on the page."""
-    return clipped(f"{error.problem}; {error.hint}" if error.hint else error.problem)
+@dataclass(frozen=True)
+class AxisRow:
+    """One row of the table of axes."""
+
+    name: str = ""
+    size: str = ""
+    over: bool = False
 
 
 def read(raw: bytes) -> Fields:
     """The fields of a form by name. Raises InputError for what no browser sends."""
     try:
-        pairs = parse_qsl(raw.decode("utf-8"), True, False, "utf-8", "strict", MOST_FIELDS)
+        return parse_qs(raw.decode("utf-8"), True, False, "utf-8", "strict", MOST_FIELDS)
     except ValueError as error:
-        told = "the form cannot be read"
-        raise InputError(told, hint=f"send it as a browser does: {error}"[:200]) from None
-    found: dict[str, list[str]] = {}
-    for name, value in pairs:
-        found.setdefault(name, []).append(value)
-    return found
+        hint = f"send it as a browser does: {error}"[:200]
+        raise InputError("the form cannot be read", hint=hint) from None
+
+
+def one_of(fields: Fields, name: str) -> str:
+    """The first that was sent under a name; nothing where there is none."""
+    return (fields.get(name) or ("",))[0].strip()
 
 
 def question(fields: Fields) -> tuple[dict[str, Any], Checked]:
     """The question of ``top`` as JSON, and what could not be made one."""
     checked = Checked()
-    given: dict[str, Any] = {"system": _system(fields)}
-    given["axes"], given["reduce"] = _axes(fields, checked)
+    axes, over = _axes(fields, checked)
+    given: dict[str, Any] = {"system": _system(fields), "axes": axes, "reduce": over}
     for name, box in BOXES.items():
-        if text := _one(fields, name):
-            try:
+        if text := one_of(fields, name):
+            with checked.noting(name):
                 given[box.name] = typed(name, text)
-            except InputError as error:
-                checked.note(name, error)
     return given, checked
 
 
@@ -97,45 +107,32 @@ def check(
         limit(sound)
     except InputError as error:
         checked.note(_field(error), error)
-    try:
-        system = sound.machine()
-    except InputError as error:
-        checked.note(_WHERE.get(error.where.split(",")[0], "system"), error)
-        return checked
-    levels = " × ".join(f"{one.cardinality} {one.name}" for one in system.hierarchy.levels)
-    left = system.devices - len(system.missing)
-    checked.told["system"] = f"{levels}: {system.devices} devices"
-    if system.missing:
-        checked.told["system"] += f", {left} of them left"
-    if "axes" not in checked.wrong:
-        _check_axes(given, sound, system, left, checked)
+    with checked.noting("system"):
+        _check_machine(sound, sound.machine(), checked)
     return checked
 
 
-def _check_axes(
-    given: Mapping[str, Any], sound: TopQuestion, system: System, left: int, checked: Checked
-) -> None:
-    """Whether the axes fit the machine, and what is reduced over is among them."""
-    product = prod(sound.axes.values())
-    checked.told["axes"] = f"product {product} of {left} devices"
-    try:
-        axes = tuple(Axis(name, size) for name, size in given["axes"].items())
+def _check_machine(sound: TopQuestion, system: System, checked: Checked) -> None:
+    """What the machine comes to, and whether axes fit it and those that are reduced over."""
+    levels = " × ".join(f"{one.cardinality} {one.name}" for one in system.hierarchy.levels)
+    left = system.devices - len(system.missing)
+    checked.tell("system", f"{levels}: {system.devices} devices")
+    if system.missing:
+        checked.tell("system", f", {left} of them left")
+    if "axes" in checked.wrong:
+        return
+    checked.tell("axes", f"product {prod(sound.axes.values())} of {left} devices")
+    with checked.noting("axes"):
+        axes = axes_of(sound.axes)
         if system.missing:
             sound.asked()
-            return
-        if system.devices > MOST_DEVICES:
-            return
-        count = count_placements(system.hierarchy, axes)
-        checked.told["axes"] += f"; {count} {'placement' if count == 1 else 'placements'}"
-        first: Placement = next(placements(system.hierarchy, axes))
-    except InputError as error:
-        checked.note("axes", error)
-        return
-    try:
-        Reduction(first, tuple(sound.reduce))
-        sound.asked()
-    except InputError as error:
-        checked.note(_WHERE.get(error.where, "reduce"), error)
+        elif system.devices <= MOST_DEVICES:
+            count = count_placements(system.hierarchy, axes)
+            checked.tell("axes", f"; {many(count, 'placement')}")
+            first = next(placements(system.hierarchy, axes))
+            with checked.noting("reduce"):
+                Reduction(first, tuple(sound.reduce))
+                sound.asked()
 
 
 def _sound(given: dict[str, Any], checked: Checked) -> TopQuestion:
@@ -163,40 +160,43 @@ def _field(error: InputError) -> str:
 
 def _system(fields: Fields) -> Any:
     """A name of the catalogue with a count, or a text of one's own."""
-    count = _one(fields, "count")
+    count = one_of(fields, "count")
     counted = f":{count}" if count else ""
-    if own := _one(fields, "own").strip():
+    if own := one_of(fields, "own"):
         return {"name": f"{_OWN}{counted}", "text": own}
-    return f"{_one(fields, 'system')}{counted}"
+    return f"{one_of(fields, 'system')}{counted}"
+
+
+def axis_rows(fields: Fields) -> list[AxisRow]:
+    """The rows as they were sent; the value of a box that is ticked is the number of its row."""
+    names, sizes = fields.get("axis_name", ()), fields.get("axis_size", ())
+    ticked = fields.get("reduce", ())
+    return [
+        AxisRow(name, size, str(number) in ticked)
+        for number, (name, size) in enumerate(zip(names, sizes, strict=False))
+    ]
 
 
 def _axes(fields: Fields, checked: Checked) -> tuple[dict[str, int], list[str]]:
-    """The axes by name, and those whose box is ticked: its value is the number of the row."""
+    """The axes by name, and those whose box is ticked."""
     axes: dict[str, int] = {}
     over: list[str] = []
-    ticked = set(fields.get("reduce", ()))
-    for number, name, size in _rows(fields):
+    for row in axis_rows(fields):
+        name, size = row.name.strip(), row.size.strip()
+        if not name and not size:
+            continue
         if name in axes:
             checked.note("axes", InputError(f"axis {name!r} is given twice"))
-        try:
+        with checked.noting("axes"):
             axes[name] = _whole(size, f"the size of {name or 'an axis'}")
-        except InputError as error:
-            checked.note("axes", error)
-        if str(number) in ticked:
+        if row.over:
             over.append(name)
     if not axes:
         checked.note("axes", InputError("no axis is given", hint="name one, and give its size"))
     if not over:
-        told = "nothing to reduce over is chosen"
-        checked.note("reduce", InputError(told, hint="tick an axis"))
+        nothing = InputError("nothing to reduce over is chosen", hint="tick an axis")
+        checked.note("reduce", nothing)
     return axes, over
-
-
-def _rows(fields: Fields) -> Iterator[tuple[int, str, str]]:
-    names, sizes = fields.get("axis_name", ()), fields.get("axis_size", ())
-    for number, (name, size) in enumerate(zip(names, sizes, strict=False)):
-        if name.strip() or size.strip():
-            yield number, name.strip(), size.strip()
 
 
 def typed(name: str, text: str) -> Any:
@@ -206,7 +206,7 @@ def typed(name: str, text: str) -> Any:
         return not flag(name).turns_off
     if box.kind == Kind.WHOLE:
         return _whole(text, name)
-    words = _words(text) if box.several else text
+    words = text.replace(",", " ").split() if box.several else text
     notation = flag(name).notation
     return words if notation is None else notation.read(words)
 
@@ -227,11 +227,3 @@ def _whole(text: str, what: str) -> int:
     if not text.isascii() or not text.isdecimal() or len(text) > 18:
         raise InputError(f"{what} is {text[:40]!r}", hint="a whole number is needed")
     return int(text)
-
-
-def _words(text: str) -> list[str]:
-    return [part.strip() for part in text.replace(",", " ").split() if part.strip()]
-
-
-def _one(fields: Fields, name: str) -> str:
-    return (fields.get(name) or ("",))[0].strip()

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from importlib import resources
 from importlib.resources.abc import Traversable
+from pathlib import PurePath
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
 from hierarchies.units import duration, volume
+from synth.tables.style import axes_text, carried, way
 
 POLICY = (
     "default-src 'self'; object-src 'none'; base-uri 'none'; "
@@ -45,18 +46,15 @@ def static() -> Mapping[str, Static]:
     return dict(sorted(_files(root, "")))
 
 
-def _files(folder: Traversable, before: str) -> list[tuple[str, Static]]:
-    found = []
+def _files(folder: Traversable, before: str) -> Iterator[tuple[str, Static]]:
     for one in folder.iterdir():
         path = f"{before}{one.name}"
         if one.is_dir():
-            found += _files(one, f"{path}/")
-        else:
-            content = one.read_bytes()
-            ending = re.search(r"\.[a-z]+$", one.name)
-            kind = _TYPES.get(ending[0] if ending else "", "application/octet-stream")
-            found.append((path, Static(content, kind, sha256(content).hexdigest()[:16])))
-    return found
+            yield from _files(one, f"{path}/")
+            continue
+        content = one.read_bytes()
+        kind = _TYPES.get(PurePath(one.name).suffix, "application/octet-stream")
+        yield path, Static(content, kind, sha256(content).hexdigest()[:16])
 
 
 def address(path: str) -> str:
@@ -73,8 +71,9 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"duration": duration, "volume": volume, "pretty": _pretty}
-    made.globals["static"] = address
+    texts = (duration, volume, axes_text, way, carried)
+    made.filters |= {text.__name__: text for text in texts} | {"pretty": _pretty}
+    made.globals |= {"static": address}
     return made
 
 

@@ -7,20 +7,26 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from hierarchies import InputError
-from hierarchies.units import duration, volume
-from synth.collectives.protocols import Protocol
+from hierarchies.units import duration
 from synth.service.page.colours import paints
-from synth.service.page.curves import Curves, curves
-from synth.service.page.figures import Ranked, Ranking, ranked
-from synth.service.page.placing import Placed, placed
-from synth.service.page.placing import ranked as ranked_devices
-from synth.service.page.topology import Topology, topology
-from synth.tables.style import axes_told, lacking, many, shape
+from synth.service.page.coordinates import coordinates
+from synth.service.page.topology import topology, unit_name
+from synth.tables.rows import Ranking, Row, rows
+from synth.tables.style import axes_text, lacking, looked_at, many, request_text, shape
 from synth.verbs.answers import judge
 from synth.verbs.answers.degraded import UnevenAnswer, UnevenReply
 from synth.verbs.answers.parts import StepPrice, as_json
-from synth.verbs.answers.planning import PlacementOption, PlanReply
-from synth.verbs.answers.ranked import Answer, RankingReply, SweepReply
+from synth.verbs.answers.planning import PlanReply
+from synth.verbs.answers.ranked import (
+    Answer,
+    BestSoFar,
+    Leading,
+    RankingReply,
+    SizeFigures,
+    Stretch,
+    SweepReply,
+)
+from synth.verbs.planning import TopQuestion
 
 Json = Mapping[str, Any]
 TABS = {
@@ -36,28 +42,16 @@ TABS = {
     "rankfile": "Open MPI rankfile",
     "kubernetes": "Kubernetes",
 }
+_GROUP_TABS = {"json": "JSON"}
+"""What groups of a machine that lacks devices can be handed out as."""
 SMALLEST_BYTES, LARGEST_BYTES = 2**10, 2**32
 RANKED = ("top", "plan")
 """The verbs whose answers have a ranking: of any other the page shows the JSON."""
 
 
 @dataclass(frozen=True)
-class Step:
-    """A step of a program as a row of a table."""
-
-    number: str
-    collective: str
-    algorithm: str
-    size_bytes: float
-    seconds: float
-    latency_seconds: float
-    limited_by: str
-    carried: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class Device:
-    """A device that is drawn, with its coordinates in words; none where it is missing."""
+    """A device that is drawn; where it is missing it has no coordinates."""
 
     number: int
     name: str
@@ -66,31 +60,45 @@ class Device:
 
 @dataclass(frozen=True)
 class Chosen:
-    """All that is said of one row of a ranking."""
+    """All that is said of one row of a ranking; steps of several stripes are numbered by both."""
 
-    row: Ranked
+    row: Row
     answer: Answer | UnevenAnswer
-    reasons: tuple[str, ...]
-    axes: tuple[tuple[str, int], ...]
-    placement: tuple[tuple[str, tuple[int, ...]], ...]
-    steps: tuple[Step, ...]
+    steps: Sequence[tuple[str, StepPrice]]
     picture: Json
-    topology: Topology
-    devices: tuple[Device, ...]
+    left_out: str
+    devices: Sequence[Device]
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Time against size: the figures of every size, and the stretches that do not begin there."""
+
+    sizes: Sequence[SizeFigures]
+    crossovers: Sequence[Stretch]
+
+    def as_json(self) -> Json:
+        """What the plot is drawn from: columns."""
+        return {
+            "bytes": [one.bytes for one in self.sizes],
+            "best": [one.seconds for one in self.sizes],
+            "default": [one.baseline_seconds for one in self.sizes],
+            "bound": [one.bound_seconds for one in self.sizes],
+            "crossovers": [one.from_bytes for one in self.crossovers],
+        }
 
 
 @dataclass(frozen=True)
 class Result:
     """An answer with a ranking, and the row that is looked at."""
 
+    answer: Ranking
     title: str
     facts: tuple[str, ...]
-    rows: tuple[Ranked, ...]
+    rows: Sequence[Row]
     chosen: Chosen | None
     curves: Curves | None
-    complete: bool
-    calibrated: bool
-    others: tuple[PlacementOption, ...]
+    tabs: Mapping[str, str]
 
 
 def ranking_of(verb: str, body: object) -> Ranking | None:
@@ -104,19 +112,33 @@ def ranking_of(verb: str, body: object) -> Ranking | None:
     return found
 
 
+def best_so_far(body: object) -> list[Leading] | None:
+    """The best so far of a job; None for an answer, be it complete or in part.
+
+    An answer says by which schema it is written. The best so far are told before there is one.
+    """
+    if not isinstance(body, dict) or "schema_version" in body or "answers" not in body:
+        return None
+    return BestSoFar.model_validate(body).answers
+
+
 def result(answer: Ranking, index: int) -> Result:
     """The page's view of an answer with a ranking. Raises InputError for a row that it lacks."""
-    rows = ranked(answer)
+    found = rows(answer)
     return Result(
+        answer,
         title(answer),
         tuple(_facts(answer)),
-        rows,
-        chosen(answer, rows, index) if rows else None,
+        found,
+        _chosen(answer, found, index) if found else None,
         curves(answer) if isinstance(answer, SweepReply) and answer.sizes else None,
-        answer.complete,
-        answer.system.calibration is not None,
-        tuple(answer.ranking[1:]) if isinstance(answer, PlanReply) else (),
+        _GROUP_TABS if isinstance(answer, UnevenReply) else TABS,
     )
+
+
+def curves(answer: SweepReply) -> Curves:
+    """The curves of an answer over a range of sizes."""
+    return Curves(sorted(answer.sizes, key=lambda one: one.bytes), answer.stretches[1:])
 
 
 def title(answer: Ranking) -> str:
@@ -124,18 +146,17 @@ def title(answer: Ranking) -> str:
     machine = answer.system.name
     if isinstance(answer, PlanReply):
         return f"{answer.title or answer.job} on {machine}"
-    size = answer.bytes
-    told = " to ".join(volume(end) for end in (size if isinstance(size, list) else [size]))
-    return f"{answer.request.value} of {told} over {', '.join(answer.reduce)} on {machine}"
+    sizes = answer.bytes if isinstance(answer, SweepReply) else [answer.bytes]
+    return f"{request_text(answer.request, answer.reduce, *sizes)} on {machine}"
 
 
 def _facts(answer: Ranking) -> Iterator[str]:
     system, answers = answer.system, _answers(answer)
     yield f"{shape(system.levels)}: {system.devices} devices"
     if answers:
-        yield axes_told(answers[0].axes)
-    if told := lacking(system.exceptions):
-        yield told
+        yield axes_text(answers[0].axes)
+    if lacks := lacking(system.exceptions):
+        yield lacks
     match answer:
         case UnevenReply():
             yield f"left: {answer.uneven.left}"
@@ -143,7 +164,7 @@ def _facts(answer: Ranking) -> Iterator[str]:
         case SweepReply():
             yield f"{len(answer.sizes)} sizes asked; changes are told to 1%"
         case RankingReply():
-            yield _looked(answer.considered.placements, answer.considered.of_placements)
+            yield looked_at(answer.considered)
             yield f"{many(answer.considered.programs, 'program')} ranked"
         case PlanReply():
             yield from _planned(answer)
@@ -156,14 +177,10 @@ def _planned(answer: PlanReply) -> Iterator[str]:
         yield f"a step waits {exposed} for communication; by the runtime's own choice {plain}"
     for one in answer.unpriced:
         yield f"not priced: {one.name}: {one.why}"
-    yield _looked(answer.considered.placements, answer.considered.of_placements)
+    yield looked_at(answer.considered)
 
 
-def _looked(done: int, of: int) -> str:
-    return f"{done} of {of} placements" if done != of else many(of, "placement")
-
-
-def answer_at(answer: Ranking, index: int) -> Answer | UnevenAnswer:
+def _answer_at(answer: Ranking, index: int) -> Answer | UnevenAnswer:
     """The answer of a row. Raises InputError where there is no such row."""
     answers = _answers(answer)
     if not 0 <= index < len(answers):
@@ -181,45 +198,29 @@ def _answers(answer: Ranking) -> Sequence[Answer | UnevenAnswer]:
             return answer.answers
 
 
-def chosen(ranking: Ranking, rows: tuple[Ranked, ...], index: int) -> Chosen:
-    """All that is said of a row. Raises InputError where there is no such row."""
-    answer = answer_at(ranking, index)
+def _chosen(ranking: Ranking, found: Sequence[Row], index: int) -> Chosen:
+    answer = _answer_at(ranking, index)
     drawn = topology(ranking.system)
-    where = _where(ranking, answer, drawn.devices)
-    names = {n["data"]["device"]: n["data"]["name"] for n in drawn.nodes if "device" in n["data"]}
-    devices = tuple(Device(d, names[d], where.coordinates.get(d, ())) for d in drawn.devices)
-    given = answer.placement if isinstance(answer, Answer) else ()
-    picture = {
-        "nodes": drawn.nodes,
-        "edges": drawn.edges,
-        "axes": [
-            {"name": name, "size": size, "paints": [asdict(one) for one in paints(size)]}
-            for name, size in where.axes
-        ],
-        "coordinates": {str(device): at for device, at in where.coordinates.items()},
-    }
-    return Chosen(
-        rows[index],
-        answer,
-        tuple(answer.why) if isinstance(answer, Answer) else (),
-        where.axes,
-        tuple((name, tuple(row)) for (name, _), row in zip(where.axes, given, strict=False)),
-        tuple(_steps(answer)),
-        picture,
-        drawn,
-        devices,
-    )
+    placed: Mapping[int, tuple[int, ...]]
+    if isinstance(ranking, UnevenReply):
+        placed = {device: (rank,) for rank, device in enumerate(ranking.uneven.devices)}
+    else:
+        assert isinstance(answer, Answer)
+        placed = {one: coordinates(at, answer.placement) for one, at in drawn.devices.items()}
+    devices = [
+        Device(one, unit_name(ranking.system.levels, at), placed.get(one, ()))
+        for one, at in drawn.devices.items()
+    ]
+    axes = [
+        {"name": name, "size": size, "paints": [asdict(paint) for paint in paints(size)]}
+        for name, size in answer.axes.items()
+    ]
+    where = {str(one.number): one.coordinates for one in devices if one.coordinates}
+    picture = {"nodes": drawn.nodes, "edges": drawn.edges, "axes": axes, "coordinates": where}
+    return Chosen(found[index], answer, tuple(_steps(answer)), picture, drawn.left_out, devices)
 
 
-def _where(ranking: Ranking, answer: Answer | UnevenAnswer, devices: tuple[int, ...]) -> Placed:
-    """Where an answer puts the axes, for the devices that are drawn."""
-    if isinstance(answer, Answer):
-        return placed(ranking.system, answer, devices)
-    assert isinstance(ranking, UnevenReply)
-    return ranked_devices(ranking.uneven, answer, devices)
-
-
-def _steps(answer: Answer | UnevenAnswer) -> Iterator[Step]:
+def _steps(answer: Answer | UnevenAnswer) -> Iterator[tuple[str, StepPrice]]:
     counts = [len(answer.steps)]
     if isinstance(answer, Answer):
         counts = [one.steps for one in answer.stripes]
@@ -228,68 +229,37 @@ def _steps(answer: Answer | UnevenAnswer) -> Iterator[Step]:
         for stripe, count in enumerate(counts)
         for step in range(count)
     ]
-    for number, step in zip(numbers, answer.steps, strict=True):
-        carried = (f"{volume(size)} on {name}" for name, size in step.bytes_per_port.items())
-        yield Step(
-            number,
-            step.collective,
-            _way(step),
-            step.bytes,
-            step.seconds,
-            step.latency_seconds,
-            step.limited_by,
-            tuple(carried),
-        )
+    return zip(numbers, answer.steps, strict=True)
 
 
-def _way(step: StepPrice) -> str:
-    way = step.algorithm.value if step.algorithm else "-"
-    if step.protocol in (None, Protocol.SIMPLE):
-        return way
-    return f"{way}, {step.protocol.value.upper()}"
-
-
-def handed(ranking: Ranking, index: int) -> dict[str, Any]:
-    """What ``emit`` is told to hand out: the answer of a row and no other.
+def emit_question(ranking: Ranking, index: int, target: str) -> dict[str, Any]:
+    """The question that has the answer of a row handed out, and holds no other answer.
 
     Raises InputError where there is no such row.
     """
-    answer = answer_at(ranking, index)
-    rank, answers = answer.rank, [as_json(answer)]
-    if isinstance(ranking, UnevenReply):
-        return {"from": {**as_json(ranking), "answers": answers}, "rank": rank}
-    kept: dict[str, Any] = {
-        "system": as_json(ranking.system),
-        "algorithm": ranking.algorithm.value,
-        "collapse": ranking.collapse,
-    }
+    answer = _answer_at(ranking, index)
     match ranking:
         case PlanReply():
-            entry = ranking.entries[index]
-            kept |= {"reduce": entry.over, "bytes": entry.bytes, "request": entry.request.value}
+            alone = {"entries": [ranking.entries[index]], "ranking": []}
+            given = as_json(ranking.model_copy(update=alone))
         case SweepReply():
-            kept |= {"reduce": ranking.reduce, "request": ranking.request.value}
-            kept["bytes"] = ranking.stretches[index].from_bytes
-        case RankingReply():
-            kept |= {"reduce": ranking.reduce, "request": ranking.request.value}
-            kept["bytes"] = ranking.bytes
-    assert isinstance(answer, Answer)
-    return {"from": {**kept, "answers": answers}, "rank": rank, "placement": answer.placement}
+            size = ranking.stretches[index].from_bytes
+            asked = as_json(ranking.model_copy(update={"stretches": [], "sizes": []}))
+            given = {**asked, "bytes": size, "answers": [as_json(answer)]}
+        case RankingReply() | UnevenReply():
+            given = as_json(ranking.model_copy(update={"answers": [answer]}))
+    placed = {"placement": answer.placement} if isinstance(answer, Answer) else {}
+    return {"from": given, "rank": answer.rank, "target": target, **placed}
 
 
-def tabs(ranking: Ranking) -> Mapping[str, str]:
-    """The targets that can be tried: groups of a machine that lacks devices are told as JSON."""
-    return {"json": TABS["json"]} if isinstance(ranking, UnevenReply) else TABS
-
-
-def over_sizes(question: Json, ranking: Ranking) -> dict[str, Any] | None:
+def over_sizes(question: TopQuestion, ranking: Ranking) -> TopQuestion | None:
     """The question over a range of sizes beside one of a single size; None where none can be put.
 
     Machines that lack devices are asked about one size at a time.
     """
-    size = question["bytes"]
+    size = question.bytes
     if not isinstance(size, int) or isinstance(ranking, UnevenReply):
         return None
-    left_out = ("per_placement", "explain", "k")
-    asked = {key: value for key, value in question.items() if key not in left_out}
-    return {**asked, "k": 1, "bytes": [min(size, SMALLEST_BYTES), max(size, LARGEST_BYTES)]}
+    ends = (min(size, SMALLEST_BYTES), max(size, LARGEST_BYTES))
+    plain = {"k": 1, "per_placement": False, "explain": False}
+    return question.model_copy(update={"bytes": ends, **plain})

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations, pairwise, product
+from itertools import combinations, pairwise
 from math import ceil, log10, prod, sqrt
 from typing import Any
 
@@ -26,34 +26,26 @@ Json = dict[str, Any]
 Path = tuple[int, ...]
 
 
-@dataclass
-class _Canvas:
-    """What is drawn so far."""
-
-    nodes: list[Json] = field(default_factory=list)
-    edges: list[Json] = field(default_factory=list)
-
-
 @dataclass(frozen=True)
 class Topology:
-    """Nodes and edges as the drawing library takes them, the devices, and what is left out."""
+    """Nodes and edges as the drawing library takes them, the devices, and what is left out.
+
+    Devices are known by their numbers, with their digits, outermost first.
+    """
 
     nodes: list[Json]
     edges: list[Json]
-    devices: tuple[int, ...]
+    devices: Mapping[int, Path]
     left_out: str
 
 
-def topology(system: MachineInFull, most: int = MOST_DEVICES) -> Topology:
-    """The drawing of a machine with at most so many devices."""
-    levels = system.levels
-    counts = [level.count for level in levels]
-    shown = folded(counts, most)
-    canvas = _Canvas()
-    faults = {one.unit: one for one in system.exceptions}
-    _draw(canvas, levels, shown, faults, (), (0.0, 0.0))
-    devices = tuple(_number(path, counts) for path in product(*(range(count) for count in shown)))
-    return Topology(canvas.nodes, canvas.edges, devices, _left_out(levels, shown))
+def topology(system: MachineInFull) -> Topology:
+    """The drawing of a machine, folded where it has more devices than can be told apart."""
+    shown = folded([level.count for level in system.levels], MOST_DEVICES)
+    drawing = _Drawing(system.levels, shown, {one.unit: one for one in system.exceptions})
+    drawing.children((), (0.0, 0.0))
+    left_out = _left_out(system.levels, shown)
+    return Topology(drawing.nodes, drawing.edges, drawing.devices, left_out)
 
 
 def folded(counts: Sequence[int], most: int) -> list[int]:
@@ -66,8 +58,8 @@ def folded(counts: Sequence[int], most: int) -> list[int]:
 
 def speed(level: LevelInFull) -> str:
     """What one unit has towards its neighbours: ``450 GB/s``, ``8 x 50 GB/s`` by several ports."""
-    told = f"{level.bandwidth_GB_per_s:g} GB/s"
-    return f"{level.ports} × {told}" if level.ports > 1 else told
+    each = f"{level.bandwidth_GB_per_s:g} GB/s"
+    return f"{level.ports} × {each}" if level.ports > 1 else each
 
 
 def unit_name(levels: Sequence[LevelInFull], path: Path) -> str:
@@ -76,15 +68,15 @@ def unit_name(levels: Sequence[LevelInFull], path: Path) -> str:
 
 
 def _left_out(levels: Sequence[LevelInFull], shown: Sequence[int]) -> str:
-    told = [
+    some = [
         f"{count} of {level.count} {level.name}s"
         for level, count in zip(levels, shown, strict=True)
         if count < level.count
     ]
-    if not told:
+    if not some:
         return ""
-    inside = " in each" if len(told) > 1 else ""
-    return f"{' and '.join(told)}{inside} are drawn; those left out look alike"
+    inside = " in each" if len(some) > 1 else ""
+    return f"{' and '.join(some)}{inside} are drawn; those left out look alike"
 
 
 def _number(path: Path, counts: Sequence[int]) -> int:
@@ -94,89 +86,101 @@ def _number(path: Path, counts: Sequence[int]) -> int:
     return found
 
 
-def _draw(
-    canvas: _Canvas,
-    levels: Sequence[LevelInFull],
-    shown: Sequence[int],
-    faults: Mapping[str, MachineException],
-    path: Path,
-    corner: tuple[float, float],
-) -> None:
-    """The children of a unit, their links, and what is inside them; ``corner`` is top left."""
-    depth = len(path)
-    level, count = levels[depth], shown[depth]
-    width, height = _size(levels, shown, depth + 1)
-    across = columns(count, len(levels) - depth)
-    whole = across * (width + _GAP) - _GAP
-    hub = _has_hub(level, count)
-    middle = corner[0] + max(whole, _HUB_WIDTH if hub else 0) / 2
-    x, y = middle - whole / 2, corner[1] + (_HUB if hub else 0)
-    for child in range(count):
-        row, column = divmod(child, across)
-        at = (x + column * (width + _GAP), y + row * (height + _GAP))
-        _unit(canvas, levels, shown, faults, (*path, child), at)
-    _links(canvas, levels, faults, path, count, (middle, corner[1] + _HUB / 2 - 10))
+@dataclass
+class _Drawing:
+    """What is drawn so far; ``shown`` is how many children of a unit are drawn at each level."""
 
+    levels: Sequence[LevelInFull]
+    shown: Sequence[int]
+    faults: Mapping[str, MachineException]
+    nodes: list[Json] = field(default_factory=list)
+    edges: list[Json] = field(default_factory=list)
+    devices: dict[int, Path] = field(default_factory=dict)
 
-def _unit(
-    canvas: _Canvas,
-    levels: Sequence[LevelInFull],
-    shown: Sequence[int],
-    faults: Mapping[str, MachineException],
-    path: Path,
-    at: tuple[float, float],
-) -> None:
-    """One child: a device, or a box of what is inside."""
-    counts = [level.count for level in levels]
-    name = unit_name(levels, path)
-    data: Json = {"id": _id(path), "name": name, "kind": "unit"}
-    if len(path) > 1:
-        data["parent"] = _id(path[:-1])
-    if len(path) < len(levels):
-        canvas.nodes.append({"data": data})
-        _draw(canvas, levels, shown, faults, path, (at[0] + _PAD / 2, at[1] + _PAD / 2))
-        return
-    data |= {"kind": "device", "device": _number(path, counts)}
-    if any(_missing(faults, unit_name(levels, path[: n + 1])) for n in range(len(path))):
-        data["missing"] = 1
-    middle = {"x": at[0] + _DEVICE / 2, "y": at[1] + _DEVICE / 2}
-    canvas.nodes.append({"data": data, "position": middle})
+    def children(self, path: Path, corner: tuple[float, float]) -> None:
+        """The children of a unit, their links, and what is inside; ``corner`` is top left."""
+        depth = len(path)
+        count = self.shown[depth]
+        width, height = self._size(depth + 1)
+        across = self._columns(depth)
+        whole = across * (width + _GAP) - _GAP
+        hub = _has_hub(self.levels[depth], count)
+        middle = corner[0] + max(whole, _HUB_WIDTH if hub else 0) / 2
+        x, y = middle - whole / 2, corner[1] + (_HUB if hub else 0)
+        for child in range(count):
+            row, column = divmod(child, across)
+            self._unit((*path, child), (x + column * (width + _GAP), y + row * (height + _GAP)))
+        children = [(*path, child) for child in range(count)]
+        if hub:
+            self._hub(path, children, {"x": middle, "y": corner[1] + _HUB / 2 - 10})
+        else:
+            self._cables(path, children)
 
+    def _unit(self, path: Path, at: tuple[float, float]) -> None:
+        """One child: a device, or a box of what is inside."""
+        name = unit_name(self.levels, path)
+        data: Json = {"id": _id(path), "name": name, "kind": "unit", **_parent(path[:-1])}
+        if len(path) < len(self.levels):
+            self.nodes.append({"data": data})
+            self.children(path, (at[0] + _PAD / 2, at[1] + _PAD / 2))
+            return
+        number = _number(path, [level.count for level in self.levels])
+        self.devices[number] = path
+        data |= {"kind": "device", "device": number}
+        units = [unit_name(self.levels, path[: n + 1]) for n in range(len(path))]
+        if any(unit in self.faults and self.faults[unit].missing for unit in units):
+            data |= {"missing": 1}
+        middle = {"x": at[0] + _DEVICE / 2, "y": at[1] + _DEVICE / 2}
+        self.nodes.append({"data": data, "position": middle})
 
-def _links(
-    canvas: _Canvas,
-    levels: Sequence[LevelInFull],
-    faults: Mapping[str, MachineException],
-    path: Path,
-    count: int,
-    hub: tuple[float, float],
-) -> None:
-    level = levels[len(path)]
-    children = [(*path, child) for child in range(count)]
-    if not _has_hub(level, count):
+    def _hub(self, path: Path, children: list[Path], at: Mapping[str, float]) -> None:
+        """What joins all children of a unit."""
+        level = self.levels[len(path)]
+        hub = f"hub{_id(path)}"
+        reduces = ", reduces" if level.reduces else ""
+        label = f"{level.name} {level.domain.value}{reduces}\n{speed(level)}"
+        data = {"id": hub, "kind": "hub", "name": label, **_parent(path)}
+        self.nodes.append({"data": data, "position": at})
+        for child in children:
+            fault = _link_faults(self.faults, unit_name(self.levels, child))
+            self.edges.append(_edge(level, (_id(child), hub), fault, bool(fault)))
+
+    def _cables(self, path: Path, children: list[Path]) -> None:
+        """The links between neighbours; the first says how fast all are."""
+        level = self.levels[len(path)]
         for number, (one, other) in enumerate(_neighbours(level, children)):
-            ends = sorted((one[-1], other[-1]))
-            cable = "-".join(f"{level.name}{end}" for end in ends)
-            fault = faults.get("/".join(filter(None, (unit_name(levels, path), cable))))
-            label = _said(fault) if fault else "" if number else speed(level)
-            canvas.edges.append(_edge(level, _id(one), _id(other), label, bool(fault)))
-        return
-    middle = f"hub{_id(path)}"
-    reduces = ", reduces" if level.reduces else ""
-    label = f"{level.name} {level.domain.value}{reduces}\n{speed(level)}"
-    data: Json = {"id": middle, "kind": "hub", "name": label}
-    if path:
-        data["parent"] = _id(path)
-    canvas.nodes.append({"data": data, "position": {"x": hub[0], "y": hub[1]}})
-    for child in children:
-        worn = _worn(faults, unit_name(levels, child))
-        canvas.edges.append(_edge(level, _id(child), middle, worn, bool(worn)))
+            cable = "-".join(f"{level.name}{end}" for end in sorted((one[-1], other[-1])))
+            fault = self.faults.get("/".join(filter(None, (unit_name(self.levels, path), cable))))
+            label = _fault_text(fault) if fault else "" if number else speed(level)
+            self.edges.append(_edge(level, (_id(one), _id(other)), label, bool(fault)))
+
+    def _columns(self, depth: int) -> int:
+        return columns(self.shown[depth], len(self.levels) - depth)
+
+    def _size(self, depth: int) -> tuple[float, float]:
+        """How wide and tall a unit of a level is drawn."""
+        if depth == len(self.levels):
+            return _DEVICE, _DEVICE
+        width, height = self._size(depth + 1)
+        across = self._columns(depth)
+        down = ceil(self.shown[depth] / across)
+        hub = _has_hub(self.levels[depth], self.shown[depth])
+        return (
+            max(across * (width + _GAP) - _GAP, _HUB_WIDTH if hub else 0) + _PAD,
+            down * (height + _GAP) - _GAP + _PAD * 1.5 + (_HUB if hub else 0),
+        )
 
 
-def _edge(level: LevelInFull, source: str, target: str, label: str, worn: bool) -> Json:
+def _parent(path: Path) -> Json:
+    """The box that something is in; nothing for what is in none."""
+    return {"parent": _id(path)} if path else {}
+
+
+def _edge(level: LevelInFull, ends: tuple[str, str], label: str, faulty: bool) -> Json:
+    source, target = ends
     wide = 1 + max(0.0, log10(level.bandwidth_GB_per_s * level.ports))
     return {
-        "classes": "worn" if worn else "",
+        "classes": "worn" if faulty else "",
         "data": {
             "id": f"{source}-{target}",
             "source": source,
@@ -196,38 +200,20 @@ def _neighbours(level: LevelInFull, children: list[Path]) -> Iterator[tuple[Path
         yield children[-1], children[0]
 
 
-def _worn(faults: Mapping[str, MachineException], unit: str) -> str:
+def _link_faults(faults: Mapping[str, MachineException], unit: str) -> str:
     """What is wrong with the link of a unit: it is slower or missing, or some of its ports are."""
     own = (name for name in faults if name == unit or _PORT.fullmatch(name.removeprefix(unit)))
-    return "; ".join(_said(faults[name]) for name in own)
+    return "; ".join(_fault_text(faults[name]) for name in own)
 
 
-def _said(fault: MachineException) -> str:
+def _fault_text(fault: MachineException) -> str:
     last = fault.unit.rpartition("/")[2]
     return f"{last} missing" if fault.missing else f"{last} at {fault.bandwidth_share:.0%}"
-
-
-def _missing(faults: Mapping[str, MachineException], unit: str) -> bool:
-    return unit in faults and bool(faults[unit].missing)
 
 
 def _has_hub(level: LevelInFull, count: int) -> bool:
     many = level.domain is Domain.MESH and count > _MOST_MESHED
     return count > 1 and (level.domain in _HUBS or many)
-
-
-def _size(levels: Sequence[LevelInFull], shown: Sequence[int], depth: int) -> tuple[float, float]:
-    """How wide and tall a unit of a level is drawn."""
-    if depth == len(levels):
-        return _DEVICE, _DEVICE
-    width, height = _size(levels, shown, depth + 1)
-    across = columns(shown[depth], len(levels) - depth)
-    down = ceil(shown[depth] / across)
-    hub = _has_hub(levels[depth], shown[depth])
-    return (
-        max(across * (width + _GAP) - _GAP, _HUB_WIDTH if hub else 0) + _PAD,
-        down * (height + _GAP) - _GAP + _PAD * 1.5 + (_HUB if hub else 0),
-    )
 
 
 def columns(count: int, height: int) -> int:

@@ -21,8 +21,8 @@ from serving import Served, StuckWorkers, served
 from synth.service.auth.identity import LOCAL
 from synth.service.http.examples import EXAMPLES
 from synth.service.jobs.questions import prepare
-from synth.service.page.door import prefers_page
 from synth.service.page.rendering import POLICY, static
+from synth.service.page.responses import prefers_page
 from synth.tables.style import printed
 from synth.tables.table import TABLES
 from synth.verbs.reply import Outcome, Reply

@@ -23,15 +23,15 @@ from strategies import reductions
 from synth.emit.mesh import RankOrder, mesh
 from synth.plan.request import Watcher
 from synth.service.limits import Limits
+from synth.service.page.answer_routes import Seen
 from synth.service.page.colours import DARK, LIGHT, contrast, paints
-from synth.service.page.curves import curves
-from synth.service.page.figures import bus_bandwidth, ranked
-from synth.service.page.filling import EXAMPLE, of_fields, of_question
+from synth.service.page.coordinates import coordinates
+from synth.service.page.form_values import EXAMPLE, of_fields, of_question
 from synth.service.page.forms import check, question, read
-from synth.service.page.placing import coordinates
 from synth.service.page.rendering import render, static
-from synth.service.page.results import handed, over_sizes, ranking_of, result
+from synth.service.page.results import curves, emit_question, over_sizes, ranking_of, result
 from synth.service.page.topology import folded, topology
+from synth.tables.rows import rows
 from synth.verbs.answers.parts import MachineInFull, as_json
 from synth.verbs.planning import TopQuestion
 from synth.verbs.questions import asked
@@ -164,8 +164,8 @@ def test_coordinates_are_those_of_the_mesh(reduction: Any) -> None:
     ranks = mesh(placement, RankOrder.AXES).ranks(devices)
     sizes = [axis.size for axis in placement.axes]
     known = np.stack(np.unravel_index(ranks, sizes), axis=1).tolist()
-    counts = placement.hierarchy.cardinalities
-    found = [list(coordinates(device, counts, placement.matrix)) for device in devices.tolist()]
+    digits = np.stack(np.unravel_index(devices, placement.hierarchy.cardinalities), axis=1)
+    found = [list(coordinates(device, placement.matrix)) for device in digits.tolist()]
     assert found == known
 
 
@@ -214,33 +214,18 @@ def test_faults_are_marked_where_they_are(answers: dict[str, Any]) -> None:
     assert (edge["data"]["source"], edge["data"]["label"]) == ("u1", "port2 at 50%")
 
 
-def test_bus_bandwidth_is_as_nccl_tests_count_it() -> None:
-    assert bus_bandwidth("all-reduce", 1e9, 1e-2, 8) == "175 GB/s"
-    assert bus_bandwidth("all-gather", 1e9, 1e-2, 8) == "87.5 GB/s"
-    assert bus_bandwidth("broadcast", 1e9, 1e-2, 8) == "100 GB/s"
-    assert bus_bandwidth("reduce", 1e9, 0.0, 8) == "-"
-
-
 @pytest.mark.parametrize("name", ASKED)
 def test_every_kind_of_answer_is_shown_whole(name: str, answers: dict[str, Any]) -> None:
     answer = answers[name]
     view = result(answer, 0)
     assert len(view.rows) == len(answer.stretches if name == "range" else answer.answers)
     assert view.chosen is not None
-    shown = Page(
-        render(
-            "chosen.html",
-            one=view.chosen,
-            levels=answer.system.levels,
-            base="/answers/x",
-            tabs={"torch": "PyTorch"},
-        )
-    )
+    shown = Page(render("chosen.html", view=view, base="/answers/x", index=0))
     for device in view.chosen.devices:
         assert shown.said.count(device.name) >= 1
     tables = [tag for tag, _ in shown.elements if tag == "table"]
     assert len(tables) >= 3
-    template = "{% from 'ranking.html' import ranking %}{{ ranking(view, '/answers/x', 0) }}"
+    template = "{% from 'macros.html' import ranking %}{{ ranking(view, '/answers/x', 0) }}"
     from synth.service.page.rendering import _environment
 
     listed = Page(_environment().from_string(template).render(view=view))
@@ -256,15 +241,15 @@ def test_a_row_that_is_not_there_is_refused(answers: dict[str, Any]) -> None:
 @pytest.mark.parametrize("name", [name for name in ASKED if name != "uneven"])
 def test_every_row_can_be_handed_out(name: str, answers: dict[str, Any]) -> None:
     verb = VERBS["emit"]
-    for row in ranked(answers[name]):
-        given_ = {**handed(answers[name], row.index), "target": "svg"}
+    for index in range(len(rows(answers[name]))):
+        given_ = emit_question(answers[name], index, "svg")
         files = verb.answer(asked(verb.question, given_), Watcher()).body["files"]
         assert [file["name"] for file in files] == ["timeline.svg", "timeline.json"]
 
 
 def test_an_uneven_row_is_handed_out_as_groups(answers: dict[str, Any]) -> None:
     verb = VERBS["emit"]
-    given_ = {**handed(answers["uneven"], 1), "target": "json"}
+    given_ = emit_question(answers["uneven"], 1, "json")
     assert verb.answer(asked(verb.question, given_), Watcher()).body["target"] == "json"
 
 
@@ -275,19 +260,18 @@ def test_the_plot_has_every_size_and_every_crossover(answers: dict[str, Any]) ->
     assert columns["bytes"] == sorted(one.bytes for one in answer.sizes)
     assert all(len(columns[name]) == len(answer.sizes) for name in ("best", "default", "bound"))
     assert columns["crossovers"] == [one.from_bytes for one in answer.stretches][1:]
-    shown = Page(render("sizes.html", curves=drawn, link=None, open=True))
+    shown = Page(render("sizes.html", curves=drawn, link=None))
     assert len([1 for tag, _ in shown.elements if tag == "tr"]) == 1 + len(answer.sizes)
 
 
 def test_a_question_over_sizes_is_one_that_can_be_put(answers: dict[str, Any]) -> None:
-    model = VERBS["top"].question
-    given_ = asked(model, {**ASKED["one"], "per_placement": True}).model_dump(mode="json")
+    given_ = asked(TopQuestion, {**ASKED["one"], "per_placement": True})
     put = over_sizes(given_, answers["one"])
     assert put is not None
-    again = asked(model, put)
-    again.asked()  # type: ignore[attr-defined]
-    assert over_sizes(put, answers["range"]) is None
-    assert over_sizes({**given_, "bytes": 5}, answers["uneven"]) is None
+    again = asked(TopQuestion, put.model_dump(mode="json"))
+    again.asked()
+    assert over_sizes(again, answers["range"]) is None
+    assert over_sizes(asked(TopQuestion, {**ASKED["one"], "bytes": 5}), answers["uneven"]) is None
 
 
 @pytest.mark.parametrize(
@@ -302,12 +286,9 @@ def test_hostile_texts_stay_texts(hostile: str, answers: dict[str, Any]) -> None
     read_ = ranking_of("top", body)
     assert read_ is not None
     view = result(read_, 0)
-    whole = render(
-        "answer.html", title=view.title, view=view, base=None, key=None, json=None, again=None,
-        partial=False, outcome="ok", index=0, sizes=None, curves="", verb="top", body=body, here="",
-        keys=False, chosen="",
-    )  # fmt: skip
-    parts = render("chosen.html", one=view.chosen, levels=read_.system.levels, base=None, tabs={})
+    given_ = {"seen": Seen("", "top", {}, body), "view": view, "base": "", "index": 0}
+    whole = render("answer.html", **given_, text="", here="", keys=False)
+    parts = render("chosen.html", **given_)
     if len(hostile) > 2**16:
         assert hostile in whole
         assert hostile in parts
@@ -395,6 +376,13 @@ def test_the_example_can_be_put_as_it_stands() -> None:
 def test_what_is_wrong_is_said_at_its_field(fields: Any, field: str, said: str) -> None:
     found = wrong(**fields)
     assert said in found[field], found
+
+
+def test_what_is_wrong_with_an_option_is_said_there_on_a_machine_that_lacks_devices_too() -> None:
+    axes = {"count": "2", "axis_name": ["data"], "axis_size": ["15"], "without": "node1/gpu1"}
+    found = wrong(**axes, bytes="1KiB..1MiB", per_placement="yes")
+    assert list(found) == ["per_placement"]
+    assert "a range of sizes is asked for every placement" in found["per_placement"]
 
 
 def test_several_fields_are_told_at_once() -> None:

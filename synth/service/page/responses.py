@@ -16,7 +16,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from hierarchies import InputError
 from synth.service.auth.identity import Caller
 from synth.service.errors import RefusalError, bad_input, not_there
-from synth.service.http.authentication import COOKIE
+from synth.service.http.authentication import authenticate
 from synth.service.http.problems import problem_response, request_id_of
 from synth.service.http.state import state_of
 from synth.service.page.rendering import POLICY, render
@@ -31,30 +31,25 @@ _HEADERS = {
     "Vary": f"Cookie, {PART}",
 }
 _SHARE = re.compile(r"\bq=([01](?:\.[0-9]{0,3})?)\s*(?:;|$)")
-_KEYS = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+KEY_REFUSED = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
-class _NotAdmittedError(Exception):
-    """Who looks at a page has no key, or one that is not admitted any more."""
+class _NoKeyError(Exception):
+    """The browser has no key, or one that is not admitted any more."""
 
 
-async def looker(request: Request) -> Caller:
+async def caller_by_cookie(request: Request) -> Caller:
     """The team that looks at a page: by the cookie alone, so that no script needs the key."""
-    keys = state_of(request).keys
-    if keys is None:
-        return Caller()
     try:
-        found = await keys.admit(request.cookies.get(COOKIE))
+        return await authenticate(request, None, None)
     except RefusalError as refusal:
-        if refusal.status in _KEYS:
-            raise _NotAdmittedError from None
+        if refusal.status in KEY_REFUSED:
+            raise _NoKeyError from None
         raise
-    request.scope["state"]["logged"] = {"team": found.team, "key": found.key_id}
-    return found
 
 
-WhoLooks = Annotated[Caller, Depends(looker)]
+PageCaller = Annotated[Caller, Depends(caller_by_cookie)]
 
 
 class PageRoute(APIRoute):
@@ -67,7 +62,7 @@ class PageRoute(APIRoute):
         async def handle(request: Request) -> Response:
             try:
                 response = await handler(request)
-            except _NotAdmittedError:
+            except _NoKeyError:
                 response = _to_login(request)
             except RefusalError as refusal:
                 response = refused(request, refusal)
@@ -75,7 +70,7 @@ class PageRoute(APIRoute):
                 response = refused(request, bad_input(error))
             except RequestValidationError:
                 response = refused(request, not_there("page"))
-            return _marked(response)
+            return _with_headers(response)
 
         return handle
 
@@ -88,7 +83,12 @@ def wants_part(request: Request) -> bool:
 def page(request: Request, template: str, *, status: int = 200, **given: Any) -> HTMLResponse:
     """A whole page."""
     shared = {"here": "", "keys": state_of(request).keys is not None}
-    return HTMLResponse(render(template, **{**shared, **given}), status)
+    return HTMLResponse(render(template, **shared | given), status)
+
+
+def see_other(address: str) -> Response:
+    """On to another page."""
+    return RedirectResponse(address, HTTPStatus.SEE_OTHER)
 
 
 def refused(request: Request, refusal: RefusalError) -> Response:
@@ -96,44 +96,38 @@ def refused(request: Request, refusal: RefusalError) -> Response:
 
     To a script it is a part like any other: what is wrong with a question is what it shows.
     """
-    said = {"problem": refusal.problem, "where": refusal.where, "hint": refusal.hint}
+    status = int(refusal.status)
     if wants_part(request):
         soft = refusal.status is HTTPStatus.UNPROCESSABLE_ENTITY
-        return HTMLResponse(render("refused.html", **said), 200 if soft else int(refusal.status))
-    response = page(
-        request,
-        "problem.html",
-        status=int(refusal.status),
-        phrase=refusal.status.phrase,
-        request_id=request_id_of(request.scope),
-        **said,
-    )
+        return HTMLResponse(render("refused.html", refusal=refusal), 200 if soft else status)
+    request_id = request_id_of(request.scope)
+    response = page(request, "problem.html", status=status, refusal=refusal, request_id=request_id)
     response.headers.update(refusal.headers)
     return response
 
 
-def told(request: Request, refusal: RefusalError) -> Response:
+def refusal_response(request: Request, refusal: RefusalError) -> Response:
     """A refusal that no page made: a page to a browser that is not at the API, else a problem."""
     path = request.url.path
     if path.startswith("/v1/") or not prefers_page(request.headers.get("accept", "")):
         return problem_response(request, refusal)
-    return _marked(refused(request, refusal))
+    return _with_headers(refused(request, refusal))
 
 
 def prefers_page(accept: str) -> bool:
     """Whether an Accept header wishes for HTML more than for JSON, as those of browsers do."""
-    wished: dict[str, float] = {}
+    wanted: dict[str, float] = {}
     for one in accept.lower().split(","):
         kind, _, rest = one.partition(";")
         share = _SHARE.search(rest)
-        wished[kind.strip()] = float(share[1]) if share else 1.0
-    other = wished.get("*/*", 0.0)
-    data = max((share for kind, share in wished.items() if kind.endswith("json")), default=other)
-    return wished.get("text/html", other) > data
+        wanted[kind.strip()] = float(share[1]) if share else 1.0
+    other = wanted.get("*/*", 0.0)
+    data = max((share for kind, share in wanted.items() if kind.endswith("json")), default=other)
+    return wanted.get("text/html", other) > data
 
 
-def _marked(response: Response) -> Response:
-    """With the headers that every page has."""
+def _with_headers(response: Response) -> Response:
+    """The response with the headers that every page has."""
     for name, value in _HEADERS.items():
         response.headers.setdefault(name, value)
     return response
@@ -141,8 +135,6 @@ def _marked(response: Response) -> Response:
 
 def _to_login(request: Request) -> Response:
     if wants_part(request):
-        return HTMLResponse(
-            render("refused.html", problem="a key is needed", where="", hint=""), 401
-        )
+        return refused(request, RefusalError(HTTPStatus.UNAUTHORIZED, "a key is needed"))
     after = request.url.path if request.method == "GET" else "/"
-    return RedirectResponse(f"/login?next={quote(after, safe='/')}", HTTPStatus.SEE_OTHER)
+    return see_other(f"/login?next={quote(after, safe='/')}")

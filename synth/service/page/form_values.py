@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from synth.service.page.forms import BOXES, Fields, flag, typed, written
+from synth.service.page.forms import BOXES, AxisRow, Fields, axis_rows, flag, typed, written
 from synth.verbs.fields import Kind
 from synth.verbs.named_texts import NamedText
 from synth.verbs.planning import TopQuestion
@@ -23,16 +23,7 @@ USUAL = {
 
 
 @dataclass(frozen=True)
-class AxisRow:
-    """One row of the table of axes."""
-
-    name: str = ""
-    size: str = ""
-    over: bool = False
-
-
-@dataclass(frozen=True)
-class Filling:
+class FormValues:
     """All fields of the form as text; ``open``: some of the folded options are set."""
 
     system: str = "dgx-h100"
@@ -50,27 +41,20 @@ class Filling:
         )
 
 
-EXAMPLE = Filling(count="4", axes=(AxisRow("data", "8", True), AxisRow("model", "4"), AxisRow()))
+EXAMPLE = FormValues(count="4", axes=(AxisRow("data", "8", True), AxisRow("model", "4"), AxisRow()))
 
 
-def of_fields(fields: Fields) -> Filling:
+def of_fields(fields: Fields) -> FormValues:
     """The form as it was sent."""
     system, count, own, *texts = (
         (fields.get(name) or ("",))[0] for name in ("system", "count", "own", *USUAL)
     )
-    ticked = set(fields.get("reduce", ()))
-    names, sizes = fields.get("axis_name", ()), fields.get("axis_size", ())
-    axes = [
-        AxisRow(name, size, str(number) in ticked)
-        for number, (name, size) in enumerate(zip(names, sizes, strict=False))
-    ]
     switches = frozenset(name for name in SWITCHES if fields.get(name))
-    return Filling(
-        system, count, own, dict(zip(USUAL, texts, strict=True)), _enough(axes), switches
-    )
+    boxes = dict(zip(USUAL, texts, strict=True))
+    return FormValues(system, count, own, boxes, _enough(axis_rows(fields)), switches)
 
 
-def of_question(question: TopQuestion) -> Filling:
+def of_question(question: TopQuestion) -> FormValues:
     """The form that would put a question of ``top`` again."""
     given = question.system
     own = given.text if isinstance(given, NamedText) else ""
@@ -80,7 +64,7 @@ def of_question(question: TopQuestion) -> Filling:
         AxisRow(axis, str(length), axis in question.reduce)
         for axis, length in question.axes.items()
     ]
-    return Filling(
+    return FormValues(
         system="" if own else name,
         count=count,
         own=own,

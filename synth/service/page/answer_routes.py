@@ -1,0 +1,117 @@
+"""The routes of answers, each under its permalink, and what of an answer all pages need."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Path, Query, Request
+from jinja2 import UndefinedError
+from starlette.responses import Response
+
+from hierarchies import InputError
+from synth.service.errors import not_there
+from synth.service.http.state import state_of
+from synth.service.jobs.bodies import outcome_word
+from synth.service.page.responses import PageCaller, PageRoute, page
+from synth.service.page.results import over_sizes, ranking_of, result
+from synth.service.store import Job, StoredAnswer
+from synth.tables.rows import Ranking
+from synth.tables.style import printed
+from synth.tables.table import TABLES
+from synth.verbs.identity.edition import edition
+from synth.verbs.planning import TopQuestion
+from synth.verbs.questions import asked
+from synth.verbs.reply import Outcome
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+Kind = Literal["answers", "jobs"]
+Name = Annotated[str, Path(pattern="^([0-9a-f]{64}|[0-9a-f]{32})$")]
+Key = Annotated[str, Path(pattern="^[0-9a-f]{64}$")]
+Index = Annotated[int, Query(alias="answer", ge=0, le=100_000)]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """An answer that is looked at. ``base`` is the address its parts are below; "": it has none.
+
+    ``elsewhere``: other code than this gave it, and it may not be as this draws answers.
+    """
+
+    base: str
+    verb: str
+    question: Any
+    body: Any
+    key: str | None = None
+    outcome: str = "ok"
+    partial: bool = False
+    elsewhere: bool = False
+
+    @cached_property
+    def ranking(self) -> Ranking | None:
+        """The answer, read, if it has a ranking. Takes time where it is large."""
+        return ranking_of(self.verb, self.body)
+
+    @property
+    def over_sizes(self) -> TopQuestion | None:
+        """The question over a range of sizes beside one of a single size, if it can be put."""
+        if self.verb != "top" or self.ranking is None:
+            return None
+        try:
+            return over_sizes(asked(TopQuestion, self.question), self.ranking)
+        except InputError:
+            return None
+
+
+def question_of(stored: StoredAnswer | Job) -> Any:
+    """The question of an answer or a job, as JSON."""
+    return json.loads(stored.question)["question"]
+
+
+async def seen(request: Request, caller: PageCaller, kind: Kind, name: Name) -> Seen:
+    """A complete answer, or what a job found so far. Raises RefusalError if there is neither."""
+    broker = state_of(request).broker
+    if kind == "jobs":
+        job = await broker.job(caller, name)
+        if job.best is None:
+            raise not_there("answer")
+        body = await asyncio.to_thread(json.loads, job.best)
+        return Seen(f"/jobs/{name}", job.verb, question_of(job), body, partial=True)
+    found = await broker.answer(caller, name)
+    return Seen(
+        f"/answers/{name}",
+        found.verb,
+        question_of(found),
+        await asyncio.to_thread(json.loads, found.body),
+        key=name,
+        outcome=outcome_word(found.outcome),
+        partial=found.outcome == Outcome.PARTIAL,
+        elsewhere=found.edition != edition(),
+    )
+
+
+async def answer_page(request: Request, seen: Seen, index: int = 0) -> Response:
+    """An answer as a page; without an address its parts are left out."""
+    try:
+        return await asyncio.to_thread(_page, request, seen, index)
+    except (AttributeError, LookupError, TypeError, ValueError, UndefinedError):
+        if not seen.elsewhere:
+            raise
+    return page(request, "elsewhere.html", seen=seen)
+
+
+def _page(request: Request, seen: Seen, index: int) -> Response:
+    view = result(seen.ranking, index) if seen.ranking else None
+    text = printed(TABLES[seen.verb](seen.body)) if not view and seen.verb in TABLES else ""
+    return page(
+        request, "answer.html", seen=seen, base=seen.base, view=view, index=index, text=text
+    )
+
+
+@router.get("/answers/{key}")
+async def answer(request: Request, caller: PageCaller, key: Key, index: Index = 0) -> Response:
+    """An answer under its permalink."""
+    return await answer_page(request, await seen(request, caller, "answers", key), index)

@@ -1,0 +1,141 @@
+"""The routes of parts of answers, which come when they are asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request
+from markupsafe import Markup
+from starlette.responses import HTMLResponse, Response
+
+from synth.service.auth.identity import Caller
+from synth.service.errors import not_there, unavailable
+from synth.service.http.state import state_of
+from synth.service.jobs.broker import Accepted, Answered, Preferences
+from synth.service.page.answer_routes import Index, Seen, seen
+from synth.service.page.rendering import render
+from synth.service.page.responses import PageCaller, PageRoute, page, wants_part
+from synth.service.page.results import TABS, curves, emit_question, result, title
+from synth.tables.rows import Ranking
+from synth.verbs.answers import judge
+from synth.verbs.answers.parts import BinaryFile, TextFile
+from synth.verbs.answers.ranked import SweepReply
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+_PATIENCE_SECONDS = 20.0
+_TARGETS = (*TABS, "trace", "svg")
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part that is asked for: by whom, of which answer with a ranking, and of which row."""
+
+    request: Request
+    caller: Caller
+    seen: Seen
+    ranking: Ranking
+    index: int
+
+    async def ask(self, verb: str, question: dict[str, Any]) -> Answered | Accepted:
+        """What comes of a question that the part needs the answer of."""
+        patience = Preferences(wait_seconds=_PATIENCE_SECONDS)
+        return await state_of(self.request).broker.ask(self.caller, verb, question, patience)
+
+    async def emitted(self, target: str) -> Answered | Accepted:
+        """The row's program in the words of a runtime or tool."""
+        if target not in _TARGETS:
+            raise not_there("part")
+        question = await asyncio.to_thread(emit_question, self.ranking, self.index, target)
+        return await self.ask("emit", question)
+
+    def response(self, template: str, heading: str, **given: Any) -> Response:
+        """The part by itself for a script, or as a page of its own."""
+        shown = {"base": self.seen.base, "index": self.index, **given}
+        if wants_part(self.request):
+            return HTMLResponse(render(template, **shown))
+        shown |= {"title": f"{heading}: {title(self.ranking)}", "part": template}
+        return page(self.request, "part.html", **shown)
+
+    def waiting(self, outcome: Accepted, what: str, path: str = "") -> Response:
+        """That the part is still worked out, and where to look again: else at its job."""
+        job = outcome.job.id
+        again = f"{self.seen.base}/{path}" if path else f"/jobs/{job}"
+        return self.response("waiting.html", "Not yet", job=job, what=what, again=again)
+
+
+async def asked_part(
+    request: Request, caller: PageCaller, seen: Annotated[Seen, Depends(seen)], index: Index = 0
+) -> Part:
+    """The part in the address. Raises RefusalError where the answer has no ranking."""
+    ranking = await asyncio.to_thread(lambda: seen.ranking)
+    if ranking is None:
+        raise not_there("part")
+    return Part(request, caller, seen, ranking, index)
+
+
+AskedPart = Annotated[Part, Depends(asked_part)]
+
+
+@router.get("/{kind}/{name}/chosen")
+async def chosen(part: AskedPart) -> Response:
+    """All that is said of one row of a ranking, as a part."""
+    view = await asyncio.to_thread(result, part.ranking, part.index)
+    given = {"view": view, "base": part.seen.base, "index": part.index}
+    return HTMLResponse(await asyncio.to_thread(render, "chosen.html", **given))
+
+
+@router.post("/{kind}/{name}/sizes")
+async def sizes(part: AskedPart) -> Response:
+    """The question again over a range of sizes: curves, or the job that works them out."""
+    question = part.seen.over_sizes
+    if question is None:
+        raise not_there("part")
+    outcome = await part.ask("top", question.model_dump(mode="json", by_alias=True))
+    if isinstance(outcome, Accepted):
+        return part.waiting(outcome, "This")
+    drawn = curves(SweepReply.model_validate_json(outcome.body))
+    link = f"/answers/{outcome.key}" if outcome.key else None
+    return part.response("sizes.html", "Time against message size", curves=drawn, link=link)
+
+
+@router.get("/{kind}/{name}/timeline")
+async def timeline(part: AskedPart) -> Response:
+    """The timeline of a row's program, as it is simulated."""
+    outcome = await part.emitted("svg")
+    if isinstance(outcome, Accepted):
+        return part.waiting(outcome, "The timeline", f"timeline?answer={part.index}")
+    drawing, figures = (one.content.decode() for one in _files(outcome))
+    given = {"drawing": Markup(drawing), **json.loads(figures)}
+    return part.response("timeline.html", "Timeline", **given)
+
+
+@router.get("/{kind}/{name}/code/{target}")
+async def code(part: AskedPart, target: str) -> Response:
+    """A row's program in the words of a runtime."""
+    outcome = await part.emitted(target)
+    if isinstance(outcome, Accepted):
+        return part.waiting(outcome, "The code", f"code/{target}?answer={part.index}")
+    files = _files(outcome)
+    return part.response("code.html", TABS.get(target, target), files=files, target=target)
+
+
+@router.get("/{kind}/{name}/files/{target}/{file}")
+async def file(part: AskedPart, target: str, file: str) -> Response:
+    """One file of those, to keep."""
+    outcome = await part.emitted(target)
+    if isinstance(outcome, Accepted):
+        raise unavailable("the file is being made")
+    one = next((one for one in _files(outcome) if one.name == file), None)
+    if one is None:
+        raise not_there("file")
+    headers = {"Content-Disposition": f'attachment; filename="{file}"'}
+    return Response(one.content, 200, headers, "application/octet-stream")
+
+
+def _files(outcome: Answered) -> list[TextFile | BinaryFile]:
+    """What was emitted."""
+    files: list[TextFile | BinaryFile] = judge("emit").validate_json(outcome.body).files
+    return files

@@ -1,0 +1,76 @@
+"""The routes that are about no question: keys for a browser, and files that pages need."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from synth.service.errors import RefusalError, not_there
+from synth.service.http.authentication import COOKIE
+from synth.service.http.state import state_of
+from synth.service.page.form_routes import sent_form
+from synth.service.page.forms import one_of
+from synth.service.page.rendering import static
+from synth.service.page.responses import KEY_REFUSED, PageRoute, page, see_other
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+_WEEK_SECONDS = 7 * 24 * 3600
+_MOST_KEY_BYTES = 4096
+
+
+@router.get("/login")
+async def login(request: Request, next: str = "/") -> Response:
+    """Where a key is given."""
+    if state_of(request).keys is None:
+        return see_other("/")
+    return page(request, "login.html", next=_own_address(next), failed=False, keys=False)
+
+
+@router.post("/login")
+async def log_in(request: Request) -> Response:
+    """Keep a key that is admitted in a cookie; to any other it is said that it is not."""
+    keys = state_of(request).keys
+    if keys is None:
+        return see_other("/")
+    fields = await sent_form(request, _MOST_KEY_BYTES)
+    secret, after = one_of(fields, "key"), _own_address(one_of(fields, "next") or "/")
+    try:
+        await keys.admit(secret)
+    except RefusalError as refusal:
+        if refusal.status not in KEY_REFUSED:
+            raise
+        return page(request, "login.html", status=403, next=after, failed=True, keys=False)
+    response = see_other(after)
+    secure = "https" in (request.url.scheme, request.headers.get("x-forwarded-proto"))
+    response.set_cookie(
+        COOKIE, secret, max_age=_WEEK_SECONDS, httponly=True, samesite="strict", secure=secure
+    )
+    return response
+
+
+@router.post("/logout")
+async def log_out(request: Request) -> Response:
+    """Forget the key."""
+    response = see_other("/login" if state_of(request).keys else "/")
+    response.delete_cookie(COOKIE, httponly=True, samesite="strict")
+    return response
+
+
+@router.get("/static/{path:path}")
+async def file(path: str, request: Request) -> Response:
+    """One of them: the same for everybody, so no key is asked for."""
+    found = static().get(path)
+    if found is None:
+        raise not_there("file")
+    kept = "public, max-age=31536000, immutable" if "v" in request.query_params else "no-cache"
+    etag = f'"{found.etag}"'
+    headers = {"ETag": etag, "Cache-Control": kept, "Vary": "Accept-Encoding"}
+    if request.headers.get("if-none-match") == etag:
+        return Response(status_code=304, headers=headers)
+    return Response(found.content, 200, headers, found.media_type)
+
+
+def _own_address(address: str) -> str:
+    """An address of this server; anything else is taken for its first page."""
+    own = address.startswith("/") and not address.startswith(("//", "/\\"))
+    return address if own and address.isprintable() and "\\" not in address else "/"

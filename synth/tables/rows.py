@@ -1,0 +1,189 @@
+"""Rows of rankings in words. The terminal and the page draw the same ones, each in its own way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from rich.table import Table
+
+from grammar import Goal
+from hierarchies.units import duration, volume
+from synth.calibration.logs.tables import busbw_factor
+from synth.tables.style import MARKS, request_text, table_of
+from synth.verbs.answers.degraded import UnevenAnswer, UnevenReply
+from synth.verbs.answers.planning import PlannedEntry, PlanReply
+from synth.verbs.answers.ranked import Answer, RankedAnswer, RankingReply, SweepReply
+
+Ranking = RankingReply | SweepReply | UnevenReply | PlanReply
+"""An answer with rows that can be looked at one by one."""
+Ends = tuple[str, ...]
+"""A figure in words; over a range of sizes both that it begins and ends with, if they differ."""
+
+
+@dataclass(frozen=True)
+class Stripe:
+    """One of the programs side by side: its steps, its share of the payload and its segments.
+
+    The share of a program that has all of the payload is empty, and so is one segment.
+    """
+
+    steps: tuple[str, ...]
+    share: str
+    segments: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a ranking. Several may have one rank; titles and intervals are not of all rankings.
+
+    A machine that lacks devices has no placements.
+    """
+
+    rank: str
+    title: Ends
+    stripes: tuple[Stripe, ...]
+    placement: str
+    time: Ends
+    interval: Ends
+    bus_bandwidth: Ends
+    speedup: Ends
+    bound: Ends
+    limited_by: Ends
+    proof: str
+    tied: bool
+
+
+@dataclass(frozen=True)
+class _Priced:
+    """An answer at one size, and what no schedule can beat there."""
+
+    answer: Answer | UnevenAnswer
+    size_bytes: int
+    bound_seconds: float
+
+
+def rows(reply: Ranking) -> list[Row]:
+    """The rows of a ranking, of a range of sizes, or of a plan's entries."""
+    match reply:
+        case SweepReply():
+            return [_stretch(reply, index) for index in range(len(reply.stretches))]
+        case PlanReply():
+            return [_entry(entry) for entry in reply.entries]
+        case RankingReply():
+            priced = [_Priced(one, reply.bytes, one.bound_seconds) for one in reply.answers]
+        case UnevenReply():
+            priced = [_Priced(one, reply.bytes, reply.bound_seconds) for one in reply.answers]
+    return [_row(reply.request, reply.reduce, one) for one in priced]
+
+
+def bus_bandwidth(request: str, size_bytes: float, seconds: float, members: int) -> str:
+    """By the convention of nccl-tests: bytes over seconds, times what the collective must move."""
+    if not seconds:
+        return "-"
+    return f"{busbw_factor(request, members) * size_bytes / seconds / 1e9:.4g} GB/s"
+
+
+def stripe(program: str, segments: Sequence[int], share: str = "") -> Stripe:
+    """A program, and into how many segments its payload is cut at each of some sizes."""
+    least, most = min(segments), max(segments)
+    told = str(most) if least == most else f"{least} to {most}"
+    steps = program.split("; ") if program else ["(nothing to do)"]
+    return Stripe(tuple(steps), share, told if most > 1 else "")
+
+
+def in_lines(stripes: Iterable[Stripe]) -> str:
+    """Programs side by side, a step a line; several each with its share."""
+    return "\n".join(
+        (f"{one.share} by\n" if one.share else "")
+        + ";\n".join(one.steps)
+        + (f"\nin {one.segments} segments" if one.segments else "")
+        for one in stripes
+    )
+
+
+def ranked_table(rows: Iterable[Row], *columns: str) -> Table:
+    """Some columns of a ranking in a terminal."""
+    cells = {column: _CELLS[column] for column in columns}
+    return table_of(rows, cells, right="#,sizes,time,speed-up,bound", wraps="program")
+
+
+_CELLS: Mapping[str, Callable[[Row], str]] = {
+    "#": lambda row: row.rank,
+    "sizes": lambda row: _lines(row.title),
+    "system": lambda row: _lines(row.title),
+    "request": lambda row: _lines(row.title),
+    "placement": lambda row: row.placement.replace("], ", "],\n "),
+    "program": lambda row: in_lines(row.stripes),
+    "time": lambda row: "\n".join(filter(None, (_lines(row.time), " to ".join(row.interval)))),
+    "speed-up": lambda row: _lines(row.speedup),
+    "bound": lambda row: _lines(row.bound),
+    "limited by": lambda row: _lines(row.limited_by),
+    "proof": lambda row: MARKS[row.proof],
+    "proof at this size": lambda row: MARKS[row.proof],
+}
+
+
+def _lines(ends: Ends) -> str:
+    return " to\n".join(ends)
+
+
+def _row(request: Goal, over: Sequence[str], *priced: _Priced) -> Row:
+    """One answer, or those at both ends of a range that differ in sizes only."""
+    answers = [one.answer for one in priced]
+    first = answers[0]
+    placed = [answer for answer in answers if isinstance(answer, Answer)]
+    members = prod(first.axes[name] for name in over)
+    intervals = dict.fromkeys(
+        tuple(duration(end) for end in answer.interval_seconds or ()) for answer in placed
+    )
+    return Row(
+        rank=str(first.rank),
+        title=(),
+        stripes=tuple(_stripes(placed) if placed else [stripe(first.program, [first.segments])]),
+        placement=str(placed[0].placement) if placed else "-",
+        time=_ends(duration(answer.seconds) for answer in answers),
+        interval=tuple(end for interval in intervals for end in interval),
+        bus_bandwidth=_ends(
+            bus_bandwidth(request.value, one.size_bytes, one.answer.seconds, members)
+            for one in priced
+        ),
+        speedup=_ends(f"{answer.speedup:.2f}x" for answer in answers),
+        bound=_ends(_share(one.bound_seconds, one.answer.seconds) for one in priced),
+        limited_by=_ends(answer.limited_by or "-" for answer in answers),
+        proof=first.proof,
+        tied=isinstance(first, RankedAnswer) and first.tied,
+    )
+
+
+def _stretch(reply: SweepReply, index: int) -> Row:
+    one = reply.stretches[index]
+    first = _Priced(one.first, one.from_bytes, one.first.bound_seconds)
+    last = _Priced(one.last, one.until_bytes, one.last.bound_seconds)
+    title = _ends([volume(one.from_bytes), volume(one.until_bytes)])
+    row = _row(reply.request, reply.reduce, first, last)
+    return replace(row, rank=str(index + 1), title=title)
+
+
+def _entry(entry: PlannedEntry) -> Row:
+    priced = _Priced(entry.answer, entry.bytes, entry.answer.bound_seconds)
+    asked = request_text(entry.request, entry.over, entry.bytes)
+    title = f"{entry.name}: {asked}, {entry.times:g} times"
+    return replace(_row(entry.request, entry.over, priced), title=(title,))
+
+
+def _stripes(answers: Sequence[Answer]) -> Iterator[Stripe]:
+    """The programs of answers that differ in sizes only."""
+    for first, *others in zip(*(answer.stripes for answer in answers), strict=True):
+        share = f"{first.share:.0%}" if len(answers[0].stripes) > 1 else ""
+        yield stripe(first.program, [one.segments for one in (first, *others)], share)
+
+
+def _ends(values: Iterable[str]) -> Ends:
+    return tuple(dict.fromkeys(values))
+
+
+def _share(bound_seconds: float, seconds: float) -> str:
+    """The share of the time that no schedule can avoid."""
+    return f"{bound_seconds / seconds:.0%}" if seconds else "100%"
