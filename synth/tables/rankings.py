@@ -20,7 +20,7 @@ from synth.tables.style import (
     table,
 )
 from synth.verbs.answers.degraded import UnevenAnswer, UnevenReply
-from synth.verbs.answers.parts import MachineInFull
+from synth.verbs.answers.machine_parts import MachineInFull
 from synth.verbs.answers.planning import (
     PlacementOption,
     PlacementsConsidered,

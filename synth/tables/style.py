@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hierarchies.units import duration
-from synth.verbs.answers.parts import LevelInBrief, MachineException
+from synth.verbs.answers.machine_parts import LevelInBrief, MachineException
 
 _PIPE_WIDTH = 200
 MARKS = {"proved": "proved", "refuted": "REFUTED", "unknown": "unknown"}

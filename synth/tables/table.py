@@ -25,9 +25,10 @@ from synth.tables.style import (
     table,
 )
 from synth.verbs.answers import judge
+from synth.verbs.answers.machine_parts import Calibration, LevelInFull, MachineInFull
 from synth.verbs.answers.machines import CatalogueReply, CountReply, PlaceReply, SystemReply
 from synth.verbs.answers.outputs import RunReply
-from synth.verbs.answers.parts import Calibration, Json, LevelInFull, MachineInFull, StepPrice
+from synth.verbs.answers.parts import Json, StepPrice
 from synth.verbs.answers.programs import CheckReply, LowerReply, TimeReply
 
 

@@ -25,7 +25,6 @@ from synth.semantics.programs import Language
 from synth.verbs import notations
 from synth.verbs.answers import judge
 from synth.verbs.answers.degraded import CostReply, UnevenReply
-from synth.verbs.answers.parts import SCHEMA_VERSION
 from synth.verbs.answers.planning import JobReply, PlanReply, SystemsRankedReply
 from synth.verbs.answers.ranked import RankingReply, SweepReply
 from synth.verbs.fields import File, Flag, Limited
@@ -270,7 +269,7 @@ def swept_reply(replies: Sequence[Reply], of: int | None = None) -> Reply:
     systems = [judge("top").validate_python(one.body) for one in replies]
     complete = all(one.complete for one in systems) and len(systems) == (of or len(systems))
     refuted = any(one.outcome is Outcome.NO for one in replies)
-    found = SystemsRankedReply(schema_version=SCHEMA_VERSION, systems=systems, complete=complete)
+    found = SystemsRankedReply.like(systems=systems, complete=complete)
     return reply(found, outcome_of(complete, refuted))
 
 

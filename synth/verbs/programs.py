@@ -26,14 +26,8 @@ from synth.semantics.lowering import lower
 from synth.semantics.rules import Derivation, Refusal, derive, retold
 from synth.semantics.states import holdings
 from synth.verbs import notations
-from synth.verbs.answers.parts import (
-    SCHEMA_VERSION,
-    MachineException,
-    StepPrice,
-    default_keys,
-    interval_of,
-    judged_keys,
-)
+from synth.verbs.answers.machine_parts import MachineException
+from synth.verbs.answers.parts import StepPrice, default_keys, interval_of, judged_keys
 from synth.verbs.answers.programs import CheckReply, Refused, Replayed, TimeReply, TreePart
 from synth.verbs.export import derived_from_text
 from synth.verbs.fields import Flag, Limited
@@ -116,7 +110,7 @@ def check(question: CheckQuestion, watcher: Watcher) -> Reply:
     refused, replay = None, None
     match derive(program, tree, question.request):
         case Refusal() as refusal:
-            refused = Refused.of(refusal)
+            refused = Refused.like(refusal)
             if question.replay:
                 sizes = verdict.sizes if isinstance(verdict, Refuted) else tree.sizes
                 replay = _counted(program, tree, sizes, question.request)
@@ -124,12 +118,11 @@ def check(question: CheckQuestion, watcher: Watcher) -> Reply:
             states = [[str(h) for h in held] for held in holdings(derivation)]
             if question.replay:
                 replay = _replayed(derivation, where)
-    found = CheckReply(
-        schema_version=SCHEMA_VERSION,
-        request=question.request,
+    found = CheckReply.like(
+        question,
         given=str(given),
         program=str(program),
-        tree=TreePart.of(tree),
+        tree=TreePart.like(tree),
         valid=refused is None and isinstance(verdict, Proved),
         states=states,
         refused=refused,
@@ -160,13 +153,11 @@ def time(question: TimeQuestion, watcher: Watcher) -> Reply:
     least = bound(system, reduction, question.bytes, question.request)
     plain = defaults(simulator, reduction, question.bytes, question.request)
     barriers = priced(simulator, derivation, reduction, question.bytes)
-    found = TimeReply(
-        schema_version=SCHEMA_VERSION,
+    found = TimeReply.like(
+        question,
         system=system.name,
         exceptions=MachineException.all_of(system),
-        request=question.request,
         program=str(derivation.program),
-        bytes=question.bytes,
         segments=segments,
         steps=[StepPrice.of(price) for price in prices],
         seconds=taken,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import prod
 
 from synth.verbs.answers.degraded import Left, UnevenAnswer
-from synth.verbs.answers.parts import MachineInFull
+from synth.verbs.answers.machine_parts import MachineInFull
 from synth.verbs.answers.ranked import Answer
 
 

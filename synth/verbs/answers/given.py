@@ -32,13 +32,8 @@ from synth.collectives.algorithms import Choice
 from synth.degraded import GroupProgram
 from synth.degraded.handing import Handed
 from synth.verbs.answers.degraded import GroupStep, Left, UnevenAnswer, UnevenReply
-from synth.verbs.answers.parts import (
-    Device,
-    LevelInFull,
-    MachineException,
-    MachineInFull,
-    as_json,
-)
+from synth.verbs.answers.machine_parts import Device, LevelInFull, MachineException, MachineInFull
+from synth.verbs.answers.parts import as_json
 from synth.verbs.answers.planning import PlannedEntry, PlanReply
 from synth.verbs.answers.ranked import Answer, RankingReply, Stripe
 
