@@ -6,7 +6,7 @@ from typing import Literal, Self
 
 from pydantic import Field
 
-from grammar import Collective, Goal
+from grammar import Goal
 from synth import degraded
 from synth.degraded import UnevenReport
 from synth.degraded.comparison import Cost, Followed
@@ -60,14 +60,6 @@ class GroupStep(Part):
             collective=step.collective.value,
             pieces=None if pieces is None else [[sorted(p) for p in some] for some in pieces],
         )
-
-    def step(self) -> concrete.GroupStep:
-        """The step that it says."""
-        pieces = None
-        if self.pieces is not None:
-            pieces = tuple(tuple(frozenset(piece) for piece in some) for some in self.pieces)
-        groups = tuple(tuple(group) for group in self.groups)
-        return concrete.GroupStep(Collective(self.collective), groups, pieces)
 
 
 class UnevenAnswer(Judged):
