@@ -7,30 +7,16 @@ from typing import Annotated
 from pydantic import Field
 
 from grammar import Goal, admitted
-from hierarchies import (
-    catalogue,
-    count_placements,
-    known,
-    placements,
-)
+from hierarchies import catalogue, count_placements, known, placements
 from synth.plan.request import Watcher
 from synth.semantics.programs import Language, explore_states
 from synth.verbs.answers.machine_parts import Machine as MachineInBrief
 from synth.verbs.answers.machine_parts import MachineInFull
 from synth.verbs.answers.machines import CatalogueReply, CountReply, PlaceReply, SystemReply
 from synth.verbs.fields import Flag, Limited
+from synth.verbs.flags import Across, Axes, Machine, MaxSteps, PerhapsMachine, Requested
 from synth.verbs.named_texts import system_of
-from synth.verbs.questions import (
-    Across,
-    Axes,
-    FaultyQuestion,
-    Machine,
-    MaxSteps,
-    PerhapsMachine,
-    Question,
-    Requested,
-    axes_of,
-)
+from synth.verbs.questions import FaultyQuestion, Question, axes_of
 from synth.verbs.reply import Outcome, Reply, reply
 
 

@@ -12,9 +12,7 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field
 
 from grammar import Goal
-from hierarchies import (
-    InputError,
-)
+from hierarchies import InputError
 from synth.collectives.algorithms import Choice
 from synth.degraded.handing import Handed, run_on_arrays
 from synth.emit import TARGETS, Options, RankOrder, Source, emit, target_of
@@ -34,14 +32,8 @@ from synth.verbs.answers.outputs import (
 from synth.verbs.answers.parts import SCHEMA_VERSION, Json, TextFile, as_json
 from synth.verbs.export import hand_out
 from synth.verbs.fields import File, Flag, Limited
-from synth.verbs.questions import (
-    Figure,
-    Measure,
-    PerhapsBytes,
-    PerhapsMachine,
-    PerhapsPlacedQuestion,
-    ProgramText,
-)
+from synth.verbs.flags import Figure, Measure, PerhapsBytes, PerhapsMachine, ProgramText
+from synth.verbs.questions import PerhapsPlacedQuestion
 from synth.verbs.reply import Outcome, Reply, reply
 
 MOST_HOSTS = 2**16

@@ -7,12 +7,7 @@ from typing import Annotated
 import numpy as np
 
 from grammar import Goal, Program, canonical, parse
-from hierarchies import (
-    Digit,
-    InputError,
-    Reduction,
-    Tree,
-)
+from hierarchies import Digit, InputError, Reduction, Tree
 from synth.collectives.algorithms import Choice
 from synth.emit.document.writing import document
 from synth.plan.answers import in_segments, priced
@@ -27,22 +22,37 @@ from synth.semantics.rules import Derivation, Refusal, derive, retold
 from synth.semantics.states import holdings
 from synth.verbs import notations
 from synth.verbs.answers.machine_parts import MachineException
-from synth.verbs.answers.parts import StepPrice, default_keys, interval_of, judged_keys
-from synth.verbs.answers.programs import CheckReply, Refused, Replayed, TimeReply, TreePart
+from synth.verbs.answers.parts import (
+    SCHEMA_VERSION,
+    StepPrice,
+    default_keys,
+    interval_of,
+    judged_keys,
+)
+from synth.verbs.answers.programs import (
+    CheckReply,
+    LowerReply,
+    Refused,
+    Replayed,
+    TimeReply,
+    TreePart,
+)
 from synth.verbs.export import derived_from_text
 from synth.verbs.fields import Flag, Limited
-from synth.verbs.named_texts import system_of
-from synth.verbs.questions import (
+from synth.verbs.flags import (
     Algorithm,
     Bytes,
-    FaultyQuestion,
     Numbers,
     PerhapsMachine,
-    PerhapsPlacedQuestion,
-    PlacedQuestion,
     ProgramText,
     Requested,
     Segments,
+)
+from synth.verbs.named_texts import system_of
+from synth.verbs.questions import (
+    FaultyQuestion,
+    PerhapsPlacedQuestion,
+    PlacedQuestion,
     segment_counts,
 )
 from synth.verbs.reply import Outcome, Reply, reply
@@ -139,7 +149,8 @@ def lowered(question: LowerQuestion, watcher: Watcher) -> Reply:
     schedule = lower(
         derived_from_text(question.program, reduction, question.request), reduction, question.bytes
     )
-    return reply(document(schedule, system.name))
+    found = document(schedule, system.name)
+    return reply(LowerReply(schema_version=SCHEMA_VERSION, **found))
 
 
 def time(question: TimeQuestion, watcher: Watcher) -> Reply:

@@ -27,6 +27,7 @@ from hierarchies import (
     System,
     calibration_of,
     fault_of,
+    within,
 )
 from synth.collectives.algorithms import Choice
 from synth.degraded import GroupProgram
@@ -272,10 +273,8 @@ def _read(model: type[M], given: Mapping[str, Any], hint: str) -> M:
 
 
 def _remembered(reply: _Ranking | _Plan, asked: _Ranking | _Entry, answer: _Answer) -> Remembered:
-    try:
+    with within("from.system"):
         system = reply.system.system()
-    except InputError as error:
-        raise error.at("from.system") from None
     axes = tuple(Axis(name, size) for name, size in answer.axes.items())
     matrix = tuple(tuple(row) for row in answer.placement)
     placed = Placement(system.hierarchy, axes, matrix)

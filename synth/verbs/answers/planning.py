@@ -14,6 +14,7 @@ from synth.verbs.answers.parts import (
     ChoiceName,
     GoalName,
     Interval,
+    Judged,
     Matrix,
     Number,
     OneFile,
@@ -45,6 +46,11 @@ class SystemsRankedReply(Reply):
 
     systems: list[TopReply] = Field(min_length=1, description="What top answers of each, in order.")
     complete: bool = Field(description="False if something of one, or one, may be missing.")
+
+    @property
+    def answers(self) -> list[Judged]:
+        """Those of all systems."""
+        return [answer for one in self.systems for answer in one.answers]
 
 
 class PlacementOption(Part):
@@ -135,6 +141,11 @@ class PlanReply(Reply):
     unpriced: list[UnpricedEntry] = Field(description="What no collective can say.")
     considered: PlacementsConsidered = Field(description="What it was chosen from.")
     complete: bool = Field(description="False if a better placement may be missing.")
+
+    @property
+    def answers(self) -> list[Answer]:
+        """Those to the job's collectives."""
+        return [entry.answer for entry in self.entries]
 
     @classmethod
     def of(cls, plan: JobPlan) -> Self:

@@ -26,6 +26,7 @@ from synth.verbs.answers.parts import (
     Interval,
     Judged,
     LimitedBy,
+    Ordered,
     Part,
     Positive,
     Predicted,
@@ -99,8 +100,13 @@ LoweredStep = Annotated[
 ]
 
 
-class LowerReply(Head):
+class LowerReply(Head, Ordered):
     """The schedule of a program for the real devices, as a document of version 1."""
+
+    last = (
+        *("system", "levels", "axes", "placement", "reduce", "collapse", "program", "devices"),
+        *("payload_bytes", "padded_bytes", "pieces", "segments", "reduction_groups", "steps"),
+    )
 
     schema_version: Version  # type: ignore[assignment]  # never left out
     version: int = Field(ge=1, le=1, description="The version of the document.")

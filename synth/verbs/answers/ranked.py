@@ -216,6 +216,11 @@ class SweepReply(Asked):
     sizes: list[SizeFigures] = Field(description="Every size that was asked.")
     complete: Complete
 
+    @property
+    def answers(self) -> list[Answer]:
+        """The answers at the ends of stretches: those between have the same programs."""
+        return [end for one in self.stretches for end in (one.first, one.last)]
+
     @classmethod
     def of(cls, sweep: Sweep) -> Self:
         place = {size: number for number, (size, _) in enumerate(sweep.sizes)}
