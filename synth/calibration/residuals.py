@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import stdtrit
+import scipy
 
 from hierarchies import Measured, Residual, Stray
 from hierarchies.calibration import ANY, COVERED
@@ -133,7 +133,8 @@ def strays(rows: Sequence[FittedRow]) -> tuple[Stray, ...]:
         squares = [float(np.mean(np.square(offs))) for offs in tables.values()]
         known = len(squares) + 1
         spread = float(np.sqrt((sum(squares) + EXPECTED**2) / known))
-        high = float(np.exp(float(stdtrit(known, (1 + COVERED) / 2)) * spread))
+        margin = float(scipy.special.stdtrit(known, (1 + COVERED) / 2))
+        high = float(np.exp(margin * spread))
         found.append(Stray(smallest, len(tables), _short(1 / high), _short(high)))
     return tuple(found)
 

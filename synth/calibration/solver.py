@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import nnls
+import scipy
 
 from hierarchies import System
 from hierarchies.calibration import ANY
@@ -248,7 +248,7 @@ class _Problem:
         matrix = np.vstack([now.design * weight[:, None], self.prior])
         target = np.concatenate([aims * weight, self.wanted])
         lowest = (self.lowest / self.scale).ravel()
-        found, _ = nnls(matrix, target - matrix @ lowest)
+        found, _ = scipy.optimize.nnls(matrix, target - matrix @ lowest)
         return np.asarray((found + lowest).reshape(self.scale.shape) * self.scale)
 
     def _priors(self) -> tuple[Floats, Floats]:

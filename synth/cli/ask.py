@@ -16,7 +16,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from hierarchies import InputError
+from hierarchies import InputError, within
 from synth.cli.inputs import READERS, names_only, unread
 from synth.cli.outputs import deliver, printing
 from synth.plan.request import Watcher
@@ -199,10 +199,9 @@ def _read(model: type[Question], flags: Mapping[str, Any]) -> Iterator[tuple[str
             reader = unread if key in nobody else READERS[flag.file]
             yield key, reader(given[name])
         elif flag.notation is not None:
-            try:
-                yield key, flag.notation.read(given[name])
-            except InputError as error:
-                raise error.at(flag.word) from None
+            with within(flag.word):
+                read = flag.notation.read(given[name])
+            yield key, read
         else:
             yield key, False if flag.turns_off else given[name]
         yield from flag.also.items()

@@ -20,6 +20,7 @@ from math import inf
 
 import numpy as np
 import numpy.typing as npt
+import scipy
 
 from synth.events.overlap import Lane, together_seconds
 from synth.price.segments import SEGMENTS, Overlapped, Phases, price_ticks
@@ -78,11 +79,9 @@ def mix(loads: Floats, costs: Floats | None = None) -> Mix:
     They are those of the whole payload. ``costs``: seconds that a program's share adds to what is
     made least beside the time of the busiest resource.
     """
-    from scipy.optimize import linprog
-
     programs, resources = loads.shape
     unit = loads.max(initial=0.0) or 1.0  # the solver takes whatever is below 1e-7 for nothing
-    least = linprog(
+    least = scipy.optimize.linprog(
         np.append(np.zeros(programs) if costs is None else costs / unit, 1.0),
         A_ub=np.hstack([loads.T / unit, -np.ones((resources, 1))]),
         b_ub=np.zeros(resources),

@@ -23,7 +23,7 @@ from synth.tables.style import (
     table_of,
 )
 from synth.verbs.answers.degraded import UnevenReply
-from synth.verbs.answers.parts import MachineInFull
+from synth.verbs.answers.machine_parts import MachineInFull
 from synth.verbs.answers.planning import (
     PlacementOption,
     PlannedEntry,

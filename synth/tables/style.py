@@ -13,7 +13,8 @@ from rich.text import Text
 from grammar import Goal
 from hierarchies.units import duration, volume
 from synth.collectives.protocols import Protocol
-from synth.verbs.answers.parts import LevelInBrief, MachineException, StepPrice
+from synth.verbs.answers.machine_parts import LevelInBrief, MachineException
+from synth.verbs.answers.parts import StepPrice
 from synth.verbs.answers.planning import PlacementsConsidered
 from synth.verbs.answers.ranked import Considered
 

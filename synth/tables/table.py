@@ -27,16 +27,10 @@ from synth.tables.style import (
     way,
 )
 from synth.verbs.answers import judge
+from synth.verbs.answers.machine_parts import Calibration, LevelInFull, Machine, MachineInFull
 from synth.verbs.answers.machines import CatalogueReply, CountReply, PlaceReply, SystemReply
 from synth.verbs.answers.outputs import Checked, RunReply
-from synth.verbs.answers.parts import (
-    Calibration,
-    Json,
-    LevelInFull,
-    Machine,
-    MachineInFull,
-    StepPrice,
-)
+from synth.verbs.answers.parts import Json, StepPrice
 from synth.verbs.answers.programs import CheckReply, LowerReply, TimeReply
 
 

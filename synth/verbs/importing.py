@@ -13,8 +13,9 @@ from synth.plan.request import Watcher
 from synth.verbs import notations
 from synth.verbs.answers.importing import ImportReply
 from synth.verbs.fields import File, Flag, Limited
+from synth.verbs.flags import Figure, Names, PerhapsMachine
 from synth.verbs.named_texts import MOST_FILES, NamedText, system_of
-from synth.verbs.questions import Figure, Names, PerhapsMachine, Question
+from synth.verbs.questions import Question
 from synth.verbs.reply import Reply, reply
 
 

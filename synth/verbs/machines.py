@@ -7,30 +7,16 @@ from typing import Annotated
 from pydantic import Field
 
 from grammar import Goal, admitted
-from hierarchies import (
-    catalogue,
-    count_placements,
-    known,
-    placements,
-)
+from hierarchies import catalogue, count_placements, known, placements
 from synth.plan.request import Watcher
 from synth.semantics.programs import Language, explore_states
+from synth.verbs.answers.machine_parts import Machine as MachineInBrief
+from synth.verbs.answers.machine_parts import MachineInFull
 from synth.verbs.answers.machines import CatalogueReply, CountReply, PlaceReply, SystemReply
-from synth.verbs.answers.parts import SCHEMA_VERSION, MachineInFull
-from synth.verbs.answers.parts import Machine as MachineInBrief
 from synth.verbs.fields import Flag, Limited
+from synth.verbs.flags import Across, Axes, Machine, MaxSteps, PerhapsMachine, Requested
 from synth.verbs.named_texts import system_of
-from synth.verbs.questions import (
-    Across,
-    Axes,
-    FaultyQuestion,
-    Machine,
-    MaxSteps,
-    PerhapsMachine,
-    Question,
-    Requested,
-    axes_of,
-)
+from synth.verbs.questions import FaultyQuestion, Question, axes_of
 from synth.verbs.reply import Outcome, Reply, reply
 
 
@@ -60,19 +46,18 @@ def systems(question: SystemsQuestion, watcher: Watcher) -> Reply:
     """The catalogue, or one system with all its numbers and their sources."""
     if question.system is not None:
         system = question.changed(system_of(question.system))
-        return reply(SystemReply(schema_version=SCHEMA_VERSION, system=MachineInFull.of(system)))
+        return reply(SystemReply.like(system=MachineInFull.of(system)))
     listed = [MachineInBrief.of(known(name)) for name in catalogue()]
-    return reply(CatalogueReply(schema_version=SCHEMA_VERSION, systems=listed))
+    return reply(CatalogueReply.like(systems=listed))
 
 
 def place(question: PlaceQuestion, watcher: Watcher) -> Reply:
     """Every placement of the axes, in order, and how many there are."""
     system = system_of(question.system).check_even()
     axes = axes_of(question.axes)
-    found = PlaceReply(
-        schema_version=SCHEMA_VERSION,
+    found = PlaceReply.like(
+        question,
         system=MachineInBrief.of(system),
-        axes=question.axes,
         count=count_placements(system.hierarchy, axes),
         placements=[[list(row) for row in p.matrix] for p in placements(system.hierarchy, axes)],
     )
@@ -84,12 +69,10 @@ def count(question: CountQuestion, watcher: Watcher) -> Reply:
     language = Language(question.max_steps, question.across, question.request)
     graph = explore_states(question.digits, language, watcher.searching)
     choices = admitted(question.digits, across=question.across, goal=question.request)
-    found = CountReply(
-        schema_version=SCHEMA_VERSION,
-        request=question.request,
-        digits=question.digits,
+    found = CountReply.like(
+        question,
+        graph,
         by_length=graph.count()[1:],
         instructions=len(choices),
-        complete=graph.complete,
     )
     return reply(found, Outcome.OK if graph.complete else Outcome.PARTIAL)

@@ -18,8 +18,9 @@ from synth.plan.request import Watcher
 from synth.verbs import notations
 from synth.verbs.answers.measured import CalibratedReply, DoctorReply, TestsReply, warnings_of
 from synth.verbs.fields import File, Flag, Limited
+from synth.verbs.flags import Figure, Machine, Numbers
 from synth.verbs.named_texts import MOST_FILES, NamedText, system_of
-from synth.verbs.questions import Figure, Machine, Numbers, Question
+from synth.verbs.questions import Question
 from synth.verbs.reply import Outcome, Reply, reply
 
 

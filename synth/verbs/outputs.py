@@ -12,9 +12,7 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field
 
 from grammar import Goal
-from hierarchies import (
-    InputError,
-)
+from hierarchies import InputError
 from synth.collectives.algorithms import Choice
 from synth.degraded.handing import Handed, run_on_arrays
 from synth.emit import TARGETS, Options, RankOrder, Source, emit, target_of
@@ -22,8 +20,8 @@ from synth.plan.request import Watcher, told_together
 from synth.run import BACKENDS, Seen, Trial, run
 from synth.semantics.schedule import ends, padded
 from synth.verbs import notations
-from synth.verbs.answers.degraded import GroupStep, UnevenReply
-from synth.verbs.answers.given import Remembered, handed_of, remembered, uneven_of
+from synth.verbs.answers.degraded import GroupStep
+from synth.verbs.answers.given import Remembered, UnevenRanking, remembered, uneven_of
 from synth.verbs.answers.outputs import (
     Checked,
     EmittedGroupsReply,
@@ -34,14 +32,8 @@ from synth.verbs.answers.outputs import (
 from synth.verbs.answers.parts import SCHEMA_VERSION, Json, TextFile, as_json
 from synth.verbs.export import hand_out
 from synth.verbs.fields import File, Flag, Limited
-from synth.verbs.questions import (
-    Figure,
-    Measure,
-    PerhapsBytes,
-    PerhapsMachine,
-    PerhapsPlacedQuestion,
-    ProgramText,
-)
+from synth.verbs.flags import Figure, Measure, PerhapsBytes, PerhapsMachine, ProgramText
+from synth.verbs.questions import PerhapsPlacedQuestion
 from synth.verbs.reply import Outcome, Reply, reply
 
 MOST_HOSTS = 2**16
@@ -109,7 +101,7 @@ class HandOutQuestion(PerhapsPlacedQuestion):
             ),
         )
 
-    def groups(self) -> UnevenReply | None:
+    def groups(self) -> UnevenRanking | None:
         """The answer, if it is about a machine that lacks devices. Raises as ``chosen``."""
         if self.answer is None or "uneven" not in self.answer:
             return None
@@ -236,7 +228,7 @@ def _checked(seen: Seen) -> Checked:
     )
 
 
-def _emitted_groups(question: EmitQuestion, ranking: UnevenReply) -> Reply:
+def _emitted_groups(question: EmitQuestion, ranking: UnevenRanking) -> Reply:
     """A program of explicit groups: as data only, as no mesh has its groups."""
     if question.target != "json":
         target_of(question.target)
@@ -246,20 +238,18 @@ def _emitted_groups(question: EmitQuestion, ranking: UnevenReply) -> Reply:
             where="--target",
             hint="json can: it lists them",
         )
-    found = handed_of(ranking, question.rank)
+    found = ranking.handed(question.rank)
     found.check()
     text = json.dumps(groups_document(found), indent=1) + "\n"
-    return reply(
-        EmittedGroupsReply(
-            schema_version=SCHEMA_VERSION,
-            target="json",
-            system=found.system,
-            program=found.program.text,
-            proof="proved",
-            proved_for=len(found.devices),
-            files=[TextFile(name="groups.json", text=text)],
-        )
+    emitted = EmittedGroupsReply.like(
+        found,
+        target="json",
+        program=found.program.text,
+        proof="proved",
+        proved_for=len(found.devices),
+        files=[TextFile(name="groups.json", text=text)],
     )
+    return reply(emitted)
 
 
 def groups_document(handed: Handed) -> Json:
@@ -278,7 +268,7 @@ def groups_document(handed: Handed) -> Json:
     }
 
 
-def _executed_groups(question: RunQuestion, ranking: UnevenReply) -> Reply:
+def _executed_groups(question: RunQuestion, ranking: UnevenRanking) -> Reply:
     """What was seen when a program of explicit groups ran on arrays."""
     if question.backend != "numpy":
         raise InputError(
@@ -288,7 +278,7 @@ def _executed_groups(question: RunQuestion, ranking: UnevenReply) -> Reply:
             hint="numpy can",
         )
     size = question.bytes or 2**20
-    chosen = handed_of(ranking, question.rank)
+    chosen = ranking.handed(question.rank)
     seen = run_on_arrays(chosen, question.dtype, size, question.repeat)
     checked = _checked(seen)
     chunks = chosen.program.chunks

@@ -9,11 +9,7 @@ from typing import Annotated
 from pydantic import Field
 
 from grammar import Goal
-from hierarchies import (
-    MOST_AXES,
-    InputError,
-    System,
-)
+from hierarchies import MOST_AXES, InputError, System, within
 from synth.collectives.algorithms import Choice
 from synth.degraded import uneven_answers
 from synth.degraded.comparison import cost, uneven_request
@@ -25,35 +21,35 @@ from synth.semantics.programs import Language
 from synth.verbs import notations
 from synth.verbs.answers import judge
 from synth.verbs.answers.degraded import CostReply, UnevenReply
-from synth.verbs.answers.parts import SCHEMA_VERSION
 from synth.verbs.answers.planning import JobReply, PlanReply, SystemsRankedReply
 from synth.verbs.answers.ranked import RankingReply, SweepReply
 from synth.verbs.fields import File, Flag, Limited
-from synth.verbs.named_texts import Given, job_of, system_of
-from synth.verbs.questions import (
+from synth.verbs.flags import (
     Across,
     Algorithm,
     Axes,
     Bytes,
     Collapse,
-    FaultyQuestion,
     Figure,
-    MachineQuestion,
     MaxSteps,
     Measure,
     OneOrMoreBytes,
     OnePlacement,
     Over,
-    Question,
     Requested,
     Segments,
     Stripes,
+)
+from synth.verbs.named_texts import Given, job_of, system_of
+from synth.verbs.questions import (
+    FaultyQuestion,
+    MachineQuestion,
+    Question,
     axes_of,
     matrix_of,
     segment_counts,
 )
 from synth.verbs.reply import Outcome, Reply, reply
-from synth.verify.symbolic import Refuted
 from synth.workload.files import sizes_of
 from synth.workload.job import Job
 from synth.workload.planner import How, plan_job
@@ -147,16 +143,8 @@ class CostQuestion(MachineQuestion):
 
     def asked(self) -> Request:
         """The question as the planner's request. Raises InputError for what makes no sense."""
-        return Request(
-            axes=axes_of(self.axes),
-            over=tuple(self.reduce),
-            payload_bytes=self.bytes,
-            k=1,
-            language=Language(self.max_steps, goal=self.request),
-            choice=self.algorithm,
-            segments=segment_counts(self.segments),
-            stripes=self.stripes,
-        )
+        shared = RankedQuestion.model_fields.keys() & type(self).model_fields
+        return RankedQuestion(k=1, **{name: getattr(self, name) for name in shared}).asked()
 
 
 class PlanQuestion(MachineQuestion):
@@ -244,12 +232,10 @@ def top(
     if system.missing:
         return _uneven(system, question, watcher)
     if isinstance(question.bytes, tuple):
-        return _swept(system, question, question.bytes, watcher)
+        return ranked(SweepReply.of(sweep(system, question.asked(), *question.bytes, watcher)))
     request = question.asked()
     report = answers(system, request, watcher, known(request.language) if known else None)
-    refuted = any(isinstance(answer.verdict, Refuted) for answer in report.answers)
-    found = RankingReply.of(report, question.explain)
-    return reply(found, outcome_of(found.complete, refuted))
+    return ranked(RankingReply.of(report, question.explain))
 
 
 def sweep_systems(question: SweepQuestion, watcher: Watcher) -> Reply:
@@ -258,10 +244,8 @@ def sweep_systems(question: SweepQuestion, watcher: Watcher) -> Reply:
     for one in question.tops():
         if replies and not watcher.go_on():
             break
-        try:
+        with within(one.system_name):
             replies.append(top(one, Unranked(watcher)))
-        except InputError as error:
-            raise error.at(one.system_name) from None
     return swept_reply(replies, len(question.systems))
 
 
@@ -269,24 +253,23 @@ def swept_reply(replies: Sequence[Reply], of: int | None = None) -> Reply:
     """The answers of several systems as one."""
     systems = [judge("top").validate_python(one.body) for one in replies]
     complete = all(one.complete for one in systems) and len(systems) == (of or len(systems))
-    refuted = any(one.outcome is Outcome.NO for one in replies)
-    found = SystemsRankedReply(schema_version=SCHEMA_VERSION, systems=systems, complete=complete)
-    return reply(found, outcome_of(complete, refuted))
+    return ranked(SystemsRankedReply.like(systems=systems, complete=complete))
 
 
-def outcome_of(complete: bool, refuted: bool) -> Outcome:
-    """How a search ended: z3's no counts before what was left out."""
-    if refuted:
-        return Outcome.NO
-    return Outcome.OK if complete else Outcome.PARTIAL
+def ranked(
+    found: RankingReply | SweepReply | UnevenReply | PlanReply | SystemsRankedReply,
+) -> Reply:
+    """How a search ended: z3's no to an answer counts before what was left out."""
+    if any(one.proof == "refuted" for one in found.answers):
+        return reply(found, Outcome.NO)
+    return reply(found, Outcome.OK if found.complete else Outcome.PARTIAL)
 
 
 def plan(question: PlanQuestion, watcher: Watcher) -> Reply:
     """The placement on which a job's collectives are exposed for least time."""
     system = question.machine().check_even()
     found = plan_job(system, job_of(question.job), question.how(), watcher)
-    refuted = any(isinstance(one.answer.verdict, Refuted) for one in found.entries)
-    return reply(PlanReply.of(found), outcome_of(found.complete, refuted))
+    return ranked(PlanReply.of(found))
 
 
 def job(question: JobQuestion, watcher: Watcher) -> Reply:
@@ -312,15 +295,5 @@ def _uneven(system: System, question: TopQuestion, watcher: Watcher) -> Reply:
             "--across on a machine that lacks devices", hint="its groups are explicit: leave it out"
         )
     asked = question.asked()
-    request = uneven_request(asked)
-    report = uneven_answers(system, asked.axes, asked.over, request, watcher)
-    refuted = any(isinstance(answer.verdict, Refuted) for answer in report.answers)
-    return reply(UnevenReply.of(report), outcome_of(report.complete, refuted))
-
-
-def _swept(
-    system: System, question: TopQuestion, sizes: tuple[int, int], watcher: Watcher
-) -> Reply:
-    found = sweep(system, question.asked(), *sizes, watcher)
-    refuted = any(isinstance(answer.verdict, Refuted) for _, answer in found.sizes)
-    return reply(SweepReply.of(found), outcome_of(found.complete, refuted))
+    report = uneven_answers(system, asked.axes, asked.over, uneven_request(asked), watcher)
+    return ranked(UnevenReply.of(report))

@@ -7,12 +7,7 @@ from typing import Annotated
 import numpy as np
 
 from grammar import Goal, Program, canonical, parse
-from hierarchies import (
-    Digit,
-    InputError,
-    Reduction,
-    Tree,
-)
+from hierarchies import Digit, InputError, Reduction, Tree
 from synth.collectives.algorithms import Choice
 from synth.emit.document.writing import document
 from synth.plan.answers import in_segments, priced
@@ -26,29 +21,38 @@ from synth.semantics.lowering import lower
 from synth.semantics.rules import Derivation, Refusal, derive, retold
 from synth.semantics.states import holdings
 from synth.verbs import notations
+from synth.verbs.answers.machine_parts import MachineException
 from synth.verbs.answers.parts import (
     SCHEMA_VERSION,
-    MachineException,
     StepPrice,
     default_keys,
     interval_of,
     judged_keys,
 )
-from synth.verbs.answers.programs import CheckReply, Refused, Replayed, TimeReply, TreePart
+from synth.verbs.answers.programs import (
+    CheckReply,
+    LowerReply,
+    Refused,
+    Replayed,
+    TimeReply,
+    TreePart,
+)
 from synth.verbs.export import derived_from_text
 from synth.verbs.fields import Flag, Limited
-from synth.verbs.named_texts import system_of
-from synth.verbs.questions import (
+from synth.verbs.flags import (
     Algorithm,
     Bytes,
-    FaultyQuestion,
     Numbers,
     PerhapsMachine,
-    PerhapsPlacedQuestion,
-    PlacedQuestion,
     ProgramText,
     Requested,
     Segments,
+)
+from synth.verbs.named_texts import system_of
+from synth.verbs.questions import (
+    FaultyQuestion,
+    PerhapsPlacedQuestion,
+    PlacedQuestion,
     segment_counts,
 )
 from synth.verbs.reply import Outcome, Reply, reply
@@ -116,7 +120,7 @@ def check(question: CheckQuestion, watcher: Watcher) -> Reply:
     refused, replay = None, None
     match derive(program, tree, question.request):
         case Refusal() as refusal:
-            refused = Refused.of(refusal)
+            refused = Refused.like(refusal)
             if question.replay:
                 sizes = verdict.sizes if isinstance(verdict, Refuted) else tree.sizes
                 replay = _counted(program, tree, sizes, question.request)
@@ -124,12 +128,11 @@ def check(question: CheckQuestion, watcher: Watcher) -> Reply:
             states = [[str(h) for h in held] for held in holdings(derivation)]
             if question.replay:
                 replay = _replayed(derivation, where)
-    found = CheckReply(
-        schema_version=SCHEMA_VERSION,
-        request=question.request,
+    found = CheckReply.like(
+        question,
         given=str(given),
         program=str(program),
-        tree=TreePart.of(tree),
+        tree=TreePart.like(tree),
         valid=refused is None and isinstance(verdict, Proved),
         states=states,
         refused=refused,
@@ -146,7 +149,8 @@ def lowered(question: LowerQuestion, watcher: Watcher) -> Reply:
     schedule = lower(
         derived_from_text(question.program, reduction, question.request), reduction, question.bytes
     )
-    return reply(document(schedule, system.name))
+    found = document(schedule, system.name)
+    return reply(LowerReply(schema_version=SCHEMA_VERSION, **found))
 
 
 def time(question: TimeQuestion, watcher: Watcher) -> Reply:
@@ -160,13 +164,11 @@ def time(question: TimeQuestion, watcher: Watcher) -> Reply:
     least = bound(system, reduction, question.bytes, question.request)
     plain = defaults(simulator, reduction, question.bytes, question.request)
     barriers = priced(simulator, derivation, reduction, question.bytes)
-    found = TimeReply(
-        schema_version=SCHEMA_VERSION,
+    found = TimeReply.like(
+        question,
         system=system.name,
         exceptions=MachineException.all_of(system),
-        request=question.request,
         program=str(derivation.program),
-        bytes=question.bytes,
         segments=segments,
         steps=[StepPrice.of(price) for price in prices],
         seconds=taken,

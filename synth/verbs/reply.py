@@ -7,7 +7,7 @@ from enum import IntEnum
 
 from pydantic import BaseModel
 
-from synth.verbs.answers.parts import SCHEMA_VERSION, Json, as_json
+from synth.verbs.answers.parts import Json, as_json
 
 
 class Outcome(IntEnum):
@@ -26,7 +26,6 @@ class Reply:
     outcome: Outcome = Outcome.OK
 
 
-def reply(answer: Json | BaseModel, outcome: Outcome = Outcome.OK) -> Reply:
-    """An answer under the version of its schema."""
-    body = as_json(answer) if isinstance(answer, BaseModel) else answer
-    return Reply({"schema_version": SCHEMA_VERSION, **body}, outcome)
+def reply(answer: BaseModel, outcome: Outcome = Outcome.OK) -> Reply:
+    """An answer as JSON."""
+    return Reply(as_json(answer), outcome)

@@ -14,7 +14,7 @@ from math import ceil, log10, prod, sqrt
 from typing import Any
 
 from hierarchies import Domain
-from synth.verbs.answers.parts import LevelInFull, MachineException, MachineInFull
+from synth.verbs.answers.machine_parts import LevelInFull, MachineException, MachineInFull
 
 MOST_DEVICES = 128
 _DEVICE, _GAP, _PAD, _HUB, _HUB_WIDTH = 46, 12, 26, 64, 150

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Literal, cast
+from typing import Literal, Self
 
 from pydantic import Field
 
-from grammar import Collective, Goal
+from grammar import Goal
 from synth import degraded
 from synth.degraded import UnevenReport
 from synth.degraded.comparison import Cost, Followed
 from synth.degraded.ranking import EvenChoice
 from synth.plan import request as planned
+from synth.verbs.answers.machine_parts import MachineInFull
 from synth.verbs.answers.parts import (
-    SCHEMA_VERSION,
     Axes,
     ChoiceName,
+    Complete,
     Judged,
-    MachineInFull,
+    LimitedBy,
     Matrix,
     Number,
     Part,
     Positive,
+    Predicted,
     Seconds,
     StepPrice,
     Whole,
@@ -51,21 +53,13 @@ class GroupStep(Part):
     )
 
     @classmethod
-    def of(cls, step: concrete.GroupStep) -> GroupStep:
+    def of(cls, step: concrete.GroupStep) -> Self:
         pieces = step.pieces
-        return cls(
-            collective=cast(GroupCollective, step.collective.value),
-            groups=[list(group) for group in step.groups],
+        return cls.like(
+            step,
+            collective=step.collective.value,
             pieces=None if pieces is None else [[sorted(p) for p in some] for some in pieces],
         )
-
-    def step(self) -> concrete.GroupStep:
-        """The step that it says."""
-        pieces = None
-        if self.pieces is not None:
-            pieces = tuple(tuple(frozenset(piece) for piece in some) for some in self.pieces)
-        groups = tuple(tuple(group) for group in self.groups)
-        return concrete.GroupStep(Collective(self.collective), groups, pieces)
 
 
 class UnevenAnswer(Judged):
@@ -76,25 +70,23 @@ class UnevenAnswer(Judged):
     program: str = Field(description="Its steps in words.")
     chunks: Positive = Field(description="Into how many the payload is cut.")
     segments: Positive = Field(description="Into how many each goes through the steps.")
-    seconds: Seconds = Field(description="Predicted.")
+    seconds: Predicted
     speedup: Number = Field(description="flat_seconds / seconds.")
-    limited_by: str = Field(description="A level, memory or latency; empty: nothing to do.")
+    limited_by: LimitedBy
     steps: list[StepPrice] = Field(description="Of one segment.")
     group_steps: list[GroupStep] = Field(description="Who does what with whom.")
     proved_for: Positive = Field(description="The proof is for so many devices.")
 
     @classmethod
-    def of(cls, answer: degraded.UnevenAnswer, report: UnevenReport) -> UnevenAnswer:
+    def of(cls, answer: degraded.UnevenAnswer, report: UnevenReport) -> Self:
         candidate, flat = answer.candidate, report.flat_seconds
-        return cls(
-            rank=answer.rank,
-            axes={report.axis.name: report.axis.size},
+        return cls.like(
+            answer,
+            candidate,
+            axes=axes_of([report.axis]),
             program=candidate.program.text,
             chunks=candidate.program.chunks,
-            segments=candidate.segments,
-            seconds=candidate.seconds,
             speedup=flat / candidate.seconds if candidate.seconds else 1.0,
-            limited_by=candidate.limited_by,
             steps=[StepPrice.of(price) for price in candidate.prices],
             group_steps=[GroupStep.of(step) for step in candidate.program.steps],
             proved_for=report.axis.size,
@@ -109,16 +101,15 @@ class EvenInside(Part):
     devices: Positive = Field(description="How many it has.")
     program: str = Field(description="Its best program.")
     segments: Positive = Field(description="Into how many the payload is cut.")
-    seconds: Seconds = Field(description="Predicted.")
+    seconds: Predicted
 
     @classmethod
-    def of(cls, choice: EvenChoice) -> EvenInside:
-        return cls(
+    def of(cls, choice: EvenChoice) -> Self:
+        return cls.like(
+            choice.candidate,
             machine=choice.core.told,
             devices=len(choice.core.ranks),
             program=choice.candidate.program.text,
-            segments=choice.candidate.segments,
-            seconds=choice.candidate.seconds,
         )
 
 
@@ -140,26 +131,24 @@ class UnevenReply(Asked):
     bound_seconds: Seconds = Field(description="What no schedule can beat.")
     bound_by: str = Field(description="The level whose links impose the bound.")
     considered: ProgramsConsidered = Field(description="What they were chosen from.")
-    complete: bool = Field(description="True if nothing better can exist.")
+    complete: Complete
 
     @classmethod
-    def of(cls, report: UnevenReport) -> UnevenReply:
+    def of(cls, report: UnevenReport) -> Self:
         survivors, request = report.survivors, report.request
-        return cls(
-            schema_version=SCHEMA_VERSION,
+        return cls.like(
+            report,
             system=MachineInFull.of(report.system),
             request=Goal.ALL_REDUCE,
             reduce=[report.axis.name],
             bytes=request.payload_bytes,
             algorithm=request.choice,
-            uneven=Left(left=survivors.told(), devices=list(survivors.devices)),
+            uneven=Left.like(survivors, left=survivors.told()),
             answers=[UnevenAnswer.of(answer, report) for answer in report.answers],
             choices=[EvenInside.of(choice) for choice in report.choices],
-            flat_seconds=report.flat_seconds,
             bound_seconds=report.bound.seconds,
             bound_by=report.bound.level,
-            considered=ProgramsConsidered(programs=report.programs),
-            complete=report.complete,
+            considered=ProgramsConsidered.like(report),
         )
 
 
@@ -169,31 +158,31 @@ class BestAnswer(Judged):
     axes: Axes = Field(description="Sizes by name.")
     placement: Matrix | None = Field(description="Null where groups are explicit.")
     program: str = Field(description="Its steps.")
-    seconds: Seconds = Field(description="Predicted.")
+    seconds: Predicted
     baseline_seconds: Seconds = Field(description="Of the default.")
     bound_seconds: Seconds = Field(description="What no schedule can beat.")
 
     @classmethod
-    def of(cls, answer: planned.Answer) -> BestAnswer:
+    def of(cls, answer: planned.Answer) -> Self:
         placement = answer.candidate.reduction.placement
-        return cls(
-            axes=axes_of(placement),
+        return cls.like(
+            answer,
+            answer.candidate,
+            axes=axes_of(placement.axes),
             placement=matrix_of(placement),
             program=answer.candidate.text,
-            seconds=answer.candidate.seconds,
-            baseline_seconds=answer.baseline_seconds,
             bound_seconds=answer.bound.seconds,
             **judged_keys(answer.verdict),
         )
 
     @classmethod
-    def of_uneven(cls, report: UnevenReport) -> BestAnswer:
+    def of_uneven(cls, report: UnevenReport) -> Self:
         [answer, *_] = report.answers
-        return cls(
-            axes={report.axis.name: report.axis.size},
+        return cls.like(
+            answer.candidate,
+            axes=axes_of([report.axis]),
             placement=None,
             program=answer.candidate.program.text,
-            seconds=answer.candidate.seconds,
             baseline_seconds=report.flat_seconds,
             bound_seconds=report.bound.seconds,
             **judged_keys(answer.verdict),
@@ -217,14 +206,9 @@ class FollowedProgram(Part):
     busiest: list[BusyLink] = Field(description="The links that are busy most.")
 
     @classmethod
-    def of(cls, followed: Followed) -> FollowedProgram:
-        return cls(
-            program=followed.program,
-            segments=followed.segments,
-            healthy_seconds=followed.healthy_seconds,
-            seconds=followed.seconds,
-            busiest=[BusyLink(link=name, busy_share=share) for name, share in followed.busiest],
-        )
+    def of(cls, followed: Followed) -> Self:
+        busiest = [BusyLink(link=name, busy_share=share) for name, share in followed.busiest]
+        return cls.like(followed, busiest=busiest)
 
 
 class CostReply(Asked):
@@ -239,10 +223,10 @@ class CostReply(Asked):
     lost_seconds: float = Field(allow_inf_nan=False, description="The difference.")
     choices: list[EvenInside] = Field(description="The largest even machines inside.")
     followed: FollowedProgram | None = Field(description="Null where devices are missing.")
-    complete: bool = Field(description="True if nothing better can exist.")
+    complete: Complete
 
     @classmethod
-    def of(cls, cost: Cost) -> CostReply:
+    def of(cls, cost: Cost) -> Self:
         before, now = cost.healthy, cost.now
         choices: list[EvenInside] = []
         if isinstance(now, UnevenReport):
@@ -250,8 +234,8 @@ class CostReply(Asked):
             choices = [EvenInside.of(choice) for choice in now.choices]
         else:
             best = BestAnswer.of(now.answers[0])
-        return cls(
-            schema_version=SCHEMA_VERSION,
+        return cls.like(
+            cost,
             system=MachineInFull.of(cost.system),
             request=before.goal,
             reduce=list(before.candidate.reduction.over),
@@ -262,5 +246,4 @@ class CostReply(Asked):
             lost_seconds=cost.seconds - before.candidate.seconds,
             choices=choices,
             followed=FollowedProgram.of(cost.followed) if cost.followed else None,
-            complete=cost.complete,
         )

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 from pydantic import Field
 
 from hierarchies import importers
 from hierarchies.importers import Draft, DraftLevel, Stated, toml, written
 from hierarchies.importers.draft import Value
+from synth.verbs.answers.machine_parts import DomainName
 from synth.verbs.answers.parts import (
-    SCHEMA_VERSION,
-    DomainName,
     Number,
     OneFile,
     Part,
@@ -37,17 +38,15 @@ class DraftedLevel(Part):
     sources: dict[str, str] = Field(description="Where each known value stands, by its key.")
 
     @classmethod
-    def of(cls, level: DraftLevel) -> DraftedLevel:
+    def of(cls, level: DraftLevel) -> Self:
         entries = level.entries()
         known = {key: entry for key, entry in entries.items() if isinstance(entry, Stated)}
-        return cls.model_validate(
-            {
-                "name": level.name,
-                **dict.fromkeys(entries),
-                **{key: written(key, entry.value) for key, entry in known.items()},
-                "through": list(level.through),
-                "sources": {key: entry.source for key, entry in known.items()},
-            }
+        said = {key: written(key, entry.value) for key, entry in known.items()}
+        return cls.like(
+            name=level.name,
+            through=list(level.through),
+            sources={key: entry.source for key, entry in known.items()},
+            **dict.fromkeys(entries) | said,
         )
 
 
@@ -63,19 +62,14 @@ class Drafted(Part):
     notes: list[str] = Field(description="What no description can hold, and warnings.")
 
     @classmethod
-    def of(cls, draft: Draft) -> Drafted:
+    def of(cls, draft: Draft) -> Self:
         memory = draft.memory_bytes_per_second
         rate = written("memory_GB_per_s", memory.value) if isinstance(memory, Stated) else None
-        return cls.model_validate(
-            {
-                "name": draft.name,
-                "title": draft.title,
-                "device": draft.device,
-                "memory_GB_per_s": rate,
-                "levels": [DraftedLevel.of(level) for level in draft.levels],
-                "counted": dict(draft.counted),
-                "notes": list(draft.notes),
-            }
+        return cls.like(
+            draft,
+            memory_GB_per_s=rate,
+            levels=[DraftedLevel.of(level) for level in draft.levels],
+            counted=dict(draft.counted),
         )
 
 
@@ -89,12 +83,12 @@ class Blank(Part):
     reason: str = Field(description="Who suggests it, and why.")
 
     @classmethod
-    def of(cls, place: str, key: str, blank: importers.Blank) -> Blank:
+    def of(cls, place: str, key: str, blank: importers.Blank) -> Self:
         perhaps = blank.suggestion
-        return cls(
+        return cls.like(
+            blank,
             place=place,
             key=key,
-            needed=blank.needed,
             suggestion=None if perhaps is None else written(key, perhaps),
             reason=blank.source,
         )
@@ -110,10 +104,9 @@ class ImportReply(Reply):
     files: OneFile = Field(description="The description, in TOML.")
 
     @classmethod
-    def of(cls, kind: str, draft: Draft) -> ImportReply:
+    def of(cls, kind: str, draft: Draft) -> Self:
         blanks = [Blank.of(place, key, blank) for place, key, blank in draft.blanks()]
-        return cls(
-            schema_version=SCHEMA_VERSION,
+        return cls.like(
             kind=kind,
             draft=Drafted.of(draft),
             blanks=blanks,

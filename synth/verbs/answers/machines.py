@@ -6,11 +6,10 @@ from typing import Annotated
 
 from pydantic import Discriminator, Field, Tag
 
+from synth.verbs.answers.machine_parts import Machine, MachineInFull
 from synth.verbs.answers.parts import (
     Axes,
     GoalName,
-    Machine,
-    MachineInFull,
     Matrix,
     Positive,
     Reply,

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from statistics import median
-from typing import Annotated
+from typing import Annotated, Self
 
 from pydantic import Discriminator, Field, Tag
 
 from hierarchies import System
-from hierarchies.calibration import Residual, Stray
 from synth.calibration.doctor import Diagnosis, Finding, FindingKind, Reading, Run
 from synth.calibration.experiments import Experiment, kept, lines
 from synth.calibration.fit import Calibrated
 from synth.calibration.logs.matching import Matched
+from synth.verbs.answers.machine_parts import Machine
 from synth.verbs.answers.parts import (
-    SCHEMA_VERSION,
-    Machine,
     Number,
     OneFile,
     Part,
@@ -50,22 +48,13 @@ class ExperimentPart(Part):
     srun: str = Field(description="The line that runs it with srun.")
 
     @classmethod
-    def of(cls, system: System, one: Experiment) -> ExperimentPart:
+    def of(cls, system: System, one: Experiment) -> Self:
         how = lines(system, one)
-        return cls(
-            name=one.name,
-            file=one.file,
+        return cls.like(
+            one,
+            one.groups,
             collective=one.goal.value,
             groups=one.groups.where,
-            members=list(one.groups.members),
-            busy=list(one.groups.busy),
-            algorithm=one.algorithm,
-            protocol=one.protocol,
-            environment=one.environment,
-            smallest_bytes=one.smallest_bytes,
-            largest_bytes=one.largest_bytes,
-            tells=list(one.tells),
-            seconds=one.seconds,
             mpirun=kept(how.mpirun, one),
             srun=kept(how.srun, one),
         )
@@ -79,9 +68,8 @@ class TestsReply(Reply):
     files: OneFile = Field(description="The script that runs them all.")
 
     @classmethod
-    def of(cls, system: System, found: Sequence[Experiment], script: str) -> TestsReply:
-        return cls(
-            schema_version=SCHEMA_VERSION,
+    def of(cls, system: System, found: Sequence[Experiment], script: str) -> Self:
+        return cls.like(
             system=Machine.of(system),
             experiments=[ExperimentPart.of(system, one) for one in found],
             files=[TextFile(name="tests.sh", text=script)],
@@ -100,19 +88,6 @@ class ClassResidual(Part):
     median: Number = Field(description="The median ratio of measured to fitted.")
     high: Number = Field(description="The upper end of nine of ten ratios.")
 
-    @classmethod
-    def of(cls, one: Residual) -> ClassResidual:
-        return cls(
-            collective=one.collective,
-            algorithm=one.algorithm,
-            protocol=one.protocol,
-            smallest_bytes=one.smallest_bytes,
-            rows=one.rows,
-            low=one.low,
-            median=one.median,
-            high=one.high,
-        )
-
 
 class ClassStray(Part):
     """How far tables lay from fits without them, in one class of sizes."""
@@ -121,10 +96,6 @@ class ClassStray(Part):
     tables: Whole = Field(description="How many were left out, one after the other.")
     low: Number = Field(description="The lower end of nine of ten ratios.")
     high: Number = Field(description="The upper end of nine of ten ratios.")
-
-    @classmethod
-    def of(cls, one: Stray) -> ClassStray:
-        return cls(smallest_bytes=one.smallest_bytes, tables=one.tables, low=one.low, high=one.high)
 
 
 class CalibratedReply(Reply):
@@ -144,21 +115,18 @@ class CalibratedReply(Reply):
     @classmethod
     def of(
         cls, system: System, calibrated: Calibrated, matched: Sequence[Matched], description: str
-    ) -> CalibratedReply:
+    ) -> Self:
         """What was fitted, to how many rows, how far off they are, and what they cannot tell."""
         found = calibrated.calibration
         kept = [row for row in calibrated.rows if not row.dropped]
         off = [abs(row.fitted_seconds / row.seconds - 1) for row in kept]
-        return cls(
-            schema_version=SCHEMA_VERSION,
+        return cls.like(
+            found,
             system=Machine.of(system),
-            sources=list(found.sources),
             rows=len(calibrated.rows),
             median_error=median(off) if off else None,
-            residuals=[ClassResidual.of(one) for one in found.residuals],
-            strays=[ClassStray.of(one) for one in found.strays],
-            undetermined=list(found.undetermined),
-            dropped=list(found.dropped),
+            residuals=[ClassResidual.like(one) for one in found.residuals],
+            strays=[ClassStray.like(one) for one in found.strays],
             warnings=list(warnings_of(matched)),
             files=[TextFile(name=f"{system.name}.toml", text=description)],
         )
@@ -194,7 +162,7 @@ class RunRow(Part):
     predicted_protocol: ProtocolName = Field(description="By which protocol.")
 
     @classmethod
-    def of(cls, reading: Reading, factor: float) -> RunRow:
+    def of(cls, reading: Reading, factor: float) -> Self:
         """``factor``: what a collective's bytes a second are multiplied by to get its busbw."""
         size, predicted = reading.size_bytes, reading.predicted
         margin = predicted.interval
@@ -202,10 +170,9 @@ class RunRow(Part):
         def busbw(seconds: float) -> float | None:
             return factor * size / seconds / 1e9 if seconds else None
 
-        return cls(
+        return cls.like(
+            reading,
             bytes=size,
-            in_place=reading.in_place,
-            seconds=reading.seconds,
             predicted_seconds=predicted.seconds,
             predicted_low_seconds=margin.low_seconds if margin else None,
             predicted_high_seconds=margin.high_seconds if margin else None,
@@ -241,24 +208,14 @@ class DiagnosedRun(Part):
     rows: list[RunRow] = Field(description="In the order of the log.")
 
     @classmethod
-    def of(cls, run: Run) -> DiagnosedRun:
-        measurement, log = run.matched.measurement, run.matched.log
-        return cls(
-            source=run.source,
-            collective=measurement.collective,
-            members=list(measurement.members),
-            busy=list(measurement.busy),
-            algorithm=measurement.algorithm,
-            protocol=measurement.protocol,
+    def of(cls, run: Run) -> Self:
+        log = run.matched.log
+        return cls.like(
+            run,
+            run.matched.measurement,
+            log,
             version=log.table.version,
-            devices=list(log.devices),
             predicted_algorithm=run.way,
-            share=run.share,
-            slower=run.slower,
-            extra_seconds=run.extra_seconds,
-            limited_by=run.limited_by,
-            delivered=dict(run.delivered),
-            warnings=list(log.warnings),
             rows=[RunRow.of(reading, run.factor) for reading in run.readings],
         )
 
@@ -275,16 +232,8 @@ class FindingPart(Part):
     tests: list[str] = Field(description="Names of experiments that would tell them apart.")
 
     @classmethod
-    def of(cls, finding: Finding) -> FindingPart:
-        return cls(
-            kind=finding.kind,
-            source=finding.source,
-            level=finding.level or None,
-            share=finding.share,
-            text=finding.text,
-            suspects=list(finding.suspects),
-            tests=list(finding.tests),
-        )
+    def of(cls, finding: Finding) -> Self:
+        return cls.like(finding, level=finding.level or None)
 
 
 class DoctorReply(Reply):
@@ -295,9 +244,8 @@ class DoctorReply(Reply):
     findings: list[FindingPart] = Field(description="What they say together.")
 
     @classmethod
-    def of(cls, system: System, diagnosis: Diagnosis) -> DoctorReply:
-        return cls(
-            schema_version=SCHEMA_VERSION,
+    def of(cls, system: System, diagnosis: Diagnosis) -> Self:
+        return cls.like(
             system=Machine.of(system),
             runs=[DiagnosedRun.of(run) for run in diagnosis.runs],
             findings=[FindingPart.of(finding) for finding in diagnosis.findings],

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Discriminator, Field, Tag
 
 from synth.emit import Files, Source
 from synth.plan.request import told_together
 from synth.verbs.answers.parts import (
-    SCHEMA_VERSION,
     BinaryFile,
     Number,
     OneFile,
     Part,
     Positive,
+    Predicted,
     Reply,
     Seconds,
     TextFile,
@@ -43,14 +43,10 @@ class HandedStripe(Part):
     segments: Positive = Field(description="Into how many its slice is cut.")
 
     @classmethod
-    def all_of(cls, source: Source) -> list[HandedStripe]:
+    def all_of(cls, source: Source) -> list[Self]:
         """The schedules that share the payload: what each carries out, on how much of it."""
         return [
-            cls(
-                program=str(schedule.program),
-                bytes=schedule.payload_bytes,
-                segments=schedule.segments,
-            )
+            cls.like(schedule, program=str(schedule.program), bytes=schedule.payload_bytes)
             for schedule in source.schedules
         ]
 
@@ -64,20 +60,19 @@ class EmittedReply(Reply):
     proof: Literal["proved", "unknown"] = Field(description="What z3 says now.")
     segments: Positive = Field(description="1 for targets that cannot overlap.")
     stripes: list[HandedStripe] = Field(min_length=1, description="The programs side by side.")
-    seconds: Seconds = Field(description="Predicted.")
+    seconds: Predicted
     files: list[AnyFile] = Field(min_length=1, description="What to save.")
 
     @classmethod
-    def of(cls, source: Source, target: str, files: Files) -> EmittedReply:
-        return cls(
-            schema_version=SCHEMA_VERSION,
+    def of(cls, source: Source, target: str, files: Files) -> Self:
+        return cls.like(
+            source,
+            source.schedule,
             target=target,
             system=source.system.name,
             program=told_together(str(schedule.program) for schedule in source.schedules),
             proof="proved" if source.proved else "unknown",
-            segments=source.schedule.segments,
             stripes=HandedStripe.all_of(source),
-            seconds=source.seconds,
             files=[_file(name, content) for name, content in files.items()],
         )
 

@@ -1,18 +1,24 @@
-"""What answers have in common: numbers, machines, prices, proofs."""
+"""What answers have in common: numbers, prices, proofs, files."""
 
 from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Callable
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, ClassVar, Literal, Self, cast
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from grammar import Goal
-from hierarchies import Domain, Level, Link, System, table_of
 from synth.collectives.algorithms import Algorithm, Choice
 from synth.collectives.protocols import Protocol
-from synth.emit.document.schema import Part as Part
+from synth.emit.document import schema
 from synth.emit.document.schema import Positive as Positive
 from synth.price.defaults import Defaults as RuntimeDefaults
 from synth.price.intervals import Interval as PriceInterval
@@ -35,7 +41,6 @@ GoalName = Annotated[Goal, Field(strict=False)]
 ChoiceName = Annotated[Choice, Field(strict=False)]
 AlgorithmName = Annotated[Algorithm, Field(strict=False)]
 ProtocolName = Annotated[Protocol, Field(strict=False)]
-DomainName = Annotated[Domain, Field(strict=False)]
 ViolationName = Annotated[Violation, Field(strict=False)]
 CollectiveName = Literal[
     "all-reduce", "reduce-scatter", "all-gather", "reduce", "broadcast", "all-to-all"
@@ -61,195 +66,39 @@ def sometimes(description: str, default: Any = None) -> Any:
 Told = Annotated[str, Field(min_length=1)]
 
 
+LimitedBy = Annotated[str, Field(description="A level, memory or latency; empty: nothing to do.")]
+Predicted = Annotated[Seconds, Field(description="Predicted.")]
+Complete = Annotated[bool, Field(description="True if nothing better can exist.")]
+
+
+class Part(schema.Part):
+    """What all parts of answers have in common: how one is made of what was found."""
+
+    @classmethod
+    def like(cls, *found: object, **rest: Any) -> Self:
+        """What was ``found``, told: under each key the attribute of that name, tuples as lists.
+
+        ``rest`` has what is called otherwise there, or is told in another unit.
+        """
+        for name in cls.model_fields:
+            for one in found:
+                if name not in rest and hasattr(one, name):
+                    rest[name] = _listed(getattr(one, name))
+        return cls(**rest)
+
+
+def _listed(value: Any) -> Any:
+    return [_listed(one) for one in value] if isinstance(value, tuple) else value
+
+
 class Reply(Part):
     """What every answer begins with."""
 
     schema_version: Version
 
-
-class LevelInBrief(Part):
-    """One level of a machine."""
-
-    name: str = Field(description="What its units are called.")
-    count: Positive = Field(description="How many of them each unit of the level above has.")
-
-
-class LevelInFull(LevelInBrief):
-    """One level, every number of its links, and who says so."""
-
-    domain: DomainName = Field(description="How the children of one parent are joined.")
-    bandwidth_GB_per_s: Number = Field(description="Of one port, in one direction.")
-    latency_us: Number = Field(description="Of a message by protocol Simple, in microseconds.")
-    ll_latency_us: Number | None = Field(description="By LL; null where there is no such protocol.")
-    ll128_latency_us: Number | None = Field(description="By LL128; null as well.")
-    reduces: bool = Field(description="Whether its switches can add up.")
-    ports: Positive = Field(description="Of one child.")
-    through: list[str] = Field(description="Inner levels whose links are crossed, too.")
-    sources: dict[str, str] = Field(description="Where each number comes from, by its key.")
-    unconfirmed: list[str] = Field(description="Keys whose numbers no primary source confirms.")
-
     @classmethod
-    def of(cls, level: Level, link: Link) -> LevelInFull:
-        return cls(
-            name=level.name,
-            count=level.cardinality,
-            domain=link.domain,
-            bandwidth_GB_per_s=link.bandwidth_bytes_per_second / 1e9,
-            latency_us=link.latency_seconds * 1e6,
-            ll_latency_us=_microseconds(link.ll_latency_seconds),
-            ll128_latency_us=_microseconds(link.ll128_latency_seconds),
-            reduces=link.reduces,
-            ports=link.ports,
-            through=list(link.through),
-            sources=dict(link.sources or {}),
-            unconfirmed=list(link.unconfirmed),
-        )
-
-
-def _microseconds(seconds: float | None) -> float | None:
-    return None if seconds is None else seconds * 1e6
-
-
-class Device(Part):
-    """The device of a machine."""
-
-    memory_GB_per_s: Number = Field(description="The bandwidth of its memory.")
-    source: str = Field(description="Where the number comes from.")
-    unconfirmed: list[str] = Field(description="Keys whose numbers no primary source confirms.")
-
-
-class MachineException(Part):
-    """Something of a machine that is missing or slower than its description says."""
-
-    unit: str = Field(description="Which: a path like rack0/node3, numbers from 0.")
-    missing: bool = Field(description="Whether it is missing altogether.")
-    bandwidth_share: Share | None = Field(description="What is left; null if it is missing.")
-    source: str = Field(description="Who says so.")
-
-    @classmethod
-    def all_of(cls, system: System) -> list[MachineException]:
-        """What of a machine is missing or slower."""
-        return [
-            cls(
-                unit=fault.name(system.hierarchy),
-                missing=fault.missing,
-                bandwidth_share=None if fault.missing else fault.share,
-                source=fault.source,
-            )
-            for fault in system.faults
-        ]
-
-
-class _Way(Part):
-    """What a fitted number is of; a key that is left out stands for all of them."""
-
-    collective: Told = sometimes("Of this collective only.", "")
-    algorithm: Told = sometimes("Of this algorithm only.", "")
-    protocol: Told = sometimes("Of this protocol only.", "")
-
-
-class Fit(_Way):
-    """Fitted numbers of one way, by level."""
-
-    launch_us: Number = Field(description="What a call costs, whatever its size.")
-    hop_us: dict[str, Number] = Field(description="Waited for with every message.")
-    gap_us: dict[str, Number] = Field(description="What must lie between two messages.")
-    share: dict[str, Number] = Field(description="Of the bandwidth described, what is had.")
-    rows: Whole = Field(description="How many measured rows were taken to have gone this way.")
-
-
-class Residual(_Way):
-    """How far measured times lay from fitted ones, in one class of sizes."""
-
-    from_bytes: Whole = Field(description="Where the class begins.")
-    rows: Positive = Field(description="How many rows it has.")
-    low: Number = Field(description="Nine of ten ratios of measured to fitted lie above.")
-    median: Number = Field(description="The middle one.")
-    high: Number = Field(description="Nine of ten lie below.")
-
-
-class MeasuredTable(Part):
-    """What measured rows were of."""
-
-    collective: str = Field(description="Of this collective.")
-    members: dict[str, Positive] = Field(description="By level: children a group has ranks in.")
-    ways: list[str] = Field(description="Algorithm and protocol, with a space between.")
-    from_bytes: Positive = Field(description="The smallest size.")
-    to_bytes: Positive = Field(description="The largest size.")
-
-
-class Stray(Part):
-    """How far tables lay from fits without them, in one class of sizes."""
-
-    from_bytes: Whole = Field(description="Where the class begins.")
-    tables: Whole = Field(description="How many were left out, one after the other.")
-    low: Number = Field(description="Nine of ten ratios of measured to fitted lie above.")
-    high: Number = Field(description="Nine of ten lie below.")
-
-
-class Calibration(Part):
-    """What was measured on a machine: the ``[calibration]`` of its description."""
-
-    runtime: Literal["fastest", "model"] = Field(description="How the runtime was seen to choose.")
-    sources: list[str] = Field(description="Which measurements.")
-    undetermined: list[str] = Field(description="What they do not tell.")
-    dropped: list[str] = Field(description="Rows that the fit did not follow.")
-    fit: list[Fit] = Field(min_length=1, description="The fitted numbers.")
-    residual: Annotated[list[Residual], Field(min_length=1)] = sometimes("How far off.", [])
-    measured: Annotated[list[MeasuredTable], Field(min_length=1)] = sometimes("Of what.", [])
-    stray: Annotated[list[Stray], Field(min_length=1)] = sometimes("How far off others.", [])
-
-
-class Machine(Part):
-    """A machine in a few words."""
-
-    name: str = Field(description="Its name in the catalogue, or in its description.")
-    title: str = Field(description="What people call it; may be empty.")
-    devices: Positive = Field(description="How many devices it has.")
-    levels: list[LevelInBrief] = Field(min_length=1, description="Outermost first.")
-
-    @classmethod
-    def of(cls, system: System) -> Machine:
-        return cls(
-            name=system.name,
-            title=system.title,
-            devices=system.devices,
-            levels=[
-                LevelInBrief(name=level.name, count=level.cardinality)
-                for level in system.hierarchy.levels
-            ],
-        )
-
-
-class MachineInFull(Part):
-    """A machine with every number of its links, and who says so."""
-
-    name: str = Field(description="Its name in the catalogue, or in its description.")
-    title: str = Field(description="What people call it; may be empty.")
-    devices: Positive = Field(description="How many devices it has, the missing ones included.")
-    levels: list[LevelInFull] = Field(min_length=1, description="Outermost first.")
-    exceptions: list[MachineException] = Field(description="What is missing or slower.")
-    device: Device = Field(description="What its devices are.")
-    calibration: Calibration | None = Field(description="What was measured; null if nothing was.")
-
-    @classmethod
-    def of(cls, system: System) -> MachineInFull:
-        known, hierarchy = system.calibration, system.hierarchy
-        return cls(
-            name=system.name,
-            title=system.title,
-            devices=system.devices,
-            levels=list(map(LevelInFull.of, hierarchy.levels, system.links)),
-            exceptions=MachineException.all_of(system),
-            device=Device(
-                memory_GB_per_s=system.memory_bytes_per_second / 1e9,
-                source=system.memory_source,
-                unconfirmed=list(system.unconfirmed),
-            ),
-            calibration=Calibration.model_validate(table_of(known, hierarchy.names))
-            if known
-            else None,
-        )
+    def like(cls, *found: object, **rest: Any) -> Self:
+        return super().like(*found, schema_version=SCHEMA_VERSION, **rest)
 
 
 class StepPrice(Part):
@@ -265,15 +114,12 @@ class StepPrice(Part):
     bytes_per_port: dict[str, Number] = Field(description="Of the busiest port of each level.")
 
     @classmethod
-    def of(cls, price: PricedStep) -> StepPrice:
-        return cls(
-            collective=cast(StepName, price.what),
-            algorithm=price.algorithm,
+    def of(cls, price: PricedStep) -> Self:
+        return cls.like(
+            price,
+            collective=price.what,
             protocol=price.protocol if price.algorithm else None,
             bytes=price.size_bytes,
-            seconds=price.seconds,
-            latency_seconds=price.latency_seconds,
-            limited_by=price.limited_by,
             bytes_per_port=dict(price.bytes_per_port),
         )
 
@@ -290,23 +136,6 @@ class Counterexample(Part):
     contributor: list[Whole] | None = Field(description="Whose contribution, if it is about one.")
     reason: str = Field(min_length=1, description="The same in a sentence.")
 
-    @classmethod
-    def of(cls, refuted: Refuted) -> Counterexample:
-        return cls(
-            step=refuted.step,
-            violation=refuted.violation,
-            sizes=list(refuted.sizes),
-            device=list(refuted.device),
-            other=_digits(refuted.other),
-            chunk=_digits(refuted.chunk),
-            contributor=_digits(refuted.contributor),
-            reason=refuted.reason,
-        )
-
-
-def _digits(values: tuple[int, ...] | None) -> list[int] | None:
-    return None if values is None else list(values)
-
 
 _NO_REASON: Json = {"not": {"required": ["proof_reason"]}}
 _NULL: Json = {"type": "null"}
@@ -318,23 +147,31 @@ def _case(proof: str, counterexample: Json) -> Json:
     return {"properties": said, **rest}
 
 
-class Spliced(Part):
-    """A part with keys of several models: they are written in the order they are given in.
+class Ordered(Part):
+    """A part with keys of several models, of which ``last`` are written last, in that order.
 
     Fields of a model begin with those that it inherits, and a verdict does not stand first.
     """
 
-    def __init__(self, /, **given: Any) -> None:
-        super().__init__(**given)
-        held = self.__dict__
-        for key in given:
-            if key in held:
-                held[key] = held.pop(key)
+    last: ClassVar[tuple[str, ...]] = ()
+
+    @model_serializer(mode="wrap")
+    def _in_order(self, write: SerializerFunctionWrapHandler) -> Json:
+        said: Json = write(self)
+        for key in self.last:
+            if key in said:
+                said[key] = said.pop(key)
+        return said
 
 
-class Judged(Spliced):
+VERDICT: tuple[str, ...] = ("proof", "counterexample", "proof_reason")
+DEFAULTS: tuple[str, ...] = ("defaults", "default")
+
+
+class Judged(Ordered):
     """z3's verdict: the counterexample is there if it refutes, a reason if it does not know."""
 
+    last = VERDICT
     model_config = ConfigDict(
         json_schema_extra={
             "oneOf": [
@@ -364,7 +201,7 @@ def judged_keys(verdict: Verdict) -> Json:
         case Proved():
             return {"proof": "proved", "counterexample": None}
         case Refuted():
-            return {"proof": "refuted", "counterexample": Counterexample.of(verdict)}
+            return {"proof": "refuted", "counterexample": Counterexample.like(verdict)}
         case Unknown():
             return {"proof": "unknown", "counterexample": None, "proof_reason": verdict.reason}
 
@@ -376,7 +213,7 @@ class DefaultChoice(Part):
     protocol: ProtocolName = Field(description="By which protocol.")
 
 
-class Defaults(Spliced):
+class Defaults(Ordered):
     """What the runtime could do for the plain collective, and what it would choose."""
 
     defaults: dict[DefaultName, Seconds] = Field(

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Self
 
 from pydantic import Discriminator, Field, Tag
 
 from synth.price.intervals import tied
 from synth.verbs.answers.degraded import UnevenReply
+from synth.verbs.answers.machine_parts import MachineInFull
 from synth.verbs.answers.parts import (
-    SCHEMA_VERSION,
     Axes,
     ChoiceName,
     GoalName,
     Interval,
-    MachineInFull,
+    Judged,
     Matrix,
     Number,
     OneFile,
@@ -27,7 +27,7 @@ from synth.verbs.answers.parts import (
     having,
     interval_of,
 )
-from synth.verbs.answers.ranked import Answer, RankingReply, SweepReply, matrix_of
+from synth.verbs.answers.ranked import Answer, RankingReply, SweepReply, axes_of, matrix_of
 from synth.workload.assignments import SettledUnpriced
 from synth.workload.files import write
 from synth.workload.job import Job
@@ -47,6 +47,11 @@ class SystemsRankedReply(Reply):
     systems: list[TopReply] = Field(min_length=1, description="What top answers of each, in order.")
     complete: bool = Field(description="False if something of one, or one, may be missing.")
 
+    @property
+    def answers(self) -> list[Judged]:
+        """Those of all systems."""
+        return [answer for one in self.systems for answer in one.answers]
+
 
 class PlacementOption(Part):
     """A placement of a whole job."""
@@ -58,12 +63,12 @@ class PlacementOption(Part):
     tied: bool = Field(description="Whether its interval overlaps that of the first.")
 
     @classmethod
-    def of(cls, plan: JobPlan, option: Option) -> PlacementOption:
+    def of(cls, plan: JobPlan, option: Option) -> Self:
         interval = plan.interval(option)
-        return cls(
-            axes={axis.name: axis.size for axis in option.axes},
+        return cls.like(
+            option,
+            axes=axes_of(option.axes),
             placement=matrix_of(option.placement),
-            exposed_seconds=option.exposed_seconds,
             interval_seconds=interval_of(interval),
             tied=tied(plan.interval(plan.ranking[0]), interval),
         )
@@ -86,18 +91,15 @@ class PlannedEntry(Part):
     answer: Answer = Field(description="Its best program.")
 
     @classmethod
-    def of(cls, one: Planned) -> PlannedEntry:
+    def of(cls, one: Planned) -> Self:
         entry, alone = one.entry, one.alone_seconds
-        return cls(
-            name=entry.name,
+        return cls.like(
+            entry,
+            one,
             request=entry.goal,
-            over=list(entry.over),
             bytes=entry.payload_bytes,
             times=float(entry.times),
             hidden=float(entry.hidden),
-            exposed_seconds=one.exposed_seconds,
-            default_exposed_seconds=one.default_exposed_seconds,
-            alone_seconds=alone,
             alone_placement=matrix_of(one.alone_placement),
             loss=one.answer.candidate.seconds / alone if alone else 1.0,
             answer=Answer.of(one.answer),
@@ -114,14 +116,8 @@ class UnpricedEntry(Part):
     why: str = Field(description="Why it has no price.")
 
     @classmethod
-    def of(cls, one: SettledUnpriced) -> UnpricedEntry:
-        return cls(
-            name=one.name,
-            over=list(one.over),
-            bytes=one.payload_bytes,
-            times=float(one.times),
-            why=one.why,
-        )
+    def of(cls, one: SettledUnpriced) -> Self:
+        return cls.like(one, bytes=one.payload_bytes, times=float(one.times))
 
 
 class PlacementsConsidered(Part):
@@ -146,23 +142,25 @@ class PlanReply(Reply):
     considered: PlacementsConsidered = Field(description="What it was chosen from.")
     complete: bool = Field(description="False if a better placement may be missing.")
 
+    @property
+    def answers(self) -> list[Answer]:
+        """Those to the job's collectives."""
+        return [entry.answer for entry in self.entries]
+
     @classmethod
-    def of(cls, plan: JobPlan) -> PlanReply:
-        return cls(
-            schema_version=SCHEMA_VERSION,
+    def of(cls, plan: JobPlan) -> Self:
+        return cls.like(
+            plan,
+            plan.job,
+            plan.how,
             system=MachineInFull.of(plan.system),
             job=plan.job.name,
-            title=plan.job.title,
             algorithm=plan.how.choice,
-            collapse=plan.how.collapse,
             ranking=[PlacementOption.of(plan, option) for option in plan.ranking],
             default_exposed_seconds=sum(one.default_exposed_seconds for one in plan.entries),
             entries=[PlannedEntry.of(one) for one in plan.entries],
             unpriced=[UnpricedEntry.of(one) for one in plan.job.unpriced],
-            considered=PlacementsConsidered(
-                placements=plan.placements, of_placements=plan.of_placements
-            ),
-            complete=plan.complete,
+            considered=PlacementsConsidered.like(plan),
         )
 
 
@@ -173,9 +171,8 @@ class JobReply(Reply):
     files: OneFile = Field(description="The job file, in TOML.")
 
     @classmethod
-    def of(cls, job: Job) -> JobReply:
-        return cls(
-            schema_version=SCHEMA_VERSION,
+    def of(cls, job: Job) -> Self:
+        return cls.like(
             job=job.name,
             files=[TextFile(name="job.toml", text=write(job))],
         )

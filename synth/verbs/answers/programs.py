@@ -6,7 +6,6 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from hierarchies import Tree
 from synth.emit.document.schema import (
     ExchangePart,
     Head,
@@ -17,15 +16,20 @@ from synth.emit.document.schema import (
     Segments,
     TransposePart,
 )
-from synth.semantics.rules import Kind, Refusal
+from synth.semantics.rules import Kind
+from synth.verbs.answers.machine_parts import MachineException
 from synth.verbs.answers.parts import (
+    DEFAULTS,
+    VERDICT,
     Defaults,
     GoalName,
     Interval,
     Judged,
-    MachineException,
+    LimitedBy,
+    Ordered,
     Part,
     Positive,
+    Predicted,
     Reply,
     Seconds,
     StepPrice,
@@ -40,10 +44,6 @@ class TreePart(Part):
     names: list[str] = Field(description="Of its digits, outermost first.")
     sizes: list[Positive] = Field(description="Of its digits.")
 
-    @classmethod
-    def of(cls, tree: Tree) -> TreePart:
-        return cls(names=list(tree.names), sizes=list(tree.sizes))
-
 
 class Refused(Part):
     """Where the rules refuse a program."""
@@ -51,10 +51,6 @@ class Refused(Part):
     step: Whole | None = Field(description="Counted from 0; null: the goal is missed.")
     kind: Annotated[Kind, Field(strict=False)] = Field(description="What sort of mistake it is.")
     reason: str = Field(min_length=1, description="In a sentence.")
-
-    @classmethod
-    def of(cls, refusal: Refusal) -> Refused:
-        return cls(step=refusal.step, kind=refusal.kind, reason=refusal.reason)
 
 
 class Replayed(Part):
@@ -73,6 +69,8 @@ class Replayed(Part):
 
 class CheckReply(Reply, Judged):
     """Whether a program does what is requested, or what goes wrong and where."""
+
+    last = (*VERDICT, "replay")
 
     request: GoalName = Field(description="What it is to do.")
     given: str = Field(description="The program as it was read.")
@@ -102,8 +100,13 @@ LoweredStep = Annotated[
 ]
 
 
-class LowerReply(Head):
+class LowerReply(Head, Ordered):
     """The schedule of a program for the real devices, as a document of version 1."""
+
+    last = (
+        *("system", "levels", "axes", "placement", "reduce", "collapse", "program", "devices"),
+        *("payload_bytes", "padded_bytes", "pieces", "segments", "reduction_groups", "steps"),
+    )
 
     schema_version: Version  # type: ignore[assignment]  # never left out
     version: int = Field(ge=1, le=1, description="The version of the document.")
@@ -119,6 +122,12 @@ class LowerReply(Head):
 class TimeReply(Reply, Defaults):
     """What each step of a program costs and why."""
 
+    last = (
+        *DEFAULTS,
+        *("interval_seconds", "baseline_interval_seconds"),
+        *("bound_seconds", "bound_by", "limited_by"),
+    )
+
     system: str = Field(description="The name of the machine.")
     exceptions: list[MachineException] = Field(description="What of it is missing or slower.")
     request: GoalName = Field(description="What the program is to do.")
@@ -126,11 +135,11 @@ class TimeReply(Reply, Defaults):
     bytes: Positive = Field(description="The largest buffer of a device.")
     segments: Positive = Field(description="Into how many the payload is cut.")
     steps: list[StepPrice] = Field(description="Of one segment.")
-    seconds: Seconds = Field(description="Predicted.")
+    seconds: Predicted
     barrier_seconds: Seconds = Field(description="In one segment.")
     baseline_seconds: Seconds = Field(description="Of the default on the same placement.")
     interval_seconds: Interval | None = Field(description="Of a calibrated system; else null.")
     baseline_interval_seconds: Interval | None = Field(description="The same of the default.")
     bound_seconds: Seconds = Field(description="What no schedule can beat on this placement.")
     bound_by: str = Field(description="The level whose links impose the bound.")
-    limited_by: str = Field(description="A level, memory or latency; empty: nothing to do.")
+    limited_by: LimitedBy

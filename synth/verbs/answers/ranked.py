@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal, Self
 
 from pydantic import Field
 
-from hierarchies import Placement, System
+from hierarchies import Axis, Placement, System
 from synth.plan import request as planned
 from synth.plan.explanation import why
 from synth.plan.sizes import Sweep
 from synth.price.intervals import tied
+from synth.verbs.answers.machine_parts import MachineInFull
 from synth.verbs.answers.parts import (
-    SCHEMA_VERSION,
+    DEFAULTS,
+    VERDICT,
     Axes,
     ChoiceName,
+    Complete,
     Defaults,
     GoalName,
     Interval,
     Json,
     Judged,
-    MachineInFull,
+    LimitedBy,
     Matrix,
     Number,
     Part,
     Positive,
+    Predicted,
     Reply,
     Seconds,
     Share,
@@ -47,13 +51,13 @@ class Stripe(Judged):
     steps: Whole = Field(description="How many there are.")
 
     @classmethod
-    def of(cls, stripe: planned.Stripe, payload_bytes: int) -> Stripe:
+    def of(cls, stripe: planned.Stripe, payload_bytes: int) -> Self:
         part = stripe.part
-        return cls(
+        return cls.like(
+            part,
             program=str(part.program),
             share=part.size_bytes / payload_bytes,
             bytes=part.size_bytes,
-            segments=part.segments,
             steps=len(stripe.prices),
             **judged_keys(stripe.verdict),
         )
@@ -62,17 +66,24 @@ class Stripe(Judged):
 class Answer(Judged, Defaults):
     """A placement and the programs that run on it, with their price, proof and reasons."""
 
+    last = (
+        *DEFAULTS,
+        *("bound_seconds", "limited_by", "steps", "stripes"),
+        *("interval_seconds", "baseline_interval_seconds", "why"),
+        *VERDICT,
+    )
+
     rank: Positive = Field(description="1 is the best; of an entry, its number.")
     axes: Axes = Field(description="Sizes by name.")
     placement: Matrix = Field(description="One row an axis, one column a level.")
     program: str = Field(description="Its steps; empty where there is nothing to do.")
     segments: Positive = Field(description="Into how many the first stripe's slice is cut.")
-    seconds: Seconds = Field(description="Predicted.")
+    seconds: Predicted
     barrier_seconds: Seconds = Field(description="Of the first stripe's program, uncut.")
     baseline_seconds: Seconds = Field(description="Of the default on the same placement.")
     speedup: Number = Field(description="baseline_seconds / seconds.")
     bound_seconds: Seconds = Field(description="What no schedule can beat on this placement.")
-    limited_by: str = Field(description="A level, memory or latency; empty: nothing to do.")
+    limited_by: LimitedBy
     steps: list[StepPrice] = Field(description="Of one segment; of all stripes in turn.")
     stripes: list[Stripe] = Field(min_length=1, description="The programs side by side.")
     interval_seconds: Interval | None = Field(description="Of a calibrated system; else null.")
@@ -80,13 +91,32 @@ class Answer(Judged, Defaults):
     why: list[str] = Field(min_length=1, description="Sentences: what the prices say.")
 
     @classmethod
-    def of(cls, answer: planned.Answer) -> Answer:
-        return cls(**_answer_keys(answer))
+    def of(cls, answer: planned.Answer, **more: Any) -> Self:
+        candidate, seconds = answer.candidate, answer.candidate.seconds
+        placement = candidate.reduction.placement
+        payload_bytes = sum(part.size_bytes for part in candidate.parts)
+        return cls.like(
+            answer,
+            candidate,
+            axes=axes_of(placement.axes),
+            placement=matrix_of(placement),
+            program=candidate.text,
+            speedup=answer.baseline_seconds / seconds if seconds else 1.0,
+            bound_seconds=answer.bound.seconds,
+            steps=[StepPrice.of(price) for stripe in answer.stripes for price in stripe.prices],
+            stripes=[Stripe.of(stripe, payload_bytes) for stripe in answer.stripes],
+            interval_seconds=interval_of(answer.interval),
+            baseline_interval_seconds=interval_of(answer.baseline_interval),
+            why=why(answer),
+            **default_keys(answer.defaults),
+            **judged_keys(answer.verdict),
+            **more,
+        )
 
 
-def axes_of(placement: Placement) -> dict[str, int]:
-    """The sizes of a placement's axes by name."""
-    return {axis.name: axis.size for axis in placement.axes}
+def axes_of(axes: Sequence[Axis]) -> dict[str, int]:
+    """The sizes of axes by name."""
+    return {axis.name: axis.size for axis in axes}
 
 
 def matrix_of(placement: Placement) -> list[list[int]]:
@@ -94,42 +124,17 @@ def matrix_of(placement: Placement) -> list[list[int]]:
     return [list(row) for row in placement.matrix]
 
 
-def _answer_keys(answer: planned.Answer) -> Json:
-    """What ``Answer`` is made of."""
-    candidate, seconds = answer.candidate, answer.candidate.seconds
-    placement = candidate.reduction.placement
-    payload_bytes = sum(part.size_bytes for part in candidate.parts)
-    return {
-        "rank": answer.rank,
-        "axes": axes_of(placement),
-        "placement": matrix_of(placement),
-        "program": candidate.text,
-        "segments": candidate.segments,
-        "seconds": seconds,
-        "barrier_seconds": answer.barrier_seconds,
-        "baseline_seconds": answer.baseline_seconds,
-        "speedup": answer.baseline_seconds / seconds if seconds else 1.0,
-        **default_keys(answer.defaults),
-        "bound_seconds": answer.bound.seconds,
-        "limited_by": answer.limited_by,
-        "steps": [StepPrice.of(price) for stripe in answer.stripes for price in stripe.prices],
-        "stripes": [Stripe.of(stripe, payload_bytes) for stripe in answer.stripes],
-        "interval_seconds": interval_of(answer.interval),
-        "baseline_interval_seconds": interval_of(answer.baseline_interval),
-        "why": why(answer),
-        **judged_keys(answer.verdict),
-    }
-
-
 class RankedAnswer(Answer):
     """An answer beside others."""
+
+    last = (*Answer.last, "tied")
 
     tied: bool = Field(description="Whether its interval overlaps that of the first.")
 
     @classmethod
-    def beside(cls, first: planned.Answer, answer: planned.Answer) -> RankedAnswer:
+    def beside(cls, first: planned.Answer, answer: planned.Answer) -> Self:
         """An answer, and whether measurements tell it from the first."""
-        return cls(**_answer_keys(answer), tied=tied(first.interval, answer.interval))
+        return cls.of(answer, tied=tied(first.interval, answer.interval))
 
 
 class Asked(Reply):
@@ -143,12 +148,10 @@ class Asked(Reply):
 def _asked_keys(system: System, request: planned.Request) -> Json:
     """What of a question rankings and sweeps repeat, but for its bytes."""
     return {
-        "schema_version": SCHEMA_VERSION,
         "system": MachineInFull.of(system),
         "request": request.goal,
         "reduce": list(request.over),
         "algorithm": request.choice,
-        "collapse": request.collapse,
     }
 
 
@@ -169,22 +172,18 @@ class RankingReply(Asked):
     answers: list[RankedAnswer] = Field(description="Best first.")
     best_default_seconds: Seconds = Field(description="Of the fastest default of all placements.")
     considered: Considered = Field(description="What they were chosen from.")
-    complete: bool = Field(description="True if nothing better can exist.")
+    complete: Complete
     explain: bool = Field(description="Whether the table says why of every answer.")
 
     @classmethod
-    def of(cls, report: planned.Report, explain: bool) -> RankingReply:
-        return cls(
+    def of(cls, report: planned.Report, explain: bool) -> Self:
+        return cls.like(
+            report,
+            report.request,
             **_asked_keys(report.system, report.request),
             bytes=report.request.payload_bytes,
             answers=[RankedAnswer.beside(report.answers[0], one) for one in report.answers],
-            best_default_seconds=report.best_default_seconds,
-            considered=Considered(
-                placements=report.placements,
-                of_placements=report.of_placements,
-                programs=report.programs,
-            ),
-            complete=report.complete,
+            considered=Considered.like(report),
             explain=explain,
         )
 
@@ -206,15 +205,6 @@ class SizeFigures(Part):
     baseline_seconds: Seconds = Field(description="Of the default on its placement.")
     bound_seconds: Seconds = Field(description="What no schedule can beat there.")
 
-    @classmethod
-    def of(cls, size_bytes: int, answer: Answer) -> SizeFigures:
-        return cls(
-            bytes=size_bytes,
-            seconds=answer.seconds,
-            baseline_seconds=answer.baseline_seconds,
-            bound_seconds=answer.bound_seconds,
-        )
-
 
 class SweepReply(Asked):
     """From which size on which placement and program is the best."""
@@ -224,10 +214,15 @@ class SweepReply(Asked):
     collapse: bool = Field(description="Whether a level has one digit in programs.")
     stretches: list[Stretch] = Field(description="From the smallest size on.")
     sizes: list[SizeFigures] = Field(description="Every size that was asked.")
-    complete: bool = Field(description="True if nothing better can exist.")
+    complete: Complete
+
+    @property
+    def answers(self) -> list[Answer]:
+        """The answers at the ends of stretches: those between have the same programs."""
+        return [end for one in self.stretches for end in (one.first, one.last)]
 
     @classmethod
-    def of(cls, sweep: Sweep) -> SweepReply:
+    def of(cls, sweep: Sweep) -> Self:
         place = {size: number for number, (size, _) in enumerate(sweep.sizes)}
         return cls.over(
             (sweep.system, sweep.request),
@@ -245,7 +240,7 @@ class SweepReply(Asked):
         sizes: Sequence[tuple[int, Answer]],
         spans: Sequence[tuple[int, int]],
         complete: bool,
-    ) -> SweepReply:
+    ) -> Self:
         """The best answers by size, and the positions at which each stretch begins and ends."""
         stretches = [
             Stretch(
@@ -256,11 +251,12 @@ class SweepReply(Asked):
             )
             for first, last in spans
         ]
-        return cls(
+        return cls.like(
+            asked[1],
             **_asked_keys(*asked),
             bytes=list(ends_bytes),
             stretches=stretches,
-            sizes=[SizeFigures.of(size, answer) for size, answer in sizes],
+            sizes=[SizeFigures.like(answer, bytes=size) for size, answer in sizes],
             complete=complete,
         )
 
@@ -276,15 +272,8 @@ class Leading(Part):
     proof: Literal["not yet"]
 
     @classmethod
-    def of(cls, leader: planned.Leader) -> Leading:
-        return cls(
-            rank=leader.rank,
-            axes={axis.name: axis.size for axis in leader.axes},
-            placement=[list(row) for row in leader.placement],
-            program=leader.program,
-            seconds=leader.seconds,
-            proof="not yet",
-        )
+    def of(cls, leader: planned.Leader) -> Self:
+        return cls.like(leader, axes=axes_of(leader.axes), proof="not yet")
 
 
 class BestSoFar(Part):

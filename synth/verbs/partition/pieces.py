@@ -14,8 +14,8 @@ from synth.verbs.answers.ranked import Answer
 from synth.verbs.partition.library_cache import LibraryCache
 from synth.verbs.planning import TopQuestion, top
 from synth.verbs.questions import asked
+from synth.verbs.reply import Reply
 from synth.verbs.table import VERBS
-from synth.verify.symbolic import Refuted
 
 
 class WholeQuestion(Part):
@@ -32,13 +32,6 @@ class SomeSizes(Part):
     sizes: list[Positive]
 
 
-class Answered(Part):
-    """What a whole question comes to."""
-
-    body: Json
-    outcome: int
-
-
 class BestAtSize(Part):
     """The best answer at one size; ``choice`` is the same where placement and steps are."""
 
@@ -51,12 +44,13 @@ class SizesAnswered(Part):
     """What some sizes come to; where they were stopped, the first of them."""
 
     sizes: list[BestAtSize]
-    refuted: bool
     complete: bool
 
 
 _PARTIAL = frozenset(name for name, verb in VERBS.items() if verb.partial)
 _TASKS: TypeAdapter[WholeQuestion | SomeSizes] = TypeAdapter(WholeQuestion | SomeSizes)
+REPLY = TypeAdapter(Reply)
+"""What a whole question comes to."""
 
 
 @dataclass(frozen=True)
@@ -90,19 +84,19 @@ def carry_out(piece: Piece, watcher: Watcher, libraries: LibraryCache | None = N
     libraries = libraries or LibraryCache()
     match piece.task:
         case WholeQuestion():
-            return as_json(_answer(piece.task, watcher, libraries))
+            return _answer(piece.task, watcher, libraries)
         case SomeSizes():
             return as_json(_sizes(piece.task, watcher, libraries))
 
 
-def _answer(task: WholeQuestion, watcher: Watcher, libraries: LibraryCache) -> Answered:
+def _answer(task: WholeQuestion, watcher: Watcher, libraries: LibraryCache) -> Json:
     verb = VERBS[task.verb]
     question = asked(verb.question, task.question)
     if isinstance(question, TopQuestion):
         reply = top(question, watcher, lambda language: libraries.library(language, watcher))
     else:
         reply = verb.answer(question, watcher)
-    return Answered(body=reply.body, outcome=int(reply.outcome))
+    return {"body": reply.body, "outcome": int(reply.outcome)}
 
 
 def _sizes(task: SomeSizes, watcher: Watcher, libraries: LibraryCache) -> SizesAnswered:
@@ -119,7 +113,6 @@ def _sizes(task: SomeSizes, watcher: Watcher, libraries: LibraryCache) -> SizesA
             BestAtSize(bytes=size, choice=repr(asker.chosen[size]), answer=Answer.of(answer))
             for size, answer in asker.told.items()
         ],
-        refuted=any(isinstance(answer.verdict, Refuted) for answer in asker.told.values()),
         complete=asker.complete,
     )
 

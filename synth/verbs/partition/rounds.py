@@ -12,23 +12,23 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import Any
 
-from hierarchies import InputError, System
+from hierarchies import System, within
 from synth.plan.placements import how_many
 from synth.plan.request import Watcher
 from synth.plan.sizes import between, grid, spans
 from synth.verbs.answers.parts import Json
 from synth.verbs.answers.ranked import Answer, SweepReply
 from synth.verbs.partition.pieces import (
-    Answered,
+    REPLY,
     Piece,
     SizesAnswered,
     SomeSizes,
     WholeQuestion,
     carry_out,
 )
-from synth.verbs.planning import SweepQuestion, TopQuestion, outcome_of, swept_reply
+from synth.verbs.planning import SweepQuestion, TopQuestion, ranked, swept_reply
 from synth.verbs.questions import Question
-from synth.verbs.reply import Outcome, Reply, reply
+from synth.verbs.reply import Reply
 
 Rounds = Generator[Sequence[Piece], Sequence[Json], Reply]
 """Yields a round of pieces, is sent what came of each, in their order, and returns the answer."""
@@ -90,16 +90,13 @@ def together(several: Sequence[Rounds]) -> Generator[Sequence[Piece], Sequence[J
 
 def _whole(verb: str, question: Question) -> Rounds:
     [came] = yield [Piece(WholeQuestion(verb=verb, question=_plain(question)))]
-    found = Answered.model_validate(came)
-    return Reply(found.body, Outcome(found.outcome))
+    return REPLY.validate_python(came)
 
 
 def _named(question: TopQuestion, rounds: Rounds) -> Rounds:
     """The rounds of one of several systems, whose name its errors then have."""
-    try:
+    with within(question.system_name):
         return (yield from rounds)
-    except InputError as error:
-        raise error.at(question.system_name) from None
 
 
 def _top(question: TopQuestion, pieces: int) -> Rounds:
@@ -120,7 +117,7 @@ def _range(question: TopQuestion, system: System, placements: int, pieces: int) 
     assert isinstance(question.bytes, tuple)
     answered: dict[int, Answer] = {}
     chosen: dict[int, str] = {}
-    complete, refuted, wanted = True, False, grid(*question.bytes)
+    complete, wanted = True, grid(*question.bytes)
     while wanted:
         round_ = _dealt(wanted, pieces)
         results = yield [_sizes(question, some, placements) for some in round_]
@@ -128,13 +125,11 @@ def _range(question: TopQuestion, system: System, placements: int, pieces: int) 
             answered |= {one.bytes: one.answer for one in found.sizes}
             chosen |= {one.bytes: one.choice for one in found.sizes}
             complete = complete and found.complete
-            refuted = refuted or found.refuted
         wanted = between(chosen) if complete else []
     sizes = sorted(answered.items())
     stretches = spans([chosen[size] for size, _ in sizes])
     asked_of = (system, question.asked())
-    merged = SweepReply.over(asked_of, question.bytes, sizes, stretches, complete)
-    return reply(merged, outcome_of(complete, refuted))
+    return ranked(SweepReply.over(asked_of, question.bytes, sizes, stretches, complete))
 
 
 def _sizes(question: TopQuestion, sizes: list[int], placements: int) -> Piece:

@@ -82,6 +82,18 @@ def test_help_waits_for_nothing_that_answers(words: list[str]) -> None:
     assert said.stdout == "[]\n"
 
 
+def test_what_solves_nothing_loads_no_solver() -> None:
+    """scipy's take longer to load than most questions to answer."""
+    code = (
+        "import sys; from synth.cli.app import app;"
+        "app(['count', '--digits', '1'], standalone_mode=False);"
+        "print([name for name in ('optimize', 'special', 'linalg', 'sparse')"
+        " if f'scipy.{name}' in sys.modules])"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout.splitlines()[-1] == "[]"
+
+
 def test_a_shell_completes_the_flags_of_a_verb() -> None:
     asked = {"_COLLSYNTH_COMPLETE": "complete_bash", "COMP_WORDS": "collsynth top --a"}
     code = "from synth.cli.app import main; main()"

@@ -223,19 +223,19 @@ def test_one_device_that_is_left_has_nothing_to_do() -> None:
 def test_what_top_prints_is_handed_out_and_run(tmp_path: Path) -> None:
     from synth.degraded.handing import run_on_arrays
     from synth.verbs.answers.degraded import UnevenReply
-    from synth.verbs.answers.given import handed_of, uneven_of
+    from synth.verbs.answers.given import uneven_of
     from synth.verbs.answers.parts import as_json
     from synth.verbs.outputs import groups_document
 
     left = without(load("dgx-h100:4"), "node3/gpu5")
     body = json.loads(json.dumps(as_json(UnevenReply.of(ranked(left, asked(left))))))
     ranking = uneven_of(body)
-    found = groups_document(handed_of(ranking, 1))
+    found = groups_document(ranking.handed(1))
     assert found["devices"] == [d for d in range(32) if d != 29]
     for rank in (1, 2, 3):
-        seen = run_on_arrays(handed_of(ranking, rank), "float32", 1001, 1)
+        seen = run_on_arrays(ranking.handed(rank), "float32", 1001, 1)
         assert seen.equal
         assert seen.bitwise_equal
     body["answers"][0]["group_steps"][0]["groups"][0].pop()
     with pytest.raises(InputError):
-        handed_of(uneven_of(body), 1).check()
+        uneven_of(body).handed(1).check()

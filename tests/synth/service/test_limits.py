@@ -21,8 +21,9 @@ from synth.plan.request import Watcher
 from synth.service.http.examples import EXAMPLES
 from synth.service.limits import Limits
 from synth.verbs.fields import Harmless, Limited
+from synth.verbs.flags import Axes, Figure
 from synth.verbs.named_texts import Given, NamedText
-from synth.verbs.questions import Axes, Figure, Question, asked
+from synth.verbs.questions import Question, asked
 from synth.verbs.table import VERBS
 
 MODELS = list(dict.fromkeys(verb.question for verb in VERBS.values()))

@@ -32,7 +32,8 @@ from synth.service.page.rendering import render, static
 from synth.service.page.results import curves, emit_question, over_sizes, ranking_of, result
 from synth.service.page.topology import folded, topology
 from synth.tables.rows import rows
-from synth.verbs.answers.parts import MachineInFull, as_json
+from synth.verbs.answers.machine_parts import MachineInFull
+from synth.verbs.answers.parts import as_json
 from synth.verbs.planning import TopQuestion
 from synth.verbs.questions import asked
 from synth.verbs.table import VERBS

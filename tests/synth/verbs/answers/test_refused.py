@@ -13,7 +13,8 @@ from pydantic import ValidationError
 from hierarchies.calibration import Measured, Stray
 from machines import bare, calibration
 from replying import COMMANDS, SHAPES, body_of, faults, models_of, told
-from synth.verbs.answers.parts import MachineInFull, as_json, judged_keys
+from synth.verbs.answers.machine_parts import MachineInFull
+from synth.verbs.answers.parts import as_json, judged_keys
 from synth.verify.symbolic import Unknown
 
 Path = tuple[Any, ...]
