@@ -42,6 +42,8 @@ class HereTicket:
 class ThreadWorkers:
     """Threads of this process: nothing to start, and nothing that can be lost."""
 
+    lost = 0
+
     def __init__(self, slots: int = 2) -> None:
         self.slots = self.at_once = slots
         self._pool = ThreadPoolExecutor(slots)
@@ -83,6 +85,7 @@ class StuckWorkers:
     """Tells the best so far of every piece, and nothing more; who stops it has to end it."""
 
     slots = at_once = 1
+    lost = 0
 
     def submit(
         self,

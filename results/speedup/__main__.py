@@ -72,6 +72,10 @@ class Weighed:
     def at_once(self) -> int:
         return self._workers.at_once
 
+    @property
+    def lost(self) -> int:
+        return self._workers.lost
+
     def submit(
         self,
         piece: Piece,

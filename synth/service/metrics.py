@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"})
@@ -50,9 +51,6 @@ class Metrics:
             ("verb", "status"),
             registry=self.registry,
         )
-        self._lost = Counter(
-            "collsynth_workers_lost", "Pieces whose worker was lost.", registry=self.registry
-        )
         self._store_errors = Counter(
             "collsynth_store_errors", "Times the store failed.", registry=self.registry
         )
@@ -84,10 +82,6 @@ class Metrics:
         self._jobs_ended.labels(verb, status).inc()
         self._job_seconds.labels(verb).observe(seconds)
 
-    def worker_lost(self) -> None:
-        """Count a worker that was lost with its piece."""
-        self._lost.inc()
-
     def forgot(self, jobs: int, answers: int) -> None:
         """Count jobs and answers that were deleted for their age."""
         self._forgotten.labels("jobs").inc(jobs)
@@ -97,29 +91,41 @@ class Metrics:
         """Count a failure of the store."""
         self._store_errors.inc()
 
-    def count_jobs_by(self, counts: Callable[[], Mapping[str, int]]) -> None:
-        """Add a gauge of the store's jobs by status, counted whenever metrics are read."""
-        self.registry.register(_Jobs(counts))
+    def read_from(self, jobs: Callable[[], Mapping[str, int]], lost: Callable[[], int]) -> None:
+        """Add what others count, asked for whenever metrics are read.
+
+        ``jobs`` counts those of the store by status, ``lost`` the pieces whose worker was lost.
+        """
+        self.registry.register(_Others(jobs, lost))
 
     def text(self) -> bytes:
         """All metrics in Prometheus's text format."""
         return generate_latest(self.registry)
 
 
-class _Jobs(Collector):
-    def __init__(self, counts: Callable[[], Mapping[str, int]]) -> None:
-        self._counts = counts
+class _Others(Collector):
+    """Jobs in the store, and workers that were lost."""
 
-    def describe(self) -> Iterator[GaugeMetricFamily]:
-        """Its name, without looking into the store."""
-        yield self._family()
+    def __init__(self, jobs: Callable[[], Mapping[str, int]], lost: Callable[[], int]) -> None:
+        self._jobs, self._lost = jobs, lost
+        self._created = time.time()
 
-    def collect(self) -> Iterator[GaugeMetricFamily]:
-        """The jobs by status."""
-        family = self._family()
-        for status, count in self._counts().items():
-            family.add_metric([status], count)
-        yield family
+    def describe(self) -> Iterator[Metric]:
+        """Their names, without looking into the store."""
+        yield from (_jobs(), _workers_lost())
 
-    def _family(self) -> GaugeMetricFamily:
-        return GaugeMetricFamily("collsynth_jobs", "Jobs in the store.", labels=["status"])
+    def collect(self) -> Iterator[Metric]:
+        """The jobs by status, and the pieces."""
+        jobs, lost = _jobs(), _workers_lost()
+        for status, count in self._jobs().items():
+            jobs.add_metric([status], count)
+        lost.add_metric([], self._lost(), created=self._created)
+        yield from (jobs, lost)
+
+
+def _jobs() -> GaugeMetricFamily:
+    return GaugeMetricFamily("collsynth_jobs", "Jobs in the store.", labels=["status"])
+
+
+def _workers_lost() -> CounterMetricFamily:
+    return CounterMetricFamily("collsynth_workers_lost", "Pieces whose worker was lost.", labels=())

@@ -50,7 +50,7 @@ class Service:
         self.dispatcher = Dispatcher(store, workers, settings, metrics, notifications.notify)
         wake, look = self.dispatcher.wake, self.dispatcher.look
         self.broker = Broker(store, settings, metrics, notifications, wake, look)
-        metrics.count_jobs_by(self._counts)
+        metrics.read_from(jobs=self._counts, lost=lambda: workers.lost)
         self._key_threads = Threads(metrics)
         keys = Keys(store, self._key_threads, settings.limits) if settings.keys else None
         self.state = AppState(settings, self.broker, self.dispatcher, metrics, keys)

@@ -68,6 +68,7 @@ class DaskWorkers:
         self._grace_seconds = grace_seconds
         self._name = f"collsynth-{uuid4().hex}"
         self._numbers = count(1)
+        self.lost = 0
         self._tickets: dict[int, DaskTicket] = {}
         self._lock = threading.RLock()
         self._closed = threading.Event()
@@ -75,6 +76,7 @@ class DaskWorkers:
         self._executor = self._client.get_executor(pure=False, retries=_RETRIES)
         self._words = ThreadPoolExecutor(1, "collsynth-words")
         self._client.subscribe_topic(self._name, self._on_event)
+        self._client.subscribe_topic("all", self._on_cluster_event)
         self._watch = threading.Thread(target=self._look, name="collsynth-watch", daemon=True)
         self._watch.start()
 
@@ -118,7 +120,8 @@ class DaskWorkers:
         with self._lock:
             self._tickets[ticket.number] = ticket
         try:
-            ticket.away = self._executor.submit(carry_remotely, json.dumps(order))
+            key = f"{self._name} {ticket.number}"
+            ticket.away = self._executor.submit(carry_remotely, json.dumps(order), key=key)
         except Exception as error:
             self.forget(ticket)
             raise NoWorkersError(f"the Dask cluster at {self._address} takes no work") from error
@@ -169,6 +172,12 @@ class DaskWorkers:
             ticket.progressed(said["progress"])
         else:
             ticket.late_by = min(ticket.late_by, clock.monotonic() + ticket.late_seconds)
+
+    def _on_cluster_event(self, event: Any) -> None:
+        """Count our pieces of a worker that was lost; the scheduler gives them to another one."""
+        match event[1]:
+            case {"action": "remove-worker", "expected": False, "processing-tasks": keys}:
+                self.lost += sum(str(key).startswith(self._name) for key in keys)
 
     def _look(self) -> None:
         """Give up on pieces that are late, again and again until ``close``."""

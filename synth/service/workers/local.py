@@ -109,6 +109,10 @@ class LocalWorkers:
         return len(self._slots) + 1
 
     @property
+    def lost(self) -> int:
+        return sum(slot.lost for slot in self._slots)
+
+    @property
     def pids(self) -> list[int]:
         """The ids of the processes that there are at the moment."""
         return [slot.pid for slot in self._slots if slot.pid]
@@ -153,6 +157,7 @@ class _Slot(threading.Thread):
         self._waiting = waiting
         self._grace_seconds = grace_seconds
         self._leave_by: float | None = None
+        self.lost = 0
         self._worker: _Worker | None = _Worker()
 
     @property
@@ -199,6 +204,7 @@ class _Slot(threading.Thread):
                 outcome: str = said["done"]
                 return outcome
             except (EOFError, OSError):
+                self.lost += 1
                 how = self._dismiss(worker, 1)
                 if worker.begun:
                     break

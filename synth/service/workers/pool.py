@@ -56,6 +56,10 @@ class Workers(Protocol):
     def at_once(self) -> int:
         """How many pieces of a question to submit at a time, so that no slot idles between two."""
 
+    @property
+    def lost(self) -> int:
+        """How many pieces have lost their worker so far: its process died, or left the cluster."""
+
     def submit(
         self,
         piece: Piece,

@@ -21,8 +21,15 @@ from synth.service.jobs.questions import prepare
 from synth.service.metrics import Metrics
 from synth.service.settings import Settings
 from synth.service.store import Forgotten, Job, NewJob, Status, Store, StoredAnswer, StoreError
-from synth.service.workers import InternalError, NoWorkersError, OutOfMemoryError, WorkerLostError
+from synth.service.workers import (
+    InternalError,
+    LocalWorkers,
+    NoWorkersError,
+    OutOfMemoryError,
+    WorkerLostError,
+)
 from synth.verbs.partition import Piece
+from working import COUNT, end
 
 AT_ONCE = {"Prefer": "respond-async"}
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
@@ -166,6 +173,17 @@ def test_a_worker_that_is_lost_every_time(store: Store) -> None:
     assert (failed.status, failed.attempts) == (Status.FAILED, 3)
     assert "lost its worker" in failed.problem["problem"]
     assert workers.handed_in < 100
+
+
+def test_a_worker_that_is_killed_is_counted(tmp_path: Path) -> None:
+    workers = LocalWorkers(1)
+    with served(tmp_path, workers) as server:
+        assert "collsynth_workers_lost_total 0.0" in server.ask.get("/metrics").text
+        job = server.ask.post("/v1/count", json=COUNT, headers=AT_ONCE).json()
+        until(lambda: server.ask.get(job["url"]).json()["progress"])
+        end(workers.pids[0])
+        until(lambda: server.ask.get(job["url"]).json()["status"] == "done")
+        assert "collsynth_workers_lost_total 1.0" in server.ask.get("/metrics").text
 
 
 def test_a_crew_that_is_lost_gives_the_job_back(store: Store) -> None:

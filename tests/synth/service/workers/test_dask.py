@@ -139,6 +139,7 @@ def test_a_lost_worker_is_replaced_by_another() -> None:
             bodies = [json.dumps(ticket.future.result(0)["body"]) for ticket in tickets]
             assert bodies == [body_of("count", COUNT)[0]] * 2
             assert workers.slots == 1
+            until(lambda: workers.lost == 1, WAIT_SECONDS)
         finally:
             workers.close()
 
@@ -205,7 +206,9 @@ def test_text_alone_travels(workers: DaskWorkers, monkeypatch: pytest.MonkeyPatc
     sent: list[Any] = []
     submit = workers._executor.submit
     monkeypatch.setattr(
-        workers._executor, "submit", lambda f, *args: (sent.append((f, args)), submit(f, *args))[1]
+        workers._executor,
+        "submit",
+        lambda f, *args, **how: (sent.append((f, args)), submit(f, *args, **how))[1],
     )
     QuestionRun(workers, "top", question("top", RANGE)).run()
     assert len(sent) > 4
