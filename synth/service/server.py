@@ -26,7 +26,7 @@ from synth.service.metrics import Metrics
 from synth.service.settings import Settings
 from synth.service.store import Store, StoreError
 from synth.service.threads import Threads
-from synth.service.workers import LocalWorkers, WorkError, Workers
+from synth.service.workers import ProcessWorkers, WorkError, Workers
 
 _LAST_SECONDS = 5
 _BACKLOG = 2048
@@ -136,7 +136,7 @@ def listen(host: str, port: int) -> socket.socket:
 def workers_of(settings: Settings) -> Workers:
     """The workers of a server. Raises InputError for an executor that cannot be reached."""
     if settings.executor is None:
-        return LocalWorkers(settings.workers)
+        return ProcessWorkers(settings.workers)
     scheme, found, address = settings.executor.partition("://")
     if scheme != "dask" or not found or not address:
         hint = "leave it out for processes here, or give dask://host:port"

@@ -23,7 +23,7 @@ from synth.service.settings import Settings
 from synth.service.store import Forgotten, Job, NewJob, Status, Store, StoredAnswer, StoreError
 from synth.service.workers import (
     InternalError,
-    LocalWorkers,
+    ProcessWorkers,
     NoWorkersError,
     OutOfMemoryError,
     WorkerLostError,
@@ -176,7 +176,7 @@ def test_a_worker_that_is_lost_every_time(store: Store) -> None:
 
 
 def test_a_worker_that_is_killed_is_counted(tmp_path: Path) -> None:
-    workers = LocalWorkers(1)
+    workers = ProcessWorkers(1)
     with served(tmp_path, workers) as server:
         assert "collsynth_workers_lost_total 0.0" in server.ask.get("/metrics").text
         job = server.ask.post("/v1/count", json=COUNT, headers=AT_ONCE).json()

@@ -144,7 +144,7 @@ def test_a_lost_worker_is_replaced_by_another() -> None:
             workers.close()
 
 
-def test_a_scheduler_that_dies_is_a_crew_that_is_lost() -> None:
+def test_a_scheduler_that_dies_takes_all_workers_with_it() -> None:
     with cluster(1) as (address, processes):
         workers = DaskWorkers(address, connect_seconds=2)
         try:
@@ -167,7 +167,7 @@ def _refused(workers: DaskWorkers) -> bool:
         return True
 
 
-def test_where_nobody_answers_there_is_no_crew() -> None:
+def test_where_nobody_answers_there_are_no_workers() -> None:
     with pytest.raises(NoWorkersError, match="no Dask scheduler answers at tcp://127"):
         DaskWorkers("tcp://127.0.0.1:9", connect_seconds=1)
 
