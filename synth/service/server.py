@@ -68,7 +68,7 @@ class Service:
     def _counts(self) -> dict[str, int]:
         """The number of jobs by status; empty where the store cannot be reached."""
         try:
-            return {status.value: count for status, count in self.store.counts().items()}
+            return {status.value: count for status, count in self.store.jobs.counts().items()}
         except StoreError:
             return {}
 
@@ -205,7 +205,7 @@ def address_of(sock: socket.socket, host: str) -> str:
 
 def _check_keys(settings: Settings, store: Store) -> None:
     """Raises InputError where keys are needed and the store has none: nobody could be admitted."""
-    known = store.keys()
+    known = store.keys.known()
     if settings.keys and not [key for key in known if not key.revoked]:
         problem = f"{settings.host} asks for keys, and the store has none"
         hint = "make one with 'collsynth keys create TEAM'; on localhost none are needed"

@@ -128,7 +128,7 @@ def create(
         if jobs_per_day is not None and jobs_per_day < 0:
             told, hint = f"{jobs_per_day} jobs a day", "0 or more, or leave it out"
             raise InputError(told, where="--jobs-per-day", hint=hint)
-        typer.echo(opened.create_key(team, name, rate, jobs_per_day).secret)
+        typer.echo(opened.keys.create(team, name, rate, jobs_per_day).secret)
 
 
 @keys.command("list")
@@ -138,7 +138,7 @@ def list_(
 ) -> None:
     """List the keys: id, team, when they were made, if they are revoked, what for."""
     with _store(store) as opened:
-        for key in opened.keys(team):
+        for key in opened.keys.known(team):
             state = "revoked" if key.revoked else "valid"
             made = f"{key.created:%Y-%m-%d}"
             typer.echo(f"{key.id}  {key.team}  {made}  {state}  {key.name}".rstrip())
@@ -151,7 +151,7 @@ def revoke(
 ) -> None:
     """Admit a key no longer; servers notice within seconds."""
     with _store(store) as opened:
-        if not opened.revoke(key_id):
+        if not opened.keys.revoke(key_id):
             # Not at the top of the file: it loads numpy, and --help must not wait for it.
             from hierarchies import InputError
 

@@ -74,7 +74,7 @@ class Quotas:
     async def _of_team(self, team: str) -> int:
         known = self._queued.get(team)
         if known is None or known.until < time.monotonic():
-            counts = await self._threads.do(self._store.counts, team)
+            counts = await self._threads.do(self._store.jobs.counts, team)
             known = _Count(counts[Status.QUEUED], time.monotonic() + _FRESH_SECONDS)
             self._queued[team] = known
         return known.jobs
@@ -83,7 +83,7 @@ class Quotas:
         known = self._today.get(key_id)
         if known is None or known.until < time.monotonic():
             since = datetime.now(UTC) - timedelta(days=1)
-            jobs = await self._threads.do(self._store.jobs_since, key_id, since)
+            jobs = await self._threads.do(self._store.jobs.since, key_id, since)
             known = _Count(jobs, time.monotonic() + _FRESH_SECONDS)
             self._today[key_id] = known
         return known.jobs

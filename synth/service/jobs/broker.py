@@ -160,7 +160,7 @@ class Broker:
 
     async def job(self, caller: Caller, job_id: str) -> Job:
         """A job of the caller's team. Raises RefusalError where the team has no such job."""
-        job = await self._threads.do(self._store.job, job_id)
+        job = await self._threads.do(self._store.jobs.one, job_id)
         if job is None or job.team != caller.team:
             raise not_there("job")
         return job
@@ -178,13 +178,13 @@ class Broker:
         ``after`` is the id of the last job of the page before. Raises InputError where the team has
         no such job.
         """
-        listed = self._store.jobs
+        listed = self._store.jobs.listed
         return await self._threads.do(listed, caller.team, limit, after, status, verb)
 
     async def cancel(self, caller: Caller, job_id: str) -> Job:
         """Cancel a job, and return it as it stands then; one that has ended stays as it is."""
         await self.job(caller, job_id)
-        job = await self._threads.do(self._store.cancel, job_id)
+        job = await self._threads.do(self._store.jobs.cancel, job_id)
         if job is None:
             raise not_there("job")
         self._look(job_id)
@@ -193,7 +193,7 @@ class Broker:
 
     async def answer(self, caller: Caller, key: str) -> StoredAnswer:
         """An answer that the team has asked for. Raises RefusalError for any other."""
-        found = await self._threads.do(self._store.answer, key, caller.team)
+        found = await self._threads.do(self._store.answers.one, key, caller.team)
         if found is None:
             raise not_there("answer")
         return found
@@ -220,7 +220,7 @@ class Broker:
                 if self.draining:
                     return
                 await notified_within(notified, _POLL_SECONDS)
-                if await self._threads.do(self._store.revision, job_id) != job.revision:
+                if await self._threads.do(self._store.jobs.revision, job_id) != job.revision:
                     job = await self.job(caller, job_id)
 
     async def check_store(self) -> None:
@@ -247,7 +247,7 @@ class Broker:
         if held is not None and again is None and self._seen.get((team, key, held.made)):
             self._metrics.asked(held.verb, "memory")
             return held
-        look = self._store.look
+        look = self._store.answers.look
         if self._store.quick:
             found = self._threads.at_once(look, team, key, again)
         else:
@@ -255,7 +255,7 @@ class Broker:
         if found is None:
             return None
         if not found.before:
-            await self._threads.do(self._store.saw, team, key)
+            await self._threads.do(self._store.answers.saw, team, key)
         stored = found.answer
         self._seen.put((team, key, stored.created), True, _ENTRY_BYTES)
         self._metrics.asked(stored.verb, "memory" if held else "store")
@@ -278,7 +278,9 @@ class Broker:
         if self.draining:
             raise unavailable("the service is being stopped")
         key = preferences.idempotency_key
-        again = key is not None and await self._threads.do(self._store.has_job, caller.team, key)
+        again = key is not None and await self._threads.do(
+            self._store.jobs.came_with, caller.team, key
+        )
         if not again:  # a job that was accepted before is found again whatever the quota is now
             await self._quotas.take(caller)
         new = NewJob(
@@ -292,7 +294,7 @@ class Broker:
         )
         created = False
         try:
-            submitted = await self._threads.do(self._store.submit, new)
+            submitted = await self._threads.do(self._store.jobs.submit, new)
             created = submitted.created
         finally:
             if not (created or again):
@@ -307,7 +309,7 @@ class Broker:
         end = time.monotonic() + wait_seconds
         with self._notifications.subscribed(job.id, for_the_end=True) as notified:
             while True:
-                found = await self._threads.do(self._store.job, job.id)
+                found = await self._threads.do(self._store.jobs.one, job.id)
                 left = end - time.monotonic()
                 if found is None or found.status.ended or left <= 0 or self.draining:
                     return found or job
@@ -316,7 +318,7 @@ class Broker:
     async def _outcome(self, job: Job) -> Answered | Accepted:
         match job.status:
             case Status.DONE:
-                stored = await self._threads.do(self._store.answer, job.answer_key)
+                stored = await self._threads.do(self._store.answers.one, job.answer_key)
                 if stored is None:  # answers outlive their jobs: the job was just deleted
                     raise unavailable("the job was forgotten at this very moment")
                 if VERBS[job.verb].repeatable:

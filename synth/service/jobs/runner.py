@@ -115,7 +115,11 @@ class Runner:
             hint="the log of the server says more under this id",
         )
         with suppress(StoreError):
-            return "failed" if self._written(lambda: self.store.fail(self.claim, failure)) else None
+            return (
+                "failed"
+                if self._written(lambda: self.store.claims.fail(self.claim, failure))
+                else None
+            )
         return None
 
     def _kill(self) -> None:
@@ -128,19 +132,21 @@ class Runner:
             end = self._end()
         except WorkerLostError as error:
             log.warning("a job lost its worker: %s", error, extra=self._named())
-            self._written(lambda: self.store.lose(self.claim))
+            self._written(lambda: self.store.claims.lose(self.claim))
             return None
         except (KilledError, NoWorkersError) as error:
             if self.cancelled and not self.abandoned:
                 return "cancelled" if self._finished(None) else None
             self.no_workers = isinstance(error, NoWorkersError)
             if not self.lost and not self.no_workers:
-                self._written(lambda: self.store.give_back(self.claim))
+                self._written(lambda: self.store.claims.give_back(self.claim))
             return None
         if isinstance(end, dict):
-            return "failed" if self._written(lambda: self.store.fail(self.claim, end)) else None
+            return (
+                "failed" if self._written(lambda: self.store.claims.fail(self.claim, end)) else None
+            )
         if self.abandoned and not isinstance(end, StoredAnswer):
-            self._written(lambda: self.store.give_back(self.claim))
+            self._written(lambda: self.store.claims.give_back(self.claim))
             return None
         if not self._finished(end):
             return None
@@ -153,7 +159,7 @@ class Runner:
         begun = time.monotonic()
         try:
             prepared = prepare(self.verb, json.loads(self.claim.job.question)["question"])
-            known = self.store.answer(prepared.key) if VERBS[self.verb].repeatable else None
+            known = self.store.answers.one(prepared.key) if VERBS[self.verb].repeatable else None
             if known is not None:
                 return known
             reply = self._carried_out(prepared)
@@ -200,7 +206,7 @@ class Runner:
             self._latest = progress
 
     def _finished(self, end: StoredAnswer | bytes | None) -> bool:
-        return self._written(lambda: self.store.finish(self.claim, end))
+        return self._written(lambda: self.store.claims.finish(self.claim, end))
 
     def _written(self, write: Callable[[], bool]) -> bool:
         """Write an end to the store; while the store fails try again, until the job is abandoned.
