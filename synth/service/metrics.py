@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -19,53 +20,38 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._requests = Counter(
-            "collsynth_requests",
-            "Requests answered.",
-            ("method", "route", "status"),
-            registry=self.registry,
+        counter = partial(Counter, registry=self.registry)
+        gauge = partial(Gauge, registry=self.registry)
+        seconds = partial(Histogram, registry=self.registry)
+        self._requests = counter(
+            "collsynth_requests", "Requests answered.", ("method", "route", "status")
         )
-        self._request_seconds = Histogram(
+        self._request_seconds = seconds(
             "collsynth_request_seconds",
             "Seconds from a request's headers to the end of its answer.",
             ("route",),
             buckets=_REQUEST_SECONDS,
-            registry=self.registry,
         )
-        self._questions = Counter(
+        self._questions = counter(
             "collsynth_questions",
             "Questions by whether their answer was known: in memory, in the store, or not.",
             ("verb", "found"),
-            registry=self.registry,
         )
-        self._job_seconds = Histogram(
+        self._job_seconds = seconds(
             "collsynth_job_seconds",
             "Seconds from the start of a job to its end.",
             ("verb",),
             buckets=_JOB_SECONDS,
-            registry=self.registry,
         )
-        self._jobs_ended = Counter(
-            "collsynth_jobs_ended",
-            "Jobs this server ended.",
-            ("verb", "status"),
-            registry=self.registry,
+        self._jobs_ended = counter(
+            "collsynth_jobs_ended", "Jobs this server ended.", ("verb", "status")
         )
-        self._store_errors = Counter(
-            "collsynth_store_errors", "Times the store failed.", registry=self.registry
+        self._store_errors = counter("collsynth_store_errors", "Times the store failed.")
+        self._forgotten = counter(
+            "collsynth_forgotten", "Jobs and answers this server has forgotten.", ("what",)
         )
-        self._forgotten = Counter(
-            "collsynth_forgotten",
-            "Jobs and answers this server has forgotten.",
-            ("what",),
-            registry=self.registry,
-        )
-        self.running = Gauge(
-            "collsynth_jobs_driven", "Jobs this server has under way.", registry=self.registry
-        )
-        self.slots = Gauge(
-            "collsynth_worker_slots", "Pieces that can run at once.", registry=self.registry
-        )
+        self.running = gauge("collsynth_jobs_driven", "Jobs this server has under way.")
+        self.slots = gauge("collsynth_worker_slots", "Pieces that can run at once.")
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count a request that was answered."""
@@ -107,25 +93,16 @@ class _Others(Collector):
     """Jobs in the store, and workers that were lost."""
 
     def __init__(self, jobs: Callable[[], Mapping[str, int]], lost: Callable[[], int]) -> None:
-        self._jobs, self._lost = jobs, lost
+        self._count_jobs, self._count_lost = jobs, lost
         self._created = time.time()
-
-    def describe(self) -> Iterator[Metric]:
-        """Their names, without looking into the store."""
-        yield from (_jobs(), _workers_lost())
 
     def collect(self) -> Iterator[Metric]:
         """The jobs by status, and the pieces."""
-        jobs, lost = _jobs(), _workers_lost()
-        for status, count in self._jobs().items():
+        jobs = GaugeMetricFamily("collsynth_jobs", "Jobs in the store.", labels=["status"])
+        for status, count in self._count_jobs().items():
             jobs.add_metric([status], count)
-        lost.add_metric([], self._lost(), created=self._created)
+        lost = CounterMetricFamily(
+            "collsynth_workers_lost", "Pieces whose worker was lost.", labels=()
+        )
+        lost.add_metric([], self._count_lost(), created=self._created)
         yield from (jobs, lost)
-
-
-def _jobs() -> GaugeMetricFamily:
-    return GaugeMetricFamily("collsynth_jobs", "Jobs in the store.", labels=["status"])
-
-
-def _workers_lost() -> CounterMetricFamily:
-    return CounterMetricFamily("collsynth_workers_lost", "Pieces whose worker was lost.", labels=())
