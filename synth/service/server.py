@@ -48,8 +48,7 @@ class Service:
         self.workers = workers
         self.notifications = notifications
         self.dispatcher = Dispatcher(store, workers, settings, metrics, notifications.notify)
-        wake, look = self.dispatcher.wake, self.dispatcher.look
-        self.broker = Broker(store, settings, metrics, notifications, wake, look)
+        self.broker = Broker(store, settings, metrics, notifications, self.dispatcher)
         metrics.read_from(jobs=self._counts, lost=lambda: workers.lost)
         self._key_threads = Threads(metrics)
         keys = Keys(store, self._key_threads, settings.limits) if settings.keys else None

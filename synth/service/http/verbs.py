@@ -15,7 +15,8 @@ from synth.service.http.documents import question_body, question_responses
 from synth.service.http.reading import JSON, json_body
 from synth.service.http.state import state_of
 from synth.service.jobs.bodies import job_json, outcome_word
-from synth.service.jobs.broker import Accepted, Answered, Preferences
+from synth.service.jobs.broker import Accepted, Preferences
+from synth.service.jobs.known import Answered
 from synth.verbs.table import VERBS
 
 _WAIT = re.compile(r"\s*wait\s*=\s*\"?(?P<seconds>[0-9]{1,6})\"?\s*", re.IGNORECASE)

@@ -19,7 +19,8 @@ from synth.service.auth.identity import Caller
 from synth.service.errors import not_there, unavailable
 from synth.service.http.state import state_of
 from synth.service.jobs.bodies import outcome_word
-from synth.service.jobs.broker import Accepted, Answered, Preferences
+from synth.service.jobs.broker import Accepted, Preferences
+from synth.service.jobs.known import Answered
 from synth.service.page.curves import Curves, curves
 from synth.service.page.door import PageRoute, WhoLooks, page, wants_part
 from synth.service.page.figures import Ranking, leading

@@ -441,7 +441,7 @@ def broken(server: Served) -> Flaky:
     flaky: Any = Flaky(server.service.store)
     flaky.down = True
     server.service.store = server.service.broker._store = flaky
-    server.service.broker._quotas._store = flaky
+    server.service.broker._quotas._store = server.service.broker._known._store = flaky
     server.service.broker.systems._store = flaky
     server.service.dispatcher._store = flaky
     return flaky
