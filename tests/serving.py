@@ -42,6 +42,8 @@ class HereTicket:
 class ThreadWorkers:
     """Threads of this process: nothing to start, and nothing that can be lost."""
 
+    lost = 0
+
     def __init__(self, slots: int = 2) -> None:
         self.slots = self.at_once = slots
         self._pool = ThreadPoolExecutor(slots)
@@ -56,13 +58,9 @@ class ThreadWorkers:
     ) -> HereTicket:
         ticket = HereTicket()
 
-        def send(said: Json) -> None:
-            best = said.get("best")
-            on_progress(Progress(said["stage"], said["done"], said["of"], best and best.encode()))
-
         def work() -> None:
             part = piece.partial
-            watcher = Reporting(send, ticket.stopped.is_set, budget_seconds, part=part)
+            watcher = Reporting(on_progress, ticket.stopped.is_set, budget_seconds, part=part)
             try:
                 found = result_of(outcome_text(piece.text, watcher))
             except Exception as error:
@@ -83,6 +81,7 @@ class StuckWorkers:
     """Tells the best so far of every piece, and nothing more; who stops it has to end it."""
 
     slots = at_once = 1
+    lost = 0
 
     def submit(
         self,
@@ -92,10 +91,9 @@ class StuckWorkers:
         memory_bytes: int | None = None,
         on_progress: Callable[[Progress], None] = lambda progress: None,
     ) -> HereTicket:
-        def told(said: Json) -> None:
-            best = said.get("best")
-            if best:
-                on_progress(Progress(said["stage"], said["done"], said["of"], best.encode()))
+        def told(progress: Progress) -> None:
+            if progress.best:
+                on_progress(progress)
 
         ticket = StuckTicket()
         carry_out(piece, Reporting(told, lambda: False, None, part=piece.partial))

@@ -16,11 +16,11 @@ def tell(word: str, job_id: str) -> None:
 
 def work(store: Store, claim: Claim) -> None:
     job = claim.job
-    store.note(claim, {"done": 1}, b"best" * 1000)
+    store.claims.note(claim, {"done": 1}, b"best" * 1000)
     answer = StoredAnswer(
         job.answer_key, "top", "1", job.question, 0, b"whole" * 1000, 1.0, datetime.now(UTC)
     )
-    if store.finish(claim, answer):
+    if store.claims.finish(claim, answer):
         tell("done", job.id)
 
 
@@ -34,11 +34,11 @@ def main(url: str, task: str) -> None:
                 question = f"{number} {'x' * 1000}"
                 tell(
                     "submitted",
-                    store.submit(NewJob("ours", None, "top", question, question[:9])).job.id,
+                    store.jobs.submit(NewJob("ours", None, "top", question, question[:9])).job.id,
                 )
-                if number % 3 and (claim := store.claim(task, 600)):
+                if number % 3 and (claim := store.claims.claim(task, 600)):
                     work(store, claim)
-        while claim := store.claim(task, 600):
+        while claim := store.claims.claim(task, 600):
             if task == "claim":
                 print(claim.job.id, flush=True)
             else:

@@ -27,17 +27,17 @@ BODY = b"x" * 20_000
 
 
 def submit(store: Store, number: int) -> None:
-    store.submit(NewJob("ours", None, "top", json.dumps([number, "x" * 500]), uuid4().hex))
+    store.jobs.submit(NewJob("ours", None, "top", json.dumps([number, "x" * 500]), uuid4().hex))
 
 
 def work(store: Store, number: int) -> str:
-    claim = store.claim("rates", 600)
+    claim = store.claims.claim("rates", 600)
     assert claim is not None
-    store.note(claim, {"stage": "placements", "done": 1, "of": 2})
+    store.claims.note(claim, {"stage": "placements", "done": 1, "of": 2})
     job = claim.job
     now = datetime.now(UTC)
     answer = StoredAnswer(job.answer_key, job.verb, "rates", job.question, 0, BODY, 0.5, now)
-    assert store.finish(claim, answer)
+    assert store.claims.finish(claim, answer)
     return job.answer_key
 
 
@@ -54,7 +54,7 @@ def rates(kind: str, store: Store) -> Iterator[dict[str, object]]:
     for threads in (1, 8):
         submitted, _ = timed(threads, partial(submit, store), range(JOBS))
         finished, keys = timed(threads, partial(work, store), range(JOBS))
-        read, _ = timed(threads, store.answer, keys)
+        read, _ = timed(threads, store.answers.one, keys)
         yield {
             "store": kind,
             "threads": threads,

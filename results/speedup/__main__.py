@@ -26,7 +26,7 @@ from distributed import Client
 
 from results import pages, record
 from synth.plan.request import Watcher
-from synth.service.workers import LocalWorkers, QuestionRun, Ticket, Workers
+from synth.service.workers import ProcessWorkers, QuestionRun, Ticket, Workers
 from synth.service.workers.dask import DaskWorkers
 from synth.service.workers.pool import OnProgress, ignore
 from synth.verbs.partition import Piece
@@ -71,6 +71,10 @@ class Weighed:
     @property
     def at_once(self) -> int:
         return self._workers.at_once
+
+    @property
+    def lost(self) -> int:
+        return self._workers.lost
 
     def submit(
         self,
@@ -160,7 +164,7 @@ def once() -> Told:
         "answer_bytes": len(answer),
         "crews": [],
     }
-    local = LocalWorkers(WORKERS)
+    local = ProcessWorkers(WORKERS)
     try:
         roles = {"workers": [psutil.Process(pid) for pid in local.pids]}
         name = "two processes of this machine"

@@ -13,8 +13,20 @@ from uuid import uuid4
 
 import httpx
 
-from synth.client.replies import Event, Json, ServiceError, accepted, events, refusal, retry_after
-from synth.client.texts import named_text, sendable
+from synth.client.replies import (
+    Answer,
+    Event,
+    JobNow,
+    JobPage,
+    Json,
+    ServiceError,
+    Systems,
+    accepted,
+    events,
+    refusal,
+    retry_after,
+)
+from synth.client.texts import sendable, text_of
 
 OnProgress = Callable[[Json], None]
 ENDED = frozenset({"done", "partial", "failed", "cancelled"})
@@ -51,14 +63,12 @@ class Client:
         transport: httpx.BaseTransport | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        headers = {"User-Agent": f"collsynth/{version('collsynth')}"}
-        if key is not None:
-            headers["Authorization"] = f"Bearer {key}"
+        admission = {} if key is None else {"Authorization": f"Bearer {key}"}
         self._patience_seconds = patience_seconds
         self._sleep = sleep
         self._http = httpx.Client(
             base_url=url,
-            headers=headers,
+            headers={"User-Agent": f"collsynth/{version('collsynth')}"} | admission,
             timeout=httpx.Timeout(90, connect=10),
             transport=transport,
         )
@@ -126,28 +136,28 @@ class Client:
 
     def jobs(self, **filters: str | int) -> Iterator[Json]:
         """Your team's jobs, newest first, filtered by ``status`` and ``verb``; read in pages."""
-        after: str | None = None
+        asked = filters
         while True:
-            page = {**filters, **({} if after is None else {"after": after})}
-            listed = self.send("GET", "/v1/jobs", params=page).json()
-            yield from listed["jobs"]
-            after = listed["next"]
-            if after is None:
+            page = JobPage.model_validate(self.send_for_json("GET", "/v1/jobs", params=asked))
+            yield from page.jobs
+            if page.next is None:
                 return
+            asked = {**filters, "after": page.next}
 
     def answer(self, key: str) -> Json:
         """An answer by its key: ``question``, ``answer``, ``outcome``, ``edition`` of the code."""
-        return self._json("GET", f"/v1/answers/{quote(key, safe='')}")
+        return self.send_for_json("GET", f"/v1/answers/{quote(key, safe='')}")
 
     def systems(self) -> list[Json]:
         """The descriptions of machines that your team keeps at the service."""
-        listed: list[Json] = self._json("GET", "/v1/systems")["systems"]
-        return listed
+        return Systems.model_validate(self.send_for_json("GET", "/v1/systems")).systems
 
     def put_system(self, name: str, text: str | Path) -> Json:
         """Keep a description (TOML, or a path to it) there, for questions to use by its name."""
-        given = named_text(text)["text"] if isinstance(text, Path) else text
-        return self._json("PUT", f"/v1/systems/{quote(name, safe='')}", json={"text": given})
+        given = text_of(text) if isinstance(text, Path) else text
+        return self.send_for_json(
+            "PUT", f"/v1/systems/{quote(name, safe='')}", json={"text": given}
+        )
 
     def delete_system(self, name: str) -> None:
         """Delete the system of that name."""
@@ -181,11 +191,15 @@ class Client:
             self._sleep(wait_seconds)
             pause_seconds = min(2 * pause_seconds, 5.0)
 
+    def send_for_json(self, method: str, path: str, **how: Any) -> Json:
+        """The JSON of the reply to a request, which is sent as ``send`` does."""
+        found: Json = self.send(method, path, **how).json()
+        return found
+
     def stream(self, path: str, last_event_id: str | None) -> Iterator[tuple[str, Event]]:
         """Server-sent events with their ids, until the service ends them. Raises httpx's errors."""
-        headers = {"Accept": "text/event-stream"}
-        if last_event_id is not None:
-            headers["Last-Event-ID"] = last_event_id
+        mark = {} if last_event_id is None else {"Last-Event-ID": last_event_id}
+        headers = {"Accept": "text/event-stream"} | mark
         with self._http.stream("GET", path, headers=headers) as response:
             if response.status_code >= 400:
                 response.read()
@@ -215,10 +229,6 @@ class Client:
             raise ServiceError("the work was ended before anything was found")
         return found
 
-    def _json(self, method: str, path: str, **how: Any) -> Json:
-        found: Json = self.send(method, path, **how).json()
-        return found
-
 
 @dataclass(frozen=True)
 class Job:
@@ -240,15 +250,13 @@ class Job:
         """The job as it stands now: ``status``, ``progress``, ``best``, ``problem`` and more."""
         if self.known is not None:
             return {"status": "done", "progress": None, "best": None, "problem": None}
-        found: Json = self.client.send("GET", self.url).json()
-        return found
+        return self.client.send_for_json("GET", self.url)
 
     def cancel(self) -> Json:
         """Cancel the job, and return it as it stands then."""
         if self.known is not None:
             return self.status()
-        found: Json = self.client.send("POST", f"{self.url}/cancel").json()
-        return found
+        return self.client.send_for_json("POST", f"{self.url}/cancel")
 
     def events(self) -> Iterator[Event]:
         """The job's events up to its ``end``; a connection that breaks is made again."""
@@ -282,23 +290,23 @@ class Job:
         until = None if wait_seconds is None else time.monotonic() + wait_seconds
         pause_seconds, seen = 0.1, -1
         while True:
-            now = self.status()
-            if on_progress is not None and now["revision"] != seen:
-                seen = now["revision"]
-                on_progress(now)
-            if now["status"] in ENDED:
+            status = self.status()
+            now = JobNow.model_validate(status)
+            if on_progress is not None and now.revision != seen:
+                seen = now.revision
+                on_progress(status)
+            if now.status in ENDED:
                 return self._ended(now)
             if until is not None and time.monotonic() + pause_seconds > until:
-                raise StillRunningError(self, now["best"])
+                raise StillRunningError(self, now.best)
             self.client.pause(pause_seconds)
             pause_seconds = min(1.5 * pause_seconds, _LONGEST_POLL_SECONDS)
 
-    def _ended(self, now: Json) -> Json:
-        if now["status"] == "done":
-            found: Json = self.client.send("GET", now["answer"]).json()["answer"]
-            return found
-        if now["status"] != "failed" and now["best"] is not None:
-            best: Json = now["best"]
+    def _ended(self, now: JobNow) -> Json:
+        if now.answer is not None:
+            return Answer.model_validate(self.client.send_for_json("GET", now.answer)).answer
+        if now.status != "failed" and now.best is not None:
+            best: Json = now.best
             return best
-        problem = now["problem"] or {"status": 409, "problem": f"the job was {now['status']}"}
+        problem = now.problem or {"status": 409, "problem": f"the job was {now.status}"}
         raise refusal(int(problem.get("status", 500)), problem)

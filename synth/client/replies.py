@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import httpx
+from pydantic import BaseModel
 
 from hierarchies import InputError
 
@@ -40,6 +41,35 @@ class Event:
 
     kind: str
     data: Json
+
+
+class JobNow(BaseModel):
+    """What a client needs of a job as it stands; ``answer`` is where its answer is."""
+
+    status: str
+    revision: int = -1
+    best: Any = None
+    problem: dict[str, Any] | None = None
+    answer: str | None = None
+
+
+class JobPage(BaseModel):
+    """A page of jobs; ``next`` is what the next one comes after."""
+
+    jobs: list[dict[str, Any]]
+    next: str | None
+
+
+class Systems(BaseModel):
+    """The systems of a team."""
+
+    systems: list[dict[str, Any]]
+
+
+class Answer(BaseModel):
+    """An answer under its permalink."""
+
+    answer: dict[str, Any]
 
 
 def accepted(response: httpx.Response) -> httpx.Response:

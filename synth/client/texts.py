@@ -13,11 +13,16 @@ def named_text(path: str | Path, name: str | None = None) -> dict[str, str]:
     """A file as questions carry it: its name and its text.
 
     ``name`` replaces the file's own name, as in ``ours.toml:16`` for 16 of its outermost units.
-    Raises InputError where the file cannot be read as text.
+    Raises as ``text_of``.
     """
     path = Path(path)
+    return {"name": name or path.name, "text": text_of(path)}
+
+
+def text_of(path: Path) -> str:
+    """The text of a file. Raises InputError where it cannot be read as text."""
     try:
-        return {"name": name or path.name, "text": path.read_text(encoding="utf-8-sig")}
+        return path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from None
     except UnicodeDecodeError:

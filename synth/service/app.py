@@ -44,8 +44,12 @@ def build(state: AppState, life: Life = no_life) -> FastAPI:
         redirect_slashes=False,
         openapi_tags=_TAGS,
         middleware=[
-            Middleware(RequestMiddleware, metrics=state.metrics, respond=refusal_response),
-            Middleware(CrossSiteGuard, own_names=own_names, respond=refusal_response),
+            Middleware(
+                RequestMiddleware,
+                metrics=state.metrics,
+                refused=CrossSiteGuard(own_names),
+                respond=refusal_response,
+            ),
         ],
     )
     app.state.shared = state

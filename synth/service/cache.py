@@ -27,14 +27,14 @@ class Cache:
         """The answer that the same code gave to the same question."""
         if not VERBS[verb].repeatable:
             return None
-        found = self._store.answer(key_of(verb, question))
+        found = self._store.answers.one(key_of(verb, question))
         return None if found is None else Reply(json.loads(found.body), Outcome(found.outcome))
 
     def keep(self, verb: str, question: Question, reply: Reply, seconds: float) -> None:
         """Keep an answer and the seconds it took, if it is complete and repeatable."""
         if reply.outcome is Outcome.PARTIAL or not VERBS[verb].repeatable:
             return
-        self._store.keep(prepared(verb, question).answered(reply, seconds))
+        self._store.answers.keep(prepared(verb, question).answered(reply, seconds))
 
 
 @contextmanager

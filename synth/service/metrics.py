@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"})
@@ -18,56 +20,38 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._requests = Counter(
-            "collsynth_requests",
-            "Requests answered.",
-            ("method", "route", "status"),
-            registry=self.registry,
+        counter = partial(Counter, registry=self.registry)
+        gauge = partial(Gauge, registry=self.registry)
+        seconds = partial(Histogram, registry=self.registry)
+        self._requests = counter(
+            "collsynth_requests", "Requests answered.", ("method", "route", "status")
         )
-        self._request_seconds = Histogram(
+        self._request_seconds = seconds(
             "collsynth_request_seconds",
             "Seconds from a request's headers to the end of its answer.",
             ("route",),
             buckets=_REQUEST_SECONDS,
-            registry=self.registry,
         )
-        self._questions = Counter(
+        self._questions = counter(
             "collsynth_questions",
             "Questions by whether their answer was known: in memory, in the store, or not.",
             ("verb", "found"),
-            registry=self.registry,
         )
-        self._job_seconds = Histogram(
+        self._job_seconds = seconds(
             "collsynth_job_seconds",
             "Seconds from the start of a job to its end.",
             ("verb",),
             buckets=_JOB_SECONDS,
-            registry=self.registry,
         )
-        self._jobs_ended = Counter(
-            "collsynth_jobs_ended",
-            "Jobs this server ended.",
-            ("verb", "status"),
-            registry=self.registry,
+        self._jobs_ended = counter(
+            "collsynth_jobs_ended", "Jobs this server ended.", ("verb", "status")
         )
-        self._lost = Counter(
-            "collsynth_workers_lost", "Pieces whose worker was lost.", registry=self.registry
+        self._store_errors = counter("collsynth_store_errors", "Times the store failed.")
+        self._forgotten = counter(
+            "collsynth_forgotten", "Jobs and answers this server has forgotten.", ("what",)
         )
-        self._store_errors = Counter(
-            "collsynth_store_errors", "Times the store failed.", registry=self.registry
-        )
-        self._forgotten = Counter(
-            "collsynth_forgotten",
-            "Jobs and answers this server has forgotten.",
-            ("what",),
-            registry=self.registry,
-        )
-        self.running = Gauge(
-            "collsynth_jobs_driven", "Jobs this server has under way.", registry=self.registry
-        )
-        self.slots = Gauge(
-            "collsynth_worker_slots", "Pieces that can run at once.", registry=self.registry
-        )
+        self.running = gauge("collsynth_jobs_driven", "Jobs this server has under way.")
+        self.slots = gauge("collsynth_worker_slots", "Pieces that can run at once.")
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count a request that was answered."""
@@ -84,10 +68,6 @@ class Metrics:
         self._jobs_ended.labels(verb, status).inc()
         self._job_seconds.labels(verb).observe(seconds)
 
-    def worker_lost(self) -> None:
-        """Count a worker that was lost with its piece."""
-        self._lost.inc()
-
     def forgot(self, jobs: int, answers: int) -> None:
         """Count jobs and answers that were deleted for their age."""
         self._forgotten.labels("jobs").inc(jobs)
@@ -97,29 +77,32 @@ class Metrics:
         """Count a failure of the store."""
         self._store_errors.inc()
 
-    def count_jobs_by(self, counts: Callable[[], Mapping[str, int]]) -> None:
-        """Add a gauge of the store's jobs by status, counted whenever metrics are read."""
-        self.registry.register(_Jobs(counts))
+    def read_from(self, jobs: Callable[[], Mapping[str, int]], lost: Callable[[], int]) -> None:
+        """Add what others count, asked for whenever metrics are read.
+
+        ``jobs`` counts those of the store by status, ``lost`` the pieces whose worker was lost.
+        """
+        self.registry.register(_Others(jobs, lost))
 
     def text(self) -> bytes:
         """All metrics in Prometheus's text format."""
         return generate_latest(self.registry)
 
 
-class _Jobs(Collector):
-    def __init__(self, counts: Callable[[], Mapping[str, int]]) -> None:
-        self._counts = counts
+class _Others(Collector):
+    """Jobs in the store, and workers that were lost."""
 
-    def describe(self) -> Iterator[GaugeMetricFamily]:
-        """Its name, without looking into the store."""
-        yield self._family()
+    def __init__(self, jobs: Callable[[], Mapping[str, int]], lost: Callable[[], int]) -> None:
+        self._count_jobs, self._count_lost = jobs, lost
+        self._created = time.time()
 
-    def collect(self) -> Iterator[GaugeMetricFamily]:
-        """The jobs by status."""
-        family = self._family()
-        for status, count in self._counts().items():
-            family.add_metric([status], count)
-        yield family
-
-    def _family(self) -> GaugeMetricFamily:
-        return GaugeMetricFamily("collsynth_jobs", "Jobs in the store.", labels=["status"])
+    def collect(self) -> Iterator[Metric]:
+        """The jobs by status, and the pieces."""
+        jobs = GaugeMetricFamily("collsynth_jobs", "Jobs in the store.", labels=["status"])
+        for status, count in self._count_jobs().items():
+            jobs.add_metric([status], count)
+        lost = CounterMetricFamily(
+            "collsynth_workers_lost", "Pieces whose worker was lost.", labels=()
+        )
+        lost.add_metric([], self._count_lost(), created=self._created)
+        yield from (jobs, lost)

@@ -26,7 +26,7 @@ from synth.service.metrics import Metrics
 from synth.service.settings import Settings
 from synth.service.store import Store, StoreError
 from synth.service.threads import Threads
-from synth.service.workers import LocalWorkers, WorkError, Workers
+from synth.service.workers import ProcessWorkers, WorkError, Workers
 
 _LAST_SECONDS = 5
 _BACKLOG = 2048
@@ -48,9 +48,8 @@ class Service:
         self.workers = workers
         self.notifications = notifications
         self.dispatcher = Dispatcher(store, workers, settings, metrics, notifications.notify)
-        wake, look = self.dispatcher.wake, self.dispatcher.look
-        self.broker = Broker(store, settings, metrics, notifications, wake, look)
-        metrics.count_jobs_by(self._counts)
+        self.broker = Broker(store, settings, metrics, notifications, self.dispatcher)
+        metrics.read_from(jobs=self._counts, lost=lambda: workers.lost)
         self._key_threads = Threads(metrics)
         keys = Keys(store, self._key_threads, settings.limits) if settings.keys else None
         self.state = AppState(settings, self.broker, self.dispatcher, metrics, keys)
@@ -68,7 +67,7 @@ class Service:
     def _counts(self) -> dict[str, int]:
         """The number of jobs by status; empty where the store cannot be reached."""
         try:
-            return {status.value: count for status, count in self.store.counts().items()}
+            return {status.value: count for status, count in self.store.jobs.counts().items()}
         except StoreError:
             return {}
 
@@ -136,7 +135,7 @@ def listen(host: str, port: int) -> socket.socket:
 def workers_of(settings: Settings) -> Workers:
     """The workers of a server. Raises InputError for an executor that cannot be reached."""
     if settings.executor is None:
-        return LocalWorkers(settings.workers)
+        return ProcessWorkers(settings.workers)
     scheme, found, address = settings.executor.partition("://")
     if scheme != "dask" or not found or not address:
         hint = "leave it out for processes here, or give dask://host:port"
@@ -205,7 +204,7 @@ def address_of(sock: socket.socket, host: str) -> str:
 
 def _check_keys(settings: Settings, store: Store) -> None:
     """Raises InputError where keys are needed and the store has none: nobody could be admitted."""
-    known = store.keys()
+    known = store.keys.known()
     if settings.keys and not [key for key in known if not key.revoked]:
         problem = f"{settings.host} asks for keys, and the store has none"
         hint = "make one with 'collsynth keys create TEAM'; on localhost none are needed"

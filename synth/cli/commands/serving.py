@@ -84,11 +84,11 @@ def serve(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log warnings only.")] = False,
 ) -> None:
     """Serve every verb over HTTP, with jobs that survive and a page to look at."""
-    with _telling():
+    with _reporting_mistakes():
         # Not at the top of the file: they load numpy, z3 and what the extra server installs.
         from synth.service.http.logs import json_log
         from synth.service.limits import Limits
-        from synth.service.server import serve as serve_until_told
+        from synth.service.server import serve as serve_until_stopped
         from synth.service.settings import Settings, default_name, is_loopback, store_url
         from synth.verbs.notations import size_in_bytes
 
@@ -106,7 +106,7 @@ def serve(
             limits=Limits(job_seconds=job_seconds, job_memory_bytes=size_in_bytes(job_memory)),
         )
         with logging_to(json_log(sys.stderr), logging.WARNING if quiet else logging.INFO):
-            serve_until_told(settings, typer.echo)
+            serve_until_stopped(settings, typer.echo)
 
 
 @keys.command("create")
@@ -123,12 +123,12 @@ def create(
         from hierarchies import InputError
 
         if rate is not None and not rate > 0:
-            told, hint = f"{rate:g} requests a second", "above 0, or leave it out"
-            raise InputError(told, where="--rate", hint=hint)
+            problem, hint = f"{rate:g} requests a second", "above 0, or leave it out"
+            raise InputError(problem, where="--rate", hint=hint)
         if jobs_per_day is not None and jobs_per_day < 0:
-            told, hint = f"{jobs_per_day} jobs a day", "0 or more, or leave it out"
-            raise InputError(told, where="--jobs-per-day", hint=hint)
-        typer.echo(opened.create_key(team, name, rate, jobs_per_day).secret)
+            problem, hint = f"{jobs_per_day} jobs a day", "0 or more, or leave it out"
+            raise InputError(problem, where="--jobs-per-day", hint=hint)
+        typer.echo(opened.keys.create(team, name, rate, jobs_per_day).secret)
 
 
 @keys.command("list")
@@ -138,7 +138,7 @@ def list_(
 ) -> None:
     """List the keys: id, team, when they were made, if they are revoked, what for."""
     with _store(store) as opened:
-        for key in opened.keys(team):
+        for key in opened.keys.known(team):
             state = "revoked" if key.revoked else "valid"
             made = f"{key.created:%Y-%m-%d}"
             typer.echo(f"{key.id}  {key.team}  {made}  {state}  {key.name}".rstrip())
@@ -151,7 +151,7 @@ def revoke(
 ) -> None:
     """Admit a key no longer; servers notice within seconds."""
     with _store(store) as opened:
-        if not opened.revoke(key_id):
+        if not opened.keys.revoke(key_id):
             # Not at the top of the file: it loads numpy, and --help must not wait for it.
             from hierarchies import InputError
 
@@ -160,7 +160,7 @@ def revoke(
 
 
 @contextmanager
-def _telling() -> Iterator[None]:
+def _reporting_mistakes() -> Iterator[None]:
     """A caller's mistake, and an extra that is not installed, as one line and exit code 2."""
     # Not at the top of the file: it loads numpy, and --help must not wait for it.
     from hierarchies import InputError
@@ -179,7 +179,7 @@ def _telling() -> Iterator[None]:
 
 @contextmanager
 def _store(url: str | None) -> Iterator[Store]:
-    with _telling():
+    with _reporting_mistakes():
         # Not at the top of the file: it loads what the extra server installs.
         from synth.service.settings import store_url
         from synth.service.store import Store

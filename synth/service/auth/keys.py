@@ -87,7 +87,7 @@ class Keys:
 
     async def still_admits(self, caller: Caller) -> bool:
         """Whether the key that a caller came with has not been revoked since."""
-        key = await self._threads.do(self._store.key, caller.key_id)
+        key = await self._threads.do(self._store.keys.one, caller.key_id)
         return key is not None and not key.revoked
 
     async def _admitted(self, secret: str) -> Key:
@@ -102,7 +102,7 @@ class Keys:
             return known[0]
         match = _SHAPE.fullmatch(secret)
         key_id = match["id"] if match else _NO_ID
-        key = await self._threads.do(self._store.key, key_id) or _STRANGER
+        key = await self._threads.do(self._store.keys.one, key_id) or _STRANGER
         if not key.admits(secret):
             raise RefusalError(HTTPStatus.FORBIDDEN, "this key is not admitted")
         self._known.put(digest, (key, time.monotonic() + _FRESH_SECONDS), 1)

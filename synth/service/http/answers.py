@@ -7,10 +7,10 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Request, Response
 
 from synth.service.http.authentication import Authenticated
-from synth.service.http.documents import AnswerBody, problems
+from synth.service.http.documents import problems
 from synth.service.http.reading import JSON
 from synth.service.http.state import state_of
-from synth.service.jobs.bodies import answer_json
+from synth.service.jobs.bodies import AnswerBody, answer_json
 
 router = APIRouter(tags=["answers"])
 

@@ -29,7 +29,7 @@ async def authenticate(
     found = await keys.admit(
         bearer.credentials if bearer else header or request.cookies.get(COOKIE)
     )
-    request.scope["state"]["logged"] = {"team": found.team, "key": found.key_id}
+    request.state.logged = {"team": found.team, "key": found.key_id}
     return found
 
 

@@ -7,12 +7,12 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from synth.service.http.examples import EXAMPLES
 from synth.service.http.problems import PROBLEM_JSON, Problem
-from synth.service.store import Status
+from synth.service.jobs.bodies import JobBody
 from synth.verbs.answers import REPLIES
 from synth.verbs.identity.edition import edition
 from synth.verbs.table import VERBS
@@ -33,62 +33,6 @@ _MEANINGS = {
     500: "A mistake of the service; its log has the reason under the request's id.",
     503: "The service cannot do this at the moment; Retry-After says when to return.",
 }
-
-
-class JobBody(BaseModel):
-    """A question that is being answered, or was."""
-
-    id: str
-    url: str
-    verb: str
-    status: Status
-    created: str
-    started: str | None
-    finished: str | None
-    attempts: int = Field(ge=0, description="How often work on it began.")
-    progress: dict[str, Any] | None = Field(description="stage, done, and of if that is known.")
-    answer: str | None = Field(description="Where the complete answer is, once it is done.")
-    answer_key: str | None
-    best: Any = Field(description="The partial answer so far; left out of lists.")
-    problem: dict[str, Any] | None = Field(description="What it failed of.")
-    budget_seconds: float | None
-    revision: int = Field(ge=0, description="Goes up with every change.")
-
-
-class JobList(BaseModel):
-    """A page of jobs, newest first; ``next`` is the ``after`` of the page that follows."""
-
-    jobs: list[JobBody]
-    next: str | None
-
-
-class AnswerBody(BaseModel):
-    """An answer under its permalink: the question, the answer, and the code that gave it."""
-
-    key: str
-    url: str
-    verb: str
-    edition: str
-    outcome: str = Field(pattern="^(ok|no)$")
-    seconds: float
-    created: str
-    question: dict[str, Any]
-    answer: dict[str, Any]
-
-
-class SystemBody(BaseModel):
-    """A system description that your team keeps here."""
-
-    name: str
-    url: str
-    changed: str
-    text: str
-
-
-class SystemList(BaseModel):
-    """The systems that your team keeps here, by name."""
-
-    systems: list[SystemBody]
 
 
 class Health(BaseModel):

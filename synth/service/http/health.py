@@ -20,10 +20,10 @@ _NOT_READY: dict[int | str, dict[str, Any]] = {
 }
 
 
-@router.get("/healthz", operation_id="health", response_model=Health)
-async def healthz() -> Any:
+@router.get("/healthz", operation_id="health")
+async def healthz() -> Health:
     """The process lives and answers."""
-    return {"status": "ok", "edition": edition(), "problems": []}
+    return Health(status="ok", edition=edition(), problems=[])
 
 
 @router.get("/readyz", operation_id="ready", response_model=Health, responses=_NOT_READY)
@@ -31,8 +31,8 @@ async def readyz(request: Request) -> JSONResponse:
     """Jobs are accepted and worked on: the store answers, workers are there, nobody stops it."""
     found = await reasons(request)
     status = "not ready" if found else "ok"
-    body = {"status": status, "edition": edition(), "problems": found}
-    return JSONResponse(body, 503 if found else 200, {"Cache-Control": "no-store"})
+    body = Health(status=status, edition=edition(), problems=found)
+    return JSONResponse(body.model_dump(), 503 if found else 200, {"Cache-Control": "no-store"})
 
 
 @router.get(

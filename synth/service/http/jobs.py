@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from synth.service.errors import RefusalError
 from synth.service.http.authentication import Authenticated
-from synth.service.http.documents import JobBody, JobList, problems
+from synth.service.http.documents import problems
 from synth.service.http.state import state_of
-from synth.service.jobs.bodies import job_json, progress_json
+from synth.service.jobs.bodies import JobBody, JobList
 from synth.service.jobs.broker import Event
 from synth.service.store import Job, Status
 
 router = APIRouter(tags=["jobs"])
 JobId = Annotated[str, Path(pattern="^[0-9a-f]{32}$", description="The id of a job.")]
+_PROGRESS = {"status", "progress", "revision"}
 _ID = "^[0-9a-f]{32}$"
 
 
@@ -30,7 +30,7 @@ async def own_job(request: Request, caller: Authenticated, job_id: JobId) -> Job
 OwnJob = Annotated[Job, Depends(own_job)]
 
 
-@router.get("/v1/jobs", operation_id="list-jobs", response_model=JobList, responses=problems())
+@router.get("/v1/jobs", operation_id="list-jobs", responses=problems())
 async def jobs(
     request: Request,
     caller: Authenticated,
@@ -40,30 +40,27 @@ async def jobs(
     ] = None,
     status: Status | None = None,
     verb: Annotated[str | None, Query(pattern="^[a-z-]{1,40}$")] = None,
-) -> Any:
+) -> JobList:
     """Your team's jobs, newest first, without their partial answers."""
     found = await state_of(request).broker.jobs(caller, limit, after, status, verb)
     following = found[-1].id if len(found) == limit else None
-    return {"jobs": [job_json(job) for job in found], "next": following}
+    return JobList(jobs=[JobBody.of(job) for job in found], next=following)
 
 
-@router.get(
-    "/v1/jobs/{job_id}", operation_id="look-at-job", response_model=JobBody, responses=problems(404)
-)
-async def job(found: OwnJob) -> Any:
+@router.get("/v1/jobs/{job_id}", operation_id="look-at-job", responses=problems(404))
+async def job(found: OwnJob) -> JobBody:
     """A job: how far it is, the best answers so far, and in the end where its answer is."""
-    return job_json(found)
+    return JobBody.of(found)
 
 
 @router.post(
     "/v1/jobs/{job_id}/cancel",
     operation_id="cancel-job",
-    response_model=JobBody,
     responses=problems(404),
 )
-async def cancel(request: Request, caller: Authenticated, found: OwnJob) -> Any:
+async def cancel(request: Request, caller: Authenticated, found: OwnJob) -> JobBody:
     """End a job before its time; what was found until then stays with it. One that ended stays."""
-    return job_json(await state_of(request).broker.cancel(caller, found.id))
+    return JobBody.of(await state_of(request).broker.cancel(caller, found.id))
 
 
 @router.get(
@@ -109,9 +106,9 @@ def _sent(event: Event) -> ServerSentEvent:
         case "best":
             data = (event.job.best or b"null").decode()
         case "progress":
-            data = json.dumps(progress_json(event.job))
+            data = JobBody.of(event.job).text(include=_PROGRESS)
         case _:
-            data = json.dumps(job_json(event.job))
+            data = JobBody.of(event.job).text()
     return ServerSentEvent(raw_data=data, event=event.kind, id=mark)
 
 

@@ -18,16 +18,16 @@ class JsonLines(logging.Formatter):
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        said: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
         }
-        said |= getattr(record, "logged", {})
+        fields |= getattr(record, "logged", {})
         if record.exc_info:
-            said["traceback"] = "".join(traceback.format_exception(*record.exc_info))
-        return json.dumps(said, default=str)
+            fields["traceback"] = "".join(traceback.format_exception(*record.exc_info))
+        return json.dumps(fields, default=str)
 
 
 def json_log(stream: TextIO) -> logging.Handler:

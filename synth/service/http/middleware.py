@@ -5,18 +5,21 @@ from __future__ import annotations
 import logging
 import re
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
+from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from synth.service.errors import RefusalError
 from synth.service.http.logs import SERVICE
 from synth.service.http.problems import Respond, unforeseen
 from synth.service.metrics import Metrics
 
-_SANE_ID = re.compile(rb"[A-Za-z0-9._:-]{1,64}")
+_SANE_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 UNMATCHED = "unmatched"
 log = logging.getLogger(SERVICE)
 
@@ -33,12 +36,19 @@ class RequestMiddleware:
     """ASGI middleware around the whole app.
 
     The id of a request is its ``X-Request-ID`` if that is sane, else a new one; the response has
-    it, too. An error that nobody handled becomes a refusal with this id, and the log has the
-    traceback under it.
+    it, too. What ``refused`` refuses gets no further. An error that nobody handled becomes a
+    refusal with the request's id, and the log has the traceback under it.
     """
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, respond: Respond) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        metrics: Metrics,
+        refused: Callable[[Request], RefusalError | None],
+        respond: Respond,
+    ) -> None:
         self._app = app
+        self._refused = refused
         self._respond = respond
         self._metrics = metrics
 
@@ -48,47 +58,46 @@ class RequestMiddleware:
             await self._app(scope, receive, send)
             return
         begun = time.perf_counter()
-        request_id = _id_of(scope)
-        scope.setdefault("state", {})["request_id"] = request_id
+        request = Request(scope)
+        request.state.request_id = _id_of(request)
         seen = _Seen()
 
         async def watched(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                seen.status = message["status"]
-                message["headers"] = [
-                    *message.get("headers", ()),
-                    (b"x-request-id", request_id.encode()),
-                    (b"x-content-type-options", b"nosniff"),
-                ]
-            elif message["type"] == "http.response.body":
-                seen.sent_bytes += len(message.get("body", b""))
+            match message:
+                case {"type": "http.response.start", "status": status}:
+                    seen.status = status
+                    headers = MutableHeaders(scope=message)
+                    headers.append("x-request-id", request.state.request_id)
+                    headers.append("x-content-type-options", "nosniff")
+                case {"type": "http.response.body", "body": body}:
+                    seen.sent_bytes += len(body)
             await send(message)
 
         try:
-            await self._app(scope, receive, watched)
+            refusal = self._refused(request)
+            answer = self._respond(request, refusal) if refusal else self._app
+            await answer(scope, receive, watched)
         except Exception:
-            log.exception("unforeseen", extra={"logged": {"request_id": request_id}})
+            log.exception("unforeseen", extra={"logged": {"request_id": request.state.request_id}})
             if not seen.status:
-                request = Request(scope)
                 response = self._respond(request, unforeseen(request))
                 await response(scope, receive, watched)
         finally:
-            self._note(scope, seen, request_id, time.perf_counter() - begun)
+            self._note(request, seen, time.perf_counter() - begun)
 
-    def _note(self, scope: Scope, seen: _Seen, request_id: str, seconds: float) -> None:
-        route = template(scope)
-        self._metrics.answered(scope["method"], route, seen.status, seconds)
+    def _note(self, request: Request, seen: _Seen, seconds: float) -> None:
+        route = template(request.scope)
+        self._metrics.answered(request.method, route, seen.status, seconds)
         logged: dict[str, Any] = {
-            "request_id": request_id,
-            "method": scope["method"][:16],
+            "request_id": request.state.request_id,
+            "method": request.method[:16],
             "route": route,
             "status": seen.status,
             "seconds": round(seconds, 6),
             "sent_bytes": seen.sent_bytes,
-            **scope["state"].get("logged", {}),
+            **getattr(request.state, "logged", {}),
+            **({"path": request.scope.get("path", "")[:200]} if route == UNMATCHED else {}),
         }
-        if route == UNMATCHED:
-            logged["path"] = scope["path"][:200]
         log.info("request", extra={"logged": logged})
 
 
@@ -98,6 +107,6 @@ def template(scope: Scope) -> str:
     return path if isinstance(path, str) else UNMATCHED
 
 
-def _id_of(scope: Scope) -> str:
-    given = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
-    return given.decode() if _SANE_ID.fullmatch(given) else uuid4().hex
+def _id_of(request: Request) -> str:
+    given = request.headers.get("x-request-id", "")
+    return given if _SANE_ID.fullmatch(given) else uuid4().hex

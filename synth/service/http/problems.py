@@ -37,25 +37,25 @@ class Problem(BaseModel):
         default=None, description="The request, as the log of the server names it."
     )
 
-
-def problem_json(refusal: RefusalError, request_id: str | None = None) -> dict[str, Any]:
-    """A refusal as the members of a problem."""
-    word = refusal.status.phrase.lower().replace(" ", "-")
-    body: dict[str, Any] = {
-        "type": f"urn:collsynth:problem:{word}",
-        "title": refusal.status.phrase,
-        "status": int(refusal.status),
-        "detail": str(refusal),
-        "problem": refusal.problem,
-        "where": refusal.where,
-        "hint": refusal.hint,
-    }
-    return body if request_id is None else {**body, "request_id": request_id}
+    @staticmethod
+    def of(refusal: RefusalError, request_id: str | None) -> Problem:
+        """A refusal as a problem."""
+        return Problem(
+            type=f"urn:collsynth:problem:{refusal.status.phrase.lower().replace(' ', '-')}",
+            title=refusal.status.phrase,
+            status=int(refusal.status),
+            detail=str(refusal),
+            problem=refusal.problem,
+            where=refusal.where,
+            hint=refusal.hint,
+            request_id=request_id,
+        )
 
 
 def problem_response(request: Request, refusal: RefusalError) -> Response:
     """A refusal as a response."""
-    content = json.dumps(problem_json(refusal, request_id_of(request.scope)))
+    problem = Problem.of(refusal, request_id_of(request.scope))
+    content = json.dumps(problem.model_dump(exclude_none=True))
     headers = {"Cache-Control": "no-store", **refusal.headers}
     return Response(content, int(refusal.status), headers, PROBLEM_JSON)
 
@@ -87,8 +87,9 @@ def _bad_parameter(request: Request, error: RequestValidationError) -> RefusalEr
     found = error.errors()[0]
     place = ".".join(str(part) for part in found["loc"])
     problem = f"{str(found.get('input'))[:80]!r} cannot be used"
-    said = found["msg"][0].lower() + found["msg"][1:]
-    return RefusalError(HTTPStatus.UNPROCESSABLE_ENTITY, problem, where=place, hint=said)
+    message = str(found["msg"])
+    hint = message[0].lower() + message[1:]
+    return RefusalError(HTTPStatus.UNPROCESSABLE_ENTITY, problem, where=place, hint=hint)
 
 
 def _framework(request: Request, error: HTTPException) -> RefusalError:

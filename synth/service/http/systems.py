@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Path, Request, Response
 
 from synth.service.errors import not_json
 from synth.service.http.authentication import Authenticated
-from synth.service.http.documents import SystemBody, SystemList, problems
+from synth.service.http.documents import problems
 from synth.service.http.reading import JSON, body_of, check_type
 from synth.service.http.state import state_of
-from synth.service.jobs.bodies import system_json
+from synth.service.jobs.bodies import SystemBody, SystemList
 from synth.service.strict_json import json_of
 
 router = APIRouter(tags=["systems"])
@@ -40,38 +40,35 @@ _BODY = {
 @router.get(
     "/v1/systems",
     operation_id="list-systems",
-    response_model=SystemList,
     responses=problems(),
 )
-async def systems(request: Request, caller: Authenticated) -> Any:
+async def systems(request: Request, caller: Authenticated) -> SystemList:
     """The systems your team keeps here; questions name them like those of the catalogue."""
     found = await state_of(request).broker.systems.all(caller)
-    return {"systems": [system_json(system) for system in found]}
+    return SystemList(systems=[SystemBody.of(system) for system in found])
 
 
 @router.get(
     "/v1/systems/{name}",
     operation_id="look-at-system",
-    response_model=SystemBody,
     responses=problems(404),
 )
-async def system(request: Request, caller: Authenticated, name: Name) -> Any:
+async def system(request: Request, caller: Authenticated, name: Name) -> SystemBody:
     """One of them."""
-    return system_json(await state_of(request).broker.systems.one(caller, name))
+    return SystemBody.of(await state_of(request).broker.systems.one(caller, name))
 
 
 @router.put(
     "/v1/systems/{name}",
     operation_id="keep-system",
-    response_model=SystemBody,
     responses=problems(400, 408, 409, 413, 415),
     openapi_extra=_BODY,
 )
-async def put(request: Request, caller: Authenticated, name: Name) -> Any:
+async def put(request: Request, caller: Authenticated, name: Name) -> SystemBody:
     """Keep a description (TOML, as text or in JSON) in the place of the one of that name."""
     broker = state_of(request).broker
     text = await _text(request)
-    return system_json(await broker.systems.put(caller, name, text))
+    return SystemBody.of(await broker.systems.put(caller, name, text))
 
 
 @router.delete(
@@ -91,16 +88,10 @@ async def _text(request: Request) -> str:
     kind = check_type(request, JSON, _PLAIN, _TOML)
     raw = await body_of(request, 2 * limits.description_bytes, limits.body_seconds)
     if kind == JSON:
-        found = json_of(raw)
-        if (
-            not isinstance(found, dict)
-            or set(found) != {"text"}
-            or not isinstance(found["text"], str)
-        ):
-            raise not_json(
-                "the body is no system", 'send {"text": "..."}, or the text as text/plain'
-            )
-        return str(found["text"])
+        match json_of(raw):
+            case {"text": str(text), **more} if not more:
+                return text
+        raise not_json("the body is no system", 'send {"text": "..."}, or the text as text/plain')
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Awaitable, Callable
 from typing import Annotated
@@ -14,8 +13,9 @@ from synth.service.http.authentication import Authenticated
 from synth.service.http.documents import question_body, question_responses
 from synth.service.http.reading import JSON, json_body
 from synth.service.http.state import state_of
-from synth.service.jobs.bodies import job_json, outcome_word
-from synth.service.jobs.broker import Accepted, Answered, Preferences
+from synth.service.jobs.bodies import JobBody, outcome_word
+from synth.service.jobs.broker import Accepted, Preferences
+from synth.service.jobs.known import Answered
 from synth.verbs.table import VERBS
 
 _WAIT = re.compile(r"\s*wait\s*=\s*\"?(?P<seconds>[0-9]{1,6})\"?\s*", re.IGNORECASE)
@@ -40,9 +40,9 @@ Budget = Annotated[
 def wait_seconds(prefer: str | None) -> float | None:
     """How long to wait by RFC 7240's ``Prefer``; None if it does not say. The rest is ignored."""
     preferences = [wish.strip().lower() for wish in (prefer or "").split(",")]
-    found = [match for wish in preferences if (match := _WAIT.fullmatch(wish))]
-    if found:
-        return float(found[0]["seconds"])
+    for wish in preferences:
+        if match := _WAIT.fullmatch(wish):
+            return float(match["seconds"])
     return 0.0 if "respond-async" in preferences else None
 
 
@@ -94,6 +94,6 @@ def answered(found: Answered) -> Response:
 
 def accepted(found: Accepted) -> Response:
     """The response with a job to come back to."""
-    body = job_json(found.job)
-    headers = {"Location": body["url"], "Retry-After": "1"}
-    return Response(json.dumps(body), 202, headers, JSON)
+    body = JobBody.of(found.job)
+    headers = {"Location": body.url, "Retry-After": "1"}
+    return Response(body.text(), 202, headers, JSON)

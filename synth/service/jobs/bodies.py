@@ -4,71 +4,114 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import BaseModel, Field, PlainSerializer
+
+from synth.service.jobs.questions import question_in
 from synth.service.store import Job, Status, StoredAnswer, StoredSystem
 from synth.verbs.reply import Outcome
 
-Json = dict[str, Any]
+
+def moment(when: datetime) -> str:
+    """A time as in RFC 3339, in UTC."""
+    return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def progress_json(job: Job) -> Json:
-    """How far a job is, as an event says it."""
-    return {"status": job.status.value, "progress": job.progress, "revision": job.revision}
+Moment = Annotated[datetime, PlainSerializer(moment)]
 
 
-def job_json(job: Job) -> Json:
-    """A job with its address and that of its answer; ``best`` is its partial answer so far."""
-    done = job.status is Status.DONE
-    return {
-        "id": job.id,
-        "url": f"/v1/jobs/{job.id}",
-        "verb": job.verb,
-        "status": job.status.value,
-        "created": moment(job.created),
-        "started": moment(job.started),
-        "finished": moment(job.finished),
-        "attempts": job.attempts,
-        "progress": job.progress,
-        "answer": f"/v1/answers/{job.answer_key}" if done else None,
-        "answer_key": job.answer_key if done else None,
-        "best": None if job.best is None else json.loads(job.best),
-        "problem": job.problem,
-        "budget_seconds": job.budget_seconds,
-        "revision": job.revision,
-    }
+class JobBody(BaseModel):
+    """A question that is being answered, or was."""
+
+    id: str
+    url: str
+    verb: str
+    status: Status
+    created: Moment
+    started: Moment | None
+    finished: Moment | None
+    attempts: int = Field(ge=0, description="How often work on it began.")
+    progress: dict[str, Any] | None = Field(description="stage, done, and of if that is known.")
+    answer: str | None = Field(description="Where the complete answer is, once it is done.")
+    answer_key: str | None
+    best: Any = Field(description="The partial answer so far; left out of lists.")
+    problem: dict[str, Any] | None = Field(description="What it failed of.")
+    budget_seconds: float | None
+    revision: int = Field(ge=0, description="Goes up with every change.")
+
+    @staticmethod
+    def of(job: Job) -> JobBody:
+        """A job with its address and that of its answer."""
+        key = job.answer_key if job.status is Status.DONE else None
+        made = {
+            "url": f"/v1/jobs/{job.id}",
+            "answer": key and f"/v1/answers/{key}",
+            "answer_key": key,
+            "best": None if job.best is None else json.loads(job.best),
+        }
+        return JobBody.model_validate(vars(job) | made)
+
+    def text(self, include: set[str] | None = None) -> str:
+        """It as JSON, or only these keys of it."""
+        return json.dumps(self.model_dump(mode="json", include=include))
+
+
+class JobList(BaseModel):
+    """A page of jobs, newest first; ``next`` is the ``after`` of the page that follows."""
+
+    jobs: list[JobBody]
+    next: str | None
+
+
+class AnswerBody(BaseModel):
+    """An answer under its permalink: the question, the answer, and the code that gave it."""
+
+    key: str
+    url: str
+    verb: str
+    edition: str
+    outcome: str = Field(pattern="^(ok|no)$")
+    seconds: float
+    created: Moment
+    question: dict[str, Any]
+    answer: dict[str, Any]
 
 
 def answer_json(answer: StoredAnswer) -> bytes:
-    """An answer with its question and edition: JSON around the kept body, which is not parsed."""
-    about = {
-        "key": answer.key,
+    """An ``AnswerBody`` as JSON: around the kept body, which is not parsed."""
+    made = {
         "url": f"/v1/answers/{answer.key}",
-        "verb": answer.verb,
-        "edition": answer.edition,
         "outcome": outcome_word(answer.outcome),
-        "seconds": answer.seconds,
-        "created": moment(answer.created),
-        "question": json.loads(answer.question)["question"],
+        "question": question_in(answer.question),
+        "answer": {},
     }
+    about = AnswerBody.model_validate(vars(answer) | made).model_dump(
+        mode="json", exclude={"answer"}
+    )
     return b"".join((json.dumps(about)[:-1].encode(), b', "answer": ', answer.body, b"}"))
 
 
-def system_json(system: StoredSystem) -> Json:
-    """A system of a team, with its text."""
-    return {
-        "name": system.name,
-        "url": f"/v1/systems/{system.name}",
-        "changed": moment(system.changed),
-        "text": system.text,
-    }
+class SystemBody(BaseModel):
+    """A system description that your team keeps here."""
+
+    name: str
+    url: str
+    changed: Moment
+    text: str
+
+    @staticmethod
+    def of(system: StoredSystem) -> SystemBody:
+        """A system with its address."""
+        return SystemBody.model_validate(vars(system) | {"url": f"/v1/systems/{system.name}"})
+
+
+class SystemList(BaseModel):
+    """The systems that your team keeps here, by name."""
+
+    systems: list[SystemBody]
 
 
 def outcome_word(outcome: int) -> str:
     """How a question ended, in the words of the header ``Collsynth-Outcome``."""
     return Outcome(outcome).name.lower()
-
-
-def moment(when: datetime | None) -> str | None:
-    """A time as in RFC 3339, in UTC."""
-    return None if when is None else when.isoformat(timespec="milliseconds").replace("+00:00", "Z")

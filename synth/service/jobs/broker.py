@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from http import HTTPStatus
 from typing import Any, TypeVar
@@ -18,6 +17,8 @@ from typing import Any, TypeVar
 from synth.service.auth.identity import Caller
 from synth.service.auth.quotas import Quotas
 from synth.service.errors import RefusalError, not_there, unavailable
+from synth.service.jobs.dispatcher import Dispatcher
+from synth.service.jobs.known import Answered, KnownAnswers
 from synth.service.jobs.notifications import Notifications, notified_within
 from synth.service.jobs.questions import Prepared, own_names, prepare, with_own
 from synth.service.jobs.systems import TeamSystems
@@ -34,7 +35,6 @@ T = TypeVar("T")
 _POLL_SECONDS = 1.0
 _LARGE_BYTES = 32 * 1024
 _ENTRY_BYTES = 200
-_SEEN_BYTES = 2**24
 _MEMO_BYTES = 2**24
 
 
@@ -45,22 +45,6 @@ class Preferences:
     wait_seconds: float | None = None
     budget_seconds: float | None = None
     idempotency_key: str | None = None
-
-
-@dataclass(frozen=True)
-class Answered:
-    """An answer as it is sent: ``body`` is its JSON, ``outcome`` how the question ended.
-
-    ``key`` is that of its permalink and ``made`` when it was worked out; both are None for a
-    partial answer, which is not kept. ``hit``: it was known before it was asked for.
-    """
-
-    verb: str
-    body: bytes
-    outcome: int
-    key: str | None
-    made: datetime | None = None
-    hit: bool = False
 
 
 @dataclass(frozen=True)
@@ -85,8 +69,8 @@ class Event:
 class Broker:
     """Answers questions or makes jobs of them, and gives access to jobs, answers and systems.
 
-    Everything runs on one event loop. ``wake`` is called when a job was queued, ``look`` with the
-    id of a job that was cancelled: both reach the dispatcher, if there is one in this process.
+    Everything runs on one event loop. The dispatcher of this process is woken when a job was
+    queued, and looks at one that was cancelled.
     """
 
     def __init__(
@@ -95,20 +79,17 @@ class Broker:
         settings: Settings,
         metrics: Metrics,
         notifications: Notifications,
-        wake: Callable[[], None] = lambda: None,
-        look: Callable[[str], None] = lambda job_id: None,
+        dispatcher: Dispatcher,
     ) -> None:
         self.settings = settings
         self._store = store
         self._metrics = metrics
         self._notifications = notifications
-        self._wake = wake
-        self._look = look
+        self._dispatcher = dispatcher
         self._threads = Threads(metrics)
         self._quotas = Quotas(store, self._threads, settings.limits)
         self.systems = TeamSystems(store, self._threads, settings.limits)
-        self._answers: Recent[str, Answered] = Recent(settings.answers_bytes)
-        self._seen: Recent[tuple[str, str, datetime | None], bool] = Recent(_SEEN_BYTES)
+        self._known = KnownAnswers(store, self._threads, settings, metrics)
         self._memo: Recent[bytes, str] = Recent(_MEMO_BYTES)
         self.draining = False
 
@@ -122,9 +103,10 @@ class Broker:
         """
         memo = sha256(verb.encode() + b"\n" + raw).digest()
         key = self._memo.get(memo)
-        known = await self._known(caller, key, preferences) if key else None
-        if known is not None:
-            return known
+        if key is not None:
+            known = await self._known.find(caller.team, key, preferences.idempotency_key)
+            if known is not None:
+                return known
         given = await self._beside(len(raw), json_of, raw)
         return await self.ask(caller, verb, given, preferences, size_bytes=len(raw), memo=memo)
 
@@ -145,10 +127,11 @@ class Broker:
         """
         texts = await self.systems.texts(caller, own_names(given))
         prepared = await self._beside(size_bytes, prepare, verb, with_own(given, texts))
-        if memo is not None and not texts and VERBS[verb].repeatable:
-            self._memo.put(memo, prepared.key, _ENTRY_BYTES)
         if VERBS[verb].repeatable:
-            known = await self._known(caller, prepared.key, preferences)
+            if memo is not None and not texts:
+                self._memo.put(memo, prepared.key, _ENTRY_BYTES)
+            key, again = prepared.key, preferences.idempotency_key
+            known = await self._known.find(caller.team, key, again)
             if known is not None:
                 return known
         await self._threads.do(self.settings.limits.check, prepared.question)
@@ -160,7 +143,7 @@ class Broker:
 
     async def job(self, caller: Caller, job_id: str) -> Job:
         """A job of the caller's team. Raises RefusalError where the team has no such job."""
-        job = await self._threads.do(self._store.job, job_id)
+        job = await self._threads.do(self._store.jobs.one, job_id)
         if job is None or job.team != caller.team:
             raise not_there("job")
         return job
@@ -178,22 +161,22 @@ class Broker:
         ``after`` is the id of the last job of the page before. Raises InputError where the team has
         no such job.
         """
-        listed = self._store.jobs
+        listed = self._store.jobs.listed
         return await self._threads.do(listed, caller.team, limit, after, status, verb)
 
     async def cancel(self, caller: Caller, job_id: str) -> Job:
         """Cancel a job, and return it as it stands then; one that has ended stays as it is."""
         await self.job(caller, job_id)
-        job = await self._threads.do(self._store.cancel, job_id)
+        job = await self._threads.do(self._store.jobs.cancel, job_id)
         if job is None:
             raise not_there("job")
-        self._look(job_id)
+        self._dispatcher.look(job_id)
         self._notifications.notify(job_id, job.status.ended)
         return job
 
     async def answer(self, caller: Caller, key: str) -> StoredAnswer:
         """An answer that the team has asked for. Raises RefusalError for any other."""
-        found = await self._threads.do(self._store.answer, key, caller.team)
+        found = await self._threads.do(self._store.answers.one, key, caller.team)
         if found is None:
             raise not_there("answer")
         return found
@@ -220,7 +203,7 @@ class Broker:
                 if self.draining:
                     return
                 await notified_within(notified, _POLL_SECONDS)
-                if await self._threads.do(self._store.revision, job_id) != job.revision:
+                if await self._threads.do(self._store.jobs.revision, job_id) != job.revision:
                     job = await self.job(caller, job_id)
 
     async def check_store(self) -> None:
@@ -240,45 +223,13 @@ class Broker:
         """Wait for the threads, and end them."""
         self._threads.close()
 
-    async def _known(self, caller: Caller, key: str, preferences: Preferences) -> Answered | None:
-        """The answer under a key, if there is one; from now on the team may open its permalink."""
-        held = self._remembered(key)
-        team, again = caller.team, preferences.idempotency_key
-        if held is not None and again is None and self._seen.get((team, key, held.made)):
-            self._metrics.asked(held.verb, "memory")
-            return held
-        look = self._store.look
-        if self._store.quick:
-            found = self._threads.at_once(look, team, key, again)
-        else:
-            found = await self._threads.do(look, team, key, again)
-        if found is None:
-            return None
-        if not found.before:
-            await self._threads.do(self._store.saw, team, key)
-        stored = found.answer
-        self._seen.put((team, key, stored.created), True, _ENTRY_BYTES)
-        self._metrics.asked(stored.verb, "memory" if held else "store")
-        return held or self._remember(stored)
-
-    def _remember(self, stored: StoredAnswer) -> Answered:
-        known = _answered(stored, hit=True)
-        self._answers.put(stored.key, known, len(stored.body) + _ENTRY_BYTES)
-        return known
-
-    def _remembered(self, key: str) -> Answered | None:
-        """An answer in memory, unless it is so old that the store may have deleted it."""
-        known = self._answers.get(key)
-        keep_seconds = self.settings.keep_seconds
-        if known is None or known.made is None or keep_seconds is None:
-            return known
-        return known if datetime.now(UTC) - known.made < timedelta(seconds=keep_seconds) else None
-
     async def _submitted(self, caller: Caller, prepared: Prepared, preferences: Preferences) -> Job:
         if self.draining:
             raise unavailable("the service is being stopped")
         key = preferences.idempotency_key
-        again = key is not None and await self._threads.do(self._store.has_job, caller.team, key)
+        again = key is not None and await self._threads.do(
+            self._store.jobs.came_with, caller.team, key
+        )
         if not again:  # a job that was accepted before is found again whatever the quota is now
             await self._quotas.take(caller)
         new = NewJob(
@@ -292,14 +243,14 @@ class Broker:
         )
         created = False
         try:
-            submitted = await self._threads.do(self._store.submit, new)
+            submitted = await self._threads.do(self._store.jobs.submit, new)
             created = submitted.created
         finally:
             if not (created or again):
                 self._quotas.give_back(caller)
         self._metrics.asked(prepared.verb, "not")
         if created:
-            self._wake()
+            self._dispatcher.wake()
         return submitted.job
 
     async def _waited(self, job: Job, wait_seconds: float) -> Job:
@@ -307,7 +258,7 @@ class Broker:
         end = time.monotonic() + wait_seconds
         with self._notifications.subscribed(job.id, for_the_end=True) as notified:
             while True:
-                found = await self._threads.do(self._store.job, job.id)
+                found = await self._threads.do(self._store.jobs.one, job.id)
                 left = end - time.monotonic()
                 if found is None or found.status.ended or left <= 0 or self.draining:
                     return found or job
@@ -316,12 +267,12 @@ class Broker:
     async def _outcome(self, job: Job) -> Answered | Accepted:
         match job.status:
             case Status.DONE:
-                stored = await self._threads.do(self._store.answer, job.answer_key)
+                stored = await self._threads.do(self._store.answers.one, job.answer_key)
                 if stored is None:  # answers outlive their jobs: the job was just deleted
                     raise unavailable("the job was forgotten at this very moment")
                 if VERBS[job.verb].repeatable:
-                    self._remember(stored)
-                return _answered(stored)
+                    self._known.remember(stored)
+                return Answered.of(stored, hit=False)
             case Status.PARTIAL:
                 return Answered(job.verb, job.best or b"null", Outcome.PARTIAL, None)
             case Status.FAILED:
@@ -341,10 +292,6 @@ class Broker:
         if size_bytes > _LARGE_BYTES:
             return await self._threads.do(call, *given)
         return call(*given)
-
-
-def _answered(stored: StoredAnswer, hit: bool = False) -> Answered:
-    return Answered(stored.verb, stored.body, stored.outcome, stored.key, stored.created, hit)
 
 
 def refusal_of(problem: dict[str, Any]) -> RefusalError:

@@ -67,7 +67,7 @@ class Dispatcher:
 
         Raises StoreError where the store cannot be used.
         """
-        again = self._store.requeue(self._settings.name)
+        again = self._store.claims.requeue(self._settings.name)
         if again:
             log.info("jobs queued again", extra={"logged": {"jobs": again}})
         self._thread.start()
@@ -154,7 +154,7 @@ class Dispatcher:
     def _give_back(self) -> None:
         """Put back in the queue the jobs that the workers could not take."""
         while self._unwanted:
-            self._store.give_back(self._unwanted[0])
+            self._store.claims.give_back(self._unwanted[0])
             self._notify(self._unwanted.pop(0).job.id, False)
 
     def _claim_all(self) -> None:
@@ -163,7 +163,7 @@ class Dispatcher:
             return
         self._no_workers_until = 0.0
         while self.under_way < _JOBS_A_SLOT * self._workers.slots and not self._stopping.is_set():
-            claim = self._store.claim(self._settings.name, self._settings.lease_seconds)
+            claim = self._store.claims.claim(self._settings.name, self._settings.lease_seconds)
             if claim is None:
                 return
             self._begin(claim)
@@ -178,7 +178,7 @@ class Dispatcher:
             threading.Thread(target=runner.run, name="collsynth-runner", daemon=True).start()
         except RuntimeError:  # no thread is left: the job waits until there is one
             self._ended(runner, None)
-            self._store.give_back(claim)
+            self._store.claims.give_back(claim)
             raise
 
     def _ended(self, runner: Runner, status: str | None) -> None:
@@ -211,11 +211,11 @@ class Dispatcher:
         latest = runner.new_progress()
         if latest is not None:
             progress = {"stage": latest.stage, "done": latest.done, "of": latest.of}
-            noted = self._store.note(runner.claim, progress, latest.best)
+            noted = self._store.claims.note(runner.claim, progress, latest.best)
             cancelled, lost = not noted.going_on, noted.lost
             self._notify(runner.claim.job.id, False)
         else:
-            job = self._store.job(runner.claim.job.id)
+            job = self._store.jobs.one(runner.claim.job.id)
             cancelled = job is not None and job.status is Status.CANCELLING
             lost = job is None or job.attempts != runner.claim.job.attempts
         if lost:
@@ -226,10 +226,10 @@ class Dispatcher:
     def _keep_leases(self) -> None:
         now = time.monotonic()
         if now >= self._next_renewal:
-            self._store.renew(self._settings.name, self._settings.lease_seconds)
+            self._store.claims.renew(self._settings.name, self._settings.lease_seconds)
             self._next_renewal = now + self._settings.lease_seconds / 3
         if now >= self._next_requeue:
-            if self._store.requeue_expired():
+            if self._store.claims.requeue_expired():
                 self._something.set()
             self._next_requeue = now + self._settings.lease_seconds / 2
 

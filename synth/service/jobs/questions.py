@@ -65,14 +65,20 @@ def prepared(verb: str, question: Question) -> Prepared:
     return Prepared(verb, question, text, key)
 
 
+def question_in(text: str) -> dict[str, Any]:
+    """The question in its canonical JSON."""
+    found: dict[str, Any] = json.loads(text)["question"]
+    return found
+
+
 def own_names(given: object) -> tuple[str, ...]:
     """The names of systems in a question that may be those of a team: not the catalogue's."""
     if not isinstance(given, dict):
         return ()
     known = catalogue()
     several = given.get("systems")
-    said = [*map(given.get, _SYSTEM_KEYS), *(several if isinstance(several, list) else [])]
-    names = dict.fromkeys(_own_name(one) for one in said)
+    named = [*map(given.get, _SYSTEM_KEYS), *(several if isinstance(several, list) else [])]
+    names = dict.fromkeys(_own_name(one) for one in named)
     return tuple(name for name in names if name is not None and name not in known)
 
 
@@ -80,16 +86,15 @@ def with_own(given: object, texts: Mapping[str, str]) -> object:
     """The question with the team's own systems put in for their names, as name and text."""
     if not isinstance(given, dict) or not texts:
         return given
-    changed: dict[str, Any] = dict(given)
-    for key in _SYSTEM_KEYS:
-        name = _own_name(given.get(key))
-        if name is not None and name in texts:
-            changed[key] = {"name": given[key], "text": texts[name]}
-    if isinstance(given.get("systems"), list):
-        changed["systems"] = [
-            {"name": one, "text": texts[name]} if (name := _own_name(one) or "") in texts else one
-            for one in given["systems"]
-        ]
+
+    def put_in(one: object) -> object:
+        name = _own_name(one)
+        return one if name is None or name not in texts else {"name": one, "text": texts[name]}
+
+    changed = given | {key: put_in(given[key]) for key in _SYSTEM_KEYS if key in given}
+    several = given.get("systems")
+    if isinstance(several, list):
+        changed |= {"systems": [put_in(one) for one in several]}
     return changed
 
 

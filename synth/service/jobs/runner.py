@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
@@ -15,7 +14,7 @@ from uuid import uuid4
 
 from hierarchies import InputError
 from synth.service.errors import clipped
-from synth.service.jobs.questions import Prepared, prepare
+from synth.service.jobs.questions import Prepared, prepare, question_in
 from synth.service.limits import Limits
 from synth.service.store import Claim, Store, StoredAnswer, StoreError
 from synth.service.workers import (
@@ -27,6 +26,7 @@ from synth.service.workers import (
     Progress,
     QuestionRun,
     WorkerLostError,
+    WorkError,
     Workers,
 )
 from synth.verbs.reply import Outcome, Reply
@@ -107,16 +107,14 @@ class Runner:
 
     def _broken(self) -> str | None:
         """End the job after a bug of ours: it fails with an id, and the log says why."""
-        mark = uuid4().hex[:12]
-        log.exception("internal error %s", mark, extra=self._named())
-        failure = problem(
-            HTTPStatus.INTERNAL_SERVER_ERROR,
-            f"internal error {mark}",
-            hint="the log of the server says more under this id",
-        )
+        error = InternalError(uuid4().hex[:12])
+        log.exception("internal error %s", error.id, extra=self._named())
         with suppress(StoreError):
-            return "failed" if self._written(lambda: self.store.fail(self.claim, failure)) else None
+            return self._failed(problem(error))
         return None
+
+    def _failed(self, why: dict[str, Any]) -> str | None:
+        return "failed" if self._written(self.store.claims.fail, why) else None
 
     def _kill(self) -> None:
         if self._question_run:
@@ -128,19 +126,19 @@ class Runner:
             end = self._end()
         except WorkerLostError as error:
             log.warning("a job lost its worker: %s", error, extra=self._named())
-            self._written(lambda: self.store.lose(self.claim))
+            self._written(self.store.claims.lose)
             return None
         except (KilledError, NoWorkersError) as error:
             if self.cancelled and not self.abandoned:
                 return "cancelled" if self._finished(None) else None
             self.no_workers = isinstance(error, NoWorkersError)
             if not self.lost and not self.no_workers:
-                self._written(lambda: self.store.give_back(self.claim))
+                self._written(self.store.claims.give_back)
             return None
         if isinstance(end, dict):
-            return "failed" if self._written(lambda: self.store.fail(self.claim, end)) else None
+            return self._failed(end)
         if self.abandoned and not isinstance(end, StoredAnswer):
-            self._written(lambda: self.store.give_back(self.claim))
+            self._written(self.store.claims.give_back)
             return None
         if not self._finished(end):
             return None
@@ -152,21 +150,17 @@ class Runner:
         """How the question ends. Raises those WorkErrors after which the job may be tried again."""
         begun = time.monotonic()
         try:
-            prepared = prepare(self.verb, json.loads(self.claim.job.question)["question"])
-            known = self.store.answer(prepared.key) if VERBS[self.verb].repeatable else None
+            prepared = prepare(self.verb, question_in(self.claim.job.question))
+            known = self.store.answers.one(prepared.key) if VERBS[self.verb].repeatable else None
             if known is not None:
                 return known
             reply = self._carried_out(prepared)
         except StoreError:
             raise
-        except InputError as error:
-            return problem(HTTPStatus.UNPROCESSABLE_ENTITY, error.problem, error.where, error.hint)
         except (OverTimeError, OutOfMemoryError) as error:
-            if self.cancelled:
-                return None
-            return problem(HTTPStatus.UNPROCESSABLE_ENTITY, error.problem, hint=error.hint)
-        except InternalError as error:
-            return problem(HTTPStatus.INTERNAL_SERVER_ERROR, error.problem, hint=error.hint)
+            return None if self.cancelled else problem(error)
+        except (InputError, InternalError) as error:
+            return problem(error)
         answer = prepared.answered(reply, time.monotonic() - begun)
         return answer.body if reply.outcome is Outcome.PARTIAL else answer
 
@@ -200,9 +194,9 @@ class Runner:
             self._latest = progress
 
     def _finished(self, end: StoredAnswer | bytes | None) -> bool:
-        return self._written(lambda: self.store.finish(self.claim, end))
+        return self._written(self.store.claims.finish, end)
 
-    def _written(self, write: Callable[[], bool]) -> bool:
+    def _written(self, write: Callable[..., bool], *end: object) -> bool:
         """Write an end to the store; while the store fails try again, until the job is abandoned.
 
         Giving up would lose work: while this server renews its leases nobody else takes the job.
@@ -210,7 +204,7 @@ class Runner:
         pause = 0.1
         while True:
             try:
-                return write()
+                return write(self.claim, *end)
             except StoreError:
                 if self.abandoned:
                     raise
@@ -221,7 +215,9 @@ class Runner:
         return {"logged": {"job": self.claim.job.id, "verb": self.verb}}
 
 
-def problem(status: HTTPStatus, text: str, where: str = "", hint: str = "") -> dict[str, Any]:
+def problem(error: InputError | WorkError) -> dict[str, Any]:
     """Why a job failed, as JSON that is kept with it."""
-    texts = {"problem": text, "where": where, "hint": hint}
+    ours = isinstance(error, InternalError)
+    status = HTTPStatus.INTERNAL_SERVER_ERROR if ours else HTTPStatus.UNPROCESSABLE_ENTITY
+    texts = {"problem": error.problem, "where": error.where, "hint": error.hint}
     return {"status": int(status), **{key: clipped(text) for key, text in texts.items()}}

@@ -28,11 +28,11 @@ class TeamSystems:
 
     async def all(self, caller: Caller) -> list[StoredSystem]:
         """All systems of the team, by name."""
-        return await self._threads.do(self._store.systems, caller.team)
+        return await self._threads.do(self._store.systems.known, caller.team)
 
     async def one(self, caller: Caller, name: str) -> StoredSystem:
         """The system of that name. Raises RefusalError where the team has none."""
-        found = await self._threads.do(self._store.system, caller.team, name)
+        found = await self._threads.do(self._store.systems.one, caller.team, name)
         if found is None:
             raise not_there("system")
         return found
@@ -52,11 +52,11 @@ class TeamSystems:
                 raise _full(f"your team keeps {most} systems already")
             if sum(len(one.encode()) for one in kept.values()) > most_bytes:
                 raise _full(f"your team's systems would come to more than {most_bytes} bytes")
-            return await self._threads.do(self._store.put_system, caller.team, name, text)
+            return await self._threads.do(self._store.systems.put, caller.team, name, text)
 
     async def delete(self, caller: Caller, name: str) -> None:
         """Forget the system of that name. Raises RefusalError where the team has none."""
-        if not await self._threads.do(self._store.delete_system, caller.team, name):
+        if not await self._threads.do(self._store.systems.remove, caller.team, name):
             raise not_there("system")
 
     async def texts(self, caller: Caller, names: Iterable[str]) -> dict[str, str]:
@@ -64,7 +64,9 @@ class TeamSystems:
         names = tuple(names)
         if len(names) > _MOST_NAMES:
             return {}
-        found = [await self._threads.do(self._store.system, caller.team, name) for name in names]
+        found = [
+            await self._threads.do(self._store.systems.one, caller.team, name) for name in names
+        ]
         return {one.name: one.text for one in found if one is not None}
 
     def _check(self, name: str, text: str) -> None:

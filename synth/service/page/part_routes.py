@@ -14,7 +14,8 @@ from starlette.responses import HTMLResponse, Response
 from synth.service.auth.identity import Caller
 from synth.service.errors import not_there, unavailable
 from synth.service.http.state import state_of
-from synth.service.jobs.broker import Accepted, Answered, Preferences
+from synth.service.jobs.broker import Accepted, Preferences
+from synth.service.jobs.known import Answered
 from synth.service.page.answer_routes import Index, Seen, seen
 from synth.service.page.rendering import render
 from synth.service.page.responses import PageCaller, PageRoute, page, wants_part

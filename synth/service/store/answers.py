@@ -6,44 +6,63 @@ from dataclasses import asdict
 
 from sqlalchemy import Connection, Exists, exists, literal, select
 
-from synth.service.store.engines import insert
+from synth.service.store.database import Database
+from synth.service.store.engines import hold_answers, insert
 from synth.service.store.jobs import with_key
 from synth.service.store.records import Seen, StoredAnswer
 from synth.service.store.tables import ANSWER, SEEN
 
 
-def one(connection: Connection, key: str, team: str | None = None) -> StoredAnswer | None:
-    """The answer under a key; given a team, only if that team has asked for it."""
-    chosen = select(ANSWER).where(ANSWER.c.key == key)
-    if team is not None:
-        chosen = chosen.where(_seen(team, key))
-    row = connection.execute(chosen).one_or_none()
-    return None if row is None else StoredAnswer(**row._mapping)
+class Answers:
+    """The answers in a database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def one(self, key: str, team: str | None = None) -> StoredAnswer | None:
+        """The answer under a key; given a team, only if that team has asked for it."""
+        chosen = select(ANSWER).where(ANSWER.c.key == key)
+        if team is not None:
+            chosen = chosen.where(_seen(team, key))
+        with self._database.reading() as connection:
+            row = connection.execute(chosen).one_or_none()
+            return None if row is None else StoredAnswer(**row._mapping)
+
+    def look(self, team: str, key: str, idempotency_key: str | None = None) -> Seen | None:
+        """The answer under a key, and whether the team has asked for it before; None: not known.
+
+        None, too, where the team has a job with that idempotency key: then that job is the reply.
+        """
+        chosen = select(ANSWER, _seen(team, key).label("before")).where(ANSWER.c.key == key)
+        if idempotency_key is not None:
+            chosen = chosen.where(~exists().where(with_key(team, idempotency_key)))
+        with self._database.reading() as connection:
+            row = connection.execute(chosen).one_or_none()
+        if row is None:
+            return None
+        *columns, before = row
+        return Seen(StoredAnswer(*columns), bool(before))
+
+    def saw(self, team: str, key: str) -> None:
+        """Note that a team has asked for an answer, if it is kept: then it may look at it."""
+        with self._database.writing() as connection:
+            hold_answers(connection, alone=False)
+            add_seen(connection, team, key)
+
+    def keep(self, answer: StoredAnswer) -> None:
+        """Keep a complete answer, unless there is one under its key: the first stays."""
+        with self._database.writing() as connection:
+            hold_answers(connection, alone=False)
+            add(connection, answer)
 
 
-def look(connection: Connection, team: str, key: str, idempotency_key: str | None) -> Seen | None:
-    """The answer under a key, and whether the team has asked for it before.
-
-    None, too, where the team has a job with that idempotency key: then that job is the reply.
-    """
-    chosen = select(ANSWER, _seen(team, key).label("before")).where(ANSWER.c.key == key)
-    if idempotency_key is not None:
-        chosen = chosen.where(~exists().where(with_key(team, idempotency_key)))
-    row = connection.execute(chosen).one_or_none()
-    if row is None:
-        return None
-    found = dict(row._mapping)
-    before = bool(found.pop("before"))
-    return Seen(StoredAnswer(**found), before)
-
-
-def keep(connection: Connection, answer: StoredAnswer) -> None:
-    """Keep an answer, unless there is one: the first stays."""
+def add(connection: Connection, answer: StoredAnswer) -> None:
+    """Keep an answer within a transaction that holds answers."""
     connection.execute(insert(connection, ANSWER).values(asdict(answer)).on_conflict_do_nothing())
 
 
-def saw(connection: Connection, team: str, key: str) -> None:
-    """Note that a team has asked for an answer, if there is one: from now on it may look at it."""
+def add_seen(connection: Connection, team: str, key: str) -> None:
+    """Note within such a transaction that a team has asked for an answer."""
     row = select(literal(team, SEEN.c.team.type), ANSWER.c.key).where(ANSWER.c.key == key)
     added = insert(connection, SEEN).from_select(["team", "key"], row)
     connection.execute(added.on_conflict_do_nothing())

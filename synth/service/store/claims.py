@@ -14,8 +14,10 @@ from uuid import uuid4
 from sqlalchemy import ColumnElement, Connection, Update, case, literal, null, select, update
 
 from synth.service.store import answers
-from synth.service.store.jobs import COLUMNS, job_of, written
-from synth.service.store.records import Claim, Noted, Status, StoredAnswer
+from synth.service.store.database import Database
+from synth.service.store.engines import hold_answers
+from synth.service.store.jobs import COLUMNS
+from synth.service.store.records import Claim, Job, Noted, Status, StoredAnswer
 from synth.service.store.tables import JOB
 
 MOST_LOSSES = 3
@@ -24,6 +26,7 @@ MOST_ATTEMPTS = 50
 """How often a job may be begun at all. Many, as the death of a server is seldom a job's fault."""
 _HELD_STATUSES = (Status.RUNNING, Status.CANCELLING)
 _HELD = JOB.c.status.in_(_HELD_STATUSES)
+_CANCELLING = JOB.c.status == Status.CANCELLING
 _FREED = {"owner": None, "token": None, "lease_until": None}
 
 _DEADLY = {
@@ -38,40 +41,127 @@ _ENDLESS = {
 }
 
 
-def claim(connection: Connection, owner: str, lease: timedelta, now: datetime) -> Claim | None:
-    """Claim the oldest queued job for an owner; None where there is none.
+class Claims:
+    """The claims to the jobs of a database."""
 
-    A job whose question is being worked on for another job is left waiting for that answer.
-    """
-    token = uuid4().hex
-    others = JOB.alias()
-    worked_on = select(others.c.answer_key).where(others.c.status.in_(_HELD_STATUSES))
-    queued = select(JOB.c.number).where(
-        JOB.c.status == Status.QUEUED, JOB.c.answer_key.not_in(worked_on)
-    )
-    first = queued.order_by(JOB.c.number).limit(1)
-    oldest = first.with_for_update(skip_locked=True).scalar_subquery()
-    change = {
-        "status": Status.RUNNING,
-        "started": now,
-        "attempts": JOB.c.attempts + 1,
-        "revision": JOB.c.revision + 1,
-        "owner": owner,
-        "token": token,
-        "lease_until": now + lease,
-    }
-    taken = update(JOB).where(JOB.c.number == oldest).values(change).returning(*COLUMNS)
-    row = connection.execute(taken).one_or_none()
-    return None if row is None else Claim(job_of(row._mapping), owner, token)
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def claim(self, owner: str, lease_seconds: float) -> Claim | None:
+        """Claim the oldest queued job for an owner; None where there is none.
+
+        No two claims get the same job. A job whose question is being worked on for another job is
+        left waiting for that answer. A claim is lost unless it is renewed within the lease.
+        """
+        token = uuid4().hex
+        others = JOB.alias()
+        worked_on = select(others.c.answer_key).where(others.c.status.in_(_HELD_STATUSES))
+        queued = select(JOB.c.number).where(
+            JOB.c.status == Status.QUEUED, JOB.c.answer_key.not_in(worked_on)
+        )
+        first = queued.order_by(JOB.c.number).limit(1)
+        oldest = first.with_for_update(skip_locked=True).scalar_subquery()
+        with self._database.writing() as connection:
+            now = self._database.now(connection)
+            change = {
+                "status": Status.RUNNING,
+                "started": now,
+                "attempts": JOB.c.attempts + 1,
+                "revision": JOB.c.revision + 1,
+                "owner": owner,
+                "token": token,
+                "lease_until": now + timedelta(seconds=lease_seconds),
+            }
+            taken = update(JOB).where(JOB.c.number == oldest).values(change).returning(*COLUMNS)
+            row = connection.execute(taken).one_or_none()
+        return None if row is None else Claim(Job(*row), owner, token)
+
+    def renew(self, owner: str, lease_seconds: float) -> int:
+        """Renew the leases of all jobs of an owner, from now on; how many jobs that is."""
+        mine = update(JOB).where(_HELD, JOB.c.owner == owner)
+        with self._database.writing() as connection:
+            until = self._database.now(connection) + timedelta(seconds=lease_seconds)
+            return connection.execute(mine.values(lease_until=until)).rowcount
+
+    def requeue(self, owner: str) -> int:
+        """Queue the jobs of a dead owner again; how many these are.
+
+        A job that was begun ``MOST_ATTEMPTS`` times fails; one being cancelled is cancelled.
+        """
+        with self._database.writing() as connection:
+            return _requeue(connection, JOB.c.owner == owner, self._database.now(connection))
+
+    def requeue_expired(self) -> int:
+        """Do the same with all jobs whose leases are over, but those that others are writing."""
+        with self._database.writing() as connection:
+            now = self._database.now(connection)
+            return _requeue(connection, JOB.c.lease_until < now, now, skip_locked=True)
+
+    def lose(self, claim: Claim) -> bool:
+        """Queue a job again whose worker died, perhaps of it; False where it ended instead.
+
+        It fails after ``MOST_LOSSES`` such deaths; one that was being cancelled is cancelled.
+        """
+        chosen = select(JOB.c.status, JOB.c.losses).where(_HELD, _mine(claim)).with_for_update()
+        with self._database.writing() as connection:
+            found = connection.execute(chosen).one_or_none()
+            if found is None:
+                return False
+            losses = found.losses + 1
+            fate = _fate(found.status, failing=losses >= MOST_LOSSES)
+            change = _put_back(fate, _DEADLY, self._database.now(connection))
+            connection.execute(_held(claim).values(change | {"losses": losses}))
+            return fate is Status.QUEUED
+
+    def note(self, claim: Claim, progress: dict[str, Any], best: bytes | None = None) -> Noted:
+        """Keep a job's progress, and its best answer so far (None: as before)."""
+        change = {"progress": progress, "revision": JOB.c.revision + 1}
+        kept = change if best is None else change | {"best": best}
+        with self._database.writing() as connection:
+            found = connection.execute(_held(claim).values(kept).returning(JOB.c.status))
+            status = found.scalar()
+        return Noted(going_on=status is Status.RUNNING, lost=status is None)
+
+    def finish(self, claim: Claim, found: StoredAnswer | bytes | None) -> bool:
+        """End a job; False where the claim was lost: then nothing is written.
+
+        With a complete answer the job is done, even if it was being cancelled, and the answer is
+        kept for all teams. With a partial body (None: the best noted before) it is cancelled if
+        that was asked for, else partial, and the body stays with the job as its ``best``.
+        """
+        with self._database.writing() as connection:
+            now = self._database.now(connection)
+            if isinstance(found, StoredAnswer):
+                hold_answers(connection, alone=False)
+                done = _ended(Status.DONE, now) | {"answer_key": found.key, "best": None}
+                if not _changed(connection, claim, done):
+                    return False
+                answers.add(connection, found)
+                answers.add_seen(connection, claim.job.team, found.key)
+                return True
+            ended = _ended(case((_CANCELLING, Status.CANCELLED), else_=Status.PARTIAL), now)
+            return _changed(connection, claim, ended | ({} if found is None else {"best": found}))
+
+    def fail(self, claim: Claim, problem: dict[str, Any]) -> bool:
+        """End a job with what went wrong; False where the claim was lost."""
+        with self._database.writing() as connection:
+            change = _ended(Status.FAILED, self._database.now(connection))
+            return _changed(connection, claim, change | {"problem": problem})
+
+    def give_back(self, claim: Claim) -> bool:
+        """Queue a job again without counting the attempt; False where the claim was lost."""
+        with self._database.writing() as connection:
+            now = literal(self._database.now(connection), JOB.c.finished.type)
+            change = {
+                "status": case((_CANCELLING, Status.CANCELLED), else_=Status.QUEUED),
+                "finished": case((_CANCELLING, now), else_=null()),
+                "attempts": JOB.c.attempts - 1,
+                "revision": JOB.c.revision + 1,
+            }
+            return _changed(connection, claim, change | _FREED)
 
 
-def renew(connection: Connection, owner: str, until: datetime) -> int:
-    """Renew the leases of all jobs of an owner; how many jobs that is."""
-    mine = update(JOB).where(_HELD, JOB.c.owner == owner)
-    return connection.execute(mine.values(lease_until=until)).rowcount
-
-
-def requeue(
+def _requeue(
     connection: Connection,
     lost: ColumnElement[bool],
     now: datetime,
@@ -80,97 +170,26 @@ def requeue(
 ) -> int:
     """Queue jobs again whose server is ``lost``; how many these are.
 
-    A job that was being cancelled is cancelled instead; one that was begun too often fails. Jobs
-    that another transaction is writing are waited for or, with ``skip_locked``, left alone.
+    Jobs that another transaction is writing are waited for or, with ``skip_locked``, left alone.
     """
     chosen = select(JOB.c.number, JOB.c.status, JOB.c.attempts).where(_HELD, lost)
     found = chosen.order_by(JOB.c.number).with_for_update(skip_locked=skip_locked)
     fates: dict[Status, list[int]] = {}
     for number, status, attempts in connection.execute(found):
-        fate = _fate(Status(status), failing=attempts >= MOST_ATTEMPTS)
-        fates.setdefault(fate, []).append(number)
+        fates.setdefault(_fate(status, failing=attempts >= MOST_ATTEMPTS), []).append(number)
     for fate, numbers in fates.items():
         change = _put_back(fate, _ENDLESS, now)
         connection.execute(update(JOB).where(JOB.c.number.in_(numbers)).values(change))
     return len(fates.get(Status.QUEUED, ()))
 
 
-def lose(connection: Connection, claim: Claim, now: datetime) -> bool:
-    """Queue a job again whose worker died, perhaps of it; False where it ended instead."""
-    chosen = select(JOB.c.status, JOB.c.losses).where(_HELD, mine(claim)).with_for_update()
-    found = connection.execute(chosen).one_or_none()
-    if found is None:
-        return False
-    losses = found.losses + 1
-    fate = _fate(Status(found.status), failing=losses >= MOST_LOSSES)
-    change = _put_back(fate, _DEADLY, now) | {"losses": losses}
-    connection.execute(_held(claim).values(change))
-    return fate is Status.QUEUED
-
-
-def note(
-    connection: Connection, claim: Claim, progress: dict[str, Any], best: bytes | None
-) -> Noted:
-    """Keep a job's progress and best answer so far; a ``best`` of None keeps the one before."""
-    change: dict[str, Any] = {"progress": written(progress), "revision": JOB.c.revision + 1}
-    if best is not None:
-        change["best"] = best
-    status = connection.execute(_held(claim).values(change).returning(JOB.c.status)).scalar()
-    return Noted(going_on=status == Status.RUNNING, lost=status is None)
-
-
-def finish(connection: Connection, claim: Claim, answer: StoredAnswer, now: datetime) -> bool:
-    """End a job with a complete answer, which is kept under its own key."""
-    change = _ended(Status.DONE, now) | {"answer_key": answer.key, "best": None}
-    if not _changed(connection, claim, change):
-        return False
-    answers.keep(connection, answer)
-    answers.saw(connection, claim.job.team, answer.key)
-    return True
-
-
-def finish_partly(connection: Connection, claim: Claim, body: bytes | None, now: datetime) -> bool:
-    """End a job with a partial answer: as cancelled if that was asked for, else as partial."""
-    cancelled = JOB.c.status == Status.CANCELLING
-    change = _ended(case((cancelled, Status.CANCELLED), else_=Status.PARTIAL), now)
-    return _changed(connection, claim, change | ({} if body is None else {"best": body}))
-
-
-def fail(connection: Connection, claim: Claim, problem: dict[str, Any], now: datetime) -> bool:
-    """End a job with what went wrong."""
-    change = _ended(Status.FAILED, now) | {"problem": written(problem)}
-    return _changed(connection, claim, change)
-
-
-def give_back(connection: Connection, claim: Claim, now: datetime) -> bool:
-    """Queue a job again as if it had not been begun; one that is being cancelled is cancelled."""
-    cancelled = JOB.c.status == Status.CANCELLING
-    change = {
-        "status": case((cancelled, Status.CANCELLED), else_=Status.QUEUED),
-        "finished": case((cancelled, literal(now, JOB.c.finished.type)), else_=null()),
-        "attempts": JOB.c.attempts - 1,
-        "revision": JOB.c.revision + 1,
-    }
-    return _changed(connection, claim, change | _FREED)
-
-
-def owned(owner: str) -> ColumnElement[bool]:
-    """Jobs of an owner."""
-    return JOB.c.owner == owner
-
-
-def expired(now: datetime) -> ColumnElement[bool]:
-    """Jobs whose lease is over."""
-    return JOB.c.lease_until < now
-
-
-def mine(claim: Claim) -> ColumnElement[bool]:
+def _mine(claim: Claim) -> ColumnElement[bool]:
     """The job of a claim, while the claim is valid."""
     return (JOB.c.id == claim.job.id) & (JOB.c.token == claim.token)
 
 
 def _held(claim: Claim) -> Update:
-    return update(JOB).where(mine(claim))
+    return update(JOB).where(_mine(claim))
 
 
 def _changed(connection: Connection, claim: Claim, change: dict[str, Any]) -> bool:
@@ -186,7 +205,7 @@ def _fate(status: Status, *, failing: bool) -> Status:
 def _put_back(fate: Status, problem: dict[str, str], now: datetime) -> dict[str, Any]:
     if fate is Status.QUEUED:
         return {"status": fate, "revision": JOB.c.revision + 1, **_FREED}
-    failed = {"problem": written(problem)} if fate is Status.FAILED else {}
+    failed = {"problem": problem} if fate is Status.FAILED else {}
     return _ended(fate, now) | failed
 
 

@@ -2,35 +2,51 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, delete, select
+from dataclasses import asdict
 
+from sqlalchemy import ColumnElement, delete, select
+
+from synth.service.store.database import Database
 from synth.service.store.engines import insert
 from synth.service.store.records import StoredSystem
 from synth.service.store.tables import SYSTEM
 
 
-def put(connection: Connection, system: StoredSystem) -> None:
-    """Keep a system; one of its team that had its name is replaced."""
-    change = {"text": system.text, "changed": system.changed}
-    row = insert(connection, SYSTEM).values(team=system.team, name=system.name, **change)
-    connection.execute(row.on_conflict_do_update(index_elements=["team", "name"], set_=change))
+class Systems:
+    """The systems in a database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def put(self, team: str, name: str, text: str) -> StoredSystem:
+        """Keep a system under a name; one of the team that had it is replaced."""
+        with self._database.writing() as connection:
+            system = StoredSystem(team, name, text, self._database.now(connection))
+            row = insert(connection, SYSTEM).values(asdict(system))
+            change = {"text": system.text, "changed": system.changed}
+            connection.execute(
+                row.on_conflict_do_update(index_elements=["team", "name"], set_=change)
+            )
+            return system
+
+    def one(self, team: str, name: str) -> StoredSystem | None:
+        """A team's system of that name."""
+        with self._database.reading() as connection:
+            row = connection.execute(select(SYSTEM).where(_named(team, name))).one_or_none()
+            return None if row is None else StoredSystem(**row._mapping)
+
+    def known(self, team: str) -> list[StoredSystem]:
+        """A team's systems, by name."""
+        chosen = select(SYSTEM).where(SYSTEM.c.team == team)
+        with self._database.reading() as connection:
+            found = [StoredSystem(**row._mapping) for row in connection.execute(chosen)]
+            return sorted(found, key=lambda system: system.name)
+
+    def remove(self, team: str, name: str) -> bool:
+        """Delete a team's system; False where there was none."""
+        with self._database.writing() as connection:
+            return connection.execute(delete(SYSTEM).where(_named(team, name))).rowcount == 1
 
 
-def one(connection: Connection, team: str, name: str) -> StoredSystem | None:
-    """A team's system of that name."""
-    chosen = select(SYSTEM).where(SYSTEM.c.team == team, SYSTEM.c.name == name)
-    row = connection.execute(chosen).one_or_none()
-    return None if row is None else StoredSystem(**row._mapping)
-
-
-def known(connection: Connection, team: str) -> list[StoredSystem]:
-    """A team's systems, by name."""
-    chosen = select(SYSTEM).where(SYSTEM.c.team == team)
-    found = [StoredSystem(**row._mapping) for row in connection.execute(chosen)]
-    return sorted(found, key=lambda system: system.name)
-
-
-def remove(connection: Connection, team: str, name: str) -> bool:
-    """Delete a team's system; False where there was none."""
-    change = delete(SYSTEM).where(SYSTEM.c.team == team, SYSTEM.c.name == name)
-    return connection.execute(change).rowcount == 1
+def _named(team: str, name: str) -> ColumnElement[bool]:
+    return (SYSTEM.c.team == team) & (SYSTEM.c.name == name)

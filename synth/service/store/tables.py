@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
@@ -23,6 +25,7 @@ from sqlalchemy import (
 from sqlalchemy.types import TypeDecorator
 
 from hierarchies import InputError
+from synth.service.store.records import Status
 
 NAME_CHARACTERS = 200
 REVISION = "0002"
@@ -70,6 +73,30 @@ class Moment(TypeDecorator[datetime]):
         if value is None or value.tzinfo is not None:
             return None if value is None else value.astimezone(UTC)
         return value.replace(tzinfo=UTC)
+
+
+class StatusWord(TypeDecorator[Status]):
+    """The status of a job, by its word."""
+
+    impl = String(10)
+    cache_ok = True
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> Status | None:
+        return None if value is None else Status(value)
+
+
+class JsonText(TypeDecorator[dict[str, Any]]):
+    """JSON in ASCII, so that every database keeps any text in it."""
+
+    impl = String
+    cache_ok = True
+
+    def process_bind_param(self, value: dict[str, Any] | None, dialect: Dialect) -> str | None:
+        return None if value is None else json.dumps(value, allow_nan=False)
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> dict[str, Any] | None:
+        found: dict[str, Any] | None = None if value is None else json.loads(value)
+        return found
 
 
 METADATA = MetaData(
@@ -135,15 +162,15 @@ JOB = Table(
     Column("answer_key", Words("answer's key"), nullable=False, index=True),
     Column("idempotency_key", Words("idempotency key")),
     Column("budget_seconds", Float),
-    Column("status", String(10), nullable=False),
+    Column("status", StatusWord, nullable=False),
     Column("created", Moment, nullable=False),
     Column("started", Moment),
     Column("finished", Moment, index=True),
     Column("attempts", Integer, nullable=False),
     Column("losses", Integer, nullable=False),
-    Column("progress", Words("progress", None)),
+    Column("progress", JsonText),
     Column("best", LargeBinary),
-    Column("problem", Words("problem", None)),
+    Column("problem", JsonText),
     Column("revision", Integer, nullable=False),
     Column("owner", Words("owner")),
     Column("token", String(32)),

@@ -13,7 +13,6 @@ killed while it writes a long result waits for the rest for ever.
 [1, 2]
 """
 
-from synth.service.workers.local import LocalWorkers
 from synth.service.workers.pool import Progress, Ticket, Workers
 from synth.service.workers.problems import (
     InternalError,
@@ -24,15 +23,16 @@ from synth.service.workers.problems import (
     WorkerLostError,
     WorkError,
 )
+from synth.service.workers.processes import ProcessWorkers
 from synth.service.workers.question_run import QuestionRun
 
 __all__ = [
     "InternalError",
     "KilledError",
-    "LocalWorkers",
     "NoWorkersError",
     "OutOfMemoryError",
     "OverTimeError",
+    "ProcessWorkers",
     "Progress",
     "QuestionRun",
     "Ticket",

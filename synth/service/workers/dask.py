@@ -7,11 +7,9 @@ a time, as z3 is not safe among threads: start workers with one thread.
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time as clock
-from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import suppress
 from itertools import count
@@ -20,13 +18,15 @@ from typing import Any
 from uuid import uuid4
 
 from distributed import Client, KilledWorker, get_worker
+from pydantic import BaseModel
 
-from synth.service.workers.pool import OnProgress, Progress, ignore
+from synth.service.workers.pool import OnProgress, Progress, guarded, ignore
 from synth.service.workers.problems import (
     KilledError,
     NoWorkersError,
     OverTimeError,
     WorkerLostError,
+    other_edition,
     outcome_text,
     result_of,
 )
@@ -42,6 +42,36 @@ _COUNTED_SECONDS = 1.0
 _RETRIES = 2
 """How often Dask tries another worker where a piece fails there, as without collsynth."""
 log = logging.getLogger("collsynth.work")
+
+
+class Order(BaseModel):
+    """A piece to carry out, as text; its events go to the topic ``name``, with its ``number``."""
+
+    name: str
+    number: int
+    piece: str
+    partial: bool
+    budget_seconds: float | None
+    edition: str
+
+    @property
+    def key(self) -> str:
+        """What Dask knows the piece by, and who stops it."""
+        return f"{self.name} {self.number}"
+
+
+class _Sender(BaseModel):
+    """What an order of any edition says."""
+
+    edition: str
+
+
+class Report(BaseModel):
+    """An event of the worker that has a piece: it has begun it, or made progress."""
+
+    number: int
+    begun: bool = False
+    progress: Progress | None = None
 
 
 class DaskWorkers:
@@ -68,6 +98,7 @@ class DaskWorkers:
         self._grace_seconds = grace_seconds
         self._name = f"collsynth-{uuid4().hex}"
         self._numbers = count(1)
+        self.lost = 0
         self._tickets: dict[int, DaskTicket] = {}
         self._lock = threading.RLock()
         self._closed = threading.Event()
@@ -75,6 +106,7 @@ class DaskWorkers:
         self._executor = self._client.get_executor(pure=False, retries=_RETRIES)
         self._words = ThreadPoolExecutor(1, "collsynth-words")
         self._client.subscribe_topic(self._name, self._on_event)
+        self._client.subscribe_topic("all", self._on_cluster_event)
         self._watch = threading.Thread(target=self._look, name="collsynth-watch", daemon=True)
         self._watch.start()
 
@@ -103,22 +135,22 @@ class DaskWorkers:
     ) -> DaskTicket:
         if self._closed.is_set() or self._client.status not in ("running", "connecting"):
             raise NoWorkersError(f"the Dask cluster at {self._address} is gone")
-        ticket = DaskTicket(self, next(self._numbers), on_progress)
-        ticket.late_seconds = (
-            inf if budget_seconds is None else budget_seconds + self._grace_seconds
+        order = Order(
+            name=self._name,
+            number=next(self._numbers),
+            piece=piece.text,
+            partial=piece.partial,
+            budget_seconds=budget_seconds,
+            edition=edition(),
         )
-        order = {
-            "name": self._name,
-            "number": ticket.number,
-            "piece": piece.text,
-            "partial": piece.partial,
-            "budget_seconds": budget_seconds,
-            "edition": edition(),
-        }
+        ticket = DaskTicket(self, order, on_progress)
+        if budget_seconds is not None:
+            ticket.late_seconds = budget_seconds + self._grace_seconds
         with self._lock:
-            self._tickets[ticket.number] = ticket
+            self._tickets[order.number] = ticket
         try:
-            ticket.away = self._executor.submit(carry_remotely, json.dumps(order))
+            text = order.model_dump_json()
+            ticket.away = self._executor.submit(carry_remotely, text, key=order.key)
         except Exception as error:
             self.forget(ticket)
             raise NoWorkersError(f"the Dask cluster at {self._address} takes no work") from error
@@ -144,13 +176,13 @@ class DaskWorkers:
     def forget(self, ticket: DaskTicket) -> None:
         """Drop a ticket that has ended."""
         with self._lock:
-            self._tickets.pop(ticket.number, None)
+            self._tickets.pop(ticket.order.number, None)
 
     def say_stop(self, ticket: DaskTicket) -> None:
         """Send a stop to all workers: one of them has the piece, or will have it."""
         ticket.late_by = min(ticket.late_by, clock.monotonic() + self._grace_seconds)
         with suppress(RuntimeError):
-            self._words.submit(self._run, stop_remotely, f"{self._name} {ticket.number}")
+            self._words.submit(self._run, stop_remotely, ticket.order.key)
 
     def _run(self, function: Any, word: str) -> None:
         try:
@@ -160,15 +192,21 @@ class DaskWorkers:
 
     def _on_event(self, event: Any) -> None:
         """Handle an event of a worker: it has begun a piece, or made progress."""
-        said: Json = event[1]
+        report = Report.model_validate(event[1])
         with self._lock:
-            ticket = self._tickets.get(said["number"])
+            ticket = self._tickets.get(report.number)
         if ticket is None:
             return
-        if "progress" in said:
-            ticket.progressed(said["progress"])
+        if report.progress is not None:
+            ticket.on_progress(report.progress)
         else:
             ticket.late_by = min(ticket.late_by, clock.monotonic() + ticket.late_seconds)
+
+    def _on_cluster_event(self, event: Any) -> None:
+        """Count our pieces of a worker that was lost; the scheduler gives them to another one."""
+        match event[1]:
+            case {"action": "remove-worker", "expected": False, "processing-tasks": keys}:
+                self.lost += sum(str(key).startswith(self._name) for key in keys)
 
     def _look(self) -> None:
         """Give up on pieces that are late, again and again until ``close``."""
@@ -183,14 +221,14 @@ class DaskWorkers:
 class DaskTicket:
     """A piece that was sent to the cluster."""
 
-    def __init__(self, workers: DaskWorkers, number: int, on_progress: OnProgress) -> None:
-        self.number = number
+    def __init__(self, workers: DaskWorkers, order: Order, on_progress: OnProgress) -> None:
+        self.order = order
         self.future: Future[Json] = Future()
         self.future.set_running_or_notify_cancel()
         self.away: Future[str] = Future()
         self.late_seconds = self.late_by = inf
         self._workers = workers
-        self._on_progress = on_progress
+        self.on_progress = guarded(on_progress)
         self._lock = threading.RLock()
 
     def stop(self) -> None:
@@ -219,16 +257,6 @@ class DaskTicket:
             except Exception as error:
                 self.future.set_exception(error)
         self._workers.forget(self)
-
-    def progressed(self, said: Json) -> None:
-        """Pass progress on. A callback that fails is logged: it must not end the work."""
-        best = said.get("best")
-        try:
-            self._on_progress(
-                Progress(said["stage"], said["done"], said["of"], best and best.encode())
-            )
-        except Exception:
-            log.exception("progress could not be told")
 
 
 def _text_of(away: Future[str]) -> str:
@@ -267,36 +295,37 @@ def carry_remotely(text: str) -> str:
 
     An event says that a piece has begun, unless it is over before: most are, and events cost.
     """
-    order = json.loads(text)
-    if order["edition"] != edition():
-        mismatch = {"kind": "other edition", "ours": order["edition"], "theirs": edition()}
-        return json.dumps(mismatch)
-    worker, name, number = get_worker(), order["name"], order["number"]
+    sender = _Sender.model_validate_json(text)
+    if sender.edition != edition():
+        return other_edition(ours=sender.edition, theirs=edition())
+    order = Order.model_validate_json(text)
+    worker = get_worker()
 
-    def say(what: Json) -> None:
-        worker.log_event(name, {"number": number, **what})
+    def report(**what: Any) -> None:
+        event = Report(number=order.number, **what).model_dump(mode="json", exclude_unset=True)
+        worker.log_event(order.name, event)
 
     with _one_at_a_time:
-        begun = threading.Timer(PAUSE_SECONDS, say, ({"begun": True},))
+        begun = threading.Timer(PAUSE_SECONDS, report, kwargs={"begun": True})
         begun.start()
         try:
-            outcome = _outcome(order, say)
+            outcome = _outcome(order, lambda progress: report(progress=progress))
         finally:
             begun.cancel()
-    _stopped.discard(f"{name} {number}")
+    _stopped.discard(order.key)
     return outcome
 
 
-def _outcome(order: Json, say: Callable[[Json], None]) -> str:
+def _outcome(order: Order, send: OnProgress) -> str:
     """The outcome of an order's piece. Not for several threads at once."""
     global _next_report
     watcher = Reporting(
-        lambda progress: say({"progress": progress}),
-        lambda: f"{order['name']} {order['number']}" in _stopped,
-        order["budget_seconds"],
-        part=order["partial"],
+        send,
+        lambda: order.key in _stopped,
+        order.budget_seconds,
+        part=order.partial,
         next_report=_next_report,
     )
-    outcome = outcome_text(order["piece"], watcher, libraries=_libraries)
+    outcome = outcome_text(order.piece, watcher, libraries=_libraries)
     _next_report = watcher.next_report
     return outcome

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -9,6 +10,8 @@ from typing import Protocol
 
 from synth.verbs.answers.parts import Json
 from synth.verbs.partition import Piece
+
+log = logging.getLogger("collsynth.work")
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,18 @@ OnProgress = Callable[[Progress], None]
 
 def ignore(progress: Progress) -> None:
     """Takes a report of progress and does nothing."""
+
+
+def guarded(on_progress: OnProgress) -> OnProgress:
+    """The same callback, but where it fails that is logged: it must not end the work."""
+
+    def report(progress: Progress) -> None:
+        try:
+            on_progress(progress)
+        except Exception:
+            log.exception("progress could not be told")
+
+    return report
 
 
 class Ticket(Protocol):
@@ -55,6 +70,10 @@ class Workers(Protocol):
     @property
     def at_once(self) -> int:
         """How many pieces of a question to submit at a time, so that no slot idles between two."""
+
+    @property
+    def lost(self) -> int:
+        """How many pieces have lost their worker so far: its process died, or left the cluster."""
 
     def submit(
         self,

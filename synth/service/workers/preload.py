@@ -14,4 +14,4 @@ signal.signal(signal.SIGTERM, signal.SIG_IGN)
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 os.nice(5)  # the server answers what it knows while others work
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-import_module("synth.service.workers.process")
+import_module("synth.service.workers.process_main")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import traceback
+from collections.abc import Mapping
 from uuid import uuid4
 
 from z3 import Z3Exception
@@ -79,53 +80,63 @@ def outcome_text(
             {"result": carry_out(Piece.of(text), watcher, libraries)}, allow_nan=False
         )
     except InputError as error:
-        kind = "program" if isinstance(error, WrongProgramError) else "input"
-        texts = {"problem": error.problem, "where": error.where, "hint": error.hint}
-        return json.dumps({"kind": kind, **texts})
+        kind = WrongProgramError if isinstance(error, WrongProgramError) else InputError
+        return _problem(kind, problem=error.problem, where=error.where, hint=error.hint)
     except StoppedError:
-        return json.dumps({"kind": "stopped"})
+        problem, hint = "stopped before there was an answer", "it has no partial answer"
+        return _problem(OverTimeError, problem=problem, hint=hint)
     except MemoryError:
-        return json.dumps({"kind": "memory", "bytes": memory_bytes})
+        return _too_large(memory_bytes)
     except Z3Exception as error:
-        if "out of memory" in str(error):
-            return json.dumps({"kind": "memory", "bytes": memory_bytes})
-        return _bug()
+        return _too_large(memory_bytes) if "out of memory" in str(error) else _bug()
     except Exception:
         return _bug()
 
 
+def _problem(kind: type[Exception], **texts: str) -> str:
+    return json.dumps({"kind": kind.__name__, **texts})
+
+
+def _too_large(memory_bytes: int | None) -> str:
+    memory = f"{memory_bytes / 2**20:.0f} MiB" if memory_bytes else "there is"
+    problem = f"needs more than {memory} of memory"
+    return _problem(OutOfMemoryError, problem=problem, hint="ask for less at once")
+
+
 def _bug() -> str:
-    return json.dumps({"kind": "bug", "id": uuid4().hex[:12], "traceback": traceback.format_exc()})
+    return _problem(InternalError, id=uuid4().hex[:12], traceback=traceback.format_exc())
+
+
+def other_edition(ours: str, theirs: str) -> str:
+    """The outcome where worker and server have other code: none that lacks ours must change it."""
+    return json.dumps({"kind": "other edition", "ours": ours, "theirs": theirs})
+
+
+def ran_out_of_memory(outcome: str) -> bool:
+    """Whether a piece ended because it needed too much memory."""
+    return outcome.startswith(f'{{"kind": "{OutOfMemoryError.__name__}"')
 
 
 def result_of(text: str) -> Json:
     """The result in an outcome's text. Raises the InputError or WorkError that came instead."""
     found: Json = json.loads(text)
-    if "result" in found:
-        result: Json = found["result"]
-        return result
-    raise _raised(found)
-
-
-def _raised(found: Json) -> Exception:
-    match found["kind"]:
-        case "input":
-            return InputError(found["problem"], where=found["where"], hint=found["hint"])
-        case "program":
-            return WrongProgramError(found["problem"], where=found["where"], hint=found["hint"])
-        case "stopped":
-            return OverTimeError("stopped before there was an answer", "it has no partial answer")
-        case "memory":
-            mebibytes = f"{found['bytes'] / 2**20:.0f} MiB" if found["bytes"] else "there is"
-            return OutOfMemoryError(
-                f"needs more than {mebibytes} of memory", "ask for less at once"
-            )
-        case "other edition":
-            return NoWorkersError(
-                f"a worker answers with other code: {found['theirs']}, and the server has "
-                f"{found['ours']}",
+    match found:
+        case {"result": dict(result)}:
+            return result
+        case {"kind": "other edition", "ours": ours, "theirs": theirs}:
+            raise NoWorkersError(
+                f"a worker answers with other code: {theirs}, and the server has {ours}",
                 "install the same version of collsynth on server and workers",
             )
-        case _:
-            log.error("internal error %s\n%s", found["id"], found["traceback"])
-            return InternalError(found["id"])
+        case {"kind": InternalError.__name__, "id": id, "traceback": lines}:
+            log.error("internal error %s\n%s", id, lines)
+            raise InternalError(id)
+        case {"kind": kind, **texts}:
+            raise _SENT[kind](**texts)
+    raise AssertionError(text)
+
+
+_SENT: Mapping[str, type[InputError | WorkError]] = {
+    kind.__name__: kind for kind in (InputError, WrongProgramError, OverTimeError, OutOfMemoryError)
+}
+"""Errors that travel by their name."""

@@ -7,8 +7,8 @@ import time as clock
 from collections.abc import Callable, Sequence
 
 from synth.plan.request import Leader, Watcher
+from synth.service.workers.pool import OnProgress, Progress
 from synth.service.workers.problems import StoppedError
-from synth.verbs.answers.parts import Json
 from synth.verbs.partition import best_so_far_json
 
 PAUSE_SECONDS = 0.2
@@ -19,13 +19,13 @@ class Reporting(Watcher):
     """Ends work after ``budget_seconds`` from now, or when ``stopped()`` is True.
 
     Work that can answer in ``part`` is asked to come to an end; any other is broken off, by a
-    StoppedError where it asks whether to go on. Reports go to ``send`` as JSON, none before
-    ``next_report``, which each report moves on.
+    StoppedError where it asks whether to go on. No report is sent before ``next_report``, which
+    each report moves on.
     """
 
     def __init__(
         self,
-        send: Callable[[Json], None],
+        send: OnProgress,
         stopped: Callable[[], bool],
         budget_seconds: float | None,
         *,
@@ -63,11 +63,11 @@ class Reporting(Watcher):
         now = clock.monotonic()
         if now >= self.next_report:
             self.next_report = now + PAUSE_SECONDS
-            self._send({"stage": stage, "done": done, "of": of, **self._best()})
+            self._send(Progress(stage, done, of, self._best()))
 
-    def _best(self) -> Json:
+    def _best(self) -> bytes | None:
         """The best so far, if they have changed since the last report."""
         if self._leaders is None:
-            return {}
+            return None
         leaders, self._leaders = self._leaders, None
-        return {"best": json.dumps(best_so_far_json(leaders()))}
+        return json.dumps(best_so_far_json(leaders())).encode()

@@ -64,7 +64,7 @@ def test_a_store_that_is_copied_while_a_server_writes(store_url: str, tmp_path: 
                 server.ask.post("/v1/place", json=question)
 
     with served(tmp_path, store_url=store_url) as server:
-        key = server.service.store.create_key("ours", "ci")
+        key = server.service.store.keys.create("ours", "ci")
         said = server.ask.post("/v1/place", json=EXAMPLES["place"], headers={"Prefer": "wait=60"})
         link = said.headers["content-location"]
         asking = Thread(target=ask, args=(server,))
@@ -75,7 +75,7 @@ def test_a_store_that_is_copied_while_a_server_writes(store_url: str, tmp_path: 
             over.set()
             asking.join()
     with served(tmp_path, store_url=copy) as server:
-        kept = server.service.store.key(key.id)
+        kept = server.service.store.keys.one(key.id)
         assert kept is not None
         assert kept.admits(key.secret)
         assert server.ask.get(link).json()["answer"] == said.json()

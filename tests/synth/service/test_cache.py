@@ -148,7 +148,7 @@ def test_an_answer_that_cannot_be_kept_is_printed(
     def refuse(*given: object) -> None:
         raise store.StoreError("the disk is full")
 
-    monkeypatch.setattr(store.Store, "keep", refuse)
+    monkeypatch.setattr("synth.service.store.answers.Answers.keep", refuse)
     result = run("--store", url, "systems")
     assert (result.exit_code, result.stdout) == (0, run("systems").stdout)
     assert result.stderr == "collsynth: the answer is not kept: the disk is full\n"

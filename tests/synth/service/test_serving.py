@@ -88,7 +88,7 @@ def test_a_server_told_to_stop_gives_back_what_does_not_end_in_time(tmp_path: Pa
         assert process.returncode == 0, log
     assert all(json.loads(line)["time"] for line in log.splitlines())
     kept = Store(store)
-    found = kept.job(job["id"])
+    found = kept.jobs.one(job["id"])
     kept.close()
     assert found is not None
     assert (found.status.value, found.attempts) == ("queued", 0)
@@ -104,7 +104,7 @@ def test_running_jobs_end_within_the_grace(tmp_path: Path) -> None:
         process.communicate(timeout=25)
         assert process.returncode == 0
     kept = Store(store)
-    found = kept.job(job["id"])
+    found = kept.jobs.one(job["id"])
     kept.close()
     assert found is not None
     assert found.status.value == "partial"
@@ -121,7 +121,7 @@ def test_told_twice_it_ends_at_once(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=15)
     kept = Store(store)
-    found = kept.job(job["id"])
+    found = kept.jobs.one(job["id"])
     kept.close()
     assert found is not None
     assert found.status.value == "queued"

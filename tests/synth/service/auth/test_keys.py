@@ -25,6 +25,7 @@ from synth.service.http.logs import JsonLines
 from synth.service.limits import Limits
 from synth.service.metrics import Metrics
 from synth.service.store import Key, Store
+from synth.service.store.keys import Keys as StoredKeys
 from synth.service.threads import Threads
 
 PATIENT = {"Prefer": "wait=60"}
@@ -37,7 +38,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 def with_key(server: Served, team: str, **limits: Any) -> dict[str, str]:
-    made = server.service.store.create_key(team, "for a test", **limits)
+    made = server.service.store.keys.create(team, "for a test", **limits)
     return {"Authorization": f"Bearer {made.secret}", **PATIENT}
 
 
@@ -65,8 +66,8 @@ def test_without_a_key_or_with_a_wrong_one(server: Served, method: str, path: st
     assert answer.status_code == 401
     assert answer.headers["www-authenticate"] == "Bearer"
     real = with_key(server, "red")["Authorization"].removeprefix("Bearer ")
-    revoked = server.service.store.create_key("red", "revoked")
-    server.service.store.revoke(revoked.id)
+    revoked = server.service.store.keys.create("red", "revoked")
+    server.service.store.keys.revoke(revoked.id)
     wrong = [
         "cs_",
         "x",
@@ -94,7 +95,7 @@ def test_what_is_open_is_open(server: Served) -> None:
 
 @pytest.mark.parametrize("how", ["Authorization", "X-API-Key", "Cookie"])
 def test_a_key_may_come_in_three_ways(server: Served, how: str) -> None:
-    secret = server.service.store.create_key("red", "").secret
+    secret = server.service.store.keys.create("red", "").secret
     value = {"Authorization": f"bearer {secret}", "Cookie": f"collsynth_key={secret}"}
     assert server.ask.get("/v1/jobs", headers={how: value.get(how, secret)}).status_code == 200
 
@@ -134,10 +135,10 @@ def test_a_wrong_key_is_looked_up_each_time_whatever_is_wrong_with_it(tmp_path: 
     """Else it would be told, by the time it takes, which ids there are, and which are in use."""
     looked: list[str] = []
 
-    class Watched(Store):
-        def key(self, id: str) -> Key | None:
+    class Watched(StoredKeys):
+        def one(self, id: str) -> Key | None:
             looked.append(id)
-            return super().key(id)
+            return super().one(id)
 
     async def admitted(keys: Keys, secret: str) -> int:
         before = len(looked)
@@ -146,8 +147,8 @@ def test_a_wrong_key_is_looked_up_each_time_whatever_is_wrong_with_it(tmp_path: 
         return len(looked) - before
 
     async def all_of_them() -> None:
-        good, bad = store.create_key("red", ""), store.create_key("red", "")
-        store.revoke(bad.id)
+        good, bad = store.keys.create("red", ""), store.keys.create("red", "")
+        store.keys.revoke(bad.id)
         keys = Keys(store, threads, Limits())
         assert [await admitted(keys, good.secret) for _ in range(3)] == [1, 0, 0]
         changed = good.secret[:-1] + ("0" if good.secret[-1] != "0" else "1")
@@ -155,8 +156,9 @@ def test_a_wrong_key_is_looked_up_each_time_whatever_is_wrong_with_it(tmp_path: 
             assert [await admitted(keys, wrong) for _ in range(3)] == [1, 1, 1]
 
     threads = Threads(Metrics())
-    with Watched(f"sqlite:///{tmp_path / 'keys.db'}") as store:
+    with Store(f"sqlite:///{tmp_path / 'keys.db'}") as store:
         store.migrate()
+        store.keys = Watched(store.keys._database)
         asyncio.run(all_of_them())
     threads.close()
 
@@ -176,9 +178,9 @@ def test_a_key_that_is_revoked_is_told_no_more_events(tmp_path: Path) -> None:
         with server.ask.stream("GET", f"/v1/jobs/{job}/events", headers=red) as stream:
             lines = stream.iter_lines()
             assert next(lines) == "event: progress"
-            [key] = server.service.store.keys("red")
-            server.service.store.revoke(key.id)
-            server.service.store.cancel(job)
+            [key] = server.service.store.keys.known("red")
+            server.service.store.keys.revoke(key.id)
+            server.service.store.jobs.cancel(job)
             rest = "\n".join(lines)
         assert "not admitted" in rest
         assert "event: end" not in rest

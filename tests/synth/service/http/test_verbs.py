@@ -22,7 +22,7 @@ from synth.cli import ask as shell
 from synth.cli.app import app
 from synth.service.http.examples import EXAMPLES
 from synth.service.limits import Limits
-from synth.service.workers import LocalWorkers
+from synth.service.workers import ProcessWorkers
 from synth.verbs.questions import Question
 from synth.verbs.table import VERBS
 
@@ -389,7 +389,7 @@ def test_health_and_readiness(server: Served) -> None:
 
 
 def test_processes_answer_as_threads_do(server: Served, tmp_path: Path) -> None:
-    with served(tmp_path, LocalWorkers(1)) as other:
+    with served(tmp_path, ProcessWorkers(1)) as other:
         question = EXAMPLES["top"]
         there = other.ask.post("/v1/top", json=question, headers=PATIENT)
         here = server.ask.post("/v1/top", json=question, headers=PATIENT)

@@ -21,8 +21,20 @@ from synth.service.jobs.questions import prepare
 from synth.service.metrics import Metrics
 from synth.service.settings import Settings
 from synth.service.store import Forgotten, Job, NewJob, Status, Store, StoredAnswer, StoreError
-from synth.service.workers import InternalError, NoWorkersError, OutOfMemoryError, WorkerLostError
+from synth.service.store.answers import Answers
+from synth.service.store.claims import Claims
+from synth.service.store.jobs import Jobs
+from synth.service.store.keys import Keys
+from synth.service.store.systems import Systems
+from synth.service.workers import (
+    InternalError,
+    NoWorkersError,
+    OutOfMemoryError,
+    ProcessWorkers,
+    WorkerLostError,
+)
 from synth.verbs.partition import Piece
+from working import COUNT, end
 
 AT_ONCE = {"Prefer": "respond-async"}
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
@@ -30,19 +42,24 @@ LONG = {"digits": 5, "max_steps": 8, "across": True}
 
 
 class Flaky:
-    """A store that fails while it is ``down``."""
+    """A store that fails, in all its parts, while it is ``down``."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Any, whole: Flaky | None = None) -> None:
         self._store = store
+        self._whole = whole or self
         self.down = False
 
     def __getattr__(self, name: str) -> Any:
-        method = getattr(self._store, name)
+        found = getattr(self._store, name)
+        if isinstance(found, (Answers, Claims, Jobs, Keys, Systems)):
+            return Flaky(found, self)
+        if not callable(found):
+            return found
 
         def call(*given: Any) -> Any:
-            if self.down and name != "close":
+            if self._whole.down and name != "close":
                 raise StoreError("the disk is gone")
-            return method(*given)
+            return found(*given)
 
         return call
 
@@ -106,19 +123,19 @@ class Running:
 
 
 def ended(store: Store, job_id: str) -> Job | None:
-    job = store.job(job_id)
+    job = store.jobs.one(job_id)
     return job if job is not None and job.status.ended else None
 
 
 def test_jobs_queued_before_and_after_the_start_are_done(store: Store) -> None:
-    before = store.submit(new_job(1)).job
+    before = store.jobs.submit(new_job(1)).job
     with Running(store, ThreadWorkers()) as dispatcher:
-        after = store.submit(new_job(2)).job
+        after = store.jobs.submit(new_job(2)).job
         dispatcher.wake()
         for job in (before, after):
             done = until(lambda job=job: ended(store, job.id))
             assert (done.status, done.attempts) == (Status.DONE, 1)
-            assert store.answer(done.answer_key, "red") is not None
+            assert store.answers.one(done.answer_key, "red") is not None
 
 
 def test_a_store_that_fails_for_a_while(store: Store) -> None:
@@ -126,10 +143,10 @@ def test_a_store_that_fails_for_a_while(store: Store) -> None:
     with Running(flaky, ThreadWorkers()) as dispatcher:
         assert until(lambda: dispatcher.unready() is None)
         flaky.down = True
-        job = store.submit(new_job(1)).job
+        job = store.jobs.submit(new_job(1)).job
         dispatcher.wake()
         assert until(dispatcher.unready) == "the store does not answer"
-        assert store.job(job.id) == job
+        assert store.jobs.one(job.id) == job
         flaky.down = False
         assert until(lambda: ended(store, job.id)).status is Status.DONE
         assert until(lambda: dispatcher.unready() is None)
@@ -145,7 +162,7 @@ def test_an_end_that_cannot_be_written_is_written_later(store: Store) -> None:
             return ticket
 
     with Running(flaky, Breaking()) as dispatcher:
-        job = store.submit(new_job(1)).job
+        job = store.jobs.submit(new_job(1)).job
         dispatcher.wake()
         until(dispatcher.unready)
         flaky.down = False
@@ -153,13 +170,13 @@ def test_an_end_that_cannot_be_written_is_written_later(store: Store) -> None:
 
 
 def test_a_worker_that_is_lost_once(store: Store) -> None:
-    job = store.submit(new_job(1)).job
+    job = store.jobs.submit(new_job(1)).job
     with Running(store, Scripted(WorkerLostError("gone"))):
         assert until(lambda: ended(store, job.id)).status is Status.DONE
 
 
 def test_a_worker_that_is_lost_every_time(store: Store) -> None:
-    job = store.submit(new_job(1)).job
+    job = store.jobs.submit(new_job(1)).job
     workers = Scripted(*[WorkerLostError("gone")] * 100)
     with Running(store, workers):
         failed = until(lambda: ended(store, job.id))
@@ -168,13 +185,24 @@ def test_a_worker_that_is_lost_every_time(store: Store) -> None:
     assert workers.handed_in < 100
 
 
-def test_a_crew_that_is_lost_gives_the_job_back(store: Store) -> None:
-    job = store.submit(new_job(1)).job
+def test_a_worker_that_is_killed_is_counted(tmp_path: Path) -> None:
+    workers = ProcessWorkers(1)
+    with served(tmp_path, workers) as server:
+        assert "collsynth_workers_lost_total 0.0" in server.ask.get("/metrics").text
+        job = server.ask.post("/v1/count", json=COUNT, headers=AT_ONCE).json()
+        until(lambda: server.ask.get(job["url"]).json()["progress"], 60)
+        end(workers.pids[0])
+        until(lambda: server.ask.get(job["url"]).json()["status"] == "done", 60)
+        assert "collsynth_workers_lost_total 1.0" in server.ask.get("/metrics").text
+
+
+def test_where_all_workers_are_lost_the_job_is_given_back(store: Store) -> None:
+    job = store.jobs.submit(new_job(1)).job
     with Running(store, Scripted(NoWorkersError("no cluster"))) as dispatcher:
         assert until(dispatcher.unready) == "there are no workers"
-        until(lambda: store.job(job.id).status is Status.QUEUED)
+        until(lambda: store.jobs.one(job.id).status is Status.QUEUED)
         time.sleep(0.3)
-        waiting = store.job(job.id)
+        waiting = store.jobs.one(job.id)
         assert waiting is not None
         assert (waiting.status, waiting.attempts) == (Status.QUEUED, 0)
 
@@ -183,7 +211,7 @@ def test_a_crew_that_is_lost_gives_the_job_back(store: Store) -> None:
     ("error", "status"), [(OutOfMemoryError("too much"), 422), (InternalError("17"), 500)]
 )
 def test_what_a_job_failed_of_is_told(store: Store, error: Exception, status: int) -> None:
-    job = store.submit(new_job(1)).job
+    job = store.jobs.submit(new_job(1)).job
     with Running(store, Scripted(error)):
         failed = until(lambda: ended(store, job.id))
     assert failed.status is Status.FAILED
@@ -191,8 +219,8 @@ def test_what_a_job_failed_of_is_told(store: Store, error: Exception, status: in
 
 
 def test_a_mistake_of_ours_fails_the_job_and_nothing_else(store: Store) -> None:
-    first = store.submit(new_job(1)).job
-    second = store.submit(new_job(2)).job
+    first = store.jobs.submit(new_job(1)).job
+    second = store.jobs.submit(new_job(2)).job
     with Running(store, Scripted(ZeroDivisionError())):
         failed = until(lambda: ended(store, first.id))
         assert until(lambda: ended(store, second.id)).status is Status.DONE
@@ -209,60 +237,60 @@ def test_a_mistake_of_the_dispatcher_does_not_end_it(
         raise KeyError("wrong")
 
     with monkeypatch.context() as broken, Running(store, ThreadWorkers()) as dispatcher:
-        broken.setattr(store, "renew", wrong)
+        broken.setattr(store.claims, "renew", wrong)
         broken.setattr(dispatcher, "_next_renewal", 0.0)
         dispatcher.wake()
         assert until(dispatcher.unready) == "the dispatcher fails"
         broken.undo()
-        job = store.submit(new_job(1)).job
+        job = store.jobs.submit(new_job(1)).job
         assert until(lambda: ended(store, job.id)).status is Status.DONE
         assert until(lambda: dispatcher.unready() is None)
 
 
 def test_a_job_cancelled_elsewhere_is_ended_here(store: Store) -> None:
-    job = store.submit(new_job(1, "count")).job
+    job = store.jobs.submit(new_job(1, "count")).job
     with Running(store, ThreadWorkers()):
-        until(lambda: store.job(job.id).status is Status.RUNNING)
-        store.cancel(job.id)
+        until(lambda: store.jobs.one(job.id).status is Status.RUNNING)
+        store.jobs.cancel(job.id)
         cancelled = until(lambda: ended(store, job.id))
     assert cancelled.status is Status.CANCELLED
     assert cancelled.best is not None
 
 
 def test_a_job_that_another_took_over_is_left_alone(store: Store) -> None:
-    job = store.submit(new_job(1, "count")).job
+    job = store.jobs.submit(new_job(1, "count")).job
     with Running(store, ThreadWorkers()) as dispatcher:
-        until(lambda: store.job(job.id).status is Status.RUNNING)
-        store.requeue("one")
-        theirs = store.claim("two", 60)
+        until(lambda: store.jobs.one(job.id).status is Status.RUNNING)
+        store.claims.requeue("one")
+        theirs = store.claims.claim("two", 60)
         assert theirs is not None
         until(lambda: dispatcher.under_way == 0)
-        found = store.job(job.id)
+        found = store.jobs.one(job.id)
         assert found is not None
         assert (found.status, found.attempts) == (Status.RUNNING, 2)
-        assert store.finish(theirs, b"{}")
+        assert store.claims.finish(theirs, b"{}")
 
 
 def test_jobs_of_a_server_that_is_no_more_are_taken_over(store: Store) -> None:
-    job = store.submit(new_job(1)).job
-    assert store.claim("dead", 0.5)
+    job = store.jobs.submit(new_job(1)).job
+    assert store.claims.claim("dead", 0.5)
     with Running(store, ThreadWorkers(), "two", lease_seconds=1):
         done = until(lambda: ended(store, job.id))
     assert (done.status, done.attempts) == (Status.DONE, 2)
 
 
 def test_a_lease_is_held_for_as_long_as_the_work_takes(store: Store) -> None:
-    job = store.submit(new_job(1, "count")).job
+    job = store.jobs.submit(new_job(1, "count")).job
     with Running(store, ThreadWorkers(), lease_seconds=0.6):
-        until(lambda: store.job(job.id).status is Status.RUNNING)
+        until(lambda: store.jobs.one(job.id).status is Status.RUNNING)
         time.sleep(1.5)
-        assert store.requeue_expired() == 0
-        store.cancel(job.id)
+        assert store.claims.requeue_expired() == 0
+        store.jobs.cancel(job.id)
         assert until(lambda: ended(store, job.id)).attempts == 1
 
 
 def test_two_servers_share_the_jobs_of_one_store(store: Store) -> None:
-    jobs = [store.submit(new_job(number)).job for number in range(1, 25)]
+    jobs = [store.jobs.submit(new_job(number)).job for number in range(1, 25)]
     with Running(store, ThreadWorkers(), "one"), Running(store, ThreadWorkers(), "two"):
         done = [until(lambda job=job: ended(store, job.id)) for job in jobs]
     assert {(job.status, job.attempts) for job in done} == {(Status.DONE, 1)}
@@ -270,7 +298,7 @@ def test_two_servers_share_the_jobs_of_one_store(store: Store) -> None:
 
 def test_the_same_question_twice_is_worked_out_once(store: Store) -> None:
     workers = Scripted()
-    jobs = [store.submit(new_job(1)).job for _ in range(5)]
+    jobs = [store.jobs.submit(new_job(1)).job for _ in range(5)]
     with Running(store, workers):
         done = [until(lambda job=job: ended(store, job.id)) for job in jobs]
     assert {job.status for job in done} == {Status.DONE}
@@ -281,21 +309,21 @@ def test_a_quick_question_passes_between_the_pieces_of_long_ones(store: Store) -
     jobs = []
     for smallest in (2**12, 2**13):
         put = prepare("top", RANGE | {"bytes": [smallest, 2**30]})
-        jobs.append(store.submit(NewJob("red", None, "top", put.text, put.key)).job)
+        jobs.append(store.jobs.submit(NewJob("red", None, "top", put.text, put.key)).job)
     with Running(store, ThreadWorkers(slots=2)) as dispatcher:
         until(lambda: dispatcher.under_way == 2)
-        quick = store.submit(new_job(1)).job
+        quick = store.jobs.submit(new_job(1)).job
         dispatcher.wake()
         assert until(lambda: ended(store, quick.id)).status is Status.DONE
         assert not any(ended(store, job.id) for job in jobs)
 
 
 def test_stopping_gives_back_what_runs(store: Store) -> None:
-    job = store.submit(new_job(1, "count")).job
+    job = store.jobs.submit(new_job(1, "count")).job
     running = Running(store, ThreadWorkers())
     with running:
-        until(lambda: store.job(job.id).status is Status.RUNNING)
-    back = store.job(job.id)
+        until(lambda: store.jobs.one(job.id).status is Status.RUNNING)
+    back = store.jobs.one(job.id)
     assert back is not None
     assert (back.status, back.attempts) == (Status.QUEUED, 0)
     assert running.dispatcher.unready() == "the dispatcher does not run"
@@ -305,7 +333,7 @@ def kept(store: Store, made: datetime, axes: dict[str, int]) -> StoredAnswer:
     """An answer to the example of ``place`` on such axes, in the store."""
     put = prepare("place", {**EXAMPLES["place"], "axes": axes})
     answer = StoredAnswer(put.key, "place", "0", put.text, 0, b'{"from": "the test"}', 1.0, made)
-    store.keep(answer)
+    store.answers.keep(answer)
     return answer
 
 
@@ -317,21 +345,21 @@ def test_what_is_old_is_forgotten_batch_by_batch(
     old = [kept(store, LONG_AGO, {"data": 2**n}).key for n in range(5)]
     new = kept(store, datetime.now(UTC), {"data": 32}).key
     with caplog.at_level("INFO"), Running(store, ThreadWorkers(), keep_days=30) as dispatcher:
-        until(lambda: not any(map(store.answer, old)))
+        until(lambda: not any(map(store.answers.one, old)))
         until(lambda: len([one for one in caplog.records if one.message == "forgotten"]) == 3)
         counted = dispatcher._metrics.text()
     assert b'collsynth_forgotten_total{what="answers"} 5.0' in counted
     gone = [vars(one)["logged"] for one in caplog.records if one.message == "forgotten"]
     assert [one["answers"] for one in gone] == [2, 2, 1]
-    assert store.answer(new) is not None
+    assert store.answers.one(new) is not None
 
 
 def test_nothing_is_forgotten_unless_that_is_wished(store: Store) -> None:
     old = kept(store, LONG_AGO, {"data": 32})
-    job = store.submit(new_job(1)).job
+    job = store.jobs.submit(new_job(1)).job
     with Running(store, ThreadWorkers()):
         until(lambda: ended(store, job.id))
-    assert store.answer(old.key) == old
+    assert store.answers.one(old.key) == old
 
 
 @pytest.mark.parametrize("made_elsewhere", [False, True])
@@ -379,7 +407,7 @@ def test_a_job_that_is_forgotten_as_it_is_looked_at(
         assert posted().status_code == 200
         [before] = server.ask.get("/v1/jobs").json()["jobs"]
         with monkeypatch.context() as patched:
-            patched.setattr(store, "answer", lambda key: None)
+            patched.setattr(store.answers, "one", lambda key: None)
             refused = posted()
         assert refused.status_code == 503
         assert int(refused.headers["retry-after"]) > 0
@@ -413,7 +441,7 @@ def broken(server: Served) -> Flaky:
     flaky: Any = Flaky(server.service.store)
     flaky.down = True
     server.service.store = server.service.broker._store = flaky
-    server.service.broker._quotas._store = flaky
+    server.service.broker._quotas._store = server.service.broker._known._store = flaky
     server.service.broker.systems._store = flaky
     server.service.dispatcher._store = flaky
     return flaky

@@ -91,8 +91,8 @@ def test_an_answer_of_other_code_is_shown_even_where_it_cannot_be_drawn(server: 
     for number, body in enumerate((b"{}", b'{"answers": [{}]}', b"[1, 2]")):
         put = prepare("top", {**EXAMPLES["top"], "k": 20 + number})
         kept = replace(put.answered(Reply({}, Outcome.OK), 1.0), edition="another", body=body)
-        server.service.store.keep(kept)
-        server.service.store.saw(LOCAL, put.key)
+        server.service.store.answers.keep(kept)
+        server.service.store.answers.saw(LOCAL, put.key)
         shown = server.ask.get(f"/answers/{put.key}")
         assert shown.status_code == 200
         assert "Another version of collsynth gave this answer" in shown.text
@@ -371,7 +371,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 def entered(guarded: Served, team: str) -> httpx.Client:
-    secret = guarded.service.store.create_key(team, "browser").secret
+    secret = guarded.service.store.keys.create(team, "browser").secret
     client = httpx.Client(base_url=guarded.url, trust_env=False, timeout=60)
     response = client.post("/login", data={"key": secret, "next": "/jobs"})
     assert (response.status_code, response.headers["location"]) == (303, "/jobs")
@@ -393,8 +393,8 @@ def test_without_a_key_there_is_only_the_way_to_give_one(guarded: Served) -> Non
 
 
 def test_every_wrong_key_is_answered_alike(guarded: Served) -> None:
-    known = guarded.service.store.create_key("seen", "old")
-    guarded.service.store.revoke(known.id)
+    known = guarded.service.store.keys.create("seen", "old")
+    guarded.service.store.keys.revoke(known.id)
     wrong = ["", "x", "cs_" + "0" * 16 + "_" + "0" * 64, known.secret]
     answers = {guarded.ask.post("/login", data={"key": key}).text for key in wrong}
     assert len(answers) == 1
@@ -405,7 +405,7 @@ def test_every_wrong_key_is_answered_alike(guarded: Served) -> None:
     "after", ["//evil.example", "https://evil.example", "/\\evil", "jobs", "/\n/x"]
 )
 def test_after_a_login_nobody_is_sent_elsewhere(guarded: Served, after: str) -> None:
-    secret = guarded.service.store.create_key("team", "browser").secret
+    secret = guarded.service.store.keys.create("team", "browser").secret
     response = guarded.ask.post("/login", data={"key": secret, "next": after})
     guarded.ask.cookies.clear()
     assert response.headers["location"] == "/"
@@ -425,7 +425,7 @@ def test_teams_do_not_see_each_others_answers_and_jobs(guarded: Served) -> None:
 
 
 def test_over_https_the_cookie_is_for_https_only(guarded: Served) -> None:
-    secret = guarded.service.store.create_key("team", "browser").secret
+    secret = guarded.service.store.keys.create("team", "browser").secret
     headers = {"X-Forwarded-Proto": "https"}
     response = guarded.ask.post("/login", data={"key": secret}, headers=headers)
     guarded.ask.cookies.clear()

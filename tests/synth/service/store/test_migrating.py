@@ -54,9 +54,9 @@ def test_every_version_is_brought_up_to_date(
     with Store(store_url) as store:
         for _ in range(2):
             store.migrate()
-        job = store.submit(NewJob("ours", None, "top", "{}", "key")).job
+        job = store.jobs.submit(NewJob("ours", None, "top", "{}", "key")).job
         store.migrate()
-        assert store.job(job.id) == job
+        assert store.jobs.one(job.id) == job
 
 
 def test_a_newer_version_is_refused_and_left_alone(

@@ -45,20 +45,20 @@ def answer_to(job: Job, body: bytes = b"{}") -> StoredAnswer:
 
 
 def claimed(store: Store, owner: str = "we", lease_seconds: float = 60) -> Claim:
-    claim = store.claim(owner, lease_seconds)
+    claim = store.claims.claim(owner, lease_seconds)
     assert claim is not None
     return claim
 
 
 def seen(store: Store, job_id: str) -> Job:
-    job = store.job(job_id)
+    job = store.jobs.one(job_id)
     assert job is not None
     return job
 
 
 def test_a_key_is_told_once_and_kept_as_a_digest(store: Store) -> None:
-    made = store.create_key("ours", "ci", rate_per_second=2.5, jobs_per_day=7)
-    kept = store.key(made.id)
+    made = store.keys.create("ours", "ci", rate_per_second=2.5, jobs_per_day=7)
+    kept = store.keys.one(made.id)
     assert kept is not None
     assert made.secret.startswith(f"cs_{made.id}_")
     assert made.secret.split("_")[2] not in repr((made, kept, kept.digest))
@@ -68,145 +68,145 @@ def test_a_key_is_told_once_and_kept_as_a_digest(store: Store) -> None:
     assert (kept.team, kept.name, kept.rate_per_second, kept.jobs_per_day, kept.revoked) == (
         ("ours", "ci", 2.5, 7, False)
     )
-    assert store.revoke(made.id)
-    again = store.key(made.id)
+    assert store.keys.revoke(made.id)
+    again = store.keys.one(made.id)
     assert again is not None
     assert not again.admits(made.secret)
-    assert not store.revoke("unknown")
-    assert store.key("unknown") is None
+    assert not store.keys.revoke("unknown")
+    assert store.keys.one("unknown") is None
 
 
 def test_keys_are_listed_by_team(store: Store) -> None:
-    made = [store.create_key(team, "a").id for team in ("ours", "theirs", "ours")]
-    everyones = store.keys()
+    made = [store.keys.create(team, "a").id for team in ("ours", "theirs", "ours")]
+    everyones = store.keys.known()
     assert {key.id for key in everyones} == {*made}
-    assert [key.id for key in store.keys("theirs")] == [made[1]]
-    assert store.keys("nobody's") == []
+    assert [key.id for key in store.keys.known("theirs")] == [made[1]]
+    assert store.keys.known("nobody's") == []
 
 
 def test_jobs_of_a_key_are_counted_since_a_time(store: Store) -> None:
-    key = store.create_key("ours", "ci").id
+    key = store.keys.create("ours", "ci").id
     for question in ("1", "2"):
-        store.submit(NewJob("ours", key, "top", question, question))
-    store.submit(new("3"))
+        store.jobs.submit(NewJob("ours", key, "top", question, question))
+    store.jobs.submit(new("3"))
     now = datetime.now(UTC)
-    assert store.jobs_since(key, now - DAY) == 2
-    assert store.jobs_since(key, now + DAY) == 0
+    assert store.jobs.since(key, now - DAY) == 2
+    assert store.jobs.since(key, now + DAY) == 0
 
 
 def test_a_system_is_kept_under_its_team_and_name(store: Store) -> None:
-    store.put_system("ours", "lab", "old")
-    store.put_system("ours", "lab", "new")
-    store.put_system("theirs", "lab", "another")
-    store.put_system("ours", "Attic", "more")
-    found = store.system("ours", "lab")
+    store.systems.put("ours", "lab", "old")
+    store.systems.put("ours", "lab", "new")
+    store.systems.put("theirs", "lab", "another")
+    store.systems.put("ours", "Attic", "more")
+    found = store.systems.one("ours", "lab")
     assert found is not None
     assert found.text == "new"
-    assert [one.name for one in store.systems("ours")] == ["Attic", "lab"]
-    assert store.delete_system("ours", "lab")
-    assert not store.delete_system("ours", "lab")
-    assert store.system("ours", "lab") is None
-    assert store.system("theirs", "lab") is not None
+    assert [one.name for one in store.systems.known("ours")] == ["Attic", "lab"]
+    assert store.systems.remove("ours", "lab")
+    assert not store.systems.remove("ours", "lab")
+    assert store.systems.one("ours", "lab") is None
+    assert store.systems.one("theirs", "lab") is not None
 
 
 def test_the_first_answer_under_a_key_stays(store: Store) -> None:
-    first = answer_to(store.submit(new()).job, b'{"x": 1}')
-    store.keep(first)
-    store.keep(answer_to(store.submit(new()).job, b'{"x": 2}'))
-    assert store.answer(first.key) == first
-    assert store.answer("unknown") is None
+    first = answer_to(store.jobs.submit(new()).job, b'{"x": 1}')
+    store.answers.keep(first)
+    store.answers.keep(answer_to(store.jobs.submit(new()).job, b'{"x": 2}'))
+    assert store.answers.one(first.key) == first
+    assert store.answers.one("unknown") is None
 
 
 def test_a_team_sees_the_answers_it_asked_for(store: Store) -> None:
-    assert store.look("ours", "unknown") is None
-    store.saw("ours", "unknown")
-    answer = answer_to(store.submit(new()).job)
-    store.keep(answer)
-    assert store.answer(answer.key, "ours") is None
-    assert store.look("ours", answer.key) == Seen(answer, before=False)
+    assert store.answers.look("ours", "unknown") is None
+    store.answers.saw("ours", "unknown")
+    answer = answer_to(store.jobs.submit(new()).job)
+    store.answers.keep(answer)
+    assert store.answers.one(answer.key, "ours") is None
+    assert store.answers.look("ours", answer.key) == Seen(answer, before=False)
     for _ in range(2):
-        store.saw("ours", answer.key)
-        assert store.look("ours", answer.key) == Seen(answer, before=True)
-    assert store.answer(answer.key, "ours") == answer
-    assert store.answer(answer.key, "theirs") is None
+        store.answers.saw("ours", answer.key)
+        assert store.answers.look("ours", answer.key) == Seen(answer, before=True)
+    assert store.answers.one(answer.key, "ours") == answer
+    assert store.answers.one(answer.key, "theirs") is None
 
 
 def test_a_known_answer_leaves_an_idempotency_key_to_its_job(store: Store) -> None:
-    job = store.submit(new(idempotency_key="k")).job
+    job = store.jobs.submit(new(idempotency_key="k")).job
     answer = answer_to(job)
-    store.keep(answer)
-    assert store.look("ours", answer.key, "k") is None
-    assert store.look("ours", answer.key, "another") == Seen(answer, before=False)
-    assert store.look("theirs", answer.key, "k") == Seen(answer, before=False)
+    store.answers.keep(answer)
+    assert store.answers.look("ours", answer.key, "k") is None
+    assert store.answers.look("ours", answer.key, "another") == Seen(answer, before=False)
+    assert store.answers.look("theirs", answer.key, "k") == Seen(answer, before=False)
 
 
 def test_a_job_from_queue_to_answer(store: Store) -> None:
-    submitted = store.submit(new(budget_seconds=1.5))
+    submitted = store.jobs.submit(new(budget_seconds=1.5))
     job = submitted.job
     assert submitted.created
     assert (job.status, job.attempts, job.revision, job.budget_seconds) == ("queued", 0, 0, 1.5)
-    assert job == store.job(job.id)
+    assert job == store.jobs.one(job.id)
     claim = claimed(store)
     assert (claim.job.id, claim.job.status, claim.job.attempts) == (job.id, "running", 1)
-    noted = store.note(claim, {"stage": "searching \0 \ud800", "done": 1, "of": 2}, b"best")
+    noted = store.claims.note(claim, {"stage": "searching \0 \ud800", "done": 1, "of": 2}, b"best")
     assert (noted.going_on, noted.lost) == (True, False)
-    store.note(claim, {"done": 2})
+    store.claims.note(claim, {"done": 2})
     assert seen(store, job.id).best == b"best"
     assert seen(store, job.id).progress == {"done": 2}
     answer = answer_to(job)
-    assert store.finish(claim, answer)
+    assert store.claims.finish(claim, answer)
     done = seen(store, job.id)
     assert (done.status, done.best, done.revision) == (Status.DONE, None, 4)
     assert done.finished is not None
     assert done.started is not None
     assert done.created <= done.started <= done.finished
-    assert store.answer(job.answer_key) == answer
-    assert store.answer(answer.key, "ours") == answer
-    assert store.claim("we", 60) is None
+    assert store.answers.one(job.answer_key) == answer
+    assert store.answers.one(answer.key, "ours") == answer
+    assert store.claims.claim("we", 60) is None
 
 
 def test_a_job_of_an_older_edition_points_to_the_answer_that_was_made(store: Store) -> None:
-    job = store.submit(new()).job
+    job = store.jobs.submit(new()).job
     later = answer_to(job).__class__(**{**vars(answer_to(job)), "key": "of another edition"})
-    assert store.finish(claimed(store), later)
+    assert store.claims.finish(claimed(store), later)
     assert seen(store, job.id).answer_key == later.key
-    assert store.answer(later.key, "ours") == later
+    assert store.answers.one(later.key, "ours") == later
 
 
 def test_a_lost_claim_writes_nothing(store: Store) -> None:
-    job = store.submit(new()).job
+    job = store.jobs.submit(new()).job
     old = claimed(store, lease_seconds=-1)
-    assert store.requeue_expired() == 1
+    assert store.claims.requeue_expired() == 1
     now = claimed(store, "another")
     before = seen(store, job.id)
-    assert store.note(old, {"done": 1}, b"wrong").lost
-    assert not store.finish(old, answer_to(job))
-    assert not store.finish(old, b"wrong")
-    assert not store.fail(old, {"problem": "wrong"})
-    assert not store.give_back(old)
-    assert not store.lose(old)
+    assert store.claims.note(old, {"done": 1}, b"wrong").lost
+    assert not store.claims.finish(old, answer_to(job))
+    assert not store.claims.finish(old, b"wrong")
+    assert not store.claims.fail(old, {"problem": "wrong"})
+    assert not store.claims.give_back(old)
+    assert not store.claims.lose(old)
     assert seen(store, job.id) == before
-    assert store.answer(job.answer_key) is None
-    assert store.finish(now, answer_to(job))
-    assert not store.finish(now, answer_to(job))
+    assert store.answers.one(job.answer_key) is None
+    assert store.claims.finish(now, answer_to(job))
+    assert not store.claims.finish(now, answer_to(job))
 
 
 def test_a_renewed_lease_is_not_taken(store: Store) -> None:
-    store.submit(new())
+    store.jobs.submit(new())
     claimed(store, lease_seconds=-1)
-    assert store.renew("another", 60) == 0
-    assert store.renew("we", 60) == 1
-    assert store.requeue_expired() == 0
-    assert store.requeue("another") == 0
-    assert store.requeue("we") == 1
+    assert store.claims.renew("another", 60) == 0
+    assert store.claims.renew("we", 60) == 1
+    assert store.claims.requeue_expired() == 0
+    assert store.claims.requeue("another") == 0
+    assert store.claims.requeue("we") == 1
 
 
 def test_a_job_whose_workers_are_lost_fails_and_says_so(store: Store) -> None:
-    job = store.submit(new()).job
+    job = store.jobs.submit(new()).job
     for attempt in range(1, MOST_LOSSES + 1):
         claim = claimed(store)
         assert claim.job.attempts == attempt
-        assert store.lose(claim) == (attempt < MOST_LOSSES)
+        assert store.claims.lose(claim) == (attempt < MOST_LOSSES)
     failed = seen(store, job.id)
     assert failed.status is Status.FAILED
     assert failed.problem is not None
@@ -215,57 +215,57 @@ def test_a_job_whose_workers_are_lost_fails_and_says_so(store: Store) -> None:
 
 
 def test_that_servers_die_is_not_held_against_their_jobs(store: Store) -> None:
-    job = store.submit(new()).job
+    job = store.jobs.submit(new()).job
     for _ in range(MOST_ATTEMPTS - 1):
         claimed(store)
-        assert store.requeue("we") == 1
+        assert store.claims.requeue("we") == 1
     claimed(store)
-    assert store.requeue("we") == 0
+    assert store.claims.requeue("we") == 0
     failed = seen(store, job.id)
     assert failed.problem is not None
     assert f"begun {MOST_ATTEMPTS} times" in failed.problem["problem"]
 
 
 def test_giving_back_does_not_count(store: Store) -> None:
-    store.submit(new())
+    store.jobs.submit(new())
     for _ in range(MOST_ATTEMPTS + 1):
         claim = claimed(store)
         assert claim.job.attempts == 1
-        assert store.give_back(claim)
+        assert store.claims.give_back(claim)
 
 
 def test_a_queued_job_is_cancelled_at_once(store: Store) -> None:
-    job = store.submit(new()).job
-    cancelled = store.cancel(job.id)
+    job = store.jobs.submit(new()).job
+    cancelled = store.jobs.cancel(job.id)
     assert cancelled is not None
     assert (cancelled.status, cancelled.revision) == (Status.CANCELLED, 1)
     assert cancelled.finished is not None
-    assert store.cancel(job.id) == cancelled
-    assert store.claim("we", 60) is None
-    assert store.cancel("unknown") is None
+    assert store.jobs.cancel(job.id) == cancelled
+    assert store.claims.claim("we", 60) is None
+    assert store.jobs.cancel("unknown") is None
 
 
 @pytest.mark.parametrize(
     ("end", "status", "best"),
     [
-        (lambda store, claim: store.finish(claim, b"part"), Status.CANCELLED, b"part"),
-        (lambda store, claim: store.finish(claim, None), Status.CANCELLED, b"noted"),
-        (lambda store, claim: store.finish(claim, answer_to(claim.job)), Status.DONE, None),
-        (lambda store, claim: store.fail(claim, {"problem": "no"}), Status.FAILED, b"noted"),
-        (lambda store, claim: store.give_back(claim), Status.CANCELLED, b"noted"),
-        (lambda store, claim: not store.lose(claim), Status.CANCELLED, b"noted"),
+        (lambda store, claim: store.claims.finish(claim, b"part"), Status.CANCELLED, b"part"),
+        (lambda store, claim: store.claims.finish(claim, None), Status.CANCELLED, b"noted"),
+        (lambda store, claim: store.claims.finish(claim, answer_to(claim.job)), Status.DONE, None),
+        (lambda store, claim: store.claims.fail(claim, {"problem": "no"}), Status.FAILED, b"noted"),
+        (lambda store, claim: store.claims.give_back(claim), Status.CANCELLED, b"noted"),
+        (lambda store, claim: not store.claims.lose(claim), Status.CANCELLED, b"noted"),
     ],
 )
 def test_a_cancelling_job_comes_to_an_end(
     store: Store, end: object, status: Status, best: bytes | None
 ) -> None:
-    store.submit(new())
+    store.jobs.submit(new())
     claim = claimed(store)
-    store.note(claim, {}, b"noted")
-    cancelling = store.cancel(claim.job.id)
+    store.claims.note(claim, {}, b"noted")
+    cancelling = store.jobs.cancel(claim.job.id)
     assert cancelling is not None
     assert (cancelling.status, cancelling.finished) == (Status.CANCELLING, None)
-    noted = store.note(claim, {})
+    noted = store.claims.note(claim, {})
     assert (noted.going_on, noted.lost) == (False, False)
     assert callable(end)
     assert end(store, claim)
@@ -275,26 +275,26 @@ def test_a_cancelling_job_comes_to_an_end(
 
 
 def test_a_partial_answer_stays_with_its_job(store: Store) -> None:
-    job = store.submit(new()).job
-    assert store.finish(claimed(store), b"part")
+    job = store.jobs.submit(new()).job
+    assert store.claims.finish(claimed(store), b"part")
     assert (seen(store, job.id).status, seen(store, job.id).best) == (Status.PARTIAL, b"part")
-    assert store.answer(job.answer_key) is None
+    assert store.answers.one(job.answer_key) is None
 
 
 def test_an_idempotency_key_finds_its_job_again(store: Store) -> None:
-    assert not store.has_job("ours", "k")
-    first = store.submit(new("1", idempotency_key="k"))
-    assert store.has_job("ours", "k")
-    assert not store.has_job("theirs", "k")
-    assert store.revision(first.job.id) == first.job.revision
-    assert store.revision("unknown") is None
-    again = store.submit(new("1", idempotency_key="k"))
+    assert not store.jobs.came_with("ours", "k")
+    first = store.jobs.submit(new("1", idempotency_key="k"))
+    assert store.jobs.came_with("ours", "k")
+    assert not store.jobs.came_with("theirs", "k")
+    assert store.jobs.revision(first.job.id) == first.job.revision
+    assert store.jobs.revision("unknown") is None
+    again = store.jobs.submit(new("1", idempotency_key="k"))
     assert (again.job, again.created) == (first.job, False)
     with pytest.raises(ConflictError, match="another question"):
-        store.submit(new("2", idempotency_key="k"))
-    assert store.submit(new("2", "theirs", idempotency_key="k")).created
-    assert store.counts() == {**dict.fromkeys(Status, 0), Status.QUEUED: 2}
-    assert store.counts("ours")[Status.QUEUED] == 1
+        store.jobs.submit(new("2", idempotency_key="k"))
+    assert store.jobs.submit(new("2", "theirs", idempotency_key="k")).created
+    assert store.jobs.counts() == {**dict.fromkeys(Status, 0), Status.QUEUED: 2}
+    assert store.jobs.counts("ours")[Status.QUEUED] == 1
 
 
 def test_what_is_old_is_forgotten(store_url: str) -> None:
@@ -302,25 +302,25 @@ def test_what_is_old_is_forgotten(store_url: str) -> None:
     now = [datetime(2026, 3, 1, tzinfo=UTC)]
     with Store(store_url, now=lambda _: now[0]) as store:
         store.migrate()
-        store.put_system("ours", "lab", "text")
-        key = store.create_key("ours", "ci").id
+        store.systems.put("ours", "lab", "text")
+        key = store.keys.create("ours", "ci").id
         submitted = NewJob("ours", key, "top", "done", "key of done", "nightly")
-        done = store.submit(submitted).job
+        done = store.jobs.submit(submitted).job
         claim = claimed(store)
-        assert store.finish(claim, answer_to(claim.job))
-        running, queued = (store.submit(new(name)).job for name in ("running", "queued"))
+        assert store.claims.finish(claim, answer_to(claim.job))
+        running, queued = (store.jobs.submit(new(name)).job for name in ("running", "queued"))
         assert claimed(store).job.id == running.id
         now[0] += 3 * DAY
         assert store.forget(3 * 86400, 500) == Forgotten(0, 0)
         now[0] += DAY
         assert store.forget(3 * 86400, 500) == Forgotten(1, 1)
-        assert store.job(done.id) is None
-        assert store.answer(done.answer_key) is None
-        assert store.look("ours", done.answer_key) is None
-        assert [job.id for job in store.jobs("ours", 9)] == [queued.id, running.id]
-        assert store.system("ours", "lab") is not None
-        assert store.key(key) is not None
-        again = store.submit(submitted)
+        assert store.jobs.one(done.id) is None
+        assert store.answers.one(done.answer_key) is None
+        assert store.answers.look("ours", done.answer_key) is None
+        assert [job.id for job in store.jobs.listed("ours", 9)] == [queued.id, running.id]
+        assert store.systems.one("ours", "lab") is not None
+        assert store.keys.one(key) is not None
+        again = store.jobs.submit(submitted)
         assert again.created
         assert again.job.id != done.id
 
@@ -329,11 +329,11 @@ def test_an_answer_stays_while_a_job_points_to_it(store_url: str) -> None:
     now = [datetime(2026, 3, 1, tzinfo=UTC)]
     with Store(store_url, now=lambda _: now[0]) as store:
         store.migrate()
-        store.keep(answer_to(store.submit(new()).job))
+        store.answers.keep(answer_to(store.jobs.submit(new()).job))
         now[0] += 9 * DAY
         assert store.forget(86400, 500) == Forgotten(0, 0)
         claim = claimed(store)
-        assert store.finish(claim, answer_to(claim.job))
+        assert store.claims.finish(claim, answer_to(claim.job))
         assert store.forget(86400, 500) == Forgotten(0, 0)
         now[0] += 2 * DAY
         assert store.forget(86400, 500) == Forgotten(1, 1)
@@ -345,57 +345,57 @@ def test_what_is_old_is_forgotten_by_batches_the_oldest_first(store_url: str) ->
         store.migrate()
         jobs = []
         for number in range(5):
-            jobs.append(store.submit(new(str(number))).job.id)
-            store.cancel(jobs[-1])
+            jobs.append(store.jobs.submit(new(str(number))).job.id)
+            store.jobs.cancel(jobs[-1])
             now[0] += DAY
         now[0] += 9 * DAY
         assert [store.forget(0, 2).jobs for _ in range(2)] == [2, 2]
-        assert [job.id for job in store.jobs("ours", 9)] == jobs[4:]
+        assert [job.id for job in store.jobs.listed("ours", 9)] == jobs[4:]
         assert [store.forget(0, 2).jobs for _ in range(2)] == [1, 0]
 
 
 def test_jobs_are_listed_newest_first_by_pages(store: Store) -> None:
-    made = [store.submit(new(str(number))).job.id for number in range(5)]
-    store.submit(new("6", "theirs"))
+    made = [store.jobs.submit(new(str(number))).job.id for number in range(5)]
+    store.jobs.submit(new("6", "theirs"))
     claim = claimed(store)
-    store.note(claim, {}, b"best")
-    assert [job.id for job in store.jobs("ours", 9)] == made[::-1]
-    first = store.jobs("ours", 2)
-    store.submit(new("7"))
-    rest = store.jobs("ours", 9, after=first[-1].id)
+    store.claims.note(claim, {}, b"best")
+    assert [job.id for job in store.jobs.listed("ours", 9)] == made[::-1]
+    first = store.jobs.listed("ours", 2)
+    store.jobs.submit(new("7"))
+    rest = store.jobs.listed("ours", 9, after=first[-1].id)
     assert [job.id for job in first + rest] == made[::-1]
-    running = store.jobs("ours", 9, status=Status.RUNNING, verb="top")
+    running = store.jobs.listed("ours", 9, status=Status.RUNNING, verb="top")
     assert [(job.id, job.best) for job in running] == [(made[0], None)]
-    assert store.jobs("ours", 9, verb="plan") == []
+    assert store.jobs.listed("ours", 9, verb="plan") == []
     with pytest.raises(InputError, match="there is no job"):
-        store.jobs("theirs", 9, after=made[0])
+        store.jobs.listed("theirs", 9, after=made[0])
 
 
 @pytest.mark.parametrize("bad", ["a\0b", "\ud800", "n" * 1_000_000])
 def test_texts_that_no_database_keeps_alike_are_refused(store: Store, bad: str) -> None:
     with pytest.raises(InputError):
-        store.submit(new(team=bad))
+        store.jobs.submit(new(team=bad))
     with pytest.raises(InputError):
-        store.submit(new(idempotency_key=bad))
+        store.jobs.submit(new(idempotency_key=bad))
     with pytest.raises(InputError):
-        store.put_system("ours", bad, "text")
+        store.systems.put("ours", bad, "text")
     with pytest.raises(InputError):
-        store.create_key("ours", bad)
+        store.keys.create("ours", bad)
     with pytest.raises(InputError):
-        store.job(bad)
-    assert store.counts()[Status.QUEUED] == 0
+        store.jobs.one(bad)
+    assert store.jobs.counts()[Status.QUEUED] == 0
 
 
 @pytest.mark.parametrize("odd", ["🚀 é", "'; DROP TABLE job; --", "%s %(x)s :y ?", "", " \n\t"])
 def test_odd_texts_come_back_as_they_were(store: Store, odd: str) -> None:
-    store.put_system(odd, odd, odd * 100_000)
-    found = store.system(odd, odd)
+    store.systems.put(odd, odd, odd * 100_000)
+    found = store.systems.one(odd, odd)
     assert found is not None
     assert found.text == odd * 100_000
-    job = store.submit(new(odd, odd, idempotency_key=odd)).job
-    assert not store.submit(new(odd, odd, idempotency_key=odd)).created
-    assert store.jobs(odd, 2) == [job]
-    store.fail(claimed(store, odd), {"problem": odd})
+    job = store.jobs.submit(new(odd, odd, idempotency_key=odd)).job
+    assert not store.jobs.submit(new(odd, odd, idempotency_key=odd)).created
+    assert store.jobs.listed(odd, 2) == [job]
+    store.claims.fail(claimed(store, odd), {"problem": odd})
     assert seen(store, job.id).problem == {"problem": odd}
 
 

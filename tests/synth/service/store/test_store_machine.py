@@ -149,9 +149,9 @@ class Machine(RuleBasedStateMachine):
         same = [j for j in self.jobs if key and (j.team, j.idempotency_key) == (team, key)]
         if same and same[0].question != question:
             with pytest.raises(ConflictError):
-                self.store.submit(new)
+                self.store.jobs.submit(new)
             return
-        submitted = self.store.submit(new)
+        submitted = self.store.jobs.submit(new)
         assert submitted.created == (not same)
         if same:
             assert submitted.job.id == same[0].id
@@ -160,7 +160,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(owner=OWNERS, lease=SECONDS)
     def claim(self, owner: str, lease: int) -> None:
-        claim = self.store.claim(owner, lease)
+        claim = self.store.claims.claim(owner, lease)
         worked_on = {job.question for job in self.jobs if job.owner is not None}
         queued = [j for j in self.jobs if j.status == "queued" and j.question not in worked_on]
         assert (claim is None) == (not queued)
@@ -177,7 +177,7 @@ class Machine(RuleBasedStateMachine):
     @rule(which=NUMBERS, done=NUMBERS, best=st.none() | BODIES)
     def note(self, which: int, done: int, best: bytes | None) -> None:
         held = self.held[which % len(self.held)]
-        noted = self.store.note(held.claim, {"done": done}, best)
+        noted = self.store.claims.note(held.claim, {"done": done}, best)
         assert noted.lost == (not held.holds)
         assert noted.going_on == (held.holds and held.job.status == "running")
         if held.holds:
@@ -190,22 +190,22 @@ class Machine(RuleBasedStateMachine):
         held = self.held[which % len(self.held)]
         job = held.claim.job
         answer = StoredAnswer(job.answer_key, "top", "1", job.question, 0, body, 1.0, self.now)
-        before = self.store.answer(job.answer_key)
-        assert self.store.finish(held.claim, answer) == held.holds
+        before = self.store.answers.one(job.answer_key)
+        assert self.store.claims.finish(held.claim, answer) == held.holds
         if held.holds:
             held.job.becomes("done", owner=None, best=None)
             kept = self.answers.setdefault(job.answer_key, Kept(self.now))
             kept.seen.add(job.team)
-            assert self.store.answer(job.answer_key) == (before or answer)
-            assert self.store.answer(job.answer_key, held.job.team) == (before or answer)
+            assert self.store.answers.one(job.answer_key) == (before or answer)
+            assert self.store.answers.one(job.answer_key, held.job.team) == (before or answer)
         else:
-            assert self.store.answer(job.answer_key) == before
+            assert self.store.answers.one(job.answer_key) == before
 
     @precondition(lambda self: self.held)
     @rule(which=NUMBERS, body=st.none() | BODIES)
     def finish_partly(self, which: int, body: bytes | None) -> None:
         held = self.held[which % len(self.held)]
-        assert self.store.finish(held.claim, body) == held.holds
+        assert self.store.claims.finish(held.claim, body) == held.holds
         if held.holds:
             wanted = held.job.status == "cancelling"
             best = body or held.job.best
@@ -215,7 +215,7 @@ class Machine(RuleBasedStateMachine):
     @rule(which=NUMBERS)
     def fail(self, which: int) -> None:
         held = self.held[which % len(self.held)]
-        assert self.store.fail(held.claim, OURS) == held.holds
+        assert self.store.claims.fail(held.claim, OURS) == held.holds
         if held.holds:
             held.job.becomes("failed", owner=None)
 
@@ -223,7 +223,7 @@ class Machine(RuleBasedStateMachine):
     @rule(which=NUMBERS)
     def give_back(self, which: int) -> None:
         held = self.held[which % len(self.held)]
-        assert self.store.give_back(held.claim) == held.holds
+        assert self.store.claims.give_back(held.claim) == held.holds
         if held.holds:
             wanted = held.job.status == "cancelling"
             held.job.becomes("cancelled" if wanted else "queued", owner=None)
@@ -233,23 +233,23 @@ class Machine(RuleBasedStateMachine):
     @rule(which=NUMBERS)
     def lose(self, which: int) -> None:
         held = self.held[which % len(self.held)]
-        lost = self.store.lose(held.claim)
+        lost = self.store.claims.lose(held.claim)
         assert lost == (held.holds and held.job.put_back(lost_its_worker=True))
 
     @rule(owner=OWNERS)
     def requeue(self, owner: str) -> None:
         lost = [job for job in self.jobs if job.owner == owner]
-        assert self.store.requeue(owner) == sum(job.put_back() for job in lost)
+        assert self.store.claims.requeue(owner) == sum(job.put_back() for job in lost)
 
     @rule()
     def requeue_expired(self) -> None:
         lost = [job for job in self.jobs if job.owner is not None and job.until < self.now]
-        assert self.store.requeue_expired() == sum(job.put_back() for job in lost)
+        assert self.store.claims.requeue_expired() == sum(job.put_back() for job in lost)
 
     @rule(owner=OWNERS, lease=SECONDS)
     def renew(self, owner: str, lease: int) -> None:
         mine = [job for job in self.jobs if job.owner == owner]
-        assert self.store.renew(owner, lease) == len(mine)
+        assert self.store.claims.renew(owner, lease) == len(mine)
         for job in mine:
             job.until = self.now + timedelta(seconds=lease)
 
@@ -265,24 +265,24 @@ class Machine(RuleBasedStateMachine):
             job.becomes("cancelled")
         elif job.status == "running":
             job.becomes("cancelling")
-        cancelled = self.store.cancel(job.id)
+        cancelled = self.store.jobs.cancel(job.id)
         assert cancelled is not None
         assert cancelled.status == job.status
 
     @rule(team=TEAMS, question=st.sampled_from("123"))
     def saw(self, team: str, question: str) -> None:
         key = f"key of {question}"
-        found, kept = self.store.look(team, key), self.answers.get(key)
+        found, kept = self.store.answers.look(team, key), self.answers.get(key)
         assert (found is None) == (kept is None)
         assert found is None or kept is None or found.before == (team in kept.seen)
-        self.store.saw(team, key)
+        self.store.answers.saw(team, key)
         if kept is not None:
             kept.seen.add(team)
 
     @rule(question=st.sampled_from("123"))
     def keep(self, question: str) -> None:
         key = f"key of {question}"
-        self.store.keep(StoredAnswer(key, "top", "1", question, 0, b"kept", 1.0, self.now))
+        self.store.answers.keep(StoredAnswer(key, "top", "1", question, 0, b"kept", 1.0, self.now))
         self.answers.setdefault(key, Kept(self.now))
 
     @rule(seconds=st.sampled_from([-1, 5, 15]), most=st.integers(1, 3))
@@ -315,10 +315,10 @@ class Machine(RuleBasedStateMachine):
         listing.there = [one for one in listing.there if one in listing.got or one in now]
         if after is not None and after not in now:
             with pytest.raises(InputError, match="no job"):
-                self.store.jobs(listing.team, limit, after)
+                self.store.jobs.listed(listing.team, limit, after)
             self.listing = None
             return
-        page = [job.id for job in self.store.jobs(listing.team, limit, after)]
+        page = [job.id for job in self.store.jobs.listed(listing.team, limit, after)]
         listing.got += page
         assert listing.got == listing.there[: len(listing.got)]
         if len(page) < limit:
@@ -332,29 +332,29 @@ class Machine(RuleBasedStateMachine):
                 job.finished = self.now
         for team in ("ours", "theirs"):
             known = [job for job in self.jobs if job.team == team][::-1]
-            found = self.store.jobs(team, len(known) + 1)
+            found = self.store.jobs.listed(team, len(known) + 1)
             assert [told(job) for job in found] == [job.told for job in known]
             for job, one in zip(known, found, strict=True):
                 assert one.finished == job.finished
                 assert (one.problem is not None) == (job.status == "failed")
                 assert (one.problem not in (None, OURS)) == job.gave_up
-        counts = self.store.counts()
+        counts = self.store.jobs.counts()
         assert counts == {s: sum(job.status == s for job in self.jobs) for s in Status}
 
     @invariant()
     def answers_are_as_they_should_be(self) -> None:
         for key in ("key of 1", "key of 2", "key of 3"):
-            found, kept = self.store.answer(key), self.answers.get(key)
+            found, kept = self.store.answers.one(key), self.answers.get(key)
             assert (found and found.created) == (kept and kept.made)
             for team in ("ours", "theirs"):
-                looked = self.store.answer(key, team)
+                looked = self.store.answers.one(key, team)
                 assert looked == (found if kept and team in kept.seen else None)
 
     def teardown(self) -> None:
         for job in self.forgotten:
-            assert self.store.job(job.id) is None
+            assert self.store.jobs.one(job.id) is None
         for job in self.jobs:
-            found = self.store.job(job.id)
+            found = self.store.jobs.one(job.id)
             assert found is not None
             assert (*told(found), found.best) == (*job.told, job.best)
         self.store.close()

@@ -61,8 +61,8 @@ def take_back(store: Store, owner: str) -> None:
     """All of it: PostgreSQL may take a moment to carry out a dead client's last commit."""
     end = time.monotonic() + 10
     while time.monotonic() < end:
-        store.requeue(owner)
-        if store.counts()[Status.RUNNING] == 0:
+        store.claims.requeue(owner)
+        if store.jobs.counts()[Status.RUNNING] == 0:
             return
         time.sleep(0.05)
     raise AssertionError("jobs of the dead are still running")
@@ -71,11 +71,11 @@ def take_back(store: Store, owner: str) -> None:
 def test_threads_and_processes_never_claim_the_same_job(store_url: str) -> None:
     with Store(store_url) as store:
         store.migrate()
-        jobs = {store.submit(new(number)).job.id for number in range(200)}
+        jobs = {store.jobs.submit(new(number)).job.id for number in range(200)}
 
         def claim_all(owner: int) -> list[str]:
             found = []
-            while claim := store.claim(f"thread {owner}", 600):
+            while claim := store.claims.claim(f"thread {owner}", 600):
                 found.append(claim.job.id)
             return found
 
@@ -83,14 +83,14 @@ def test_threads_and_processes_never_claim_the_same_job(store_url: str) -> None:
             ours = [one for found in threads.map(claim_all, range(6)) for one in found]
             theirs = [line for other in others for line in other.communicate()[0].split()]
         assert Counter(ours + theirs) == Counter(jobs)
-        assert store.counts()[Status.RUNNING] == len(jobs)
+        assert store.jobs.counts()[Status.RUNNING] == len(jobs)
 
 
 def test_one_idempotency_key_makes_one_job_however_many_send_it(store_url: str) -> None:
     with Store(store_url) as store, ThreadPoolExecutor(8) as threads:
         store.migrate()
         for number in range(5):
-            found = list(threads.map(lambda n: store.submit(new(n, f"k{n}")), [number] * 8))
+            found = list(threads.map(lambda n: store.jobs.submit(new(n, f"k{n}")), [number] * 8))
             assert sum(one.created for one in found) == 1
             assert len({one.job.id for one in found}) == 1
 
@@ -99,12 +99,12 @@ def test_lost_jobs_are_queued_once_however_many_look_for_them(store_url: str) ->
     with Store(store_url) as store, ThreadPoolExecutor(8) as threads:
         store.migrate()
         for number in range(30):
-            store.submit(new(number))
-            store.claim("dead", -1)
-        found = list(threads.map(lambda _: store.requeue_expired(), range(8)))
+            store.jobs.submit(new(number))
+            store.claims.claim("dead", -1)
+        found = list(threads.map(lambda _: store.claims.requeue_expired(), range(8)))
         assert sum(found) == 30
-        assert store.counts()[Status.QUEUED] == 30
-        assert {job.revision for job in store.jobs("ours", 99)} == {2}
+        assert store.jobs.counts()[Status.QUEUED] == 30
+        assert {job.revision for job in store.jobs.listed("ours", 99)} == {2}
 
 
 def test_whoever_forgets_meanwhile_a_done_job_has_its_answer(store_url: str) -> None:
@@ -114,16 +114,16 @@ def test_whoever_forgets_meanwhile_a_done_job_has_its_answer(store_url: str) -> 
 
     def work(store: Store) -> None:
         for number in range(25):
-            store.submit(new(number % 3))
-            claim = store.claim("we", 600)
+            store.jobs.submit(new(number % 3))
+            claim = store.claims.claim("we", 600)
             if claim is None:  # what is asked is being worked on
                 continue
             key, text = claim.job.answer_key, claim.job.question
             answer = StoredAnswer(key, "top", "1", text, 0, b"{}", 1.0, long_ago)
-            assert store.finish(claim, answer)
-            kept, then = store.answer(key), store.job(claim.job.id)
+            assert store.claims.finish(claim, answer)
+            kept, then = store.answers.one(key), store.jobs.one(claim.job.id)
             assert then is None or kept == answer
-            store.saw(f"team {number}", key)
+            store.answers.saw(f"team {number}", key)
 
     def forget(store: Store) -> int:
         gone = 0
@@ -162,14 +162,14 @@ def test_what_was_told_outlives_kill_9(store_url: str) -> None:
                         word, job_id = line.split()
                         (told if word == "submitted" else done)[job_id] += 1
             take_back(store, "live")
-            known = {job.id: job for job in store.jobs("ours", 10**6)}
+            known = {job.id: job for job in store.jobs.listed("ours", 10**6)}
             assert told.keys() <= known.keys()
             assert all(known[one].status is Status.DONE for one in done)
             finished = [job for job in known.values() if job.status is Status.DONE]
-            assert all(store.answer(job.answer_key) is not None for job in finished)
+            assert all(store.answers.one(job.answer_key) is not None for job in finished)
         assert max(done.values()) == max(told.values()) == 1
         with servers(store_url, "finish") as (server,):
             rest = Counter(line.split()[1] for line in server.communicate()[0].splitlines())
         assert not rest.keys() & done.keys()
-        counts = store.counts()
-        assert counts[Status.DONE] + counts[Status.FAILED] == len(store.jobs("ours", 10**6))
+        counts = store.jobs.counts()
+        assert counts[Status.DONE] + counts[Status.FAILED] == len(store.jobs.listed("ours", 10**6))

@@ -139,11 +139,12 @@ def test_a_lost_worker_is_replaced_by_another() -> None:
             bodies = [json.dumps(ticket.future.result(0)["body"]) for ticket in tickets]
             assert bodies == [body_of("count", COUNT)[0]] * 2
             assert workers.slots == 1
+            until(lambda: workers.lost == 1, WAIT_SECONDS)
         finally:
             workers.close()
 
 
-def test_a_scheduler_that_dies_is_a_crew_that_is_lost() -> None:
+def test_a_scheduler_that_dies_takes_all_workers_with_it() -> None:
     with cluster(1) as (address, processes):
         workers = DaskWorkers(address, connect_seconds=2)
         try:
@@ -166,7 +167,7 @@ def _refused(workers: DaskWorkers) -> bool:
         return True
 
 
-def test_where_nobody_answers_there_is_no_crew() -> None:
+def test_where_nobody_answers_there_are_no_workers() -> None:
     with pytest.raises(NoWorkersError, match="no Dask scheduler answers at tcp://127"):
         DaskWorkers("tcp://127.0.0.1:9", connect_seconds=1)
 
@@ -205,7 +206,9 @@ def test_text_alone_travels(workers: DaskWorkers, monkeypatch: pytest.MonkeyPatc
     sent: list[Any] = []
     submit = workers._executor.submit
     monkeypatch.setattr(
-        workers._executor, "submit", lambda f, *args: (sent.append((f, args)), submit(f, *args))[1]
+        workers._executor,
+        "submit",
+        lambda f, *args, **how: (sent.append((f, args)), submit(f, *args, **how))[1],
     )
     QuestionRun(workers, "top", question("top", RANGE)).run()
     assert len(sent) > 4

@@ -1,14 +1,14 @@
-"""Workers on this machine: one process for each slot, driven by a thread through a pipe.
+"""Workers on this machine: processes, and what happens when one of them dies.
 
-Not a ProcessPoolExecutor: one whose process is killed while it writes a long result waits for the
-rest for ever, as it holds the other end of that pipe itself. Here only the worker holds it.
+Each slot is a thread that drives one process through a pipe. A process that dies breaks the pipe:
+the slot starts another one, and the piece is lost, unless it had not begun. Not a
+ProcessPoolExecutor: one whose process is killed while it writes a long result waits for the rest
+for ever, as it holds the other end of that pipe itself. Here only the worker holds it.
 """
 
 from __future__ import annotations
 
 import atexit
-import json
-import logging
 import multiprocessing
 import queue
 import threading
@@ -16,8 +16,9 @@ import time as clock
 from concurrent.futures import Future
 from itertools import count
 from math import inf
+from multiprocessing.connection import Connection
 
-from synth.service.workers.pool import OnProgress, Progress, ignore
+from synth.service.workers.pool import OnProgress, Progress, guarded, ignore
 from synth.service.workers.problems import (
     KilledError,
     NoWorkersError,
@@ -26,7 +27,7 @@ from synth.service.workers.problems import (
     WorkError,
     result_of,
 )
-from synth.service.workers.process import serve
+from synth.service.workers.process_main import Done, Instruction, Message, Order, Stop, serve
 from synth.verbs.answers.parts import Json
 from synth.verbs.partition import Piece
 
@@ -34,23 +35,13 @@ _LOOK_SECONDS = 0.1
 """How often a slot checks whether its piece must be stopped or killed, or is late."""
 _BEGINNINGS = 3
 """How many processes may die before they have begun a piece, until it counts as lost."""
-log = logging.getLogger("collsynth.work")
 
 
-class LocalTicket:
-    """A piece in the queue of a LocalWorkers, or under way."""
+class ProcessTicket:
+    """A piece in the queue of a ProcessWorkers, or under way."""
 
-    def __init__(
-        self,
-        number: int,
-        piece: Piece,
-        budget_seconds: float | None,
-        memory_bytes: int | None,
-        on_progress: OnProgress,
-    ) -> None:
-        self.number, self.piece = number, piece
-        self.budget_seconds, self.memory_bytes = budget_seconds, memory_bytes
-        self._on_progress = on_progress
+    def __init__(self, order: Order, on_progress: OnProgress) -> None:
+        self.order, self.on_progress = order, guarded(on_progress)
         self.future: Future[Json] = Future()
         self.stopping = threading.Event()
         self.killing = threading.Event()
@@ -70,18 +61,8 @@ class LocalTicket:
         with self._lock:
             return not self.future.done() and self.future.set_running_or_notify_cancel()
 
-    def progressed(self, said: Json) -> None:
-        """Pass progress on. A callback that fails is logged: it must not end the work."""
-        best = said.get("best")
-        try:
-            self._on_progress(
-                Progress(said["stage"], said["done"], said["of"], best and best.encode())
-            )
-        except Exception:
-            log.exception("progress could not be told")
 
-
-class LocalWorkers:
+class ProcessWorkers:
     """Processes of this machine, replaced when they die.
 
     A piece that is stopped, or over its budget, has ``grace_seconds`` to come to an end by itself;
@@ -90,7 +71,7 @@ class LocalWorkers:
 
     def __init__(self, slots: int, grace_seconds: float = 10) -> None:
         self._numbers = count(1)
-        self._waiting: queue.SimpleQueue[LocalTicket | None] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[ProcessTicket | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._closed = False
         context = multiprocessing.get_context("forkserver")
@@ -109,6 +90,10 @@ class LocalWorkers:
         return len(self._slots) + 1
 
     @property
+    def lost(self) -> int:
+        return sum(slot.lost for slot in self._slots)
+
+    @property
     def pids(self) -> list[int]:
         """The ids of the processes that there are at the moment."""
         return [slot.pid for slot in self._slots if slot.pid]
@@ -120,13 +105,12 @@ class LocalWorkers:
         budget_seconds: float | None = None,
         memory_bytes: int | None = None,
         on_progress: OnProgress = ignore,
-    ) -> LocalTicket:
+    ) -> ProcessTicket:
         with self._lock:
             if self._closed:
                 raise NoWorkersError("the workers have been sent home")
-            ticket = LocalTicket(
-                next(self._numbers), piece, budget_seconds, memory_bytes, on_progress
-            )
+            order = Order(next(self._numbers), piece.text, budget_seconds, memory_bytes)
+            ticket = ProcessTicket(order, on_progress)
             self._waiting.put(ticket)
         return ticket
 
@@ -147,18 +131,19 @@ class _Slot(threading.Thread):
     """A thread with a process of its own, which carries out one ticket of the queue at a time."""
 
     def __init__(
-        self, waiting: queue.SimpleQueue[LocalTicket | None], grace_seconds: float
+        self, waiting: queue.SimpleQueue[ProcessTicket | None], grace_seconds: float
     ) -> None:
         super().__init__(name="collsynth-slot", daemon=True)
         self._waiting = waiting
         self._grace_seconds = grace_seconds
         self._leave_by: float | None = None
-        self._worker: _Worker | None = _Worker()
+        self.lost = 0
+        self._process: _Process | None = _Process()
 
     @property
     def pid(self) -> int | None:
-        worker = self._worker
-        return worker.pid if worker else None
+        process = self._process
+        return process.pid if process else None
 
     def leave(self, grace_seconds: float) -> None:
         """Begin nothing more, and end within the grace."""
@@ -168,14 +153,13 @@ class _Slot(threading.Thread):
         try:
             while (ticket := self._waiting.get()) is not None:
                 self._take(ticket)
-                if self._worker is None and self._leave_by is None:
-                    self._worker = _Worker()
+                if self._process is None and self._leave_by is None:
+                    self._process = _Process()
         finally:
-            if self._worker:
-                self._worker.end()
-                self._worker = None
+            if self._process:
+                self._dismiss(self._process)
 
-    def _take(self, ticket: LocalTicket) -> None:
+    def _take(self, ticket: ProcessTicket) -> None:
         if not ticket.begin():
             return
         try:
@@ -187,88 +171,82 @@ class _Slot(threading.Thread):
         else:
             ticket.future.set_result(result)
 
-    def _carried(self, ticket: LocalTicket) -> str:
+    def _carried(self, ticket: ProcessTicket) -> str:
         """The outcome of a piece, as text. A process that dies, or must be killed, is replaced."""
         for _ in range(_BEGINNINGS):
-            worker = self._worker = self._worker or _Worker()
+            process = self._process = self._process or _Process()
             try:
-                worker.begin(ticket)
-                said = self._awaited(worker, ticket)
-                if said["keeps"]:
-                    self._dismiss(worker)
-                outcome: str = said["done"]
-                return outcome
+                process.begin(ticket.order)
+                done = self._awaited(process, ticket)
             except (EOFError, OSError):
-                how = self._dismiss(worker, 1)
-                if worker.begun:
+                self.lost += 1
+                how = self._dismiss(process, 1)
+                if process.begun:
                     break
             except WorkError:
-                self._dismiss(worker)
+                self._dismiss(process)
                 raise
+            else:
+                if done.replace:
+                    self._dismiss(process)
+                return done.outcome
         problem = f"the process that worked on it has died ({how})"
         raise WorkerLostError(problem, "another try may well succeed")
 
-    def _dismiss(self, worker: _Worker, patience_seconds: float = 0) -> str:
-        self._worker = None
-        return worker.end(patience_seconds)
+    def _dismiss(self, process: _Process, patience_seconds: float = 0) -> str:
+        self._process = None
+        return process.end(patience_seconds)
 
-    def _awaited(self, worker: _Worker, ticket: LocalTicket) -> Json:
+    def _awaited(self, process: _Process, ticket: ProcessTicket) -> Done:
         """Wait for the end of a piece. Raises WorkError where it was killed or is too late."""
-        budget, grace = ticket.budget_seconds, self._grace_seconds
+        budget, grace = ticket.order.budget_seconds, self._grace_seconds
         end = inf if budget is None else clock.monotonic() + budget + grace
         stopped = False
         while True:
-            said = worker.hear(_LOOK_SECONDS)
-            if said and "done" in said:
-                return said
-            if said and "progress" in said:
-                ticket.progressed(said["progress"])
+            match process.receive(_LOOK_SECONDS):
+                case Done() as done:
+                    return done
+                case Progress() as progress:
+                    ticket.on_progress(progress)
             now, leave_by = clock.monotonic(), self._leave_by or inf
             if ticket.killing.is_set():
                 raise KilledError("ended as was asked")
             if not stopped and (ticket.stopping.is_set() or leave_by < inf):
                 stopped, end = True, min(end, now + grace)
-                worker.stop(ticket.number)
+                process.send(Stop(ticket.order.number))
             if now >= leave_by:
                 raise NoWorkersError("the workers were sent home while it was under way")
             if now >= end:
                 raise OverTimeError("the time was up, and there was no answer in time")
 
 
-class _Worker:
+class _Process:
     """A process and our end of its pipe. Reading raises EOFError or OSError once it is dead."""
 
     def __init__(self) -> None:
         context = multiprocessing.get_context("forkserver")
-        self._pipe, theirs = context.Pipe()
+        ours, theirs = context.Pipe()
+        self._pipe: Connection[Instruction, Message] = ours
         self._process = context.Process(target=serve, args=(theirs,), daemon=True)
         self._process.start()
         self.pid = self._process.pid
         self.begun = False
         theirs.close()
 
-    def begin(self, ticket: LocalTicket) -> None:
+    def begin(self, order: Order) -> None:
         self.begun = False
-        self._say(
-            number=ticket.number,
-            piece=ticket.piece.text,
-            budget_seconds=ticket.budget_seconds,
-            memory_bytes=ticket.memory_bytes,
-        )
+        self.send(order)
 
-    def stop(self, number: int) -> None:
-        self._say(stop=number)
+    def send(self, instruction: Instruction) -> None:
+        self._pipe.send(instruction)
 
-    def _say(self, **order: object) -> None:
-        self._pipe.send_bytes(json.dumps(order).encode())
-
-    def hear(self, seconds: float) -> Json | None:
+    def receive(self, seconds: float) -> Message | None:
         """The next message, or None if none comes in that time."""
         if not self._pipe.poll(seconds):
             return None
-        said: Json = json.loads(self._pipe.recv_bytes())
+        message = self._pipe.recv()
         self.begun = True
-        return said
+        return message
 
     def end(self, patience_seconds: float = 0) -> str:
         """Close the pipe, kill the process if it does not end in time; how it ended, in words."""

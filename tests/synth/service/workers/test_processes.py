@@ -23,10 +23,10 @@ from synth.plan.request import Watcher
 from synth.service.workers import (
     InternalError,
     KilledError,
-    LocalWorkers,
     NoWorkersError,
     OutOfMemoryError,
     OverTimeError,
+    ProcessWorkers,
     QuestionRun,
     WorkerLostError,
 )
@@ -71,8 +71,8 @@ class Queue:
 
 
 @pytest.fixture(scope="module")
-def workers() -> Iterator[LocalWorkers]:
-    workers = LocalWorkers(2, grace_seconds=1)
+def workers() -> Iterator[ProcessWorkers]:
+    workers = ProcessWorkers(2, grace_seconds=1)
     try:
         yield workers
     finally:
@@ -102,14 +102,14 @@ def alive(pid: int) -> bool:
     ],
 )
 def test_the_answer_is_that_of_the_verb(
-    workers: LocalWorkers, verb: str, given: dict[str, Any]
+    workers: ProcessWorkers, verb: str, given: dict[str, Any]
 ) -> None:
     alone = body_of(verb, given)
     reply = QuestionRun(workers, verb, question(verb, given)).run()
     assert (json.dumps(reply.body), reply.outcome) == alone
 
 
-def test_the_callers_mistakes_arrive_as_they_were_made(workers: LocalWorkers) -> None:
+def test_the_callers_mistakes_arrive_as_they_were_made(workers: ProcessWorkers) -> None:
     with pytest.raises(InputError) as raised:
         QuestionRun(workers, "top", question("top", TOP | {"axes": {"data": 7}})).run()
     assert raised.value.problem.startswith("the axes data=7 multiply to 7 devices")
@@ -120,7 +120,7 @@ def test_the_callers_mistakes_arrive_as_they_were_made(workers: LocalWorkers) ->
 
 
 def test_a_bug_is_logged_and_told_by_its_number_alone(
-    workers: LocalWorkers, caplog: pytest.LogCaptureFixture
+    workers: ProcessWorkers, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(InternalError) as raised:
         workers.submit(Piece(WholeQuestion(verb="no such part", question={}))).future.result(20)
@@ -130,7 +130,7 @@ def test_a_bug_is_logged_and_told_by_its_number_alone(
     assert "KeyError: 'no such part'" in caplog.text
 
 
-def test_progress_is_told_and_a_stop_brings_what_there_is(workers: LocalWorkers) -> None:
+def test_progress_is_told_and_a_stop_brings_what_there_is(workers: ProcessWorkers) -> None:
     listener = Listener()
     question_run = QuestionRun(
         workers, "count", question("count", LONG_COUNT), on_progress=listener
@@ -146,12 +146,12 @@ def test_progress_is_told_and_a_stop_brings_what_there_is(workers: LocalWorkers)
     assert counts == sorted(counts)
 
 
-def test_a_budget_brings_what_there_is(workers: LocalWorkers) -> None:
+def test_a_budget_brings_what_there_is(workers: ProcessWorkers) -> None:
     reply = QuestionRun(workers, "count", question("count", LONG_COUNT), budget_seconds=0.5).run()
     assert reply.outcome is Outcome.PARTIAL
 
 
-def test_work_without_a_partial_answer_is_killed_after_the_grace(workers: LocalWorkers) -> None:
+def test_work_without_a_partial_answer_is_killed_after_the_grace(workers: ProcessWorkers) -> None:
     with pytest.raises(OverTimeError, match="time was up"):
         QuestionRun(workers, "place", question("place", HOG), budget_seconds=0.2).run()
     ticket = workers.submit(piece("place", HOG))
@@ -161,7 +161,7 @@ def test_work_without_a_partial_answer_is_killed_after_the_grace(workers: LocalW
     assert workers.submit(piece("count", {"digits": 1})).future.result(20)["outcome"] == 0
 
 
-def test_a_kill_ends_at_once_what_is_under_way_and_what_waits(workers: LocalWorkers) -> None:
+def test_a_kill_ends_at_once_what_is_under_way_and_what_waits(workers: ProcessWorkers) -> None:
     tickets = [workers.submit(piece("place", HOG)) for _ in range(4)]
     until(lambda: sum(ticket.future.running() for ticket in tickets) == 2)
     for ticket in tickets:
@@ -170,14 +170,16 @@ def test_a_kill_ends_at_once_what_is_under_way_and_what_waits(workers: LocalWork
         assert isinstance(ticket.future.exception(20), KilledError)
 
 
-def test_an_errand_that_is_killed_says_so(workers: LocalWorkers) -> None:
+def test_a_question_run_that_is_killed_says_so(workers: ProcessWorkers) -> None:
     question_run = QuestionRun(workers, "place", question("place", HOG))
     threading.Timer(0.3, question_run.kill).start()
     with pytest.raises(KilledError):
         question_run.run()
 
 
-def test_too_much_memory_is_a_clear_problem_and_nothing_else_suffers(workers: LocalWorkers) -> None:
+def test_too_much_memory_is_a_clear_problem_and_nothing_else_suffers(
+    workers: ProcessWorkers,
+) -> None:
     greedy = workers.submit(piece("place", HOG), memory_bytes=32 * 2**20)
     modest = workers.submit(piece("top", TOP), memory_bytes=512 * 2**20)
     problem = greedy.future.exception(60)
@@ -186,7 +188,7 @@ def test_too_much_memory_is_a_clear_problem_and_nothing_else_suffers(workers: Lo
     assert modest.future.result(60)["outcome"] == 0
 
 
-def test_a_dead_process_fails_its_own_piece_only(workers: LocalWorkers) -> None:
+def test_a_dead_process_fails_its_own_piece_only(workers: ProcessWorkers) -> None:
     until(lambda: len(workers.pids) == 2)
     listeners = Listener(), Listener()
     tickets = [workers.submit(piece("count", LONG_COUNT), on_progress=heard) for heard in listeners]
@@ -203,7 +205,7 @@ def test_a_dead_process_fails_its_own_piece_only(workers: LocalWorkers) -> None:
     assert all(ticket.future.result(20)["outcome"] == 0 for ticket in again)
 
 
-def test_an_errand_outlives_its_workers(workers: LocalWorkers) -> None:
+def test_a_question_run_outlives_its_workers(workers: ProcessWorkers) -> None:
     """Two processes are killed while they work on it; the third try brings the answer."""
     listener = Listener()
     question_run = QuestionRun(workers, "count", question("count", COUNT), on_progress=listener)
@@ -220,7 +222,7 @@ def test_an_errand_outlives_its_workers(workers: LocalWorkers) -> None:
     assert reply.outcome is Outcome.OK
 
 
-def test_a_question_in_pieces_outlives_a_worker(workers: LocalWorkers) -> None:
+def test_a_question_in_pieces_outlives_a_worker(workers: ProcessWorkers) -> None:
     listener = Listener()
     question_run = QuestionRun(workers, "top", question("top", RANGE), on_progress=listener)
     replies: list[Any] = []
@@ -235,7 +237,7 @@ def test_a_question_in_pieces_outlives_a_worker(workers: LocalWorkers) -> None:
     assert not any(one.best for one in listener.reports)
 
 
-def test_a_ranking_tells_the_best_so_far(workers: LocalWorkers) -> None:
+def test_a_ranking_tells_the_best_so_far(workers: ProcessWorkers) -> None:
     listener = Listener()
     reply = QuestionRun(
         workers, "top", question("top", SUPERPOD | {"k": 12}), on_progress=listener
@@ -273,7 +275,7 @@ def test_a_small_question_takes_its_turn_between_the_pieces_of_a_large_one() -> 
     assert told(replies["large"]) == body_of("top", RANGE)
 
 
-def test_an_errand_whose_workers_always_die_gives_up(workers: LocalWorkers) -> None:
+def test_a_question_run_whose_workers_always_die_gives_up(workers: ProcessWorkers) -> None:
     listener = Listener()
     question_run = QuestionRun(
         workers, "count", question("count", LONG_COUNT), on_progress=listener
@@ -296,7 +298,7 @@ def test_an_errand_whose_workers_always_die_gives_up(workers: LocalWorkers) -> N
     assert len(failed) == 1
 
 
-def test_many_kills_at_odd_moments_lose_nothing(workers: LocalWorkers) -> None:
+def test_many_kills_at_odd_moments_lose_nothing(workers: ProcessWorkers) -> None:
     """Each piece ends, with its answer or as lost; and there are always two processes again."""
     tickets = [workers.submit(piece("count", {"digits": 3, "max_steps": 5})) for _ in range(60)]
     rounds = 0
@@ -313,7 +315,7 @@ def test_many_kills_at_odd_moments_lose_nothing(workers: LocalWorkers) -> None:
 
 
 def test_close_drops_what_waits_and_stops_what_is_under_way() -> None:
-    workers = LocalWorkers(1, grace_seconds=1)
+    workers = ProcessWorkers(1, grace_seconds=1)
     pids = workers.pids
     running, waiting = (workers.submit(piece("count", LONG_COUNT)) for _ in range(2))
     until(running.future.running)
@@ -327,7 +329,7 @@ def test_close_drops_what_waits_and_stops_what_is_under_way() -> None:
 
 
 def test_close_kills_what_does_not_end() -> None:
-    workers = LocalWorkers(1)
+    workers = ProcessWorkers(1)
     pids = workers.pids
     running = workers.submit(piece("place", HOG))
     until(running.future.running)
@@ -339,9 +341,9 @@ def test_close_kills_what_does_not_end() -> None:
 SERVER = """
 import os, signal, sys, time
 from synth.verbs.partition import Piece, WholeQuestion
-from synth.service.workers import LocalWorkers
+from synth.service.workers import ProcessWorkers
 if __name__ == "__main__":
-    workers = LocalWorkers(2)
+    workers = ProcessWorkers(2)
     got = []
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: got.append(1))

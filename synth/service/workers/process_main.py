@@ -1,0 +1,112 @@
+"""What a worker process runs, and what goes through its pipe: orders in, reports out.
+
+Both ends are of one server and one code, so dataclasses go through as they are.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import threading
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import TypeAlias
+
+from synth.service.workers.memory import MOST_KEPT_BYTES, data_bytes, limit_data
+from synth.service.workers.pool import Progress
+from synth.service.workers.problems import outcome_text, ran_out_of_memory
+from synth.service.workers.reporting import Reporting
+from synth.verbs.partition import LibraryCache, Piece
+
+
+@dataclass(frozen=True)
+class Order:
+    """A piece to carry out, as text, with its budget and the memory it may have."""
+
+    number: int
+    piece: str
+    budget_seconds: float | None
+    memory_bytes: int | None
+
+
+@dataclass(frozen=True)
+class Stop:
+    """The piece of that number, and all before it, are to come to an end."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class Begun:
+    """An order has arrived: if the process dies from now on, the piece may be what kills it."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """The end of a piece: the text that ``result_of`` reads.
+
+    ``replace``: the process has kept so much memory that another should take its place.
+    """
+
+    outcome: str
+    replace: bool
+
+
+Instruction: TypeAlias = Order | Stop
+Message: TypeAlias = Begun | Progress | Done
+
+
+def serve(pipe: Connection[Message, Instruction]) -> None:
+    """Carry out one order after the other, until the other end of the pipe is closed."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    channel = _Channel(pipe)
+    threading.Thread(target=channel.read, daemon=True).start()
+    libraries = LibraryCache()
+    fresh_bytes = data_bytes()
+    while True:
+        order = channel.orders.get()
+        channel.send(Begun())
+        limit_data(order.memory_bytes)
+        outcome = _carried_out(channel, order, libraries)
+        limit_data(None)
+        spent = ran_out_of_memory(outcome) or data_bytes() > fresh_bytes + MOST_KEPT_BYTES
+        channel.send(Done(outcome, replace=spent))
+
+
+def _carried_out(channel: _Channel, order: Order, libraries: LibraryCache) -> str:
+    watcher = Reporting(
+        channel.send,
+        lambda: channel.stopped >= order.number,
+        order.budget_seconds,
+        part=Piece.of(order.piece).partial,
+    )
+    return outcome_text(order.piece, watcher, order.memory_bytes, libraries)
+
+
+class _Channel:
+    """This process's end of the pipe. A thread reads it, so that a stop arrives during work."""
+
+    def __init__(self, pipe: Connection[Message, Instruction]) -> None:
+        self._pipe = pipe
+        self.orders: queue.SimpleQueue[Order] = queue.SimpleQueue()
+        self.stopped = 0
+
+    def read(self) -> None:
+        """Read until the other end is closed; then end this process, as nobody needs it."""
+        try:
+            while True:
+                match self._pipe.recv():
+                    case Stop(number):
+                        self.stopped = max(self.stopped, number)
+                    case Order() as order:
+                        self.orders.put(order)
+        except (EOFError, OSError):
+            os._exit(0)
+
+    def send(self, message: Message) -> None:
+        try:
+            self._pipe.send(message)
+        except OSError:
+            os._exit(0)
