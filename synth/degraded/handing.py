@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import statistics
-import time
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from hierarchies import InputError
+from synth.degraded.lowering import scheduled
 from synth.degraded.programs import GroupProgram
 from synth.degraded.ranking import judged
-from synth.degraded.replay import replay_groups
-from synth.run.arrays import compared_sums, drawn
-from synth.run.errors import RunError
-from synth.verify.replay import Failure
+from synth.run.arrays import on_arrays
+from synth.semantics.schedule import Schedule
 from synth.verify.symbolic import Proved
 
 MOST_BYTES = 2**31
@@ -53,28 +51,14 @@ class Handed:
 def run_on_arrays(handed: Handed, dtype: str, payload_bytes: int, repeat: int) -> dict[str, Any]:
     """Replay a program on arrays; checked always, and timed beside the plain sum.
 
-    Raises InputError for more than memory holds, RunError if arrays do not fit together.
+    Raises InputError for more than memory holds, and as ``Handed.check``.
     """
     handed.check()
-    program, ranks = handed.program, len(handed.devices)
+    ranks = len(handed.devices)
     if ranks * payload_bytes > MOST_BYTES:
         raise InputError(
             f"{ranks} devices with {payload_bytes} bytes each", where="--bytes", hint="give less"
         )
-    given = drawn(ranks, dtype, payload_bytes)
-    seconds, plain = [], []
-    for _ in range(repeat):
-        begun = time.perf_counter()
-        found = replay_groups(program.steps, program.chunks, given)
-        between = time.perf_counter()
-        given.sum(axis=0, dtype=given.dtype)
-        plain.append(time.perf_counter() - between)
-        seconds.append(between - begun)
-    if isinstance(found, Failure):
-        raise RunError(found.reason)
-    return {
-        "bytes": given.shape[1] * given.itemsize,
-        **compared_sums(given, found),
-        "seconds": statistics.median(seconds),
-        "plain_seconds": statistics.median(plain),
-    }
+    schedule = scheduled(handed.program, ranks, payload_bytes)
+    assert isinstance(schedule, Schedule)
+    return on_arrays([schedule], dtype, payload_bytes, repeat, timeout_seconds=inf)

@@ -71,17 +71,6 @@ def on_arrays(
         ) from None
 
 
-def drawn(devices: int, dtype: str, payload_bytes: int) -> Array:
-    """The payloads that devices start with, shape (devices, elements): the same for every call."""
-    kind = np.dtype(dtype)
-    return _drawn((devices, max(1, payload_bytes // kind.itemsize)), kind)
-
-
-def compared_sums(given: Array, found: Array) -> dict[str, Any]:
-    """Whether every device ends with the sum of all: equal, the error, and if bit by bit alike."""
-    return _compared(given, found, np.arange(len(given))[None, :])
-
-
 def _drawn(shape: tuple[int, int], kind: np.dtype[Any]) -> Array:
     random = np.random.default_rng(0)
     if np.issubdtype(kind, np.floating):
