@@ -19,7 +19,7 @@ must say that they are ready before it, a copy for one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from math import ceil, log2, prod
@@ -347,13 +347,18 @@ def recipe_at(
 
 
 def offered(
-    collective: Collective, members: Members, links: Sequence[Link], choice: Choice
+    collective: Collective,
+    members: Members,
+    links: Sequence[Link],
+    choice: Choice,
+    unfit: Collection[Algorithm] = (),
 ) -> Sequence[Algorithm]:
     """The algorithms a step may use, in the order in which ties between them are settled.
 
-    Direct exchange is not offered over several dimensions of a torus: its messages would turn
-    corners that ``crossing`` does not see. In-network reduction needs a switch that reduces at one
-    level at least, and at all of them for what has no tree.
+    Those ``unfit`` are left out: groups that are no grids cannot use some that ``members`` would
+    allow. Direct exchange is not offered over several dimensions of a torus: its messages would
+    turn corners that ``crossing`` does not see. In-network reduction needs a switch that reduces
+    at one level at least, and at all of them for what has no tree.
     """
     spans = [link for link, m in zip(links, members, strict=True) if m > 1]
     corners = len(spans) > 1 and any(link.domain is Domain.TORUS for link in spans)
@@ -369,6 +374,7 @@ def offered(
         if (collective, algorithm) in RECIPES
         and RECIPES[collective, algorithm].fits(members)
         and not banned.get(algorithm)
+        and algorithm not in unfit
     ]
     if choice is Choice.AUTO:
         return fitting

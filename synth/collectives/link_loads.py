@@ -16,12 +16,12 @@ from typing import Protocol as Structure
 import numpy as np
 
 from grammar import Collective
-from hierarchies import Devices, Domain
+from hierarchies import Domain
 from hierarchies.links import Floats, Numbers, Wiring, mesh_link
 from synth.collectives.algorithms import Algorithm, Recipe, recipe_at
 from synth.collectives.protocols import Protocol
 from synth.collectives.traffic import Shape, cut_ring, through_switch
-from synth.semantics.schedule import Exchange, Phase
+from synth.semantics.schedule import Exchange, GroupList, Phase
 
 
 class Way(Structure):
@@ -41,12 +41,12 @@ class Way(Structure):
 class Footprint:
     """The bytes of one segment that the groups of a phase put on links.
 
-    ``groups`` has shape (groups, members); of the other three, entry i says that group
+    ``groups`` are lists of devices; of the other three, entry i says that group
     ``group[i]`` puts ``carried_bytes[i]``, more than 0, on link ``link[i]``. No pair of group and
     link comes twice.
     """
 
-    groups: Devices
+    groups: list[list[int]]
     group: Numbers
     link: Numbers
     carried_bytes: Floats
@@ -55,18 +55,17 @@ class Footprint:
 def footprint(phase: Phase, price: Way, wiring: Wiring) -> Footprint:
     """The loads of a phase carried out as its price says: its algorithm, its size.
 
-    Every device of a transpose is a group of its own. Raises InputError for groups that are no
-    grids of digits, or not all alike.
+    Every device of a transpose is a group of its own. Raises InputError for groups in a grid that
+    are no grids of digits, or not all alike.
     """
     if not isinstance(phase, Exchange):
-        devices = phase.devices[:, None]
-        whose = np.arange(len(devices))
-        memory = (whose, wiring.memories(devices[:, 0]), 2 * price.size_bytes)
-        return gathered(devices, [memory], wiring)
+        whose = np.arange(len(phase.devices))
+        memory = (whose, wiring.memories(phase.devices), 2 * price.size_bytes)
+        return gathered(phase.devices[:, None].tolist(), [memory], wiring)
     assert price.algorithm is not None
-    sizes = np.full(*phase.groups.shape)
-    shape = Shape(wiring.system.hierarchy, sizes, phase.groups.ravel())
-    shape.check_grids()
+    shape = Shape.of(wiring.system.hierarchy, phase.among)
+    if not isinstance(phase.among, GroupList):
+        shape.check_grids()
     loads = Loads(phase.collective, price.algorithm, shape, wiring)
     flagged = price.size_bytes / price.protocol.share
     memories = wiring.memories(shape.member)
@@ -74,7 +73,7 @@ def footprint(phase: Phase, price: Way, wiring: Wiring) -> Footprint:
         (shape.whose, memories, loads.touched()[shape.whose] * price.size_bytes)
     ]
     entries += [(group, link, each * flagged) for group, link, each in loads.entries()]
-    return gathered(phase.groups, entries, wiring)
+    return gathered(phase.listed, entries, wiring)
 
 
 Entry = tuple[Numbers, Numbers, Floats | float]
@@ -89,7 +88,7 @@ def carried_by_link(entries: Sequence[Entry], wiring: Wiring) -> Floats:
     return carried
 
 
-def gathered(groups: Devices, entries: Sequence[Entry], wiring: Wiring) -> Footprint:
+def gathered(groups: list[list[int]], entries: Sequence[Entry], wiring: Wiring) -> Footprint:
     """Entries as one, those of the same group and link summed."""
     keys, values = [], []
     for group, link, each in [*entries, *_detoured(entries, wiring)]:
@@ -114,7 +113,7 @@ def _detoured(entries: Sequence[Entry], wiring: Wiring) -> Iterator[Entry]:
 
 
 class Loads:
-    """The loads of one collective over groups, for buffers of one byte.
+    """The loads of one collective over groups, for buffers of one byte in the largest.
 
     What a recipe says of a level is said here of each parent by itself: m of its children hold
     members of the group, the child at hand p of them, and whatever that child must pass on is
@@ -122,15 +121,10 @@ class Loads:
     """
 
     def __init__(
-        self,
-        collective: Collective,
-        algorithm: Algorithm,
-        shape: Shape,
-        wiring: Wiring,
-        equal: bool = True,
+        self, collective: Collective, algorithm: Algorithm, shape: Shape, wiring: Wiring
     ) -> None:
         self.collective, self.algorithm = collective, algorithm
-        self.shape, self.wiring, self._equal = shape, wiring, equal
+        self.shape, self.wiring = shape, wiring
         self._rows: list[Recipe] = [
             recipe_at(collective, algorithm, link.domain, link.reduces)
             for link in wiring.system.links
@@ -141,7 +135,7 @@ class Loads:
     def _passing(self, level: int) -> tuple[Floats, Floats, Floats]:
         """What the members of the busiest child send, and what each member sends and receives."""
         row, rank = self._rows[level], self.shape.levels[level].rank
-        places, which = self.shape.places(level, self._equal)
+        places, which = self.shape.places(level)
         wide = max((at.children for at in places), default=1)
         crossing, shares = np.zeros(len(places)), np.zeros((2, len(places), wide))
         reduces = self.wiring.system.links[level].reduces
@@ -159,13 +153,14 @@ class Loads:
         """What every member of each group reads and writes in its memory."""
         sizes, which = np.unique(self.shape.sizes, return_inverse=True)
         rows = [self._rows[level] for level in self.shape.spans]
-        most = [max((row.memory(k) for row in rows), default=0.0) for k in sizes.tolist()]
-        return np.array(most)[which.reshape(-1)]
+        most = [max(row.memory(k) for row in rows) if k > 1 else 0.0 for k in sizes.tolist()]
+        touched: Floats = np.array(most)[which.reshape(-1)]
+        return touched if self.shape.shares is None else touched * self.shape.shares
 
     def waits(self, level: int) -> Floats:
         """How many messages of each group wait for each other across a level."""
         at, row = self.shape.levels[level], self._rows[level]
-        places, which = self.shape.places(level, self._equal)
+        places, which = self.shape.places(level)
         of_pair = np.zeros(len(at.m), dtype=np.int64)
         of_pair[at.parent] = which
         each = np.array([row.waited(one) if one.children > 1 else 0.0 for one in places])[of_pair]
@@ -177,6 +172,12 @@ class Loads:
 
     def entries(self) -> Iterator[Entry]:
         """Level by level what members put on links: their groups, the links, the bytes."""
+        shares = self.shape.shares
+        for group, link, each in self._of_whole_bytes():
+            yield group, link, each if shares is None else each * shares[group]
+
+    def _of_whole_bytes(self) -> Iterator[tuple[Numbers, Numbers, Floats]]:
+        """The same where the buffers of all groups are alike."""
         whose, member = self.shape.whose, self.shape.member
         wiring, system = self.wiring, self.wiring.system
         for level, link in enumerate(system.links):

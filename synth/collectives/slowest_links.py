@@ -1,28 +1,31 @@
-"""How long the slowest link of each level is busy, where links are not alike: for prices.
+"""How long the slowest link of each level is busy, where links or groups are not alike: for prices.
 
-The simulator lets one port stand for all ports of a level. Where some are slower or missing, every
-link is loaded by itself (``link_loads``) and the one that takes longest stands for its level.
+The simulator lets one port stand for all ports of a level. Where some are slower or missing, or
+devices are, every link is loaded by itself (``link_loads``) and the one that takes longest stands
+for its level.
 """
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import chain
 
-import numpy as np
-
 from grammar import Collective
-from hierarchies import InputError, System
+from hierarchies import Devices, InputError, System
 from hierarchies.fabric import Cast, groups_of_children
 from hierarchies.links import Floats, Wiring
 from synth.collectives.algorithms import Algorithm
 from synth.collectives.link_loads import Loads, carried_by_link
 from synth.collectives.traffic import Shape
+from synth.semantics.schedule import GroupList
 
 MOST_DEVICES = 2**16
+Groups = Cast | GroupList
+"""Groups of devices: as a grid, by the roles of each level's children, or one by one."""
 
 
 class SlowestLinks:
-    """The links of a system some of which are slower or missing."""
+    """The links of a system, each by itself: some may be slower or missing, or devices may be."""
 
     def __init__(self, system: System) -> None:
         if system.devices > MOST_DEVICES:
@@ -30,28 +33,32 @@ class SlowestLinks:
                 f"{system.devices} devices with exceptions", hint=f"at most {MOST_DEVICES}"
             )
         self._wiring = Wiring(system)
-        self._shapes: dict[Cast, Shape] = {}
+        self.shape = cache(self._shape)
 
-    def busy_seconds(
-        self, collective: Collective, algorithm: Algorithm, roles: Cast
-    ) -> tuple[float, ...]:
-        """For each level how long its slowest link is busy for one byte of buffer.
+    def loads(self, collective: Collective, algorithm: Algorithm, groups: Groups) -> Loads:
+        """What the groups that roles tell apart, or a list names, put on links, all at once."""
+        return Loads(collective, algorithm, self.shape(groups), self._wiring)
 
-        A link may be that of any group; all groups that the roles tell apart run at once.
-        """
-        loads = Loads(collective, algorithm, self._shape(roles), self._wiring)
-        carried = carried_by_link(list(loads.entries()), self._wiring)
-        return by_level(self._wiring, carried / self._wiring.bandwidths)
-
-    def _shape(self, roles: Cast) -> Shape:
-        if roles not in self._shapes:
-            groups = groups_of_children(tuple(chain(*roles)))
-            sizes = np.full(*groups.shape)
-            self._shapes[roles] = Shape(self._wiring.system.hierarchy, sizes, groups.ravel())
-        return self._shapes[roles]
+    def _shape(self, groups: Groups) -> Shape:
+        """Where the members of groups are."""
+        among: Devices | GroupList
+        if isinstance(groups, GroupList):
+            among = groups
+        else:
+            among = groups_of_children(tuple(chain(*groups)))
+        return Shape.of(self._wiring.system.hierarchy, among)
 
 
-def by_level(wiring: Wiring, each: Floats) -> tuple[float, ...]:
+def carried_and_busy(loads: Loads) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """For each level, and one byte of the largest buffer, the most that a link carries and the
+    seconds for which its slowest is busy.
+    """
+    wiring = loads.wiring
+    carried = carried_by_link(list(loads.entries()), wiring)
+    return _by_level(wiring, carried), _by_level(wiring, carried / wiring.bandwidths)
+
+
+def _by_level(wiring: Wiring, each: Floats) -> tuple[float, ...]:
     """The maximum at each level of a number for every link; shape (links,) to one a level."""
     borders = zip(wiring.firsts[:-1], wiring.firsts[1:], strict=True)
     return tuple(float(each[a:b].max(initial=0.0)) for a, b in borders)

@@ -10,14 +10,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from math import prod
 
 import numpy as np
 
 from grammar import Collective
-from hierarchies import Hierarchy, InputError
+from hierarchies import Devices, Hierarchy, InputError
 from hierarchies.fabric import Weights
 from hierarchies.links import Floats, Numbers
+from synth.semantics.schedule import GroupList
 
 Members = tuple[int, ...]
 
@@ -101,12 +103,24 @@ class Level:
 class Shape:
     """Groups in one row of members, ``whose`` they are, and where these are in a hierarchy.
 
-    A group may have any number of members in any unit; the first is its root.
+    A group may have any number of members in any unit; the first is its root. ``shares`` and
+    ``equal`` as in a ``GroupList``; in grids all groups have buffers of one size.
     """
 
     hierarchy: Hierarchy
     sizes: Numbers
     member: Numbers
+    shares: Floats | None = None
+    equal: bool = True
+
+    @classmethod
+    def of(cls, hierarchy: Hierarchy, among: Devices | GroupList) -> Shape:
+        """The groups of a grid, or of a list."""
+        if not isinstance(among, GroupList):
+            return cls(hierarchy, np.full(*among.shape), among.ravel())
+        sizes = np.array([len(group) for group in among.groups])
+        members = np.fromiter(chain(*among.groups), np.int64)
+        return cls(hierarchy, sizes, members, np.array(among.shares), among.equal)
 
     @cached_property
     def whose(self) -> Numbers:
@@ -121,11 +135,16 @@ class Shape:
         )
 
     @cached_property
+    def most(self) -> Members:
+        """For each level, in how many children of one parent a group has members, at most."""
+        return tuple(int(level.m.max(initial=0)) for level in self.levels)
+
+    @property
     def spans(self) -> tuple[int, ...]:
         """The levels at which some group has members in several children of one parent."""
-        return tuple(i for i, level in enumerate(self.levels) if level.m.max(initial=0) > 1)
+        return tuple(level for level, m in enumerate(self.most) if m > 1)
 
-    def places(self, level: int, equal: bool = True) -> tuple[list[Place], Numbers]:
+    def places(self, level: int) -> tuple[list[Place], Numbers]:
         """The places of members at a level, each that there is once; and which is each member's."""
         at = self.levels[level]
         columns = (self.sizes[self.whose], at.inside[at.parent], at.m[at.parent], at.p)
@@ -133,7 +152,7 @@ class Shape:
             rows, which = np.array([column[:1] for column in columns]).T, np.zeros_like(at.p)
         else:
             rows, which = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
-        return [Place(k, q, m, p, equal) for k, q, m, p in rows.tolist()], which.reshape(-1)
+        return [Place(k, q, m, p, self.equal) for k, q, m, p in rows.tolist()], which.reshape(-1)
 
     def check_grids(self) -> None:
         """Refuse groups that are no grids of digits, or not all alike. InputError."""

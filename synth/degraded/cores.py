@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 
 from grammar import Collective, Instruction
 from hierarchies import Digit, Tree
 from synth.degraded.programs import Ranks, Survivors
+from synth.semantics.schedule import GroupList
 from synth.verify.concrete import GroupStep, grouped
 
 MOST_CORES = 4
@@ -23,24 +24,34 @@ class Core:
     ``hosts``: groups of one rank inside and those outside that hang on it.
     """
 
+    survivors: Survivors
     counts: tuple[int, ...]
     tree: Tree
     ranks: Ranks
     hosts: tuple[Ranks, ...]
+    _steps: dict[Instruction, GroupStep] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def told(self) -> str:
         return str(self.tree)
 
+    @property
+    def ends(self) -> tuple[GroupStep, ...]:
+        """The steps in which devices outside send what they have, and get the result."""
+        both = (Collective.REDUCE, Collective.BROADCAST) if self.hosts else ()
+        return tuple(GroupStep(collective, self.hosts) for collective in both)
+
     def step(self, meant: Instruction) -> GroupStep:
         """What an instruction on the core's tree means for its ranks."""
-        plain = grouped(meant, self.tree)
-        groups = tuple(tuple(self.ranks[d] for d in group) for group in plain.groups)
-        return replace(plain, groups=groups)
+        if meant not in self._steps:
+            plain = grouped(meant, self.tree)
+            groups = tuple(tuple(self.ranks[d] for d in group) for group in plain.groups)
+            self._steps[meant] = replace(plain, groups=groups)
+        return self._steps[meant]
 
-    def joined(self, collective: Collective) -> GroupStep:
-        """The step in which devices outside send what they have (reduce) or get the result."""
-        return GroupStep(collective, self.hosts)
+    def among(self, instruction: Instruction) -> GroupList:
+        """The devices whose ranks an instruction on the core's tree means."""
+        return self.survivors.listed(self.step(instruction))
 
 
 def cores(survivors: Survivors) -> tuple[Core, ...]:
@@ -95,7 +106,7 @@ def _core(survivors: Survivors, counts: tuple[int, ...], ranks: Ranks) -> Core:
     inside = set(ranks)
     outside = [rank for rank in range(survivors.count) if rank not in inside]
     hosted = _hosted(survivors, ranks, outside)
-    return Core(counts, Tree(digits), ranks, tuple(hosted))
+    return Core(survivors, counts, Tree(digits), ranks, tuple(hosted))
 
 
 def _hosted(survivors: Survivors, ranks: Ranks, outside: Sequence[int]) -> Iterator[Ranks]:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
-
-import numpy as np
+from math import inf
 
 from hierarchies import InputError
+from synth.degraded.lowering import scheduled
 from synth.degraded.programs import GroupProgram
 from synth.degraded.ranking import judged
-from synth.degraded.replay import replay_groups
-from synth.run import Seen
-from synth.run.arrays import drawn, measured
+from synth.run import Seen, Trial
+from synth.run.arrays import on_arrays
+from synth.semantics.schedule import Schedule
 from synth.verify.symbolic import Proved
 
 MOST_BYTES = 2**31
@@ -52,16 +51,15 @@ class Handed:
 def run_on_arrays(handed: Handed, dtype: str, payload_bytes: int, repeat: int) -> Seen:
     """Replay a program on arrays; checked always, and timed beside the plain sum.
 
-    Raises InputError for more than memory holds, RunError if arrays do not fit together.
+    Raises InputError for more than memory holds, and as ``Handed.check``.
     """
     handed.check()
-    program, ranks = handed.program, len(handed.devices)
+    ranks = len(handed.devices)
     if ranks * payload_bytes > MOST_BYTES:
         raise InputError(
             f"{ranks} devices with {payload_bytes} bytes each", where="--bytes", hint="give less"
         )
-    given = drawn(ranks, dtype, payload_bytes)
-    everyone = np.arange(ranks)[None, :]
-    replayed = partial(replay_groups, program.steps, program.chunks, given)
-    plain = partial(given.sum, axis=0, dtype=given.dtype)
-    return measured(given, everyone, replayed, plain, repeat)
+    schedule = scheduled(handed.program, ranks, payload_bytes)
+    assert isinstance(schedule, Schedule)
+    trial = Trial(payload_bytes, dtype, repeat, timeout_seconds=inf)
+    return on_arrays([schedule], trial, go_on=lambda: True)

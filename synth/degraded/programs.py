@@ -20,8 +20,8 @@ from itertools import product
 from math import lcm
 
 from grammar import Collective
-from hierarchies import InputError, System
-from synth.degraded.loads import check_linked
+from hierarchies import Domain, InputError, System
+from synth.semantics.schedule import GroupList
 from synth.verify.concrete import GroupStep
 
 Ranks = tuple[int, ...]
@@ -49,12 +49,26 @@ class Survivors:
                 hint=f"programs of explicit groups are proved for at most {MOST_DEVICES}; "
                 "leave out whole units, or describe the largest even machine",
             )
-        check_linked(self.system)
+        self._check_linked()
         object.__setattr__(self, "devices", left)
+
+    def _check_linked(self) -> None:
+        for level, link in zip(self.system.hierarchy.levels, self.system.links, strict=True):
+            if link.domain in (Domain.RING, Domain.TORUS):
+                raise InputError(
+                    f"level {level.name!r} is a {link.domain.value}: messages pass through its "
+                    "devices",
+                    hint="without some of them the ring is broken; describe what is left of it",
+                )
 
     @property
     def count(self) -> int:
         return len(self.devices)
+
+    def listed(self, step: GroupStep) -> GroupList:
+        """The devices of a step's groups, all of whose buffers are alike."""
+        groups = tuple(tuple(self.devices[rank] for rank in group) for group in step.groups)
+        return GroupList(groups, (1.0,) * len(groups))
 
     def unit(self, rank: int, level: int) -> int:
         """The unit of a level that a rank is in; -1 stands before the outermost level: all."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,16 +11,18 @@ from grammar import Collective, Goal
 from hierarchies import Axis, InputError, System
 from synth.collectives.algorithms import Choice
 from synth.degraded.cores import Core, cores
-from synth.degraded.pricing import CorePrices, GroupPricer
+from synth.degraded.lowering import phases, rehearsed
 from synth.degraded.programs import GroupProgram, Survivors, level_programs
-from synth.degraded.replay import compared
-from synth.plan.library import Library
+from synth.plan.library import Labels, Library
 from synth.plan.request import Watcher
 from synth.price.bound import Bound, bound_of_groups
-from synth.price.segments import SEGMENTS, cheapest, price_ticks
-from synth.price.steps import TICKS_PER_SECOND, StepPrice, limiting
+from synth.price.segments import SEGMENTS, cheapest
+from synth.price.simulator import Simulator
+from synth.price.steps import TICKS_PER_SECOND, StepPrice, limiting, total_seconds
 from synth.semantics.programs import Language
-from synth.verify.concrete import prove_groups
+from synth.semantics.schedule import GroupList
+from synth.verify.concrete import GroupStep, prove_groups
+from synth.verify.replay import Failure
 from synth.verify.symbolic import Refuted, Verdict
 
 
@@ -141,7 +143,7 @@ def judged(program: GroupProgram, ranks: int) -> Verdict:
     Raises AssertionError if arrays disagree with a proof, which is a mistake of ours.
     """
     verdict = prove_groups(program.steps, ranks, chunks=program.chunks)
-    failure = compared(program.steps, program.chunks, ranks)
+    failure = rehearsed(program, ranks)
     if (failure is not None) is not isinstance(verdict, Refuted) and failure is not None:
         raise AssertionError(f"{program.text}: {failure}, but {verdict}")
     return verdict
@@ -159,12 +161,29 @@ def _only(axes: Sequence[Axis], over: Sequence[str], survivors: Survivors) -> Ax
     return axes[0]
 
 
+_Kind = tuple[Collective, GroupList, float]
+"""A collective, its groups, and its largest buffer as a share of the payload."""
+
+
+@dataclass(frozen=True)
+class _Family:
+    """Programs as paths of labels, and what a path says and costs.
+
+    ``priced(label, payload_bytes)`` are the phases of a label, for one segment of so many bytes.
+    """
+
+    paths: Sequence[Labels]
+    labels: int
+    priced: Callable[[int, float], Sequence[StepPrice]]
+    program: Callable[[int], GroupProgram]
+
+
 class _Search:
     """Prices all programs of both families and keeps the best."""
 
     def __init__(self, survivors: Survivors, request: UnevenRequest, watcher: Watcher) -> None:
         self._survivors, self._request, self._watcher = survivors, request, watcher
-        self._pricer = GroupPricer(survivors, request.choice)
+        self._simulator = Simulator(survivors.system, request.choice)
         self._library = Library(Language(request.max_steps), watcher.searching)
         self._stopped = False
         self.flat_seconds = 0.0
@@ -175,85 +194,101 @@ class _Search:
         return self._library.complete and not self._stopped
 
     def run(self) -> tuple[list[UnevenCandidate], tuple[EvenChoice, ...]]:
+        count, size = self._request.k, self._request.payload_bytes
         if self._survivors.count == 1:
             nothing = GroupProgram((), 1, ())
             return [UnevenCandidate(0, nothing, 1, ())], ()
-        found = list(self._of_levels())
-        ticks = sorted(one.ticks for one in found)[: self._request.k]
-        limit = ticks[-1] if len(ticks) == self._request.k else None
+        levels = self._of_levels()
+        self.programs += len(levels.paths)
+        self.flat_seconds = total_seconds(levels.priced(0, size))
+        found = self._best(levels, count, None, lambda: True)
+        limit = found[-1].ticks if len(found) == count else None
         choices = []
         for core in cores(self._survivors):
             if not self._go_on():
                 break
-            alphabet = self._library.graph(len(core.tree.digits)).alphabet
-            prices = self._pricer.on_core(core, alphabet)
-            alone, *_ = self._on_core(prices, 1, joined=False)
+            [alone] = self._best(self._on_core(core, ()), 1, None, self._go_on)
             choices.append(EvenChoice(core, alone))
-            found += self._on_core(prices, self._request.k, limit, joined=True)
+            joined = self._on_core(core, core.ends)
+            self.programs += len(joined.paths)
+            found += self._best(joined, count, limit, self._go_on)
         unique = {
             one.program.steps: one for one in sorted(found, key=lambda c: c.key, reverse=True)
         }
         ranked = sorted(unique.values(), key=lambda one: one.key)
-        return ranked[: self._request.k], tuple(choices)
+        return ranked[:count], tuple(choices)
 
     def _go_on(self) -> bool:
         going = self._watcher.go_on()
         self._stopped = self._stopped or not going
         return going
 
-    def _of_levels(self) -> Iterator[UnevenCandidate]:
-        size = self._request.payload_bytes
-        for number, program in enumerate(level_programs(self._survivors)):
-            steps = self._pricer.program(program)
-            self.programs += 1
-            tried = []
-            for segments in self._request.segments:
-                prices = tuple(step.price(size / segments) for step in steps)
-                ticks = price_ticks([price.work for price in prices], segments)
-                tried.append((ticks, segments, prices))
-            if number == 0:
-                self.flat_seconds = sum(s.price(size).ticks for s in steps) / TICKS_PER_SECOND
-            ticks, segments, prices = min(tried, key=lambda one: one[:2])
-            yield UnevenCandidate(ticks, program, segments, prices)
-
-    def _on_core(
-        self, prices: CorePrices, count: int, limit: int | None = None, *, joined: bool
+    def _best(
+        self, family: _Family, count: int, limit: int | None, go_on: Callable[[], bool]
     ) -> list[UnevenCandidate]:
-        """The best programs on a core, none above the limit, those outside joined or left out."""
-        core, size = prices.core, self._request.payload_bytes
-        depth = len(core.tree.digits)
-        paths, alphabet = self._library.paths(depth), self._library.graph(depth).alphabet
-        ends = [core.joined(one) for one in (Collective.REDUCE, Collective.BROADCAST)]
-        ends = ends if joined and core.hosts else []
-        around = [self._pricer.whole(step) for step in ends]
-        self.programs += len(paths) if joined else 0
+        """The best programs of a family, none above the limit."""
+        size = self._request.payload_bytes
         works = {
             segments: [
-                *(prices.works(move, size / segments) for move in alphabet),
-                *((step.price(size / segments).work,) for step in around),
+                tuple(price.work for price in family.priced(label, size / segments))
+                for label in range(family.labels)
             ]
             for segments in self._request.segments
         }
-        labels = len(alphabet)
-        given = [(labels, *path, labels + 1) for path in paths] if ends else paths
-        texts = self._library.spellings(core.tree)
         made = []
-        for one in cheapest(given, works, count, limit, self._go_on):
-            moves = [alphabet[label] for label in paths[one.path]]
-            each = size / one.segments
-            phases = [price for move in moves for price in prices.phases(move, each)]
-            steps = tuple(prices.steps[move.instruction] for move in moves)
-            said = tuple(texts[label] for label in paths[one.path])
-            if ends:
-                phases = [around[0].price(each), *phases, around[1].price(each)]
-                steps = (ends[0], *steps, ends[1])
-                said = (f"reduce {_outside(core)} into the {core.told}", *said,
-                        f"broadcast to {_outside(core)}")  # fmt: skip
-            program = GroupProgram(steps, max(1, core.tree.devices), said)
-            made.append(UnevenCandidate(one.ticks, program, one.segments, tuple(phases)))
+        for one in cheapest(family.paths, works, count, limit, go_on):
+            labels, each = family.paths[one.path], size / one.segments
+            prices = tuple(price for label in labels for price in family.priced(label, each))
+            program = family.program(one.path)
+            made.append(UnevenCandidate(one.ticks, program, one.segments, prices))
         return sorted(made, key=lambda candidate: candidate.key)[:count]
 
+    def _of_levels(self) -> _Family:
+        """The first family: each kind of phase is a label, the plain all-reduce's the first."""
+        programs = list(level_programs(self._survivors))
+        labels: dict[_Kind, int] = {}
+        paths = []
+        for program in programs:
+            steps = phases(program, self._survivors.devices, program.chunks)
+            assert not isinstance(steps, Failure)
+            path = []
+            for one in steps:
+                assert isinstance(one.among, GroupList)
+                kind = one.collective, one.among, one.size_bytes / program.chunks
+                path.append(labels.setdefault(kind, len(labels)))
+            paths.append(tuple(path))
+        kinds = list(labels)
 
-def _outside(core: Core) -> str:
-    senders = sum(len(hosts) - 1 for hosts in core.hosts)
-    return f"{senders} outside"
+        def priced(label: int, payload_bytes: float) -> Sequence[StepPrice]:
+            collective, groups, share = kinds[label]
+            return [self._simulator.exchange(collective, groups, share * payload_bytes)]
+
+        return _Family(paths, len(labels), priced, programs.__getitem__)
+
+    def _on_core(self, core: Core, ends: Sequence[GroupStep]) -> _Family:
+        """The second: any program on the core's tree, between the ends if there are any."""
+        depth = len(core.tree.digits)
+        paths, alphabet = self._library.paths(depth), self._library.graph(depth).alphabet
+        texts = self._library.spellings(core.tree)
+        outside = f"{sum(len(hosts) - 1 for hosts in core.hosts)} outside"
+        if ends:
+            paths = [(len(alphabet), *path, len(alphabet) + 1) for path in paths]
+            texts = [*texts, f"reduce {outside} into the {core.told}", f"broadcast to {outside}"]
+        steps = [*(core.step(move.instruction) for move in alphabet), *ends]
+
+        def priced(label: int, payload_bytes: float) -> Sequence[StepPrice]:
+            if label < len(alphabet):
+                return self._simulator.move(alphabet[label], core, payload_bytes)
+            end = steps[label]
+            groups = self._survivors.listed(end)
+            return [self._simulator.exchange(end.collective, groups, payload_bytes)]
+
+        def program(number: int) -> GroupProgram:
+            labels = paths[number]
+            return GroupProgram(
+                tuple(steps[label] for label in labels),
+                max(1, core.tree.devices),
+                tuple(texts[label] for label in labels),
+            )
+
+        return _Family(paths, len(steps), priced, program)

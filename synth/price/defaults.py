@@ -20,10 +20,10 @@ from hierarchies.calibration import FASTEST
 from hierarchies.fabric import cast, members
 from synth.collectives.algorithms import Algorithm, Choice, offered
 from synth.collectives.nccl_model import MOST_LL_BYTES, NVLS, NVLS_TREE, RING, TREE, Ranks
-from synth.collectives.protocols import Protocol, protocols
+from synth.collectives.protocols import Protocol
 from synth.price.simulator import Simulator
 from synth.price.steps import StepPrice, priced_by, total_seconds
-from synth.price.ways import Line, fastest
+from synth.price.ways import Line, fastest, usable
 
 DIRECT = "direct"
 ALGORITHMS = {
@@ -113,9 +113,8 @@ def quickest_seconds(ranks: Ranks, goal: Goal, name: str, payload_bytes: float) 
     Of all that the links know, even where one was forced: of measured rows with a forced protocol
     that names the faster algorithm more often (on L40S 245 of 272 pairs right, else 233).
     """
-    known = protocols(ranks.system.links[level] for level in ranks.spans)
-    one = known[:1] if ALGORITHMS[name] is Algorithm.IN_NETWORK else known
-    return min(ranks.seconds(goal, name, protocol, payload_bytes) for protocol in one)
+    known = usable(ALGORITHMS[name], (ranks.system.links[level] for level in ranks.spans))
+    return min(ranks.seconds(goal, name, protocol, payload_bytes) for protocol in known)
 
 
 def names(ranks: Ranks, goal: Goal) -> Iterator[str]:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -226,12 +227,13 @@ def _check(schedule: Schedule, prices: Sequence[StepPrice], network: Network) ->
 
 def _earlier(found: Sequence[Footprint], devices: int) -> list[list[int]]:
     """For each flow the flows that came last, in earlier phases, on any of its devices."""
-    last = np.full(devices, -1)
+    last = [-1] * devices
     earlier: list[list[int]] = []
-    for one in found:
-        before = last[one.groups].tolist()
-        last[one.groups] = len(earlier) + np.arange(len(one.groups))[:, None]
-        earlier += [sorted({*flows} - {-1}) for flows in before]
+    for group in chain.from_iterable(one.groups for one in found):
+        flow = len(earlier)
+        earlier.append(sorted({last[device] for device in group} - {-1}))
+        for device in group:
+            last[device] = flow
     return earlier
 
 

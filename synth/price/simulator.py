@@ -10,81 +10,94 @@ every link.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cache, cached_property
 from math import prod
+from typing import Protocol as Structure
 
-from grammar import Collective, Groups, Instruction
-from hierarchies import Domain, Reduction, System
+from grammar import Collective, Instruction
+from hierarchies import Domain, Reduction, System, Tree
 from hierarchies.fabric import Cast, busiest_block, cast, children_of, load, members
 from synth.collectives.algorithms import RECIPES, Algorithm, Choice, Recipe, offered, recipe_at
-from synth.collectives.protocols import protocols
-from synth.collectives.slowest_links import SlowestLinks
+from synth.collectives.slowest_links import Groups, SlowestLinks, carried_and_busy
 from synth.events.overlap import Work
 from synth.price.steps import StepPrice, priced_by, ticks_of
-from synth.price.ways import MEMORY, Line, Pick, Way, fastest
+from synth.price.uneven_ways import uneven_ways
+from synth.price.ways import MEMORY, Line, Pick, Way, fastest, usable
 from synth.semantics.layout import Buffers, Move, Shuffle
 from synth.semantics.lowering import buffer_fraction
+from synth.semantics.schedule import GroupList
+
+
+class EvenPart(Structure):
+    """Devices of a machine that are a grid by themselves, if not one of the machine's levels."""
+
+    @property
+    def tree(self) -> Tree: ...
+
+    def among(self, instruction: Instruction) -> GroupList:
+        """The groups that an instruction on the tree means."""
+
+
+Grid = Reduction | EvenPart
 
 
 class Simulator:
     """Prices the steps of programs on one system, with one choice of algorithms.
 
     Where links are slower or missing, a level takes as long as its slowest link, and never less
-    than in the healthy system. Raises InputError for a system that lacks devices.
+    than in the healthy system. On a system that lacks devices groups are listed (``EvenPart``), and
+    on none with rings of devices; grids raise InputError there.
     """
 
     def __init__(self, system: System, choice: Choice = Choice.AUTO) -> None:
-        self.system = system.check_even()
-        self._slowest = SlowestLinks(system) if system.faults else None
+        self.system = system
         self.choice = choice
-        self._lines: dict[tuple[Collective, Cast], tuple[Line, ...]] = {}
-        self._by: dict[tuple[Collective, Algorithm, Cast], tuple[Line, ...]] = {}
+        self.lines = cache(self._lines)
+        self.by = cache(self._by)
+
+    @cached_property
+    def _slowest(self) -> SlowestLinks:
+        return SlowestLinks(self.system)
 
     def move(
-        self, move: Move, reduction: Reduction, payload_bytes: float, pick: Pick = fastest
+        self, move: Move, where: Grid, payload_bytes: float, pick: Pick = fastest
     ) -> list[StepPrice]:
         """The phases of one step with their prices: shuffles before, the collective, shuffles.
 
         ``pick`` chooses among the algorithms offered.
         """
-        size = self._size(move, reduction, payload_bytes)
+        size = self._size(move, where, payload_bytes)
         what = move.instruction
-        step = self.exchange(what.collective, what.groups, reduction, size, pick)
+        step = self.exchange(what.collective, _groups(what, where), size, pick)
         return [
-            *(self._shuffle(shuffle, reduction, payload_bytes) for shuffle in move.before),
+            *(self._shuffle(shuffle, where, payload_bytes) for shuffle in move.before),
             step,
-            *(self._shuffle(shuffle, reduction, payload_bytes) for shuffle in move.after),
+            *(self._shuffle(shuffle, where, payload_bytes) for shuffle in move.after),
         ]
 
-    def prices(
-        self, alphabet: Sequence[Move], reduction: Reduction, payload_bytes: float
-    ) -> list[int]:
+    def prices(self, alphabet: Sequence[Move], where: Grid, payload_bytes: float) -> list[int]:
         """The price of each move in whole picoseconds, rounded up phase by phase.
 
         The same figures as ``move`` gives, without the reasons. Raises InputError for a price
         that is too large to be compared exactly.
         """
-        found = []
-        for move, line, size in self._sized(alphabet, reduction, payload_bytes):
-            price = ticks_of(line.seconds(size))
-            for shuffle in (*move.before, *move.after):
-                price += ticks_of(self._shuffle(shuffle, reduction, payload_bytes).seconds)
-            found.append(price)
-        return found
+        works = self.works(alphabet, where, payload_bytes)
+        return [sum(ticks_of(phase.alone_seconds) for phase in phases) for phases in works]
 
     def works(
         self,
         alphabet: Sequence[Move],
-        reduction: Reduction,
+        where: Grid,
         payload_bytes: float,
         pick: Pick = fastest,
     ) -> list[tuple[Work, ...]]:
         """The phases of each move as what they ask of the machine: as ``move``, without reasons."""
         found = []
-        for move, line, size in self._sized(alphabet, reduction, payload_bytes, pick):
+        for move, line, size in self._sized(alphabet, where, payload_bytes, pick):
             busy = {name: size * load for name, load in line.loads if load}
             step = Work(line.waiting_seconds(size), busy)
             before, after = (
-                [self._shuffle(shuffle, reduction, payload_bytes).work for shuffle in shuffles]
+                [self._shuffle(shuffle, where, payload_bytes).work for shuffle in shuffles]
                 for shuffles in (move.before, move.after)
             )
             found.append((*before, step, *after))
@@ -93,7 +106,7 @@ class Simulator:
     def _sized(
         self,
         alphabet: Sequence[Move],
-        reduction: Reduction,
+        where: Grid,
         payload_bytes: float,
         pick: Pick = fastest,
     ) -> Iterator[tuple[Move, Line, float]]:
@@ -103,72 +116,87 @@ class Simulator:
         for move in alphabet:
             what = move.instruction
             if what not in lines:
-                roles = cast(reduction, what.groups.free, what.groups.zero)
-                lines[what] = self.lines(what.collective, roles)
+                lines[what] = self.lines(what.collective, _groups(what, where))
             if move.buffers not in sizes:
-                sizes[move.buffers] = self._size(move, reduction, payload_bytes)
+                sizes[move.buffers] = self._size(move, where, payload_bytes)
             size = sizes[move.buffers]
             yield move, pick(lines[what], size), size
 
-    def _size(self, move: Move, reduction: Reduction, payload_bytes: float) -> float:
+    def _size(self, move: Move, where: Grid, payload_bytes: float) -> float:
         """The largest buffer of those who take part in a step."""
-        tree = reduction.tree
+        tree = where.tree
         return payload_bytes / min(buffer_fraction(kind, tree) for kind in move.buffers)
 
     def exchange(
         self,
         collective: Collective,
         groups: Groups,
-        reduction: Reduction,
         size_bytes: float,
         pick: Pick = fastest,
     ) -> StepPrice:
-        """One collective over the groups of all replicas, by an algorithm of those offered."""
-        lines = self.lines(collective, cast(reduction, groups.free, groups.zero))
+        """One collective over all groups at once, by an algorithm of those offered.
+
+        ``size_bytes`` is of the largest buffer.
+        """
+        lines = self.lines(collective, groups)
         return priced_by(collective.value, pick(lines, size_bytes), size_bytes)
 
-    def lines(self, collective: Collective, roles: Cast) -> tuple[Line, ...]:
+    def _lines(self, collective: Collective, groups: Groups) -> tuple[Line, ...]:
         """What each algorithm offered costs by each protocol, as lines in the size of the buffer.
 
         Of one algorithm the line of the Simple protocol is the first.
         """
-        key = (collective, roles)
-        if key not in self._lines:
-            counts = tuple(members(slots) for slots in roles)
-            self._lines[key] = tuple(
-                line
-                for algorithm in offered(collective, counts, self.system.links, self.choice)
-                for line in self.by(collective, algorithm, roles)
-            )
-        return self._lines[key]
+        algorithms = self._offered(collective, groups)
+        return tuple(line for one in algorithms for line in self.by(collective, one, groups))
 
-    def by(self, collective: Collective, algorithm: Algorithm, roles: Cast) -> tuple[Line, ...]:
-        """What one algorithm costs by each protocol that the links of a group know."""
-        key = (collective, algorithm, roles)
-        if key not in self._by:
-            self._by[key] = tuple(self._by_protocol(collective, algorithm, roles))
-        return self._by[key]
+    def _offered(self, collective: Collective, groups: Groups) -> Sequence[Algorithm]:
+        """In a list recursive halving finds no partners, nor do equal parts for all if not so."""
+        links = self.system.links
+        if not isinstance(groups, GroupList):
+            counts = tuple(members(slots) for slots in groups)
+            return offered(collective, counts, links, self.choice)
+        unfit = {Algorithm.HALVING_DOUBLING}
+        if not groups.equal:
+            unfit |= {Algorithm.DIRECT, Algorithm.IN_NETWORK}
+        counts = self._slowest.shape(groups).most
+        return offered(collective, counts, links, self.choice, unfit)
 
-    def _shuffle(self, shuffle: Shuffle, reduction: Reduction, payload_bytes: float) -> StepPrice:
-        size = payload_bytes / buffer_fraction(shuffle.scattered, reduction.tree)
+    def _by(self, collective: Collective, algorithm: Algorithm, groups: Groups) -> tuple[Line, ...]:
+        """What one algorithm costs by each protocol that the links of a group know.
+
+        Where groups wait differently, the one that waits longest decides.
+        """
+        if isinstance(groups, GroupList):
+            ways = uneven_ways(self._slowest.loads(collective, algorithm, groups))
+        else:
+            ways = [self.way(collective, algorithm, groups)]
+        fitted = self.system.calibration and self.system.calibration.protocols
+        return tuple(
+            max((way.line(self.system, protocol) for way in ways), key=_longest_wait)
+            for protocol in ways[0].protocols
+            if not fitted or protocol.value in fitted
+        )
+
+    def _shuffle(self, shuffle: Shuffle, where: Grid, payload_bytes: float) -> StepPrice:
+        size = payload_bytes / buffer_fraction(shuffle.scattered, where.tree)
         seconds = 2 * size / self.system.memory_bytes_per_second
         return StepPrice("transpose", None, size, seconds, 0.0, MEMORY, (), ((MEMORY, seconds),))
 
     def way(self, collective: Collective, algorithm: Algorithm, roles: Cast) -> Way:
         """What one algorithm does on every level, before a protocol gives it a price."""
+        self.system.check_even()
         counts = tuple(members(slots) for slots in roles)
         spans = tuple(level for level, m in enumerate(counts) if m > 1)
         rows = self._rows(collective, algorithm)
         crossing = [row.crossing(counts, i) if i in spans else 0.0 for i, row in enumerate(rows)]
         loads = [self._level(i, row, roles, crossing) for i, row in enumerate(rows)]
         busy = [seconds for _, seconds, _ in loads]
-        if self._slowest:
-            slow = self._slowest.busy_seconds(collective, algorithm, roles)
+        if self.system.faults:
+            _, slow = carried_and_busy(self._slowest.loads(collective, algorithm, roles))
             busy = [max(pair) for pair in zip(busy, slow, strict=True)]
         waits = [row.waits(counts, i) if i in spans else 0.0 for i, row in enumerate(rows)]
         touched = max(rows[level].memory(prod(counts)) for level in spans)
         recipe = RECIPES[collective, algorithm]
-        known = protocols(self.system.links[level] for level in spans)
         return Way(
             collective.value,
             algorithm,
@@ -178,22 +206,13 @@ class Simulator:
             tuple(hops for _, _, hops in loads),
             tuple(waits),
             touched / self.system.memory_bytes_per_second,
-            known[:1] if algorithm is Algorithm.IN_NETWORK else known,
+            usable(algorithm, (self.system.links[level] for level in spans)),
             tuple((m - 1.0) * prod(counts[level + 1 :]) for level, m in enumerate(counts)),
             recipe.spared,
             recipe.at_once,
             counts[spans[-1]],
             counts,
         )
-
-    def _by_protocol(
-        self, collective: Collective, algorithm: Algorithm, roles: Cast
-    ) -> Iterator[Line]:
-        way = self.way(collective, algorithm, roles)
-        fitted = self.system.calibration and self.system.calibration.protocols
-        for protocol in way.protocols:
-            if not fitted or protocol.value in fitted:
-                yield way.line(self.system, protocol)
 
     def _rows(self, collective: Collective, algorithm: Algorithm) -> list[Recipe]:
         """What the algorithm does at each level."""
@@ -223,3 +242,14 @@ class Simulator:
         if outer:
             share += 2 * outer * sharing * busiest_block((slots,), children_of(slots))
         return share, share / link.bandwidth_bytes_per_second, hops
+
+
+def _longest_wait(line: Line) -> float:
+    return line.latency_seconds + line.gap_seconds
+
+
+def _groups(what: Instruction, where: Grid) -> Groups:
+    """The groups that an instruction means: as roles where the levels of the machine say them."""
+    if isinstance(where, Reduction):
+        return cast(where, what.groups.free, what.groups.zero)
+    return where.among(what)

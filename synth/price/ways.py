@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hierarchies import Link, System
 from synth.collectives.algorithms import Algorithm
-from synth.collectives.protocols import Protocol
+from synth.collectives.protocols import Protocol, protocols
 
 MEMORY = "memory"
 
@@ -137,6 +137,12 @@ class Way:
         inner = self.spans[-1]
         beside = [i for i in cheapest if i != inner or self.in_a_row > 2 or len(cheapest) == 1]
         return inner, beside[0]
+
+
+def usable(algorithm: Algorithm, links: Iterable[Link]) -> tuple[Protocol, ...]:
+    """The protocols by which an algorithm may go over some links: through switches Simple only."""
+    known = protocols(links)
+    return known[:1] if algorithm is Algorithm.IN_NETWORK else known
 
 
 Pick = Callable[[Sequence[Line], float], Line]

@@ -10,18 +10,48 @@ from grammar import Collective, Goal, Program
 from hierarchies import Devices, Reduction
 
 
+@dataclass(frozen=True)
+class GroupList:
+    """Groups one by one, where they are no grid: each has any members, its root first.
+
+    ``shares`` are their buffers as shares of the largest; ``equal``: whether all members of a
+    group get, or bring, equal pieces of it. A node of seven GPUs beside one of eight makes such.
+    """
+
+    groups: tuple[tuple[int, ...], ...]
+    shares: tuple[float, ...]
+    equal: bool = True
+
+
 @dataclass(frozen=True, eq=False)
 class Exchange:
     """One collective over groups of devices.
 
-    ``groups`` has shape (number of groups, members): device ids in member order, the first
-    member being the root of a rooted collective. ``size_bytes`` is the larger of a member's
-    buffers before and after.
+    ``among`` is a grid of shape (number of groups, members) or a list: device ids in member order,
+    the first member being the root of a rooted collective. ``size_bytes`` is the larger of a
+    member's buffers before and after, in the largest group. In a grid members keep, or bring,
+    pieces of one length in their order; of a list ``pieces`` says, for each group and member, which
+    of the group's whole buffer those are, by their places there: the schedule's pieces are counted.
     """
 
     collective: Collective
-    groups: Devices
+    among: Devices | GroupList
     size_bytes: int
+    pieces: tuple[tuple[tuple[int, ...], ...], ...] | None = None
+
+    @property
+    def groups(self) -> Devices:
+        """The groups of a grid: lists are not handed out over the axes of a mesh."""
+        assert not isinstance(self.among, GroupList)
+        return self.among
+
+    @property
+    def listed(self) -> list[list[int]]:
+        """The groups one by one, whichever form they have."""
+        among = self.among
+        if isinstance(among, GroupList):
+            return [list(group) for group in among.groups]
+        return among.tolist()  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True, eq=False)

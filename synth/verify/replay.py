@@ -113,8 +113,7 @@ def _replay_segment(
         try:
             match phase:
                 case Exchange():
-                    for group in phase.groups:
-                        _exchange(phase.collective, [int(d) for d in group], buffers)
+                    _carry_out(phase, buffers, payloads.shape[1] // schedule.pieces)
                 case Transpose():
                     _transpose(phase, buffers)
                 case _:
@@ -134,6 +133,36 @@ def _replay_segment(
 def _firsts(reduction: Reduction) -> list[int]:
     """The first member of every reduction group."""
     return [int(device) for device in reduction.grid()[:, 0]]
+
+
+def _carry_out(phase: Exchange, buffers: Buffers, length: int) -> None:
+    """One collective in every group, ``length`` being that of one of the schedule's pieces."""
+    if phase.pieces is None:
+        for group in phase.listed:
+            _exchange(phase.collective, group, buffers)
+        return
+    nothing = next(iter(buffers.values()))[:0]
+    for group, own in zip(phase.listed, phase.pieces, strict=True):
+        for device in group:
+            buffers.setdefault(device, nothing)
+        _exchange_pieces(phase.collective, group, buffers, [list(one) for one in own], length)
+
+
+def _exchange_pieces(
+    collective: Collective, group: list[int], buffers: Buffers, own: list[list[int]], length: int
+) -> None:
+    """The same where it is said whose each piece is; a member may have none."""
+    match collective:
+        case Collective.REDUCE_SCATTER:
+            whole = _sum(group, buffers).reshape(-1, length)
+            kept = [whole[places].reshape(-1) for places in own]
+            buffers.update(dict(zip(group, kept, strict=True)))
+        case Collective.ALL_GATHER:
+            brought = np.concatenate([buffers[device] for device in group]).reshape(-1, length)
+            ordered = brought[np.argsort(np.concatenate(own))].reshape(-1)
+            buffers.update({device: ordered.copy() for device in group})
+        case _:
+            _exchange(collective, group, buffers)
 
 
 def _exchange(collective: Collective, group: list[int], buffers: Buffers) -> None:

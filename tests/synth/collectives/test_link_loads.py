@@ -148,7 +148,7 @@ def test_a_transpose_reads_and_writes_every_buffer() -> None:
     seconds = 200 / system.memory_bytes_per_second
     told = StepPrice("transpose", None, 100, seconds, 0.0, MEMORY, (), ((MEMORY, seconds),))
     found = footprint(phase, told, wiring)
-    assert found.groups.tolist() == [[3], [5]]
+    assert found.groups == [[3], [5]]
     assert [wiring.name(link) for link in found.link.tolist()] == [
         "node0/gpu3/memory",
         "node0/gpu5/memory",
@@ -218,7 +218,7 @@ def loads_of(
     shape = Shape(system.hierarchy, sizes, np.concatenate(groups))
     wiring = Wiring(system)
     found = gathered(
-        shape.member[:, None],
+        shape.member[:, None].tolist(),
         list(Loads(collective, algorithm, shape, wiring).entries()),
         wiring,
     )

@@ -6,27 +6,37 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from grammar import Collective
-from hierarchies import Axis, Domain, Hierarchy, InputError, System, fault_of, load
+from grammar import Collective, Program
+from hierarchies import (
+    Axis,
+    Domain,
+    Hierarchy,
+    InputError,
+    Placement,
+    Reduction,
+    System,
+    fault_of,
+    load,
+)
 from hierarchies.fabric import cast, groups_of_children
-from hierarchies.links import Wiring
+from hierarchies.links import Network
 from strategies import reductions, smart_systems, switches
 from synth.collectives.algorithms import Algorithm, Choice
-from synth.collectives.slowest_links import SlowestLinks
+from synth.collectives.slowest_links import SlowestLinks, carried_and_busy
 from synth.degraded import GroupProgram, Survivors, UnevenRequest, uneven_answers
 from synth.degraded.cores import cores
-from synth.degraded.loads import lines_of
+from synth.degraded.lowering import phases, rehearsed
 from synth.degraded.programs import level_programs
-from synth.degraded.replay import compared, replay_groups
 from synth.plan.planner import answers
 from synth.plan.request import Request
+from synth.price.flows import simulate
 from synth.price.simulator import Simulator
 from synth.semantics.programs import Language
+from synth.semantics.schedule import GroupList, Schedule
 from synth.verify.concrete import prove_groups
 from synth.verify.replay import Failure
 from synth.verify.symbolic import Proved, Refuted
@@ -72,7 +82,7 @@ def test_every_program_is_proved_and_replayed_and_none_beats_the_bound(system: S
         assert prove_groups(program.steps, survivors.count, chunks=program.chunks) == Proved(
             (survivors.count,)
         )
-        assert compared(program.steps, program.chunks, survivors.count) is None
+        assert rehearsed(program, survivors.count) is None
     report = ranked(system, asked(system))
     assert report.complete
     seconds = [answer.candidate.seconds for answer in report.answers]
@@ -81,7 +91,37 @@ def test_every_program_is_proved_and_replayed_and_none_beats_the_bound(system: S
     for answer in report.answers:
         assert answer.verdict == Proved((survivors.count,))
         program = answer.candidate.program
-        assert compared(program.steps, program.chunks, survivors.count) is None
+        assert rehearsed(program, survivors.count) is None
+
+
+@given(lacking(), st.data())
+@settings(max_examples=40)
+def test_a_program_is_priced_loaded_and_followed_as_any_schedule(
+    system: System, data: st.DataObject
+) -> None:
+    """Link by link a step alone takes as long as its price says, all of them no less."""
+    survivors = Survivors(system)
+    program = data.draw(st.sampled_from(list(level_programs(survivors))))
+    segments = data.draw(st.integers(1, 3))
+    size = 2**20 * program.chunks
+    found = phases(program, survivors.devices, size)
+    assert not isinstance(found, Failure)
+    axis, cards = Axis("all", system.devices), system.hierarchy.cardinalities
+    whole = Reduction(Placement(system.hierarchy, (axis,), (cards,)), ("all",))
+    schedule = Schedule(Program(()), whole, segments * size, program.chunks, found, segments)
+    simulator = Simulator(system)
+    prices = [
+        simulator.exchange(one.collective, one.among, one.size_bytes)
+        for one in found
+        if isinstance(one.among, GroupList)
+    ]
+    network = Network.of(system)
+    followed = simulate(schedule, prices, network)
+    assert followed.complete
+    assert followed.seconds >= max(price.seconds for price in prices) * (1 - 1e-9)
+    for phase, price in zip(found, prices, strict=True):
+        alone = replace(schedule, phases=(phase,), segments=1)
+        assert simulate(alone, [price], network).seconds == pytest.approx(price.seconds)
 
 
 @given(lacking(), st.data())
@@ -107,7 +147,7 @@ def test_a_program_that_forgets_somebody_is_refuted_and_wrong_on_arrays(
     broken = replace(step, groups=tuple(tuple(one) for one in groups), pieces=pieces)
     steps = (*program.steps[:number], broken, *program.steps[number + 1 :])
     verdict = prove_groups(steps, survivors.count, chunks=program.chunks)
-    wrong = compared(steps, program.chunks, survivors.count)
+    wrong = rehearsed(replace(program, steps=steps), survivors.count)
     assert (wrong is not None) is isinstance(verdict, Refuted)
 
 
@@ -120,16 +160,17 @@ def test_groups_that_are_grids_cost_what_the_simulator_says(
     reduction = data.draw(reductions(system.hierarchy))
     assume(reduction.tree.digits)
     roles = cast(reduction, tuple(range(len(reduction.tree.digits))), ())
-    groups = list(groups_of_children(tuple(slot for level in roles for slot in level)))
+    groups = groups_of_children(tuple(slot for level in roles for slot in level)).tolist()
+    listed = GroupList(tuple(map(tuple, groups)), (1.0,) * len(groups))
     collective = data.draw(st.sampled_from(COLLECTIVES))
-    simulator, wiring = Simulator(system), Wiring(system)
-    ours = {(x.algorithm, x.protocol): x for x in lines_of(collective, groups, wiring)}
+    simulator = Simulator(system)
+    ours = {(x.algorithm, x.protocol): x for x in simulator.lines(collective, listed)}
     theirs = {(x.algorithm, x.protocol): x for x in simulator.lines(collective, roles)}
     assert {a for a, _ in theirs} - {a for a, _ in ours} <= {Algorithm.HALVING_DOUBLING}
     assert set(ours) <= set(theirs)
     for key, line in ours.items():
         assert line.latency_seconds == pytest.approx(theirs[key].latency_seconds)
-        levels = SlowestLinks(system).busy_seconds(collective, key[0], roles)
+        _, levels = carried_and_busy(SlowestLinks(system).loads(collective, key[0], roles))
         told = dict(line.loads)
         for name, seconds in zip(system.hierarchy.names, levels, strict=True):
             assert told.get(name, 0.0) == pytest.approx(seconds / key[1].share)
@@ -141,9 +182,9 @@ def test_without_a_whole_node_it_is_the_smaller_machine() -> None:
     system = load("dgx-h100:4")
     assert without(system, "node3") == load("dgx-h100:3")
     three = load("dgx-h100:3")
-    groups = [np.arange(24)]
-    here = lines_of(Collective.ALL_REDUCE, groups, Wiring(system), Choice.RING)
-    there = lines_of(Collective.ALL_REDUCE, groups, Wiring(three), Choice.RING)
+    groups = GroupList((tuple(range(24)),), (1.0,))
+    here = Simulator(system, Choice.RING).lines(Collective.ALL_REDUCE, groups)
+    there = Simulator(three, Choice.RING).lines(Collective.ALL_REDUCE, groups)
     assert here == there
 
 
@@ -185,7 +226,7 @@ def test_pieces_that_nobody_keeps_are_found() -> None:
     lost = ((frozenset({0}), frozenset(), frozenset()), first.pieces[1])
     steps = (replace(first, pieces=lost), *program.steps[1:])
     assert isinstance(prove_groups(steps, left.count, chunks=program.chunks), Refuted)
-    assert isinstance(replay_groups(steps, 2, np.ones((5, 4))), Failure)
+    assert isinstance(rehearsed(replace(program, steps=steps), left.count), Failure)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from grammar import Collective, Goal, Groups
+from grammar import Collective, Goal
 from hierarchies import Axis, Placement, Reduction, System, load, placements
 from hierarchies.fabric import cast
 from strategies import reductions, smart_systems
@@ -61,9 +61,10 @@ def test_the_plain_step_of_a_program_is_never_dearer(
     assume(reduction.tree.digits)
     free = tuple(range(len(reduction.tree.digits)))
     simulator, collective = Simulator(system), Collective(goal.value)
-    step = simulator.exchange(collective, Groups(free), reduction, payload)
+    roles = cast(reduction, free, ())
+    step = simulator.exchange(collective, roles, payload)
     found = defaults(simulator, reduction, payload, goal)
-    lines = simulator.lines(collective, cast(reduction, free, ()))
+    lines = simulator.lines(collective, roles)
     assert found.chosen in found.options
     for name, (price,) in found.options.items():
         assert price.algorithm is ALGORITHMS[name]

@@ -131,7 +131,7 @@ def exact_end(case: Case, network: Network) -> Fraction:
             busy: dict[int, Fraction] = {}
             for _, link, carried in entries:
                 busy[link] = busy.get(link, Fraction(0)) + Fraction(carried) / room[link]
-            for group, members in enumerate(one.groups.tolist()):
+            for group, members in enumerate(one.groups):
                 task = (segment, number, group)
                 tasks.append(task)
                 uses[task] = {
@@ -217,7 +217,7 @@ def test_what_is_told_of_flows_keeps_their_order(case: Case) -> None:
         alone = np.zeros(len(one.groups))
         np.maximum.at(alone, one.group, one.carried_bytes / network.bandwidths[one.link])
         for segment in range(case.schedule.segments):
-            for group, members in enumerate(one.groups.tolist()):
+            for group, members in enumerate(one.groups):
                 span = spans[segment, phase, group]
                 ready = [last.get((segment, device), 0.0) for device in members]
                 if segment:
@@ -226,7 +226,7 @@ def test_what_is_told_of_flows_keeps_their_order(case: Case) -> None:
                 least = price.latency_seconds + alone[group]
                 assert span.end_seconds >= (span.begin_seconds + least) * (1 - CLOSE)
         for segment in range(case.schedule.segments):
-            for group, members in enumerate(one.groups.tolist()):
+            for group, members in enumerate(one.groups):
                 end = spans[segment, phase, group].end_seconds
                 last |= {(segment, device): end for device in members}
 

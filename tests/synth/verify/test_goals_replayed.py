@@ -197,7 +197,7 @@ def test_swapped_members_of_a_group_are_caught(goal: Goal) -> None:
         schedule = scheduled(spelled(steps, reduction.tree), reduction, goal, 12)
         for place, phase in enumerate(schedule.phases):
             if isinstance(phase, Exchange) and phase.collective is not Collective.BROADCAST:
-                swapped = replace(phase, groups=phase.groups[:, ::-1])
+                swapped = replace(phase, among=phase.groups[:, ::-1])
                 phases = (*schedule.phases[:place], swapped, *schedule.phases[place + 1 :])
                 assert compare(replace(schedule, phases=phases), 12) is not None
 

@@ -282,7 +282,7 @@ def test_swapped_members_of_a_group_are_caught() -> None:
     schedule = scheduled(parse("reduce-scatter root inside; all-gather root inside"), reduction)
     first, second = schedule.phases
     assert not isinstance(first, Transpose)
-    swapped = replace(first, groups=first.groups[:, ::-1])
+    swapped = replace(first, among=first.groups[:, ::-1])
     assert compare(replace(schedule, phases=(swapped, second)), 7) is not None
 
 
@@ -291,7 +291,7 @@ def test_one_replica_too_few_is_caught() -> None:
     schedule = scheduled(parse("all-reduce d0 inside; all-reduce d0 parallel"), reduction)
     first, second = schedule.phases
     assert not isinstance(second, Transpose)
-    short = replace(second, groups=second.groups[:1])
+    short = replace(second, among=second.groups[:1])
     failure = compare(replace(schedule, phases=(first, short)), 7)
     assert failure == Failure(None, "device 1, element 0 differs from the plain sum")
 

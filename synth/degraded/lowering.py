@@ -1,0 +1,101 @@
+"""Programs of explicit groups as ordinary schedules: which blocks of its buffer a member keeps.
+
+Every buffer holds its blocks in the order of the payload, so that nothing is ever transposed. In a
+reduce-scatter among three ranks of which the last keeps nothing, places (0,), (1,) and () of the
+two blocks are theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from grammar import Program
+from hierarchies import Reduction
+from synth.degraded.programs import GroupProgram
+from synth.semantics.schedule import Exchange, GroupList, Schedule, padded
+from synth.verify.concrete import GroupStep
+from synth.verify.replay import Failure, compare
+
+_Blocks = tuple[int, ...]
+
+
+def scheduled(program: GroupProgram, ranks: int, payload_bytes: int) -> Schedule | Failure:
+    """The schedule of a program on a machine of so many ranks, whatever joins them.
+
+    A Failure where members of a group hold other chunks than its collective needs: unlike the z3
+    judge this looks at chunks only, and not at whose contributions are in them.
+    """
+    found = phases(program, range(ranks), padded(payload_bytes, program.chunks))
+    if isinstance(found, Failure):
+        return found
+    whole = Reduction.plain(ranks)
+    return Schedule(Program(()), whole, payload_bytes, program.chunks, found)
+
+
+def rehearsed(program: GroupProgram, ranks: int) -> Failure | None:
+    """What goes wrong when a program is run on whole numbers; None where all end with the sum."""
+    schedule = scheduled(program, ranks, payload_bytes=1)
+    return schedule if isinstance(schedule, Failure) else compare(schedule, 2 * program.chunks + 1)
+
+
+def phases(
+    program: GroupProgram, devices: Sequence[int], payload_bytes: int
+) -> tuple[Exchange, ...] | Failure:
+    """The phases of a program whose ranks are these devices, for a payload of whole chunks."""
+    held = {rank: tuple(range(program.chunks)) for rank in range(len(devices))}
+    found = []
+    for number, step in enumerate(program.steps):
+        what, shared = step.collective, []
+        for which, group in enumerate(step.groups):
+            one = _shared(step, which, [held[rank] for rank in group])
+            if isinstance(one, str):
+                return Failure(number, one)
+            shared.append(one)
+            after = [one.whole] * len(group) if what.gathers else one.own
+            held.update(zip(group, after, strict=True))
+        largest = max((len(one.whole) for one in shared), default=0) or 1
+        among = GroupList(
+            tuple(tuple(devices[rank] for rank in group) for group in step.groups),
+            tuple(len(one.whole) / largest for one in shared),
+            not what.in_pieces or all(one.equal for one in shared),
+        )
+        size = largest * payload_bytes // program.chunks
+        found.append(Exchange(what, among, size, tuple(one.places for one in shared)))
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class _Shared:
+    """The blocks of a group together, and those that each member brings, or keeps, of them."""
+
+    whole: _Blocks
+    own: Sequence[_Blocks]
+
+    @property
+    def equal(self) -> bool:
+        return len({len(blocks) for blocks in self.own}) == 1
+
+    @property
+    def places(self) -> tuple[_Blocks, ...]:
+        """Where members' own blocks are among those of the group."""
+        place = {block: i for i, block in enumerate(self.whole)}
+        return tuple(tuple(place[block] for block in blocks) for blocks in self.own)
+
+
+def _shared(step: GroupStep, which: int, before: Sequence[_Blocks]) -> _Shared | str:
+    """What one group does with the blocks of its members; why it cannot, if so."""
+    what, whole = step.collective, before[0]
+    if what.gathers:
+        whole = tuple(sorted(chain(*before)))
+        twice = len(set(whole)) < len(whole)
+        return "two members hold one chunk" if twice else _Shared(whole, before)
+    if what.facts.reducing and len(set(before)) > 1:
+        return "members hold different chunks"
+    if what.scatters:
+        assert step.pieces is not None
+        pieces = step.pieces[which]
+        return _Shared(whole, [tuple(b for b in whole if b in piece) for piece in pieces])
+    others = () if what.to_first else whole
+    return _Shared(whole, [whole, *[others] * (len(before) - 1)])

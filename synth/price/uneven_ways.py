@@ -1,0 +1,58 @@
+"""What an algorithm does among groups that are no grid: a way for each kind of waiting.
+
+A grid has one way, as its groups are alike. In a list the loads of all groups add up on the links,
+and each waits for messages by itself. For groups that are grids both say the same.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from synth.collectives.algorithms import RECIPES
+from synth.collectives.link_loads import Loads
+from synth.collectives.slowest_links import carried_and_busy
+from synth.price.ways import Way, usable
+
+
+def uneven_ways(loads: Loads) -> list[Way]:
+    """All groups of a list at once: ways alike but for what is waited for. One hop a message."""
+    shape, system = loads.shape, loads.wiring.system
+    carried, busy = carried_and_busy(loads)
+    touched = float(loads.touched().max(initial=0.0))
+    recipe = RECIPES[loads.collective, loads.algorithm]
+    known = usable(loads.algorithm, (system.links[level] for level in shape.spans))
+    return [
+        Way(
+            loads.collective.value,
+            loads.algorithm,
+            tuple(level for level, n in enumerate(waits) if n),
+            carried,
+            busy,
+            (1,) * len(waits),
+            waits,
+            touched / system.memory_bytes_per_second,
+            known,
+            peers,
+            recipe.spared,
+            recipe.at_once,
+            in_a_row,
+        )
+        for waits, peers, in_a_row in _waiting(loads)
+    ]
+
+
+def _waiting(loads: Loads) -> set[tuple[tuple[float, ...], tuple[float, ...], int]]:
+    """How groups wait, each way once: messages that wait for each other, and that one sends, over
+    each level; how many members are in a row in the innermost. Groups of one member do not.
+    """
+    shape, groups = loads.shape, len(loads.shape.sizes)
+    waits = np.array([loads.waits(level) for level in range(len(shape.levels))])
+    peers = np.zeros_like(waits)
+    in_a_row = np.ones(groups, dtype=np.int64)
+    for level, at in enumerate(shape.levels):
+        np.maximum.at(peers[level], shape.whose, at.inside[at.parent] - at.p)
+        most = np.ones(groups, dtype=np.int64)
+        np.maximum.at(most, at.owner, at.m)
+        in_a_row = np.where(most > 1, most, in_a_row)
+    rows = zip(waits.T.tolist(), peers.T.tolist(), in_a_row.tolist(), strict=True)
+    return {(tuple(waited), tuple(sent), row) for waited, sent, row in rows if any(waited)}
