@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from grammar import Goal
-from hierarchies import InputError, nearest
+from hierarchies import InputError, nearest, within
 from hierarchies.hierarchy import check_distinct, check_name
 from synth.workload.quantities import (
     EXTREMES,
@@ -184,10 +184,8 @@ class Job:
         if not 1 <= len(self.axes) <= MOST_AXES:
             hint = f"from 1 to {MOST_AXES}, as in data = 8 under [axes]"
             raise InputError(f"the job has {len(self.axes)} axes", where=where, hint=hint)
-        try:
+        with within(where):
             check_distinct(tuple(axis.name for axis in self.axes), "axis")
-        except InputError as error:
-            raise _placed(error, where) from None
 
     def _powers(self) -> dict[str, int]:
         """For every name whether it is bytes (1) or a plain number (0), each checked as it comes.
@@ -305,10 +303,8 @@ def _power(amount: Amount, powers: Powers, where: str) -> int:
         if name not in powers:
             problem = f"{str(amount)!r} names {name!r}, which is no axis and no number given before"
             raise InputError(problem, where=where, hint=nearest(name, powers))
-    try:
+    with within(where):
         return power_of_bytes(amount, powers)
-    except InputError as error:
-        raise _placed(error, where) from None
 
 
 def _twice(name: str, where: str) -> InputError:
@@ -318,10 +314,8 @@ def _twice(name: str, where: str) -> InputError:
 
 def _check_symbol(name: str, what: str, where: str) -> None:
     """Refuse a name that an amount could not spell. Raises InputError."""
-    try:
+    with within(where):
         check_name(name, what)
-    except InputError as error:
-        raise _placed(error, where) from None
     if not _NAME.fullmatch(name) or name in EXTREMES:
         problem = f"{what} name {name!r} cannot stand in an amount"
         hint = "a letter followed by letters, digits or '_', and neither min nor max"
