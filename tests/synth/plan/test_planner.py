@@ -41,7 +41,7 @@ from synth.price.steps import TICKS_PER_SECOND, limiting, ticks_of
 from synth.semantics.lowering import lower, moves
 from synth.semantics.programs import Language
 from synth.semantics.rules import Derivation, Refusal, derive
-from synth.verify.rehearsal import derived, one_step, rehearse
+from synth.verify.rehearsal import derived, rehearse
 from synth.verify.replay import compare_stripes
 from synth.verify.symbolic import Proved
 
@@ -469,7 +469,9 @@ def test_without_a_stop_it_is_complete_and_told_of_every_placement() -> None:
     report = answers(TWO_BY_FOUR, REQUEST, watcher)
     assert report.complete
     assert report == answers(TWO_BY_FOUR, REQUEST)
-    assert watcher.told == [(i, report.placements) for i in range(1, report.placements + 1)]
+    assert watcher.told == [
+        (i, report.placements) for i in range(1, report.placements + 1)
+    ]
 
 
 # Determinism.
@@ -682,7 +684,7 @@ def test_what_means_nothing_is_refused(make: Callable[[], object], message: str)
 
 @pytest.mark.parametrize("depth", [0, 1, 2, 3])
 def test_the_plain_program(depth: int) -> None:
-    derivation = one_step(Reduction.plain(*[3] * depth).tree)
+    derivation = derived(parse("all-reduce root inside"), Reduction.plain(*[3] * depth).tree)
     assert len(derivation.instructions) == min(depth, 1)
     assert all(s.collective is Collective.ALL_REDUCE for s in derivation.instructions)
     rehearse(derivation)

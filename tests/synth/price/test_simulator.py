@@ -37,7 +37,7 @@ from synth.semantics.lowering import lower, moves
 from synth.semantics.programs import Language, Vertex, explore_moves
 from synth.semantics.rules import Derivation
 from synth.semantics.schedule import Exchange
-from synth.verify.rehearsal import derived, one_step
+from synth.verify.rehearsal import derived
 
 GB = 1e9
 
@@ -486,7 +486,7 @@ def test_a_step_says_what_limits_it(case: tuple[System, Reduction, Derivation]) 
 def test_a_price_that_cannot_be_compared_exactly_is_refused() -> None:
     system = one_level(Domain.SWITCH, 2, bandwidth=1.0)
     reduction = whole(system)
-    derivation = one_step(reduction.tree)
+    derivation = derived(parse("all-reduce root inside"), reduction.tree)
     assert phases(system, reduction, derivation, 1e5)[0].ticks == pytest.approx(1e17)
     with pytest.raises(InputError, match="one step would take 1e\\+06 s"):
         Simulator(system).prices(moves(derivation), reduction, 1e6)
@@ -641,7 +641,7 @@ def whole(system: System) -> Reduction:
 
 def at_once(reduction: Reduction) -> Instruction:
     """The plain all-reduce."""
-    return one_step(reduction.tree).instructions[0]
+    return derived(parse("all-reduce root inside"), reduction.tree).instructions[0]
 
 
 HIERARCHICAL = "reduce-scatter node inside; all-reduce root across(node); all-gather node inside"
