@@ -179,22 +179,6 @@ class Report:
     looked: Looked
 
     @property
-    def best_default_seconds(self) -> float:
-        return self.looked.best_default_seconds
-
-    @property
-    def placements(self) -> int:
-        return self.looked.placements
-
-    @property
-    def of_placements(self) -> int:
-        return self.looked.of_placements
-
-    @property
-    def programs(self) -> int:
-        return self.looked.programs
-
-    @property
     def complete(self) -> bool:
         return self.looked.complete
 
