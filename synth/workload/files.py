@@ -277,8 +277,8 @@ def write(job: Job) -> str:
     """The job as a TOML text: ``read_job(write(job)) == job``."""
     blocks = [list(_head(job)), ["[axes]", *(_size_line(axis) for axis in job.axes)]]
     if job.numbers:
-        told = (f"{number.name} = {_toml_value(number.amount)}" for number in job.numbers)
-        blocks.append(["[numbers]", *told])
+        lines = (f"{number.name} = {_toml_value(number.amount)}" for number in job.numbers)
+        blocks.append(["[numbers]", *lines])
     if job.requires:
         rules = (f"{_key(each.name)} = {_quoted(str(each.rule))}" for each in job.requires)
         blocks.append(["[requires]", *rules])
@@ -313,7 +313,7 @@ def _lines(entry: Entry | Unpriced, goal: str) -> Iterator[str]:
 def _size_line(axis: JobAxis) -> str:
     if axis.sizes is not None and len(axis.sizes) == 1:
         return f"{axis.name} = {axis.sizes[0]}"
-    return f"{axis.name} = {_quoted(axis.told)}"
+    return f"{axis.name} = {_quoted(axis.text)}"
 
 
 def _toml_value(amount: Amount) -> str:

@@ -70,7 +70,7 @@ class JobAxis:
         return size >= 1 if self.sizes is None else size in self.sizes
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         """The sizes as a job file has them: ``1|2|4``, or ``any``."""
         return "any" if self.sizes is None else "|".join(str(size) for size in self.sizes)
 
@@ -154,15 +154,15 @@ class Job:
             raise InputError("the job is empty", where=self.places.of("collective"), hint=hint)
         powers = self._powers()
         self._check_requirements(powers)
-        names = [entry.name for entry in self.told]
-        for position, entry in enumerate(self.told):
+        names = [entry.name for entry in self.communications]
+        for position, entry in enumerate(self.communications):
             if entry.name in names[:position]:
                 raise _twice(entry.name, entry.places.of("name"))
             self._check_entry(entry, powers)
         self._check_constants()
 
     @property
-    def told(self) -> tuple[Entry | Unpriced, ...]:
+    def communications(self) -> tuple[Entry | Unpriced, ...]:
         """All that the job sends, priced or not: entries, then unpriced ones."""
         return (*self.entries, *self.unpriced)
 
@@ -217,7 +217,7 @@ class Job:
             axis.name: axis.sizes[0] for axis in self.axes if axis.sizes and not axis.sizes[1:]
         }
         known = known_at(self, fixed)
-        for entry in self.told:
+        for entry in self.communications:
             if all(fixed.get(name) == 1 for name in entry.over):
                 continue
             for key, amount in amounts_of(entry):
@@ -250,8 +250,8 @@ _BOUNDS = {
 
 def amounts_of(entry: Entry | Unpriced) -> tuple[tuple[str, Amount], ...]:
     """The amounts of an entry by their keys: bytes, times and, of a collective, hidden."""
-    told = (("bytes", entry.payload), ("times", entry.times))
-    return (*told, ("hidden", entry.hidden)) if isinstance(entry, Entry) else told
+    amounts = (("bytes", entry.payload), ("times", entry.times))
+    return (*amounts, ("hidden", entry.hidden)) if isinstance(entry, Entry) else amounts
 
 
 def known_at(job: Job, sizes: Mapping[str, int]) -> Known:

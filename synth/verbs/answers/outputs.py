@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Discriminator, Field, Tag
 
 from synth.emit import Files, Source
-from synth.plan.request import told_together
+from synth.plan.request import programs_text
 from synth.verbs.answers.parts import (
     SCHEMA_VERSION,
     BinaryFile,
@@ -73,7 +73,7 @@ class EmittedReply(Reply):
             schema_version=SCHEMA_VERSION,
             target=target,
             system=source.system.name,
-            program=told_together(str(schedule.program) for schedule in source.schedules),
+            program=programs_text(str(schedule.program) for schedule in source.schedules),
             proof="proved" if source.proved else "unknown",
             segments=source.schedule.segments,
             stripes=HandedStripe.all_of(source),

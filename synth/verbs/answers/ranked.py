@@ -276,13 +276,13 @@ class Leading(Part):
     proof: Literal["not yet"]
 
     @classmethod
-    def of(cls, leader: planned.Leader) -> Leading:
+    def of(cls, best: planned.Provisional) -> Leading:
         return cls(
-            rank=leader.rank,
-            axes={axis.name: axis.size for axis in leader.axes},
-            placement=[list(row) for row in leader.placement],
-            program=leader.program,
-            seconds=leader.seconds,
+            rank=best.rank,
+            axes={axis.name: axis.size for axis in best.axes},
+            placement=[list(row) for row in best.placement],
+            program=best.program,
+            seconds=best.seconds,
             proof="not yet",
         )
 

@@ -117,9 +117,9 @@ def _sizes(task: SomeSizes, watcher: Watcher, libraries: LibraryCache) -> SizesA
     return SizesAnswered(
         sizes=[
             BestAtSize(bytes=size, choice=repr(asker.chosen[size]), answer=Answer.of(answer))
-            for size, answer in asker.told.items()
+            for size, answer in asker.answers.items()
         ],
-        refuted=any(isinstance(answer.verdict, Refuted) for answer in asker.told.values()),
+        refuted=any(isinstance(answer.verdict, Refuted) for answer in asker.answers.values()),
         complete=asker.complete,
     )
 
