@@ -96,7 +96,7 @@ def mix(loads: Floats, costs: Floats | None = None) -> Mix:
 
 
 def whole_bytes(parts: Sequence[float], payload_bytes: int) -> list[int]:
-    """Shares as whole bytes that sum to the payload exactly."""
+    """Shares as whole bytes that sum to the payload exactly: thirds of 10 bytes are 3, 4 and 3."""
     ends = np.cumsum(parts) / np.sum(parts)
     cuts = [0, *(round(float(end) * payload_bytes) for end in ends[:-1]), payload_bytes]
     return [end - begin for begin, end in pairwise(cuts)]

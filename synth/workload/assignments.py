@@ -70,6 +70,7 @@ class SettledJob:
 def assignments(job: Job, devices: int) -> tuple[Sizes, ...]:
     """All sizes of the axes that multiply to the number of devices and meet the requirements.
 
+    For data = any, tensor = 1|2 and 8 devices: data 8 with tensor 1, data 4 with tensor 2.
     In the order in which the sizes are written, the last axis fastest; axes of any size go through
     the divisors. Raises InputError, saying what would fit, if there is none, and for very many.
     """

@@ -257,7 +257,8 @@ def amounts_of(entry: Entry | Unpriced) -> tuple[tuple[str, Amount], ...]:
 def known_at(job: Job, sizes: Mapping[str, int]) -> Known:
     """What the names of a job stand for at sizes of its axes, or why that cannot be worked out.
 
-    Where sizes are left out, so are the numbers that depend on them.
+    With data = 8, ``batch / data`` stands for an eighth of the batch. Where sizes are left out, so
+    are the numbers that depend on them.
     """
     known: dict[str, Fraction | InputError] = {name: Fraction(size) for name, size in sizes.items()}
     for number in job.numbers:
