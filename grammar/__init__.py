@@ -38,4 +38,3 @@ from grammar.collectives.program import Master as Master
 from grammar.collectives.program import Parallel as Parallel
 from grammar.collectives.program import Program as Program
 from grammar.collectives.program import Step as Step
-from grammar.collectives.program import at_once as at_once

@@ -27,6 +27,9 @@ from hierarchies import InputError, Tree
 class Groups:
     """The groups of one instruction, on a tree of any sizes.
 
+    On digits (node, gpu) the GPUs of each node are free (1,); the first GPUs of all nodes are free
+    (0,) with zero (1,).
+
     Devices that agree on every digit outside ``free`` form a group. Only devices whose digits in
     ``zero`` are all 0 take part; the two sets are disjoint. Digits are numbered from 0, outermost
     first, and sorted.

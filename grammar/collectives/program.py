@@ -207,8 +207,3 @@ class Program:
 
     def __str__(self) -> str:
         return "; ".join(str(step) for step in self.steps)
-
-
-def at_once(goal: Goal) -> Program:
-    """The plain one-step program for a goal, the same on every tree that has a digit."""
-    return Program((Step(Collective(goal.value), ROOT, InsideGroup()),))

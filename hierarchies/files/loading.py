@@ -19,7 +19,12 @@ _A_FILE = "A file is named with its .toml or a path"
 @cache
 def catalogue() -> tuple[str, ...]:
     """The names of the known machines, sorted."""
-    files = (entry.name for entry in _folder().iterdir())
+    return toml_names(_folder())
+
+
+def toml_names(folder: Traversable) -> tuple[str, ...]:
+    """The names of the TOML files that come with a package in a folder, sorted."""
+    files = (entry.name for entry in folder.iterdir())
     return tuple(sorted(name[: -len(".toml")] for name in files if name.endswith(".toml")))
 
 
@@ -63,17 +68,22 @@ def file_text(spec: str) -> str | None:
     name, _ = _split(spec)
     if name in catalogue():
         return None
-    if not _is_path(name):
+    if not is_path(name):
         raise _unknown(name, _A_FILE)
+    return text_of_file(name, MOST_CHARACTERS + 1)
+
+
+def text_of_file(path: str, most_characters: int) -> str:
+    """The text of a file, or as much of it. Raises InputError if it cannot be read or is none."""
     try:
-        with Path(name).open(encoding="utf-8-sig") as file:
-            return file.read(MOST_CHARACTERS + 1)
+        with Path(path).open(encoding="utf-8-sig") as file:
+            return file.read(most_characters)
     except OSError as error:
-        raise InputError(f"cannot read the file: {error.strerror}", where=name) from None
+        raise InputError(f"cannot read the file: {error.strerror}", where=path) from None
     except UnicodeDecodeError:
-        raise InputError("the file is not text in UTF-8", where=name) from None
+        raise InputError("the file is not text in UTF-8", where=path) from None
     except ValueError as error:
-        raise InputError(f"cannot read the file: {error}", where=repr(name)) from None
+        raise InputError(f"cannot read the file: {error}", where=repr(path)) from None
 
 
 def _split(spec: str) -> tuple[str, int | None]:
@@ -95,7 +105,8 @@ def _unknown(name: str, otherwise: str) -> InputError:
     return InputError(f"no system {name!r} in the catalogue", hint=hint)
 
 
-def _is_path(name: str) -> bool:
+def is_path(name: str) -> bool:
+    """Whether a name is that of a file, by how it is written or because there is one."""
     try:
         return name.endswith(".toml") or "/" in name or "\\" in name or Path(name).is_file()
     except (OSError, ValueError):

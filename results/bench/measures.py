@@ -61,7 +61,11 @@ def top(system: str, sizes: str, over: str) -> Figures:
     """The ten best of all placements and programs, exactly, proved."""
     taken, report = seconds(lambda: asked(system, sizes, over))
     assert report.complete
-    return {"seconds": taken, "placements": report.placements, "programs": report.programs}
+    return {
+        "seconds": taken,
+        "placements": report.looked.placements,
+        "programs": report.looked.programs,
+    }
 
 
 def asked(system: str, sizes: str, over: str) -> Report:
@@ -120,7 +124,7 @@ def scale(over: str) -> Figures:
 def _asked_for(report: Report) -> tuple[int, int, frozenset[str]]:
     """What the work of an answer depends on."""
     proved = frozenset(str(answer.candidate.program) for answer in report.answers)
-    return report.placements, report.programs, proved
+    return report.looked.placements, report.looked.programs, proved
 
 
 def pricing(over: str) -> Figures:

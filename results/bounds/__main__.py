@@ -171,7 +171,7 @@ def _beaten_by(report: Report) -> list[str]:
     seconds = answer.candidate.seconds
     others = {
         **answer.defaults.seconds,
-        "the default of another placement": report.best_default_seconds,
+        "the default of another placement": report.looked.best_default_seconds,
         "the same in one segment": answer.barrier_seconds,
     }
     return [name for name, other in others.items() if other < seconds]

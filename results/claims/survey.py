@@ -12,7 +12,7 @@ from itertools import combinations
 from statistics import mean, median
 from typing import Any
 
-from grammar import Instruction, spell
+from grammar import Instruction, parse, spell
 from hierarchies import Axis, Placement, Reduction, System, Tree, load, placements
 from synth.collectives.algorithms import Choice
 from synth.price.simulator import Simulator
@@ -20,7 +20,7 @@ from synth.search.best_first import Explored
 from synth.semantics.layout import Move
 from synth.semantics.lowering import moves
 from synth.semantics.programs import Language, Vertex, explore_moves
-from synth.verify.rehearsal import one_step
+from synth.verify.rehearsal import derived
 
 Graph = Explored[Vertex, Move]
 Over = tuple[str, ...]
@@ -117,7 +117,7 @@ class Surveyor:
 
     def _case(self, placement: Placement, over: Over) -> Case:
         reduction = Reduction(placement, over)
-        plain = moves(one_step(reduction.tree))
+        plain = moves(derived(parse("all-reduce root inside"), reduction.tree))
         default = sum(self._simulator.prices(plain, reduction, self.payload_bytes))
         best, program = self._best(reduction)
         return Case(

@@ -13,7 +13,7 @@ from itertools import chain, islice
 
 from grammar import Goal, Instruction
 from hierarchies import Reduction
-from synth.plan.library import Graph, Labels, Library
+from synth.plan.library import Labels, Library
 from synth.plan.stripes import split
 from synth.price.bound import bound
 from synth.price.segments import Overlapped, Phases, bound_ticks, cheapest
@@ -22,6 +22,8 @@ from synth.price.ways import leanest
 
 _Slice = tuple[Labels, int, int]
 """The labels of a path, the bytes that it is for, and in how many segments."""
+_Priced = tuple[int, tuple[_Slice, ...]]
+"""Paths side by side, and their price in ticks."""
 _SEEDS = 4
 """How many programs that are good alone are tried beside others."""
 
@@ -89,49 +91,38 @@ class CandidateSearch:
         programs; of the splits over several there is one, the best found.
         """
         spelled = self.library.spellings(reduction.tree)
-        graph = self.library.graph(len(reduction.tree.digits))
-        find = self._in_one_segment if self._barriers else self._overlapped
+        alphabet = self.library.graph(len(reduction.tree.digits)).alphabet
+        if self._barriers:
+            every = self._in_one_segment(reduction, spelled, count, limit)
+        else:
+            every = self._overlapped(reduction, count, limit)
         found = []
-        for ticks, slices in find(graph, reduction, spelled, count, limit):
+        for ticks, slices in every:
             texts = tuple(spelled[label] for labels, *_ in slices for label in labels)
             parts = tuple(
-                FoundPart(
-                    tuple(graph.alphabet[label].instruction for label in labels), size, segments
-                )
+                FoundPart(tuple(alphabet[label].instruction for label in labels), size, segments)
                 for labels, size, segments in slices
             )
             found.append(Found((ticks, len(texts), texts), reduction, parts))
         return sorted(found, key=lambda one: one.key)[:count]
 
     def _in_one_segment(
-        self,
-        graph: Graph,
-        reduction: Reduction,
-        spelled: list[str],
-        count: int,
-        limit: int | None,
-    ) -> Iterator[tuple[int, tuple[_Slice, ...]]]:
+        self, reduction: Reduction, spelled: list[str], count: int, limit: int | None
+    ) -> Iterator[_Priced]:
         """The cheapest paths where steps wait for each other."""
+        graph = self.library.graph(len(reduction.tree.digits))
         prices = self._simulator.prices(graph.alphabet, reduction, self._payload_bytes)
         order = {text: rank for rank, text in enumerate(sorted(set(spelled)))}
         paths = graph.cheapest(prices, [order[text] for text in spelled], limit)
         for path in islice(paths, count):
             yield path.price, ((path.labels, self._payload_bytes, 1),)
 
-    def _overlapped(
-        self,
-        graph: Graph,
-        reduction: Reduction,
-        spelled: list[str],
-        count: int,
-        limit: int | None,
-    ) -> Iterator[tuple[int, tuple[_Slice, ...]]]:
+    def _overlapped(self, reduction: Reduction, count: int, limit: int | None) -> Iterator[_Priced]:
         """The cheapest paths, and all that tie, in segments; and the best split over several."""
-        paths = self.library.paths(len(reduction.tree.digits))
+        depth = len(reduction.tree.digits)
+        alphabet, paths = self.library.graph(depth).alphabet, self.library.paths(depth)
         works = {
-            segments: self._simulator.works(
-                graph.alphabet, reduction, self._payload_bytes / segments
-            )
+            segments: self._simulator.works(alphabet, reduction, self._payload_bytes / segments)
             for segments in self._segments
         }
         enough = max(count, _SEEDS) if self._stripes and limit is None else count
@@ -141,30 +132,27 @@ class CandidateSearch:
         if self._stripes:
             if limit is not None:
                 found = cheapest(paths, works, _SEEDS, None, self._go_on)
-            yield from self._split(graph, reduction, paths, found, limit)
+            yield from self._split(reduction, found, limit)
 
     def _split(
-        self,
-        graph: Graph,
-        reduction: Reduction,
-        paths: Sequence[Labels],
-        seeds: Sequence[Overlapped],
-        limit: int | None,
-    ) -> Iterator[tuple[int, tuple[_Slice, ...]]]:
+        self, reduction: Reduction, seeds: Sequence[Overlapped], limit: int | None
+    ) -> Iterator[_Priced]:
         """The best split found over several programs, if any is better than one."""
+        depth = len(reduction.tree.digits)
+        alphabet, paths = self.library.graph(depth).alphabet, self.library.paths(depth)
         seeds = sorted(seeds, key=lambda one: (one.ticks, one.path))[:_SEEDS]
         usual = {self._payload_bytes / segments for segments in self._segments}
 
         @cache
         def moves_of(size_bytes: float) -> Sequence[Phases]:
-            return self._simulator.works(graph.alphabet, reduction, size_bytes, leanest)
+            return self._simulator.works(alphabet, reduction, size_bytes, leanest)
 
         @cache
         def phases_of(path: int, size_bytes: float) -> Phases:
             if size_bytes in usual:
                 return tuple(chain(*(moves_of(size_bytes)[label] for label in paths[path])))
-            alphabet = [graph.alphabet[label] for label in paths[path]]
-            return tuple(chain(*self._simulator.works(alphabet, reduction, size_bytes, leanest)))
+            moves = [alphabet[label] for label in paths[path]]
+            return tuple(chain(*self._simulator.works(moves, reduction, size_bytes, leanest)))
 
         found = split(
             phases_of, len(paths), seeds, self._payload_bytes, self._segments, limit, self._go_on

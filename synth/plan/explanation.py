@@ -10,7 +10,7 @@ from synth.price.steps import StepPrice, summed
 from synth.price.ways import MEMORY
 
 _ALIKE = 1e-3
-"""Times that differ by less than this share are told as the same."""
+"""Times that differ by less than this share count as the same."""
 _Stripes = Sequence[tuple[Sequence[StepPrice], int]]
 """For each program that runs: the prices of one of its segments, and how many it has."""
 
@@ -88,10 +88,10 @@ def _side_by_side(answer: Answer) -> list[str]:
     whole = sum(part.size_bytes for part in answer.candidate.parts)
     for number, (part, stripe) in enumerate(zip(answer.candidate.parts, stripes, strict=True), 1):
         busy = sorted(_busy([stripe]).items(), key=lambda item: -item[1])
-        told = ", ".join(f"{name} {time / seconds:.0%}" for name, time in busy if name != MEMORY)
+        links = ", ".join(f"{name} {time / seconds:.0%}" for name, time in busy if name != MEMORY)
         cut = f" in {part.segments} segments" if part.segments > 1 else ""
         share = f"{part.size_bytes / whole:.0%} of the payload{cut}"
-        lines.append(f"stripe {number}, {share}, keeps busy: {told}")
+        lines.append(f"stripe {number}, {share}, keeps busy: {links}")
     shared = "while one waits for messages or for a level, others use the links"
     return [*lines, f"stripes share the links and wait for nothing of each other: {shared}"]
 

@@ -10,7 +10,7 @@ from itertools import islice
 from hierarchies import Placement, Reduction, System, check_axes, count_placements, placements
 from synth.plan.candidates import CandidateSearch, Found
 from synth.plan.library import Library
-from synth.plan.request import Leader, Looked, Request, Watcher, told_together
+from synth.plan.request import Looked, Provisional, Request, Watcher, programs_text
 from synth.price.defaults import defaults
 from synth.price.simulator import Simulator
 from synth.price.steps import TICKS_PER_SECOND, total_seconds
@@ -92,7 +92,7 @@ class PlacementSearch:
                 found = self._search.best(reduction, self._request.k, limit)
                 fresh = [Placed(position, one) for one in found]
                 best = _kept([*best, *fresh], self._request)
-                self._watcher.ranked(partial(self._leaders, best))
+                self._watcher.ranked(partial(self._so_far, best))
             seconds = self._default_seconds(reduction)
             default = seconds if not done else min(default, seconds)
             programs += self._library.count(len(reduction.tree.digits))
@@ -129,26 +129,26 @@ class PlacementSearch:
 
     def _default_seconds(self, reduction: Reduction) -> float:
         request = self._request
-        told = defaults(self._simulator, reduction, request.payload_bytes, request.goal)
-        return total_seconds(told.baseline)
+        plain = defaults(self._simulator, reduction, request.payload_bytes, request.goal)
+        return total_seconds(plain.baseline)
 
-    def _leaders(self, best: tuple[Placed, ...]) -> list[Leader]:
-        return [leader(rank, found) for rank, found in ranked(best, self._request)]
+    def _so_far(self, best: tuple[Placed, ...]) -> list[Provisional]:
+        return [provisional(rank, found) for rank, found in ranked(best, self._request)]
 
 
 def ranked(best: Sequence[Placed], request: Request) -> list[tuple[int, Found]]:
     """Programs in their order with their ranks, which begin anew on each placement if asked so."""
-    told, rank, last = [], 0, -1
+    found, rank, last = [], 0, -1
     for one in best:
         rank = 1 if request.per_placement and one.position != last else rank + 1
         last = one.position
-        told.append((rank, one.found))
-    return told
+        found.append((rank, one.found))
+    return found
 
 
-def leader(rank: int, found: Found) -> Leader:
+def provisional(rank: int, found: Found) -> Provisional:
     """A program found, in a few words, before it is proved."""
     placement, texts = found.reduction.placement, iter(found.key[2])
     programs = ("; ".join(islice(texts, len(part.steps))) for part in found.parts)
     seconds = found.ticks / TICKS_PER_SECOND
-    return Leader(rank, placement.axes, placement.matrix, told_together(programs), seconds)
+    return Provisional(rank, placement.axes, placement.matrix, programs_text(programs), seconds)

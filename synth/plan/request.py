@@ -96,7 +96,7 @@ class Candidate:
     @property
     def text(self) -> str:
         """The program; where several run side by side, all of them."""
-        return told_together(str(part.program) for part in self.parts)
+        return programs_text(str(part.program) for part in self.parts)
 
     @property
     def seconds(self) -> float:
@@ -179,28 +179,12 @@ class Report:
     looked: Looked
 
     @property
-    def best_default_seconds(self) -> float:
-        return self.looked.best_default_seconds
-
-    @property
-    def placements(self) -> int:
-        return self.looked.placements
-
-    @property
-    def of_placements(self) -> int:
-        return self.looked.of_placements
-
-    @property
-    def programs(self) -> int:
-        return self.looked.programs
-
-    @property
     def complete(self) -> bool:
         return self.looked.complete
 
 
 @dataclass(frozen=True)
-class Leader:
+class Provisional:
     """One of the best so far, in a few words, while the search goes on: nothing is proved yet.
 
     Of a whole job ``program`` is empty, and ``seconds`` are those that a step is exposed to.
@@ -234,8 +218,8 @@ class Watcher:
     def judged(self, done: int, of: int) -> None:
         """So many answers have been replayed and proved, of so many."""
 
-    def ranked(self, leaders: Callable[[], Sequence[Leader]]) -> None:
-        """The best so far have changed; who wants to see them calls ``leaders``."""
+    def ranked(self, best: Callable[[], Sequence[Provisional]]) -> None:
+        """The best so far have changed; who wants to see them calls ``best``."""
 
 
 class Unranked(Watcher):
@@ -251,6 +235,6 @@ class Unranked(Watcher):
         self.judged = watcher.judged  # type: ignore[method-assign]
 
 
-def told_together(programs: Iterable[str]) -> str:
+def programs_text(programs: Iterable[str]) -> str:
     """Programs that run side by side in one line, for people."""
     return " | ".join(programs)

@@ -21,7 +21,7 @@ from synth.plan.planner import Wanted, answers_to
 from synth.plan.request import Answer, Request, Unranked, Watcher
 
 _NEAR = 1.01
-"""Sizes whose quotient is below this are not told apart."""
+"""Sizes whose quotient is below this count as one."""
 Choice = tuple[tuple[tuple[int, ...], ...], tuple[tuple[Instruction, ...], ...]]
 """A placement's matrix, and the steps of its programs."""
 
@@ -75,7 +75,7 @@ def sweep(
         for size in wanted:
             asker.ask(size)
         wanted = between(asker.chosen) if asker.complete else []
-    sizes = tuple(sorted(asker.told.items()))
+    sizes = tuple(sorted(asker.answers.items()))
     stretches = [
         Stretch(sizes[first][0], sizes[last][0], sizes[first][1], sizes[last][1])
         for first, last in spans([asker.chosen[size] for size, _ in sizes])
@@ -87,6 +87,8 @@ def sweep(
 
 def grid(smallest_bytes: int, largest_bytes: int) -> list[int]:
     """The sizes that are asked for first: doubled from one end to the other, both among them.
+
+    From 1 KiB to 5 KiB: 1, 2, 4 and 5 KiB.
 
     Raises InputError for a range that is empty or begins below one byte.
     """
@@ -104,7 +106,8 @@ def grid(smallest_bytes: int, largest_bytes: int) -> list[int]:
 def between(chosen: Mapping[int, Hashable]) -> list[int]:
     """The sizes to ask for next: midway between neighbours whose answers differ, unless near.
 
-    Bisection, on a scale of ratios: a change is known to a hundredth in the end.
+    Where 1 KiB and 4 KiB have different answers, 2 KiB. Bisection, on a scale of ratios: a change
+    is known to a hundredth in the end.
     """
     return [
         max(low + 1, isqrt(low * high))
@@ -114,7 +117,10 @@ def between(chosen: Mapping[int, Hashable]) -> list[int]:
 
 
 def spans(choices: Sequence[Hashable]) -> list[tuple[int, int]]:
-    """The positions of the first and the last of each row of neighbours that are the same."""
+    """The positions of the first and the last of each row of neighbours that are the same.
+
+    Of A, A, B: 0 and 1, then 2 and 2.
+    """
     found: list[tuple[int, int]] = []
     for position, choice in enumerate(choices):
         if found and choices[found[-1][1]] == choice:
@@ -137,8 +143,8 @@ def choice_of(found: Found) -> Choice:
 class Asker:
     """Asks for one size after the other, unless it has been stopped. Mutable, one use.
 
-    ``told`` and ``chosen`` have the answer and the choice of each size, ``complete`` whether that
-    is all.
+    ``answers`` and ``chosen`` have the answer and the choice of each size, ``complete`` whether
+    that is all.
     """
 
     def __init__(
@@ -148,13 +154,13 @@ class Asker:
         self._request = request
         self._watcher = Unranked(watcher)
         self._library = library
-        self.told: dict[int, Answer] = {}
+        self.answers: dict[int, Answer] = {}
         self.chosen: dict[int, Choice] = {}
         self.complete = True
 
     def ask(self, size: int) -> None:
         """Find and prove the best for a size. Once the work is stopped, only the first size is."""
-        self.complete = self.complete and (not self.told or self._watcher.go_on())
+        self.complete = self.complete and (not self.answers or self._watcher.go_on())
         if not self.complete:
             return
         system, request, library = self._system, at(self._request, size), self._library
@@ -163,4 +169,4 @@ class Asker:
         answered, complete = answers_to(system, request, wanted, self._watcher, library)
         self.complete = searched.looked.complete and complete
         for one, answer in zip(searched.best, answered, strict=True):
-            self.chosen[size], self.told[size] = choice_of(one.found), answer
+            self.chosen[size], self.answers[size] = choice_of(one.found), answer

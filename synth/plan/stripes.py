@@ -95,7 +95,7 @@ def mix(loads: Floats, costs: Floats | None = None) -> Mix:
 
 
 def whole_bytes(parts: Sequence[float], payload_bytes: int) -> list[int]:
-    """Shares as whole bytes that sum to the payload exactly."""
+    """Shares as whole bytes that sum to the payload exactly: thirds of 10 bytes are 3, 4 and 3."""
     ends = np.cumsum(parts) / np.sum(parts)
     cuts = [0, *(round(float(end) * payload_bytes) for end in ends[:-1]), payload_bytes]
     return [end - begin for begin, end in pairwise(cuts)]
@@ -142,14 +142,14 @@ def split(
         return None
     one, numbers = singles[0], sorted(counts)
     size = payload_bytes / one.segments
-    market = _Market([phases_of(path, size) for path in range(paths)], one.segments)
-    climb = _Climb(phases_of, market, payload_bytes, numbers)
+    mixes = _Mixes([phases_of(path, size) for path in range(paths)], one.segments)
+    climb = _Climb(phases_of, mixes, payload_bytes, numbers)
     best: _Priced = (one.ticks, (Stripe(one.path, payload_bytes, one.segments),))
     most = _worth(best[0]) if limit is None else min(limit, _worth(best[0]))
-    if ticks_of(market.least_seconds) > most:
+    if ticks_of(mixes.least_seconds) > most:
         return None
     starts: list[_Priced] = []
-    for choice in market.choices([single.path for single in singles]):
+    for choice in mixes.choices([single.path for single in singles]):
         limit = min([best[0], *(ticks for ticks, _ in starts)])
         start = climb.start(choice, one.segments, limit + limit // 8) if go_on() else None
         starts += [start] if start else []
@@ -170,7 +170,7 @@ _Stripes = tuple[Stripe, ...]
 _Priced = tuple[int, _Stripes]
 
 
-class _Market:
+class _Mixes:
     """Which programs go well together, by how long each keeps every resource busy.
 
     As in a market, scarce resources have a price (the dual of the linear program), and programs are
@@ -234,10 +234,10 @@ class _Climb:
     """Local search: splits of one payload, changed little by little while their price falls."""
 
     def __init__(
-        self, phases_of: PhasesOf, market: _Market, payload_bytes: int, counts: Sequence[int]
+        self, phases_of: PhasesOf, mixes: _Mixes, payload_bytes: int, counts: Sequence[int]
     ) -> None:
         self._phases_of = phases_of
-        self._market = market
+        self._mixes = mixes
         self._payload_bytes = payload_bytes
         self._counts = counts
         self._prices: dict[_Stripes, int] = {}
@@ -246,7 +246,7 @@ class _Climb:
 
     def start(self, paths: tuple[int, ...], segments: int, limit: int) -> _Priced | None:
         """Shares by the linear program, in a few numbers of segments; a pair in several orders."""
-        sizes = whole_bytes(self._market.shares(paths), self._payload_bytes)
+        sizes = whole_bytes(self._mixes.shares(paths), self._payload_bytes)
 
         def stripes(order: tuple[int, ...], count: int) -> _Stripes:
             return tuple(Stripe(p, size, count) for p, size in zip(order, sizes, strict=True))
@@ -257,7 +257,7 @@ class _Climb:
         if len(paths) > 2:
             return best
         count = best[1][0].segments if best else middle
-        orders = product(*(self._market.like(path) for path in paths))
+        orders = product(*(self._mixes.like(path) for path in paths))
         found = (stripes(order, count) for order in orders)
         return self._cheapest(found, best[0] - 1 if best else limit) or best
 
@@ -298,7 +298,7 @@ class _Climb:
             others = (stripes[:number], stripes[number + 1 :])
             for count in self._near(one.segments):
                 yield (*others[0], replace(one, segments=count), *others[1])
-            for path in self._market.like(one.path):
+            for path in self._mixes.like(one.path):
                 yield (*others[0], replace(one, path=path), *others[1])
 
     def _cheapest(self, found: Iterable[_Stripes], limit: int) -> _Priced | None:

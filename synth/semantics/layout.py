@@ -101,7 +101,8 @@ class Bookkeeper:
         repairs: tuple[Shuffle, ...] = ()
         if instruction.collective.scatters:
             layout = _touched(layout, groups.free)
-            shuffles = _to_front(layout, groups, held)
+            front = _in_front(layout.now, groups.free)
+            shuffles = _shuffles(held, layout.now, front, groups.zero)
         if instruction.collective.apart:
             layout = Layout(layout.first, _in_front(layout.now, groups.free))
         if instruction.collective.gathers:
@@ -116,11 +117,7 @@ class Bookkeeper:
     def _restored(self, layout: Layout, state: State) -> tuple[Shuffle, ...]:
         """At the end the buffers that are looked at return to the order the caller expects."""
         zero = tuple(self._space.devices) if self._goal.to_first else ()
-        orders = (
-            (kind, _order(layout.now, kind), _order(layout.first, kind))
-            for kind in self._held(state, zero)[0]
-        )
-        return tuple(Shuffle(kind, now, first, zero) for kind, now, first in orders if now != first)
+        return _shuffles(self._held(state, zero)[0], layout.now, layout.first, zero)
 
     def _as_at_first(self, layout: Layout, state: State) -> bool:
         """Whether all who hold anything hold the whole payload in order, every chunk of it alike.
@@ -148,17 +145,6 @@ def _touched(layout: Layout, digits: Digits) -> Layout:
     return Layout(layout.first + fresh, layout.now + fresh)
 
 
-def _to_front(layout: Layout, groups: Groups, held: Buffers) -> tuple[Shuffle, ...]:
-    """Bring the digits about to be scattered to the front of every buffer."""
-    shuffles = []
-    for scattered in held:
-        order = _order(layout.now, scattered)
-        wanted = _in_front(order, groups.free)
-        if order != wanted:
-            shuffles.append(Shuffle(scattered, order, wanted, groups.zero))
-    return tuple(shuffles)
-
-
 def _gathered(
     layout: Layout, groups: Groups, got: Buffers, bystanders: Buffers
 ) -> tuple[Layout, tuple[Shuffle, ...]]:
@@ -168,14 +154,18 @@ def _gathered(
     one is another, to which those who took part then return at once.
     """
     new = _in_front(layout.now, groups.free)
-    if all(_order(new, kind) == _order(layout.now, kind) for kind in bystanders):
-        return Layout(layout.first, new), ()
-    shuffles = (
-        Shuffle(kind, _order(new, kind), _order(layout.now, kind), groups.zero)
-        for kind in got
-        if _order(new, kind) != _order(layout.now, kind)
-    )
-    return layout, tuple(shuffles)
+    if _shuffles(bystanders, layout.now, new, ()):
+        return layout, _shuffles(got, new, layout.now, groups.zero)
+    return Layout(layout.first, new), ()
+
+
+def _shuffles(held: Buffers, before: Digits, after: Digits, zero: Digits) -> tuple[Shuffle, ...]:
+    """What brings buffers from one order of the payload's digits into another.
+
+    Those have nothing to do that are scattered over all digits in which the two differ.
+    """
+    orders = ((kind, _order(before, kind), _order(after, kind)) for kind in held)
+    return tuple(Shuffle(kind, now, then, zero) for kind, now, then in orders if now != then)
 
 
 def _order(digits: Digits, scattered: Digits) -> Digits:

@@ -68,7 +68,10 @@ def check_payload(payload_bytes: int) -> None:
 
 
 def buffer_fraction(scattered: tuple[int, ...], tree: Tree) -> int:
-    """Into how many equal parts a payload is cut whose buffers are scattered over these digits."""
+    """Into how many equal parts a payload is cut whose buffers are scattered over these digits.
+
+    On a tree of 4 nodes of 8, scattered over both digits: 32.
+    """
     return prod(tree.sizes[digit] for digit in scattered)
 
 

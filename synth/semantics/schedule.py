@@ -116,5 +116,8 @@ def padded(length: int, pieces: int) -> int:
 
 
 def ends(sizes: Sequence[int], elements: int) -> tuple[int, ...]:
-    """Where slices of a payload end that are in the ratios of ``sizes``; the last at its end."""
+    """Where slices of a payload end that are in the ratios of ``sizes``; the last at its end.
+
+    For sizes 1 and 3 and 9 elements: after 2, and after all 9.
+    """
     return tuple(elements * until // sum(sizes) for until in accumulate(sizes))

@@ -57,16 +57,16 @@ def _holdings(tables: Space, state: State, tree: Tree, goal: Goal) -> tuple[Hold
     scattered = kinds(tables, state)
     summed = _summed(tables, state)
     alike = list(zip(scattered, summed, strict=True))
-    told = [digit for digit in range(depth) if _matters(alike, digit)]
+    telling = [digit for digit in range(depth) if _matters(alike, digit)]
     found = []
     for device in range(1 << depth):
-        if any(device >> digit & 1 for digit in range(depth) if digit not in told):
+        if any(device >> digit & 1 for digit in range(depth) if digit not in telling):
             continue
         kind = scattered[device]
         found.append(
             Holding(
-                tuple(tree.names[digit] for digit in told if not device >> digit & 1),
-                tuple(tree.names[digit] for digit in told if device >> digit & 1),
+                tuple(tree.names[digit] for digit in telling if not device >> digit & 1),
+                tuple(tree.names[digit] for digit in telling if device >> digit & 1),
                 None if kind is None else tuple(tree.names[digit] for digit in kind),
                 tuple(tree.names[digit] for digit in summed[device]),
                 goal,

@@ -16,7 +16,7 @@ from hierarchies import InputError
 from synth.collectives.algorithms import Choice
 from synth.degraded.handing import Handed, run_on_arrays
 from synth.emit import TARGETS, Options, RankOrder, Source, emit, target_of
-from synth.plan.request import Watcher, told_together
+from synth.plan.request import Watcher, programs_text
 from synth.run import BACKENDS, Seen, Trial, run
 from synth.semantics.schedule import ends, padded
 from synth.verbs import notations
@@ -202,7 +202,7 @@ def executed(question: RunQuestion, watcher: Watcher) -> Reply:
     found = RunReply(
         schema_version=SCHEMA_VERSION,
         system=given.source.system.name,
-        program=told_together(str(one.program) for one in given.source.schedules),
+        program=programs_text(str(one.program) for one in given.source.schedules),
         backend=question.backend,
         devices=schedule.devices,
         bytes=seen.bytes,

@@ -1,4 +1,4 @@
-"""Proof with z3 at one size: for a tree's real sizes and for programs of explicit groups.
+"""Proof with z3 at one size: for programs of explicit groups, which have no other.
 
 Devices are concrete ids, chunks 0, 1, ...; one unknown, the chunk, is left to z3, and what a
 device holds of it is a bit-vector with one bit per contributor. Written apart from the proof for
@@ -8,27 +8,13 @@ all sizes, so that the two can be held against each other.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import product
 
-from grammar import Goal, Instruction, Program, instructions
+from grammar import Goal, Instruction
 from hierarchies import InputError, Tree
 from synth.verify.bitvectors import ENDS, Machine, Payload, Wrong
 from synth.verify.bitvectors import GroupStep as GroupStep
 from synth.verify.verdict import EFFORT, Proved, Refuted, Unknown, Verdict, share
-
-
-def prove_at(
-    program: Program, tree: Tree, goal: Goal = Goal.ALL_REDUCE, *, effort: int = EFFORT
-) -> Verdict:
-    """Decide for a tree's own sizes whether a program is sound and reaches a goal.
-
-    Chunks are numbered like devices. Proved(sizes) holds for these sizes only. Raises
-    InputError for a program that does not fit the tree or the goal.
-    """
-    steps = [grouped(meant, tree) for meant in instructions(program, tree, goal)]
-    naming = _Naming(tuple(str(step) for step in program.steps), tree.names, tree.sizes)
-    return _decide(steps, Payload(tree.devices, tree.devices, goal), naming, effort)
 
 
 def prove_groups(
@@ -56,8 +42,7 @@ def prove_groups(
         )
     for number, step in enumerate(steps, start=1):
         _check(step, payload, f"step {number}, {step.collective.value}")
-    naming = _Naming(tuple(_spelled(step) for step in steps), ("",), (devices,))
-    return _decide(steps, payload, naming, effort)
+    return _decide(steps, payload, effort)
 
 
 def _check(step: GroupStep, payload: Payload, where: str) -> None:
@@ -108,25 +93,7 @@ def grouped(meant: Instruction, tree: Tree) -> GroupStep:
     )
 
 
-@dataclass(frozen=True)
-class _Naming:
-    """How steps, digits and sizes are called when a refutation is told."""
-
-    steps: tuple[str, ...]
-    names: tuple[str, ...]
-    sizes: tuple[int, ...]
-
-    def digits(self, number: int) -> tuple[int, ...]:
-        if len(self.sizes) == 1:  # explicit groups may have more chunks than devices
-            return (number,)
-        values = []
-        for size in reversed(self.sizes):
-            number, value = divmod(number, size)
-            values.append(value)
-        return tuple(reversed(values))
-
-
-def _decide(steps: Sequence[GroupStep], payload: Payload, naming: _Naming, effort: int) -> Verdict:
+def _decide(steps: Sequence[GroupStep], payload: Payload, effort: int) -> Verdict:
     checks = len(ENDS[payload.goal]) + 2 * len(steps)
     part = share(effort, checks)
     if part is None:
@@ -135,33 +102,33 @@ def _decide(steps: Sequence[GroupStep], payload: Payload, naming: _Naming, effor
     for number, step in enumerate(steps):
         match machine.take(step):
             case Wrong() as wrong:
-                return _refutation(wrong, number, naming, payload.goal)
+                return _refutation(wrong, number, _spelled(step), payload)
             case Unknown(reason):
                 return Unknown(f"step {number + 1}: {reason}")
             case None:
                 continue
     match machine.goal():
         case Wrong() as wrong:
-            return _refutation(wrong, None, naming, payload.goal)
+            return _refutation(wrong, None, "", payload)
         case Unknown(reason):
             return Unknown(f"the goal: {reason}")
         case None:
-            return Proved(naming.sizes)
+            return Proved((payload.devices,))
 
 
-def _refutation(wrong: Wrong, step: int | None, naming: _Naming, goal: Goal) -> Refuted:
+def _refutation(wrong: Wrong, step: int | None, instruction: str, payload: Payload) -> Refuted:
     def digits(number: int | None) -> tuple[int, ...] | None:
-        return None if number is None else naming.digits(number)
+        return None if number is None else (number,)
 
     return Refuted(
         violation=wrong.violation,
         step=step,
-        instruction="" if step is None else naming.steps[step],
-        names=naming.names,
-        sizes=naming.sizes,
-        device=naming.digits(wrong.device),
+        instruction=instruction,
+        names=("",),
+        sizes=(payload.devices,),
+        device=(wrong.device,),
         other=digits(wrong.other),
         chunk=digits(wrong.chunk),
         contributor=digits(wrong.contributor),
-        goal=goal,
+        goal=payload.goal,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from grammar import Goal, Program, at_once
+from grammar import Goal, Program
 from hierarchies import Reduction, Tree
 from synth.semantics.lowering import lower
 from synth.semantics.rules import Derivation, Refusal, derive, retold
@@ -16,11 +16,6 @@ def derived(program: Program, tree: Tree, goal: Goal = Goal.ALL_REDUCE) -> Deriv
     if isinstance(derivation, Refusal):
         raise AssertionError(f"{program}: {derivation}")
     return derivation
-
-
-def one_step(tree: Tree, goal: Goal = Goal.ALL_REDUCE) -> Derivation:
-    """The plain collective over a whole tree; no step at all where there is nothing to do."""
-    return derived(at_once(goal) if tree.digits else Program(()), tree, goal)
 
 
 def judged(derivation: Derivation) -> Verdict:

@@ -50,7 +50,7 @@ def replay(
     each of k members, of which the last may be shorter; results have whole ones, shorter pieces
     ending with zeros. An all-gather starts with a piece, a reduce-scatter ends with one. What a
     broadcast's other members start with is not read, what a reduce's end with is given as zeros.
-    ``before`` is told each phase before it is run, and may raise to stop.
+    ``before`` is called with each phase before it is run, and may raise to stop.
     """
     goal, count = schedule.goal, schedule.segments
     given = schedule.pieces if goal in (Goal.REDUCE_SCATTER, Goal.ALL_TO_ALL) else 1

@@ -232,7 +232,7 @@ def _broken(cluster: _Cluster, has: Formula, groups: Groups, violation: Violatio
     differ = z3.Or(*(cluster.device[i] != cluster.other[i] for i in free))
     return cluster.all_of(
         _taking_part(cluster, groups),
-        *([] if violation is Violation.NOT_CLOSED else [differ]),
+        differ,
         *(cluster.device[i] == cluster.other[i] for i in every if i not in free),
         wrong,
     )
@@ -307,16 +307,8 @@ def _values(cluster: _Cluster, model: Any) -> _Found:
     return _Found(*(read(kind) for kind in kinds))
 
 
-# Violations of which the group's second member is a part.
-_TAKES_TWO = frozenset(
-    {
-        Violation.UNEQUAL_ROWS,
-        Violation.ADDED_TWICE,
-        Violation.HELD_TWICE,
-        Violation.SENT_TWICE,
-        Violation.UNLIKE_PIECES,
-    }
-)
+_ALONE = (Violation.NOT_CLOSED, Violation.GOAL_MISSED, Violation.GOAL_EXCEEDED)
+"""Violations of which the group's second member is no part."""
 
 
 def _refutation(
@@ -329,7 +321,7 @@ def _refutation(
         names=tree.names,
         sizes=found.sizes,
         device=found.device,
-        other=found.other if question.violation in _TAKES_TWO else None,
+        other=None if question.violation in _ALONE else found.other,
         chunk=found.chunk,
         contributor=found.contributor,
         goal=goal,

@@ -54,7 +54,7 @@ _OTHERWISE = {
     (Goal.ALL_TO_ALL, Violation.GOAL_EXCEEDED): "{device} still holds what {contributor} has for "
     "{chunk}",
 }
-"""What is told for a goal where the sentence for sums would not fit."""
+"""What is said for a goal where the sentence for sums would not fit."""
 
 
 @dataclass(frozen=True)

@@ -70,6 +70,7 @@ class SettledJob:
 def assignments(job: Job, devices: int) -> tuple[Sizes, ...]:
     """All sizes of the axes that multiply to the number of devices and meet the requirements.
 
+    For data = any, tensor = 1|2 and 8 devices: data 8 with tensor 1, data 4 with tensor 2.
     In the order in which the sizes are written, the last axis fastest; axes of any size go through
     the divisors. Raises InputError, saying what would fit, if there is none, and for very many.
     """
@@ -114,11 +115,11 @@ class _Candidate:
 def _unmet(requirement: Requirement, fitting: list[_Candidate]) -> InputError:
     """The error for a requirement that no sizes meet, with those that come nearest."""
     best = min(fitting, key=lambda candidate: candidate.excess(requirement))
-    told = " against ".join(number_text(value) for value in best.values(requirement))
+    values = " against ".join(number_text(value) for value in best.values(requirement))
     devices = prod(best.sizes.values())
-    told_rule = f"{requirement.name!r}, {requirement.rule}"
-    problem = f"no sizes that multiply to {devices} devices meet the requirement {told_rule}"
-    hint = f"nearest are {_spelled(best.sizes)}: {told}"
+    rule = f"{requirement.name!r}, {requirement.rule}"
+    problem = f"no sizes that multiply to {devices} devices meet the requirement {rule}"
+    hint = f"nearest are {_spelled(best.sizes)}: {values}"
     return InputError(problem, where=requirement.where, hint=hint)
 
 
@@ -147,7 +148,7 @@ def _check_sizes(job: Job, sizes: Sizes) -> None:
     for axis in job.axes:
         if not axis.admits(sizes[axis.name]):
             problem = f"axis {axis.name!r} cannot have size {sizes[axis.name]}"
-            raise InputError(problem, where=axis.where, hint=f"it may have {axis.told}")
+            raise InputError(problem, where=axis.where, hint=f"it may have {axis.text}")
 
 
 def _over(entry: Entry | Unpriced, sizes: Sizes) -> tuple[str, ...]:
@@ -205,7 +206,7 @@ def _misfit(job: Job, devices: int, divisors: tuple[int, ...]) -> InputError:
             return InputError(
                 f"no size of axis {axis.name!r} divides the {devices} devices of the system",
                 where=axis.where,
-                hint=f"it may have {axis.told}; sizes that do are {_listed(divisors)}",
+                hint=f"it may have {axis.text}; sizes that do are {_listed(divisors)}",
             )
     products = {1}
     for axis in job.axes:

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from importlib.resources.abc import Traversable
-from pathlib import Path
 from typing import Any, TypeVar
 
 from grammar import Goal
 from hierarchies import InputError, nearest
+from hierarchies.files.loading import is_path, text_of_file, toml_names
 from hierarchies.files.toml_lines import Path as Keys
 from hierarchies.files.toml_lines import lines_of
 from synth.workload.job import Entry, Job, JobAxis, NamedNumber, Places, Requirement, Unpriced
@@ -37,8 +37,7 @@ T = TypeVar("T")
 
 def shipped_jobs() -> tuple[str, ...]:
     """The names of the jobs that come with the package, sorted."""
-    files = (entry.name for entry in _folder().iterdir())
-    return tuple(sorted(name[: -len(".toml")] for name in files if name.endswith(".toml")))
+    return toml_names(_folder())
 
 
 def load_job(spec: str) -> Job:
@@ -66,19 +65,10 @@ def job_file_text(spec: str) -> str | None:
     """
     if spec in shipped_jobs():
         return None
-    if not (spec.endswith(".toml") or "/" in spec or "\\" in spec or _is_file(spec)):
+    if not is_path(spec):
         hint = f"{nearest(spec, shipped_jobs())} A file is named with its .toml or a path"
         raise InputError(f"no job {spec!r}", hint=hint)
-    try:
-        with Path(spec).open(encoding="utf-8-sig") as file:
-            return file.read(_MOST_READ)
-    except OSError as error:
-        problem = f"cannot read the file: {error.strerror}"
-        raise InputError(problem, where=spec) from None
-    except UnicodeDecodeError:
-        raise InputError("the file is not text in UTF-8", where=spec) from None
-    except ValueError as error:
-        raise InputError(f"cannot read the file: {error}", where=repr(spec)) from None
+    return text_of_file(spec, _MOST_READ)
 
 
 def job_text(name: str) -> str:
@@ -88,13 +78,6 @@ def job_text(name: str) -> str:
 
 def _folder() -> Traversable:
     return resources.files("synth.workload").joinpath("jobs")
-
-
-def _is_file(spec: str) -> bool:
-    try:
-        return Path(spec).is_file()
-    except (OSError, ValueError):
-        return False
 
 
 def read_job(text: str, *, where: str = "job") -> Job:
@@ -294,8 +277,8 @@ def write(job: Job) -> str:
     """The job as a TOML text: ``read_job(write(job)) == job``."""
     blocks = [list(_head(job)), ["[axes]", *(_size_line(axis) for axis in job.axes)]]
     if job.numbers:
-        told = (f"{number.name} = {_toml_value(number.amount)}" for number in job.numbers)
-        blocks.append(["[numbers]", *told])
+        lines = (f"{number.name} = {_toml_value(number.amount)}" for number in job.numbers)
+        blocks.append(["[numbers]", *lines])
     if job.requires:
         rules = (f"{_key(each.name)} = {_quoted(str(each.rule))}" for each in job.requires)
         blocks.append(["[requires]", *rules])
@@ -330,7 +313,7 @@ def _lines(entry: Entry | Unpriced, goal: str) -> Iterator[str]:
 def _size_line(axis: JobAxis) -> str:
     if axis.sizes is not None and len(axis.sizes) == 1:
         return f"{axis.name} = {axis.sizes[0]}"
-    return f"{axis.name} = {_quoted(axis.told)}"
+    return f"{axis.name} = {_quoted(axis.text)}"
 
 
 def _toml_value(amount: Amount) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from grammar import Goal
-from hierarchies import InputError, nearest
+from hierarchies import InputError, nearest, within
 from hierarchies.hierarchy import check_distinct, check_name
 from synth.workload.quantities import (
     EXTREMES,
@@ -70,7 +70,7 @@ class JobAxis:
         return size >= 1 if self.sizes is None else size in self.sizes
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         """The sizes as a job file has them: ``1|2|4``, or ``any``."""
         return "any" if self.sizes is None else "|".join(str(size) for size in self.sizes)
 
@@ -154,15 +154,15 @@ class Job:
             raise InputError("the job is empty", where=self.places.of("collective"), hint=hint)
         powers = self._powers()
         self._check_requirements(powers)
-        names = [entry.name for entry in self.told]
-        for position, entry in enumerate(self.told):
+        names = [entry.name for entry in self.communications]
+        for position, entry in enumerate(self.communications):
             if entry.name in names[:position]:
                 raise _twice(entry.name, entry.places.of("name"))
             self._check_entry(entry, powers)
         self._check_constants()
 
     @property
-    def told(self) -> tuple[Entry | Unpriced, ...]:
+    def communications(self) -> tuple[Entry | Unpriced, ...]:
         """All that the job sends, priced or not: entries, then unpriced ones."""
         return (*self.entries, *self.unpriced)
 
@@ -184,10 +184,8 @@ class Job:
         if not 1 <= len(self.axes) <= MOST_AXES:
             hint = f"from 1 to {MOST_AXES}, as in data = 8 under [axes]"
             raise InputError(f"the job has {len(self.axes)} axes", where=where, hint=hint)
-        try:
+        with within(where):
             check_distinct(tuple(axis.name for axis in self.axes), "axis")
-        except InputError as error:
-            raise _placed(error, where) from None
 
     def _powers(self) -> dict[str, int]:
         """For every name whether it is bytes (1) or a plain number (0), each checked as it comes.
@@ -219,7 +217,7 @@ class Job:
             axis.name: axis.sizes[0] for axis in self.axes if axis.sizes and not axis.sizes[1:]
         }
         known = known_at(self, fixed)
-        for entry in self.told:
+        for entry in self.communications:
             if all(fixed.get(name) == 1 for name in entry.over):
                 continue
             for key, amount in amounts_of(entry):
@@ -252,14 +250,15 @@ _BOUNDS = {
 
 def amounts_of(entry: Entry | Unpriced) -> tuple[tuple[str, Amount], ...]:
     """The amounts of an entry by their keys: bytes, times and, of a collective, hidden."""
-    told = (("bytes", entry.payload), ("times", entry.times))
-    return (*told, ("hidden", entry.hidden)) if isinstance(entry, Entry) else told
+    amounts = (("bytes", entry.payload), ("times", entry.times))
+    return (*amounts, ("hidden", entry.hidden)) if isinstance(entry, Entry) else amounts
 
 
 def known_at(job: Job, sizes: Mapping[str, int]) -> Known:
     """What the names of a job stand for at sizes of its axes, or why that cannot be worked out.
 
-    Where sizes are left out, so are the numbers that depend on them.
+    With data = 8, ``batch / data`` stands for an eighth of the batch. Where sizes are left out, so
+    are the numbers that depend on them.
     """
     known: dict[str, Fraction | InputError] = {name: Fraction(size) for name, size in sizes.items()}
     for number in job.numbers:
@@ -305,10 +304,8 @@ def _power(amount: Amount, powers: Powers, where: str) -> int:
         if name not in powers:
             problem = f"{str(amount)!r} names {name!r}, which is no axis and no number given before"
             raise InputError(problem, where=where, hint=nearest(name, powers))
-    try:
+    with within(where):
         return power_of_bytes(amount, powers)
-    except InputError as error:
-        raise _placed(error, where) from None
 
 
 def _twice(name: str, where: str) -> InputError:
@@ -318,10 +315,8 @@ def _twice(name: str, where: str) -> InputError:
 
 def _check_symbol(name: str, what: str, where: str) -> None:
     """Refuse a name that an amount could not spell. Raises InputError."""
-    try:
+    with within(where):
         check_name(name, what)
-    except InputError as error:
-        raise _placed(error, where) from None
     if not _NAME.fullmatch(name) or name in EXTREMES:
         problem = f"{what} name {name!r} cannot stand in an amount"
         hint = "a letter followed by letters, digits or '_', and neither min nor max"

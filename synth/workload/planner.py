@@ -28,7 +28,7 @@ from synth.collectives.algorithms import Choice
 from synth.plan.answers import AnswerMaker
 from synth.plan.candidates import CandidateSearch, Found
 from synth.plan.library import Library
-from synth.plan.request import Answer, Leader, Watcher
+from synth.plan.request import Answer, Provisional, Watcher
 from synth.price.intervals import Interval
 from synth.price.segments import SEGMENTS
 from synth.price.simulator import Simulator
@@ -174,7 +174,7 @@ class _Planner:
             if total is not None:
                 best = sorted([*best, (total, choice.order, choice)], key=lambda one: one[:2])
                 best = best[: self._how.k]
-                self._watcher.ranked(partial(_leaders, best))
+                self._watcher.ranked(partial(_so_far, best))
             done += 1
             self._watcher.placed(done, self._of)
         chosen = best[0][2]
@@ -282,10 +282,10 @@ class _Planner:
         return best
 
 
-def _leaders(best: Sequence[tuple[Fraction, int, _Choice]]) -> list[Leader]:
+def _so_far(best: Sequence[tuple[Fraction, int, _Choice]]) -> list[Provisional]:
     """The best placements so far, in a few words."""
     return [
-        Leader(
+        Provisional(
             rank,
             choice.job.axes,
             choice.placement.matrix,

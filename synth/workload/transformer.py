@@ -57,9 +57,9 @@ def transformer_job(
     plan = _Plan(shape, training, tuple(axes))
     requires = tuple(Requirement(key, rule_of(text)) for key, text in plan.requirements())
     entries, unpriced = tuple(plan.entries()), tuple(plan.unpriced())
-    told: tuple[Entry | Unpriced, ...] = (*entries, *unpriced)
+    communications: tuple[Entry | Unpriced, ...] = (*entries, *unpriced)
     needed = [part for requirement in requires for part in amounts_in(requirement.rule)]
-    needed += [amount for entry in told for _, amount in amounts_of(entry)]
+    needed += [amount for entry in communications for _, amount in amounts_of(entry)]
     return Job(
         name,
         title,

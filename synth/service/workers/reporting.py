@@ -6,7 +6,7 @@ import json
 import time as clock
 from collections.abc import Callable, Sequence
 
-from synth.plan.request import Leader, Watcher
+from synth.plan.request import Provisional, Watcher
 from synth.service.workers.pool import OnProgress, Progress
 from synth.service.workers.problems import StoppedError
 from synth.verbs.partition import best_so_far_json
@@ -37,7 +37,7 @@ class Reporting(Watcher):
         self._end = None if budget_seconds is None else clock.monotonic() + budget_seconds
         self._part = part
         self.next_report = next_report
-        self._leaders: Callable[[], Sequence[Leader]] | None = None
+        self._ranked: Callable[[], Sequence[Provisional]] | None = None
 
     def go_on(self) -> bool:
         if not self._stopped() and (self._end is None or clock.monotonic() < self._end):
@@ -56,8 +56,8 @@ class Reporting(Watcher):
     def judged(self, done: int, of: int) -> None:
         self._report("answers proved", done, of)
 
-    def ranked(self, leaders: Callable[[], Sequence[Leader]]) -> None:
-        self._leaders = leaders
+    def ranked(self, best: Callable[[], Sequence[Provisional]]) -> None:
+        self._ranked = best
 
     def _report(self, stage: str, done: int, of: int | None) -> None:
         now = clock.monotonic()
@@ -67,7 +67,7 @@ class Reporting(Watcher):
 
     def _best(self) -> bytes | None:
         """The best so far, if they have changed since the last report."""
-        if self._leaders is None:
+        if self._ranked is None:
             return None
-        leaders, self._leaders = self._leaders, None
-        return json.dumps(best_so_far_json(leaders())).encode()
+        best, self._ranked = self._ranked, None
+        return json.dumps(best_so_far_json(best())).encode()

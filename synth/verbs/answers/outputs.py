@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Discriminator, Field, Tag
 
 from synth.emit import Files, Source
-from synth.plan.request import told_together
+from synth.plan.request import programs_text
 from synth.verbs.answers.parts import (
     BinaryFile,
     Number,
@@ -70,7 +70,7 @@ class EmittedReply(Reply):
             source.schedule,
             target=target,
             system=source.system.name,
-            program=told_together(str(schedule.program) for schedule in source.schedules),
+            program=programs_text(str(schedule.program) for schedule in source.schedules),
             proof="proved" if source.proved else "unknown",
             stripes=HandedStripe.all_of(source),
             files=[_file(name, content) for name, content in files.items()],

@@ -179,11 +179,12 @@ class RankingReply(Asked):
     def of(cls, report: planned.Report, explain: bool) -> Self:
         return cls.like(
             report,
+            report.looked,
             report.request,
             **_asked_keys(report.system, report.request),
             bytes=report.request.payload_bytes,
             answers=[RankedAnswer.beside(report.answers[0], one) for one in report.answers],
-            considered=Considered.like(report),
+            considered=Considered.like(report.looked),
             explain=explain,
         )
 
@@ -272,8 +273,8 @@ class Leading(Part):
     proof: Literal["not yet"]
 
     @classmethod
-    def of(cls, leader: planned.Leader) -> Self:
-        return cls.like(leader, axes=axes_of(leader.axes), proof="not yet")
+    def of(cls, best: planned.Provisional) -> Self:
+        return cls.like(best, axes=axes_of(best.axes), proof="not yet")
 
 
 class BestSoFar(Part):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from synth.plan.request import Leader
+from synth.plan.request import Provisional
 from synth.verbs.answers.parts import Json, as_json
 from synth.verbs.answers.ranked import BestSoFar, Leading
 
@@ -12,7 +12,7 @@ MOST_SHOWN = 10
 """How many are shown, however many were asked for."""
 
 
-def best_so_far_json(leaders: Sequence[Leader]) -> Json:
+def best_so_far_json(best: Sequence[Provisional]) -> Json:
     """The first of them, with the keys that answers of ``top`` have for the same."""
-    told = [Leading.of(one) for one in leaders[:MOST_SHOWN]]
+    told = [Leading.of(one) for one in best[:MOST_SHOWN]]
     return as_json(BestSoFar(answers=told, complete=False))

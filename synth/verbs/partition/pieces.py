@@ -111,7 +111,7 @@ def _sizes(task: SomeSizes, watcher: Watcher, libraries: LibraryCache) -> SizesA
     return SizesAnswered(
         sizes=[
             BestAtSize(bytes=size, choice=repr(asker.chosen[size]), answer=Answer.of(answer))
-            for size, answer in asker.told.items()
+            for size, answer in asker.answers.items()
         ],
         complete=asker.complete,
     )

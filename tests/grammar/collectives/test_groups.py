@@ -14,7 +14,6 @@ from grammar import (
     Across,
     Collective,
     Form,
-    Goal,
     Groups,
     InsideGroup,
     Instruction,
@@ -22,7 +21,6 @@ from grammar import (
     Parallel,
     Step,
     admitted,
-    at_once,
     canonical,
     instruction,
     instructions,
@@ -147,7 +145,7 @@ def test_numbers_always_name_the_digits(tree: Tree, data: st.DataObject) -> None
 
 def test_the_plain_all_reduce_frees_everything() -> None:
     for depth in range(1, 5):
-        [meant] = instructions(at_once(Goal.ALL_REDUCE), Tree.of(*[2] * depth))
+        [meant] = instructions(parse("all-reduce root inside"), Tree.of(*[2] * depth))
         assert meant == Instruction(Collective.ALL_REDUCE, Groups(tuple(range(depth))))
 
 
@@ -188,6 +186,6 @@ def test_what_does_not_fit_the_tree_is_told(text: str, message: str) -> None:
 
 def test_a_tree_without_digits_has_no_instructions() -> None:
     assert instructions(parse(""), Tree(())) == ()
-    assert instructions(at_once(Goal.ALL_REDUCE), Tree(())) == ()
+    assert instructions(parse("all-reduce root inside"), Tree(())) == ()
     with pytest.raises(InputError, match="this synthesis tree has: none"):
         instructions(parse("reduce node inside"), Tree(()))

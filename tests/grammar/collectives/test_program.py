@@ -7,13 +7,11 @@ from hypothesis import given
 from grammar import (
     Across,
     Collective,
-    Goal,
     InsideGroup,
     Master,
     Parallel,
     Program,
     Step,
-    at_once,
     parse,
 )
 from strategies import written
@@ -48,7 +46,3 @@ def test_the_spelling() -> None:
 def test_no_steps_are_a_program_too() -> None:
     assert str(Program(())) == ""
     assert parse("") == Program(())
-
-
-def test_the_plain_all_reduce() -> None:
-    assert str(at_once(Goal.ALL_REDUCE)) == "all-reduce root inside"

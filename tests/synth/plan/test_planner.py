@@ -41,7 +41,7 @@ from synth.price.steps import TICKS_PER_SECOND, limiting, ticks_of
 from synth.semantics.lowering import lower, moves
 from synth.semantics.programs import Language
 from synth.semantics.rules import Derivation, Refusal, derive
-from synth.verify.rehearsal import derived, one_step, rehearse
+from synth.verify.rehearsal import derived, rehearse
 from synth.verify.replay import compare_stripes
 from synth.verify.symbolic import Proved
 
@@ -269,8 +269,8 @@ def test_answers_are_the_first_of_a_brute_force_ranking(system: System, request_
     assert report.complete
     assert told(report) == expected(system, request)
     every = brute_force(system, request)
-    assert report.placements == len(every)
-    assert report.programs == sum(map(len, every))
+    assert report.looked.placements == len(every)
+    assert report.looked.programs == sum(map(len, every))
 
 
 def test_ties_between_placements_are_settled_by_spelling_then_by_placement() -> None:
@@ -340,7 +340,7 @@ def test_the_best_default_is_the_cheapest_of_what_the_runtime_would_choose(choic
         expected[placement] = defaults(simulator, reduction, request.payload_bytes)
     report = answers(TWO_BY_FOUR, request)
     chosen = {placement: one.seconds[one.chosen] for placement, one in expected.items()}
-    assert report.best_default_seconds == min(chosen.values())
+    assert report.looked.best_default_seconds == min(chosen.values())
     for answer in report.answers:
         mine = answer.candidate.reduction.placement
         assert answer.baseline_seconds == chosen[mine]
@@ -358,8 +358,8 @@ def test_asking_for_more_than_there_is_gives_all(per_placement: bool) -> None:
     request = Request(axes(data=2, model=2), ("data",), k=1000, per_placement=per_placement)
     report = answers(system, request)
     check(report)
-    assert report.placements == 2
-    assert report.programs == len(report.answers) == 6
+    assert report.looked.placements == 2
+    assert report.looked.programs == len(report.answers) == 6
     assert told(report) == expected(system, request)
 
 
@@ -367,7 +367,7 @@ def test_all_programs_of_two_digits_leave_proved() -> None:
     request = Request(axes(data=4), ("data",), k=1000)
     report = answers(machine(2, 2), request)
     check(report)
-    assert len(report.answers) == report.programs == 93
+    assert len(report.answers) == report.looked.programs == 93
     ranks = [answer.rank for answer in report.answers]
     assert ranks == list(range(1, 94))
     ticks = [answer.candidate.ticks for answer in report.answers]
@@ -392,7 +392,7 @@ def test_nothing_to_reduce_takes_no_step_and_no_time(
     assert (answer.candidate.ticks, answer.prices) == (0, ())
     assert isinstance(answer.verdict, Proved)
     assert (answer.bound.seconds, answer.baseline_seconds) == (0, 0)
-    assert report.best_default_seconds == 0
+    assert report.looked.best_default_seconds == 0
 
 
 def test_a_tree_of_one_digit_has_three_programs() -> None:
@@ -410,7 +410,7 @@ def test_a_fixed_placement_is_the_only_one_looked_at() -> None:
     everywhere = answers(TWO_BY_FOUR, replace(request, per_placement=True))
     for position, placement in enumerate(placements(TWO_BY_FOUR.hierarchy, request.axes)):
         fixed = answers(TWO_BY_FOUR, replace(request, placement=placement.matrix))
-        assert fixed.placements == 1
+        assert fixed.looked.placements == 1
         mine = [k[:3] for _, k in told(everywhere) if k[3] == position]
         assert [k[:3] for _, k in told(fixed)] == mine
 
@@ -453,7 +453,7 @@ def test_whoever_is_stopped_says_so_and_answers_what_he_has(times: int) -> None:
 def test_the_first_placement_is_always_priced() -> None:
     report = answers(TWO_BY_FOUR, REQUEST, Patience(0))
     assert not report.complete
-    assert report.placements == 1
+    assert report.looked.placements == 1
     check(report)
 
 
@@ -469,7 +469,9 @@ def test_without_a_stop_it_is_complete_and_told_of_every_placement() -> None:
     report = answers(TWO_BY_FOUR, REQUEST, watcher)
     assert report.complete
     assert report == answers(TWO_BY_FOUR, REQUEST)
-    assert watcher.told == [(i, report.placements) for i in range(1, report.placements + 1)]
+    assert watcher.told == [
+        (i, report.looked.placements) for i in range(1, report.looked.placements + 1)
+    ]
 
 
 # Determinism.
@@ -682,7 +684,7 @@ def test_what_means_nothing_is_refused(make: Callable[[], object], message: str)
 
 @pytest.mark.parametrize("depth", [0, 1, 2, 3])
 def test_the_plain_program(depth: int) -> None:
-    derivation = one_step(Reduction.plain(*[3] * depth).tree)
+    derivation = derived(parse("all-reduce root inside"), Reduction.plain(*[3] * depth).tree)
     assert len(derivation.instructions) == min(depth, 1)
     assert all(s.collective is Collective.ALL_REDUCE for s in derivation.instructions)
     rehearse(derivation)

@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from explicit_steps import ROOTED, ROUNDS, explicit
-from grammar import Collective, Groups, Instruction, Program, admitted, parse, spell
+from grammar import Collective, Goal, Groups, Instruction, Program, admitted, parse, spell
 from hierarchies import (
     Axis,
     Domain,
@@ -25,9 +25,11 @@ from hierarchies import (
     placements,
 )
 from hierarchies.fabric import cast
+from machines import bare, calibration
 from price_oracle import Group, Machine, Wire, groups_of, least_seconds
 from strategies import placed, reductions, systems
 from synth.collectives.algorithms import Algorithm, Choice
+from synth.collectives.protocols import Protocol
 from synth.price.simulator import Simulator
 from synth.price.steps import LATENCY, StepPrice
 from synth.price.ways import MEMORY, Line
@@ -37,7 +39,7 @@ from synth.semantics.lowering import lower, moves
 from synth.semantics.programs import Language, Vertex, explore_moves
 from synth.semantics.rules import Derivation
 from synth.semantics.schedule import Exchange
-from synth.verify.rehearsal import derived, one_step
+from synth.verify.rehearsal import derived
 
 GB = 1e9
 
@@ -486,7 +488,7 @@ def test_a_step_says_what_limits_it(case: tuple[System, Reduction, Derivation]) 
 def test_a_price_that_cannot_be_compared_exactly_is_refused() -> None:
     system = one_level(Domain.SWITCH, 2, bandwidth=1.0)
     reduction = whole(system)
-    derivation = one_step(reduction.tree)
+    derivation = derived(parse("all-reduce root inside"), reduction.tree)
     assert phases(system, reduction, derivation, 1e5)[0].ticks == pytest.approx(1e17)
     with pytest.raises(InputError, match="one step would take 1e\\+06 s"):
         Simulator(system).prices(moves(derivation), reduction, 1e6)
@@ -641,7 +643,7 @@ def whole(system: System) -> Reduction:
 
 def at_once(reduction: Reduction) -> Instruction:
     """The plain all-reduce."""
-    return one_step(reduction.tree).instructions[0]
+    return derived(parse("all-reduce root inside"), reduction.tree).instructions[0]
 
 
 HIERARCHICAL = "reduce-scatter node inside; all-reduce root across(node); all-gather node inside"
@@ -723,3 +725,67 @@ def test_a_step_is_as_dear_as_its_largest_buffer() -> None:
     assert simulator.move(both, reduction, GB)[0].size_bytes == GB / 2
     assert simulator.prices([both], reduction, GB) == simulator.prices([half], reduction, GB)
     assert simulator.works([both], reduction, GB) == simulator.works([half], reduction, GB)
+
+
+def test_prices_and_works_are_those_of_the_phases() -> None:
+    """Shuffles before a step are phases, too; and messages that keep a distance are waited for."""
+    fits = tuple(
+        replace(fit, levels=tuple(replace(level, gap_seconds=1e-5) for level in fit.levels))
+        for fit in calibration().fits
+    )
+    system = replace(bare(2, 4), calibration=replace(calibration(), fits=fits))
+    simulator, reduction = Simulator(system), whole(system)
+    text = "reduce-scatter node inside; reduce-scatter node parallel"
+    steps = moves(derived(parse(text), reduction.tree, Goal.REDUCE_SCATTER))
+    assert [bool(step.before) for step in steps] == [True, False]
+    for size in (1e3, GB):
+        every = [simulator.move(step, reduction, size) for step in steps]
+        priced = [sum(phase.ticks for phase in one) for one in every]
+        assert simulator.prices(steps, reduction, size) == priced
+        worked = [tuple(phase.work for phase in one) for one in every]
+        assert simulator.works(steps, reduction, size) == worked
+
+
+def test_a_member_sends_at_once_to_all_others() -> None:
+    """Of two nodes of 8: to 8 in the other one, and to 7 in its own."""
+    system = rails(2)
+    roles = cast(whole(system), (0, 1), ())
+    way = Simulator(system).way(Collective.ALL_GATHER, Algorithm.DIRECT, roles)
+    assert way.peers == (8.0, 7.0)
+
+
+def test_a_ring_has_as_many_in_a_row_as_its_innermost_level() -> None:
+    """Also where that is not the innermost of the machine."""
+    system = rails(4)
+    for free, members in (((0, 1), 8), ((1,), 8), ((0,), 4)):
+        roles = cast(whole(system), free, ())
+        way = Simulator(system).way(Collective.ALL_GATHER, Algorithm.RING, roles)
+        assert way.in_a_row == members
+
+
+def test_what_the_network_adds_up_has_no_flags() -> None:
+    links = tuple(replace(link, reduces=True) for link in bare().links)
+    system = replace(bare(), links=links)
+    simulator, roles = Simulator(system), cast(whole(system), (0, 1), ())
+    for algorithm, known in (
+        (Algorithm.IN_NETWORK, (Protocol.SIMPLE,)),
+        (Algorithm.RING, Protocol),
+    ):
+        way = simulator.way(Collective.ALL_REDUCE, algorithm, roles)
+        assert way.protocols == tuple(known)
+
+
+def test_a_shuffle_moves_what_a_buffer_holds() -> None:
+    """Half of the payload, once the other digit's share is somebody else's: read and written."""
+    links = tuple(Link(Domain.SWITCH, GB, 0.0) for _ in range(3))
+    hierarchy = Hierarchy((Level("rack", 3), Level("node", 2), Level("gpu", 2)))
+    system = System("tall", "", hierarchy, links, 1e12)
+    text = (
+        "reduce-scatter node parallel; all-gather rack parallel; "
+        "reduce-scatter node inside; all-gather rack inside"
+    )
+    reduction = whole(system)
+    steps = moves(derived(parse(text), reduction.tree))
+    shuffle, _ = Simulator(system).move(steps[2], reduction, GB)
+    assert (shuffle.what, shuffle.size_bytes) == ("transpose", GB / 2)
+    assert shuffle.seconds == pytest.approx(2 * GB / 2 / 1e12)

@@ -143,6 +143,60 @@ def test_an_out_of_order_gather_is_mended_at_the_end(
 
 
 @pytest.mark.parametrize(
+    ("goal", "text", "expected"),
+    [
+        (
+            Goal.REDUCE_SCATTER,
+            "reduce-scatter d1 inside; reduce-scatter d1 parallel",
+            [(Shuffle((), (0, 1, 2), (2, 0, 1)),), ()],
+        ),
+        (
+            Goal.ALL_REDUCE,
+            (
+                "reduce-scatter d1 parallel; all-gather d0 parallel; "
+                "reduce-scatter d1 inside; all-gather d0 inside"
+            ),
+            [(), (), (Shuffle((1,), (0, 2), (2, 0)),), ()],
+        ),
+        # Only the masters scatter, so only theirs are touched.
+        (
+            Goal.REDUCE,
+            (
+                "reduce-scatter d0 parallel; reduce-scatter d1 inside; all-gather d1 inside; "
+                "reduce-scatter d1 master(d0); all-gather d1 master"
+            ),
+            [(), (), (), (Shuffle((0,), (2, 1), (1, 2), zero=(2,)),), ()],
+        ),
+        (
+            Goal.ALL_TO_ALL,
+            "all-to-all d1 inside; all-to-all d1 parallel",
+            [(Shuffle((), (0, 1, 2), (2, 0, 1)),), (Shuffle((), (2, 0, 1), (0, 1, 2)),)],
+        ),
+    ],
+)
+def test_what_is_to_be_scattered_is_brought_to_the_front(
+    goal: Goal, text: str, expected: list[tuple[Shuffle, ...]]
+) -> None:
+    found = derive(parse(text), Tree.of(2, 4, 2), goal)
+    assert isinstance(found, Derivation)
+    assert [move.before for move in moves(found)] == expected
+
+
+def test_who_gathers_returns_to_the_order_of_those_who_took_no_part() -> None:
+    """Half of the devices have both digits still in order, and one order serves everybody."""
+    program = parse(
+        "reduce-scatter d0 parallel; all-reduce d1 inside; reduce-scatter d1 master(d0); "
+        "all-gather d0 parallel; all-gather d1 master(d0); broadcast root inside"
+    )
+    found = moves(derived(program, Tree.of(2, 2, 2)))
+    assert [move.after for move in found] == [
+        *[()] * 4,
+        (Shuffle((), (1, 0), (0, 1), zero=(2,)),),
+        (),
+    ]
+
+
+@pytest.mark.parametrize(
     "text",
     [
         # The payload is whole and in order again before it is cut along other digits.

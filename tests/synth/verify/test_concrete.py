@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from at_size import prove_at
 from grammar import Collective, Program, parse
 from hierarchies import Digit, InputError, Tree
 from strategies import programs
-from synth.verify.concrete import GroupStep, prove_at, prove_groups
+from synth.verify.concrete import GroupStep, prove_groups
 from synth.verify.symbolic import Proved, Refuted, Unknown, Violation, prove
 
 TREES = tuple(Tree.of(*sizes) for sizes in ((2,), (3,), (2, 2), (2, 3), (2, 2, 2)))

@@ -7,11 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracle
+from at_size import prove_at
 from grammar import Collective, Goal, Instruction, Program, instructions, parse
 from hierarchies import Digit, InputError, Tree
 from strategies import all_valid, programs, spelled, trees, valid_programs, word
 from synth.semantics.programs import Language
-from synth.verify.concrete import GroupStep, prove_at, prove_groups
+from synth.verify.concrete import GroupStep, prove_groups
 from synth.verify.symbolic import Proved, Refuted, Unknown, Verdict, Violation, prove
 
 OTHERS = tuple(goal for goal in Goal if goal is not Goal.ALL_REDUCE)

@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 import pytest
 
+from at_size import prove_at
 from exhaustive import Sample, sampled
 from grammar import Goal, Instruction, Program, admitted, spell
 from hierarchies import Tree
 from synth.semantics.rules import Derivation, Kind, derive
-from synth.verify.concrete import prove_at
 from synth.verify.replay import Failure, multiplicities, wanted
 from synth.verify.symbolic import Proved, Refuted, Unknown, prove
 

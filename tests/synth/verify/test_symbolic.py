@@ -96,6 +96,11 @@ WRONG = (
     ),
     (2, "reduce d0 inside; all-reduce d0 inside", 1, Violation.UNEQUAL_ROWS),
     (2, "all-gather d0 inside", 0, Violation.HELD_TWICE),
+    # Asked for any sizes z3 finds larger ones first.
+    (2, "broadcast d0 master; all-gather root inside", 1, Violation.HELD_TWICE),
+    (2, "broadcast d0 master; all-reduce root inside", 1, Violation.ADDED_TWICE),
+    (3, "reduce d1 master; all-reduce root inside", 1, Violation.UNEQUAL_ROWS),
+    (3, "reduce-scatter d0 master", None, Violation.GOAL_MISSED),
     (
         5,
         "all-reduce d3 inside; all-reduce d1 master; broadcast root inside",
@@ -163,6 +168,7 @@ def confirm(program: Program, tree: Tree, told: Refuted) -> None:
     mine = replay.holds[told.device][told.chunk]
     if told.step is None:
         assert told.violation is Violation.GOAL_MISSED
+        assert told.other is None
         assert told.contributor is not None
         assert mine[told.contributor] == 0
         return

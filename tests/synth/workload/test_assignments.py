@@ -67,7 +67,7 @@ def test_a_settled_job_has_the_numbers_of_its_amounts(job: Job, data: st.DataObj
     sizes = {axis.name: data.draw(st.sampled_from(axis.sizes or (1, 2, 6))) for axis in job.axes}
     settled_job = settled(job, sizes)
     assert [(axis.name, axis.size) for axis in settled_job.axes] == list(sizes.items())
-    kept = [entry for entry in job.told if any(sizes[name] > 1 for name in entry.over)]
+    kept = [entry for entry in job.communications if any(sizes[name] > 1 for name in entry.over)]
     told = (*settled_job.entries, *settled_job.unpriced)
     assert [entry.name for entry in told] == [entry.name for entry in kept]
     for entry, given_entry in zip(told, kept, strict=True):

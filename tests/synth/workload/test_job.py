@@ -38,8 +38,8 @@ def test_a_key_that_was_left_out_stands_where_its_table_does() -> None:
 
 @given(jobs())
 def test_all_that_is_sent_is_told(job: Job) -> None:
-    assert len(job.told) == len(job.entries) + len(job.unpriced)
-    for entry in job.told:
+    assert len(job.communications) == len(job.entries) + len(job.unpriced)
+    for entry in job.communications:
         keys = [key for key, _ in amounts_of(entry)]
         assert keys == ["bytes", "times", "hidden"][: 3 if isinstance(entry, Entry) else 2]
 
@@ -62,7 +62,7 @@ def test_an_axis_has_sizes(sizes: tuple[int, ...], words: str) -> None:
 
 
 def test_sizes_are_told_as_files_have_them() -> None:
-    told = [JobAxis("data", sizes).told for sizes in (None, (8,), (1, 2, 4))]
+    told = [JobAxis("data", sizes).text for sizes in (None, (8,), (1, 2, 4))]
     assert told == ["any", "8", "1|2|4"]
     assert JobAxis("data", None).admits(7)
     assert not JobAxis("data", None).admits(0)

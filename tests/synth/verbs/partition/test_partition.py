@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hierarchies import InputError, Reduction, System, placements
 from partitioned import RANGE, SUPERPOD, Given, body_of, told
 from strategies import AXIS_NAMES, systems
-from synth.plan.request import Leader, Watcher
+from synth.plan.request import Provisional, Watcher
 from synth.verbs.answers.parts import Json
 from synth.verbs.partition import (
     LibraryCache,
@@ -318,17 +318,17 @@ class Looker(Watcher):
     """Looks at the best so far whenever they change."""
 
     def __init__(self) -> None:
-        self.seen: list[Sequence[Leader]] = []
+        self.seen: list[Sequence[Provisional]] = []
 
-    def ranked(self, leaders: Callable[[], Sequence[Leader]]) -> None:
-        self.seen.append(leaders())
+    def ranked(self, best: Callable[[], Sequence[Provisional]]) -> None:
+        self.seen.append(best())
 
 
 def test_the_best_so_far_get_better_and_end_as_the_answers() -> None:
     question = asked(TopQuestion, SUPERPOD | {"k": 3})
     looker = Looker()
     body = VERBS["top"].answer(question, looker).body
-    firsts = [leaders[0].seconds for leaders in looker.seen]
+    firsts = [best[0].seconds for best in looker.seen]
     assert firsts == sorted(firsts, reverse=True)
     last = [
         (one.rank, [list(row) for row in one.placement], one.program, one.seconds)
