@@ -156,7 +156,7 @@ class _Traces:
         start = _node(number + 1, phase.collective.value, _COLLECTIVE)
         head = _attribute("is_cpu_op", 27, 0) + _attribute("comm_type", 9, _TYPES[phase.collective])
         if route.dimensions:
-            head += _flags("involved_dim", route.dimensions)
+            head += _attribute("involved_dim", 28, packed(1, route.dimensions))
         for group, size in zip(phase.groups.tolist(), sizes.tolist(), strict=True):
             attributes = head + _attribute("comm_size", 9, size)
             if not route.dimensions:
@@ -192,14 +192,10 @@ def _node(name: int, what: str, kind: int) -> bytes:
     return integer(1, name) + chunk(2, f"{name} {what}") + integer(3, kind)
 
 
-def _attribute(name: str, field: int, value: int | str) -> bytes:
-    """An attribute by the field of its type: 9 int64, 13 uint64, 27 bool, 29 string."""
-    said = chunk(field, value) if isinstance(value, str) else integer(field, value)
+def _attribute(name: str, field: int, value: int | str | bytes) -> bytes:
+    """An attribute by the field of its type: 9 int64, 13 uint64, 27 bool, 28 bools, 29 string."""
+    said = integer(field, value) if isinstance(value, int) else chunk(field, value)
     return chunk(10, chunk(1, name) + said)
-
-
-def _flags(name: str, values: tuple[bool, ...]) -> bytes:
-    return chunk(10, chunk(1, name) + chunk(28, packed(1, (int(value) for value in values))))
 
 
 @dataclass(frozen=True)
