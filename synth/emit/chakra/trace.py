@@ -32,13 +32,13 @@ ASTRA-sim sees otherwise than our simulator is in run.txt.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, prod
 
 import numpy as np
 
 from grammar import Collective
-from hierarchies import Devices, Domain, InputError, System
+from hierarchies import Devices, Domain, InputError, Link, System
 from synth.emit.buffers import buffers
 from synth.emit.chakra.protobuf import chunk, delimited, integer, packed
 from synth.emit.mesh import mesh
@@ -100,6 +100,15 @@ class Dimension:
 
     level: int
     size: int
+    link: Link
+
+    @property
+    def topology(self) -> str:
+        return _TOPOLOGIES[self.link.domain]
+
+    @property
+    def hop_seconds(self) -> float:
+        return self.link.latency_seconds / (2 if self.topology == "Switch" else 1)
 
 
 Dimensions = tuple[Dimension, ...]
@@ -109,18 +118,17 @@ Dimensions = tuple[Dimension, ...]
 def _dimensions(source: Source) -> Dimensions:
     """The levels; those of switches by axes, if groups over several levels fill them in part."""
     system, schedule = source.system, source.schedule
-    counts = enumerate(system.hierarchy.cardinalities)
-    whole = tuple(Dimension(level, size) for level, size in counts if size > 1)[::-1]
+    counts = enumerate(zip(system.hierarchy.cardinalities, system.links, strict=True))
+    whole = tuple(Dimension(level, size, link) for level, (size, link) in counts if size > 1)[::-1]
     exchanges = [phase for phase in schedule.phases if isinstance(phase, Exchange)]
     if not any(_route(phase.groups, system, whole).note for phase in exchanges):
         return whole
     found: list[Dimension] = []
-    axes = mesh(schedule.reduction.placement).axes
+    axes = mesh(source.placement).axes
     for dimension in whole:
-        domain = system.links[dimension.level].domain
         parts = [axis.size for axis in axes if axis.level == dimension.level][::-1]
-        sizes = parts if _TOPOLOGIES[domain] == "Switch" else [dimension.size]
-        found += [Dimension(dimension.level, size) for size in sizes]
+        sizes = parts if dimension.topology == "Switch" else [dimension.size]
+        found += [replace(dimension, size=size) for size in sizes]
     return tuple(found)
 
 
@@ -156,7 +164,7 @@ class _Traces:
         start = _node(number + 1, phase.collective.value, _COLLECTIVE)
         head = _attribute("is_cpu_op", 27, 0) + _attribute("comm_type", 9, _TYPES[phase.collective])
         if route.dimensions:
-            head += _flags("involved_dim", route.dimensions)
+            head += _attribute("involved_dim", 28, packed(1, route.dimensions))
         for group, size in zip(phase.groups.tolist(), sizes.tolist(), strict=True):
             attributes = head + _attribute("comm_size", 9, size)
             if not route.dimensions:
@@ -192,14 +200,10 @@ def _node(name: int, what: str, kind: int) -> bytes:
     return integer(1, name) + chunk(2, f"{name} {what}") + integer(3, kind)
 
 
-def _attribute(name: str, field: int, value: int | str) -> bytes:
-    """An attribute by the field of its type: 9 int64, 13 uint64, 27 bool, 29 string."""
-    said = chunk(field, value) if isinstance(value, str) else integer(field, value)
+def _attribute(name: str, field: int, value: int | str | bytes) -> bytes:
+    """An attribute by the field of its type: 9 int64, 13 uint64, 27 bool, 28 bools, 29 string."""
+    said = integer(field, value) if isinstance(value, int) else chunk(field, value)
     return chunk(10, chunk(1, name) + said)
-
-
-def _flags(name: str, values: tuple[bool, ...]) -> bytes:
-    return chunk(10, chunk(1, name) + chunk(28, packed(1, (int(value) for value in values))))
 
 
 @dataclass(frozen=True)
@@ -217,7 +221,7 @@ def _route(groups: Devices, system: System, dimensions: Dimensions) -> _Route:
     crossed = [each for each, does in zip(dimensions, varies, strict=True) if does]
     levels = sorted({dimension.level for dimension in crossed})
     members = groups.shape[1]
-    fully = any(system.links[level].domain is Domain.MESH for level in levels)
+    fully = any(dimension.link.domain is Domain.MESH for dimension in crossed)
     if members == system.devices or (len(levels) == 1 and not fully):
         return _Route()
     whole = members == prod(dimension.size for dimension in crossed)
@@ -232,16 +236,14 @@ def _route(groups: Devices, system: System, dimensions: Dimensions) -> _Route:
     )
 
 
-def _network(
-    system: System, dimensions: Dimensions
-) -> dict[str, list[str] | list[int] | list[float]]:
+def _network(system: System, dimensions: Dimensions) -> dict[str, object]:
     """JSON is YAML as well: older analytical backends read the one, newer ones the other."""
-    levels = [dimension.level for dimension in dimensions]
+    speeds = [device_bytes_per_second(system, dimension.level) for dimension in dimensions]
     return {
-        "topology": [_TOPOLOGIES[system.links[level].domain] for level in levels],
+        "topology": [dimension.topology for dimension in dimensions],
         "npus_count": [dimension.size for dimension in dimensions],
-        "bandwidth": [device_bytes_per_second(system, level) / 2**30 for level in levels],
-        "latency": [round(_hop_seconds(system, level) * 1e9, 6) for level in levels],
+        "bandwidth": [speed / 2**30 for speed in speeds],
+        "latency": [round(dimension.hop_seconds * 1e9, 6) for dimension in dimensions],
     }
 
 
@@ -253,15 +255,9 @@ def device_bytes_per_second(system: System, level: int) -> float:
     return each
 
 
-def _hop_seconds(system: System, level: int) -> float:
-    link = system.links[level]
-    hops = 2 if _TOPOLOGIES[link.domain] == "Switch" else 1
-    return link.latency_seconds / hops
-
-
 def _system(system: System, dimensions: Dimensions) -> dict[str, object]:
     """One chunk at a time and no overlap, as our simulator has it; other numbers are usual ones."""
-    domains = [system.links[dimension.level].domain for dimension in dimensions]
+    domains = [dimension.link.domain for dimension in dimensions]
     ways = ["direct" if domain is Domain.MESH else "ring" for domain in domains]
     memory = system.memory_bytes_per_second / 1e9
     return {
@@ -294,7 +290,7 @@ AstraSim_Analytical_Congestion_Unaware \\
 def _run(source: Source, dimensions: Dimensions, notes: list[str]) -> str:
     """The command, and what its answer does not show."""
     system = source.system
-    links = [system.links[dimension.level] for dimension in dimensions]
+    links = [dimension.link for dimension in dimensions]
     domains = {link.domain for link in links}
     told = [
         "network.yml lists the innermost level first, per device, in units of 2**30 bytes.",

@@ -10,10 +10,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from synth.emit.mscclpp.moves import Chunks, Round, Send
-from synth.emit.mscclpp.schema import Copy, Local, Nop, Operation, Put, Reduce, Remote, Signal, Wait
+from synth.emit.mscclpp.schema import Copy, Local, Nop, Operation, Put, Reduce, Remote, Sync
 
 MOST_OPERATIONS = 64
 MOST_CHANNELS = 16
@@ -82,8 +82,8 @@ class Block:
                 self._copy(out)
                 self._put(out)
                 self._meet()
-                self._on_channels(Signal, [send.target for send in out])
-            self._on_channels(Wait, [send.source for send in come])
+                self._on_channels("signal", [send.target for send in out])
+            self._on_channels("wait", [send.source for send in come])
             if come and come[0].scratch is not None:
                 self._reduce(come)
             why = self._passed()
@@ -127,8 +127,8 @@ class Block:
         askers = [send.source for send in come if send.scratch is None]
         if askers:
             self._meet()
-            self._on_channels(Signal, askers)
-        self._on_channels(Wait, [send.target for send in out if send.scratch is None])
+            self._on_channels("signal", askers)
+        self._on_channels("wait", [send.target for send in out if send.scratch is None])
 
     def _copy(self, out: list[Send]) -> None:
         """Lay out in scratch what proxies are to read, each stretch once."""
@@ -172,11 +172,11 @@ class Block:
                     )
                 )
 
-    def _on_channels(self, what: type[Signal | Wait], peers: list[int]) -> None:
+    def _on_channels(self, name: Literal["signal", "wait"], peers: list[int]) -> None:
         for kind in (MEMORY, PORT):
             ids = [self._channel(peer) for peer in peers if self._type(peer) == kind]
             for some in _batches(ids, MOST_CHANNELS_PER_OPERATION):
-                self.ops.append(what(channel_ids=some, channel_type=kind))
+                self.ops.append(Sync(name, some, kind))
 
     def _reduce(self, come: list[Send]) -> None:
         for some in _batches(come, MOST_SOURCES_PER_REDUCE - 1):

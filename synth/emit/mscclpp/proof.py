@@ -25,7 +25,6 @@ from synth.emit.mscclpp.reading import (
     blocks_of,
     check_owners,
     paired,
-    position,
     read,
     renamed,
     require,
@@ -39,8 +38,7 @@ from synth.emit.mscclpp.schema import (
     Put,
     Reduce,
     Remote,
-    Signal,
-    Wait,
+    Sync,
 )
 
 LAUNCHES = 2
@@ -206,7 +204,7 @@ class _Machine:
         start = block.at
         while block.at < len(block.ops):
             op = block.ops[block.at]
-            if isinstance(op, Wait) and not all(self.signals[c] for c in _used(op, block)):
+            if op.name == "wait" and not all(self.signals[c] for c in _used(op, block)):
                 break
             try:
                 self._carry_out(op, block)
@@ -227,10 +225,10 @@ class _Machine:
                 (source,), (target,) = op.src_buff, op.dst_buff
                 came, goes = self._own(source, block), self._own(target, block)
                 _move(came, goes, block.segment, block.past)
-            case Signal():
+            case Sync(name="signal"):
                 for channel in _used(op, block):
                     self.signals[self.peers[channel]].append(block.past | self.proxies[channel])
-            case Wait():
+            case Sync():
                 for channel in _used(op, block):
                     block.coming |= self.signals[channel].popleft()
             case Reduce():
@@ -253,7 +251,8 @@ class _Machine:
         for source, target, channel in zip(sources, targets, channels, strict=True):
             allowed = "s" if kind == "port" else sources[0].type
             require(source.type == allowed, f"from buffer {source.type}")
-            rank, buffer = block.buffers[kind][position(target.buffer_id)]
+            require(target.buffer_id >= 0, f"position {target.buffer_id}")
+            rank, buffer = block.buffers[kind][target.buffer_id]
             segment, past = block.segment, block.past
             if channel is not None:
                 require(self.peers[channel][1] == rank, "a channel to another rank")
@@ -302,6 +301,6 @@ class _Machine:
                 _in_order(written, self.users[rank], "the result is written too late")
 
 
-def _used(op: Put | Signal | Wait, block: Block) -> list[Channel]:
+def _used(op: Put | Sync, block: Block) -> list[Channel]:
     """The channels of an operation."""
     return at_positions(block.channels[op.channel_type], op.channel_ids or [])

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from synth.emit.mscclpp.schema import PLAN, Copy, Gpu, Operation, Plan, Put, Reduce, Signal, Wait
+from synth.emit.mscclpp.schema import PLAN, Copy, Gpu, Operation, Plan, Put, Reduce, Sync
 
 MOST_OPERATIONS = 64
 MOST_CHANNELS = 16
@@ -61,14 +61,8 @@ def require(condition: bool, reason: str) -> None:
         raise WrongError(reason)
 
 
-def position(at: int) -> int:
-    """A position in a list; in JSON there is none before the first."""
-    require(at >= 0, f"position {at}")
-    return at
-
-
 def at_positions(items: list[T], some: list[int]) -> list[T]:
-    """What stands at some positions in a list."""
+    """What stands at some positions in a list; in JSON there is none before the first."""
     require(min(some, default=0) >= 0, f"positions {some}")
     return [items[at] for at in some]
 
@@ -183,13 +177,13 @@ def _check_limits(block: Block, where: str) -> None:
 def _excess(op: Operation) -> str:
     """Which limit an operation passes, if one."""
     match op:
-        case Put() | Signal() | Wait() if len(op.channel_ids or ()) > MOST_CHANNELS_PER_OPERATION:
+        case Put() | Sync() if len(op.channel_ids or ()) > MOST_CHANNELS_PER_OPERATION:
             return "of too many channels"
         case Put() | Copy() | Reduce() if len(op.src_buff) > MOST_BUFFERS_PER_OPERATION:
             return "with too long a src_buff"
         case Put() | Copy() | Reduce() if len(op.dst_buff) > MOST_BUFFERS_PER_OPERATION:
             return "with too long a dst_buff"
-        case Signal() | Wait() if len(set(op.channel_ids)) < len(op.channel_ids):
+        case Sync() if len(set(op.channel_ids)) < len(op.channel_ids):
             return "names a channel twice"
     return ""
 

@@ -64,20 +64,11 @@ class Put(Part):
     channel_type: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Signal(Part):
-    """Tells the other ends of channels that all before it is done."""
+@dataclass(frozen=True, slots=True)
+class Sync(Part):
+    """Tells the other ends of channels that all before it is done, or waits until they tell so."""
 
-    name: Literal["signal"] = "signal"
-    channel_ids: list[int]
-    channel_type: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wait(Part):
-    """Waits until the other ends of channels have told so."""
-
-    name: Literal["wait"] = "wait"
+    name: Literal["signal", "wait"]
     channel_ids: list[int]
     channel_type: str
 
@@ -92,7 +83,7 @@ class Reduce(Part):
     reduce_op: str = "sum"
 
 
-Operation = Annotated[Nop | Copy | Put | Signal | Wait | Reduce, Field(discriminator="name")]
+Operation = Annotated[Nop | Copy | Put | Sync | Reduce, Field(discriminator="name")]
 
 
 @dataclass(frozen=True, slots=True)

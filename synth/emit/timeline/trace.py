@@ -49,6 +49,7 @@ class Track:
 
     pid: int
     tid: int
+    name: str
 
     @property
     def where(self) -> Event:
@@ -67,9 +68,9 @@ def write(source: Source) -> Files:
             f"a trace of {devices} devices", where="trace", hint=f"at most {MOST_DEVICES}"
         )
     runs = phase_runs(source)
-    own, ports = _tracks(source, lanes_of(runs))
+    own, ports = _tracks(source, runs)
     events = [
-        *_names(source, own, ports, _labels(source, runs)),
+        *_names(source, own, ports),
         *_device_events(source, runs, own),
         *_port_events(source, runs, ports),
     ]
@@ -121,41 +122,39 @@ def _stripe(schedule: Schedule) -> Event:
     }
 
 
-def _tracks(source: Source, lanes: int) -> tuple[list[Tracks], list[Tracks]]:
+def _tracks(source: Source, runs: list[PhaseRun]) -> tuple[list[Tracks], list[Tracks]]:
     """The tracks of each device and of each level; no number is used twice, nor is 0."""
     devices, levels = source.schedule.devices, len(source.system.hierarchy.levels)
-    first_host = (devices + levels) * lanes + 1
+    labels = _labels(source, runs)
+    first_host = (devices + levels) * len(labels) + 1
     first_level = first_host + len(hosts(source))
 
-    def tracks(pid: int, place: int) -> Tracks:
-        return [Track(pid, place * lanes + lane + 1) for lane in range(lanes)]
+    def tracks(pid: int, place: int, name: str) -> Tracks:
+        first = place * len(labels) + 1
+        return [Track(pid, tid, name + label) for tid, label in enumerate(labels, first)]
 
-    own = [
-        tracks(first_host + host, device)
-        for device, host in enumerate(places(source)[:, 0].tolist())
-    ]
-    return own, [tracks(first_level + level, devices + level) for level in range(levels)]
+    pids = (places(source)[:, 0] + first_host).tolist()
+    names = names_of_devices(source, np.arange(devices))
+    own = [tracks(pid, device, names[device]) for device, pid in enumerate(pids)]
+    ports = [tracks(first_level + n, devices + n, "busiest port") for n in range(levels)]
+    return own, ports
 
 
-def _names(
-    source: Source, own: list[Tracks], ports: list[Tracks], labels: list[str]
-) -> Iterator[Event]:
+def _names(source: Source, own: list[Tracks], ports: list[Tracks]) -> Iterator[Event]:
     """Metadata: levels above hosts, outermost first; devices by number."""
     levels = zip(source.system.hierarchy.names, ports, strict=True)
     for position, (level, tracks) in enumerate(levels):
         yield from _named("process", {"pid": tracks[0].pid}, f"level {level}", position)
-        yield from _threads(tracks, "busiest port", 0, labels)
-    pids = list(dict.fromkeys(tracks[0].pid for tracks in own))
+        yield from _threads(tracks)
+    pids = dict.fromkeys(tracks[0].pid for tracks in own)
     for position, (pid, host) in enumerate(zip(pids, hosts(source), strict=True), len(ports)):
         yield from _named("process", {"pid": pid}, host, position)
-    devices = zip(own, names_of_devices(source, np.arange(len(own))), strict=True)
-    for device, (tracks, name) in enumerate(devices):
-        yield from _threads(tracks, name, device, labels)
+    yield from _threads([track for tracks in own for track in tracks])
 
 
-def _threads(tracks: Tracks, name: str, position: int, labels: list[str]) -> Iterator[Event]:
-    for lane, (track, label) in enumerate(zip(tracks, labels, strict=True)):
-        yield from _named("thread", track.where, name + label, position * len(tracks) + lane)
+def _threads(tracks: Tracks) -> Iterator[Event]:
+    for position, track in enumerate(tracks):
+        yield from _named("thread", track.where, track.name, position)
 
 
 def _named(what: str, where: Event, name: str, position: int) -> Iterator[Event]:
