@@ -14,10 +14,10 @@ from synth.tables.style import (
     axes_text,
     between,
     lacking,
-    looked_at,
     many,
     paragraphs,
     request_text,
+    searched,
     shape,
     stopped,
     table_of,
@@ -36,7 +36,7 @@ from synth.verbs.answers.ranked import RankedAnswer, RankingReply, SweepReply
 _SPEEDUP = "speed-up: over the default, what the runtime would choose on the same placement"
 _LEGEND = f"{_SPEEDUP}\nbound: share of the time that no schedule can avoid"
 _SEEN_RATIO = 1.005
-"""Below this ratio times are told as the same, which they would look like."""
+"""Below this ratio times are said to be the same, as they look so."""
 
 
 def top(reply: RankingReply | SweepReply | UnevenReply) -> RenderableType:
@@ -61,7 +61,7 @@ def ranking(reply: RankingReply) -> RenderableType:
         *_asked(reply, axes, reply.bytes),
         ranked_table(rows(reply), *columns),
         *_reasons(reply),
-        f"\n{looked_at(reply.considered)}, {programs} ranked; best default: {default}",
+        f"\n{searched(reply.considered)}, {programs} ranked; best default: {default}",
         _LEGEND,
         *_ties(reply.answers, "answer"),
         f"not priced: what the axis {' or '.join(others)} sends" if others else None,
@@ -142,7 +142,7 @@ def plan(reply: PlanReply) -> RenderableType:
         *_others(others),
         *_ties(reply.ranking, "placement"),
         *_unpriced(reply.unpriced),
-        f"{looked_at(reply.considered)}; what computing costs is not weighed",
+        f"{searched(reply.considered)}; what computing costs is not weighed",
         "loss: one call against the placement that the entry would have wanted for itself",
         stopped(reply.complete),
     )

@@ -88,9 +88,9 @@ def bus_bandwidth(request: str, size_bytes: float, seconds: float, members: int)
 def stripe(program: str, segments: Sequence[int], share: str = "") -> Stripe:
     """A program, and into how many segments its payload is cut at each of some sizes."""
     least, most = min(segments), max(segments)
-    told = str(most) if least == most else f"{least} to {most}"
+    cut = str(most) if least == most else f"{least} to {most}"
     steps = program.split("; ") if program else ["(nothing to do)"]
-    return Stripe(tuple(steps), share, told if most > 1 else "")
+    return Stripe(tuple(steps), share, cut if most > 1 else "")
 
 
 def in_lines(stripes: Iterable[Stripe]) -> str:

@@ -97,7 +97,7 @@ def carried(step: StepPrice) -> list[str]:
     return [f"{volume(size)} on {name}" for name, size in step.bytes_per_port.items()]
 
 
-def looked_at(considered: Considered | PlacementsConsidered) -> str:
+def searched(considered: Considered | PlacementsConsidered) -> str:
     """``3 placements``, ``3 of 5 placements``."""
     done, there_are = considered.placements, considered.of_placements
     return many(done, "placement") if done == there_are else f"{done} of {there_are} placements"
@@ -115,11 +115,11 @@ def shape(levels: Sequence[LevelInBrief]) -> str:
 
 def lacking(exceptions: Sequence[MachineException]) -> str:
     """``without node3/gpu5, node3/port2 at 50%``; nothing where all is as described."""
-    told = (
+    found = (
         f"without {one.unit}" if one.missing else f"{one.unit} at {one.bandwidth_share:.0%}"
         for one in exceptions
     )
-    return ", ".join(told)
+    return ", ".join(found)
 
 
 def stopped(complete: bool) -> str | None:

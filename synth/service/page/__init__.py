@@ -1,7 +1,7 @@
 """The page: forms, jobs and results for people who would rather look than read JSON.
 
 Templates, drawings made here as SVG, and JSON for two vendored libraries; the page asks the broker
-as the API does and knows nothing more. Nothing is told by colour alone, and ink is black or white,
+as the API does and knows nothing more. Nothing is said by colour alone, and ink is black or white,
 whichever is read better on its fill: at least 4.5 to 1, as WCAG asks.
 
 >>> from synth.service.page.colours import contrast, paints

@@ -35,10 +35,10 @@ Index = Annotated[int, Query(alias="answer", ge=0, le=100_000)]
 
 
 @dataclass(frozen=True)
-class Seen:
+class ViewedAnswer:
     """An answer that is looked at. ``base`` is the address its parts are below; "": it has none.
 
-    ``elsewhere``: other code than this gave it, and it may not be as this draws answers.
+    ``other_edition``: other code than this gave it, and it may not be as this draws answers.
     """
 
     base: str
@@ -48,7 +48,7 @@ class Seen:
     key: str | None = None
     outcome: str = "ok"
     partial: bool = False
-    elsewhere: bool = False
+    other_edition: bool = False
 
     @cached_property
     def ranking(self) -> Ranking | None:
@@ -71,7 +71,7 @@ def question_of(stored: StoredAnswer | Job) -> Any:
     return json.loads(stored.question)["question"]
 
 
-async def seen(request: Request, caller: PageCaller, kind: Kind, name: Name) -> Seen:
+async def viewed(request: Request, caller: PageCaller, kind: Kind, name: Name) -> ViewedAnswer:
     """A complete answer, or what a job found so far. Raises RefusalError if there is neither."""
     broker = state_of(request).broker
     if kind == "jobs":
@@ -79,9 +79,9 @@ async def seen(request: Request, caller: PageCaller, kind: Kind, name: Name) -> 
         if job.best is None:
             raise not_there("answer")
         body = await asyncio.to_thread(json.loads, job.best)
-        return Seen(f"/jobs/{name}", job.verb, question_of(job), body, partial=True)
+        return ViewedAnswer(f"/jobs/{name}", job.verb, question_of(job), body, partial=True)
     found = await broker.answer(caller, name)
-    return Seen(
+    return ViewedAnswer(
         f"/answers/{name}",
         found.verb,
         question_of(found),
@@ -89,29 +89,29 @@ async def seen(request: Request, caller: PageCaller, kind: Kind, name: Name) -> 
         key=name,
         outcome=outcome_word(found.outcome),
         partial=found.outcome == Outcome.PARTIAL,
-        elsewhere=found.edition != edition(),
+        other_edition=found.edition != edition(),
     )
 
 
-async def answer_page(request: Request, seen: Seen, index: int = 0) -> Response:
+async def answer_page(request: Request, viewed: ViewedAnswer, index: int = 0) -> Response:
     """An answer as a page; without an address its parts are left out."""
     try:
-        return await asyncio.to_thread(_page, request, seen, index)
+        return await asyncio.to_thread(_page, request, viewed, index)
     except (AttributeError, LookupError, TypeError, ValueError, UndefinedError):
-        if not seen.elsewhere:
+        if not viewed.other_edition:
             raise
-    return page(request, "elsewhere.html", seen=seen)
+    return page(request, "other_edition.html", viewed=viewed)
 
 
-def _page(request: Request, seen: Seen, index: int) -> Response:
-    view = result(seen.ranking, index) if seen.ranking else None
-    text = printed(TABLES[seen.verb](seen.body)) if not view and seen.verb in TABLES else ""
+def _page(request: Request, viewed: ViewedAnswer, index: int) -> Response:
+    view = result(viewed.ranking, index) if viewed.ranking else None
+    text = printed(TABLES[viewed.verb](viewed.body)) if not view and viewed.verb in TABLES else ""
     return page(
-        request, "answer.html", seen=seen, base=seen.base, view=view, index=index, text=text
+        request, "answer.html", viewed=viewed, base=viewed.base, view=view, index=index, text=text
     )
 
 
 @router.get("/answers/{key}")
 async def answer(request: Request, caller: PageCaller, key: Key, index: Index = 0) -> Response:
     """An answer under its permalink."""
-    return await answer_page(request, await seen(request, caller, "answers", key), index)
+    return await answer_page(request, await viewed(request, caller, "answers", key), index)

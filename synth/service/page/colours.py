@@ -47,8 +47,9 @@ def _luminance(colour: str) -> float:
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
-def _parts(colour: str) -> tuple[int, int, int]:
-    return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
+def _parts(colour: str) -> bytes:
+    """Red, green and blue."""
+    return bytes.fromhex(colour[1:])
 
 
 def _shade(share: float) -> str:
@@ -56,5 +57,5 @@ def _shade(share: float) -> str:
     place = share * (len(_MANY) - 1)
     low = min(int(place), len(_MANY) - 2)
     here, there = _parts(_MANY[low]), _parts(_MANY[low + 1])
-    mixed = (a + (b - a) * (place - low) for a, b in zip(here, there, strict=True))
-    return "#" + "".join(f"{round(value):02x}" for value in mixed)
+    mixed = (round(a + (b - a) * (place - low)) for a, b in zip(here, there, strict=True))
+    return f"#{bytes(mixed).hex()}"

@@ -18,7 +18,7 @@ from synth.service.http.reading import body_of, check_type
 from synth.service.http.state import state_of
 from synth.service.jobs.broker import Accepted, Preferences
 from synth.service.jobs.questions import own_names, with_own
-from synth.service.page.answer_routes import Seen, answer_page, question_of
+from synth.service.page.answer_routes import ViewedAnswer, answer_page, question_of
 from synth.service.page.form_values import (
     EXAMPLE,
     HINTS,
@@ -71,7 +71,7 @@ async def put(request: Request, caller: PageCaller) -> Response:
     if isinstance(outcome, Accepted):
         return see_other(f"/jobs/{outcome.job.id}")
     if outcome.key is None:
-        unkept = Seen("", "top", given, json.loads(outcome.body), partial=True)
+        unkept = ViewedAnswer("", "top", given, json.loads(outcome.body), partial=True)
         return await answer_page(request, unkept)
     return see_other(f"/answers/{outcome.key}")
 

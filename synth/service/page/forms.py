@@ -1,7 +1,7 @@
 """The form as it comes from a browser, as a question; and what is wrong with it, field by field.
 
-What a form says is put to the same models and functions that answer, so a field is told what the
-answer would tell. Checks are of the kind that take no time: no program is searched for.
+What a form says is put to the same models and functions that answer, so a field says what the
+answer would say. Checks are of the kind that take no time: no program is searched for.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def question(fields: Fields) -> tuple[dict[str, Any], Checked]:
 def check(
     given: Mapping[str, Any], checked: Checked, limit: Callable[[TopQuestion], None]
 ) -> Checked:
-    """Everything that is wrong with a question, as far as it can be told at once.
+    """Everything that is wrong with a question, as far as it can be known at once.
 
     ``limit`` raises InputError for a question that asks for too much here.
     """

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Path, Request
 from starlette.responses import HTMLResponse, Response
 
 from synth.service.http.state import state_of
-from synth.service.page.answer_routes import Index, answer_page, question_of, seen
+from synth.service.page.answer_routes import Index, answer_page, question_of, viewed
 from synth.service.page.rendering import render
 from synth.service.page.responses import PageCaller, PageRoute, page, see_other
 from synth.service.page.results import best_so_far
@@ -37,7 +37,7 @@ async def job(request: Request, caller: PageCaller, job_id: JobId, index: Index 
     if found.status is Status.DONE:
         return see_other(f"/answers/{found.answer_key}")
     if found.status.ended and found.best is not None:
-        part = await seen(request, caller, "jobs", job_id)
+        part = await viewed(request, caller, "jobs", job_id)
         if best_so_far(part.body) is None:
             return await answer_page(request, part, index)
     question, best = question_of(found), _best(found)

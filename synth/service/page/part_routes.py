@@ -16,7 +16,7 @@ from synth.service.errors import not_there, unavailable
 from synth.service.http.state import state_of
 from synth.service.jobs.broker import Accepted, Preferences
 from synth.service.jobs.known import Answered
-from synth.service.page.answer_routes import Index, Seen, seen
+from synth.service.page.answer_routes import Index, ViewedAnswer, viewed
 from synth.service.page.rendering import render
 from synth.service.page.responses import PageCaller, PageRoute, page, wants_part
 from synth.service.page.results import TABS, curves, emit_question, result, title
@@ -36,7 +36,7 @@ class Part:
 
     request: Request
     caller: Caller
-    seen: Seen
+    viewed: ViewedAnswer
     ranking: Ranking
     index: int
 
@@ -54,7 +54,7 @@ class Part:
 
     def response(self, template: str, heading: str, **given: Any) -> Response:
         """The part by itself for a script, or as a page of its own."""
-        shown = {"base": self.seen.base, "index": self.index, **given}
+        shown = {"base": self.viewed.base, "index": self.index, **given}
         if wants_part(self.request):
             return HTMLResponse(render(template, **shown))
         shown |= {"title": f"{heading}: {title(self.ranking)}", "part": template}
@@ -63,18 +63,21 @@ class Part:
     def waiting(self, outcome: Accepted, what: str, path: str = "") -> Response:
         """That the part is still worked out, and where to look again: else at its job."""
         job = outcome.job.id
-        again = f"{self.seen.base}/{path}" if path else f"/jobs/{job}"
+        again = f"{self.viewed.base}/{path}" if path else f"/jobs/{job}"
         return self.response("waiting.html", "Not yet", job=job, what=what, again=again)
 
 
 async def asked_part(
-    request: Request, caller: PageCaller, seen: Annotated[Seen, Depends(seen)], index: Index = 0
+    request: Request,
+    caller: PageCaller,
+    viewed: Annotated[ViewedAnswer, Depends(viewed)],
+    index: Index = 0,
 ) -> Part:
     """The part in the address. Raises RefusalError where the answer has no ranking."""
-    ranking = await asyncio.to_thread(lambda: seen.ranking)
+    ranking = await asyncio.to_thread(lambda: viewed.ranking)
     if ranking is None:
         raise not_there("part")
-    return Part(request, caller, seen, ranking, index)
+    return Part(request, caller, viewed, ranking, index)
 
 
 AskedPart = Annotated[Part, Depends(asked_part)]
@@ -84,14 +87,14 @@ AskedPart = Annotated[Part, Depends(asked_part)]
 async def chosen(part: AskedPart) -> Response:
     """All that is said of one row of a ranking, as a part."""
     view = await asyncio.to_thread(result, part.ranking, part.index)
-    given = {"view": view, "base": part.seen.base, "index": part.index}
+    given = {"view": view, "base": part.viewed.base, "index": part.index}
     return HTMLResponse(await asyncio.to_thread(render, "chosen.html", **given))
 
 
 @router.post("/{kind}/{name}/sizes")
 async def sizes(part: AskedPart) -> Response:
     """The question again over a range of sizes: curves, or the job that works them out."""
-    question = part.seen.over_sizes
+    question = part.viewed.over_sizes
     if question is None:
         raise not_there("part")
     outcome = await part.ask("top", question.model_dump(mode="json", by_alias=True))

@@ -12,7 +12,7 @@ from synth.service.page.colours import paints
 from synth.service.page.coordinates import coordinates
 from synth.service.page.topology import topology, unit_name
 from synth.tables.rows import Ranking, Row, rows
-from synth.tables.style import axes_text, lacking, looked_at, many, request_text, shape
+from synth.tables.style import axes_text, lacking, many, request_text, searched, shape
 from synth.verbs.answers import judge
 from synth.verbs.answers.degraded import UnevenAnswer, UnevenReply
 from synth.verbs.answers.parts import StepPrice, as_json
@@ -115,7 +115,7 @@ def ranking_of(verb: str, body: object) -> Ranking | None:
 def best_so_far(body: object) -> list[Leading] | None:
     """The best so far of a job; None for an answer, be it complete or in part.
 
-    An answer says by which schema it is written. The best so far are told before there is one.
+    An answer says by which schema it is written. The best so far come before there is one.
     """
     if not isinstance(body, dict) or "schema_version" in body or "answers" not in body:
         return None
@@ -164,7 +164,7 @@ def _facts(answer: Ranking) -> Iterator[str]:
         case SweepReply():
             yield f"{len(answer.sizes)} sizes asked; changes are told to 1%"
         case RankingReply():
-            yield looked_at(answer.considered)
+            yield searched(answer.considered)
             yield f"{many(answer.considered.programs, 'program')} ranked"
         case PlanReply():
             yield from _planned(answer)
@@ -177,7 +177,7 @@ def _planned(answer: PlanReply) -> Iterator[str]:
         yield f"a step waits {exposed} for communication; by the runtime's own choice {plain}"
     for one in answer.unpriced:
         yield f"not priced: {one.name}: {one.why}"
-    yield looked_at(answer.considered)
+    yield searched(answer.considered)
 
 
 def _answer_at(answer: Ranking, index: int) -> Answer | UnevenAnswer:

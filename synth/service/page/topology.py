@@ -221,10 +221,10 @@ def columns(count: int, height: int) -> int:
 
     Devices (``height`` 1) stand about twice as wide as tall, up to four boxes of them in one row.
     """
-    wished = sqrt((2 if height == 1 else 5 if count <= 4 else 1.6) * count)
+    wanted = sqrt((2 if height == 1 else 5 if count <= 4 else 1.6) * count)
     fits = [across for across in range(1, count + 1) if count % across == 0]
-    best = min(fits, key=lambda across: abs(across - wished))
-    return best if best <= 4 * wished and count / best <= 4 * wished else ceil(wished)
+    best = min(fits, key=lambda across: abs(across - wanted))
+    return best if best <= 4 * wanted and count / best <= 4 * wanted else ceil(wanted)
 
 
 def _id(path: Path) -> str:

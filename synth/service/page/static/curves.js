@@ -3,7 +3,7 @@ import { style } from "./parts.js";
 
 const UNITS = [[2 ** 40, "TiB"], [2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"], [1, "B"]];
 const TIMES = [[1, "s"], [1e-3, "ms"], [1e-6, "µs"], [1e-9, "ns"]];
-const told = (value, units) => {
+const withUnit = (value, units) => {
   if (value == null) return "";
   const [scale, unit] = units.find(([least]) => value >= least * 0.9999) ?? units.at(-1);
   return `${Number((value / scale).toPrecision(4))} ${unit}`;
@@ -36,11 +36,11 @@ let shown = null;
 export function drawCurves(place, given) {
   const axis = (units) => ({
     stroke: style("--ink"), grid: { stroke: style("--grid"), width: 1 }, ticks: { stroke: style("--grid") },
-    values: (plot, splits) => splits.map((one) => told(one, units)),
+    values: (plot, splits) => splits.map((one) => withUnit(one, units)),
   });
   const line = (label, colour, dash) => ({
     label, stroke: style(colour), width: 2, dash, points: { show: !dash, size: 5 },
-    value: (plot, value) => told(value, TIMES) || "–",
+    value: (plot, value) => withUnit(value, TIMES) || "–",
   });
   const powers = (plot, axisIndex, low, high) => {
     const every = Math.log2(high / low) > 18 ? 16 : 4;
@@ -57,7 +57,7 @@ export function drawCurves(place, given) {
       padding: [null, 24, null, null],
       scales: { x: { distr: 3, log: 2, time: false }, y: { distr: 3 } },
       series: [
-        { label: "size", value: (plot, value) => told(value, UNITS) || "–" },
+        { label: "size", value: (plot, value) => withUnit(value, UNITS) || "–" },
         line("best answer", "--best"), line("default", "--default", [12, 3]), line("bound", "--bound", [6, 4]),
       ],
       axes: [{ ...axis(UNITS), splits: powers, filter: (plot, splits) => splits }, { ...axis(TIMES), size: 70 }],

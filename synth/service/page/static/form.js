@@ -19,16 +19,16 @@ function number() {
 function show(checked) {
   for (const place of form.querySelectorAll(".said")) {
     const name = place.id.replace(/-said$/, "");
-    const told = checked.wrong[name] ?? "";
-    if (place.textContent !== told) place.textContent = told;
+    const text = checked.wrong[name] ?? "";
+    if (place.textContent !== text) place.textContent = text;
     for (const input of form.querySelectorAll(`[aria-describedby="${place.id}"]`)) {
-      if (told) input.setAttribute("aria-invalid", "true");
+      if (text) input.setAttribute("aria-invalid", "true");
       else input.removeAttribute("aria-invalid");
     }
   }
   for (const place of form.querySelectorAll(".told")) {
-    const told = checked.told[place.id.replace(/-told$/, "")] ?? "";
-    if (place.textContent !== told) place.textContent = told;
+    const text = checked.told[place.id.replace(/-told$/, "")] ?? "";
+    if (place.textContent !== text) place.textContent = text;
   }
 }
 

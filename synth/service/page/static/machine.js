@@ -17,7 +17,7 @@ const look = () => [
   { selector: "edge.worn", style: { "line-color": style("--bad"), "line-style": "dashed" } },
 ];
 
-export function drawMachine(place, picture, choice, said) {
+export function drawMachine(place, picture, choice, status) {
   shown?.destroy();
   listening?.abort();
   listening = new AbortController();
@@ -30,7 +30,7 @@ export function drawMachine(place, picture, choice, said) {
   });
   shown = cy;
   const devices = cy.nodes("[kind = 'device']");
-  const told = (node) => {
+  const describe = (node) => {
     const at = picture.coordinates[node.data("device")];
     const where = at ? picture.axes.map((axis, n) => `${axis.name} ${at[n]}`).join(", ") : "missing";
     return `device ${node.data("device")} (${node.data("name")}): ${where}`;
@@ -46,7 +46,7 @@ export function drawMachine(place, picture, choice, said) {
   const point = (node) => {
     devices.removeClass("here");
     node.addClass("here");
-    said.textContent = told(node);
+    status.textContent = describe(node);
   };
   let at = -1;
   place.addEventListener("keydown", (event) => {

@@ -1,10 +1,10 @@
 // Before anything is drawn: dark or light as chosen before, else as the system has it.
 (() => {
   const root = document.documentElement;
-  const wished = matchMedia("(prefers-color-scheme: dark)");
+  const preferred = matchMedia("(prefers-color-scheme: dark)");
   const read = () => { try { return localStorage.getItem("theme"); } catch { return null; } };
   const keep = (name) => { try { localStorage.setItem("theme", name); } catch { /* for this page */ } };
-  const now = () => root.dataset.theme || (wished.matches ? "dark" : "light");
+  const now = () => root.dataset.theme || (preferred.matches ? "dark" : "light");
   if (["dark", "light"].includes(read())) root.dataset.theme = read();
   addEventListener("DOMContentLoaded", () => {
     const button = document.getElementById("theme");
@@ -17,6 +17,6 @@
       show();
       dispatchEvent(new Event("themechange"));
     });
-    wished.addEventListener("change", () => { show(); dispatchEvent(new Event("themechange")); });
+    preferred.addEventListener("change", () => { show(); dispatchEvent(new Event("themechange")); });
   });
 })();

@@ -23,7 +23,7 @@ from strategies import reductions
 from synth.emit.mesh import RankOrder, mesh
 from synth.plan.request import Watcher
 from synth.service.limits import Limits
-from synth.service.page.answer_routes import Seen
+from synth.service.page.answer_routes import ViewedAnswer
 from synth.service.page.colours import DARK, LIGHT, contrast, paints
 from synth.service.page.coordinates import coordinates
 from synth.service.page.form_values import EXAMPLE, of_fields, of_question
@@ -287,7 +287,7 @@ def test_hostile_texts_stay_texts(hostile: str, answers: dict[str, Any]) -> None
     read_ = ranking_of("top", body)
     assert read_ is not None
     view = result(read_, 0)
-    given_ = {"seen": Seen("", "top", {}, body), "view": view, "base": "", "index": 0}
+    given_ = {"viewed": ViewedAnswer("", "top", {}, body), "view": view, "base": "", "index": 0}
     whole = render("answer.html", **given_, text="", here="", keys=False)
     parts = render("chosen.html", **given_)
     if len(hostile) > 2**16:
