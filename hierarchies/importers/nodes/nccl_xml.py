@@ -113,6 +113,10 @@ def _picture(root: Element, where: str) -> Picture:
     names = tuple(gpu.slot.get("busid", "").lower() for gpu in parts.gpus)
     if "" in names or len(set(names)) < len(names):
         raise InputError("two GPUs without a busid of their own")
+    for name, gpu in zip(names, parts.gpus, strict=True):
+        if (*gpu.path, gpu.element)[0].tag != "cpu":
+            hint = "the file is damaged: dump it again"
+            raise InputError(f"GPU {name} lies in no <cpu>", hint=hint)
     amd = any(gpu.element.find("xgmi") is not None or gpu.element.get("gcn") for gpu in parts.gpus)
     told_by = "RCCL's topology XML" if amd else "NCCL's topology XML"
     notes = _virtual_notes(parts.nics)
