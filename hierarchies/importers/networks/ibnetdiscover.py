@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from hierarchies.errors import InputError, within
+from hierarchies.errors import InputError
 from hierarchies.importers.draft import Blank, Draft, Stated
 from hierarchies.importers.hostlist import listed
 from hierarchies.importers.networks.ib_machines import (
@@ -19,20 +19,14 @@ from hierarchies.importers.networks.infiniband import Cable, Speed, Subnet, subn
 from hierarchies.importers.networks.networks import NODE, Ports, Said, Slower, network
 from hierarchies.importers.networks.tiers import Host, Tiers
 from hierarchies.importers.options import Options
-from hierarchies.importers.texts import single
 
 _TIERS = ("pod", "zone")
 _MOST_TIERS = 8
 
 
-def read(files: Mapping[str, str], options: Options) -> Draft:
-    """The draft of a subnet from one output. Raises InputError, naming the file."""
-    name, text = single(files, "give one subnet at a time")
-    with within(name):
-        return _draft(subnet(text), options)
-
-
-def _draft(net: Subnet, options: Options) -> Draft:
+def read(text: str, options: Options) -> Draft:
+    """The draft of a subnet. Raises InputError for a text that has no hosts below switches."""
+    net = subnet(text)
     switches = [device for device in net.devices.values() if device.is_switch]
     if not switches:
         raise InputError(

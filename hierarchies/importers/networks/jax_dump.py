@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from hierarchies.errors import InputError, within
+from hierarchies.errors import InputError
 from hierarchies.files.loading import load
 from hierarchies.importers.draft import Blank, Draft, DraftLevel, Stated
 from hierarchies.importers.hostlist import listed
@@ -16,7 +16,6 @@ from hierarchies.importers.networks.networks import check_nodes
 from hierarchies.importers.options import Options
 from hierarchies.importers.structured import from_json
 from hierarchies.importers.suggestions import NETWORK_LATENCY
-from hierarchies.importers.texts import single
 
 SNIPPET = """\
 import jax, json
@@ -42,13 +41,17 @@ class Device:
     slice: int
 
 
-def read(files: Mapping[str, str], options: Options) -> Draft:
-    """The draft of what one dump lists. Raises InputError, naming the file."""
-    name, text = single(
-        files, "jax.devices() lists all devices of a job: one process's dump is enough"
-    )
-    with within(name):
-        return _draft(devices_of(text), options)
+def read(text: str, options: Options) -> Draft:
+    """The draft of what a dump lists. Raises InputError for devices that make no levels."""
+    devices = devices_of(text)
+    kinds = Counter(device.kind for device in devices)
+    if len(kinds) > 1:
+        raise InputError(f"devices of several kinds: {listed(kinds)}", hint="import them apart")
+    dimensions = {len(device.coords) for device in devices}
+    if len(dimensions) > 1:
+        raise InputError("some devices have coords of another length than others")
+    check_nodes(len({device.process for device in devices}), options)
+    return _torus(devices) if dimensions != {0} else _processes(devices)
 
 
 def devices_of(text: str) -> tuple[Device, ...]:
@@ -91,17 +94,6 @@ def _whole(value: Any, where: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 10**9:
         raise InputError(f"{str(value)[:40]!r} is no number from 0", where=where)
     return value
-
-
-def _draft(devices: Sequence[Device], options: Options) -> Draft:
-    kinds = Counter(device.kind for device in devices)
-    if len(kinds) > 1:
-        raise InputError(f"devices of several kinds: {listed(kinds)}", hint="import them apart")
-    dimensions = {len(device.coords) for device in devices}
-    if len(dimensions) > 1:
-        raise InputError("some devices have coords of another length than others")
-    check_nodes(len({device.process for device in devices}), options)
-    return _torus(devices) if dimensions != {0} else _processes(devices)
 
 
 def _torus(devices: Sequence[Device]) -> Draft:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hierarchies.errors import InputError, within
+from hierarchies.errors import InputError
 from hierarchies.importers.draft import Draft
 from hierarchies.importers.hostlist import MOST_HOSTS, Names
 from hierarchies.importers.networks.networks import Groups, Said, network
@@ -15,7 +15,6 @@ from hierarchies.importers.networks.switches import Switch, tier_names, tree
 from hierarchies.importers.networks.tiers import Host, Tiers, check_nested
 from hierarchies.importers.options import Options
 from hierarchies.importers.structured import from_json, from_yaml, mapping
-from hierarchies.importers.texts import single
 
 _NAME = "topograph-cluster"
 _GROUPS = {"domain": "domain", "sub-domain": "subdomain", "nvlink": "domain"}
@@ -31,13 +30,11 @@ class Cluster:
     counted: Mapping[str, int]
 
 
-def read(files: Mapping[str, str], options: Options) -> Draft:
-    """The draft of a cluster from one graph JSON or one model. Raises InputError, naming it."""
-    name, text = single(files, "give one graph or model")
-    with within(name):
-        cluster = cluster_of(text)
-        said = Said(_NAME, "topograph", notes=cluster.notes, counted=cluster.counted)
-        return network(cluster.tiers, said, options, cluster.domains)
+def read(text: str, options: Options) -> Draft:
+    """The draft of a cluster from a graph or a model. Raises InputError for what is neither."""
+    cluster = cluster_of(text)
+    said = Said(_NAME, "topograph", notes=cluster.notes, counted=cluster.counted)
+    return network(cluster.tiers, said, options, cluster.domains)
 
 
 def cluster_of(text: str) -> Cluster:

@@ -8,15 +8,12 @@ from dataclasses import dataclass
 from math import gcd
 from xml.etree.ElementTree import Element
 
-from hierarchies.errors import InputError, within
-from hierarchies.importers.draft import UNKNOWN, Blank, Draft, Entry, Stated
+from hierarchies.errors import InputError
+from hierarchies.importers.draft import UNKNOWN, Blank, Entry, Stated
 from hierarchies.importers.markup import parsed, whole
 from hierarchies.importers.nodes.islands import components
 from hierarchies.importers.nodes.locality import Way, groupings, near, slowest_alone
-from hierarchies.importers.nodes.node import draft_of
 from hierarchies.importers.nodes.picture import MOST_GPUS, Nic, Picture
-from hierarchies.importers.options import Options
-from hierarchies.importers.texts import only
 
 TOLD_BY = "hwloc's XML"
 MOST_OBJECTS = 4096
@@ -53,15 +50,12 @@ class _Device:
         return [e.get("name", "") for e in inside]
 
 
-def read(files: Mapping[str, str], options: Options) -> Draft:
-    """The node in the one file given. Raises InputError, naming the place."""
-    where, text = only(files, TOLD_BY)
-    root = parsed(text, where)
-    with within(where):
-        if root.tag != "topology" or root.find("object") is None:
-            raise InputError("not hwloc's XML", hint="lstopo --of xml writes it")
-        picture = _picture(root, where)
-    return draft_of(picture, options)
+def read(text: str) -> Picture:
+    """The node that a text describes. Raises InputError for what is no such text."""
+    root = parsed(text)
+    if root.tag != "topology" or root.find("object") is None:
+        raise InputError("not hwloc's XML", hint="lstopo --of xml writes it")
+    return _picture(root)
 
 
 def _devices(root: Element) -> Iterator[_Device]:
@@ -81,7 +75,7 @@ def _is_gpu(device: _Device) -> bool:
     return device.kind.startswith(_DISPLAY) and any(_COMPUTE.match(name) for name in names)
 
 
-def _picture(root: Element, where: str) -> Picture:
+def _picture(root: Element) -> Picture:
     devices = list(_devices(root))
     gpus = [device for device in devices if _is_gpu(device)]
     if not gpus:
@@ -99,7 +93,6 @@ def _picture(root: Element, where: str) -> Picture:
     links = _links(root, gpus)
     ways = [gpu.way for gpu in gpus]
     return Picture(
-        where,
         TOLD_BY,
         tuple(_name(gpu) for gpu in gpus),
         links.direct,

@@ -6,16 +6,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from xml.etree.ElementTree import Element
 
-from hierarchies.errors import InputError, within
+from hierarchies.errors import InputError
 from hierarchies.importers import nccl_rates
-from hierarchies.importers.draft import UNKNOWN, Blank, Draft, Entry
+from hierarchies.importers.draft import UNKNOWN, Blank, Entry
 from hierarchies.importers.markup import parsed, whole
 from hierarchies.importers.models import memory_of
 from hierarchies.importers.nodes.locality import groupings, near, slowest_alone
-from hierarchies.importers.nodes.node import draft_of
 from hierarchies.importers.nodes.picture import MOST_GPUS, Grouping, Nic, Picture
-from hierarchies.importers.options import Options
-from hierarchies.importers.texts import only
 
 MOST_LINKS_OF_ONE = 1000
 _GPU_CLASSES = ("0x0300", "0x0302", "0x0380", "0x1200")
@@ -50,14 +47,11 @@ class _Parts:
     partial: bool = False
 
 
-def read(files: Mapping[str, str], options: Options) -> Draft:
-    """The node in the one file given. Raises InputError, naming the place."""
-    where, text = only(files, "a NCCL topology")
-    root = parsed(text, where)
-    with within(where):
-        _check_root(root)
-        picture = _picture(root, where)
-    return draft_of(picture, options)
+def read(text: str) -> Picture:
+    """The node that a text describes. Raises InputError for what is no such text."""
+    root = parsed(text)
+    _check_root(root)
+    return _picture(root)
 
 
 def _check_root(root: Element) -> None:
@@ -104,7 +98,7 @@ def _parts(root: Element) -> _Parts:
     return parts
 
 
-def _picture(root: Element, where: str) -> Picture:
+def _picture(root: Element) -> Picture:
     parts = _parts(root)
     if not parts.gpus:
         raise InputError("no <gpu>, and no PCIe device that is one")
@@ -136,7 +130,6 @@ def _picture(root: Element, where: str) -> Picture:
     nics = _nics(parts)
     total = sum(direct.values()) if switched is None else switched * len(names)
     return Picture(
-        where,
         told_by,
         _gpu_names(parts, names),
         direct,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import PurePath
 
-from hierarchies.errors import InputError, within
+from hierarchies.errors import InputError
 from hierarchies.files.loading import load
 from hierarchies.importers import suggestions as common
 from hierarchies.importers.draft import UNKNOWN, Blank, Draft, DraftLevel, Entry, Stated
@@ -25,17 +25,16 @@ _JOIN = {
 }
 
 
-def draft_of(picture: Picture, options: Options) -> Draft:
-    """The node's levels, its network outermost. Raises InputError if no system can hold it."""
+def draft_of(picture: Picture, file: str, options: Options) -> Draft:
+    """The node's levels, its network outermost; it is called as the file that describes it.
+
+    Raises InputError if no system can hold it.
+    """
     if not picture.gpus:
-        raise InputError("no GPU was found", where=picture.where)
+        raise InputError("no GPU was found")
     if len(picture.gpus) > MOST_GPUS:
-        raise InputError(f"{len(picture.gpus)} GPUs in one node", where=picture.where)
-    with within(picture.where):
-        return _draft(_with_model(picture, options.gpu), options)
-
-
-def _draft(picture: Picture, options: Options) -> Draft:
+        raise InputError(f"{len(picture.gpus)} GPUs in one node")
+    picture = _with_model(picture, options.gpu)
     inside = _inside(picture)
     inner, order, notes = inside.levels, inside.order, inside.notes
     outer, more = network(replace(picture, groups=inside.groups), inner, options.nodes)
@@ -45,7 +44,7 @@ def _draft(picture: Picture, options: Options) -> Draft:
     memory = picture.memory
     if memory == UNKNOWN:
         memory = memory_of(picture.device)
-    stem = PurePath(picture.where).name.partition(".")[0]
+    stem = PurePath(file).name.partition(".")[0]
     name = "".join(c if c.isalnum() or c in "-_." else "-" for c in stem)[:LONGEST_NAME]
     return Draft(
         name or "imported",

@@ -6,13 +6,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hierarchies.errors import InputError, within
-from hierarchies.importers.draft import Draft
+from hierarchies.errors import InputError
 from hierarchies.importers.nodes.islands import components
-from hierarchies.importers.nodes.node import draft_of
 from hierarchies.importers.nodes.picture import MOST_GPUS, Grouping, Nic, Picture
-from hierarchies.importers.options import Options
-from hierarchies.importers.texts import only
 
 TOLD_BY = "nvidia-smi topo -m"
 MOST_LINKS = 18
@@ -33,13 +29,9 @@ class _Matrix:
     cells: Mapping[str, tuple[str, ...]]
 
 
-def read(files: Mapping[str, str], options: Options) -> Draft:
-    """The node whose matrix is in the one file given. Raises InputError, naming the place."""
-    where, text = only(files, TOLD_BY)
-    with within(where):
-        matrix = _matrix(_ESCAPES.sub("", text).splitlines())
-        picture = _picture(matrix, text, where)
-    return draft_of(picture, options)
+def read(text: str) -> Picture:
+    """The node whose matrix is in a text. Raises InputError for what is none."""
+    return _picture(_matrix(_ESCAPES.sub("", text).splitlines()), text)
 
 
 def _matrix(lines: list[str]) -> _Matrix:
@@ -102,7 +94,7 @@ def _is_cell(cell: str) -> bool:
     return cell in _CELLS or bool(_LINKS.fullmatch(cell))
 
 
-def _picture(matrix: _Matrix, text: str, where: str) -> Picture:
+def _picture(matrix: _Matrix, text: str) -> Picture:
     links = _links(matrix)
     switched, notes = _switch(matrix, links)
     nics = _nics(matrix, text)
@@ -113,7 +105,6 @@ def _picture(matrix: _Matrix, text: str, where: str) -> Picture:
     counted = {"gpus": len(matrix.gpus), "nics": len(matrix.nics)}
     total = sum(links.values()) if switched is None else switched * len(matrix.gpus)
     return Picture(
-        where,
         TOLD_BY,
         matrix.gpus,
         {} if switched is not None else links,

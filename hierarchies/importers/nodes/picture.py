@@ -52,7 +52,6 @@ class Picture:
     ``switch_parts``: the part of each GPU, where its switches are joined with few of the others.
     """
 
-    where: str
     told_by: str
     gpus: tuple[str, ...]
     direct: Mapping[tuple[int, int], int] = field(default_factory=dict)
