@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from hierarchies.errors import InputError
 from hierarchies.importers.draft import Blank, Draft, Stated
@@ -49,18 +50,21 @@ def read(text: str, options: Options) -> Draft:
 
 
 def _switch_tiers(net: Subnet, machines: Machines) -> dict[str, int]:
-    """The tier of each switch: 0 for those with hosts, 1 for those right above these, and so on."""
-    row = {leaf for leaves in machines.leaves.values() for leaf in leaves} | {*machines.nameless}
+    """The tier of each switch: 0 for those with hosts, 1 for those right above these, and so on.
+
+    In the order of the file, as all that is told of switches follows it.
+    """
+    row = dict.fromkeys([*chain(*machines.leaves.values()), *machines.nameless])
     tier_of: dict[str, int] = {}
     tier = 0
     while row:
         tier_of |= dict.fromkeys(row, tier)
-        row = {
+        row = dict.fromkeys(
             peer
             for switch in row
             for peer, _ in net.cables_of[switch]
             if net.devices[peer].is_switch and peer not in tier_of
-        }
+        )
         tier += 1
     return tier_of
 
