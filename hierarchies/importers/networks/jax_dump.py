@@ -15,7 +15,7 @@ from hierarchies.importers.hostlist import listed
 from hierarchies.importers.networks.networks import check_nodes
 from hierarchies.importers.options import Options
 from hierarchies.importers.structured import from_json
-from hierarchies.importers.suggestions import NETWORK_LATENCY
+from hierarchies.importers.suggestions import NETWORK
 
 SNIPPET = """\
 import jax, json
@@ -257,7 +257,7 @@ def _processes(devices: Sequence[Device]) -> Draft:
         "node",
         Blank("switch", "usual for a network of nodes"),
         Blank(source="of one NIC, per direction: 400 Gb/s are 50 GB/s"),
-        NETWORK_LATENCY,
+        NETWORK["latency_us"],
         Stated(len(held), source),
         Blank(source="how many NICs a node has for this network"),
     )

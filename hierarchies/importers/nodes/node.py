@@ -8,13 +8,13 @@ from pathlib import PurePath
 
 from hierarchies.errors import InputError
 from hierarchies.files.loading import load
-from hierarchies.importers import suggestions as common
 from hierarchies.importers.draft import UNKNOWN, Blank, Draft, DraftLevel, Entry, Stated
 from hierarchies.importers.models import Model, memory_of, model_named
 from hierarchies.importers.nodes.islands import Shape, shape
 from hierarchies.importers.nodes.nics import network
 from hierarchies.importers.nodes.picture import MOST_GPUS, Grouping, Picture
 from hierarchies.importers.options import Options
+from hierarchies.importers.suggestions import NVLINK, PCIE, PCIE_OF_AMD, of_mi300x
 from hierarchies.system import LONGEST_NAME, Domain
 
 _ISLAND = "island"
@@ -156,21 +156,8 @@ def _gpu_level(
     picture: Picture, domain: Entry, bandwidth: Entry, count: int, reduces: Entry | None
 ) -> DraftLevel:
     told = Stated(count, f"{picture.told_by} shows {len(picture.gpus)} GPUs")
-    if picture.amd:
-        latency, ll, ll128 = common.amd_link_latency(), None, None
-    else:
-        latency = common.NVLINK_LATENCY
-        ll, ll128 = common.NVLINK_LL_LATENCY, common.NVLINK_LL128_LATENCY
-    return DraftLevel(
-        "gpu",
-        domain,
-        bandwidth,
-        latency,
-        told,
-        reduces=reduces,
-        ll_latency_seconds=ll,
-        ll128_latency_seconds=ll128,
-    )
+    level = DraftLevel("gpu", domain, bandwidth, count=told, reduces=reduces)
+    return level.having(of_mi300x(-1) if picture.amd else NVLINK)
 
 
 def _island(picture: Picture, found: Shape, count: int) -> tuple[DraftLevel, tuple[str, ...]]:
@@ -290,12 +277,10 @@ def _group_level(picture: Picture, group: Grouping, count: int, found: Shape) ->
         group.name,
         Stated("switch", "PCIe and the sockets, taken as a switch that never blocks"),
         group.uplink,
-        common.PCIE_LATENCY,
-        Stated(count, source),
-        Stated(1, source),
-        () if size > 1 else ("gpu",),
-        ll_latency_seconds=None if picture.amd else common.PCIE_LL_LATENCY,
-    )
+        count=Stated(count, source),
+        ports=Stated(1, source),
+        through=() if size > 1 else ("gpu",),
+    ).having(PCIE_OF_AMD if picture.amd else PCIE)
     if group.name != _ISLAND:
         return level
     if found.domain is not Domain.SWITCH:
@@ -306,10 +291,7 @@ def _group_level(picture: Picture, group: Grouping, count: int, found: Shape) ->
         domain=Blank("switch", reason),
         ports=Blank(size, reason),
         through=("gpu",),
-        latency_seconds=common.NVLINK_LATENCY,
-        ll_latency_seconds=common.NVLINK_LL_LATENCY,
-        ll128_latency_seconds=common.NVLINK_LL128_LATENCY,
-    )
+    ).having(NVLINK)
 
 
 def _between_islands(picture: Picture, found: Shape) -> Blank:
@@ -330,7 +312,5 @@ def _pcie_level(picture: Picture, count: int) -> DraftLevel:
         "gpu",
         Stated("switch", f"no {picture.link_name}s: {about}"),
         pcie,
-        common.PCIE_LATENCY,
-        Stated(count, f"{picture.told_by} shows {len(picture.gpus)} GPUs"),
-        ll_latency_seconds=None if picture.amd else common.PCIE_LL_LATENCY,
-    )
+        count=Stated(count, f"{picture.told_by} shows {len(picture.gpus)} GPUs"),
+    ).having(PCIE_OF_AMD if picture.amd else PCIE)
