@@ -56,10 +56,13 @@ class Tiers:
             raise InputError(f"hosts given more than once: {listed(twice)}")
 
     def children(self, tier: int) -> dict[_UNIT, int]:
-        """For every unit of a tier (0 = all there is), how many units or hosts it holds."""
+        """For every unit of a tier (0 = all there is), how many units or hosts it holds.
+
+        In the order of the hosts.
+        """
         if tier == len(self.names):
             return dict(Counter(host.path for host in self.hosts))
-        inner = {host.path[: tier + 1] for host in self.hosts}
+        inner = dict.fromkeys(host.path[: tier + 1] for host in self.hosts)
         return dict(Counter(path[:tier] for path in inner))
 
     def units(self, tier: int) -> int:
