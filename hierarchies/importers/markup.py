@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from io import StringIO
 from xml.etree.ElementTree import Element
 
@@ -35,6 +36,15 @@ def parsed(text: str) -> Element:
         raise InputError(reason, hint="entities are not read") from None
     assert root is not None, "a document without a root is no XML"
     return root
+
+
+def walk(root: Element) -> Iterator[tuple[Element, tuple[Element, ...]]]:
+    """Every element below a root, in the order of the text, and those below it that it lies in."""
+    stack: list[tuple[Element, tuple[Element, ...]]] = [(e, ()) for e in reversed(root)]
+    while stack:
+        element, path = stack.pop()
+        yield element, path
+        stack.extend((child, (*path, element)) for child in reversed(element))
 
 
 def whole(element: Element, key: str, most: int, where: str) -> int:

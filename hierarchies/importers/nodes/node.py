@@ -10,7 +10,7 @@ from hierarchies.errors import InputError
 from hierarchies.files.loading import load
 from hierarchies.importers.draft import UNKNOWN, Blank, Draft, DraftLevel, Entry, Stated
 from hierarchies.importers.models import Model, memory_of, model_named
-from hierarchies.importers.nodes.islands import Shape, shape
+from hierarchies.importers.nodes.islands import Shape, members, shape
 from hierarchies.importers.nodes.nics import network
 from hierarchies.importers.nodes.picture import MOST_GPUS, Grouping, Picture
 from hierarchies.importers.options import Options
@@ -117,12 +117,11 @@ def _inside(picture: Picture) -> _Inside:
 
 def _switches(picture: Picture) -> Shape:
     """GPUs that NVSwitches join. Raises InputError if the parts they are joined in are unequal."""
-    parts = picture.switch_parts or (0,) * len(picture.gpus)
-    members = [[gpu for gpu, part in enumerate(parts) if part == p] for p in sorted(set(parts))]
-    if len({len(part) for part in members}) > 1:
-        sizes = " and ".join(str(len(part)) for part in members)
+    parts = members(picture.switch_parts or (0,) * len(picture.gpus))
+    if len({len(part) for part in parts}) > 1:
+        sizes = " and ".join(str(len(part)) for part in parts)
         raise InputError(f"NVSwitches join the GPUs in parts of {sizes}")
-    return Shape(tuple(map(tuple, members)), Domain.SWITCH, picture.switched or 0)
+    return Shape(tuple(parts), Domain.SWITCH, picture.switched or 0)
 
 
 def _reduces(picture: Picture) -> Blank | None:
@@ -207,9 +206,8 @@ def _grouped(picture: Picture, found: Shape, size: int) -> _Inside:
         groups = (*groups, Grouping(_ISLAND, parts, _between_islands(picture, found)))
     kept, notes = _nested(groups, gpus, size)
     place = {gpu: index for island in found.islands for index, gpu in enumerate(island)}
-    order = tuple(
-        sorted(range(gpus), key=lambda gpu: (*(_rank(g.parts, gpu) for g in kept), place[gpu]))
-    )
+    ranks = [tuple(map(group.parts.index, group.parts)) for group in kept]
+    order = tuple(sorted(range(gpus), key=lambda gpu: (*(rank[gpu] for rank in ranks), place[gpu])))
     count = gpus
     levels: list[DraftLevel] = []
     for group in kept:
@@ -224,10 +222,6 @@ def _grouped(picture: Picture, found: Shape, size: int) -> _Inside:
     return _Inside((*_chained(levels), last), order, notes, kept)
 
 
-def _rank(parts: tuple[int, ...], gpu: int) -> int:
-    return parts.index(parts[gpu])
-
-
 def _nested(
     groups: tuple[Grouping, ...], gpus: int, size: int
 ) -> tuple[tuple[Grouping, ...], tuple[str, ...]]:
@@ -237,14 +231,9 @@ def _nested(
     for group in reversed(groups):
         sizes = {group.parts.count(part) for part in group.parts}
         finer = kept[0].parts if kept else tuple(range(gpus))
-        cut = any(
-            finer[a] == finer[b] and group.parts[a] != group.parts[b]
-            for a in range(gpus)
-            for b in range(a)
-        )
         if len(set(group.parts)) in (1, len(set(finer))) or (kept and _refines(group.parts, finer)):
             continue
-        if len(sizes) > 1 or cut:
+        if len(sizes) > 1 or not _refines(finer, group.parts):
             what = "do not hold equally many GPUs" if len(sizes) > 1 else "cut the linked GPUs"
             notes.append(f"The parts of level {group.name!r} {what}: the level is left out.")
             continue

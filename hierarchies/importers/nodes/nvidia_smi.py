@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hierarchies.errors import InputError
-from hierarchies.importers.nodes.islands import components
+from hierarchies.importers.nodes.islands import members, parts_of
 from hierarchies.importers.nodes.picture import MOST_GPUS, Grouping, Nic, Picture
 
 TOLD_BY = "nvidia-smi topo -m"
@@ -168,10 +168,8 @@ def _groups(matrix: _Matrix, nics: tuple[Nic, ...]) -> tuple[Grouping, ...]:
     for name, cells in (("socket", _INSIDE_SOCKET), ("bridge", _NEAR)):
         parts = _parts(matrix, cells)
         inside = all(
-            any(_meets(matrix, gpu, nic, cells) for gpu in members for nic in range(len(nics)))
-            for members in (
-                [gpu for gpu in range(len(parts)) if parts[gpu] == part] for part in set(parts)
-            )
+            any(_meets(matrix, gpu, nic, cells) for gpu in part for nic in range(len(nics)))
+            for part in members(parts)
         )
         groups.append(Grouping(name, parts, nics_inside=inside))
     return tuple(groups)
@@ -182,12 +180,10 @@ def _meets(matrix: _Matrix, gpu: int, nic: int, cells: tuple[str, ...]) -> bool:
 
 
 def _parts(matrix: _Matrix, cells: tuple[str, ...]) -> tuple[int, ...]:
-    gpus = len(matrix.gpus)
     near = {
         (one, other): 1
         for other, name in enumerate(matrix.gpus)
         for one in range(other)
         if matrix.cells[name][one] in cells
     }
-    part = {gpu: i for i, members in enumerate(components(gpus, near)) for gpu in members}
-    return tuple(part[gpu] for gpu in range(gpus))
+    return parts_of(len(matrix.gpus), near)

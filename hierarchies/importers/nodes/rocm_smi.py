@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hierarchies.errors import InputError
-from hierarchies.importers.nodes.islands import components
+from hierarchies.importers.nodes.islands import parts_of
 from hierarchies.importers.nodes.picture import MOST_GPUS, Grouping, Picture
 
 TOLD_BY = "rocm-smi --showtopo"
@@ -166,6 +166,4 @@ def _groups(tables: _Tables, pairs: list[tuple[int, int]]) -> tuple[Grouping, ..
         return ()
     least = min(known.values())
     near = {pair: 1 for pair, weight in known.items() if weight == least}
-    islands = components(len(tables.gpus), near)
-    part = {gpu: number for number, members in enumerate(islands) for gpu in members}
-    return (Grouping("socket", tuple(part[gpu] for gpu in range(len(tables.gpus)))),)
+    return (Grouping("socket", parts_of(len(tables.gpus), near)),)
