@@ -204,7 +204,7 @@ def _grouped(picture: Picture, found: Shape, size: int) -> _Inside:
         part = {gpu: index for index, island in enumerate(found.islands) for gpu in island}
         parts = tuple(part[gpu] for gpu in range(gpus))
         groups = (*groups, Grouping(_ISLAND, parts, _between_islands(picture, found)))
-    kept, notes = _nested(groups, gpus, size)
+    kept, notes = _nested(groups, gpus)
     place = {gpu: index for island in found.islands for index, gpu in enumerate(island)}
     ranks = [tuple(map(group.parts.index, group.parts)) for group in kept]
     order = tuple(sorted(range(gpus), key=lambda gpu: (*(rank[gpu] for rank in ranks), place[gpu])))
@@ -223,7 +223,7 @@ def _grouped(picture: Picture, found: Shape, size: int) -> _Inside:
 
 
 def _nested(
-    groups: tuple[Grouping, ...], gpus: int, size: int
+    groups: tuple[Grouping, ...], gpus: int
 ) -> tuple[tuple[Grouping, ...], tuple[str, ...]]:
     """The groupings that divide evenly and do not cut each other; islands go before sockets."""
     kept: list[Grouping] = []
