@@ -145,7 +145,30 @@ class Draft:
         The innermost level here (the nodes of one switch) and the outermost of ``inner`` (its
         nodes) are one: its count is from here; what is blank here is as ``inner`` says.
         """
-        return _around(self, inner)
+        node, *inside = [level_of(inner, position) for position in range(len(inner.links))]
+        border = self.levels[-1]
+        stated = {key for key, entry in border.entries().items() if isinstance(entry, Stated)}
+        theirs = {key: e for key, e in node.entries().items() if key not in {"count", *stated}}
+        merged = replace(border.having(theirs), through=node.through)
+        taken = {level.name for level in inside}
+        clash = [level.name for level in self.levels if level.name in taken]
+        if clash:
+            raise InputError(
+                f"level {clash[0]!r} is in the network and inside the node",
+                hint="rename it in one of the two files",
+            )
+        outside = [
+            replace(level, through=_beyond(level, node)) if border.name in level.through else level
+            for level in self.levels[:-1]
+        ]
+        unconfirmed = "memory_GB_per_s" in inner.unconfirmed
+        return replace(
+            self,
+            levels=(*outside, merged, *inside),
+            memory_bytes_per_second=Stated(
+                inner.memory_bytes_per_second, inner.memory_source or inner.name, unconfirmed
+            ),
+        )
 
 
 def _taken(entry: Entry) -> Entry:
@@ -177,33 +200,6 @@ def level_of(system: System, position: int) -> DraftLevel:
         stated("reduces", True) if link.reduces else None,
         latency("ll_latency_us", link.ll_latency_seconds),
         latency("ll128_latency_us", link.ll128_latency_seconds),
-    )
-
-
-def _around(outer: Draft, inner: System) -> Draft:
-    node, *inside = [level_of(inner, position) for position in range(len(inner.links))]
-    border = outer.levels[-1]
-    stated = {key for key, entry in border.entries().items() if isinstance(entry, Stated)}
-    theirs = {key: e for key, e in node.entries().items() if key not in {"count", *stated}}
-    merged = replace(border.having(theirs), through=node.through)
-    taken = {level.name for level in inside}
-    clash = [level.name for level in outer.levels if level.name in taken]
-    if clash:
-        raise InputError(
-            f"level {clash[0]!r} is in the network and inside the node",
-            hint="rename it in one of the two files",
-        )
-    outside = [
-        replace(level, through=_beyond(level, node)) if border.name in level.through else level
-        for level in outer.levels[:-1]
-    ]
-    unconfirmed = "memory_GB_per_s" in inner.unconfirmed
-    return replace(
-        outer,
-        levels=(*outside, merged, *inside),
-        memory_bytes_per_second=Stated(
-            inner.memory_bytes_per_second, inner.memory_source or inner.name, unconfirmed
-        ),
     )
 
 

@@ -65,9 +65,12 @@ class Tiers:
         inner = dict.fromkeys(host.path[: tier + 1] for host in self.hosts)
         return dict(Counter(path[:tier] for path in inner))
 
-    def units(self, tier: int) -> int:
-        """How many units there are at a tier; 0 is the one that holds all."""
-        return len({host.path[:tier] for host in self.hosts})
+    def switches(self) -> dict[str, int]:
+        """How many units each tier has, where these are switches, by the words for them."""
+        return {
+            f"{name} switches": len({host.path[: tier + 1] for host in self.hosts})
+            for tier, name in enumerate(self.names)
+        }
 
     def trimmed(self) -> Tiers:
         """Without tiers that hold one unit in every unit above: they divide nothing."""

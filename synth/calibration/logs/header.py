@@ -97,8 +97,6 @@ class Facts:
     collective: str | None = None
     places: list[Rank] = field(default_factory=list)
     version: str = ""
-    iterations: int | None = None
-    validated: bool = True
     single_size: bool = False
     columns: tuple[str, ...] = ()
     stated_ranks: int | None = None
@@ -152,8 +150,6 @@ class Facts:
             protocol=ways.get("PROTO"),
             split=ways.get("SPLIT"),
             broken=broken,
-            iterations=self.iterations,
-            validated=self.validated,
             single_size=self.single_size,
             columns=self.columns,
             warnings=tuple(f"{name} has a value that names no single way" for name in names),
@@ -176,8 +172,6 @@ class Facts:
             stated_hosts=self.stated_hosts,
             members=self.members,
             busy=self.busy,
-            validated=self.validated,
-            iterations=self.iterations,
             _hosts=hosts,
             _lasting=dict(self._lasting),
         )

@@ -133,9 +133,6 @@ def _nccl(told: Mapping[str, Any], source: str) -> Table:
 
 
 def _configured(facts: Facts, config: Mapping[str, Any]) -> None:
-    iterations = config.get("iterations")
-    facts.iterations = iterations if isinstance(iterations, int) else None
-    facts.validated = config.get("validation") not in (0, "0", "false")
     devices = config.get("devices")
     each = _amount(config.get("nthreads"), 1) * _amount(config.get("ngpus"), 1)
     for device in devices if isinstance(devices, list) else ():

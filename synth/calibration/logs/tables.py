@@ -137,8 +137,6 @@ class Table:
     protocol: str | None = None
     split: str | None = None
     broken: int = 0
-    iterations: int | None = None
-    validated: bool = True
     single_size: bool = False
     columns: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()

@@ -19,8 +19,6 @@ _DEVICE = re.compile(
 )
 _RUN = re.compile(r"# +nThread +(?P<threads>\d{1,6}) +nGpus +(?P<gpus>\d{1,6}) .*?")
 _SIZES = re.compile(r"minBytes +(\d{1,18}) +maxBytes +(\d{1,18})")
-_ITERATIONS = re.compile(r"(?<!warmup )(?<!agg )iters: +(\d{1,9})")
-_VALIDATION = re.compile(r"validation: +(\d)")
 _NOTE = re.compile(r"# +(?P<key>[a-z_]+): +(?P<value>.{1,400})")
 _FULL, _HALF = (8, 9), (4, 5)
 _GAP = 30
@@ -105,13 +103,8 @@ def _take_facts(facts: Facts, line: str) -> None:
         return
     if "NCCL" in line or "nccl" in line:
         facts.version = facts.version or version_in(line)
-    if _RUN.search(line):
-        if sizes := _SIZES.search(line):
-            facts.single_size = sizes[1] == sizes[2]
-        if iterations := _ITERATIONS.search(line):
-            facts.iterations = int(iterations[1])
-        if validation := _VALIDATION.search(line):
-            facts.validated = validation[1] != "0"
+    if _RUN.search(line) and (sizes := _SIZES.search(line)):
+        facts.single_size = sizes[1] == sizes[2]
     if (name := program_of(line)) and not line.lstrip().startswith("# source:"):
         facts.collective = name
     forced(facts, line)
