@@ -125,8 +125,8 @@ class Table:
     """
 
     source: str
-    collective: str | None
-    rows: tuple[Row, ...]
+    collective: str | None = None
+    rows: tuple[Row, ...] = ()
     places: tuple[Rank, ...] = ()
     stated_ranks: int | None = None
     stated_hosts: int | None = None
