@@ -56,8 +56,7 @@ def _link(link: Link) -> Iterator[str]:
     }
     yield from pairs({"domain": link.domain.value, **numbers, "through": link.through})
     yield from pairs({"unconfirmed": link.unconfirmed or None})
-    known = link.sources or {}
-    sources = {key: known.get(key, _UNSAID) for key in ("count", *numbers)}
+    sources = {key: link.source(key, _UNSAID) for key in ("count", *numbers)}
     yield from ("", "[level.source]", *pairs(sources))
 
 

@@ -180,10 +180,9 @@ def _taken(entry: Entry) -> Entry:
 def level_of(system: System, position: int) -> DraftLevel:
     """A level of a known system as a draft level, with the sources it has."""
     link, level = system.links[position], system.hierarchy.levels[position]
-    sources = link.sources or {}
 
     def stated(key: str, value: Value) -> Stated:
-        source = sources.get(key, f"the description of {system.name}")
+        source = link.source(key, f"the description of {system.name}")
         return Stated(value, source, key in link.unconfirmed)
 
     def latency(key: str, seconds: float | None) -> Stated | None:

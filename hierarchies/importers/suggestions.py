@@ -32,5 +32,5 @@ PCIE_OF_AMD = _by_nccl(latency_us=5.7)
 def of_mi300x(level: int) -> Latencies:
     """Those of a level of the catalogue's MI300X: -1 are its xGMI links, 0 its network."""
     link = load("mi300x").links[level]
-    source = (link.sources or {}).get("latency_us", "")
-    return {"latency_us": Blank(link.latency_seconds, f"mi300x in the catalogue: {source}")}
+    source = f"mi300x in the catalogue: {link.source('latency_us')}"
+    return {"latency_us": Blank(link.latency_seconds, source)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -194,11 +194,10 @@ def _axis_level(kind: str, axis: str, count: int, inside: int) -> DraftLevel:
     bandwidth, latency = Blank(source="of one link between neighbours, per direction"), Blank()
     if known:
         link = load(known).links[-1]
-        sources = link.sources or {}
-        bandwidth = Blank(
-            link.bandwidth_bytes_per_second, _said_by(known, sources, "bandwidth_GB_per_s")
-        )
-        latency = Blank(link.latency_seconds, _said_by(known, sources, "latency_us"))
+        said = f"{known} of the catalogue, "
+        source = link.source("bandwidth_GB_per_s", "no source")
+        bandwidth = Blank(link.bandwidth_bytes_per_second, said + source)
+        latency = Blank(link.latency_seconds, said + link.source("latency_us", "no source"))
     return DraftLevel(
         axis,
         Stated("torus", f"{_SOURCE}: coords"),
@@ -207,10 +206,6 @@ def _axis_level(kind: str, axis: str, count: int, inside: int) -> DraftLevel:
         Stated(count, f"{_SOURCE}: coords"),
         Stated(inside, "every device of a torus has links of its own"),
     )
-
-
-def _said_by(known: str, sources: Mapping[str, str], key: str) -> str:
-    return f"{known} of the catalogue, {sources.get(key, 'no source')}"
 
 
 def _core_level(count: int) -> DraftLevel:

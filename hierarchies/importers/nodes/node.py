@@ -127,8 +127,7 @@ def _switches(picture: Picture) -> Shape:
 def _reduces(picture: Picture) -> Blank | None:
     if not picture.reduces:
         return None
-    link = load("dgx-h100").links[-1]
-    source = (link.sources or {}).get("reduces", "")
+    source = load("dgx-h100").links[-1].source("reduces")
     return Blank(True, f"the NVSwitches of Hopper and later add up: {source}", False)
 
 
@@ -139,7 +138,7 @@ def _unknown_links(picture: Picture) -> DraftLevel:
     if picture.model and picture.model.system.hierarchy.cardinalities[-1] == count:
         link, name = picture.model.system.links[-1], picture.model.system.name
         domain = Blank(link.domain.value, f"{reason}; as {name} in the catalogue")
-        source = (link.sources or {}).get("bandwidth_GB_per_s", "")
+        source = link.source("bandwidth_GB_per_s")
         bandwidth = Blank(link.bandwidth_bytes_per_second, f"{reason}; as {name}: {source}")
     return _gpu_level(picture, domain, bandwidth, count, None)
 

@@ -42,9 +42,9 @@ def told_seconds(solution: Solution, candidate: Candidate, size: float) -> float
     levels = len(candidate.waited)
     hops, gaps, shares = (numbers[1 + levels * i :][:levels] for i in range(3))
     limits = [
-        size * busy * share for busy, share in zip(candidate.busy_seconds, shares, strict=True)
+        size * busy * share for busy, share in zip(candidate.way.busy_seconds, shares, strict=True)
     ]
-    limits += [float(gaps @ candidate.paced), size * candidate.memory_seconds]
+    limits += [float(gaps @ candidate.paced), size * candidate.way.memory_seconds]
     return float(numbers[0] + hops @ candidate.waited + max(limits))
 
 
@@ -176,19 +176,19 @@ def test_sends_around_a_circle_use_all_ports_of_a_device() -> None:
         replace(bare(), links=(nics, bare().links[1])),
         Measurement("send-receive", (2, 4), (2, 4), ()),
     )[:1]
-    assert way.busy_seconds == (1 / 50e9, 1 / 300e9)
+    assert way.way.busy_seconds == (1 / 50e9, 1 / 300e9)
     bus = Link(Domain.BUS, 60e9, 2e-6)
     [way] = candidates(
         replace(bare(), links=(bare().links[0], bus)),
         Measurement("send-receive", (2, 4), (2, 4), ()),
     )
-    assert way.busy_seconds == (1 / 25e9, 4 / 60e9)
+    assert way.way.busy_seconds == (1 / 25e9, 4 / 60e9)
 
 
 @pytest.mark.parametrize("word", ["ring", "Tree", "RING"])
 def test_a_forced_row_has_the_ways_that_it_was_forced_to(word: str) -> None:
     asked = Measurement("all-reduce", (2, 4), (2, 4), (), word)
-    assert {each.algorithm for each in candidates(bare(), asked)} == {word.lower()}
+    assert {each.way.algorithm.value for each in candidates(bare(), asked)} == {word.lower()}
     assert len(candidates(bare(), asked)) == 3
     assert len(candidates(bare(), replace(asked, protocol="LL"))) == 1
 
