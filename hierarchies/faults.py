@@ -162,9 +162,7 @@ def missing_devices(faults: Iterable[Fault], hierarchy: Hierarchy) -> tuple[int,
     for fault in faults:
         if fault.missing and fault.is_unit:
             inside = hierarchy.devices_in_child(len(fault.path) - 1)
-            first = 0
-            for digit, card in zip(fault.path, hierarchy.cardinalities, strict=False):
-                first = first * card + digit
+            first = hierarchy.unit(fault.path)
             gone.update(range(first * inside, (first + 1) * inside))
     if len(gone) == hierarchy.devices:
         raise InputError("no device is left", hint="leave at least one")

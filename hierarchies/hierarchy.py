@@ -132,8 +132,12 @@ class Hierarchy:
             raise InputError(
                 f"no device with digits {digits}", hint=f"cardinalities are {self.cardinalities}"
             )
+        return self.unit(digits)
+
+    def unit(self, path: tuple[int, ...]) -> int:
+        """The number of a unit among those of its level, by its digits from the outermost on."""
         number = 0
-        for digit, cardinality in zip(digits, self.cardinalities, strict=True):
+        for digit, cardinality in zip(path, self.cardinalities, strict=False):
             number = number * cardinality + digit
         return number
 

@@ -8,6 +8,7 @@ thousand cables runs at half its speed.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -111,9 +112,7 @@ class Wiring:
     def _links_of(self, fault: Fault) -> list[int]:
         """The links, both ways, that a fault is about; of a unit all that leave it."""
         level, inside = fault.level, self._inside(fault.level)
-        unit = 0
-        for digit, card in zip(fault.path, self.system.hierarchy.cardinalities, strict=False):
-            unit = unit * card + digit
+        unit = self.system.hierarchy.unit(fault.path)
         if self.system.links[level].domain is not Domain.SWITCH:
             return [link for link in self._of_level(level) if self._is_about(fault, link)]
         block = self.system.block(level)
@@ -151,7 +150,7 @@ class Wiring:
         for link, share in self._shares.items():
             if share:
                 continue
-            level = max(i for i, first in enumerate(self.firsts[:-1]) if first <= link)
+            level = bisect_right(self.firsts, link) - 1
             ports = self._inside(level) // self.system.block(level)
             place, way = divmod(link - self.firsts[level], 2)
             begin = self.firsts[level] + 2 * (place // ports * ports) + way
@@ -224,7 +223,7 @@ class Wiring:
             raise IndexError(f"no link {link}")
         if link >= self.firsts[-1]:
             return "/".join([*self._path(link - self.firsts[-1]), "memory"])
-        level = max(i for i, first in enumerate(self.firsts[:-1]) if first <= link)
+        level = bisect_right(self.firsts, link) - 1
         return self._name(level, link - self.firsts[level])
 
     def cable(self, link: int) -> str:

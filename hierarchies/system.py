@@ -66,6 +66,10 @@ class Link:
     ll_latency_seconds: float | None = None
     ll128_latency_seconds: float | None = None
 
+    def source(self, key: str, otherwise: str = "") -> str:
+        """Where the number comes from that descriptions call so."""
+        return (self.sources or {}).get(key, otherwise)
+
     def __post_init__(self) -> None:
         _check_positive(self.bandwidth_bytes_per_second, "bandwidth")
         _check_latency(self.latency_seconds, "latency")

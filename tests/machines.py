@@ -19,7 +19,7 @@ from hierarchies import (
     System,
 )
 from synth.calibration.measurements import Measurement, Sample
-from synth.calibration.prediction import predict
+from synth.calibration.prediction import Predicted, Predictor
 
 SIZES = tuple(8 << power for power in range(28))
 _SEEN = {"simple": 1.0, "ll": 0.45, "ll128": 0.85}
@@ -84,7 +84,19 @@ def measured(
     return replace(
         asked,
         samples=tuple(
-            Sample(row.size_bytes, float(row.seconds * (1 + noise * random.uniform(-1, 1))))
-            for row in predict(system, asked)
+            Sample(size, float(row.seconds * (1 + noise * random.uniform(-1, 1))))
+            for size, row in zip(sizes, predict(system, asked), strict=True)
         ),
     )
+
+
+def predict(system: System, measurement: Measurement) -> tuple[Predicted, ...]:
+    """The rows of a measurement as they should be, in its order."""
+    predictor = Predictor(system, measurement)
+    return tuple(predictor.at(one.size_bytes) for one in measurement.samples)
+
+
+def span(said: Predicted) -> tuple[float, float]:
+    """Where a calibration takes the truth to lie."""
+    assert said.interval is not None
+    return said.interval.low_seconds, said.interval.high_seconds

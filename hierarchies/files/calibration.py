@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from math import inf, nextafter
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -21,6 +18,7 @@ from hierarchies.calibration import (
     Stray,
 )
 from hierarchies.errors import InputError
+from hierarchies.files.values import pairs, quoted, scaled
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Duration = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -93,26 +91,19 @@ def calibration_of(table: CalibrationTable, levels: Sequence[str]) -> Calibratio
     """What a table says. Raises InputError for levels that are missing or not the system's."""
     return Calibration(
         tuple(_fit(each, levels) for each in table.fit),
-        tuple(
-            Residual(
-                each.from_bytes,
-                each.rows,
-                each.low,
-                each.median,
-                each.high,
-                each.protocol,
-                each.algorithm,
-                each.collective,
-            )
-            for each in table.residual
-        ),
+        tuple(Residual(each.from_bytes, **_others(each)) for each in table.residual),
         tuple(table.sources),
         tuple(table.undetermined),
         tuple(table.dropped),
         table.runtime,
         tuple(_measured(each, levels) for each in table.measured),
-        tuple(Stray(each.from_bytes, each.tables, each.low, each.high) for each in table.stray),
+        tuple(Stray(each.from_bytes, **_others(each)) for each in table.stray),
     )
+
+
+def _others(table: ResidualTable | StrayTable) -> dict[str, Any]:
+    """What is called alike in the file and in Python."""
+    return table.model_dump(exclude={"from_bytes"})
 
 
 def _measured(table: MeasuredTable, levels: Sequence[str]) -> Measured:
@@ -146,76 +137,61 @@ def _fit(table: FitTable, levels: Sequence[str]) -> Fit:
 
 def written(found: Calibration, levels: Sequence[str]) -> str:
     """The part as TOML text, read back as the same numbers to the last bit."""
-    return "\n".join(_lines(found, levels)) + "\n"
+    return "\n".join(_lines(table_of(found, levels))) + "\n"
 
 
 def table_of(found: Calibration, levels: Sequence[str]) -> dict[str, Any]:
     """The part as TOML reads it: plain data, as ``CalibrationTable`` takes it."""
-    table: dict[str, Any] = tomllib.loads(written(found, levels))["calibration"]
-    return table
+    tables = {
+        "fit": [_fit_table(fit, levels) for fit in found.fits],
+        "residual": [
+            _way(each.key) | _spread(each, ("rows", "low", "median", "high"))
+            for each in found.residuals
+        ],
+        "measured": [
+            {
+                "collective": each.collective,
+                "members": dict(zip(levels, each.members, strict=True)),
+                "ways": [" ".join(way) for way in each.ways],
+                "from_bytes": each.smallest_bytes,
+                "to_bytes": each.largest_bytes,
+            }
+            for each in found.measured
+        ],
+        "stray": [_spread(each, ("tables", "low", "high")) for each in found.strays],
+    }
+    sentences = {key: list(getattr(found, key)) for key in ("sources", "undetermined", "dropped")}
+    some = {key: rows for key, rows in tables.items() if rows}
+    return {"runtime": found.runtime, **sentences, **some}
 
 
-def _lines(found: Calibration, levels: Sequence[str]) -> Iterator[str]:
+def _fit_table(fit: Fit, levels: Sequence[str]) -> dict[str, Any]:
+    named = list(zip(levels, fit.levels, strict=True))
+    return _way(fit.key) | {
+        "launch_us": scaled(fit.launch_seconds, MICROSECOND),
+        "hop_us": {name: scaled(level.hop_seconds, MICROSECOND) for name, level in named},
+        "gap_us": {name: scaled(level.gap_seconds, MICROSECOND) for name, level in named},
+        "share": {name: level.share for name, level in named},
+        "rows": fit.rows,
+    }
+
+
+def _spread(found: Residual | Stray, numbers: Sequence[str]) -> dict[str, Any]:
+    return {"from_bytes": found.smallest_bytes, **{key: getattr(found, key) for key in numbers}}
+
+
+def _way(key: tuple[str, str, str]) -> dict[str, Any]:
+    named = zip(("collective", "algorithm", "protocol"), key, strict=True)
+    return {name: value for name, value in named if value}
+
+
+def _lines(table: Mapping[str, Any]) -> Iterator[str]:
     yield "[calibration]"
-    yield f"runtime = {quoted(found.runtime)}"
-    for key in ("sources", "undetermined", "dropped"):
-        sentences: tuple[str, ...] = getattr(found, key)
-        yield f"{key} = [" if sentences else f"{key} = []"
-        if sentences:
-            yield from (f"  {quoted(sentence)}," for sentence in sentences)
-            yield "]"
-    for fit in found.fits:
-        yield ""
-        yield "[[calibration.fit]]"
-        yield from _way(fit.key)
-        yield f"launch_us = {scaled(fit.launch_seconds, MICROSECOND)}"
-        for key, numbers in (
-            ("hop_us", [scaled(level.hop_seconds, MICROSECOND) for level in fit.levels]),
-            ("gap_us", [scaled(level.gap_seconds, MICROSECOND) for level in fit.levels]),
-            ("share", [repr(level.share) for level in fit.levels]),
-        ):
-            pairs = zip(levels, numbers, strict=True)
-            yield f"{key} = {{ {', '.join(f'{quoted(name)} = {n}' for name, n in pairs)} }}"
-        yield f"rows = {fit.rows}"
-    for residual in found.residuals:
-        yield ""
-        yield "[[calibration.residual]]"
-        yield from _way(residual.key)
-        yield f"from_bytes = {residual.smallest_bytes}"
-        yield f"rows = {residual.rows}"
-        for key in ("low", "median", "high"):
-            yield f"{key} = {getattr(residual, key)!r}"
-    for one in found.measured:
-        yield ""
-        yield "[[calibration.measured]]"
-        yield f"collective = {quoted(one.collective)}"
-        members = zip(levels, one.members, strict=True)
-        yield f"members = {{ {', '.join(f'{quoted(name)} = {n}' for name, n in members)} }}"
-        yield f"ways = [{', '.join(quoted(' '.join(way)) for way in one.ways)}]"
-        yield f"from_bytes = {one.smallest_bytes}"
-        yield f"to_bytes = {one.largest_bytes}"
-    for stray in found.strays:
-        yield ""
-        yield "[[calibration.stray]]"
-        yield f"from_bytes = {stray.smallest_bytes}"
-        yield f"tables = {stray.tables}"
-        yield f"low = {stray.low!r}"
-        yield f"high = {stray.high!r}"
-
-
-def _way(key: tuple[str, str, str]) -> Iterator[str]:
-    for name, value in zip(("collective", "algorithm", "protocol"), key, strict=True):
-        if value:
-            yield f"{name} = {quoted(value)}"
-
-
-def quoted(text: str) -> str:
-    """A TOML basic string: JSON's, whose escapes it shares."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-def scaled(number: float, unit: float) -> str:
-    """A number of units that gives the same float again when multiplied by the unit."""
-    guess = number / unit
-    tried = (round(guess, 6), guess, nextafter(guess, inf), nextafter(guess, -inf))
-    return repr(next((each for each in tried if each * unit == number), guess))
+    for key, value in table.items():
+        if isinstance(value, str) or not value:
+            yield from pairs({key: value})
+        elif isinstance(value[0], str):
+            yield from (f"{key} = [", *(f"  {quoted(sentence)}," for sentence in value), "]")
+        else:
+            for row in value:
+                yield from ("", f"[[calibration.{key}]]", *pairs(row))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hierarchies.files.calibration import MICROSECOND, quoted, scaled, written
+from hierarchies.files.calibration import MICROSECOND, written
+from hierarchies.files.values import pairs, scaled
 from hierarchies.system import Link, System
 
-_GIGA = 1e9
+_GIGA, _UNSAID = 1e9, "not stated"
 
 
 def described(system: System, device: str = "device") -> str:
@@ -20,58 +21,43 @@ def described(system: System, device: str = "device") -> str:
 
 
 def _lines(system: System, device: str) -> Iterator[str]:
-    yield f"name = {quoted(system.name)}"
-    if system.title:
-        yield f"title = {quoted(system.title)}"
-    yield ""
-    yield "[device]"
-    yield f"name = {quoted(device)}"
-    yield f"memory_GB_per_s = {scaled(system.memory_bytes_per_second, _GIGA)}"
-    yield f"source = {quoted(system.memory_source or 'not stated')}"
-    if system.unconfirmed:
-        yield f"unconfirmed = {_strings(system.unconfirmed)}"
+    yield from pairs({"name": system.name, "title": system.title or None})
+    about = {
+        "name": device,
+        "memory_GB_per_s": scaled(system.memory_bytes_per_second, _GIGA),
+        "source": system.memory_source or _UNSAID,
+        "unconfirmed": system.unconfirmed or None,
+    }
+    yield from ("", "[device]", *pairs(about))
     for level, link in zip(system.hierarchy.levels, system.links, strict=True):
-        yield ""
-        yield "[[level]]"
-        yield f"name = {quoted(level.name)}"
-        yield f"count = {level.cardinality}"
+        yield from ("", "[[level]]", *pairs({"name": level.name, "count": level.cardinality}))
         yield from _link(link)
     for fault in system.faults:
-        yield ""
-        yield "[[exception]]"
-        yield f"unit = {quoted(fault.name(system.hierarchy))}"
-        yield "missing = true" if fault.missing else f"bandwidth_share = {fault.share!r}"
-        yield f"source = {quoted(fault.source or 'not stated')}"
+        told = {
+            "unit": fault.name(system.hierarchy),
+            "missing": fault.missing or None,
+            "bandwidth_share": None if fault.missing else fault.share,
+            "source": fault.source or _UNSAID,
+        }
+        yield from ("", "[[exception]]", *pairs(told))
 
 
 def _link(link: Link) -> Iterator[str]:
+    latencies = {
+        "latency_us": link.latency_seconds,
+        "ll_latency_us": link.ll_latency_seconds,
+        "ll128_latency_us": link.ll128_latency_seconds,
+    }
     numbers = {
         "bandwidth_GB_per_s": scaled(link.bandwidth_bytes_per_second, _GIGA),
-        "latency_us": scaled(link.latency_seconds, MICROSECOND),
+        **{k: scaled(each, MICROSECOND) for k, each in latencies.items() if each is not None},
+        "ports": link.ports,
+        **({"reduces": True} if link.reduces else {}),
     }
-    for key, seconds in (
-        ("ll_latency_us", link.ll_latency_seconds),
-        ("ll128_latency_us", link.ll128_latency_seconds),
-    ):
-        if seconds is not None:
-            numbers[key] = scaled(seconds, MICROSECOND)
-    numbers["ports"] = str(link.ports)
-    if link.reduces:
-        numbers["reduces"] = "true"
-    yield f"domain = {quoted(link.domain.value)}"
-    yield from (f"{key} = {number}" for key, number in numbers.items())
-    yield f"through = {_strings(link.through)}"
-    if link.unconfirmed:
-        yield f"unconfirmed = {_strings(link.unconfirmed)}"
-    yield ""
-    yield "[level.source]"
-    known = link.sources or {}
-    for key in ("count", *numbers):
-        yield f"{key} = {quoted(known.get(key, 'not stated'))}"
-
-
-def _strings(texts: tuple[str, ...]) -> str:
-    return f"[{', '.join(quoted(text) for text in texts)}]"
+    yield from pairs({"domain": link.domain.value, **numbers, "through": link.through})
+    yield from pairs({"unconfirmed": link.unconfirmed or None})
+    sources = {key: link.source(key, _UNSAID) for key in ("count", *numbers)}
+    yield from ("", "[level.source]", *pairs(sources))
 
 
 def _calibration(system: System) -> str:

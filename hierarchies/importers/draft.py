@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from hierarchies.errors import InputError
 from hierarchies.system import System
@@ -39,6 +40,17 @@ class Blank:
 
 Entry = Stated | Blank
 UNKNOWN = Blank()
+_FIELDS = {
+    "count": "count",
+    "domain": "domain",
+    "bandwidth_GB_per_s": "bandwidth_bytes_per_second",
+    "latency_us": "latency_seconds",
+    "ll_latency_us": "ll_latency_seconds",
+    "ll128_latency_us": "ll128_latency_seconds",
+    "ports": "ports",
+    "reduces": "reduces",
+}
+"""The fields of a level by their keys in the TOML description, in the order they are written."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +65,7 @@ class DraftLevel:
     name: str
     domain: Entry
     bandwidth_bytes_per_second: Entry
-    latency_seconds: Entry
+    latency_seconds: Entry = UNKNOWN
     count: Entry | None = None
     ports: Entry | None = None
     through: tuple[str, ...] = ()
@@ -64,17 +76,13 @@ class DraftLevel:
 
     def entries(self) -> dict[str, Entry]:
         """What is said or blank, by its key in the TOML description, in the order it is written."""
-        known: dict[str, Entry | None] = {
-            "count": self.count,
-            "domain": self.domain,
-            "bandwidth_GB_per_s": self.bandwidth_bytes_per_second,
-            "latency_us": self.latency_seconds,
-            "ll_latency_us": self.ll_latency_seconds,
-            "ll128_latency_us": self.ll128_latency_seconds,
-            "ports": self.ports,
-            "reduces": self.reduces,
-        }
+        known = {key: getattr(self, field) for key, field in _FIELDS.items()}
         return {key: entry for key, entry in known.items() if entry is not None}
+
+    def having(self, entries: Mapping[str, Entry]) -> DraftLevel:
+        """The same with other entries, by their keys."""
+        changes: dict[str, Any] = {_FIELDS[key]: entry for key, entry in entries.items()}
+        return replace(self, **changes)
 
 
 @dataclass(frozen=True)
@@ -125,7 +133,10 @@ class Draft:
         return replace(
             self,
             memory_bytes_per_second=_taken(self.memory_bytes_per_second),
-            levels=tuple(_level_taken(level) for level in self.levels),
+            levels=tuple(
+                level.having({key: _taken(entry) for key, entry in level.entries().items()})
+                for level in self.levels
+            ),
         )
 
     def around(self, inner: System) -> Draft:
@@ -134,7 +145,30 @@ class Draft:
         The innermost level here (the nodes of one switch) and the outermost of ``inner`` (its
         nodes) are one: its count is from here; what is blank here is as ``inner`` says.
         """
-        return _around(self, inner)
+        node, *inside = [level_of(inner, position) for position in range(len(inner.links))]
+        border = self.levels[-1]
+        stated = {key for key, entry in border.entries().items() if isinstance(entry, Stated)}
+        theirs = {key: e for key, e in node.entries().items() if key not in {"count", *stated}}
+        merged = replace(border.having(theirs), through=node.through)
+        taken = {level.name for level in inside}
+        clash = [level.name for level in self.levels if level.name in taken]
+        if clash:
+            raise InputError(
+                f"level {clash[0]!r} is in the network and inside the node",
+                hint="rename it in one of the two files",
+            )
+        outside = [
+            replace(level, through=_beyond(level, node)) if border.name in level.through else level
+            for level in self.levels[:-1]
+        ]
+        unconfirmed = "memory_GB_per_s" in inner.unconfirmed
+        return replace(
+            self,
+            levels=(*outside, merged, *inside),
+            memory_bytes_per_second=Stated(
+                inner.memory_bytes_per_second, inner.memory_source or inner.name, unconfirmed
+            ),
+        )
 
 
 def _taken(entry: Entry) -> Entry:
@@ -143,30 +177,12 @@ def _taken(entry: Entry) -> Entry:
     return Stated(entry.suggestion, f"suggested: {entry.source}", unconfirmed=True)
 
 
-def _level_taken(level: DraftLevel) -> DraftLevel:
-    def taken(entry: Entry | None) -> Entry | None:
-        return None if entry is None else _taken(entry)
-
-    return replace(
-        level,
-        count=taken(level.count),
-        domain=_taken(level.domain),
-        bandwidth_bytes_per_second=_taken(level.bandwidth_bytes_per_second),
-        latency_seconds=_taken(level.latency_seconds),
-        ll_latency_seconds=taken(level.ll_latency_seconds),
-        ll128_latency_seconds=taken(level.ll128_latency_seconds),
-        ports=taken(level.ports),
-        reduces=taken(level.reduces),
-    )
-
-
 def level_of(system: System, position: int) -> DraftLevel:
     """A level of a known system as a draft level, with the sources it has."""
     link, level = system.links[position], system.hierarchy.levels[position]
-    sources = link.sources or {}
 
     def stated(key: str, value: Value) -> Stated:
-        source = sources.get(key, f"the description of {system.name}")
+        source = link.source(key, f"the description of {system.name}")
         return Stated(value, source, key in link.unconfirmed)
 
     def latency(key: str, seconds: float | None) -> Stated | None:
@@ -183,48 +199,6 @@ def level_of(system: System, position: int) -> DraftLevel:
         stated("reduces", True) if link.reduces else None,
         latency("ll_latency_us", link.ll_latency_seconds),
         latency("ll128_latency_us", link.ll128_latency_seconds),
-    )
-
-
-def _around(outer: Draft, inner: System) -> Draft:
-    node, *inside = [level_of(inner, position) for position in range(len(inner.links))]
-    border = outer.levels[-1]
-
-    def known(ours: Entry | None, theirs: Entry | None) -> Entry | None:
-        return ours if isinstance(ours, Stated) else theirs or ours
-
-    merged = replace(
-        border,
-        domain=known(border.domain, node.domain) or border.domain,
-        bandwidth_bytes_per_second=known(
-            border.bandwidth_bytes_per_second, node.bandwidth_bytes_per_second
-        )
-        or UNKNOWN,
-        latency_seconds=known(border.latency_seconds, node.latency_seconds) or UNKNOWN,
-        ports=known(border.ports, node.ports),
-        reduces=known(border.reduces, node.reduces),
-        ll_latency_seconds=known(border.ll_latency_seconds, node.ll_latency_seconds),
-        ll128_latency_seconds=known(border.ll128_latency_seconds, node.ll128_latency_seconds),
-        through=node.through,
-    )
-    taken = {level.name for level in inside}
-    clash = [level.name for level in outer.levels if level.name in taken]
-    if clash:
-        raise InputError(
-            f"level {clash[0]!r} is in the network and inside the node",
-            hint="rename it in one of the two files",
-        )
-    outside = [
-        replace(level, through=_beyond(level, node)) if border.name in level.through else level
-        for level in outer.levels[:-1]
-    ]
-    unconfirmed = "memory_GB_per_s" in inner.unconfirmed
-    return replace(
-        outer,
-        levels=(*outside, merged, *inside),
-        memory_bytes_per_second=Stated(
-            inner.memory_bytes_per_second, inner.memory_source or inner.name, unconfirmed
-        ),
     )
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from hierarchies.errors import InputError, nearest
+from hierarchies.errors import InputError, nearest, within
 from hierarchies.importers.draft import Draft
+from hierarchies.importers.hostlist import listed
 from hierarchies.importers.networks import ibnetdiscover, jax_dump, kubernetes, topograph
 from hierarchies.importers.nodes import hwloc, nccl_xml, nvidia_smi, rocm_smi
+from hierarchies.importers.nodes.node import draft_of
+from hierarchies.importers.nodes.picture import Picture
 from hierarchies.importers.options import Options
 from hierarchies.importers.slurm import slurm
 
@@ -21,29 +24,71 @@ class Kind:
     read: Callable[[Mapping[str, str], Options], Draft]
 
 
+def _node(what: str, told_by: str, picture: Callable[[str], Picture]) -> Kind:
+    """A kind of which a file describes one node."""
+
+    def read(files: Mapping[str, str], options: Options) -> Draft:
+        if len(files) != 1:
+            hint = "import one node; --nodes says how many such there are"
+            raise InputError(f"{len(files)} files of {told_by}", hint=hint)
+        [(name, text)] = files.items()
+        with within(name):
+            return draft_of(picture(text), name, options)
+
+    return Kind(what, read)
+
+
+def _cluster(what: str, one: str, draft: Callable[[str, Options], Draft]) -> Kind:
+    """A kind of which a file describes all hosts; ``one`` is the hint where several are given."""
+
+    def read(files: Mapping[str, str], options: Options) -> Draft:
+        if len(files) != 1:
+            raise InputError(f"{len(files)} files: {listed(files)}", hint=one)
+        [(name, text)] = files.items()
+        with within(name):
+            return draft(text, options)
+
+    return Kind(what, read)
+
+
 KINDS: Mapping[str, Kind] = {
-    "nvidia-smi": Kind("what nvidia-smi topo -m prints", nvidia_smi.read),
-    "nccl-xml": Kind("what NCCL or RCCL writes to NCCL_TOPO_DUMP_FILE", nccl_xml.read),
-    "rocm-smi": Kind("what rocm-smi --showtopo or amd-smi topology --json prints", rocm_smi.read),
-    "hwloc": Kind("what lstopo --of xml prints", hwloc.read),
+    "nvidia-smi": _node("what nvidia-smi topo -m prints", nvidia_smi.TOLD_BY, nvidia_smi.read),
+    "nccl-xml": _node(
+        "what NCCL or RCCL writes to NCCL_TOPO_DUMP_FILE", "a NCCL topology", nccl_xml.read
+    ),
+    "rocm-smi": _node(
+        "what rocm-smi --showtopo or amd-smi topology --json prints",
+        rocm_smi.TOLD_BY,
+        rocm_smi.read,
+    ),
+    "hwloc": _node("what lstopo --of xml prints", hwloc.TOLD_BY, hwloc.read),
     "slurm": Kind("topology.conf, topology.yaml or what scontrol show topology prints", slurm.read),
-    "topograph": Kind("the JSON of topograph's graph engine, or one of its models", topograph.read),
-    "kubernetes": Kind("what kubectl get nodes -o json prints", kubernetes.read),
-    "jax": Kind(f"the JSON that this prints:\n{jax_dump.SNIPPET}", jax_dump.read),
-    "ibnetdiscover": Kind("what ibnetdiscover prints", ibnetdiscover.read),
+    "topograph": _cluster(
+        "the JSON of topograph's graph engine, or one of its models",
+        "give one graph or model",
+        topograph.read,
+    ),
+    "kubernetes": _cluster(
+        "what kubectl get nodes -o json prints", "give one list of nodes", kubernetes.read
+    ),
+    "jax": _cluster(
+        f"the JSON that this prints:\n{jax_dump.SNIPPET}",
+        "jax.devices() lists all devices of a job: one process's dump is enough",
+        jax_dump.read,
+    ),
+    "ibnetdiscover": _cluster(
+        "what ibnetdiscover prints", "give one subnet at a time", ibnetdiscover.read
+    ),
 }
 
 
-def kind_named(name: str) -> Kind:
-    """The row of a kind. Raises InputError if there is none."""
-    if name not in KINDS:
-        raise InputError(f"no kind of file {name!r}", hint=nearest(name, KINDS))
-    return KINDS[name]
-
-
 def import_texts(kind: str, files: Mapping[str, str], options: Options | None = None) -> Draft:
-    """What texts, by the names of their files, say of a system. Raises InputError, naming one."""
-    read = kind_named(kind).read
+    """What texts, by the names of their files, say of a system.
+
+    Raises InputError for a kind that there is not, and naming a file for what is wrong in it.
+    """
+    if kind not in KINDS:
+        raise InputError(f"no kind of file {kind!r}", hint=nearest(kind, KINDS))
     if not files:
-        raise InputError("no file to import", hint=f"give {kind_named(kind).what}")
-    return read(files, options or Options())
+        raise InputError("no file to import", hint=f"give {KINDS[kind].what}")
+    return KINDS[kind].read(files, options or Options())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from io import StringIO
 from xml.etree.ElementTree import Element
 
@@ -13,7 +14,7 @@ DEEPEST = 200
 MOST_ELEMENTS = 400_000
 
 
-def parsed(text: str, where: str) -> Element:
+def parsed(text: str) -> Element:
     """The root element. Raises InputError for what is no XML, has entities, or is too deep."""
     depth = count = 0
     root: Element | None = None
@@ -24,18 +25,26 @@ def parsed(text: str, where: str) -> Element:
             root = element if root is None else root
             if depth > DEEPEST or count > MOST_ELEMENTS:
                 raise InputError(
-                    f"the XML has more than {DEEPEST} levels or {MOST_ELEMENTS} elements",
-                    where=where,
+                    f"the XML has more than {DEEPEST} levels or {MOST_ELEMENTS} elements"
                 )
     except InputError:
         raise
     except SyntaxError as error:
-        raise InputError(f"not XML, or cut off: {error}", where=where) from None
+        raise InputError(f"not XML, or cut off: {error}") from None
     except (ValueError, LookupError) as error:
         reason = f"the XML cannot be read safely: {type(error).__name__}"
-        raise InputError(reason, where=where, hint="entities are not read") from None
+        raise InputError(reason, hint="entities are not read") from None
     assert root is not None, "a document without a root is no XML"
     return root
+
+
+def walk(root: Element) -> Iterator[tuple[Element, tuple[Element, ...]]]:
+    """Every element below a root, in the order of the text, and those below it that it lies in."""
+    stack: list[tuple[Element, tuple[Element, ...]]] = [(e, ()) for e in reversed(root)]
+    while stack:
+        element, path = stack.pop()
+        yield element, path
+        stack.extend((child, (*path, element)) for child in reversed(element))
 
 
 def whole(element: Element, key: str, most: int, where: str) -> int:

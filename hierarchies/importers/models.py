@@ -59,7 +59,7 @@ class Model:
         if not self.links:
             return None
         link = self.system.links[-1]
-        source = (link.sources or {}).get("bandwidth_GB_per_s", "")
+        source = link.source("bandwidth_GB_per_s")
         return Stated(
             link.bandwidth_bytes_per_second / self.links,
             f"{self.links} links of {self.system.name} in the catalogue: {source}",

@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from hierarchies.files.loading import load
 from hierarchies.importers.draft import Blank
+
+Latencies = Mapping[str, Blank]
+"""What messages over a link take by Simple, LL and LL128, as far as the link knows these."""
 
 _TUNING = (
     "NCCL's constant for every GPU, https://github.com/NVIDIA/nccl/blob/"
     "b6475625fbcaa2c3c0e50eed2fa1255d7514d4a2/src/graph/tuning.cc, 2026-11-21"
 )
 
-NETWORK_LATENCY = Blank(14.0e-6, _TUNING)
-NETWORK_LL_LATENCY = Blank(2.7e-6, _TUNING, needed=False)
-NETWORK_LL128_LATENCY = Blank(4.0e-6, _TUNING, needed=False)
-NVLINK_LATENCY = Blank(3.4e-6, _TUNING)
-NVLINK_LL_LATENCY = Blank(0.6e-6, _TUNING, needed=False)
-NVLINK_LL128_LATENCY = Blank(1.9e-6, _TUNING, needed=False)
-PCIE_LATENCY = Blank(5.7e-6, _TUNING)
-PCIE_LL_LATENCY = Blank(1.0e-6, _TUNING, needed=False)
+
+def _by_nccl(**microseconds: float) -> Latencies:
+    return {
+        key: Blank(each * 1e-6, _TUNING, needed=key == "latency_us")
+        for key, each in microseconds.items()
+    }
 
 
-def amd_link_latency() -> Blank:
-    """Seconds of a message over xGMI, as the catalogue has it for the MI300X."""
-    return _as_in_mi300x(-1)
+NETWORK = _by_nccl(latency_us=14.0, ll_latency_us=2.7, ll128_latency_us=4.0)
+NVLINK = _by_nccl(latency_us=3.4, ll_latency_us=0.6, ll128_latency_us=1.9)
+PCIE = _by_nccl(latency_us=5.7, ll_latency_us=1.0)
+PCIE_OF_AMD = _by_nccl(latency_us=5.7)
 
 
-def amd_network_latency() -> Blank:
-    """The same from node to node."""
-    return _as_in_mi300x(0)
-
-
-def _as_in_mi300x(level: int) -> Blank:
+def of_mi300x(level: int) -> Latencies:
+    """Those of a level of the catalogue's MI300X: -1 are its xGMI links, 0 its network."""
     link = load("mi300x").links[level]
-    source = (link.sources or {}).get("latency_us", "")
-    return Blank(link.latency_seconds, f"mi300x in the catalogue: {source}")
+    source = f"mi300x in the catalogue: {link.source('latency_us')}"
+    return {"latency_us": Blank(link.latency_seconds, source)}

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 from hierarchies.errors import InputError
-from hierarchies.importers.hostlist import listed
 
 LARGEST_BYTES = 16 * 2**20
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
@@ -47,18 +46,3 @@ def decoded(content: bytes, where: str) -> str:
     if not text.strip():
         raise InputError("the file is empty", where=where)
     return text
-
-
-def only(files: Mapping[str, str], what: str) -> tuple[str, str]:
-    """The name and text of the only file. Raises InputError if there are several."""
-    if len(files) != 1:
-        hint = "import one node; --nodes says how many such there are"
-        raise InputError(f"{len(files)} files of {what}", hint=hint)
-    return next(iter(files.items()))
-
-
-def single(files: Mapping[str, str], hint: str) -> tuple[str, str]:
-    """The same where one file has all hosts; the error names the files, and has this hint."""
-    if len(files) > 1:
-        raise InputError(f"{len(files)} files: {listed(files)}", hint=hint)
-    return next(iter(files.items()))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from hierarchies.files.calibration import quoted
 from hierarchies.files.reading import BLANK
+from hierarchies.files.values import pairs, quoted, spelled
 from hierarchies.importers.draft import Blank, Draft, DraftLevel, Entry, Lack, Stated, Value
 
 _WIDTH = 100
@@ -29,14 +29,13 @@ def _lines(draft: Draft) -> Iterator[str]:
             f'Where "{BLANK}" stands, write the value, and in the source of that name where it '
             "is from; suggestions stand beside it."
         )
-    yield f"name = {quoted(draft.name)}"
-    yield f"title = {quoted(draft.title)}"
-    yield from ("", "[device]", f"name = {quoted(draft.device or 'not said')}")
+    yield from pairs({"name": draft.name, "title": draft.title})
+    yield from ("", "[device]", *pairs({"name": draft.device or "not said"}))
     entry = draft.memory_bytes_per_second
     yield _entry("memory_GB_per_s", entry)
-    if isinstance(entry, Stated) and entry.unconfirmed:
-        yield 'unconfirmed = ["memory_GB_per_s"]'
-    yield f"source = {quoted(_source(entry))}"
+    doubted = isinstance(entry, Stated) and entry.unconfirmed
+    yield from pairs({"unconfirmed": ["memory_GB_per_s"] if doubted else None})
+    yield from pairs({"source": _source(entry)})
     for level in draft.levels:
         yield from _level(level, innermost=level is draft.levels[-1])
     for lack in draft.lacks:
@@ -51,37 +50,29 @@ def _level(level: DraftLevel, innermost: bool) -> Iterator[str]:
     domain = entries["domain"]
     if isinstance(domain, Stated):
         yield from _comment(f"{domain.value}: {domain.source}")
-    yield "[[level]]"
-    yield f"name = {quoted(level.name)}"
+    yield from ("[[level]]", *pairs({"name": level.name}))
     for key, entry in entries.items():
         yield _entry(key, entry)
-    if level.through or not innermost:
-        yield f"through = [{', '.join(quoted(name) for name in level.through)}]"
-    doubted = [k for k, e in entries.items() if isinstance(e, Stated) and e.unconfirmed]
-    doubted = [key for key in doubted if key != "domain"]
-    if doubted:
-        yield f"unconfirmed = [{', '.join(quoted(key) for key in doubted)}]"
-    yield from ("", "[level.source]")
-    for key, entry in entries.items():
-        if key != "domain" and (isinstance(entry, Stated) or entry.needed):
-            yield f"{key} = {quoted(_source(entry))}"
+    numbers = {key: entry for key, entry in entries.items() if key != "domain"}
+    doubted = [k for k, e in numbers.items() if isinstance(e, Stated) and e.unconfirmed]
+    crossed = level.through if level.through or not innermost else None
+    yield from pairs({"through": crossed, "unconfirmed": doubted or None})
+    given = {k: _source(e) for k, e in numbers.items() if isinstance(e, Stated) or e.needed}
+    yield from ("", "[level.source]", *pairs(given))
 
 
 def _lack(lack: Lack) -> Iterator[str]:
-    short = f"bandwidth_share = {lack.share!r}" if lack.share else "missing = true"
-    yield ""
-    yield "[[exception]]"
-    yield f"unit = {quoted(lack.unit)}"
-    yield short
-    yield f"source = {quoted(lack.source)}"
+    short = {"bandwidth_share": lack.share} if lack.share else {"missing": True}
+    told = {"unit": lack.unit, **short, "source": lack.source}
+    yield from ("", "[[exception]]", *pairs(told))
 
 
 def _entry(key: str, entry: Entry) -> str:
     if isinstance(entry, Stated):
-        return f"{key} = {_value(key, entry.value)}"
+        return f"{key} = {spelled(written(key, entry.value))}"
     advice = "not said"
     if entry.suggestion is not None:
-        advice = f"perhaps {_value(key, entry.suggestion)}: {entry.source}"
+        advice = f"perhaps {spelled(written(key, entry.suggestion))}: {entry.source}"
     elif entry.source:
         advice = entry.source
     if not entry.needed:
@@ -102,15 +93,6 @@ def written(key: str, value: Value) -> Value:
     if key.endswith(_MICROSECONDS):
         return float(f"{value * 1e6:.12g}")
     return value
-
-
-def _value(key: str, value: Value) -> str:
-    shown = written(key, value)
-    if isinstance(shown, bool):
-        return "true" if shown else "false"
-    if isinstance(shown, str):
-        return quoted(shown)
-    return repr(shown)
 
 
 def _one_line(text: str) -> str:

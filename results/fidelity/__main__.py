@@ -29,7 +29,7 @@ from results.fidelity.tables import SHARED, Family, several_runs, systems, table
 from synth.calibration import prior as likeness
 from synth.calibration.fit import Calibrated, fit
 from synth.calibration.measurements import Configuration, Measurement
-from synth.calibration.prediction import predict
+from synth.calibration.prediction import Predictor
 
 COMMAND = "python -m results.fidelity"
 DATA = Path(__file__).with_name("fidelity.json")
@@ -76,14 +76,17 @@ def fitted(machines: Sequence[System], measurements: Sequence[Measurement]) -> C
 
 
 def judged(found: Calibrated, measurement: Measurement) -> Iterator[Judged]:
-    for sample, said in zip(measurement.samples, predict(found.system, measurement), strict=True):
+    predictor = Predictor(found.system, measurement)
+    for sample in measurement.samples:
+        said = predictor.at(sample.size_bytes)
+        assert said.interval is not None, "the system is calibrated"
         yield Judged(
             measurement.configuration,
             sample.size_bytes,
             sample.seconds,
             said.seconds,
-            said.low_seconds,
-            said.high_seconds,
+            said.interval.low_seconds,
+            said.interval.high_seconds,
         )
 
 

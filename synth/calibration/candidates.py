@@ -38,21 +38,20 @@ class Candidate:
     """One algorithm and protocol for a measurement, linear in what is fitted.
 
     For each level of the system ``waited`` messages that wait for each other, ``paced`` ones that
-    keep a distance, and ``busy_seconds`` of its links for one byte of buffer, at the bandwidth of
-    the description.
+    keep a distance, and the ``busy_seconds`` of the way.
     """
 
-    collective: str
-    algorithm: str
+    way: Way
     protocol: Protocol
     waited: tuple[float, ...]
-    paced: tuple[float, ...]
-    busy_seconds: tuple[float, ...]
-    memory_seconds: float
+
+    @property
+    def paced(self) -> tuple[float, ...]:
+        return self.way.paced(self.waited)
 
     @property
     def key(self) -> tuple[str, str, str]:
-        return self.collective, self.algorithm, self.protocol.value
+        return self.way.collective, self.way.algorithm.value, self.protocol.value
 
 
 @dataclass(frozen=True)
@@ -73,15 +72,7 @@ def candidates(system: System, measurement: Measurement) -> tuple[Candidate, ...
     part = busy_part(system, measurement)
     links = part.system.links
     return tuple(
-        Candidate(
-            measurement.collective,
-            each.way.algorithm.value,
-            protocol,
-            each.way.counted(links),
-            each.way.paced(each.way.counted(links)),
-            each.way.busy_seconds,
-            each.way.memory_seconds,
-        )
+        Candidate(each.way, protocol, each.way.counted(links))
         for each in allowed_ways(part, measurement)
         for protocol in each.protocols
     )

@@ -196,30 +196,18 @@ def _made(
     tells: tuple[str, ...],
 ) -> Experiment:
     goal, algorithm = what
-    parts = [groups.name, goal.value, algorithm or "", protocol.value if protocol else ""]
+    forced = protocol.value if protocol else None
+    name = "-".join(part for part in (groups.name, goal.value, algorithm, forced) if part)
     largest = LARGEST_LL_BYTES if protocol is Protocol.LL else LARGEST_BYTES
-    seconds = _run_seconds(system, groups, what, protocol, largest)
-    name = "-".join(part for part in parts if part)
-    return Experiment(
-        name, goal, groups, algorithm, protocol, SMALLEST_BYTES, largest, tells, seconds
-    )
-
-
-def _run_seconds(
-    system: System,
-    groups: Groups,
-    what: tuple[Goal, str | None],
-    protocol: Protocol | None,
-    largest: int,
-) -> float:
-    goal, algorithm = what
-    told = protocol.value if protocol else None
-    measurement = Measurement(goal.value, groups.members, groups.busy, (), algorithm, told)
+    measurement = Measurement(goal.value, groups.members, groups.busy, (), algorithm, forced)
     predictor = Predictor(system, measurement)
     steps = range((largest // SMALLEST_BYTES).bit_length())
     once = sum(predictor.at(SMALLEST_BYTES << step).seconds for step in steps)
     both_places = 2
-    return START_SECONDS + both_places * (WARM_UP + REPEATS) * once
+    seconds = START_SECONDS + both_places * (WARM_UP + REPEATS) * once
+    return Experiment(
+        name, goal, groups, algorithm, protocol, SMALLEST_BYTES, largest, tells, seconds
+    )
 
 
 @dataclass(frozen=True)

@@ -128,7 +128,7 @@ def _rows(system: System, measurements: Sequence[Measurement], runtime: str) -> 
         known = candidates(system, measurement)
         for sample in measurement.samples:
             told = chosen(system, measurement, runtime, sample.size_bytes)
-            mine = [each for each in known if told in (None, each.algorithm)] or known
+            mine = [each for each in known if told in (None, each.way.algorithm.value)] or known
             numbers += [len(sizes)] * len(mine)
             ways += mine
             sizes.append(float(sample.size_bytes))

@@ -76,7 +76,7 @@ def _busy(rows: Rows, key: Key, column: int) -> bool:
     """Whether a column is a share of a level that the way puts bytes on."""
     candidate = next(candidate for candidate in rows.candidates if candidate.key == key)
     level = column - 1 - 2 * len(candidate.waited)
-    return level >= 0 and candidate.busy_seconds[level] > 0
+    return level >= 0 and candidate.way.busy_seconds[level] > 0
 
 
 def _names(system: System) -> list[str]:

@@ -113,8 +113,8 @@ class _Problem:
         self.place = np.array([self.keys.index(c.key) for c in rows.candidates])
         self.waited = np.array([c.waited for c in rows.candidates])
         self.paced = np.array([c.paced for c in rows.candidates])
-        self.busy = np.array([c.busy_seconds for c in rows.candidates])
-        self.memory = np.array([c.memory_seconds for c in rows.candidates])
+        self.busy = np.array([c.way.busy_seconds for c in rows.candidates])
+        self.memory = np.array([c.way.memory_seconds for c in rows.candidates])
         self.size, self.taken = rows.sizes[rows.row], rows.seconds[rows.row]
         self.first = np.searchsorted(rows.row, np.arange(len(rows.sizes)))
         self.scale = np.array([_described(system, Protocol(key[2])) for key in self.keys])

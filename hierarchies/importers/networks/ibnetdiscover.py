@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
-from hierarchies.errors import InputError, within
+from hierarchies.errors import InputError
 from hierarchies.importers.draft import Blank, Draft, Stated
 from hierarchies.importers.hostlist import listed
 from hierarchies.importers.networks.ib_machines import (
@@ -19,20 +20,14 @@ from hierarchies.importers.networks.infiniband import Cable, Speed, Subnet, subn
 from hierarchies.importers.networks.networks import NODE, Ports, Said, Slower, network
 from hierarchies.importers.networks.tiers import Host, Tiers
 from hierarchies.importers.options import Options
-from hierarchies.importers.texts import single
 
 _TIERS = ("pod", "zone")
 _MOST_TIERS = 8
 
 
-def read(files: Mapping[str, str], options: Options) -> Draft:
-    """The draft of a subnet from one output. Raises InputError, naming the file."""
-    name, text = single(files, "give one subnet at a time")
-    with within(name):
-        return _draft(subnet(text), options)
-
-
-def _draft(net: Subnet, options: Options) -> Draft:
+def read(text: str, options: Options) -> Draft:
+    """The draft of a subnet. Raises InputError for a text that has no hosts below switches."""
+    net = subnet(text)
     switches = [device for device in net.devices.values() if device.is_switch]
     if not switches:
         raise InputError(
@@ -55,18 +50,21 @@ def _draft(net: Subnet, options: Options) -> Draft:
 
 
 def _switch_tiers(net: Subnet, machines: Machines) -> dict[str, int]:
-    """The tier of each switch: 0 for those with hosts, 1 for those right above these, and so on."""
-    row = {leaf for leaves in machines.leaves.values() for leaf in leaves} | {*machines.nameless}
+    """The tier of each switch: 0 for those with hosts, 1 for those right above these, and so on.
+
+    In the order of the file, as all that is told of switches follows it.
+    """
+    row = dict.fromkeys([*chain(*machines.leaves.values()), *machines.nameless])
     tier_of: dict[str, int] = {}
     tier = 0
     while row:
         tier_of |= dict.fromkeys(row, tier)
-        row = {
+        row = dict.fromkeys(
             peer
             for switch in row
             for peer, _ in net.cables_of[switch]
             if net.devices[peer].is_switch and peer not in tier_of
-        }
+        )
         tier += 1
     return tier_of
 

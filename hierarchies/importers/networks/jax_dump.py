@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from hierarchies.errors import InputError, within
+from hierarchies.errors import InputError
 from hierarchies.files.loading import load
 from hierarchies.importers.draft import Blank, Draft, DraftLevel, Stated
 from hierarchies.importers.hostlist import listed
 from hierarchies.importers.networks.networks import check_nodes
 from hierarchies.importers.options import Options
 from hierarchies.importers.structured import from_json
-from hierarchies.importers.suggestions import NETWORK_LATENCY
-from hierarchies.importers.texts import single
+from hierarchies.importers.suggestions import NETWORK
 
 SNIPPET = """\
 import jax, json
@@ -42,13 +41,17 @@ class Device:
     slice: int
 
 
-def read(files: Mapping[str, str], options: Options) -> Draft:
-    """The draft of what one dump lists. Raises InputError, naming the file."""
-    name, text = single(
-        files, "jax.devices() lists all devices of a job: one process's dump is enough"
-    )
-    with within(name):
-        return _draft(devices_of(text), options)
+def read(text: str, options: Options) -> Draft:
+    """The draft of what a dump lists. Raises InputError for devices that make no levels."""
+    devices = devices_of(text)
+    kinds = Counter(device.kind for device in devices)
+    if len(kinds) > 1:
+        raise InputError(f"devices of several kinds: {listed(kinds)}", hint="import them apart")
+    dimensions = {len(device.coords) for device in devices}
+    if len(dimensions) > 1:
+        raise InputError("some devices have coords of another length than others")
+    check_nodes(len({device.process for device in devices}), options)
+    return _torus(devices) if dimensions != {0} else _processes(devices)
 
 
 def devices_of(text: str) -> tuple[Device, ...]:
@@ -91,17 +94,6 @@ def _whole(value: Any, where: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 10**9:
         raise InputError(f"{str(value)[:40]!r} is no number from 0", where=where)
     return value
-
-
-def _draft(devices: Sequence[Device], options: Options) -> Draft:
-    kinds = Counter(device.kind for device in devices)
-    if len(kinds) > 1:
-        raise InputError(f"devices of several kinds: {listed(kinds)}", hint="import them apart")
-    dimensions = {len(device.coords) for device in devices}
-    if len(dimensions) > 1:
-        raise InputError("some devices have coords of another length than others")
-    check_nodes(len({device.process for device in devices}), options)
-    return _torus(devices) if dimensions != {0} else _processes(devices)
 
 
 def _torus(devices: Sequence[Device]) -> Draft:
@@ -202,11 +194,10 @@ def _axis_level(kind: str, axis: str, count: int, inside: int) -> DraftLevel:
     bandwidth, latency = Blank(source="of one link between neighbours, per direction"), Blank()
     if known:
         link = load(known).links[-1]
-        sources = link.sources or {}
-        bandwidth = Blank(
-            link.bandwidth_bytes_per_second, _said_by(known, sources, "bandwidth_GB_per_s")
-        )
-        latency = Blank(link.latency_seconds, _said_by(known, sources, "latency_us"))
+        said = f"{known} of the catalogue, "
+        source = link.source("bandwidth_GB_per_s", "no source")
+        bandwidth = Blank(link.bandwidth_bytes_per_second, said + source)
+        latency = Blank(link.latency_seconds, said + link.source("latency_us", "no source"))
     return DraftLevel(
         axis,
         Stated("torus", f"{_SOURCE}: coords"),
@@ -215,10 +206,6 @@ def _axis_level(kind: str, axis: str, count: int, inside: int) -> DraftLevel:
         Stated(count, f"{_SOURCE}: coords"),
         Stated(inside, "every device of a torus has links of its own"),
     )
-
-
-def _said_by(known: str, sources: Mapping[str, str], key: str) -> str:
-    return f"{known} of the catalogue, {sources.get(key, 'no source')}"
 
 
 def _core_level(count: int) -> DraftLevel:
@@ -265,7 +252,7 @@ def _processes(devices: Sequence[Device]) -> Draft:
         "node",
         Blank("switch", "usual for a network of nodes"),
         Blank(source="of one NIC, per direction: 400 Gb/s are 50 GB/s"),
-        NETWORK_LATENCY,
+        NETWORK["latency_us"],
         Stated(len(held), source),
         Blank(source="how many NICs a node has for this network"),
     )

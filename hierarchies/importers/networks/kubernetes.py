@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hierarchies.errors import InputError, within
+from hierarchies.errors import InputError
 from hierarchies.importers.draft import Draft
 from hierarchies.importers.hostlist import MOST_HOSTS, listed
 from hierarchies.importers.networks.networks import Groups, Said, network
@@ -16,7 +16,6 @@ from hierarchies.importers.networks.switches import tier_names
 from hierarchies.importers.networks.tiers import Host, Tiers, check_nested
 from hierarchies.importers.options import Options
 from hierarchies.importers.structured import from_json
-from hierarchies.importers.texts import single
 
 _RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "google.com/tpu", "aws.amazon.com/neuron")
 _PRODUCTS = ("nvidia.com/gpu.product", "cloud.google.com/gke-accelerator")
@@ -73,16 +72,30 @@ class Node:
     model: str
 
 
-def read(files: Mapping[str, str], options: Options) -> Draft:
-    """The draft of a cluster from one list of nodes.
+def read(text: str, options: Options) -> Draft:
+    """The draft of a cluster from a list of nodes.
 
     ``options.keys`` are the labels to go by, outermost first; without them a preset whose labels
-    every node has. Nodes without devices are left out where others have some. Raises InputError,
-    naming the file.
+    every node has. Nodes without devices are left out where others have some. Raises InputError
+    for a text that is none, or has no such labels.
     """
-    name, text = single(files, "give one list of nodes")
-    with within(name):
-        return _draft(nodes_of(text), options)
+    nodes = nodes_of(text)
+    working = [node for node in nodes if node.devices] or list(nodes)
+    if not working:
+        raise InputError("the list has no nodes")
+    name, keys = _keys(working, options)
+    if len(working) > 1 and len({node.labels[keys[-1]] for node in working}) == len(working):
+        keys = keys[:-1]
+    tiers = Tiers(
+        tier_names(len(keys)),
+        tuple(Host(node.name, tuple(node.labels[key] for key in keys)) for node in working),
+    )
+    check_nested(tiers, f"outermost first: {', '.join(keys)}")
+    counted = {"gpus": sum(node.devices for node in working)} if working[0].devices else {}
+    levels = ", ".join(f"{t} = {key}" for t, key in zip(tiers.names, keys, strict=True)) or "none"
+    notes = [f"labels of {name}: {levels}", *_left_out(nodes, working), *_contents(working)]
+    said = Said("kubernetes-cluster", "labels of Kubernetes", notes=tuple(notes), counted=counted)
+    return network(tiers, said, options, _accelerators(working))
 
 
 def nodes_of(text: str) -> tuple[Node, ...]:
@@ -115,25 +128,6 @@ def _node(item: Any, where: str) -> Node:
 
 def _number(value: Any) -> int:
     return int(value) if re.fullmatch(r"[0-9]{1,6}", str(value), re.ASCII) else 0
-
-
-def _draft(nodes: Sequence[Node], options: Options) -> Draft:
-    working = [node for node in nodes if node.devices] or list(nodes)
-    if not working:
-        raise InputError("the list has no nodes")
-    name, keys = _keys(working, options)
-    if len(working) > 1 and len({node.labels[keys[-1]] for node in working}) == len(working):
-        keys = keys[:-1]
-    tiers = Tiers(
-        tier_names(len(keys)),
-        tuple(Host(node.name, tuple(node.labels[key] for key in keys)) for node in working),
-    )
-    check_nested(tiers, f"outermost first: {', '.join(keys)}")
-    counted = {"gpus": sum(node.devices for node in working)} if working[0].devices else {}
-    levels = ", ".join(f"{t} = {key}" for t, key in zip(tiers.names, keys, strict=True)) or "none"
-    notes = [f"labels of {name}: {levels}", *_left_out(nodes, working), *_contents(working)]
-    said = Said("kubernetes-cluster", "labels of Kubernetes", notes=tuple(notes), counted=counted)
-    return network(tiers, said, options, _accelerators(working))
 
 
 def _keys(nodes: Sequence[Node], options: Options) -> tuple[str, tuple[str, ...]]:

@@ -11,11 +11,7 @@ from hierarchies.importers.draft import Blank, Draft, DraftLevel, Entry, Lack, S
 from hierarchies.importers.hostlist import listed
 from hierarchies.importers.networks.tiers import Tiers, largest_even_part, with_groups
 from hierarchies.importers.options import Options
-from hierarchies.importers.suggestions import (
-    NETWORK_LATENCY,
-    NETWORK_LL128_LATENCY,
-    NETWORK_LL_LATENCY,
-)
+from hierarchies.importers.suggestions import NETWORK
 
 NODE = "node"
 _MOST_SHORT, _MOST_TIERS_TOLD, _MOST_LACKS = 8, 4, 1000
@@ -148,7 +144,7 @@ def cable(
         name,
         Stated(domain, source),
         Blank(source="of one link between neighbours, per direction"),
-        NETWORK_LATENCY,
+        NETWORK["latency_us"],
         count,
         None if ports is None else Stated(ports, "every device has a link of its own"),
     )
@@ -161,13 +157,10 @@ def _level(names: Sequence[str], counts: Sequence[int], position: int, said: Sai
         name,
         said.domain or Stated("switch", said.source),
         ports.bandwidth_bytes_per_second,
-        NETWORK_LATENCY,
-        Stated(counts[position], said.source),
-        ports.count,
-        tuple(names[position + 1 :]),
-        ll_latency_seconds=NETWORK_LL_LATENCY,
-        ll128_latency_seconds=NETWORK_LL128_LATENCY,
-    )
+        count=Stated(counts[position], said.source),
+        ports=ports.count,
+        through=tuple(names[position + 1 :]),
+    ).having(NETWORK)
 
 
 def _blank_ports(name: str, innermost: bool) -> Ports:

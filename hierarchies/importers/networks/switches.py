@@ -27,7 +27,6 @@ class Tree:
 
     tiers: Tiers
     tops: tuple[str, ...]
-    switches: tuple[int, ...]
     notes: tuple[str, ...]
 
 
@@ -35,9 +34,8 @@ def tree(switches: Sequence[Switch]) -> Tree:
     """The hosts below each tier of switches, outermost first (tops that are several are a tier).
 
     A host on several leaf switches counts at the first, with a note, as Slurm warns and goes on.
-    ``Tree.switches`` counts the switches of each tier. Raises InputError for a switch given twice
-    or below two others, for circles, for switches that do not exist, and for hosts at unequal
-    depths.
+    Raises InputError for a switch given twice or below two others, for circles, for switches that
+    do not exist, and for hosts at unequal depths.
     """
     parents = _parents(switches)
     named = {switch.name: switch for switch in switches}
@@ -59,9 +57,7 @@ def tree(switches: Sequence[Switch]) -> Tree:
     hosts = tuple(placed.values())
     depth = _depth(hosts)
     tops = tuple(dict.fromkeys(host.path[0] for host in hosts))
-    tiers = Tiers(tier_names(depth), hosts)
-    units = tuple(tiers.units(tier) for tier in range(1, depth + 1))
-    return Tree(tiers, tops, units, tuple(notes))
+    return Tree(Tiers(tier_names(depth), hosts), tops, tuple(notes))
 
 
 def tier_names(depth: int) -> tuple[str, ...]:

@@ -56,15 +56,21 @@ class Tiers:
             raise InputError(f"hosts given more than once: {listed(twice)}")
 
     def children(self, tier: int) -> dict[_UNIT, int]:
-        """For every unit of a tier (0 = all there is), how many units or hosts it holds."""
+        """For every unit of a tier (0 = all there is), how many units or hosts it holds.
+
+        In the order of the hosts.
+        """
         if tier == len(self.names):
             return dict(Counter(host.path for host in self.hosts))
-        inner = {host.path[: tier + 1] for host in self.hosts}
+        inner = dict.fromkeys(host.path[: tier + 1] for host in self.hosts)
         return dict(Counter(path[:tier] for path in inner))
 
-    def units(self, tier: int) -> int:
-        """How many units there are at a tier; 0 is the one that holds all."""
-        return len({host.path[:tier] for host in self.hosts})
+    def switches(self) -> dict[str, int]:
+        """How many units each tier has, where these are switches, by the words for them."""
+        return {
+            f"{name} switches": len({host.path[: tier + 1] for host in self.hosts})
+            for tier, name in enumerate(self.names)
+        }
 
     def trimmed(self) -> Tiers:
         """Without tiers that hold one unit in every unit above: they divide nothing."""

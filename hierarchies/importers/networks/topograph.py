@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hierarchies.errors import InputError, within
+from hierarchies.errors import InputError
 from hierarchies.importers.draft import Draft
 from hierarchies.importers.hostlist import MOST_HOSTS, Names
 from hierarchies.importers.networks.networks import Groups, Said, network
@@ -15,7 +15,6 @@ from hierarchies.importers.networks.switches import Switch, tier_names, tree
 from hierarchies.importers.networks.tiers import Host, Tiers, check_nested
 from hierarchies.importers.options import Options
 from hierarchies.importers.structured import from_json, from_yaml, mapping
-from hierarchies.importers.texts import single
 
 _NAME = "topograph-cluster"
 _GROUPS = {"domain": "domain", "sub-domain": "subdomain", "nvlink": "domain"}
@@ -28,16 +27,13 @@ class Cluster:
     tiers: Tiers
     domains: tuple[Groups, ...]
     notes: tuple[str, ...]
-    counted: Mapping[str, int]
 
 
-def read(files: Mapping[str, str], options: Options) -> Draft:
-    """The draft of a cluster from one graph JSON or one model. Raises InputError, naming it."""
-    name, text = single(files, "give one graph or model")
-    with within(name):
-        cluster = cluster_of(text)
-        said = Said(_NAME, "topograph", notes=cluster.notes, counted=cluster.counted)
-        return network(cluster.tiers, said, options, cluster.domains)
+def read(text: str, options: Options) -> Draft:
+    """The draft of a cluster from a graph or a model. Raises InputError for what is neither."""
+    cluster = cluster_of(text)
+    said = Said(_NAME, "topograph", notes=cluster.notes, counted=cluster.tiers.switches())
+    return network(cluster.tiers, said, options, cluster.domains)
 
 
 def cluster_of(text: str) -> Cluster:
@@ -58,9 +54,7 @@ def _graph(instances: list[Any]) -> Cluster:
     if len(instances) > MOST_HOSTS:
         raise InputError(f"{len(instances):,} instances", hint=f"at most {MOST_HOSTS:,} are read")
     hosts, labels, models = [], {}, Counter[str]()
-    for position, entry in enumerate(instances):
-        where = f"instances, entry {position + 1}"
-        instance = mapping(entry, where)
+    for where, instance in _entries(instances, "instances"):
         name = _text(instance.get("id"), f"{where}, id")
         layers = _list(instance.get("network_layers"), f"{where}, network_layers")
         path = tuple(_text(layer, f"{where}, network_layers") for layer in reversed(layers))
@@ -71,8 +65,7 @@ def _graph(instances: list[Any]) -> Cluster:
         raise InputError("the graph has no instances")
     tiers = Tiers(tier_names(len(hosts[0].path)), tuple(hosts))
     check_nested(tiers, "closest switch first")
-    counted = {f"{name} switches": tiers.units(tier + 1) for tier, name in enumerate(tiers.names)}
-    return Cluster(tiers, _domains(labels), _models_note(models), counted)
+    return Cluster(tiers, _domains(labels), _models_note(models))
 
 
 def _model(found: Mapping[str, Any]) -> Cluster:
@@ -87,9 +80,7 @@ def _model(found: Mapping[str, Any]) -> Cluster:
     hosts: dict[str, list[str]] = {}
     labels: dict[str, dict[str, str]] = {}
     models = Counter[str]()
-    for position, entry in enumerate(blocks):
-        where = f"blocks, entry {position + 1}"
-        block = mapping(entry, where)
+    for where, block in _entries(blocks, "blocks"):
         switch = block.get("switch") or under.get(str(block.get("name")))
         nodes = names.of(",".join(_texts(block.get("nodes"), f"{where}, nodes")))
         hosts.setdefault(_text(switch, f"{where}, switch"), []).extend(nodes)
@@ -102,20 +93,14 @@ def _model(found: Mapping[str, Any]) -> Cluster:
     ]
     switches += [Switch(name, hosts=tuple(nodes)) for name, nodes in hosts.items()]
     found_tree = tree(switches)
-    counted = {
-        f"{name} switches": count
-        for name, count in zip(found_tree.tiers.names, found_tree.switches, strict=True)
-    }
     notes = (*found_tree.notes, *_models_note(models))
-    return Cluster(found_tree.tiers, _domains(labels), notes, counted)
+    return Cluster(found_tree.tiers, _domains(labels), notes)
 
 
 def _old_switches(entries: list[Any]) -> tuple[dict[str, Any], dict[str, str]]:
     """Switches as models before 2025 list them, and the switch of each capacity block."""
     above, under = {}, {}
-    for position, entry in enumerate(entries):
-        where = f"switches, entry {position + 1}"
-        switch = mapping(entry, where)
+    for where, switch in _entries(entries, "switches"):
         name = _text(switch.get("name"), f"{where}, name")
         if name in above:
             raise InputError(f"switch {name!r} is given twice")
@@ -156,6 +141,13 @@ def _domains(labels: Mapping[str, Mapping[str, str]]) -> tuple[Groups, ...]:
 def _models_note(models: Counter[str]) -> tuple[str, ...]:
     named = [f"{count} of type {model}" for model, count in models.items() if model]
     return (f"nodes: {', '.join(named)}",) if named else ()
+
+
+def _entries(values: list[Any], what: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The mappings of a list, each after its place."""
+    for number, value in enumerate(values, start=1):
+        where = f"{what}, entry {number}"
+        yield where, mapping(value, where)
 
 
 def _list(value: Any, what: str) -> list[Any]:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import gcd
 from xml.etree.ElementTree import Element
 
-from hierarchies.errors import InputError, within
-from hierarchies.importers.draft import UNKNOWN, Blank, Draft, Entry, Stated
-from hierarchies.importers.markup import parsed, whole
-from hierarchies.importers.nodes.islands import components
+from hierarchies.errors import InputError
+from hierarchies.importers.draft import UNKNOWN, Blank, Entry, Stated
+from hierarchies.importers.markup import parsed, walk, whole
+from hierarchies.importers.nodes.islands import parts_of
 from hierarchies.importers.nodes.locality import Way, groupings, near, slowest_alone
-from hierarchies.importers.nodes.node import draft_of
-from hierarchies.importers.nodes.picture import MOST_GPUS, Nic, Picture
-from hierarchies.importers.options import Options
-from hierarchies.importers.texts import only
+from hierarchies.importers.nodes.picture import MOST_GPUS, Nic, Picture, check_alike
 
 TOLD_BY = "hwloc's XML"
 MOST_OBJECTS = 4096
@@ -53,25 +50,12 @@ class _Device:
         return [e.get("name", "") for e in inside]
 
 
-def read(files: Mapping[str, str], options: Options) -> Draft:
-    """The node in the one file given. Raises InputError, naming the place."""
-    where, text = only(files, TOLD_BY)
-    root = parsed(text, where)
-    with within(where):
-        if root.tag != "topology" or root.find("object") is None:
-            raise InputError("not hwloc's XML", hint="lstopo --of xml writes it")
-        picture = _picture(root, where)
-    return draft_of(picture, options)
-
-
-def _devices(root: Element) -> Iterator[_Device]:
-    stack: list[tuple[Element, tuple[Element, ...]]] = [(e, ()) for e in root.iterfind("object")]
-    while stack:
-        element, path = stack.pop()
-        if element.get("type") == "PCIDev" and path:
-            yield _Device(element, path)
-        inside = (*path, element)
-        stack.extend((child, inside) for child in reversed(element.findall("object")))
+def read(text: str) -> Picture:
+    """The node that a text describes. Raises InputError for what is no such text."""
+    root = parsed(text)
+    if root.tag != "topology" or root.find("object") is None:
+        raise InputError("not hwloc's XML", hint="lstopo --of xml writes it")
+    return _picture(root)
 
 
 def _is_gpu(device: _Device) -> bool:
@@ -81,25 +65,19 @@ def _is_gpu(device: _Device) -> bool:
     return device.kind.startswith(_DISPLAY) and any(_COMPUTE.match(name) for name in names)
 
 
-def _picture(root: Element, where: str) -> Picture:
-    devices = list(_devices(root))
+def _picture(root: Element) -> Picture:
+    devices = [_Device(e, path) for e, path in walk(root) if path and e.get("type") == "PCIDev"]
     gpus = [device for device in devices if _is_gpu(device)]
     if not gpus:
         what = f"{len(devices)} PCI devices, none of them a GPU" if devices else "no PCI devices"
         raise InputError(f"hwloc saw {what}", hint="run lstopo --whole-io --of xml on the GPU node")
     if len(gpus) > MOST_GPUS:
         raise InputError(f"{len(gpus)} GPUs in one node")
-    kinds = {gpu.kind[5:16] for gpu in gpus}
-    if len(kinds) > 1:
-        raise InputError(
-            f"the GPUs differ: PCI {', '.join(sorted(kinds))}",
-            hint="in a system all devices are alike: take the others out of the file",
-        )
+    check_alike("PCI", {gpu.kind[5:16] for gpu in gpus})
     nics, notes = _nics(devices, gpus)
     links = _links(root, gpus)
     ways = [gpu.way for gpu in gpus]
     return Picture(
-        where,
         TOLD_BY,
         tuple(_name(gpu) for gpu in gpus),
         links.direct,
@@ -217,9 +195,7 @@ def _of_matrix(index: list[int | None], rates: list[int], gpus: int) -> _Links:
     link = Stated(unit * 1e6, source)
     if not any(into):
         return _Links(True, {pair: rate // unit for pair, rate in direct.items()}, link=link)
-    joined = components(gpus + size, switches)
-    part = {gpu: number for number, members in enumerate(joined) for gpu in members}
-    return _Links(True, {}, into[0] // unit, link, tuple(part[gpu] for gpu in range(gpus)))
+    return _Links(True, {}, into[0] // unit, link, parts_of(gpus + size, switches)[:gpus])
 
 
 def _places(gpus: list[_Device]) -> dict[str, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hierarchies.errors import InputError
@@ -34,7 +34,7 @@ def between(links: Links, one: int, other: int) -> int:
 
 def shape(gpus: int, links: Links) -> Shape:
     """The shape of direct links. Raises InputError if the islands are of unequal sizes."""
-    parts = components(gpus, links)
+    parts = members(parts_of(gpus, links))
     sizes = sorted({len(part) for part in parts})
     if len(sizes) > 1:
         raise InputError(
@@ -46,14 +46,21 @@ def shape(gpus: int, links: Links) -> Shape:
     return _mesh(parts, links) or _ring(parts, links) or _irregular(parts, links)
 
 
-def components(gpus: int, links: Links) -> list[tuple[int, ...]]:
-    """The sets of GPUs that links join, by their first members."""
+def parts_of(gpus: int, links: Links) -> tuple[int, ...]:
+    """For each GPU the part that links join it to, as the part's first GPU."""
     part = list(range(gpus))
     for (one, other), count in links.items():
         if count and part[one] != part[other]:
             low, high = sorted((part[one], part[other]))
             part = [low if p == high else p for p in part]
-    return [tuple(gpu for gpu in range(gpus) if part[gpu] == first) for first in sorted(set(part))]
+    return tuple(part)
+
+
+def members(parts: Sequence[int]) -> list[tuple[int, ...]]:
+    """The GPUs of each part, from the part of each GPU."""
+    return [
+        tuple(gpu for gpu, mine in enumerate(parts) if mine == part) for part in sorted(set(parts))
+    ]
 
 
 def _mesh(parts: list[tuple[int, ...]], links: Links) -> Shape | None:

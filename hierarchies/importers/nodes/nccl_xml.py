@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from xml.etree.ElementTree import Element
 
-from hierarchies.errors import InputError, within
+from hierarchies.errors import InputError
 from hierarchies.importers import nccl_rates
-from hierarchies.importers.draft import UNKNOWN, Blank, Draft, Entry
-from hierarchies.importers.markup import parsed, whole
+from hierarchies.importers.draft import UNKNOWN, Blank, Entry
+from hierarchies.importers.markup import parsed, walk, whole
 from hierarchies.importers.models import memory_of
 from hierarchies.importers.nodes.locality import groupings, near, slowest_alone
-from hierarchies.importers.nodes.node import draft_of
-from hierarchies.importers.nodes.picture import MOST_GPUS, Grouping, Nic, Picture
-from hierarchies.importers.options import Options
-from hierarchies.importers.texts import only
+from hierarchies.importers.nodes.picture import MOST_GPUS, Grouping, Nic, Picture, check_alike
 
 MOST_LINKS_OF_ONE = 1000
 _GPU_CLASSES = ("0x0300", "0x0302", "0x0380", "0x1200")
@@ -43,21 +40,20 @@ class _Found:
         return tuple(e for e in self.path if e.tag in ("cpu", "pci") and e is not self.slot)
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Parts:
-    gpus: list[_Found] = field(default_factory=list)
-    nics: list[_Found] = field(default_factory=list)
-    partial: bool = False
+    """GPUs and ports; ``partial``: the file has only the PCIe devices that they are."""
+
+    gpus: Sequence[_Found]
+    nics: Sequence[_Found]
+    partial: bool
 
 
-def read(files: Mapping[str, str], options: Options) -> Draft:
-    """The node in the one file given. Raises InputError, naming the place."""
-    where, text = only(files, "a NCCL topology")
-    root = parsed(text, where)
-    with within(where):
-        _check_root(root)
-        picture = _picture(root, where)
-    return draft_of(picture, options)
+def read(text: str) -> Picture:
+    """The node that a text describes. Raises InputError for what is no such text."""
+    root = parsed(text)
+    _check_root(root)
+    return _picture(root)
 
 
 def _check_root(root: Element) -> None:
@@ -75,36 +71,19 @@ def _check_root(root: Element) -> None:
         )
 
 
-def _walk(root: Element) -> Iterator[_Found]:
-    stack: list[tuple[Element, tuple[Element, ...]]] = [(root, ())]
-    while stack:
-        element, path = stack.pop()
-        yield _Found(element, path)
-        inside = path if element is root else (*path, element)
-        stack.extend((child, inside) for child in reversed(element))
-
-
 def _parts(root: Element) -> _Parts:
-    parts = _Parts()
-    for found in _walk(root):
-        if found.element.tag == "gpu":
-            parts.gpus.append(found)
-        elif found.element.tag == "net":
-            parts.nics.append(found)
-    if parts.gpus:
-        return parts
-    for found in _walk(root):
-        kind = found.element.get("class", "")[:6] if found.element.tag == "pci" else ""
-        inside = _Found(found.element, (*found.path, found.element))
-        if kind in _GPU_CLASSES:
-            parts.gpus.append(inside)
-        elif kind in _NIC_CLASSES and not list(found.element):
-            parts.nics.append(inside)
-    parts.partial = True
-    return parts
+    found = [_Found(element, path) for element, path in walk(root)]
+    ports = [each for each in found if each.element.tag == "net"]
+    if gpus := [each for each in found if each.element.tag == "gpu"]:
+        return _Parts(gpus, ports, False)
+    slots = [_Found(e.element, (*e.path, e.element)) for e in found if e.element.tag == "pci"]
+    kinds = [slot.element.get("class", "")[:6] for slot in slots]
+    gpus = [slot for slot, kind in zip(slots, kinds, strict=True) if kind in _GPU_CLASSES]
+    nics = [slot for slot, kind in zip(slots, kinds, strict=True) if kind in _NIC_CLASSES]
+    return _Parts(gpus, [*ports, *(nic for nic in nics if not len(nic.element))], True)
 
 
-def _picture(root: Element, where: str) -> Picture:
+def _picture(root: Element) -> Picture:
     parts = _parts(root)
     if not parts.gpus:
         raise InputError("no <gpu>, and no PCIe device that is one")
@@ -113,6 +92,10 @@ def _picture(root: Element, where: str) -> Picture:
     names = tuple(gpu.slot.get("busid", "").lower() for gpu in parts.gpus)
     if "" in names or len(set(names)) < len(names):
         raise InputError("two GPUs without a busid of their own")
+    for name, gpu in zip(names, parts.gpus, strict=True):
+        if (*gpu.path, gpu.element)[0].tag != "cpu":
+            hint = "the file is damaged: dump it again"
+            raise InputError(f"GPU {name} lies in no <cpu>", hint=hint)
     amd = any(gpu.element.find("xgmi") is not None or gpu.element.get("gcn") for gpu in parts.gpus)
     told_by = "RCCL's topology XML" if amd else "NCCL's topology XML"
     notes = _virtual_notes(parts.nics)
@@ -132,7 +115,6 @@ def _picture(root: Element, where: str) -> Picture:
     nics = _nics(parts)
     total = sum(direct.values()) if switched is None else switched * len(names)
     return Picture(
-        where,
         told_by,
         _gpu_names(parts, names),
         direct,
@@ -168,15 +150,11 @@ def _sm(gpu: Element) -> int:
     return whole(gpu, "sm", 100_000, "gpu") if gpu.get("sm") else 0
 
 
-def _device(gpus: list[_Found], amd: bool) -> tuple[str, str, Entry]:
+def _device(gpus: Sequence[_Found], amd: bool) -> tuple[str, str, Entry]:
     """The GPUs' name, architecture, and what one link carries. Raises InputError if they differ."""
     key = "gcn" if amd else "sm"
     kinds = {gpu.element.get(key, "")[:20] for gpu in gpus}
-    if len(kinds) > 1:
-        raise InputError(
-            f"the GPUs differ: {key} {', '.join(sorted(kinds))}",
-            hint="in a system all devices are alike: take the others out of the file",
-        )
+    check_alike(key, kinds)
     name = _pci_name(gpus[0].slot)
     kind = kinds.pop()
     if not kind:
@@ -195,7 +173,7 @@ def _memory(slot: Element) -> Blank:
 
 
 def _links(
-    gpus: list[_Found], names: tuple[str, ...]
+    gpus: Sequence[_Found], names: tuple[str, ...]
 ) -> tuple[dict[tuple[int, int], int], int | None, tuple[str, ...]]:
     """Links from GPU to GPU, links of a GPU into switches, and what is left out."""
     place = {name: index for index, name in enumerate(names)}
@@ -270,7 +248,7 @@ def _is_virtual(nic: _Found) -> bool:
     return nic.element.get("name", "").startswith(_VIRTUAL)
 
 
-def _virtual_notes(nics: list[_Found]) -> tuple[str, ...]:
+def _virtual_notes(nics: Sequence[_Found]) -> tuple[str, ...]:
     loose = [nic for nic in nics if not _is_physical(nic)]
     if not loose:
         return ()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from hierarchies.importers import suggestions as common
+from dataclasses import replace
+
 from hierarchies.importers.draft import Blank, DraftLevel, Entry, Stated
 from hierarchies.importers.nodes.picture import Nic, Picture
+from hierarchies.importers.suggestions import NETWORK, of_mi300x
 
 FASTEST = 1e12 / 8
 _GIGABIT = 1e9 / 8
@@ -20,23 +22,17 @@ def network(picture: Picture, inner: tuple[DraftLevel, ...], nodes: int | None) 
     nics, notes = _chosen(picture)
     count = None if nodes is None else Stated(nodes, "said by whoever imported it")
     ports, more = _ports(nics, len(picture.gpus))
-    if picture.amd:
-        latency, ll, ll128 = common.amd_network_latency(), None, None
-    else:
-        latency = common.NETWORK_LATENCY
-        ll, ll128 = common.NETWORK_LL_LATENCY, common.NETWORK_LL128_LATENCY
     level = DraftLevel(
         "node",
         Blank("switch", "what joins the nodes is not in the file of one of them"),
         _bandwidth(nics, picture),
-        latency,
-        count,
-        ports,
-        _through(picture, inner),
-        ll_latency_seconds=ll,
-        ll128_latency_seconds=ll128 if inner[-1].ll128_latency_seconds else None,
+        count=count,
+        ports=ports,
+        through=_through(picture, inner),
         about=f"NICs: {', '.join(nic.name for nic in nics)}" if nics else "",
-    )
+    ).having(of_mi300x(0) if picture.amd else NETWORK)
+    if not inner[-1].ll128_latency_seconds:
+        level = replace(level, ll128_latency_seconds=None)
     if count is None:
         notes = (*notes, "How many nodes there are is not said: load(file.toml:N), or --nodes N.")
     return (level,), (*notes, *more)

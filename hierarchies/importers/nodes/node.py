@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import PurePath
 
-from hierarchies.errors import InputError, within
+from hierarchies.errors import InputError
 from hierarchies.files.loading import load
-from hierarchies.importers import suggestions as common
 from hierarchies.importers.draft import UNKNOWN, Blank, Draft, DraftLevel, Entry, Stated
 from hierarchies.importers.models import Model, memory_of, model_named
-from hierarchies.importers.nodes.islands import Shape, shape
+from hierarchies.importers.nodes.islands import Shape, members, shape
 from hierarchies.importers.nodes.nics import network
 from hierarchies.importers.nodes.picture import MOST_GPUS, Grouping, Picture
 from hierarchies.importers.options import Options
+from hierarchies.importers.suggestions import NVLINK, PCIE, PCIE_OF_AMD, of_mi300x
 from hierarchies.system import LONGEST_NAME, Domain
 
 _ISLAND = "island"
@@ -25,17 +25,16 @@ _JOIN = {
 }
 
 
-def draft_of(picture: Picture, options: Options) -> Draft:
-    """The node's levels, its network outermost. Raises InputError if no system can hold it."""
+def draft_of(picture: Picture, file: str, options: Options) -> Draft:
+    """The node's levels, its network outermost; it is called as the file that describes it.
+
+    Raises InputError if no system can hold it.
+    """
     if not picture.gpus:
-        raise InputError("no GPU was found", where=picture.where)
+        raise InputError("no GPU was found")
     if len(picture.gpus) > MOST_GPUS:
-        raise InputError(f"{len(picture.gpus)} GPUs in one node", where=picture.where)
-    with within(picture.where):
-        return _draft(_with_model(picture, options.gpu), options)
-
-
-def _draft(picture: Picture, options: Options) -> Draft:
+        raise InputError(f"{len(picture.gpus)} GPUs in one node")
+    picture = _with_model(picture, options.gpu)
     inside = _inside(picture)
     inner, order, notes = inside.levels, inside.order, inside.notes
     outer, more = network(replace(picture, groups=inside.groups), inner, options.nodes)
@@ -45,7 +44,7 @@ def _draft(picture: Picture, options: Options) -> Draft:
     memory = picture.memory
     if memory == UNKNOWN:
         memory = memory_of(picture.device)
-    stem = PurePath(picture.where).name.partition(".")[0]
+    stem = PurePath(file).name.partition(".")[0]
     name = "".join(c if c.isalnum() or c in "-_." else "-" for c in stem)[:LONGEST_NAME]
     return Draft(
         name or "imported",
@@ -118,19 +117,17 @@ def _inside(picture: Picture) -> _Inside:
 
 def _switches(picture: Picture) -> Shape:
     """GPUs that NVSwitches join. Raises InputError if the parts they are joined in are unequal."""
-    parts = picture.switch_parts or (0,) * len(picture.gpus)
-    members = [[gpu for gpu, part in enumerate(parts) if part == p] for p in sorted(set(parts))]
-    if len({len(part) for part in members}) > 1:
-        sizes = " and ".join(str(len(part)) for part in members)
+    parts = members(picture.switch_parts or (0,) * len(picture.gpus))
+    if len({len(part) for part in parts}) > 1:
+        sizes = " and ".join(str(len(part)) for part in parts)
         raise InputError(f"NVSwitches join the GPUs in parts of {sizes}")
-    return Shape(tuple(map(tuple, members)), Domain.SWITCH, picture.switched or 0)
+    return Shape(tuple(parts), Domain.SWITCH, picture.switched or 0)
 
 
 def _reduces(picture: Picture) -> Blank | None:
     if not picture.reduces:
         return None
-    link = load("dgx-h100").links[-1]
-    source = (link.sources or {}).get("reduces", "")
+    source = load("dgx-h100").links[-1].source("reduces")
     return Blank(True, f"the NVSwitches of Hopper and later add up: {source}", False)
 
 
@@ -141,7 +138,7 @@ def _unknown_links(picture: Picture) -> DraftLevel:
     if picture.model and picture.model.system.hierarchy.cardinalities[-1] == count:
         link, name = picture.model.system.links[-1], picture.model.system.name
         domain = Blank(link.domain.value, f"{reason}; as {name} in the catalogue")
-        source = (link.sources or {}).get("bandwidth_GB_per_s", "")
+        source = link.source("bandwidth_GB_per_s")
         bandwidth = Blank(link.bandwidth_bytes_per_second, f"{reason}; as {name}: {source}")
     return _gpu_level(picture, domain, bandwidth, count, None)
 
@@ -157,21 +154,8 @@ def _gpu_level(
     picture: Picture, domain: Entry, bandwidth: Entry, count: int, reduces: Entry | None
 ) -> DraftLevel:
     told = Stated(count, f"{picture.told_by} shows {len(picture.gpus)} GPUs")
-    if picture.amd:
-        latency, ll, ll128 = common.amd_link_latency(), None, None
-    else:
-        latency = common.NVLINK_LATENCY
-        ll, ll128 = common.NVLINK_LL_LATENCY, common.NVLINK_LL128_LATENCY
-    return DraftLevel(
-        "gpu",
-        domain,
-        bandwidth,
-        latency,
-        told,
-        reduces=reduces,
-        ll_latency_seconds=ll,
-        ll128_latency_seconds=ll128,
-    )
+    level = DraftLevel("gpu", domain, bandwidth, count=told, reduces=reduces)
+    return level.having(of_mi300x(-1) if picture.amd else NVLINK)
 
 
 def _island(picture: Picture, found: Shape, count: int) -> tuple[DraftLevel, tuple[str, ...]]:
@@ -219,11 +203,10 @@ def _grouped(picture: Picture, found: Shape, size: int) -> _Inside:
         part = {gpu: index for index, island in enumerate(found.islands) for gpu in island}
         parts = tuple(part[gpu] for gpu in range(gpus))
         groups = (*groups, Grouping(_ISLAND, parts, _between_islands(picture, found)))
-    kept, notes = _nested(groups, gpus, size)
+    kept, notes = _nested(groups, gpus)
     place = {gpu: index for island in found.islands for index, gpu in enumerate(island)}
-    order = tuple(
-        sorted(range(gpus), key=lambda gpu: (*(_rank(g.parts, gpu) for g in kept), place[gpu]))
-    )
+    ranks = [tuple(map(group.parts.index, group.parts)) for group in kept]
+    order = tuple(sorted(range(gpus), key=lambda gpu: (*(rank[gpu] for rank in ranks), place[gpu])))
     count = gpus
     levels: list[DraftLevel] = []
     for group in kept:
@@ -238,12 +221,8 @@ def _grouped(picture: Picture, found: Shape, size: int) -> _Inside:
     return _Inside((*_chained(levels), last), order, notes, kept)
 
 
-def _rank(parts: tuple[int, ...], gpu: int) -> int:
-    return parts.index(parts[gpu])
-
-
 def _nested(
-    groups: tuple[Grouping, ...], gpus: int, size: int
+    groups: tuple[Grouping, ...], gpus: int
 ) -> tuple[tuple[Grouping, ...], tuple[str, ...]]:
     """The groupings that divide evenly and do not cut each other; islands go before sockets."""
     kept: list[Grouping] = []
@@ -251,14 +230,9 @@ def _nested(
     for group in reversed(groups):
         sizes = {group.parts.count(part) for part in group.parts}
         finer = kept[0].parts if kept else tuple(range(gpus))
-        cut = any(
-            finer[a] == finer[b] and group.parts[a] != group.parts[b]
-            for a in range(gpus)
-            for b in range(a)
-        )
         if len(set(group.parts)) in (1, len(set(finer))) or (kept and _refines(group.parts, finer)):
             continue
-        if len(sizes) > 1 or cut:
+        if len(sizes) > 1 or not _refines(finer, group.parts):
             what = "do not hold equally many GPUs" if len(sizes) > 1 else "cut the linked GPUs"
             notes.append(f"The parts of level {group.name!r} {what}: the level is left out.")
             continue
@@ -291,12 +265,10 @@ def _group_level(picture: Picture, group: Grouping, count: int, found: Shape) ->
         group.name,
         Stated("switch", "PCIe and the sockets, taken as a switch that never blocks"),
         group.uplink,
-        common.PCIE_LATENCY,
-        Stated(count, source),
-        Stated(1, source),
-        () if size > 1 else ("gpu",),
-        ll_latency_seconds=None if picture.amd else common.PCIE_LL_LATENCY,
-    )
+        count=Stated(count, source),
+        ports=Stated(1, source),
+        through=() if size > 1 else ("gpu",),
+    ).having(PCIE_OF_AMD if picture.amd else PCIE)
     if group.name != _ISLAND:
         return level
     if found.domain is not Domain.SWITCH:
@@ -307,10 +279,7 @@ def _group_level(picture: Picture, group: Grouping, count: int, found: Shape) ->
         domain=Blank("switch", reason),
         ports=Blank(size, reason),
         through=("gpu",),
-        latency_seconds=common.NVLINK_LATENCY,
-        ll_latency_seconds=common.NVLINK_LL_LATENCY,
-        ll128_latency_seconds=common.NVLINK_LL128_LATENCY,
-    )
+    ).having(NVLINK)
 
 
 def _between_islands(picture: Picture, found: Shape) -> Blank:
@@ -331,7 +300,5 @@ def _pcie_level(picture: Picture, count: int) -> DraftLevel:
         "gpu",
         Stated("switch", f"no {picture.link_name}s: {about}"),
         pcie,
-        common.PCIE_LATENCY,
-        Stated(count, f"{picture.told_by} shows {len(picture.gpus)} GPUs"),
-        ll_latency_seconds=None if picture.amd else common.PCIE_LL_LATENCY,
-    )
+        count=Stated(count, f"{picture.told_by} shows {len(picture.gpus)} GPUs"),
+    ).having(PCIE_OF_AMD if picture.amd else PCIE)

@@ -6,13 +6,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hierarchies.errors import InputError, within
-from hierarchies.importers.draft import Draft
-from hierarchies.importers.nodes.islands import components
-from hierarchies.importers.nodes.node import draft_of
+from hierarchies.errors import InputError
+from hierarchies.importers.nodes.islands import members, parts_of
 from hierarchies.importers.nodes.picture import MOST_GPUS, Grouping, Nic, Picture
-from hierarchies.importers.options import Options
-from hierarchies.importers.texts import only
 
 TOLD_BY = "nvidia-smi topo -m"
 MOST_LINKS = 18
@@ -33,13 +29,9 @@ class _Matrix:
     cells: Mapping[str, tuple[str, ...]]
 
 
-def read(files: Mapping[str, str], options: Options) -> Draft:
-    """The node whose matrix is in the one file given. Raises InputError, naming the place."""
-    where, text = only(files, TOLD_BY)
-    with within(where):
-        matrix = _matrix(_ESCAPES.sub("", text).splitlines())
-        picture = _picture(matrix, text, where)
-    return draft_of(picture, options)
+def read(text: str) -> Picture:
+    """The node whose matrix is in a text. Raises InputError for what is none."""
+    return _picture(_matrix(_ESCAPES.sub("", text).splitlines()), text)
 
 
 def _matrix(lines: list[str]) -> _Matrix:
@@ -102,7 +94,7 @@ def _is_cell(cell: str) -> bool:
     return cell in _CELLS or bool(_LINKS.fullmatch(cell))
 
 
-def _picture(matrix: _Matrix, text: str, where: str) -> Picture:
+def _picture(matrix: _Matrix, text: str) -> Picture:
     links = _links(matrix)
     switched, notes = _switch(matrix, links)
     nics = _nics(matrix, text)
@@ -113,7 +105,6 @@ def _picture(matrix: _Matrix, text: str, where: str) -> Picture:
     counted = {"gpus": len(matrix.gpus), "nics": len(matrix.nics)}
     total = sum(links.values()) if switched is None else switched * len(matrix.gpus)
     return Picture(
-        where,
         TOLD_BY,
         matrix.gpus,
         {} if switched is not None else links,
@@ -177,10 +168,8 @@ def _groups(matrix: _Matrix, nics: tuple[Nic, ...]) -> tuple[Grouping, ...]:
     for name, cells in (("socket", _INSIDE_SOCKET), ("bridge", _NEAR)):
         parts = _parts(matrix, cells)
         inside = all(
-            any(_meets(matrix, gpu, nic, cells) for gpu in members for nic in range(len(nics)))
-            for members in (
-                [gpu for gpu in range(len(parts)) if parts[gpu] == part] for part in set(parts)
-            )
+            any(_meets(matrix, gpu, nic, cells) for gpu in part for nic in range(len(nics)))
+            for part in members(parts)
         )
         groups.append(Grouping(name, parts, nics_inside=inside))
     return tuple(groups)
@@ -191,12 +180,10 @@ def _meets(matrix: _Matrix, gpu: int, nic: int, cells: tuple[str, ...]) -> bool:
 
 
 def _parts(matrix: _Matrix, cells: tuple[str, ...]) -> tuple[int, ...]:
-    gpus = len(matrix.gpus)
     near = {
         (one, other): 1
         for other, name in enumerate(matrix.gpus)
         for one in range(other)
         if matrix.cells[name][one] in cells
     }
-    part = {gpu: i for i, members in enumerate(components(gpus, near)) for gpu in members}
-    return tuple(part[gpu] for gpu in range(gpus))
+    return parts_of(len(matrix.gpus), near)

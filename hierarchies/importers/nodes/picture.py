@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+from hierarchies.errors import InputError
 from hierarchies.importers.draft import UNKNOWN, Entry
 from hierarchies.importers.models import Model
 
@@ -52,7 +53,6 @@ class Picture:
     ``switch_parts``: the part of each GPU, where its switches are joined with few of the others.
     """
 
-    where: str
     told_by: str
     gpus: tuple[str, ...]
     direct: Mapping[tuple[int, int], int] = field(default_factory=dict)
@@ -82,3 +82,12 @@ class Picture:
     def several(self, links: float) -> str:
         """``1 NVLink``, ``12 NVLinks``."""
         return f"{links:g} {self.link_name}{'' if links == 1 else 's'}"
+
+
+def check_alike(what: str, kinds: Collection[str]) -> None:
+    """Refuse GPUs of several kinds. Raises InputError."""
+    if len(kinds) > 1:
+        raise InputError(
+            f"the GPUs differ: {what} {', '.join(sorted(kinds))}",
+            hint="in a system all devices are alike: take the others out of the file",
+        )

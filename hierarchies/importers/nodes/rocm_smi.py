@@ -8,13 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hierarchies.errors import InputError, within
-from hierarchies.importers.draft import Draft
-from hierarchies.importers.nodes.islands import components
-from hierarchies.importers.nodes.node import draft_of
+from hierarchies.errors import InputError
+from hierarchies.importers.nodes.islands import parts_of
 from hierarchies.importers.nodes.picture import MOST_GPUS, Grouping, Picture
-from hierarchies.importers.options import Options
-from hierarchies.importers.texts import only
 
 TOLD_BY = "rocm-smi --showtopo"
 _AMD_SMI = "amd-smi topology"
@@ -35,14 +31,11 @@ class _Tables:
     told_by: str
 
 
-def read(files: Mapping[str, str], options: Options) -> Draft:
-    """The node in the one file given. Raises InputError, naming the place."""
-    where, text = only(files, TOLD_BY)
-    with within(where):
-        tables = _from_json(text) if text.lstrip().startswith(("[", "{")) else _from_text(text)
-        _check(tables)
-        picture = _picture(tables, where)
-    return draft_of(picture, options)
+def read(text: str) -> Picture:
+    """The node that a text describes. Raises InputError for what is no such text."""
+    tables = _from_json(text) if text.lstrip().startswith(("[", "{")) else _from_text(text)
+    _check(tables)
+    return _picture(tables)
 
 
 def _from_text(text: str) -> _Tables:
@@ -130,7 +123,7 @@ def _check(tables: _Tables) -> None:
                     )
 
 
-def _picture(tables: _Tables, where: str) -> Picture:
+def _picture(tables: _Tables) -> Picture:
     types, hops = tables.told.get("type"), tables.told.get("hops")
     gpus = len(tables.gpus)
     pairs = [(one, other) for one in range(gpus) for other in range(one + 1, gpus)]
@@ -149,7 +142,6 @@ def _picture(tables: _Tables, where: str) -> Picture:
     if direct:
         notes = (*notes, "How many xGMI links join two GPUs is not told: taken as one.")
     return Picture(
-        where,
         tables.told_by,
         tables.gpus,
         direct,
@@ -174,6 +166,4 @@ def _groups(tables: _Tables, pairs: list[tuple[int, int]]) -> tuple[Grouping, ..
         return ()
     least = min(known.values())
     near = {pair: 1 for pair, weight in known.items() if weight == least}
-    islands = components(len(tables.gpus), near)
-    part = {gpu: number for number, members in enumerate(islands) for gpu in members}
-    return (Grouping("socket", tuple(part[gpu] for gpu in range(len(tables.gpus)))),)
+    return (Grouping("socket", parts_of(len(tables.gpus), near)),)

@@ -74,11 +74,7 @@ def _switches(layout: Layout, options: Options) -> Draft:
         grouped = with_groups(tiers, "block", groups)
         tiers = grouped.tiers
         notes.append(grouped.note)
-    counted = {
-        f"{name} switches": count
-        for name, count in zip(found.tiers.names, found.switches, strict=True)
-    }
-    said = Said(_NAME, _SOURCE, notes=tuple(notes), counted=counted)
+    said = Said(_NAME, _SOURCE, notes=tuple(notes), counted=found.tiers.switches())
     return network(tiers, said, options)
 
 

@@ -28,16 +28,14 @@ def is_plain_csv(text: str) -> bool:
 
 def plain_table(text: str, source: str) -> Table:
     """The one table of such a text; lines that are no numbers count as broken. Never raises."""
-    facts, body = Facts(source), []
+    facts, body = Facts(Table(source)), []
     for line in text.splitlines():
         if not line.startswith("#"):
             body.append(line)
         elif note := _NOTE.match(line):
             facts.note(note["key"], note["value"].strip())
             forced(facts, line)
-    rows = [_row(told) for told in csv.DictReader(body)]
-    good = tuple(row for row in rows if row is not None)
-    return facts.table(good, len(rows) - len(good))
+    return facts.table(map(_row, csv.DictReader(body)))
 
 
 def _row(told: dict[str, str]) -> Row | None:

@@ -5,19 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from hierarchies import InputError
-from synth.calibration.logs.reading import logs_of
-from synth.calibration.logs.tables import Log
 
 MOST_BYTES = 2**28
-
-
-def read_logs(path: str | Path, collective: str | None = None) -> tuple[Log, ...]:
-    """Every table of a file, checked. ``collective`` says what was run where the file does not.
-
-    Raises InputError for a file that cannot be read or holds no table, and for tables that
-    contradict themselves.
-    """
-    return logs_of(log_text(path), Path(path).name, collective)
 
 
 def log_text(path: str | Path) -> str:

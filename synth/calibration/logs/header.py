@@ -8,7 +8,9 @@ as one of few known values, and hosts as numbers.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from synth.calibration.logs.tables import COLLECTIVES, UNREAD, Rank, Row, Table
 from synth.collectives.nccl_model import SPELLINGS
@@ -91,25 +93,23 @@ def forced(facts: Facts, line: str) -> None:
 
 @dataclass
 class Facts:
-    """Gathers what a file says of a run until the table of the run has been read."""
+    """Gathers what a file says of a run until the table of the run has been read.
 
-    source: str
-    collective: str | None = None
+    ``told`` is that table as far as it is known; ``unknown`` are variables whose values name no way
+    of ours; ``ended``: a table of the run was read to its end.
+    """
+
+    told: Table
     places: list[Rank] = field(default_factory=list)
-    version: str = ""
-    iterations: int | None = None
-    validated: bool = True
-    single_size: bool = False
-    columns: tuple[str, ...] = ()
-    stated_ranks: int | None = None
-    stated_hosts: int | None = None
-    members: tuple[int, ...] | None = None
-    busy: tuple[int, ...] | None = None
     unknown: list[str] = field(default_factory=list)
     ended: bool = False
     _hosts: dict[str, int] = field(default_factory=dict)
     _forced: dict[str, str] = field(default_factory=dict)
     _lasting: dict[str, str] = field(default_factory=dict)
+
+    def tell(self, **facts: Any) -> None:
+        """Take facts by the names that they have in a table."""
+        self.told = replace(self.told, **facts)
 
     def force(self, which: str, value: str, one_run: bool) -> None:
         """Note a forced way: of this run (its command line, NCCL's own words), or from here on."""
@@ -121,41 +121,25 @@ class Facts:
 
     def note(self, key: str, value: str) -> None:
         """Take a comment line ``# key: value`` that states a fact of the run."""
-        match key:
-            case "collective":
-                known = value in COLLECTIVES or value in UNREAD
-                self.collective = value if known else self.collective
-            case "ranks":
-                self.stated_ranks = _whole(value) or self.stated_ranks
-            case "nodes" | "hosts":
-                self.stated_hosts = _whole(value) or self.stated_hosts
-            case "members":
-                self.members = _wholes(value) or self.members
-            case "busy":
-                self.busy = _wholes(value) or self.busy
+        if key in _NOTES:
+            name, read = _NOTES[key]
+            if found := read(value):
+                self.tell(**{name: found})
 
-    def table(self, rows: tuple[Row, ...], broken: int = 0) -> Table:
-        """What is known, with these rows."""
-        names = sorted(set(self.unknown))
+    def table(self, rows: Iterable[Row | None]) -> Table:
+        """What is known, with these rows; those that could not be read (None) are counted."""
+        found = list(rows)
+        good = tuple(row for row in found if row is not None)
         ways = {**self._lasting, **self._forced}
-        return Table(
-            source=self.source,
-            collective=self.collective,
-            rows=rows,
+        names = sorted(set(self.unknown))
+        return replace(
+            self.told,
+            rows=good,
             places=tuple(self.places),
-            stated_ranks=self.stated_ranks,
-            stated_hosts=self.stated_hosts,
-            members=self.members,
-            busy=self.busy,
-            version=self.version,
             algorithm=ways.get("ALGO"),
             protocol=ways.get("PROTO"),
             split=ways.get("SPLIT"),
-            broken=broken,
-            iterations=self.iterations,
-            validated=self.validated,
-            single_size=self.single_size,
-            columns=self.columns,
+            broken=len(found) - len(good),
             warnings=tuple(f"{name} has a value that names no single way" for name in names),
         )
 
@@ -165,22 +149,16 @@ class Facts:
         A run's list of devices goes with its table, unless more tables follow without a list of
         their own (a test of several types or roots prints one list).
         """
-        places = list(self.places) if keep_places else []
-        hosts = dict(self._hosts) if keep_places else {}
         return Facts(
-            self.source,
-            collective=self.collective,
-            places=places,
-            version=self.version,
-            stated_ranks=self.stated_ranks,
-            stated_hosts=self.stated_hosts,
-            members=self.members,
-            busy=self.busy,
-            validated=self.validated,
-            iterations=self.iterations,
-            _hosts=hosts,
+            replace(self.told, single_size=False, columns=()),
+            list(self.places) if keep_places else [],
+            _hosts=dict(self._hosts) if keep_places else {},
             _lasting=dict(self._lasting),
         )
+
+
+def _test(text: str) -> str | None:
+    return text if text in COLLECTIVES or text in UNREAD else None
 
 
 def _whole(text: str) -> int | None:
@@ -191,3 +169,14 @@ def _whole(text: str) -> int | None:
 def _wholes(text: str) -> tuple[int, ...] | None:
     parts = [_whole(part) for part in text.split(",")]
     return None if None in parts or len(parts) > 16 else tuple(part for part in parts if part)
+
+
+_NOTES: Mapping[str, tuple[str, Callable[[str], object]]] = {
+    "collective": ("collective", _test),
+    "ranks": ("stated_ranks", _whole),
+    "nodes": ("stated_hosts", _whole),
+    "hosts": ("stated_hosts", _whole),
+    "members": ("members", _wholes),
+    "busy": ("busy", _wholes),
+}
+"""The facts that comment lines state: the name of each in a table, and how it is read."""

@@ -103,7 +103,7 @@ def _without_environment(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _known_ways(environment: Any) -> Facts:
-    facts = Facts("")
+    facts = Facts(Table(""))
     for entry in environment if isinstance(environment, list) else ():
         named = isinstance(entry, str) and len(entry) < 300
         if named and re.match(r"NCCL_(ALGO|PROTO|TESTS_SPLIT(_MASK)?)=", entry):
@@ -113,29 +113,21 @@ def _known_ways(environment: Any) -> Facts:
 
 def _nccl(told: Mapping[str, Any], source: str) -> Table:
     environment = told.get("env")
-    facts = Facts(source)
-    if isinstance(environment, Facts):
-        facts = environment
-        facts.source = source
+    facts = environment if isinstance(environment, Facts) else Facts(Table(""))
+    facts.tell(source=source)
     arguments = told.get("args")
     if isinstance(arguments, list) and arguments and isinstance(arguments[0], str):
-        facts.collective = program_of(PurePosixPath(arguments[0][:1000]).name)
+        facts.tell(collective=program_of(PurePosixPath(arguments[0][:1000]).name))
     version = told.get("nccl_version")
-    facts.version = version_text(str(version)) if isinstance(version, int) else ""
+    facts.tell(version=version_text(str(version)) if isinstance(version, int) else "")
     config = told.get("config")
     if isinstance(config, dict):
         _configured(facts, config)
     results = told.get("results")
-    rows = results if isinstance(results, list) else []
-    found = [_nccl_row(row) for row in rows]
-    good = tuple(row for row in found if row is not None)
-    return facts.table(good, broken=len(found) - len(good))
+    return facts.table(map(_nccl_row, results if isinstance(results, list) else ()))
 
 
 def _configured(facts: Facts, config: Mapping[str, Any]) -> None:
-    iterations = config.get("iterations")
-    facts.iterations = iterations if isinstance(iterations, int) else None
-    facts.validated = config.get("validation") not in (0, "0", "false")
     devices = config.get("devices")
     each = _amount(config.get("nthreads"), 1) * _amount(config.get("ngpus"), 1)
     for device in devices if isinstance(devices, list) else ():
@@ -221,16 +213,13 @@ def _rccl(rows: Iterable[Mapping[str, Any]], source: str) -> list[Table]:
 
 
 def _rccl_log(rows: Sequence[Mapping[str, Any]], source: str) -> Table:
-    facts = Facts(source)
     first = rows[0]
     name = str(first.get("name", "")).strip().lower().replace("_", "")
-    facts.collective = _RCCL_NAMES.get(name)
+    facts = Facts(Table(source, _RCCL_NAMES.get(name)))
     for key, note in (("ranks", "ranks"), ("gpus", "ranks"), ("nodes", "nodes")):
         if first.get(key) is not None:
             facts.note(note, str(first[key]))
-    made = list(_rccl_rows(rows))
-    good = tuple(row for row in made if row is not None)
-    return facts.table(good, broken=len(made) - len(good))
+    return facts.table(_rccl_rows(rows))
 
 
 def _rccl_rows(rows: Sequence[Mapping[str, Any]]) -> Iterator[Row | None]:

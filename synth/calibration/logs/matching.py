@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
+import numpy as np
+
 from hierarchies import InputError, System
 from synth.calibration.logs.header import color
 from synth.calibration.logs.tables import Log
@@ -197,9 +199,10 @@ def _grouped(log: Log, busy: tuple[int, ...], colors: Sequence[int]) -> tuple[in
     spots = _spots(log, len(colors))
     shapes = set()
     for one in set(colors):
-        digits = [_digits(spots[i], busy) for i, other in enumerate(colors) if other == one]
-        members = tuple(len(set(column)) for column in zip(*digits, strict=True))
-        if prod(members) != len(digits):
+        mine = [spots[i] for i, other in enumerate(colors) if other == one]
+        digits = np.unravel_index(mine, busy)
+        members = tuple(len(np.unique(column)) for column in digits)
+        if prod(members) != len(mine):
             raise InputError("a group of ranks is no block of levels", hint="use MOD or DIV")
         shapes.add(members)
     if len(shapes) > 1:
@@ -218,14 +221,6 @@ def _spots(log: Log, total: int) -> list[int]:
     for spot, i in enumerate(ordered):
         spots[i] = spot
     return spots
-
-
-def _digits(number: int, sizes: Sequence[int]) -> tuple[int, ...]:
-    digits = []
-    for size in reversed(sizes):
-        number, digit = divmod(number, size)
-        digits.append(digit)
-    return tuple(reversed(digits))
 
 
 def _by_members(system: System) -> str:

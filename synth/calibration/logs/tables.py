@@ -125,8 +125,8 @@ class Table:
     """
 
     source: str
-    collective: str | None
-    rows: tuple[Row, ...]
+    collective: str | None = None
+    rows: tuple[Row, ...] = ()
     places: tuple[Rank, ...] = ()
     stated_ranks: int | None = None
     stated_hosts: int | None = None
@@ -137,8 +137,6 @@ class Table:
     protocol: str | None = None
     split: str | None = None
     broken: int = 0
-    iterations: int | None = None
-    validated: bool = True
     single_size: bool = False
     columns: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()

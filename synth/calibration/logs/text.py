@@ -19,8 +19,6 @@ _DEVICE = re.compile(
 )
 _RUN = re.compile(r"# +nThread +(?P<threads>\d{1,6}) +nGpus +(?P<gpus>\d{1,6}) .*?")
 _SIZES = re.compile(r"minBytes +(\d{1,18}) +maxBytes +(\d{1,18})")
-_ITERATIONS = re.compile(r"(?<!warmup )(?<!agg )iters: +(\d{1,9})")
-_VALIDATION = re.compile(r"validation: +(\d)")
 _NOTE = re.compile(r"# +(?P<key>[a-z_]+): +(?P<value>.{1,400})")
 _FULL, _HALF = (8, 9), (4, 5)
 _GAP = 30
@@ -35,7 +33,7 @@ def tables(lines: Iterable[str], source: str) -> list[Table]:
     counted as broken. Tables of one size each, as scripts make that start a test per size, become
     one if the runs were the same. Never raises.
     """
-    reader = _Reader(Facts(source))
+    reader = _Reader(Facts(Table(source)))
     for line in lines:
         if len(line) <= LONGEST_LINE:
             reader.read(line)
@@ -49,9 +47,8 @@ class _Reader:
 
     facts: Facts
     logs: list[Table] = field(default_factory=list)
-    _rows: list[Row] = field(default_factory=list)
+    _rows: list[Row | None] = field(default_factory=list)
     _torn: _Torn | None = None
-    _broken: int = 0
 
     def read(self, line: str) -> None:
         if found := _row_begun(line):
@@ -69,9 +66,9 @@ class _Reader:
     def close(self, ended: bool = False) -> None:
         """End the table, if there is one; the facts of the run go with it."""
         self._settle()
-        if self._rows or self._broken:
-            self.logs.append(self.facts.table(tuple(self._rows), self._broken))
-            self._rows, self._broken = [], 0
+        if self._rows:
+            self.logs.append(self.facts.table(self._rows))
+            self._rows = []
             self.facts = self.facts.afresh(keep_places=ended)
         elif self.facts.ended and not ended:
             self.facts = self.facts.afresh()
@@ -79,11 +76,7 @@ class _Reader:
 
     def _settle(self) -> None:
         if self._torn is not None:
-            row = self._torn.row()
-            if row is None:
-                self._broken += 1
-            else:
-                self._rows.append(row)
+            self._rows.append(self._torn.row())
             self._torn = None
 
 
@@ -101,19 +94,14 @@ def _take_facts(facts: Facts, line: str) -> None:
         )
         return
     if (head := line.partition("#")[2].split())[:3] == ["size", "count", "type"]:
-        facts.columns = tuple(head[: head.index("time")] if "time" in head else head[:8])
+        facts.tell(columns=tuple(head[: head.index("time")] if "time" in head else head[:8]))
         return
-    if "NCCL" in line or "nccl" in line:
-        facts.version = facts.version or version_in(line)
-    if _RUN.search(line):
-        if sizes := _SIZES.search(line):
-            facts.single_size = sizes[1] == sizes[2]
-        if iterations := _ITERATIONS.search(line):
-            facts.iterations = int(iterations[1])
-        if validation := _VALIDATION.search(line):
-            facts.validated = validation[1] != "0"
+    if not facts.told.version and ("NCCL" in line or "nccl" in line):
+        facts.tell(version=version_in(line))
+    if _RUN.search(line) and (sizes := _SIZES.search(line)):
+        facts.tell(single_size=sizes[1] == sizes[2])
     if (name := program_of(line)) and not line.lstrip().startswith("# source:"):
-        facts.collective = name
+        facts.tell(collective=name)
     forced(facts, line)
     if (note := _NOTE.match(line)) and not facts.places:
         facts.note(note["key"], note["value"].strip())

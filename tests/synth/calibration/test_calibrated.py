@@ -27,10 +27,10 @@ from hierarchies import (
     read,
 )
 from hierarchies.fabric import cast
-from machines import bare, calibrated, calibration, measured
+from machines import bare, calibrated, calibration, measured, predict, span
 from synth.calibration.fit import fit
 from synth.calibration.measurements import Measurement, Sample
-from synth.calibration.prediction import predict
+from synth.calibration.prediction import Predicted
 from synth.calibration.residuals import FittedRow
 from synth.calibration.residuals import strays as strays_of
 from synth.plan.planner import answers
@@ -313,11 +313,16 @@ def test_intervals_hold_as_many_unseen_rows_as_they_say() -> None:
         for i, one in enumerate(seen)
     ]
     held = [
-        said.low_seconds <= sample.seconds <= said.high_seconds
+        span(said)[0] <= sample.seconds <= span(said)[1]
         for one in unseen
         for said, sample in zip(predict(system, one), one.samples, strict=True)
     ]
     assert sum(held) / len(held) > 0.8
+
+
+def width(said: Predicted) -> float:
+    low, high = span(said)
+    return high / low
 
 
 def test_a_fit_says_what_its_rows_were_of_and_is_surer_of_it() -> None:
@@ -333,9 +338,9 @@ def test_a_fit_says_what_its_rows_were_of_and_is_surer_of_it() -> None:
         for other in ((4, 4), (8, 1), (1, 4)):
             asked = replace(one, members=other, busy=other)
             for here, there in zip(predict(system, one), predict(system, asked), strict=True):
-                assert here.high_seconds / here.low_seconds <= (
-                    there.high_seconds / there.low_seconds * (1 + 1e-9)
-                ) or (here.algorithm, here.protocol) != (there.algorithm, there.protocol)
+                assert width(here) <= width(there) * (1 + 1e-9) or (
+                    (here.way, here.price.protocol) != (there.way, there.price.protocol)
+                )
     large = replace(seen[1], samples=seen[0].samples)
-    spans = [said.high_seconds / said.low_seconds for said in predict(system, large)]
+    spans = [width(said) for said in predict(system, large)]
     assert min(spans[6:]) > max(spans[:3])

@@ -18,7 +18,7 @@ from shared import shared
 from synth.calibration.busy_part import busy_part
 from synth.calibration.candidates import candidates
 from synth.calibration.doctor import Diagnosis, diagnose
-from synth.calibration.logs.files import read_logs
+from synth.calibration.logs.files import log_text
 from synth.calibration.logs.header import algorithm_of
 from synth.calibration.logs.matching import Matched, Said, matched
 from synth.calibration.logs.reading import logs_of
@@ -142,7 +142,7 @@ def test_what_users_call_switches_that_reduce_is_accepted(told: str) -> None:
     asked = Measurement("all-reduce", (4, 8), (4, 8), (), told)
     predictor = Predictor(load("dgx-h100:4"), asked)
     assert predictor.at(2**20).way == "nvls_tree"
-    assert {each.algorithm for each in candidates(load("dgx-h100:4"), asked)} == {"in-network"}
+    assert {one.key[1] for one in candidates(load("dgx-h100:4"), asked)} == {"in-network"}
 
 
 def test_advice_is_in_words_that_nccl_knows() -> None:
@@ -279,7 +279,7 @@ def test_real_logs_of_a_catalogue_machine_are_diagnosed() -> None:
     runs = [
         matched(system, log)
         for name in ("sophia-dgxa100-hdr-2x8-allgather-1", "sophia-dgxa100-hdr-2x8-allreduce-1")
-        for log in read_logs(folder / f"{name}.txt")
+        for log in logs_of(log_text(folder / f"{name}.txt"), name)
     ]
     found = diagnose(system, runs)
     assert all(0.8 < (run.share or 0) < 1.0 for run in found.runs)
@@ -298,7 +298,7 @@ def test_calibrate_writes_a_description_that_predicts_what_was_measured(tmp_path
     assert ask("calibrate", "dgx-a100:2", *fixtures(), "-o", str(place))[0] == 0
     system = load(str(place))
     assert system.calibration is not None
-    logs = [log for file in fixtures() for log in read_logs(file)]
+    logs = [log for file in fixtures() for log in logs_of(log_text(file), file)]
     found = diagnose(system, [matched(system, log) for log in logs])
     assert all(run.share == pytest.approx(1, abs=0.1) for run in found.runs)
     assert not any(finding.kind in ("short", "level-short") for finding in found.findings)

@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hierarchies import Calibration, Crossing, Fit, InputError, load
-from machines import SIZES, bare, calibrated, calibration, measured
+from machines import SIZES, bare, calibrated, calibration, measured, predict
 from synth.calibration.fit import fit
 from synth.calibration.measurements import SEND_RECEIVE, Measurement, Sample
-from synth.calibration.prediction import predict
 
 FORCED = [("ring", protocol) for protocol in ("simple", "ll", "ll128")]
 
@@ -72,7 +71,7 @@ def test_prices_of_unseen_sizes_and_nodes_are_as_near_as_the_noise(
     large = [
         abs(row.seconds / sample.seconds - 1)
         for row, sample in zip(predict(found, unseen), unseen.samples, strict=True)
-        if row.size_bytes >= 1 << 24
+        if sample.size_bytes >= 1 << 24
     ]
     assert max(large) < 0.1
 
@@ -196,7 +195,12 @@ def test_fewer_gpus_than_a_node_has() -> None:
         "all-gather", (1, 5), (1, 5), tuple(Sample(size, 1.0) for size in SIZES), source="5"
     )
     truth = predict(replace(machine, calibration=known), seen)
-    seen = replace(seen, samples=tuple(Sample(r.size_bytes, r.seconds) for r in truth))
+    seen = replace(
+        seen,
+        samples=tuple(
+            Sample(*each) for each in zip(SIZES, (r.seconds for r in truth), strict=True)
+        ),
+    )
     again = predict(fit(machine, [seen]).system, seen)
     assert all(abs(a.seconds / b.seconds - 1) < 0.1 for a, b in zip(again, truth, strict=True))
 

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from grammar import Collective
 from hierarchies import Calibration, Crossing, Fit, System
 from hierarchies.calibration import ANY
-from machines import bare, calibration, measured
+from machines import bare, calibration, measured, predict
 from synth.calibration.candidates import COLLECTIVES
 from synth.calibration.fit import fit
-from synth.calibration.prediction import predict
 from synth.calibration.prior import (
     ALONE,
     OWN,

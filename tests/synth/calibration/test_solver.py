@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hierarchies import Calibration, Crossing, Domain, Fit, Link, System
-from machines import bare, calibrated, calibration, measured
+from machines import bare, calibrated, calibration, measured, predict
 from synth.calibration.candidates import Candidate, candidates
 from synth.calibration.fit import fit
 from synth.calibration.measurements import Measurement, Sample
-from synth.calibration.prediction import predict
 from synth.calibration.residuals import CLASSES, FittedRow, residuals, strayed
 from synth.calibration.solver import LEAST_LATENCY, MOST_SHARE, Rows, Solution, solve
+from synth.collectives.algorithms import Algorithm
 
 LARGE = tuple(1 << power for power in range(24, 33))
 RING = {"algorithm": "ring", "protocol": "simple"}
@@ -42,9 +42,9 @@ def told_seconds(solution: Solution, candidate: Candidate, size: float) -> float
     levels = len(candidate.waited)
     hops, gaps, shares = (numbers[1 + levels * i :][:levels] for i in range(3))
     limits = [
-        size * busy * share for busy, share in zip(candidate.busy_seconds, shares, strict=True)
+        size * busy * share for busy, share in zip(candidate.way.busy_seconds, shares, strict=True)
     ]
-    limits += [float(gaps @ candidate.paced), size * candidate.memory_seconds]
+    limits += [float(gaps @ candidate.paced), size * candidate.way.memory_seconds]
     return float(numbers[0] + hops @ candidate.waited + max(limits))
 
 
@@ -176,19 +176,19 @@ def test_sends_around_a_circle_use_all_ports_of_a_device() -> None:
         replace(bare(), links=(nics, bare().links[1])),
         Measurement("send-receive", (2, 4), (2, 4), ()),
     )[:1]
-    assert way.busy_seconds == (1 / 50e9, 1 / 300e9)
+    assert way.way.busy_seconds == (1 / 50e9, 1 / 300e9)
     bus = Link(Domain.BUS, 60e9, 2e-6)
     [way] = candidates(
         replace(bare(), links=(bare().links[0], bus)),
         Measurement("send-receive", (2, 4), (2, 4), ()),
     )
-    assert way.busy_seconds == (1 / 25e9, 4 / 60e9)
+    assert way.way.busy_seconds == (1 / 25e9, 4 / 60e9)
 
 
 @pytest.mark.parametrize("word", ["ring", "Tree", "RING"])
 def test_a_forced_row_has_the_ways_that_it_was_forced_to(word: str) -> None:
     asked = Measurement("all-reduce", (2, 4), (2, 4), (), word)
-    assert {each.algorithm for each in candidates(bare(), asked)} == {word.lower()}
+    assert {each.way.algorithm.value for each in candidates(bare(), asked)} == {word.lower()}
     assert len(candidates(bare(), asked)) == 3
     assert len(candidates(bare(), replace(asked, protocol="LL"))) == 1
 
@@ -198,9 +198,9 @@ def test_a_system_has_the_protocols_that_it_was_calibrated_by() -> None:
     simple = Calibration((Fit("simple", (Crossing(1e-4, 0.0, 0.5),) * 2, 1e-4),), ())
     asked = Measurement("all-gather", (2, 4), (2, 4), (Sample(8, 1.0), Sample(1 << 30, 1.0)))
     said = predict(replace(bare(), calibration=simple), asked)
-    assert [one.protocol for one in said] == ["simple", "simple"]
+    assert [one.price.protocol.value for one in said] == ["simple", "simple"]
     around = replace(asked, collective="send-receive")
-    assert [one.protocol for one in predict(calibrated(), around)] == ["ll", "simple"]
+    assert [one.price.protocol.value for one in predict(calibrated(), around)] == ["ll", "simple"]
 
 
 def test_a_runtime_that_takes_the_fastest_and_one_that_follows_its_model() -> None:
@@ -210,7 +210,7 @@ def test_a_runtime_that_takes_the_fastest_and_one_that_follows_its_model() -> No
     asked = Measurement("all-reduce", (8, 4), (8, 4), (Sample(1 << 30, 1.0),))
     for runtime, way in (("fastest", "tree"), ("model", "ring")):
         known = replace(bare(), calibration=Calibration(fits, (), runtime=runtime))
-        assert [one.algorithm for one in predict(known, asked)] == [way]
+        assert [one.price.algorithm for one in predict(known, asked)] == [Algorithm(way)]
 
 
 def test_machines_that_pace_their_messages_are_found_again() -> None:
@@ -266,7 +266,9 @@ def test_strays_are_of_tables_that_the_fit_had_not_seen() -> None:
     ]
     far = scaled(measured(calibrated(), "all-gather", (8, 1), sizes=LARGE, **RING), 1.6)
     found = fit(bare(), [*seen, far]).rows
-    without = {said.size_bytes: said.seconds for said in predict(fit(bare(), seen).system, far)}
+    without = {
+        int(said.price.size_bytes): said.seconds for said in predict(fit(bare(), seen).system, far)
+    }
     mine = [row for row in found if row.measurement.members == (8, 1)]
     assert len(mine) == len(LARGE)
     for row in mine:

@@ -163,3 +163,16 @@ def test_cables_are_counted_once_from_either_end() -> None:
 def test_what_is_refused_and_why(text: str, problem: str) -> None:
     with pytest.raises(InputError, match=problem):
         of(text)
+
+
+def test_leaf_switches_are_told_in_the_order_of_the_file() -> None:
+    cut = [f'"S-{group:02x}00"[3]' for group in range(1, 9)]
+    trunk = '"S-ff00"['
+    kept, leaf = [], ""
+    for line in fabric(9, 2, 1).splitlines():
+        leaf = line if line.startswith("Switch") else leaf
+        if not any(end in line for end in cut) and not (trunk in line and '"S-0000"' not in leaf):
+            kept.append(line)
+    [note] = [note for note in of("\n".join(kept)).notes if "switches have" in note]
+    told = ", ".join(f"MF0;leaf-{group}-0:MQM9700/U1 has 1" for group in range(1, 9))
+    assert note.startswith(f"1 of 9 leaf switches have 2 uplinks, {told}.")

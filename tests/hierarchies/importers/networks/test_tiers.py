@@ -130,3 +130,11 @@ def _pairs(pairs: list[tuple[str, str]]) -> Tiers:
 def test_what_are_no_tiers(hosts: list[Host], problem: str) -> None:
     with pytest.raises(InputError, match=problem):
         Tiers(("t",), tuple(hosts))
+
+
+def test_units_are_counted_in_the_order_of_the_hosts() -> None:
+    hosts = tuple(
+        Host(f"h{i}{j}", (f"rack{i}", f"shelf{i}{j}")) for i in range(9) for j in range(2)
+    )
+    tiers = Tiers(("rack", "shelf"), hosts[:-1])
+    assert list(tiers.children(1)) == [(f"rack{i}",) for i in range(9)]

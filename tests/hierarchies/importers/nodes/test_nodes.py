@@ -354,3 +354,14 @@ def test_an_irregular_shape_suggests_a_ring_only_along_links(
     if found.domain is None:
         totals = [sum(c for pair, c in links.items() if gpu in pair) for gpu in range(gpus)]
         assert found.links == min(totals) / 2
+
+
+@pytest.mark.parametrize(
+    "outside",
+    ['<pci busid="0:2" class="0x030200"/>', '<pci busid="0:2"><gpu/></pci>', '<gpu busid="0:2"/>'],
+)
+def test_a_gpu_outside_of_all_sockets_is_refused(outside: str) -> None:
+    inside = outside.replace("0:2", "0:1")
+    text = f"<system><cpu>{inside}</cpu>{outside}</system>"
+    with pytest.raises(InputError, match=r"^f: GPU 0:2 lies in no <cpu>; .*dump it again"):
+        import_texts(XML, {"f": text})

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hierarchies import InputError
 from log_writer import NO_IN_PLACE, Written, devices, row, text
 from shared import shared
-from synth.calibration.logs.files import read_logs
+from synth.calibration.logs.files import log_text
 from synth.calibration.logs.reading import logs_of
 from synth.calibration.logs.tables import COLLECTIVES
 
@@ -421,13 +421,13 @@ def test_large_noise_is_refused(noise: bytes, tmp_path: Path) -> None:
     place = tmp_path / "noise"
     place.write_bytes(noise)
     with pytest.raises(InputError):
-        read_logs(place)
+        logs_of(log_text(place), "noise")
 
 
 def test_what_cannot_be_opened_is_said(tmp_path: Path) -> None:
     for place in (tmp_path, tmp_path / "none", "a\0b"):
         with pytest.raises(InputError):
-            read_logs(place)
+            log_text(place)
 
 
 # Real logs: every one as the table of its numbers, or refused with a true reason.
@@ -462,9 +462,9 @@ def test_every_real_log_is_read_as_its_numbers() -> None:
         facts = dict(re.findall(r"^# (\w+): (.*)$", beside.read_text(), re.MULTILINE))
         if place.stem in CONTRADICTED:
             with pytest.raises(InputError, match=CONTRADICTED[place.stem]):
-                read_logs(place)
+                logs_of(log_text(place), place.name)
             continue
-        [log] = read_logs(place)
+        [log] = logs_of(log_text(place), place.name)
         rows = [
             (
                 one.size_bytes,
