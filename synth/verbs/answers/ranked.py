@@ -179,11 +179,12 @@ class RankingReply(Asked):
     def of(cls, report: planned.Report, explain: bool) -> Self:
         return cls.like(
             report,
+            report.looked,
             report.request,
             **_asked_keys(report.system, report.request),
             bytes=report.request.payload_bytes,
             answers=[RankedAnswer.beside(report.answers[0], one) for one in report.answers],
-            considered=Considered.like(report),
+            considered=Considered.like(report.looked),
             explain=explain,
         )
 
