@@ -76,14 +76,15 @@ class Part(schema.Part):
 
     @classmethod
     def like(cls, *found: object, **rest: Any) -> Self:
-        """What was ``found``, told: under each key the attribute of that name, tuples as lists.
+        """A part made of what was ``found``: under each key the attribute of that name.
 
-        ``rest`` has what is called otherwise there, or is told in another unit.
+        Of several the first that has it; tuples become lists. ``rest`` has what is called otherwise
+        there, or is in another unit.
         """
         for name in cls.model_fields:
             for one in found:
-                if name not in rest and hasattr(one, name):
-                    rest[name] = _listed(getattr(one, name))
+                if name not in rest and (value := getattr(one, name, ...)) is not ...:
+                    rest[name] = _listed(value)
         return cls(**rest)
 
 

@@ -5,18 +5,19 @@ message sizes is cut by size, and halved again between neighbours whose best pro
 However many pieces there were, the merged answer has the same bytes as that of one process, or
 nobody could keep it for both.
 
->>> from synth.verbs.partition import rounds_of, in_turn
+>>> from synth.verbs.partition import rounds_of
 >>> from synth.verbs.questions import asked
 >>> from synth.verbs.table import VERBS
->>> question = asked(VERBS["count"].question, {"digits": 2, "max_steps": 3})
->>> in_turn(rounds_of("count", question, pieces=4)) == in_turn(rounds_of("count", question))
-True
+>>> given = {"systems": ["dgx-h100:1", "dgx-a100:1"], "axes": {"data": 8}, "reduce": ["data"]}
+>>> question = asked(VERBS["sweep"].question, given)
+>>> [len(next(rounds_of("sweep", question, pieces))) for pieces in (1, 4)]
+[1, 2]
 """
 
 from synth.verbs.partition.best_so_far import best_so_far_json
 from synth.verbs.partition.library_cache import LibraryCache
 from synth.verbs.partition.pieces import Piece, WholeQuestion, carry_out
-from synth.verbs.partition.rounds import Rounds, in_turn, rounds_of
+from synth.verbs.partition.rounds import Rounds, rounds_of
 
 __all__ = [
     "LibraryCache",
@@ -25,6 +26,5 @@ __all__ = [
     "WholeQuestion",
     "best_so_far_json",
     "carry_out",
-    "in_turn",
     "rounds_of",
 ]

@@ -14,7 +14,6 @@ from typing import Any
 
 from hierarchies import System, within
 from synth.plan.placements import how_many
-from synth.plan.request import Watcher
 from synth.plan.sizes import between, grid, spans
 from synth.verbs.answers.parts import Json
 from synth.verbs.answers.ranked import Answer, SweepReply
@@ -24,7 +23,6 @@ from synth.verbs.partition.pieces import (
     SizesAnswered,
     SomeSizes,
     WholeQuestion,
-    carry_out,
 )
 from synth.verbs.planning import SweepQuestion, TopQuestion, ranked, swept_reply
 from synth.verbs.questions import Question
@@ -51,18 +49,6 @@ def rounds_of(verb: str, question: Question, pieces: int = 1) -> Rounds:
             return swept_reply(replies)
         case _:
             return (yield from _whole(verb, question))
-
-
-def in_turn(rounds: Rounds, watcher: Watcher | None = None) -> Reply:
-    """Carry all rounds out here, one piece after the other."""
-    watcher = watcher or Watcher()
-    try:
-        wanted = next(rounds)
-        while True:
-            wanted = rounds.send([carry_out(Piece.of(piece.text), watcher) for piece in wanted])
-    except StopIteration as stop:
-        found: Reply = stop.value
-        return found
 
 
 def together(several: Sequence[Rounds]) -> Generator[Sequence[Piece], Sequence[Json], list[Reply]]:
