@@ -40,16 +40,13 @@ class Problem(BaseModel):
     @staticmethod
     def of(refusal: RefusalError, request_id: str | None) -> Problem:
         """A refusal as a problem."""
-        return Problem(
-            type=f"urn:collsynth:problem:{refusal.status.phrase.lower().replace(' ', '-')}",
-            title=refusal.status.phrase,
-            status=int(refusal.status),
-            detail=str(refusal),
-            problem=refusal.problem,
-            where=refusal.where,
-            hint=refusal.hint,
-            request_id=request_id,
-        )
+        made = {
+            "type": f"urn:collsynth:problem:{refusal.status.phrase.lower().replace(' ', '-')}",
+            "title": refusal.status.phrase,
+            "detail": str(refusal),
+            "request_id": request_id,
+        }
+        return Problem.model_validate(vars(refusal) | made)
 
 
 def problem_response(request: Request, refusal: RefusalError) -> Response:
