@@ -17,10 +17,9 @@ from synth.client.replies import (
     Answer,
     Event,
     JobNow,
-    JobPage,
     Json,
+    Listed,
     ServiceError,
-    Systems,
     accepted,
     events,
     refusal,
@@ -138,7 +137,7 @@ class Client:
         """Your team's jobs, newest first, filtered by ``status`` and ``verb``; read in pages."""
         asked = filters
         while True:
-            page = JobPage.model_validate(self.send_for_json("GET", "/v1/jobs", params=asked))
+            page = Listed.model_validate(self.send_for_json("GET", "/v1/jobs", params=asked))
             yield from page.jobs
             if page.next is None:
                 return
@@ -150,7 +149,7 @@ class Client:
 
     def systems(self) -> list[Json]:
         """The descriptions of machines that your team keeps at the service."""
-        return Systems.model_validate(self.send_for_json("GET", "/v1/systems")).systems
+        return Listed.model_validate(self.send_for_json("GET", "/v1/systems")).systems
 
     def put_system(self, name: str, text: str | Path) -> Json:
         """Keep a description (TOML, or a path to it) there, for questions to use by its name."""

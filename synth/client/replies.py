@@ -53,17 +53,12 @@ class JobNow(BaseModel):
     answer: str | None = None
 
 
-class JobPage(BaseModel):
-    """A page of jobs; ``next`` is what the next one comes after."""
+class Listed(BaseModel):
+    """A list of what a team has; ``next`` is what the next page comes after."""
 
-    jobs: list[dict[str, Any]]
-    next: str | None
-
-
-class Systems(BaseModel):
-    """The systems of a team."""
-
-    systems: list[dict[str, Any]]
+    jobs: list[dict[str, Any]] = []
+    systems: list[dict[str, Any]] = []
+    next: str | None = None
 
 
 class Answer(BaseModel):

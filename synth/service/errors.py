@@ -3,37 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from http import HTTPStatus
-from types import MappingProxyType
 
 from hierarchies import InputError
-
-NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 _LONGEST_TEXT = 2000
 
 
+@dataclass(eq=False)
 class RefusalError(Exception):
     """A request that is not answered, with the HTTP status that says why.
 
     ``problem``, ``where`` and ``hint`` are those of ``InputError``; ``headers`` go with the reply.
     """
 
-    def __init__(
-        self,
-        status: HTTPStatus,
-        problem: str,
-        *,
-        where: str = "",
-        hint: str = "",
-        headers: Mapping[str, str] = NO_HEADERS,
-    ) -> None:
-        self.status = status
-        self.problem = problem
-        self.where = where
-        self.hint = hint
-        self.headers = headers
-        super().__init__(status, problem, where, hint)
+    status: HTTPStatus
+    problem: str
+    _: KW_ONLY
+    where: str = ""
+    hint: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return str(InputError(self.problem, where=self.where, hint=self.hint))

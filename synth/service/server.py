@@ -9,7 +9,7 @@ import socket
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from types import FrameType
 
 import uvicorn
@@ -161,20 +161,23 @@ def serve(settings: Settings, announce: Callable[[str], None]) -> None:
 
     Raises InputError for settings that cannot be used, before anything is started.
     """
-    store = Store(settings.store_url)
-    sock: socket.socket | None = None
-    try:
+    with Store(settings.store_url) as store:
         store.migrate()
         _check_keys(settings, store)
-        sock = listen(settings.host, settings.port)
-        workers = workers_of(settings)
-    except InputError:
-        if sock is not None:
-            sock.close()
-        store.close()
-        raise
-    service = Service(settings, store, workers)
-    config = uvicorn.Config(
+        with closing(listen(settings.host, settings.port)) as sock:
+            service = Service(settings, store, workers_of(settings))
+            sys.setswitchinterval(_SWITCH_SECONDS)
+            gc.collect()
+            gc.freeze()  # modules stay loaded: collecting through them again would delay answers
+            announce(address_of(sock, settings.host))
+            try:
+                Server(_config(service), service).run([sock])
+            finally:
+                service.close(0)
+
+
+def _config(service: Service) -> uvicorn.Config:
+    return uvicorn.Config(
         service.app,
         log_config=None,
         access_log=False,
@@ -184,16 +187,6 @@ def serve(settings: Settings, announce: Callable[[str], None]) -> None:
         ws="none",
         proxy_headers=False,
     )
-    server = Server(config, service)
-    sys.setswitchinterval(_SWITCH_SECONDS)
-    gc.collect()
-    gc.freeze()  # modules stay loaded: collecting through them again would delay answers
-    announce(address_of(sock, settings.host))
-    try:
-        server.run([sock])
-    finally:
-        service.close(0)
-        sock.close()
 
 
 def address_of(sock: socket.socket, host: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -73,22 +72,18 @@ class Quotas:
                 known.jobs += jobs
 
     async def _of_team(self, team: str) -> int:
-        async def count() -> int:
-            return (await self._threads.do(self._store.jobs.counts, team))[Status.QUEUED]
-
-        return await _fresh(self._queued, team, count)
+        known = self._queued.get(team)
+        if known is None or known.until < time.monotonic():
+            counts = await self._threads.do(self._store.jobs.counts, team)
+            known = _Count(counts[Status.QUEUED], time.monotonic() + _FRESH_SECONDS)
+            self._queued[team] = known
+        return known.jobs
 
     async def _of_key(self, key_id: str) -> int:
-        async def count() -> int:
+        known = self._today.get(key_id)
+        if known is None or known.until < time.monotonic():
             since = datetime.now(UTC) - timedelta(days=1)
-            return await self._threads.do(self._store.jobs.since, key_id, since)
-
-        return await _fresh(self._today, key_id, count)
-
-
-async def _fresh(counts: dict[str, _Count], name: str, count: Callable[[], Awaitable[int]]) -> int:
-    """The jobs of a name, counted again where the last count is too old."""
-    known = counts.get(name)
-    if known is None or known.until < time.monotonic():
-        known = counts[name] = _Count(await count(), time.monotonic() + _FRESH_SECONDS)
-    return known.jobs
+            jobs = await self._threads.do(self._store.jobs.since, key_id, since)
+            known = _Count(jobs, time.monotonic() + _FRESH_SECONDS)
+            self._today[key_id] = known
+        return known.jobs

@@ -32,6 +32,7 @@ class _Seen:
     sent_bytes: int = 0
 
 
+@dataclass(frozen=True)
 class RequestMiddleware:
     """ASGI middleware around the whole app.
 
@@ -40,22 +41,15 @@ class RequestMiddleware:
     refusal with the request's id, and the log has the traceback under it.
     """
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        metrics: Metrics,
-        refused: Callable[[Request], RefusalError | None],
-        respond: Respond,
-    ) -> None:
-        self._app = app
-        self._refused = refused
-        self._respond = respond
-        self._metrics = metrics
+    app: ASGIApp
+    metrics: Metrics
+    refused: Callable[[Request], RefusalError | None]
+    respond: Respond
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
             return
         begun = time.perf_counter()
         request = Request(scope)
@@ -74,20 +68,20 @@ class RequestMiddleware:
             await send(message)
 
         try:
-            refusal = self._refused(request)
-            answer = self._respond(request, refusal) if refusal else self._app
+            refusal = self.refused(request)
+            answer = self.respond(request, refusal) if refusal else self.app
             await answer(scope, receive, watched)
         except Exception:
             log.exception("unforeseen", extra={"logged": {"request_id": request.state.request_id}})
             if not seen.status:
-                response = self._respond(request, unforeseen(request))
+                response = self.respond(request, unforeseen(request))
                 await response(scope, receive, watched)
         finally:
             self._note(request, seen, time.perf_counter() - begun)
 
     def _note(self, request: Request, seen: _Seen, seconds: float) -> None:
         route = template(request.scope)
-        self._metrics.answered(request.method, route, seen.status, seconds)
+        self.metrics.answered(request.method, route, seen.status, seconds)
         logged: dict[str, Any] = {
             "request_id": request.state.request_id,
             "method": request.method[:16],

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from hierarchies import InputError
-from synth.service.errors import NO_HEADERS, RefusalError, bad_input
+from synth.service.errors import RefusalError, bad_input
 
 PROBLEM_JSON = "application/problem+json"
 Respond = Callable[[Request, RefusalError], Response]
@@ -40,16 +40,13 @@ class Problem(BaseModel):
     @staticmethod
     def of(refusal: RefusalError, request_id: str | None) -> Problem:
         """A refusal as a problem."""
-        return Problem(
-            type=f"urn:collsynth:problem:{refusal.status.phrase.lower().replace(' ', '-')}",
-            title=refusal.status.phrase,
-            status=int(refusal.status),
-            detail=str(refusal),
-            problem=refusal.problem,
-            where=refusal.where,
-            hint=refusal.hint,
-            request_id=request_id,
-        )
+        made = {
+            "type": f"urn:collsynth:problem:{refusal.status.phrase.lower().replace(' ', '-')}",
+            "title": refusal.status.phrase,
+            "detail": str(refusal),
+            "request_id": request_id,
+        }
+        return Problem.model_validate(vars(refusal) | made)
 
 
 def problem_response(request: Request, refusal: RefusalError) -> Response:
@@ -100,7 +97,7 @@ def _framework(request: Request, error: HTTPException) -> RefusalError:
         HTTPStatus.METHOD_NOT_ALLOWED: f"{request.method} is not what this address answers",
     }.get(status, str(error.detail))
     hint = "/openapi.json lists all addresses" if status in (404, 405) else ""
-    headers = error.headers or NO_HEADERS
+    headers = error.headers or {}
     if status is HTTPStatus.METHOD_NOT_ALLOWED:
         headers = {**headers, "Allow": ", ".join(sorted(_methods(request)))}
     return RefusalError(status, problem, hint=hint, headers=headers)

@@ -55,7 +55,8 @@ def check_type(request: Request, *wanted: str) -> str:
     A page of another site can send forms and plain text to any server its visitor can reach, but
     must ask first before it sends JSON: so this also keeps such pages out.
     """
-    given = media_type(request)
+    header = request.headers.get("content-type", "")
+    given = header.partition(";")[0].strip().lower()
     if given not in wanted:
         raise RefusalError(
             HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
@@ -64,8 +65,3 @@ def check_type(request: Request, *wanted: str) -> str:
             hint=f"send {' or '.join(wanted)}",
         )
     return given
-
-
-def media_type(request: Request) -> str:
-    """What the body is said to be, without parameters, in lower case."""
-    return request.headers.get("content-type", "").partition(";")[0].strip().lower()

@@ -6,8 +6,7 @@ from dataclasses import asdict
 
 from sqlalchemy import Connection, Exists, exists, literal, select
 
-from synth.service.store.database import Database
-from synth.service.store.engines import hold_answers, insert
+from synth.service.store.engines import Database, hold_answers, insert
 from synth.service.store.jobs import with_key
 from synth.service.store.records import Seen, StoredAnswer
 from synth.service.store.tables import ANSWER, SEEN

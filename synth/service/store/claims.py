@@ -14,8 +14,7 @@ from uuid import uuid4
 from sqlalchemy import ColumnElement, Connection, Update, case, literal, null, select, update
 
 from synth.service.store import answers
-from synth.service.store.database import Database
-from synth.service.store.engines import hold_answers
+from synth.service.store.engines import Database, hold_answers
 from synth.service.store.jobs import COLUMNS
 from synth.service.store.records import Claim, Job, Noted, Status, StoredAnswer
 from synth.service.store.tables import JOB

@@ -1,4 +1,4 @@
-"""Engines of SQLAlchemy for SQLite and PostgreSQL, and all in which the two differ.
+"""Databases in SQLite and PostgreSQL, their transactions, and all in which the two differ.
 
 SQLite has a write-ahead log, so that readers never wait. A transaction that writes takes the lock
 at its beginning, so that none fails half-way. Every commit is on the disk before it returns
@@ -9,11 +9,12 @@ keeps its promises, a power cut. PostgreSQL does the same by its own settings.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from sqlite3 import Connection as SqliteConnection
 from sqlite3 import OperationalError as SqliteBusyError
+from threading import Lock
 
 from sqlalchemy import Connection, Engine, Table, create_engine, event, func, select
 from sqlalchemy.dialects import postgresql, sqlite
@@ -30,6 +31,29 @@ _HINT = "sqlite:///answers.db, or postgresql://user:password@host/database"
 _BEGIN = "collsynth_begin"
 _ANSWERS_LOCK = 0x636F6C6D
 """Any number that is ours and not that of ``migrating``."""
+
+
+class Database:
+    """Transactions of one database; ``now`` is the clock they go by. For any thread."""
+
+    def __init__(self, url: str, now: Callable[[Connection], datetime]) -> None:
+        self.engine = engine(url)
+        self.now = now
+        self._writer = for_writing(self.engine)
+        one_writer = self.engine.dialect.name == "sqlite"
+        self._turn: Lock | nullcontext[None] = Lock() if one_writer else nullcontext()
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A transaction that reads. Raises StoreError where the database cannot be used."""
+        with _as_store_errors(self.engine), self.engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """A transaction that writes: whole, or not at all. Raises as ``reading``."""
+        with self._turn, _as_store_errors(self.engine), self._writer.begin() as connection:
+            yield connection
 
 
 def engine(given: str) -> Engine:
@@ -78,23 +102,19 @@ def hold_answers(connection: Connection, *, alone: bool) -> None:
 
 
 @contextmanager
-def as_store_errors(made: Engine) -> Iterator[None]:
+def _as_store_errors(made: Engine) -> Iterator[None]:
     """Turns whatever goes wrong between us and the database into a StoreError."""
     try:
         yield
     except (DBAPIError, PoolTimeoutError) as error:
+        shown = made.url.render_as_string(hide_password=True)
         lines = str(getattr(error, "orig", None) or error).strip().splitlines()
-        problem = f"the store {shown(made)} cannot be used: {lines[0] if lines else error}"
+        problem = f"the store {shown} cannot be used: {lines[0] if lines else error}"
         raise StoreError(problem, hint="see that it is there, and may be written") from error
     except StatementError as error:
         if isinstance(error.orig, InputError):
             raise error.orig from None
         raise
-
-
-def shown(made: Engine) -> str:
-    """The URL, without its password."""
-    return made.url.render_as_string(hide_password=True)
 
 
 def _url(given: str) -> URL:

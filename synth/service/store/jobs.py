@@ -9,8 +9,7 @@ from uuid import uuid4
 from sqlalchemy import ColumnElement, Connection, case, func, literal, null, select, update
 
 from hierarchies import InputError
-from synth.service.store.database import Database
-from synth.service.store.engines import insert
+from synth.service.store.engines import Database, insert
 from synth.service.store.records import ConflictError, Job, NewJob, Status, Submitted
 from synth.service.store.tables import JOB
 

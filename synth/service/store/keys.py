@@ -6,7 +6,7 @@ from secrets import token_hex
 
 from sqlalchemy import insert, select, update
 
-from synth.service.store.database import Database
+from synth.service.store.engines import Database
 from synth.service.store.records import Key, NewKey, digest_of
 from synth.service.store.tables import API_KEY
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from sqlalchemy import Connection, literal, select
+from sqlalchemy import Connection, delete, literal, select
 
-from synth.service.store import engines, forgetting, migrating
+from synth.service.store import migrating
 from synth.service.store.answers import Answers
 from synth.service.store.claims import Claims
-from synth.service.store.database import Database
+from synth.service.store.engines import Database, database_now, hold_answers
 from synth.service.store.jobs import Jobs
 from synth.service.store.keys import Keys
-from synth.service.store.records import Forgotten
+from synth.service.store.records import Forgotten, Status
 from synth.service.store.systems import Systems
+from synth.service.store.tables import ANSWER, JOB, SEEN
+
+_ENDED = tuple(status for status in Status if status.ended)
 
 
 class Store:
@@ -25,9 +28,7 @@ class Store:
     ``now`` is the clock of transactions: unless given, that of the database.
     """
 
-    def __init__(
-        self, url: str, now: Callable[[Connection], datetime] = engines.database_now
-    ) -> None:
+    def __init__(self, url: str, now: Callable[[Connection], datetime] = database_now) -> None:
         self._database = Database(url, now)
         self.answers = Answers(self._database)
         self.claims = Claims(self._database)
@@ -71,5 +72,15 @@ class Store:
         asked for it; the idempotency key of a deleted job is free again.
         """
         with self._database.writing() as connection:
+            hold_answers(connection, alone=True)
             before = self._database.now(connection) - timedelta(seconds=keep_seconds)
-            return forgetting.forget(connection, before, most)
+            old = select(JOB.c.number).where(JOB.c.status.in_(_ENDED), JOB.c.finished < before)
+            oldest = old.order_by(JOB.c.finished, JOB.c.number).limit(most)
+            jobs = connection.execute(delete(JOB).where(JOB.c.number.in_(oldest))).rowcount
+            wanted = ANSWER.c.key.in_(select(JOB.c.answer_key))  # read once, not for each answer
+            made = select(ANSWER.c.key).where(ANSWER.c.created < before, ~wanted)
+            chosen = made.order_by(ANSWER.c.created, ANSWER.c.key).limit(most)
+            keys = connection.execute(chosen).scalars().all()
+            connection.execute(delete(SEEN).where(SEEN.c.key.in_(keys)))
+            connection.execute(delete(ANSWER).where(ANSWER.c.key.in_(keys)))
+            return Forgotten(jobs, len(keys))

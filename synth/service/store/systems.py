@@ -6,8 +6,7 @@ from dataclasses import asdict
 
 from sqlalchemy import ColumnElement, delete, select
 
-from synth.service.store.database import Database
-from synth.service.store.engines import insert
+from synth.service.store.engines import Database, insert
 from synth.service.store.records import StoredSystem
 from synth.service.store.tables import SYSTEM
 

@@ -12,6 +12,7 @@ from sqlalchemy import (
     Column,
     DateTime,
     Dialect,
+    Enum,
     Float,
     ForeignKey,
     Index,
@@ -75,16 +76,6 @@ class Moment(TypeDecorator[datetime]):
         return value.replace(tzinfo=UTC)
 
 
-class StatusWord(TypeDecorator[Status]):
-    """The status of a job, by its word."""
-
-    impl = String(10)
-    cache_ok = True
-
-    def process_result_value(self, value: str | None, dialect: Dialect) -> Status | None:
-        return None if value is None else Status(value)
-
-
 class JsonText(TypeDecorator[dict[str, Any]]):
     """JSON in ASCII, so that every database keeps any text in it."""
 
@@ -106,6 +97,10 @@ METADATA = MetaData(
         "uq": "uq_%(table_name)s_%(column_0_N_name)s",
         "ix": "ix_%(table_name)s_%(column_0_N_name)s",
     }
+)
+
+_STATUS = Enum(
+    Status, native_enum=False, length=10, values_callable=lambda kind: [one.value for one in kind]
 )
 
 API_KEY = Table(
@@ -162,7 +157,7 @@ JOB = Table(
     Column("answer_key", Words("answer's key"), nullable=False, index=True),
     Column("idempotency_key", Words("idempotency key")),
     Column("budget_seconds", Float),
-    Column("status", StatusWord, nullable=False),
+    Column("status", _STATUS, nullable=False),
     Column("created", Moment, nullable=False),
     Column("started", Moment),
     Column("finished", Moment, index=True),

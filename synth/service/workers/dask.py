@@ -104,7 +104,7 @@ class DaskWorkers:
         self._closed = threading.Event()
         self._workers, self._counted_until = 1, 0.0
         self._executor = self._client.get_executor(pure=False, retries=_RETRIES)
-        self._words = ThreadPoolExecutor(1, "collsynth-words")
+        self._stops = ThreadPoolExecutor(1, "collsynth-stops")
         self._client.subscribe_topic(self._name, self._on_event)
         self._client.subscribe_topic("all", self._on_cluster_event)
         self._watch = threading.Thread(target=self._look, name="collsynth-watch", daemon=True)
@@ -170,7 +170,7 @@ class DaskWorkers:
                 ticket.future.exception(max(0.0, end - clock.monotonic()))
             ticket.fail(NoWorkersError("the cluster was left while it was under way"))
         self._watch.join()
-        self._words.shutdown()
+        self._stops.shutdown()
         self._client.close()
 
     def forget(self, ticket: DaskTicket) -> None:
@@ -178,15 +178,15 @@ class DaskWorkers:
         with self._lock:
             self._tickets.pop(ticket.order.number, None)
 
-    def say_stop(self, ticket: DaskTicket) -> None:
+    def send_stop(self, ticket: DaskTicket) -> None:
         """Send a stop to all workers: one of them has the piece, or will have it."""
         ticket.late_by = min(ticket.late_by, clock.monotonic() + self._grace_seconds)
         with suppress(RuntimeError):
-            self._words.submit(self._run, stop_remotely, ticket.order.key)
+            self._stops.submit(self._stop_everywhere, ticket.order.key)
 
-    def _run(self, function: Any, word: str) -> None:
+    def _stop_everywhere(self, key: str) -> None:
         try:
-            self._client.run(function, word, on_error="ignore")
+            self._client.run(stop_remotely, key, on_error="ignore")
         except Exception:
             log.exception("the cluster cannot be told to stop a piece")
 
@@ -232,7 +232,7 @@ class DaskTicket:
         self._lock = threading.RLock()
 
     def stop(self) -> None:
-        self._workers.say_stop(self)
+        self._workers.send_stop(self)
 
     def kill(self) -> None:
         self.fail(KilledError("ended as was asked"))
@@ -243,7 +243,7 @@ class DaskTicket:
             if self.future.done():
                 return
             self.future.set_exception(error)
-        self._workers.say_stop(self)
+        self._workers.send_stop(self)
         self._workers.forget(self)
         self.away.cancel()
 
@@ -285,9 +285,9 @@ _next_report = 0.0
 """When the next report is due, of any piece: a report costs about as much as sending a piece."""
 
 
-def stop_remotely(word: str) -> None:
+def stop_remotely(key: str) -> None:
     """Mark a piece as stopped, on a worker."""
-    _stopped.add(word)
+    _stopped.add(key)
 
 
 def carry_remotely(text: str) -> str:

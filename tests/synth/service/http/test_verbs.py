@@ -266,7 +266,8 @@ def test_a_system_of_ones_own_is_kept_and_asked_for_by_name(server: Served) -> N
     assert kept.json()["text"] == text
     assert server.ask.get("/v1/systems/ours").json() == kept.json()
     assert server.ask.get("/v1/systems").json()["systems"] == [kept.json()]
-    question = {"axes": {"data": 32}, "reduce": ["data"], "k": 1}
+    short = {"k": 1, "max_steps": 3, "stripes": False}
+    question = {"axes": {"data": 32}, "reduce": ["data"], **short}
     by_name = server.ask.post("/v1/top", json={"system": "ours:4", **question}, headers=PATIENT)
     assert by_name.status_code == 200, by_name.text
     given = {"name": "ours:4", "text": text}

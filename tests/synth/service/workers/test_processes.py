@@ -193,11 +193,13 @@ def test_a_dead_process_fails_its_own_piece_only(workers: ProcessWorkers) -> Non
     listeners = Listener(), Listener()
     tickets = [workers.submit(piece("count", LONG_COUNT), on_progress=heard) for heard in listeners]
     assert all(listener.heard.wait(20) for listener in listeners)
+    before = workers.lost
     end(workers.pids[0])
     done, _ = wait([ticket.future for ticket in tickets], 20, return_when="FIRST_COMPLETED")
     [lost] = done
     with pytest.raises(WorkerLostError, match="signal 9"):
         lost.result()
+    assert workers.lost == before + 1
     [other] = [ticket for ticket in tickets if ticket.future is not lost]
     other.stop()
     assert other.future.result(20)["outcome"] == int(Outcome.PARTIAL)
