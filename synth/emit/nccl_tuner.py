@@ -141,9 +141,7 @@ def _flat(source: Source) -> Iterator[Communicator]:
 def _communicators(source: Source, step: Instruction, groups: Devices) -> Iterator[Communicator]:
     """What a step runs on: one shape, or one for each number of nodes its groups are on."""
     roles = cast(source.schedule.reduction, step.groups.free, step.groups.zero)
-    choices = [Choice.RING]
-    if step.collective.rounds > 1:
-        choices.append(Choice.TREE)
+    choices = [Choice.RING] + [Choice.TREE] * (step.collective.rounds > 1)
     lines = [Simulator(source.system, way).lines(step.collective, roles)[0] for way in choices]
     devices = source.system.hierarchy.devices_in_child(host_level(source))
     hosts = np.sort(groups // devices, axis=1)

@@ -30,8 +30,9 @@ _SEEN = TypeAdapter(Seen)
 class Backend:
     """One row: the target whose file is run, what it needs, and the commands that run it.
 
-    ``needs`` are modules of the extra; ``commands`` takes the number of devices, the file and the
-    flags for it. Without commands the schedule is replayed on arrays in this process.
+    ``needs`` are modules of the extra that is called as the target; ``commands`` takes the number
+    of devices, the file and the flags for it. Without commands the schedule is replayed on arrays
+    in this process.
     ``same_bits``: whether its all-reduce gives all members the same bits (MPI only advises it), so
     that all devices of a reduction group must end with them.
     """
@@ -40,7 +41,6 @@ class Backend:
     dtypes: tuple[str, ...]
     most_devices: int
     target: str = ""
-    extra: str = ""
     needs: tuple[str, ...] = ()
     commands: Callable[[int, Path, Sequence[str]], list[Command]] | None = None
     same_bits: bool = True
@@ -84,7 +84,6 @@ BACKENDS: Mapping[str, Backend] = {
         ("float32", "float64", "float16", "bfloat16", "int8", "int16", *_INTEGERS),
         512,
         "jax",
-        "jax",
         ("jax",),
         _jax,
     ),
@@ -93,7 +92,6 @@ BACKENDS: Mapping[str, Backend] = {
         ("float32", "float64", "float16", "bfloat16", "int8", *_INTEGERS),
         64,
         "torch",
-        "torch",
         ("torch",),
         _gloo,
     ),
@@ -101,7 +99,6 @@ BACKENDS: Mapping[str, Backend] = {
         "an MPI process for each device",
         ("float32", "float64", "int8", "int16", *_INTEGERS),
         64,
-        "mpi",
         "mpi",
         ("mpi4py",),
         _mpi,
@@ -147,7 +144,7 @@ def _check(name: str, row: Backend, source: Source, trial: Trial) -> None:
         raise InputError(
             f"backend {name!r} needs {', '.join(missing)}, which is not installed",
             where="--backend",
-            hint=f"pip install 'collsynth[{row.extra}]'",
+            hint=f"pip install 'collsynth[{row.target}]'",
         )
     if name == "mpi" and mpiexec() is None:
         raise InputError(

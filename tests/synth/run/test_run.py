@@ -48,7 +48,7 @@ def ranks_are_forked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def skip_without(backend: str) -> None:
     if not installed(backend):
-        pytest.skip(f"needs the extra {BACKENDS[backend].extra}")
+        pytest.skip(f"needs the extra {BACKENDS[backend].target}")
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -490,3 +490,16 @@ def test_an_operation_that_is_not_known_is_no_proof(sound: Sound) -> None:
     failure = judged(plan, members)
     assert failure is not None
     assert "not known" in failure.reason
+
+
+def test_a_key_or_a_type_that_is_not_known_is_no_plan(sound: Sound) -> None:
+    """What the executor makes of it nobody has looked up."""
+    plan, members = sound
+    mutant = copy.deepcopy(plan)
+    mutant["gpus"][0]["threadblocks"][0]["ops"][0]["flush"] = True
+    plan["gpus"][0]["scratch_chunks"] = "4"
+    del (missing := copy.deepcopy(plan))["gpus"]
+    for wrong in (mutant, plan, missing):
+        failure = judged(wrong, members)
+        assert failure is not None
+        assert failure.reason.startswith("not a plan: ")
