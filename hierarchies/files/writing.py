@@ -14,14 +14,19 @@ _GIGA, _UNSAID = 1e9, "not stated"
 def described(system: System, device: str = "device") -> str:
     """The description of a system, with what it lacks and its calibration, to be read again.
 
-    Sources are written as they are; "not stated" where a system made by hand has none. A ``System``
-    does not keep the name of its device, so it is given as ``device``.
+    Sources are written as they are; "not stated" where a system made by hand has none. What may be
+    left out and has none is left out, so that what was read is written as it was. A ``System`` does
+    not keep the name of its device, so it is given as ``device``.
     """
     return "\n".join(_lines(system, device)) + "\n" + _calibration(system)
 
 
 def _lines(system: System, device: str) -> Iterator[str]:
-    yield from pairs({"name": system.name, "title": system.title or None})
+    first, *inner = system.hierarchy.levels
+    counted = _is_said(system.links[0], "count")
+    usual = None if counted else first.cardinality
+    named = {"name": system.name, "title": system.title or None, "default_count": usual}
+    yield from pairs(named)
     about = {
         "name": device,
         "memory_GB_per_s": scaled(system.memory_bytes_per_second, _GIGA),
@@ -29,9 +34,10 @@ def _lines(system: System, device: str) -> Iterator[str]:
         "unconfirmed": system.unconfirmed or None,
     }
     yield from ("", "[device]", *pairs(about))
-    for level, link in zip(system.hierarchy.levels, system.links, strict=True):
-        yield from ("", "[[level]]", *pairs({"name": level.name, "count": level.cardinality}))
-        yield from _link(link)
+    counts = (first.cardinality if counted else None, *(level.cardinality for level in inner))
+    for name, count, link in zip(system.hierarchy.names, counts, system.links, strict=True):
+        yield from ("", "[[level]]", *pairs({"name": name, "count": count}))
+        yield from _link(link, count is not None)
     for fault in system.faults:
         told = {
             "unit": fault.name(system.hierarchy),
@@ -42,7 +48,11 @@ def _lines(system: System, device: str) -> Iterator[str]:
         yield from ("", "[[exception]]", *pairs(told))
 
 
-def _link(link: Link) -> Iterator[str]:
+def _is_said(link: Link, key: str) -> bool:
+    return bool(link.source(key)) or key in link.unconfirmed
+
+
+def _link(link: Link, counted: bool) -> Iterator[str]:
     latencies = {
         "latency_us": link.latency_seconds,
         "ll_latency_us": link.ll_latency_seconds,
@@ -51,12 +61,12 @@ def _link(link: Link) -> Iterator[str]:
     numbers = {
         "bandwidth_GB_per_s": scaled(link.bandwidth_bytes_per_second, _GIGA),
         **{k: scaled(each, MICROSECOND) for k, each in latencies.items() if each is not None},
-        "ports": link.ports,
+        **({"ports": link.ports} if link.ports > 1 or _is_said(link, "ports") else {}),
         **({"reduces": True} if link.reduces else {}),
     }
     yield from pairs({"domain": link.domain.value, **numbers, "through": link.through})
     yield from pairs({"unconfirmed": link.unconfirmed or None})
-    sources = {key: link.source(key, _UNSAID) for key in ("count", *numbers)}
+    sources = {key: link.source(key, _UNSAID) for key in (*["count"] * counted, *numbers)}
     yield from ("", "[level.source]", *pairs(sources))
 
 

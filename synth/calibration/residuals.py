@@ -154,7 +154,7 @@ def _residual(smallest: int, key: tuple[str, str, str], ratios: Sequence[float])
     few rows they are the smallest and the largest, and hold less.
     """
     ordered = sorted(ratios)
-    outside = int((len(ordered) + 1) * (1 - COVERED) / 2)
+    outside = int(round((len(ordered) + 1) * (1 - COVERED) / 2, 9))
     place = max(0, outside - 1)
     three = (ordered[place], float(np.median(ordered)), ordered[-1 - place])
     low, median, high = map(_short, three)

@@ -10,6 +10,7 @@ import csv
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import PurePosixPath
 from typing import Any
@@ -224,7 +225,7 @@ def _rccl_log(rows: Sequence[Mapping[str, Any]], source: str) -> Table:
 
 def _rccl_rows(rows: Sequence[Mapping[str, Any]]) -> Iterator[Row | None]:
     """A row for each size and turn: an in-place time joins the out-of-place one before it."""
-    held: Row | None = None
+    good: list[Row] = []
     for told in rows:
         timing = _timing([told.get(key) for key in ("time", "algBw", "busBw")], told.get("wrong"))
         size = str(told.get("size", "")).strip()
@@ -233,16 +234,10 @@ def _rccl_rows(rows: Sequence[Mapping[str, Any]]) -> Iterator[Row | None]:
             continue
         kind, operation = (str(told.get(key, "")).strip() for key in ("type", "redop"))
         inside = str(told.get("inPlace", "")).strip() in ("1", "true", "True")
-        if inside and held is not None and held.size_bytes == int(size):
-            yield Row(held.size_bytes, -1, kind, operation, None, held.out_of_place, timing)
-            held = None
-            continue
-        if held is not None:
-            yield held
-        held = None
-        if inside:
-            yield Row(int(size), -1, kind, operation, None, None, timing)
+        if not inside:
+            good.append(Row(int(size), -1, kind, operation, None, timing, None))
+        elif good and good[-1].in_place is None and good[-1].size_bytes == int(size):
+            good[-1] = replace(good[-1], kind=kind, operation=operation, in_place=timing)
         else:
-            held = Row(int(size), -1, kind, operation, None, timing, None)
-    if held is not None:
-        yield held
+            good.append(Row(int(size), -1, kind, operation, None, None, timing))
+    yield from good

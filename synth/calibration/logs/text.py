@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal, InvalidOperation
 
@@ -38,7 +38,7 @@ def tables(lines: Iterable[str], source: str) -> list[Table]:
         if len(line) <= LONGEST_LINE:
             reader.read(line)
     reader.close()
-    return list(_runs_of_one_size(reader.logs))
+    return _runs_of_one_size(reader.logs)
 
 
 @dataclass
@@ -252,18 +252,16 @@ def _unmarked(line: str) -> str:
     return line[mark.end() :] if mark else line
 
 
-def _runs_of_one_size(logs: Sequence[Table]) -> Iterator[Table]:
+def _runs_of_one_size(logs: Iterable[Table]) -> list[Table]:
     """Tables of one size each that follow each other become one, where all else is the same."""
-    held: Table | None = None
+    found: list[Table] = []
     for log in logs:
-        if held is not None and _same_run(held, log):
-            held = replace(held, rows=held.rows + log.rows, broken=held.broken + log.broken)
-            continue
-        if held is not None:
-            yield held
-        held = log
-    if held is not None:
-        yield held
+        if found and _same_run(found[-1], log):
+            rows, broken = found[-1].rows + log.rows, found[-1].broken + log.broken
+            found[-1] = replace(found[-1], rows=rows, broken=broken)
+        else:
+            found.append(log)
+    return found
 
 
 def _same_run(one: Table, other: Table) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import hierarchies
-from hierarchies import Domain, InputError, catalogue, load, read
+from hierarchies import Domain, InputError, catalogue, described, load, read
 
 FOLDER = Path(hierarchies.__file__).parent / "catalogue"
 DEFAULT_COUNTS = {"superpod-h100-oversubscribed": 2, "tpu-v5e-slice": 16}
@@ -290,3 +290,17 @@ def test_what_is_wrong_in_a_description_is_named(case: str) -> None:
 def test_a_level_that_is_no_table_is_refused(text: str) -> None:
     with pytest.raises(InputError, match=r"^description"):
         read(text)
+
+
+@pytest.mark.parametrize("spec", [name + count for name in catalogue() for count in ("", ":2")])
+def test_an_entry_is_written_as_it_was_read(spec: str) -> None:
+    text = described(load(spec))
+    assert read(text) == load(spec)
+    assert "not stated" not in text
+
+
+def test_what_is_usual_and_has_no_source_is_left_out() -> None:
+    text = (FOLDER / "dgx-h100.toml").read_text(encoding="utf-8")
+    bare = read("\n".join(line for line in text.splitlines() if not line.startswith("ports = ")))
+    assert {link.ports for link in bare.links} == {1}
+    assert read(described(bare)) == bare

@@ -340,3 +340,11 @@ def test_residuals_of_several_shapes_are_of_tables_and_of_one_of_halves() -> Non
         own = next(one for one in residuals(rows) if one.collective)
         assert own.median == 10.0 / (2.0 if len(shapes) > 1 else 5.0)
         assert aim == own.median
+
+
+def test_a_twentieth_of_the_rows_may_lie_outside_on_either_side() -> None:
+    """Of 39 rows the second smallest has 2 of 40 new ones below it, which is a twentieth."""
+    one = Measurement("all-reduce", (8, 4), (8, 4), ())
+    way = ("all-reduce", "ring", "simple")
+    rows = [FittedRow(one, 8, float(n), 1.0, way, halves_seconds=1.0) for n in range(1, 40)]
+    assert {(found.low, found.high) for found in residuals(rows)} == {(2.0, 38.0)}

@@ -70,7 +70,7 @@ def test_short_units_are_seen() -> None:
     assert tiers.full() == (3, 2, 2)
     assert tiers.uneven
     assert tiers.children(1) == {("r0",): 2, ("r1",): 2, ("r2",): 1}
-    assert tiers.units(2) == 5
+    assert list(tiers.switches().values()) == [3, 5]
     assert tiers.missing() == [(2, 1), (1, 1, 1)]
     assert tiers.numbers()["r1", "l1", "1-1-0"] == (1, 1, 0)
     assert len(tiers.without_hosts().hosts) == 5
