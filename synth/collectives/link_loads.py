@@ -1,6 +1,6 @@
 """What each group of a phase puts on each link, byte by byte: the recipes made explicit.
 
-``price.simulator`` knows what the busiest link of each level carries; here every link has its own
+``price.step_prices`` knows what the busiest link of each level carries; here every link has its own
 load. Both read the same recipes, so where all links of a level carry alike they say the same, and
 elsewhere no link carries more than the simulator's busiest. Groups are explicit, and grids are
 those that look alike under every parent: there is one engine for both.

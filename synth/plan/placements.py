@@ -12,7 +12,7 @@ from synth.plan.candidates import CandidateSearch, Found
 from synth.plan.library import Library
 from synth.plan.request import Leader, Looked, Request, Watcher, told_together
 from synth.price.defaults import defaults
-from synth.price.simulator import Simulator
+from synth.price.step_prices import Simulator
 from synth.price.steps import TICKS_PER_SECOND, total_seconds
 
 

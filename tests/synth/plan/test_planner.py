@@ -36,7 +36,7 @@ from synth.plan.request import Answer, Report, Request, Watcher
 from synth.price.bound import bound
 from synth.price.defaults import defaults
 from synth.price.segments import SEGMENTS, price_ticks
-from synth.price.simulator import Simulator
+from synth.price.step_prices import Simulator
 from synth.price.steps import TICKS_PER_SECOND, limiting, ticks_of
 from synth.semantics.lowering import lower, moves
 from synth.semantics.programs import Language

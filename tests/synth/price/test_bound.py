@@ -32,7 +32,7 @@ from synth.collectives.algorithms import Choice
 from synth.plan.planner import answers
 from synth.plan.request import Request
 from synth.price.bound import bound
-from synth.price.simulator import Simulator
+from synth.price.step_prices import Simulator
 from synth.price.steps import TICKS_PER_SECOND
 from synth.semantics.lowering import moves
 from synth.semantics.programs import Language, explore_moves
