@@ -21,7 +21,7 @@ from synth.collectives.link_loads import Footprint, footprint
 from synth.events.overlap import makespan_seconds
 from synth.plan.answers import priced
 from synth.price.flows import Flowed, simulate
-from synth.price.simulator import Simulator
+from synth.price.step_prices import Simulator
 from synth.price.steps import StepPrice
 from synth.price.ways import MEMORY
 from synth.semantics.lowering import lower

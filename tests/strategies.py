@@ -43,7 +43,7 @@ from hierarchies import (
 from hierarchies.hierarchy import RESERVED
 from synth.emit import Source
 from synth.plan.answers import priced
-from synth.price.simulator import Simulator
+from synth.price.step_prices import Simulator
 from synth.semantics.lowering import lower
 from synth.semantics.programs import Language, explore_states
 from synth.semantics.rules import Derivation, derive

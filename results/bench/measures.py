@@ -25,7 +25,7 @@ from synth.plan.answers import priced
 from synth.plan.planner import answers
 from synth.plan.request import Report, Request
 from synth.price.flows import simulate
-from synth.price.simulator import Simulator
+from synth.price.step_prices import Simulator
 from synth.price.steps import StepPrice
 from synth.search.best_first import Explored
 from synth.semantics.layout import Move

@@ -15,7 +15,7 @@ from typing import Any
 from grammar import Instruction, parse, spell
 from hierarchies import Axis, Placement, Reduction, System, Tree, load, placements
 from synth.collectives.algorithms import Choice
-from synth.price.simulator import Simulator
+from synth.price.step_prices import Simulator
 from synth.search.best_first import Explored
 from synth.semantics.layout import Move
 from synth.semantics.lowering import moves

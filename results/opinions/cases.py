@@ -28,7 +28,7 @@ from results.opinions.application import How
 from synth.collectives.algorithms import Choice
 from synth.plan.answers import priced
 from synth.plan.library import Library
-from synth.price.simulator import Simulator
+from synth.price.step_prices import Simulator
 from synth.price.steps import StepPrice
 from synth.semantics.lowering import lower
 from synth.semantics.programs import Language

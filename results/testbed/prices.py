@@ -11,7 +11,7 @@ from hierarchies import System
 from results.testbed.cases import Pair
 from results.testbed.flows import LARGE_BYTES
 from synth.collectives.algorithms import Choice
-from synth.price.simulator import Simulator
+from synth.price.step_prices import Simulator
 from synth.price.steps import total_seconds
 from synth.semantics.lowering import moves
 

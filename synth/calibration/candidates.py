@@ -18,7 +18,7 @@ from synth.collectives.algorithms import Algorithm
 from synth.collectives.nccl_model import Ranks
 from synth.collectives.protocols import Protocol, protocols
 from synth.price.defaults import ALGORITHMS, DIRECT, names, quickest_seconds
-from synth.price.simulator import Simulator
+from synth.price.step_prices import Simulator
 from synth.price.ways import Way
 
 COLLECTIVES = (*(goal.value for goal in Goal), SEND_RECEIVE)

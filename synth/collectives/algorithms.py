@@ -19,7 +19,7 @@ must say that they are ready before it, a copy for one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from math import ceil, log2, prod
@@ -344,6 +344,11 @@ def recipe_at(
     if domain is Domain.MESH and algorithm in (Algorithm.RING, Algorithm.TREE):
         recipe = replace(recipe, demand=pairs)
     return recipe
+
+
+def recipes(collective: Collective, algorithm: Algorithm, links: Iterable[Link]) -> list[Recipe]:
+    """The row for each level."""
+    return [recipe_at(collective, algorithm, link.domain, link.reduces) for link in links]
 
 
 def offered(

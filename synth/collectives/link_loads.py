@@ -1,6 +1,6 @@
 """What each group of a phase puts on each link, byte by byte: the recipes made explicit.
 
-``price.simulator`` knows what the busiest link of each level carries; here every link has its own
+``price.step_prices`` knows what the busiest link of each level carries; here every link has its own
 load. Both read the same recipes, so where all links of a level carry alike they say the same, and
 elsewhere no link carries more than the simulator's busiest. Groups are explicit, and grids are
 those that look alike under every parent: there is one engine for both.
@@ -18,7 +18,7 @@ import numpy as np
 from grammar import Collective
 from hierarchies import Domain
 from hierarchies.links import Floats, Numbers, Wiring, mesh_link
-from synth.collectives.algorithms import Algorithm, Recipe, recipe_at
+from synth.collectives.algorithms import Algorithm, Recipe, recipes
 from synth.collectives.protocols import Protocol
 from synth.collectives.traffic import Shape, cut_ring, through_switch
 from synth.semantics.schedule import Exchange, GroupList, Phase
@@ -125,10 +125,7 @@ class Loads:
     ) -> None:
         self.collective, self.algorithm = collective, algorithm
         self.shape, self.wiring = shape, wiring
-        self._rows: list[Recipe] = [
-            recipe_at(collective, algorithm, link.domain, link.reduces)
-            for link in wiring.system.links
-        ]
+        self._rows = recipes(collective, algorithm, wiring.system.links)
         ways = [self._passing(level) for level in range(len(self._rows))]
         self._crossing, self._sent, self._received = zip(*ways, strict=True)
 

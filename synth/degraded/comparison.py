@@ -15,7 +15,7 @@ from synth.plan.planner import answers
 from synth.plan.request import Answer, Candidate, Report, Request, Watcher
 from synth.price.flows import Flowed, simulate
 from synth.price.segments import price_ticks
-from synth.price.simulator import Simulator
+from synth.price.step_prices import Simulator
 from synth.price.steps import TICKS_PER_SECOND
 from synth.semantics.lowering import lower
 

@@ -17,7 +17,7 @@ from synth.plan.library import Labels, Library
 from synth.plan.request import Watcher
 from synth.price.bound import Bound, bound_of_groups
 from synth.price.segments import SEGMENTS, cheapest
-from synth.price.simulator import Simulator
+from synth.price.step_prices import Simulator
 from synth.price.steps import TICKS_PER_SECOND, StepPrice, limiting, total_seconds
 from synth.semantics.programs import Language
 from synth.semantics.schedule import GroupList

@@ -40,7 +40,7 @@ from hierarchies.fabric import cast
 from synth.collectives.algorithms import Algorithm, Choice
 from synth.emit.launchers import host_level
 from synth.emit.source import Files, Source
-from synth.price.simulator import Simulator
+from synth.price.step_prices import Simulator
 from synth.price.ways import Line
 from synth.semantics.schedule import Exchange
 

@@ -71,7 +71,7 @@ def side_by_side(lanes: Sequence[Lane]) -> tuple[Span, ...]:
 
     The work grows with the segments times the phases. Phases count from 0 in each lane.
     """
-    paces = _Paces(lanes)
+    paces = Paces(lanes)
     engine = Engine(paces.course(lanes), paces)
     places = [(i, j) for i, lane in enumerate(lanes) for j in range(len(lane.phases))]
     spans = []
@@ -88,7 +88,7 @@ def together_seconds(lanes: Sequence[Lane], limit_seconds: float = inf) -> float
 
     What a resource must still do and how long it has stood idle say so before the end.
     """
-    paces = _Paces(lanes)
+    paces = Paces(lanes)
     if paces.least_seconds > limit_seconds:
         return inf
     end = 0.0
@@ -109,8 +109,12 @@ def makespan_seconds(phases: Sequence[Work], segments: int) -> float:
     return together_seconds([Lane(tuple(phases), segments)])
 
 
-class _Paces:
-    """The paces of the phases that move, by who they are; and how long resources were idle."""
+class Paces:
+    """The paces of the phases that move, by who they are; and how long resources were idle.
+
+    Max-min fair: a phase at speed x, a share of its own fastest pace, keeps a resource busy for x
+    times its part there; no resource is busier than all the time.
+    """
 
     def __init__(self, lanes: Sequence[Lane]) -> None:
         self._phases = [phase for lane in lanes for phase in lane.phases]
@@ -161,15 +165,6 @@ class _Paces:
             self._known[moving] = paces, idle
         paces, self._idle = self._known[moving]
         return paces
-
-
-def fair_speeds(works: Mapping[int, Work]) -> dict[int, float]:
-    """Max-min fair speeds, each a share of the phase's own fastest pace.
-
-    A phase at speed x keeps a resource busy for x times its part there; no resource is busier
-    than all the time.
-    """
-    return _fair({phase: _slopes(work) for phase, work in works.items()})[0]
 
 
 _Slopes = tuple[tuple[str, float], ...]

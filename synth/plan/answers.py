@@ -13,7 +13,7 @@ from synth.price.bound import bound
 from synth.price.defaults import defaults
 from synth.price.intervals import interval
 from synth.price.segments import price_ticks
-from synth.price.simulator import Simulator
+from synth.price.step_prices import Simulator
 from synth.price.steps import TICKS_PER_SECOND, StepPrice, limiting_side_by_side, total_seconds
 from synth.price.ways import Pick, fastest, leanest
 from synth.semantics.lowering import moves

@@ -17,7 +17,7 @@ from synth.plan.library import Labels, Library
 from synth.plan.stripes import split
 from synth.price.bound import bound
 from synth.price.segments import Overlapped, Phases, bound_ticks, cheapest
-from synth.price.simulator import Simulator
+from synth.price.step_prices import Simulator
 from synth.price.ways import leanest
 
 _Slice = tuple[Labels, int, int]

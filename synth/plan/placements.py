@@ -12,7 +12,7 @@ from synth.plan.candidates import CandidateSearch, Found
 from synth.plan.library import Library
 from synth.plan.request import Looked, Provisional, Request, Watcher, programs_text
 from synth.price.defaults import defaults
-from synth.price.simulator import Simulator
+from synth.price.step_prices import Simulator
 from synth.price.steps import TICKS_PER_SECOND, total_seconds
 
 

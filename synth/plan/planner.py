@@ -14,7 +14,7 @@ from synth.plan.library import Library
 from synth.plan.placements import PlacementSearch, ranked
 from synth.plan.request import Answer, Report, Request, Watcher
 from synth.price.segments import SEGMENTS
-from synth.price.simulator import Simulator
+from synth.price.step_prices import Simulator
 from synth.semantics.programs import Language
 
 

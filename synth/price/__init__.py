@@ -9,7 +9,7 @@ schedule can beat, from counting what must cross each cut. For 1 GiB on two node
 >>> from hierarchies.units import duration
 >>> from synth.price.bound import bound
 >>> from synth.price.defaults import defaults
->>> from synth.price.simulator import Simulator
+>>> from synth.price.step_prices import Simulator
 >>> system = load("dgx-h100:2")
 >>> [placement] = placements(system.hierarchy, [Axis("data", 16)])
 >>> reduction = Reduction(placement, ("data",))

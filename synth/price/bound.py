@@ -67,16 +67,6 @@ class Bound:
     level: str
 
 
-def all_reduce_bound(system: System, reduction: Reduction, payload_bytes: float) -> Bound:
-    """The least time in which every group of a reduction can be reduced on all its members."""
-    return bound(system, reduction, payload_bytes, Goal.ALL_REDUCE)
-
-
-def all_gather_bound(system: System, reduction: Reduction, payload_bytes: float) -> Bound:
-    """The least time of an all-gather, or a reduce-scatter, of a payload cut among the members."""
-    return bound(system, reduction, payload_bytes, Goal.ALL_GATHER)
-
-
 def bound(
     system: System, reduction: Reduction, payload_bytes: float, goal: Goal = Goal.ALL_REDUCE
 ) -> Bound:

@@ -21,7 +21,7 @@ from hierarchies.fabric import cast, members
 from synth.collectives.algorithms import Algorithm, Choice, offered
 from synth.collectives.nccl_model import MOST_LL_BYTES, NVLS, NVLS_TREE, RING, TREE, Ranks
 from synth.collectives.protocols import Protocol
-from synth.price.simulator import Simulator
+from synth.price.step_prices import Simulator
 from synth.price.steps import StepPrice, priced_by, total_seconds
 from synth.price.ways import Line, fastest, usable
 

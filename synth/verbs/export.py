@@ -10,7 +10,7 @@ from synth.emit import Options, Source
 from synth.plan.answers import pick_of, priced
 from synth.plan.stripes import whole_bytes
 from synth.price.defaults import defaults
-from synth.price.simulator import Simulator
+from synth.price.step_prices import Simulator
 from synth.price.steps import total_seconds
 from synth.semantics.lowering import lower
 from synth.semantics.rules import Derivation, Refusal, derive

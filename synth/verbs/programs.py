@@ -15,7 +15,7 @@ from synth.plan.request import Watcher
 from synth.price.bound import bound
 from synth.price.defaults import defaults
 from synth.price.intervals import interval
-from synth.price.simulator import Simulator
+from synth.price.step_prices import Simulator
 from synth.price.steps import limiting, total_seconds
 from synth.semantics.lowering import lower
 from synth.semantics.rules import Derivation, Refusal, derive, retold

@@ -31,7 +31,7 @@ from synth.plan.library import Library
 from synth.plan.request import Answer, Provisional, Watcher
 from synth.price.intervals import Interval
 from synth.price.segments import SEGMENTS
-from synth.price.simulator import Simulator
+from synth.price.step_prices import Simulator
 from synth.price.steps import TICKS_PER_SECOND
 from synth.semantics.programs import Language
 from synth.workload.assignments import SettledEntry, SettledJob, assignments, settled

@@ -38,7 +38,7 @@ from synth.plan.request import Request
 from synth.price.bound import bound
 from synth.price.defaults import defaults
 from synth.price.intervals import Interval, interval, tied, widened
-from synth.price.simulator import Simulator
+from synth.price.step_prices import Simulator
 
 seconds = st.floats(0, 1e-3).map(lambda x: round(x * 1e6, 4) * 1e-6)
 shares = st.floats(0.01, 1.5)

@@ -14,7 +14,7 @@ from hierarchies.fabric import cast
 from price_oracle import Machine, groups_of
 from strategies import reductions, smart_systems
 from synth.collectives.algorithms import Algorithm
-from synth.price.simulator import Simulator
+from synth.price.step_prices import Simulator
 from synth.price.ways import MEMORY, Line
 
 GB = 1e9

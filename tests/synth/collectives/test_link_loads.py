@@ -23,7 +23,7 @@ from strategies import reductions, smart_systems, switches, systems
 from synth.collectives.algorithms import Algorithm
 from synth.collectives.link_loads import Footprint, Loads, footprint, gathered
 from synth.collectives.traffic import Shape
-from synth.price.simulator import Simulator
+from synth.price.step_prices import Simulator
 from synth.price.steps import StepPrice, priced_by
 from synth.price.ways import MEMORY, Line
 from synth.semantics.schedule import Exchange, Transpose

@@ -12,7 +12,7 @@ from hierarchies.fabric import cast
 from strategies import reductions, smart_systems
 from synth.collectives.algorithms import Algorithm
 from synth.collectives.protocols import Protocol, protocols
-from synth.price.simulator import Simulator
+from synth.price.step_prices import Simulator
 from synth.price.ways import MEMORY, Line
 
 LL, LL128, SIMPLE = Protocol.LL, Protocol.LL128, Protocol.SIMPLE

@@ -31,7 +31,7 @@ from synth.plan.request import Request
 from synth.price.bound import bound
 from synth.price.flows import simulate
 from synth.price.segments import price_ticks
-from synth.price.simulator import Simulator
+from synth.price.step_prices import Simulator
 from synth.price.steps import total_seconds
 from synth.semantics.lowering import lower
 from synth.semantics.programs import Language

@@ -34,7 +34,7 @@ from synth.degraded.programs import level_programs
 from synth.plan.planner import answers
 from synth.plan.request import Request
 from synth.price.flows import simulate
-from synth.price.simulator import Simulator
+from synth.price.step_prices import Simulator
 from synth.semantics.programs import Language
 from synth.semantics.schedule import GroupList, Schedule
 from synth.verify.concrete import prove_groups

@@ -20,7 +20,7 @@ from synth.emit import Source
 from synth.emit.nccl_tuner import FILE, NAMES, PROTOCOLS, Communicator, leaves, write
 from synth.emit.nccl_tuner import _cost as cost
 from synth.emit.source import Options
-from synth.price.simulator import Simulator
+from synth.price.step_prices import Simulator
 from synth.semantics.schedule import Exchange
 
 HOUSE = "reduce-scatter node inside; all-reduce node parallel; all-gather node inside"

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from overlap_oracle import RESOURCES, least_seconds, works
 from synth.events.overlap import (
     Lane,
+    Paces,
     Work,
-    fair_speeds,
     makespan_seconds,
     overlapped,
     side_by_side,
@@ -205,7 +205,8 @@ def test_segments_keep_their_order(phases: list[Work], segments: int) -> None:
 @given(st.lists(works().filter(lambda work: work.busy), min_size=1, max_size=5))
 def test_speeds_are_fair(phases: list[Work]) -> None:
     """No resource is overfull; nobody can go faster but at the cost of someone no faster."""
-    speeds = fair_speeds(dict(enumerate(phases)))
+    paces = dict(Paces([Lane((work,)) for work in phases]).change([], range(len(phases)), 0.0))
+    speeds = {i: paces[i] * work.transfer_seconds for i, work in enumerate(phases)}
     shares = {
         name: {
             i: speeds[i] * work.busy.get(name, 0.0) / work.transfer_seconds

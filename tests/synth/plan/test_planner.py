@@ -33,10 +33,10 @@ from synth.collectives.algorithms import Choice
 from synth.events.overlap import Lane, together_seconds
 from synth.plan.planner import answers
 from synth.plan.request import Answer, Report, Request, Watcher
-from synth.price.bound import all_reduce_bound
+from synth.price.bound import bound
 from synth.price.defaults import defaults
 from synth.price.segments import SEGMENTS, price_ticks
-from synth.price.simulator import Simulator
+from synth.price.step_prices import Simulator
 from synth.price.steps import TICKS_PER_SECOND, limiting, ticks_of
 from synth.semantics.lowering import lower, moves
 from synth.semantics.programs import Language
@@ -164,7 +164,7 @@ def check(report: Report) -> None:
         assert isinstance(answer.verdict, Proved) or not report.complete
         for part in candidate.parts:
             assert derive(part.program, reduction.tree) == part.derivation
-        assert answer.bound == all_reduce_bound(system, reduction, request.payload_bytes)
+        assert answer.bound == bound(system, reduction, request.payload_bytes)
         assert candidate.ticks >= answer.bound.seconds * TICKS_PER_SECOND * (1 - 1e-9)
         named = answer.defaults.seconds
         assert answer.baseline_seconds == named[answer.defaults.chosen]
@@ -567,7 +567,7 @@ def test_overlap_wins_on_machines_with_a_nic_for_each_device() -> None:
     links = tuple(replace(link, reduces=False) for link in load("dgx-h100:4").links)
     plain = replace(load("dgx-h100:4"), links=links)
     reduction = first.candidate.reduction
-    least = all_reduce_bound(plain, reduction, request.payload_bytes)
+    least = bound(plain, reduction, request.payload_bytes)
     assert least.seconds > 0.9 * first.candidate.seconds  # a switch that reduces bounds it less
 
 

@@ -31,8 +31,8 @@ from strategies import reductions, smart_systems, systems
 from synth.collectives.algorithms import Choice
 from synth.plan.planner import answers
 from synth.plan.request import Request
-from synth.price.bound import all_gather_bound, all_reduce_bound, bound
-from synth.price.simulator import Simulator
+from synth.price.bound import bound
+from synth.price.step_prices import Simulator
 from synth.price.steps import TICKS_PER_SECOND
 from synth.semantics.lowering import moves
 from synth.semantics.programs import Language, explore_moves
@@ -83,7 +83,7 @@ def test_not_above_what_cuts_and_partitions_of_links_allow(case: tuple[System, R
     """On all domains, all replicas at once."""
     system, reduction = case
     exact = least_seconds(system, Collective.ALL_REDUCE, groups(reduction))
-    assert all_reduce_bound(system, reduction, 1.0).seconds <= exact * (1 + 1e-6)
+    assert bound(system, reduction, 1.0).seconds <= exact * (1 + 1e-6)
 
 
 @pytest.mark.slow
@@ -94,7 +94,7 @@ def test_the_bound_of_an_all_gather_is_not_above_them_either(
 ) -> None:
     system, reduction = case
     exact = least_seconds(system, Collective.ALL_GATHER, groups(reduction))
-    assert all_gather_bound(system, reduction, 1.0).seconds <= exact * (1 + 1e-6)
+    assert bound(system, reduction, 1.0, Goal.ALL_GATHER).seconds <= exact * (1 + 1e-6)
 
 
 @pytest.mark.slow
@@ -134,7 +134,7 @@ def test_one_group_on_switches_of_eight_devices(
     system = without_latency(replace(drawn, hierarchy=Hierarchy(levels), links=links))
     reduction = whole(system)
     exact = least_seconds(system, Collective.ALL_REDUCE, groups(reduction))
-    assert all_reduce_bound(system, reduction, 1.0).seconds <= exact * (1 + 1e-6)
+    assert bound(system, reduction, 1.0).seconds <= exact * (1 + 1e-6)
 
 
 @pytest.mark.parametrize("domain", Domain)
@@ -147,7 +147,7 @@ def test_exact_where_children_are_alike(domain: Domain, children: int) -> None:
     system = one_level(domain, children)
     reduction = whole(system)
     exact = least_seconds(system, Collective.ALL_REDUCE, groups(reduction))
-    assert all_reduce_bound(system, reduction, 1.0).seconds == pytest.approx(exact)
+    assert bound(system, reduction, 1.0).seconds == pytest.approx(exact)
 
 
 @pytest.mark.parametrize("sizes", [(2, 2), (3, 2), (2, 1, 2)])
@@ -161,7 +161,7 @@ def test_exact_where_inner_ports_carry_all_traffic(sizes: tuple[int, ...]) -> No
     system = System("through", "", Hierarchy(levels), links, 1e18)
     reduction = whole(system)
     exact = least_seconds(system, Collective.ALL_REDUCE, groups(reduction))
-    assert all_reduce_bound(system, reduction, 1.0).seconds == pytest.approx(exact)
+    assert bound(system, reduction, 1.0).seconds == pytest.approx(exact)
 
 
 @pytest.mark.parametrize("goal", Goal)
@@ -240,9 +240,9 @@ LOOSE = {
 def test_switches_that_reduce_halve_what_an_all_reduce_asks_of_them(inside: int) -> None:
     system = one_level(Domain.SWITCH, inside)
     better = replace(system, links=(replace(system.links[0], reduces=True),))
-    before = all_reduce_bound(system, whole(system), GB).seconds
+    before = bound(system, whole(system), GB).seconds
     assert before == pytest.approx(2 * (inside - 1) / inside * GB)
-    assert all_reduce_bound(better, whole(better), GB).seconds == pytest.approx(GB)
+    assert bound(better, whole(better), GB).seconds == pytest.approx(GB)
     for goal in Goal:
         if goal is not Goal.ALL_REDUCE:
             plain, smart = (bound(s, whole(s), GB, goal).seconds for s in (system, better))
@@ -348,7 +348,7 @@ def test_what_all_send_in_sum_goes_over_a_bus_once() -> None:
     links = (Link(Domain.BUS, 10.0, 0), Link(Domain.SWITCH, 1.0, 0, reduces=True))
     system = System("bus", "", Hierarchy(levels), links, 1e18)
     placement = Placement(system.hierarchy, (Axis("data", 2), Axis("model", 8)), ((1, 2), (2, 4)))
-    least = all_reduce_bound(system, Reduction(placement, ("data",)), 1.0)
+    least = bound(system, Reduction(placement, ("data",)), 1.0)
     assert least.seconds == pytest.approx(16 / 26)
 
 
@@ -386,7 +386,7 @@ def assert_never_below(
     graph = explore_moves(len(reduction.tree.digits), language)
     prices = Simulator(system, choice).prices(graph.alphabet, reduction, GB)
     best = next(graph.cheapest(prices, prices))
-    least = all_reduce_bound(system, reduction, GB)
+    least = bound(system, reduction, GB)
     assert best.price >= least.seconds * TICKS_PER_SECOND * (1 - 1e-9)
 
 
@@ -421,12 +421,12 @@ def one_level(domain: Domain, children: int) -> System:
 def test_the_gpus_own_cut_and_the_nodes() -> None:
     """B = 1 GB over 4 nodes of 8: 3.875 ms by the GPU's two ports, 3.75 by the node's alone."""
     system = nodes_of(8, 4, inside=450, across=50, ports=8)
-    least = all_reduce_bound(system, whole(system), GB)
+    least = bound(system, whole(system), GB)
     assert least.level == "gpu"
     assert least.seconds == pytest.approx(2 * 31 / 32 / 500)
     assert least.seconds == pytest.approx(3.875e-3)
     faster = nodes_of(8, 4, inside=1e6, across=50, ports=8)
-    least = all_reduce_bound(faster, whole(faster), GB)
+    least = bound(faster, whole(faster), GB)
     assert least.level == "node"
     assert least.seconds == pytest.approx(3.75e-3)
 
@@ -440,14 +440,14 @@ def test_the_gpus_own_cut_and_the_nodes() -> None:
     ],
 )
 def test_all_gather_bandwidths_of_forestcoll(system: System, expected: float) -> None:
-    least = all_gather_bound(system, whole(system), GB)
+    least = bound(system, whole(system), GB, Goal.ALL_GATHER)
     assert 1 / least.seconds == pytest.approx(expected, abs=0.005)
 
 
 def test_the_all_gather_bandwidth_of_a_dgx1() -> None:
     """One node of the catalogue: 171.43 GB/s, six NVLinks of 25 GB/s at each GPU."""
     system = load("dgx1-v100:1")
-    least = all_gather_bound(system, whole(system), GB)
+    least = bound(system, whole(system), GB, Goal.ALL_GATHER)
     assert 1 / least.seconds == pytest.approx(171.43, abs=0.005)
     assert least.level == "gpu"
 
@@ -455,7 +455,7 @@ def test_the_all_gather_bandwidth_of_a_dgx1() -> None:
 def test_a_line_of_four_is_not_bound_by_twice_the_all_gather() -> None:
     """Section 5: twice the all-gather bound holds for alike parts only; a bus is one part."""
     system = one_level(Domain.BUS, 4)
-    assert all_reduce_bound(system, whole(system), 1.0).seconds == pytest.approx(6)
+    assert bound(system, whole(system), 1.0).seconds == pytest.approx(6)
 
 
 # Laws.
@@ -465,9 +465,9 @@ def test_a_line_of_four_is_not_bound_by_twice_the_all_gather() -> None:
 def test_a_line_through_the_origin(
     case: tuple[System, Reduction], payload: float, factor: float
 ) -> None:
-    one, more = (all_reduce_bound(*case, p).seconds for p in (payload, factor * payload))
+    one, more = (bound(*case, p).seconds for p in (payload, factor * payload))
     assert more == pytest.approx(factor * one)
-    assert all_gather_bound(*case, payload).seconds == pytest.approx(one / 2)
+    assert bound(*case, payload, Goal.ALL_GATHER).seconds == pytest.approx(one / 2)
 
 
 @given(cases(24), st.data(), st.floats(1, 100))
@@ -479,15 +479,15 @@ def test_slower_links_never_lower_it(
     link = system.links[level]
     slower = replace(link, bandwidth_bytes_per_second=link.bandwidth_bytes_per_second / factor)
     worse = replace(system, links=(*system.links[:level], slower, *system.links[level + 1 :]))
-    assert all_reduce_bound(system, reduction, 1.0).seconds <= (
-        all_reduce_bound(worse, reduction, 1.0).seconds * (1 + 1e-12)
+    assert bound(system, reduction, 1.0).seconds <= (
+        bound(worse, reduction, 1.0).seconds * (1 + 1e-12)
     )
 
 
 @given(cases(24))
 def test_it_names_a_level_or_nothing(case: tuple[System, Reduction]) -> None:
     system, reduction = case
-    least = all_reduce_bound(system, reduction, 1.0)
+    least = bound(system, reduction, 1.0)
     if reduction.tree.digits:
         assert least.level in system.hierarchy.names
         assert least.seconds > 0
@@ -508,8 +508,8 @@ def test_a_level_of_one_child_changes_nothing(
     links = (*system.links[:place], idle, *system.links[place:])
     rows = tuple((*row[:place], 1, *row[place:]) for row in reduction.placement.matrix)
     placement = Placement(taller, reduction.placement.axes, rows)
-    before = all_reduce_bound(system, reduction, 1.0)
-    after = all_reduce_bound(
+    before = bound(system, reduction, 1.0)
+    after = bound(
         replace(system, hierarchy=taller, links=links), replace(reduction, placement=placement), 1.0
     )
     assert after.seconds == pytest.approx(before.seconds)
@@ -517,7 +517,7 @@ def test_a_level_of_one_child_changes_nothing(
 
 def test_more_nodes_ask_for_more() -> None:
     found = [
-        all_reduce_bound(system, whole(system), GB).seconds
+        bound(system, whole(system), GB).seconds
         for system in (load(f"dgx-h100:{nodes}") for nodes in (2, 4, 8, 64))
     ]
     assert all(a < b for a, b in pairwise(found))
@@ -530,7 +530,7 @@ def test_the_plain_all_reduce_is_not_below_it(case: tuple[System, Reduction]) ->
     simulator = Simulator(system)
     plain = derived(parse("all-reduce root inside"), reduction.tree)
     ticks = sum(simulator.prices(moves(plain), reduction, GB))
-    assert ticks >= all_reduce_bound(system, reduction, GB).seconds * TICKS_PER_SECOND * (1 - 1e-9)
+    assert ticks >= bound(system, reduction, GB).seconds * TICKS_PER_SECOND * (1 - 1e-9)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from synth.collectives.algorithms import Algorithm, Choice
 from synth.collectives.protocols import Protocol
 from synth.price.bound import bound
 from synth.price.defaults import Defaults, defaults
-from synth.price.simulator import Simulator
+from synth.price.step_prices import Simulator
 from synth.price.steps import TICKS_PER_SECOND
 
 GB = 1e9

@@ -1,7 +1,7 @@
 """Laws of prices that hold on every machine and that no module's own tests state, one test a law.
 
 Elsewhere: a barrier price grows with bytes, latency and slower links, relabelling changes nothing
-(``test_simulator``); the bound grows with bytes and slower links (``test_bound``); one segment is
+(``test_step_prices``); the bound grows with bytes and slower links (``test_bound``); one segment is
 the barrier price of the symmetric engine (``test_overlap``); flows scale with links and messages,
 nothing ends before the bound, links that are faster and end later are told (``test_flows``).
 """
@@ -29,7 +29,7 @@ from synth.plan.request import Request
 from synth.price.bound import bound
 from synth.price.flows import anomalies, what_if
 from synth.price.segments import price_ticks
-from synth.price.simulator import Simulator
+from synth.price.step_prices import Simulator
 from synth.price.steps import TICKS_PER_SECOND, StepPrice, total_seconds
 from synth.semantics.programs import Language
 from synth.semantics.rules import Derivation, derive

@@ -30,7 +30,7 @@ from price_oracle import Group, Machine, Wire, groups_of, least_seconds
 from strategies import placed, reductions, systems
 from synth.collectives.algorithms import Algorithm, Choice
 from synth.collectives.protocols import Protocol
-from synth.price.simulator import Simulator
+from synth.price.step_prices import Simulator
 from synth.price.steps import LATENCY, StepPrice
 from synth.price.ways import MEMORY, Line
 from synth.search.best_first import Explored

@@ -17,7 +17,7 @@ from typing import Protocol as Structure
 from grammar import Collective, Instruction
 from hierarchies import Domain, Reduction, System, Tree
 from hierarchies.fabric import Cast, busiest_block, cast, children_of, load, members
-from synth.collectives.algorithms import RECIPES, Algorithm, Choice, Recipe, offered, recipe_at
+from synth.collectives.algorithms import RECIPES, Algorithm, Choice, Recipe, offered, recipes
 from synth.collectives.slowest_links import Groups, SlowestLinks, carried_and_busy
 from synth.events.overlap import Work
 from synth.price.steps import StepPrice, priced_by, ticks_of
@@ -187,7 +187,7 @@ class Simulator:
         self.system.check_even()
         counts = tuple(members(slots) for slots in roles)
         spans = tuple(level for level, m in enumerate(counts) if m > 1)
-        rows = self._rows(collective, algorithm)
+        rows = recipes(collective, algorithm, self.system.links)
         crossing = [row.crossing(counts, i) if i in spans else 0.0 for i, row in enumerate(rows)]
         loads = [self._level(i, row, roles, crossing) for i, row in enumerate(rows)]
         busy = [seconds for _, seconds, _ in loads]
@@ -213,13 +213,6 @@ class Simulator:
             counts[spans[-1]],
             counts,
         )
-
-    def _rows(self, collective: Collective, algorithm: Algorithm) -> list[Recipe]:
-        """What the algorithm does at each level."""
-        return [
-            recipe_at(collective, algorithm, link.domain, link.reduces)
-            for link in self.system.links
-        ]
 
     def _level(
         self, level: int, row: Recipe, roles: Cast, crossing: list[float]
