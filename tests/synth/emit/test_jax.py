@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 from exhaustive import Sample, sampled
+from forking import jax_python
 from grammar import Collective
 from hierarchies import Axis, Hierarchy, Level, Placement, Reduction
 from strategies import all_valid, source, spelled, striped
@@ -85,7 +86,7 @@ def run(script: str, devices: int, asked: Any = None, *arguments: str) -> Any:
     """What a script, given a question on its standard input, prints as JSON."""
     what = [script] if script.endswith(".py") else ["-c", script]
     done = subprocess.run(
-        [sys.executable, "-W", "error", *what, *arguments],
+        [*jax_python(), *what, *arguments],
         input=json.dumps(asked),
         env=environment(devices),
         capture_output=True,
@@ -516,8 +517,9 @@ def test_a_wrong_number_of_devices_is_told(tmp_path: Path) -> None:
     path = tmp_path / NAME
     path.write_text(str(write(source(HIERARCHICAL, Reduction.plain(2, 4)))[NAME]))
     done = subprocess.run(
-        [sys.executable, str(path)], env=environment(4), capture_output=True, text=True
+        [*jax_python(), str(path)], env=environment(4), capture_output=True, text=True
     )
+    assert done.returncode != 0
     assert "this program is for 8 devices, not 4" in done.stderr
     assert "--xla_force_host_platform_device_count=8" in done.stderr
 
