@@ -77,6 +77,7 @@ def skeletons(depth: int, max_steps: int, across: bool) -> tuple[tuple[Instructi
     return tuple(found)
 
 
+@cache
 def brute_force(system: System, request: Request) -> list[list[Key]]:
     """For each placement the ranking keys of all programs, each priced step by step."""
     found = []
