@@ -348,7 +348,11 @@ def assert_judges_agree(program: Program, tree: Tree) -> bool:
     return True
 
 
-@pytest.mark.parametrize("sizes", [(2,), (3,), (2, 2), (2, 3), (3, 2)], ids=str)
+@pytest.mark.parametrize(
+    "sizes",
+    [(2,), (3,), (3, 2), *(pytest.param(s, marks=pytest.mark.slow) for s in [(2, 2), (2, 3)])],
+    ids=str,
+)
 def test_counting_finds_unsound_what_the_rules_refuse(sizes: tuple[int, ...]) -> None:
     """All programs of three steps; what follows an unsound step is not looked at."""
     tree = Tree.of(*sizes)

@@ -66,7 +66,9 @@ def ops(plan: Plan) -> list[Plan]:
 # --- every program ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("sizes", [(2, 2), (2, 4), (4, 4), (2, 3)])
+@pytest.mark.parametrize(
+    "sizes", [(2, 2), (2, 3), *(pytest.param(s, marks=pytest.mark.slow) for s in [(2, 4), (4, 4)])]
+)
 def test_every_valid_program_of_two_digits_is_expressed(sizes: tuple[int, ...]) -> None:
     reduction = machine(*sizes)
     for steps in all_valid(2):
