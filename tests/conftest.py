@@ -52,6 +52,14 @@ def sample(
 
 
 @pytest.fixture
+def examples(request: pytest.FixtureRequest) -> None:
+    """To how many examples Hypothesis puts a property; see exhaustive.py."""
+    usual: settings = request.function._hypothesis_internal_use_settings
+    chosen = settings(usual, max_examples=request.param)
+    request.function._hypothesis_internal_use_settings = chosen
+
+
+@pytest.fixture
 def update_golden(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--update-golden"))
 
