@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -34,6 +35,13 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Recorder())
 
 
+def pytest_collection_finish() -> None:
+    """Thousands of tests and their modules stay to the end: not looked through again and again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
+
+
 @pytest.fixture
 def sample(
     request: pytest.FixtureRequest, record_property: Callable[[str, object], None]
@@ -41,6 +49,14 @@ def sample(
     """Which cases a test is to take, of those it could; see exhaustive.py."""
     given: Sample = request.param
     return replace(given, note=record_property)
+
+
+@pytest.fixture
+def examples(request: pytest.FixtureRequest) -> None:
+    """To how many examples Hypothesis puts a property; see exhaustive.py."""
+    usual: settings = request.function._hypothesis_internal_use_settings
+    chosen = settings(usual, max_examples=request.param)
+    request.function._hypothesis_internal_use_settings = chosen
 
 
 @pytest.fixture

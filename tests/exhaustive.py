@@ -74,6 +74,25 @@ def a_few(cases: Sequence[Any], count: int, seed: int) -> list[Any]:
     ]
 
 
+def examples(few: int, many: int) -> Callable[[T], T]:
+    """A property that takes long: put to a few examples, and by the slow tests, to many.
+
+    Hypothesis draws either with a seed that comes from the test.
+    """
+
+    def put(test: T) -> T:
+        rarely = (pytest.mark.slow, pytest.mark.thorough)
+        counts = [
+            pytest.param(few, id=f"{few} examples"),
+            pytest.param(many, id=f"{many} examples", marks=rarely),
+        ]
+        pytest.mark.parametrize("examples", counts, indirect=True)(test)
+        pytest.mark.usefixtures("examples")(test)
+        return test
+
+    return put
+
+
 @dataclass(frozen=True)
 class Entry:
     """One sweep that was gone through whole: the test, when and where, and how much it was."""

@@ -63,7 +63,7 @@ def killed(mutant: Mutant, house: Path) -> bool:
     """Whether a test fails, or never ends, where the mistake was made; it is mended again."""
     whole = (house / mutant.file).read_bytes()
     mutant.put_into(house)
-    asked = ["-q", "-x", "-m", "not slow", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    asked = ["-q", "-x", "-m", "not slow or thorough", "-p", "no:cacheprovider", "-p", "no:xdist"]
     try:
         ended = subprocess.run(
             [sys.executable, "-m", "pytest", *asked, *mutant.tests],

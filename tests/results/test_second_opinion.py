@@ -12,6 +12,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from exhaustive import examples
 from grammar import Collective
 from hierarchies import Axis, Domain, Hierarchy, Link, Reduction, System, placements
 from hierarchies.fabric import cast
@@ -90,6 +91,7 @@ def test_no_more_is_sent_than_is_needed(
 
 
 @given(*EXPANSIONS)
+@examples(30, 100)
 def test_order_beyond_what_is_waited_for_does_not_matter(
     what: tuple[Collective, Algorithm], counts: tuple[int, ...], pieces: int, both: bool
 ) -> None:
@@ -147,6 +149,7 @@ def longest_wait(expansion: Any, counts: tuple[int, ...], latencies: tuple[float
 
 
 @given(st.sampled_from(KNOWN), COUNTS.map(tuple), st.permutations(LATENCIES))
+@examples(30, 100)
 def test_prices_wait_as_long_as_messages_do(
     what: tuple[Collective, Algorithm], counts: tuple[int, ...], latencies: list[float]
 ) -> None:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from exhaustive import examples
 from hierarchies.files.toml_lines import MOST_LINES, lines_of
 from strategies import jobs
 from synth.workload.files import write
@@ -92,6 +93,7 @@ def paths(value: Any, room: tuple[str | int, ...] = ()) -> list[tuple[str | int,
 
 
 @given(jobs(), st.randoms(use_true_random=False))
+@examples(30, 100)
 def test_every_key_is_on_the_line_that_spells_it(job: Job, chance: random.Random) -> None:
     lines = []
     for line in write(job).split("\n"):

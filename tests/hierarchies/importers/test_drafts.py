@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from exhaustive import examples
 from hierarchies import InputError, load, read
 from hierarchies.importers import (
     KINDS,
@@ -79,6 +80,7 @@ def filled(draft: Draft) -> Draft:
 
 
 @given(drafts())
+@examples(30, 100)
 def test_a_draft_is_toml_that_is_read_as_soon_as_nothing_is_blank(draft: Draft) -> None:
     tomllib.loads(toml(draft))
     needed = [(place, key) for place, key, blank in draft.blanks() if blank.needed]
@@ -106,6 +108,7 @@ def test_a_draft_is_toml_that_is_read_as_soon_as_nothing_is_blank(draft: Draft) 
 
 
 @given(drafts())
+@examples(30, 100)
 def test_a_suggestion_that_is_taken_is_marked(draft: Draft) -> None:
     taken = draft.suggested()
     left = {(place, key) for place, key, _ in taken.blanks()}

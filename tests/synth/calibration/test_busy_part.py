@@ -11,6 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from exhaustive import examples
 from grammar import Goal
 from hierarchies import (
     Domain,
@@ -70,7 +71,7 @@ def check_bound(system: System, measurement: Measurement, size_bytes: int) -> No
 
 
 @given(measurements(), sizes)
-@settings(max_examples=300, deadline=None)
+@examples(60, 300)
 def test_nothing_is_predicted_to_take_less_than_the_bound(
     asked: tuple[System, Measurement], size_bytes: int
 ) -> None:
@@ -114,7 +115,7 @@ def nominal_seconds(system: System, candidate: Candidate, size_bytes: float) -> 
 
 
 @given(measurements(), sizes)
-@settings(max_examples=150, deadline=None)
+@examples(40, 150)
 def test_a_fit_and_the_doctor_price_a_measurement_alike(
     asked: tuple[System, Measurement], size_bytes: int
 ) -> None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from exhaustive import examples
 from grammar import Collective
 from hierarchies import Domain, Link
 from price_oracle import in_order_trees, two_trees
@@ -133,6 +134,7 @@ def test_a_broadcast_gives_everyone_but_the_first_one_buffer(algorithm: Algorith
 
 @ROWS
 @given(MEMBERS)
+@examples(30, 100)
 def test_every_cut_between_children_is_crossed_enough(
     collective: Collective, algorithm: Algorithm, recipe: Recipe, members: tuple[int, ...]
 ) -> None:
@@ -159,6 +161,7 @@ def test_every_cut_between_children_is_crossed_enough(
 
 @ROWS
 @given(MEMBERS)
+@examples(30, 100)
 def test_what_splits_sends_no_more_in_sum_than_its_outermost_level_asks(
     collective: Collective, algorithm: Algorithm, recipe: Recipe, members: tuple[int, ...]
 ) -> None:
@@ -174,6 +177,7 @@ def test_what_splits_sends_no_more_in_sum_than_its_outermost_level_asks(
 
 @ROWS
 @given(MEMBERS, st.data())
+@examples(30, 100)
 def test_levels_without_choice_change_nothing(
     collective: Collective,
     algorithm: Algorithm,

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from exhaustive import examples
 from grammar import Collective, Groups, Instruction, admitted
 from hierarchies import Axis, Hierarchy, Reduction, System, load, placements
 from hierarchies.fabric import cast
@@ -32,7 +33,7 @@ def in_network(system: System, reduction: Reduction, what: Instruction) -> list[
 
 
 @given(smart_systems(12, plain=True), st.data())
-@settings(max_examples=150, deadline=None)
+@examples(40, 150)
 def test_wires_are_as_busy_as_priced(system: System, data: st.DataObject) -> None:
     """All groups of an instruction at once, ports shared, outer traffic through inner ports."""
     links = tuple(replace(link, reduces=True) for link in system.links)
@@ -99,7 +100,7 @@ def test_between_nodes_a_tree_does_what_no_switch_does() -> None:
 
 
 @given(smart_systems(24), st.data(), st.floats(1, 1e10))
-@settings(max_examples=150, deadline=None)
+@examples(40, 150)
 def test_a_switch_that_reduces_makes_nothing_dearer(
     system: System, data: st.DataObject, size: float
 ) -> None:

@@ -9,9 +9,10 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from exhaustive import examples
 from explicit_steps import explicit
 from grammar import Collective, Instruction, admitted
 from hierarchies import Domain, Hierarchy, InputError, Reduction, System, load
@@ -62,7 +63,7 @@ def named(machine: Machine, line: Line, what: Instruction, group: Group) -> dict
 
 
 @given(asked())
-@settings(max_examples=80)
+@examples(25, 80)
 def test_every_link_carries_what_the_messages_put_there(
     case: tuple[System, Reduction, Instruction, tuple[Line, ...]],
 ) -> None:
@@ -104,7 +105,7 @@ def paths(system: System, group: Group) -> Iterator[str]:
 
 
 @given(asked(smart=True))
-@settings(max_examples=150)
+@examples(40, 150)
 def test_no_link_carries_more_than_the_busiest_of_the_simulator(
     case: tuple[System, Reduction, Instruction, tuple[Line, ...]],
 ) -> None:
@@ -231,7 +232,7 @@ def loads_of(
 
 
 @given(ragged(), st.sampled_from([Collective.ALL_REDUCE, Collective.ALL_GATHER]))
-@settings(max_examples=100)
+@examples(30, 100)
 def test_a_direct_exchange_of_any_group_puts_its_messages_on_links(
     case: tuple[System, list[Group]], collective: Collective
 ) -> None:
@@ -266,7 +267,7 @@ def test_children_of_a_mesh_that_hold_more_members_are_sent_more() -> None:
 
 
 @given(ragged(), st.sampled_from([Collective.ALL_REDUCE, Collective.REDUCE_SCATTER]))
-@settings(max_examples=100)
+@examples(30, 100)
 def test_a_ring_of_any_group_crosses_each_level_as_often_as_its_edges(
     case: tuple[System, list[Group]], collective: Collective
 ) -> None:

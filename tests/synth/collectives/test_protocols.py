@@ -6,6 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from exhaustive import examples
 from grammar import Collective
 from hierarchies import Domain, Link, System
 from hierarchies.fabric import cast
@@ -40,6 +41,7 @@ def test_what_is_data_of_what_is_sent() -> None:
 
 
 @given(smart_systems(), st.data(), st.sampled_from(Collective))
+@examples(30, 100)
 def test_a_protocol_changes_latency_and_share_and_nothing_else(
     system: System, data: st.DataObject, collective: Collective
 ) -> None:

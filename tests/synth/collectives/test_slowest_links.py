@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from exhaustive import examples
 from grammar import Collective, Goal, parse
 from hierarchies import (
     Axis,
@@ -79,7 +80,7 @@ def price(system: System, reduction: Reduction, text: str) -> float:
 
 
 @given(cases())
-@settings(max_examples=100)
+@examples(30, 100)
 def test_a_slower_machine_is_never_faster_and_never_below_its_bound(
     case: tuple[System, Reduction, str],
 ) -> None:
@@ -94,7 +95,7 @@ def test_a_slower_machine_is_never_faster_and_never_below_its_bound(
 
 
 @given(cases())
-@settings(max_examples=60)
+@examples(20, 60)
 def test_one_step_takes_no_longer_link_by_link(case: tuple[System, Reduction, str]) -> None:
     """The simulator's busiest links are an upper bound for every flow of a step alone."""
     system, reduction, _ = case

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from exhaustive import examples
 from grammar import Collective, Program
 from hierarchies import (
     Axis,
@@ -75,7 +76,7 @@ def lacking(draw: st.DrawFn) -> System:
 
 
 @given(lacking())
-@settings(max_examples=15)
+@examples(6, 15)
 def test_every_program_is_proved_and_replayed_and_none_beats_the_bound(system: System) -> None:
     survivors = Survivors(system)
     for program in level_programs(survivors):
@@ -152,7 +153,7 @@ def test_a_program_that_forgets_somebody_is_refuted_and_wrong_on_arrays(
 
 
 @given(smart_systems(12), st.data())
-@settings(max_examples=100)
+@examples(30, 100)
 def test_groups_that_are_grids_cost_what_the_simulator_says(
     system: System, data: st.DataObject
 ) -> None:

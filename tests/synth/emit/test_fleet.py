@@ -18,15 +18,14 @@ from pathlib import Path
 import pytest
 
 import exhaustive
+from forking import FLEET, torch_python
 from grammar import Instruction
 from hierarchies import Axis, Hierarchy, Level, Placement, Reduction
-from places import TESTS
 from strategies import all_valid, source, spelled, striped
 from synth.emit import Options, RankOrder, Source, emit
 from synth.run.backends import mpiexec
 from synth.run.processes import Command, supervise
 
-FLEET = TESTS / "fleet"
 TORCH = pytest.mark.skipif(find_spec("torch") is None, reason="needs the extra torch")
 MPI = pytest.mark.skipif(
     find_spec("mpi4py") is None or mpiexec() is None, reason="needs the extra mpi"
@@ -70,30 +69,17 @@ def run_all(target: str, folder: Path, sources: Sequence[Source]) -> int:
         )
     (folder / "jobs.json").write_text(json.dumps(jobs))
     world = sources[0].schedule.devices
-    script = str(FLEET / f"{target}_fleet.py")
-    python = sys.executable
-    commands = {
-        "torch": [
-            Command(
-                "the ranks",
-                (python, str(FLEET / "forked.py"), str(world), script, str(folder)),
-                ONE_THREAD,
-            )
-        ],
-        "mpi": [
-            Command(
-                "mpiexec",
-                (str(mpiexec()), "-n", str(world), python, "-m", "mpi4py", script, str(folder)),
-                ONE_THREAD,
-            )
-        ],
-    }[target]
+    job = (str(FLEET / f"{target}_fleet.py"), str(folder))
+    if target == "torch":
+        words = (*torch_python(), str(FLEET / "forked.py"), str(world), *job)
+    else:
+        words = (str(mpiexec()), "-n", str(world), sys.executable, "-m", "mpi4py", *job)
+    commands = [Command("the ranks", words, {"OMP_NUM_THREADS": "1"})]
     said = supervise(commands, folder, MINUTES)
     done: int = json.loads(said.splitlines()[-1])["done"]
     return done
 
 
-ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 Programs = Sequence[tuple[Instruction, ...]]
 
 

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import numpy as np
 import pytest
 
 from exhaustive import Sample, sampled
+from forking import jax_python
 from grammar import Collective
 from hierarchies import Axis, Hierarchy, Level, Placement, Reduction
 from strategies import all_valid, source, spelled, striped
@@ -85,7 +87,7 @@ def run(script: str, devices: int, asked: Any = None, *arguments: str) -> Any:
     """What a script, given a question on its standard input, prints as JSON."""
     what = [script] if script.endswith(".py") else ["-c", script]
     done = subprocess.run(
-        [sys.executable, "-W", "error", *what, *arguments],
+        [*jax_python(), *what, *arguments],
         input=json.dumps(asked),
         env=environment(devices),
         capture_output=True,
@@ -146,7 +148,13 @@ def cluster(
 @needs_jax
 @pytest.mark.parametrize(
     ("sizes", "some"),
-    [((2, 2), None), ((2, 3, 2), 25), ((2, 2, 2, 2), 25)],
+    [
+        *[((2, 2), 25), ((2, 3, 2), 10), ((2, 2, 2, 2), 10)],
+        *(
+            pytest.param(sizes, some, marks=pytest.mark.slow)
+            for sizes, some in [((2, 2), None), ((2, 3, 2), 25), ((2, 2, 2, 2), 25)]
+        ),
+    ],
 )
 def test_programs_are_exact(sizes: tuple[int, ...], some: int | None, tmp_path: Path) -> None:
     check_sums(sources(Reduction.plain(*sizes), some), tmp_path)
@@ -230,12 +238,13 @@ def side_by_side(reduction: Reduction, many: int, count: int) -> list[Source]:
 @needs_jax
 @BOTH
 @pytest.mark.parametrize("many", [2, 3])
-def test_stripes_are_exact(many: int, writer: Write, tmp_path: Path) -> None:
+@pytest.mark.parametrize("drawn", [1, pytest.param(3, marks=pytest.mark.slow)])
+def test_stripes_are_exact(many: int, drawn: int, writer: Write, tmp_path: Path) -> None:
     rings = "reduce-scatter node inside; all-reduce node parallel(root); all-gather node inside"
     turned = "reduce-scatter node parallel(root); all-reduce node inside; all-gather node parallel"
     some = cluster((2, 4), ((2, 2), (1, 2)), ("data",))
     nested = striped([(rings, 3000, 3), (turned, 1001, 2), (rings, 501, 1)][:many], some)
-    check_sums([nested, *side_by_side(Reduction.plain(2, 3), many, 3)], tmp_path, writer)
+    check_sums([nested, *side_by_side(Reduction.plain(2, 3), many, drawn)], tmp_path, writer)
 
 
 def test_a_stripe_that_cannot_be_said_is_named() -> None:
@@ -296,11 +305,12 @@ LARGE = [
 @needs_jax
 @BOTH
 @pytest.mark.parametrize("order", RankOrder)
+@pytest.mark.parametrize("some", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_compiled_groups_are_the_schedule_s(
-    order: RankOrder, writer: Write, tmp_path: Path
+    some: int, order: RankOrder, writer: Write, tmp_path: Path
 ) -> None:
     """On 512 devices, listed backwards: who is in a group with whom, in member order."""
-    given = [ordered(s, order) for reduction in LARGE for s in sources(reduction, 3)]
+    given = [ordered(s, order) for reduction in LARGE for s in sources(reduction, some)]
     check_compiled(given, writer, tmp_path)
 
 
@@ -346,14 +356,13 @@ vma = {"check_vma": False} if asked["flat"] else {}
 def total(x, given=fast.ROWS):
     add = jax.shard_map(fast.all_reduce, mesh=over, in_specs=given, out_specs=P(), **vma)
     return jax.jit(add)(x)
-for shape in [(3,), (1,), (2, 5, 3), (0,), (4, 0)]:
+for shape, dtype in asked["cases"]:
     rows = np.random.default_rng(2).integers(-9, 9, (8, *shape), np.int32)
-    for dtype in ("int32", "float32", "bfloat16", "float16", "complex64", "uint8"):
-        given = jnp.asarray(rows, dtype)
-        found = total(given)
-        assert found.shape == (1, *shape) and found.dtype == given.dtype, (shape, dtype, found)
-        wanted = np.asarray(given).sum(axis=0, dtype=given.dtype)
-        assert np.array_equal(found[0], wanted), (shape, dtype)
+    given = jnp.asarray(rows, dtype)
+    found = total(given)
+    assert found.shape == (1, *shape) and found.dtype == given.dtype, (shape, dtype, found)
+    wanted = np.asarray(given).sum(axis=0, dtype=given.dtype)
+    assert np.array_equal(np.asarray(found)[0], wanted), (shape, dtype)
 # the rest of a tree: booleans are counted, replicated values and scalars count for each device
 tree = {"yes": np.ones((8, 3), bool), "no": [np.zeros((8, 1), np.float32)]}
 found = total(tree)
@@ -365,12 +374,30 @@ print(json.dumps("done"))
 """
 
 
+SHAPES_GIVEN = [(3,), (1,), (2, 5, 3), (0,), (4, 0)]
+DTYPES_GIVEN = ["int32", "float32", "bfloat16", "float16", "complex64", "uint8"]
+
+
 @needs_jax
 @BOTH
-def test_any_shape_and_dtype(writer: Write, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "cases",
+    [
+        pytest.param(
+            [((3,), dtype) for dtype in DTYPES_GIVEN]
+            + [(shape, "int32") for shape in SHAPES_GIVEN[1:]],
+            id="each",
+        ),
+        pytest.param(list(product(SHAPES_GIVEN, DTYPES_GIVEN)), id="all", marks=pytest.mark.slow),
+    ],
+)
+def test_any_shape_and_dtype(
+    cases: list[tuple[tuple[int, ...], str]], writer: Write, tmp_path: Path
+) -> None:
     path = tmp_path / NAME
     path.write_text(str(writer(source(HIERARCHICAL, Reduction.plain(2, 4)))[NAME]))
-    assert run(LOAD + SHAPES, 8, {"path": str(path), "flat": writer is write_flat}) == "done"
+    asked = {"path": str(path), "flat": writer is write_flat, "cases": cases}
+    assert run(LOAD + SHAPES, 8, asked) == "done"
 
 
 GRADIENTS = """
@@ -516,8 +543,9 @@ def test_a_wrong_number_of_devices_is_told(tmp_path: Path) -> None:
     path = tmp_path / NAME
     path.write_text(str(write(source(HIERARCHICAL, Reduction.plain(2, 4)))[NAME]))
     done = subprocess.run(
-        [sys.executable, str(path)], env=environment(4), capture_output=True, text=True
+        [*jax_python(), str(path)], env=environment(4), capture_output=True, text=True
     )
+    assert done.returncode != 0
     assert "this program is for 8 devices, not 4" in done.stderr
     assert "--xla_force_host_platform_device_count=8" in done.stderr
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from forking import FLEET, torch_python
 from hierarchies import Axis, Hierarchy, Level, Placement, Reduction
-from places import TESTS
 from strategies import source, striped
 from synth.emit import emit
 from synth.run import RunError
@@ -20,7 +20,6 @@ from synth.run.backends import mpiexec
 from synth.run.processes import Command, supervise
 from synth.semantics.schedule import Exchange
 
-FLEET = TESTS / "fleet"
 NESTED = "reduce-scatter node inside; all-reduce node parallel(root); all-gather node inside"
 ROOTED = "reduce node inside; all-reduce node master(root); broadcast node inside"
 SHUFFLED = "reduce-scatter node inside; reduce-scatter node parallel(root); all-gather root inside"
@@ -56,7 +55,7 @@ def test_training_with_the_program_is_training(
 ) -> None:
     written(tmp_path, program, beside_model(2, 4), segments, beside)
     words = (str(FLEET / "forked.py"), "8", str(FLEET / "torch_uses.py"), str(tmp_path))
-    ranks = Command("the ranks", (sys.executable, *words), {"OMP_NUM_THREADS": "1"})
+    ranks = Command("the ranks", (*torch_python(), *words), {"OMP_NUM_THREADS": "1"})
     assert len(supervise([ranks], tmp_path, 300).split()) == 5
 
 
@@ -66,7 +65,7 @@ def test_the_groups_of_512_ranks_are_the_schedule_s(program: str, tmp_path: Path
     reduction = beside_model(64, 8)
     written(tmp_path, program, reduction)
     ranks = [0, 1, 2, 9, 77, 511]
-    words = [sys.executable, str(FLEET / "torch_fake.py"), str(tmp_path), *map(str, ranks)]
+    words = [*torch_python(), str(FLEET / "torch_fake.py"), str(tmp_path), *map(str, ranks)]
     seen = json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
     phases = source(program, reduction).schedule.phases
     for rank in ranks:
@@ -96,7 +95,7 @@ def test_the_file_checks_itself_under_torchrun(tmp_path: Path) -> None:
 def test_a_job_of_another_size_is_refused(tmp_path: Path) -> None:
     file = written(tmp_path, NESTED, beside_model(2, 4))
     environment = {"RANK": "0", "WORLD_SIZE": "1"}
-    words = [sys.executable, str(file), "--init-method", (tmp_path / "store").as_uri()]
+    words = [*torch_python(), str(file), "--init-method", (tmp_path / "store").as_uri()]
     ended = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
     assert ended.returncode != 0
     assert "this program is for 8 ranks; the job has 1" in ended.stderr

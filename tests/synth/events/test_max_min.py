@@ -6,9 +6,10 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from exhaustive import examples
 from synth.events.max_min import Sharing, scarce
 
 Parts = dict[int, Fraction]
@@ -74,7 +75,7 @@ def check(
 
 
 @given(tables(), TURNS)
-@settings(max_examples=400)
+@examples(80, 400)
 def test_levels_are_those_of_filling_from_scratch(
     table: list[dict[int, float]], turns: Changes
 ) -> None:

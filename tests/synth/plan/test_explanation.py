@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from exhaustive import examples
 from hierarchies import Axis, System, load
 from strategies import systems
 from synth.plan.explanation import why
@@ -23,7 +24,7 @@ def ranked(system: System, payload: int, segments: tuple[int, ...]) -> tuple[Ans
 
 
 @given(systems(12), st.integers(1, 10**9), st.sampled_from([(1,), SEGMENTS]))
-@settings(max_examples=25, deadline=None)
+@examples(10, 25)
 def test_the_advice_follows_the_times(
     system: System, payload: int, segments: tuple[int, ...]
 ) -> None:

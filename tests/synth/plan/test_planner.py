@@ -10,9 +10,10 @@ from itertools import pairwise
 from math import prod
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from exhaustive import examples
 from grammar import Collective, Instruction, Program, admitted, parse, spell
 from hierarchies import (
     Axis,
@@ -77,6 +78,7 @@ def skeletons(depth: int, max_steps: int, across: bool) -> tuple[tuple[Instructi
     return tuple(found)
 
 
+@cache
 def brute_force(system: System, request: Request) -> list[list[Key]]:
     """For each placement the ranking keys of all programs, each priced step by step."""
     found = []
@@ -304,7 +306,7 @@ def test_larger_brute_force_rankings(system: System, request_: Request) -> None:
 
 
 @given(systems(12), st.data())
-@settings(max_examples=40, deadline=None)
+@examples(12, 40)
 def test_answers_on_any_machine(system: System, data: st.DataObject) -> None:
     devices = system.devices
     size = data.draw(st.sampled_from([d for d in range(1, devices + 1) if devices % d == 0]))
@@ -513,7 +515,7 @@ def test_the_same_question_has_the_same_answer_whatever_the_hash_seed() -> None:
 
 
 @given(systems(12), st.integers(1, 10**9), st.integers(1, 1000))
-@settings(max_examples=20, deadline=None)
+@examples(8, 20)
 def test_the_best_answer_takes_no_less_for_more_bytes(
     system: System, payload: int, factor: int
 ) -> None:
@@ -526,7 +528,7 @@ def test_the_best_answer_takes_no_less_for_more_bytes(
 
 
 @given(systems(12))
-@settings(max_examples=20, deadline=None)
+@examples(8, 20)
 def test_a_larger_choice_never_has_a_worse_best(system: System) -> None:
     assume(len(system.hierarchy.levels) <= 3)
     request = Request(axes(data=system.devices), ("data",), GB, 1, Language(2), stripes=False)
@@ -542,7 +544,7 @@ def test_a_larger_choice_never_has_a_worse_best(system: System) -> None:
 
 
 @given(systems(12), st.integers(1, 10**9))
-@settings(max_examples=20, deadline=None)
+@examples(8, 20)
 def test_overlap_never_has_a_worse_best_and_never_beats_the_bound(
     system: System, payload: int
 ) -> None:
@@ -572,7 +574,7 @@ def test_overlap_wins_on_machines_with_a_nic_for_each_device() -> None:
 
 
 @given(systems(12), st.integers(1, 10**9), st.booleans())
-@settings(max_examples=25, deadline=None)
+@examples(10, 25)
 def test_stripes_join_a_ranking_that_stays_as_it_was(
     system: System, payload: int, per_placement: bool
 ) -> None:

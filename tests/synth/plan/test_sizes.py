@@ -6,9 +6,10 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from exhaustive import examples
 from hierarchies import Axis, InputError, System, load
 from strategies import systems
 from synth.plan.planner import answers
@@ -26,7 +27,7 @@ def whole(system: System, smallest: int, largest: int) -> Sweep:
 
 
 @given(systems(12), st.integers(1, 10**6), st.integers(1, 1000))
-@settings(max_examples=15, deadline=None)
+@examples(6, 15)
 def test_stretches_cover_the_sizes_in_order_and_neighbours_differ(
     system: System, smallest: int, factor: int
 ) -> None:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from exhaustive import examples
 from synth.events.overlap import Lane, Work, side_by_side
 from synth.plan.stripes import MOST_STRIPES, Split, Stripe, mix, price_of, split, whole_bytes
 from synth.price.segments import Overlapped, Phases, price_ticks
@@ -102,6 +103,7 @@ def test_whole_bytes_sum_to_the_payload(parts: list[int], payload: int) -> None:
 
 
 @given(programs(), st.data())
+@examples(30, 100)
 def test_the_price_of_stripes_is_that_of_lanes(programs: list[Phases], data: st.DataObject) -> None:
     market = Market(programs)
     chosen = data.draw(st.lists(st.sampled_from(range(len(programs))), min_size=1, max_size=3))
@@ -120,6 +122,7 @@ def test_the_price_of_stripes_is_that_of_lanes(programs: list[Phases], data: st.
 
 @FEW
 @given(programs())
+@examples(30, 100)
 def test_a_split_is_a_whole_payload_and_better_than_one_program(programs: list[Phases]) -> None:
     market = Market(programs)
     found = market.split()
@@ -137,6 +140,7 @@ def test_a_split_is_a_whole_payload_and_better_than_one_program(programs: list[P
 
 @FEW
 @given(programs())
+@examples(30, 100)
 def test_no_split_is_below_the_linear_program(programs: list[Phases]) -> None:
     market = Market(programs)
     found = market.split()

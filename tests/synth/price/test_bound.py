@@ -10,6 +10,7 @@ import pytest
 from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
+from exhaustive import examples
 from flow_oracle import least_time
 from grammar import Collective, Goal, parse
 from hierarchies import (
@@ -109,7 +110,7 @@ def test_not_above_what_flows_reach(case: tuple[System, Reduction], goal: Goal) 
 
 
 @given(cases(6, smart=True), st.sampled_from(Goal))
-@settings(max_examples=100, deadline=None)
+@examples(30, 100)
 def test_not_above_what_all_cuts_and_partitions_allow(
     case: tuple[System, Reduction], goal: Goal
 ) -> None:
@@ -356,7 +357,7 @@ def test_what_all_send_in_sum_goes_over_a_bus_once() -> None:
 
 
 @given(cases(32, smart=True), st.sampled_from(Choice))
-@settings(deadline=None)
+@examples(30, 100)
 def test_no_program_is_below_the_bound(case: tuple[System, Reduction], choice: Choice) -> None:
     """The cheapest of all programs of up to four steps, on all kinds of domains."""
     system, reduction = case
@@ -367,7 +368,7 @@ def test_no_program_is_below_the_bound(case: tuple[System, Reduction], choice: C
 
 
 @given(smart_systems(32), st.data(), st.sampled_from(Collective), st.floats(1, 1e10))
-@settings(max_examples=300, deadline=None)
+@examples(60, 300)
 def test_no_algorithm_is_below_the_bound(
     system: System, data: st.DataObject, collective: Collective, size: float
 ) -> None:

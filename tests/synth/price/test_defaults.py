@@ -6,6 +6,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from exhaustive import examples
 from grammar import Collective, Goal
 from hierarchies import Axis, Placement, Reduction, System, load, placements
 from hierarchies.fabric import cast
@@ -41,7 +42,7 @@ CASES = (smart_systems(32), st.data(), st.sampled_from(Goal), st.floats(1, 1e11)
 
 
 @given(*CASES)
-@settings(max_examples=200, deadline=None)
+@examples(50, 200)
 def test_none_is_below_the_bound(
     system: System, data: st.DataObject, goal: Goal, payload: float
 ) -> None:
@@ -52,7 +53,7 @@ def test_none_is_below_the_bound(
 
 
 @given(*CASES)
-@settings(max_examples=200, deadline=None)
+@examples(50, 200)
 def test_the_plain_step_of_a_program_is_never_dearer(
     system: System, data: st.DataObject, goal: Goal, payload: float
 ) -> None:

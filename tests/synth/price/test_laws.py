@@ -12,9 +12,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from exhaustive import examples
 from flow_cases import CLOSE, Case, cases, levels_of, meets_the_busiest
 from grammar import Collective, Goal, Instruction
 from hierarchies import Domain, Link, Reduction, System
@@ -136,6 +137,7 @@ def test_a_barrier_price_is_monotone(
     st.floats(0, 1e-4),
     st.integers(1, 10**9),
 )
+@examples(30, 100)
 def test_a_bound_is_monotone(
     case: tuple[System, Reduction, Derivation],
     goal: Goal,
@@ -167,7 +169,7 @@ def test_a_machine_faster_in_all_is_as_much_faster(
 
 
 @given(smart_systems(12), st.data(), st.sampled_from([0.125, 8.0]))
-@settings(max_examples=30)
+@examples(10, 30)
 def test_the_best_overlapped_answer_scales_with_the_machine(
     system: System, data: st.DataObject, factor: float
 ) -> None:
@@ -195,6 +197,7 @@ def test_the_best_overlapped_answer_scales_with_the_machine(
 
 
 @given(cases(), st.integers(0, 100))
+@examples(30, 100)
 def test_no_end_is_before_a_link_has_carried_its_bytes(case: Case, seed: int) -> None:
     """On links that all differ: nor before the slowest messages of a step have come through."""
     network = case.network.perturbed(seed)
@@ -208,7 +211,7 @@ def test_no_end_is_before_a_link_has_carried_its_bytes(case: Case, seed: int) ->
 
 
 @given(cases(most_segments=1))
-@settings(max_examples=200)
+@examples(50, 200)
 def test_one_segment_of_alike_groups_is_the_barrier_price(case: Case) -> None:
     """Where all groups of a step meet identical links, flows wait for each other like barriers."""
     assume(meets_the_busiest(case))
@@ -218,6 +221,7 @@ def test_one_segment_of_alike_groups_is_the_barrier_price(case: Case) -> None:
 
 
 @given(derivations(), st.integers(1, 8))
+@examples(30, 100)
 def test_no_program_is_faster_than_its_bound_in_any_number_of_segments(
     case: tuple[System, Reduction, Derivation], segments: int
 ) -> None:
@@ -233,6 +237,7 @@ def test_no_program_is_faster_than_its_bound_in_any_number_of_segments(
 
 
 @given(cases(most_segments=3), st.integers(0, 100))
+@examples(30, 100)
 def test_one_flow_takes_its_latency_and_its_slowest_link(case: Case, seed: int) -> None:
     """A single group that does one thing: each segment by the closed form, on any links."""
     [one, *others] = case.footprints() or [None]
@@ -245,6 +250,7 @@ def test_one_flow_takes_its_latency_and_its_slowest_link(case: Case, seed: int) 
 
 
 @given(cases())
+@examples(30, 100)
 def test_what_a_switch_takes_in_it_gives_out(case: Case) -> None:
     """Step by step, domain by domain: bytes in equal bytes out, where no switch adds or copies.
 
@@ -270,7 +276,7 @@ def test_what_a_switch_takes_in_it_gives_out(case: Case) -> None:
 
 
 @given(cases(8, most_segments=2), st.integers(0, 100), st.sampled_from([0.5, 2.0]))
-@settings(max_examples=50)
+@examples(15, 50)
 def test_links_that_are_faster_and_end_later_are_told(case: Case, seed: int, factor: float) -> None:
     """``anomalies`` names every cable that, changed alone, makes the end later; and no other."""
     network = case.network.perturbed(seed)
@@ -312,7 +318,7 @@ def reversed_in_time(derivation: Derivation) -> Derivation | None:
 
 
 @given(derivations(), st.sampled_from([Choice.RING, Choice.AUTO]))
-@settings(max_examples=300)
+@examples(60, 300)
 def test_a_program_backwards_in_time_carries_as_much(
     case: tuple[System, Reduction, Derivation], choice: Choice
 ) -> None:
@@ -351,7 +357,7 @@ def link_seconds(case: Case, phase: int, price: StepPrice, network: Network) -> 
 
 
 @given(cases(most_segments=1), st.integers(0, 100))
-@settings(max_examples=200)
+@examples(50, 200)
 def test_a_step_backwards_in_time_carries_as_much_on_links_turned_round(
     case: Case, seed: int
 ) -> None:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from exhaustive import examples
 from overlap_oracle import least_seconds, works
 from synth.events.overlap import Work
 from synth.price.segments import Overlapped, Phases, _bounds, _rows, cheapest, price_ticks
@@ -41,6 +42,7 @@ def brute(
 
 
 @given(markets(), st.integers(1, 14), st.none() | st.integers(0, 30 * 10**12))
+@examples(30, 100)
 def test_the_cheapest_are_those_of_simulating_all(
     market: tuple[list[tuple[int, ...]], dict[int, list[Phases]]], count: int, limit: int | None
 ) -> None:
@@ -52,6 +54,7 @@ def test_the_cheapest_are_those_of_simulating_all(
 
 
 @given(markets())
+@examples(30, 100)
 def test_bounds_of_rows_are_those_of_their_phases(
     market: tuple[list[tuple[int, ...]], dict[int, list[Phases]]],
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from exhaustive import examples
 from explicit_steps import ROOTED, ROUNDS, explicit
 from grammar import Collective, Goal, Groups, Instruction, Program, admitted, parse, spell
 from hierarchies import (
@@ -154,7 +155,7 @@ def loads(line: Line) -> dict[str, float]:
 
 
 @given(asked())
-@settings(max_examples=250, deadline=None)
+@examples(50, 250)
 def test_levels_are_as_busy_as_their_busiest_link(
     case: tuple[System, Reduction, Instruction],
 ) -> None:
@@ -169,7 +170,7 @@ def test_levels_are_as_busy_as_their_busiest_link(
 
 
 @given(asked())
-@settings(max_examples=150, deadline=None)
+@examples(40, 150)
 def test_chains_are_as_busy_as_their_busiest_link(
     case: tuple[System, Reduction, Instruction],
 ) -> None:
@@ -192,7 +193,7 @@ def test_chains_are_as_busy_as_their_busiest_link(
 
 
 @given(asked(18, plain=True), st.sampled_from(ROOTED))
-@settings(max_examples=150, deadline=None)
+@examples(40, 150)
 def test_no_port_carries_more_of_linear_chains_than_the_price_of_chains(
     case: tuple[System, Reduction, Instruction], collective: Collective
 ) -> None:
@@ -256,7 +257,7 @@ def test_rooted_trees_on_switches_are_as_busy_as_two_explicit_trees(
 
 
 @given(asked(6))
-@settings(max_examples=150, deadline=None)
+@examples(40, 150)
 def test_no_step_is_faster_than_its_cuts_allow(case: tuple[System, Reduction, Instruction]) -> None:
     """Whatever the algorithm: over all cuts and partitions of the explicit machine."""
     system, reduction, what = case
@@ -269,7 +270,7 @@ def test_no_step_is_faster_than_its_cuts_allow(case: tuple[System, Reduction, In
 
 
 @given(programmed())
-@settings(max_examples=150, deadline=None)
+@examples(40, 150)
 def test_lowered_programs_cost_what_their_groups_put_on_the_links(
     case: tuple[System, Reduction, Derivation],
 ) -> None:
@@ -390,7 +391,7 @@ def test_more_bytes_never_take_less(
 
 
 @given(programmed(), st.data(), st.floats(1, 100))
-@settings(deadline=None)
+@examples(30, 100)
 def test_worse_links_never_take_less(
     case: tuple[System, Reduction, Derivation], data: st.DataObject, factor: float
 ) -> None:
@@ -533,7 +534,7 @@ def check_same_prices(system: System, one: Reduction, other: System, two: Reduct
 
 
 @given(relabelled())
-@settings(deadline=None)
+@examples(30, 100)
 def test_neighbouring_axes_that_are_not_reduced_may_change_places(
     case: tuple[System, Reduction, Reduction],
 ) -> None:
@@ -542,7 +543,7 @@ def test_neighbouring_axes_that_are_not_reduced_may_change_places(
 
 
 @given(machines(24), st.data())
-@settings(deadline=None)
+@examples(30, 100)
 def test_an_axis_that_is_not_reduced_may_be_parted(system: System, data: st.DataObject) -> None:
     placement = data.draw(placed(system.hierarchy))
     assume(len(placement.axes) > 1)
@@ -566,7 +567,7 @@ def divisors(number: int) -> list[int]:
 
 
 @given(reductions(), st.data())
-@settings(deadline=None)
+@examples(30, 100)
 def test_on_symmetric_domains_the_order_of_axes_does_not_matter(
     reduction: Reduction, data: st.DataObject
 ) -> None:
@@ -583,7 +584,7 @@ def test_on_symmetric_domains_the_order_of_axes_does_not_matter(
 
 
 @given(machines(24), st.data())
-@settings(deadline=None)
+@examples(30, 100)
 def test_a_level_of_one_child_changes_nothing(system: System, data: st.DataObject) -> None:
     reduction = data.draw(reductions(system.hierarchy))
     place = data.draw(st.integers(0, len(system.links)))

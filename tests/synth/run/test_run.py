@@ -16,8 +16,9 @@ from shutil import which
 import numpy as np
 import pytest
 
+from forking import FLEET, jax_python, python_with, torch_python
 from hierarchies import InputError, Reduction
-from places import ROOT, TESTS
+from places import ROOT
 from strategies import source, striped
 from synth.run import BACKENDS, RunError, Trial, run
 from synth.run.backends import mpiexec
@@ -34,16 +35,24 @@ def installed(backend: str) -> bool:
 
 
 @pytest.fixture
-def ranks_are_forked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The ranks of gloo, without each importing torch: 2 s of a processor a rank."""
+def processes_are_forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of gloo and JAX, without importing torch or JAX: seconds of a processor each."""
+    jax_commands = BACKENDS["jax"].commands
 
-    def commands(devices: int, file: Path, flags: Sequence[str]) -> list[Command]:
+    def ranks(devices: int, file: Path, flags: Sequence[str]) -> list[Command]:
         store = (file.parent / "rendezvous").as_uri()
         given = (str(file), *flags, "--backend", "gloo", "--init-method", store)
-        words = (sys.executable, str(TESTS / "fleet" / "forked.py"), str(devices), *given)
+        words = (*torch_python(), str(FLEET / "forked.py"), str(devices), *given)
         return [Command("the ranks", words, {"OMP_NUM_THREADS": "1"})]
 
-    monkeypatch.setitem(BACKENDS, "gloo", replace(BACKENDS["gloo"], commands=commands))
+    def jax(devices: int, file: Path, flags: Sequence[str]) -> list[Command]:
+        assert jax_commands is not None
+        [plain] = jax_commands(devices, file, flags)
+        return [replace(plain, words=(*jax_python(), *plain.words[1:]))]
+
+    backends = {"gloo": ranks, "jax": jax}
+    for name, commands in backends.items():
+        monkeypatch.setitem(BACKENDS, name, replace(BACKENDS[name], commands=commands))
 
 
 def skip_without(backend: str) -> None:
@@ -51,9 +60,45 @@ def skip_without(backend: str) -> None:
         pytest.skip(f"needs the extra {BACKENDS[backend].target}")
 
 
+@pytest.mark.parametrize(
+    ("script", "code", "said"),
+    [
+        ("import sys; print(sys.argv, sys.stdin.read())", 0, "['-c', 'a', 'b'] asked\n"),
+        ("import sys; sys.exit(3)", 3, ""),
+        ("import sys; sys.exit('no')", 1, "no\n"),
+        ("import os; os._exit(0)", 1, "the script ended without an exit code\n"),
+    ],
+)
+def test_a_forked_python_looks_like_python(script: str, code: int, said: str) -> None:
+    words = [*python_with((), ()), "-c", script, "a", "b"]
+    done = subprocess.run(words, input="asked", capture_output=True, text=True)
+    assert (done.returncode, done.stdout + done.stderr) == (code, said)
+
+
+@LINUX
+def test_a_forked_python_ends_with_who_asked_for_it() -> None:
+    seconds = 4000.5 + os.getpid() / 1e7
+    inner = INNER.format(seconds=seconds)
+    script = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {inner!r}])"
+    client = subprocess.Popen([*python_with((), ()), "-c", script])
+    assert wait_until(lambda: len(sleepers(seconds)) == 2)  # the client names it too
+    client.kill()
+    client.wait()
+    assert wait_until(lambda: not sleepers(seconds))
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("dtype", ["float32", "int64"])
-def test_a_run_is_equal_to_the_plain_all_reduce(backend: str, dtype: str) -> None:
+def test_a_run_is_equal_to_the_plain_all_reduce(backend: str) -> None:
+    check_equal(backend, "float32")
+
+
+@pytest.mark.usefixtures("processes_are_forked")
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_run_on_integers_is_equal_to_the_plain_all_reduce(backend: str) -> None:
+    check_equal(backend, "int64")
+
+
+def check_equal(backend: str, dtype: str) -> None:
     skip_without(backend)
     seen = run(backend, source(NESTED, Reduction.plain(2, 2)), Trial(8004, dtype, 1, check=True))
     assert seen.bytes == 8004 // np.dtype(dtype).itemsize * np.dtype(dtype).itemsize
@@ -64,7 +109,7 @@ def test_a_run_is_equal_to_the_plain_all_reduce(backend: str, dtype: str) -> Non
     assert min(seen.seconds, seen.plain_seconds) > 0
 
 
-@pytest.mark.usefixtures("ranks_are_forked")
+@pytest.mark.usefixtures("processes_are_forked")
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_run_in_segments_is_equal_to_the_plain_all_reduce(backend: str) -> None:
     skip_without(backend)
@@ -74,7 +119,7 @@ def test_a_run_in_segments_is_equal_to_the_plain_all_reduce(backend: str) -> Non
     assert seen.segments in (None, 5)
 
 
-@pytest.mark.usefixtures("ranks_are_forked")
+@pytest.mark.usefixtures("processes_are_forked")
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_run_in_stripes_is_equal_to_the_plain_all_reduce(backend: str) -> None:
     skip_without(backend)
@@ -85,7 +130,7 @@ def test_a_run_in_stripes_is_equal_to_the_plain_all_reduce(backend: str) -> None
         assert seen.stripes == (Slice(1250, 3), Slice(751, 1))
 
 
-@pytest.mark.usefixtures("ranks_are_forked")
+@pytest.mark.usefixtures("processes_are_forked")
 @pytest.mark.parametrize("backend", ["gloo", "mpi", "jax"])
 def test_a_small_payload_is_left_to_the_first_stripe(backend: str) -> None:
     skip_without(backend)
@@ -96,14 +141,14 @@ def test_a_small_payload_is_left_to_the_first_stripe(backend: str) -> None:
     assert [stripe.elements for stripe in seen.stripes] == [2**15, 0, 0]
 
 
-@pytest.mark.usefixtures("ranks_are_forked")
+@pytest.mark.usefixtures("processes_are_forked")
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_nothing_to_do_runs_in_any_number_of_segments(backend: str) -> None:
     skip_without(backend)
     assert run(backend, source("", Reduction.plain(), 64, 4), Trial(64, check=True)).equal
 
 
-@pytest.mark.usefixtures("ranks_are_forked")
+@pytest.mark.usefixtures("processes_are_forked")
 @pytest.mark.parametrize("backend", ["gloo", "mpi"])
 def test_a_small_payload_is_cut_into_fewer_segments(backend: str) -> None:
     skip_without(backend)
@@ -112,7 +157,7 @@ def test_a_small_payload_is_cut_into_fewer_segments(backend: str) -> None:
     assert (seen.segments, seen.equal) == (4, True)
 
 
-@pytest.mark.usefixtures("ranks_are_forked")
+@pytest.mark.usefixtures("processes_are_forked")
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_payload_smaller_than_the_group_is_padded(backend: str) -> None:
     skip_without(backend)

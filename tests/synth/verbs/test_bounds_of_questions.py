@@ -12,6 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import hierarchies
+from exhaustive import examples
 from grammar import MOST_STEPS, parse
 from hierarchies import Fault, InputError, first_refused, load
 from places import ROOT
@@ -172,6 +173,7 @@ PLAIN = st.recursive(
 
 
 @given(PLAIN, st.sampled_from([float("nan"), float("-inf"), HUGE + 1, "a\ud800", "\udfff"]))
+@examples(30, 100)
 def test_plain_json_is_all_that_is_let_through(plain: Any, other: Any) -> None:
     check_plain(plain)
     assert json.loads(json.dumps(plain, ensure_ascii=False).encode()) == plain

@@ -12,7 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import oracle
-from exhaustive import Sample, sampled
+from exhaustive import Sample, examples, sampled
 from goal_schedules import OTHERS, derived, made, scheduled
 from grammar import Collective, Goal, Instruction, Program, instructions, parse
 from hierarchies import InputError, Reduction, Tree
@@ -236,7 +236,7 @@ def test_a_first_member_with_a_part_only_is_caught() -> None:
 
 
 @pytest.mark.parametrize("goal", Goal)
-@settings(max_examples=60)
+@examples(20, 60)
 @given(trees(), st.data())
 def test_counting_agrees_with_the_oracle(goal: Goal, tree: Tree, data: st.DataObject) -> None:
     """Up to the first unsound step; a correct program has what is wanted, and no other has."""

@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import oracle
-from exhaustive import Sample, sampled
+from exhaustive import Sample, examples, sampled
 from grammar import Collective, Instruction, Program, instructions, parse
 from hierarchies import InputError, Reduction, Tree
 from located import located
@@ -76,7 +76,7 @@ def test_all_programs_of_three_digits_give_the_plain_sum(
         assert_sums(steps, reduction, reduction.tree.devices)
 
 
-@settings(max_examples=150)
+@examples(40, 150)
 @given(st.tuples(*[st.sampled_from((2, 3))] * 4), st.data(), st.integers(1, 50))
 def test_programs_of_four_digits_give_the_plain_sum(
     sizes: tuple[int, ...], data: st.DataObject, elements: int
@@ -92,7 +92,7 @@ def test_all_programs_of_four_digits_give_the_plain_sum(sample: Sample) -> None:
         assert_sums(steps, reduction, 29)
 
 
-@settings(max_examples=200)
+@examples(50, 200)
 @given(reductions(), st.data(), st.integers(1, 60))
 def test_every_replica_of_a_placement_gets_its_own_sum(
     reduction: Reduction, data: st.DataObject, elements: int
@@ -117,6 +117,7 @@ def test_segments_give_the_same_sums(
 
 
 @given(reductions(), st.data(), st.integers(1, 60), st.integers(1, 4))
+@examples(30, 100)
 def test_stripes_give_the_same_sums(
     reduction: Reduction, data: st.DataObject, elements: int, many: int
 ) -> None:
@@ -165,6 +166,7 @@ def test_the_plain_sum_is_the_sum_over_who_agrees_on_the_rest(
 
 
 @given(trees(), st.data(), st.integers(1, 20))
+@examples(30, 100)
 def test_replay_gives_the_sum_of_any_payloads(
     tree: Tree, data: st.DataObject, elements: int
 ) -> None:
@@ -348,7 +350,11 @@ def assert_judges_agree(program: Program, tree: Tree) -> bool:
     return True
 
 
-@pytest.mark.parametrize("sizes", [(2,), (3,), (2, 2), (2, 3), (3, 2)], ids=str)
+@pytest.mark.parametrize(
+    "sizes",
+    [(2,), (3,), (3, 2), *(pytest.param(s, marks=pytest.mark.slow) for s in [(2, 2), (2, 3)])],
+    ids=str,
+)
 def test_counting_finds_unsound_what_the_rules_refuse(sizes: tuple[int, ...]) -> None:
     """All programs of three steps; what follows an unsound step is not looked at."""
     tree = Tree.of(*sizes)
@@ -366,7 +372,7 @@ def test_counting_agrees_on_random_programs(tree: Tree, data: st.DataObject) -> 
     assert_judges_agree(data.draw(programs(tree, most_steps=6)), tree)
 
 
-@settings(max_examples=150)
+@examples(40, 150)
 @given(trees(), st.data())
 def test_counting_agrees_on_meddled_programs(tree: Tree, data: st.DataObject) -> None:
     valid = data.draw(valid_programs(tree)).steps

@@ -6,10 +6,11 @@ from collections import Counter
 from itertools import product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import oracle
+from exhaustive import examples
 from grammar import Collective, Groups, Instruction, Program, instructions, parse, spell
 from hierarchies import Digit, InputError, Tree
 from strategies import programs, trees
@@ -226,7 +227,7 @@ def test_neither_the_first_nor_the_last_step_can_be_dropped(depth: int, text: st
         confirm(program, tree, told)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(40, 150)
 @given(st.data())
 def test_counterexamples_replay_and_steps_agree_with_the_oracle(data: st.DataObject) -> None:
     tree = data.draw(trees())
@@ -247,7 +248,7 @@ def test_counterexamples_replay_and_steps_agree_with_the_oracle(data: st.DataObj
             pytest.fail(reason)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(30, 100)
 @given(st.data())
 def test_regularity_agrees_with_the_oracle(data: st.DataObject) -> None:
     tree = Tree.of(*[2] * data.draw(st.integers(1, 3)))

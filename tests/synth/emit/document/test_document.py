@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from exhaustive import examples
 from hierarchies import Axis, Hierarchy, InputError, Placement, Reduction
 from places import ROOT
 from strategies import reductions, source, striped, valid_programs
@@ -88,7 +89,7 @@ def test_the_schema_is_one_and_describes_every_key() -> None:
             assert value.get("description"), key
 
 
-@settings(max_examples=60)
+@examples(20, 60)
 @given(sources())
 def test_every_document_is_valid_by_the_schema(given: Source) -> None:
     validator = jsonschema.Draft202012Validator(schema())
@@ -113,7 +114,7 @@ def test_a_document_is_read_back_as_it_was(given: Source) -> None:
     assert compare(found, 7) is None
 
 
-@settings(max_examples=60)
+@examples(20, 60)
 @given(side_by_side())
 def test_stripes_are_valid_by_the_schema_and_read_back(given: Source) -> None:
     made = json.loads(text(given))

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from exhaustive import examples
 from hierarchies import Axis, Hierarchy, Level, Placement, Reduction, placements
 from strategies import all_valid, source, spelled
 from synth.emit import targets
@@ -71,7 +72,9 @@ def ops(plan: Plan) -> list[Plan]:
 # --- every program ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("sizes", [(2, 2), (2, 4), (4, 4), (2, 3)])
+@pytest.mark.parametrize(
+    "sizes", [(2, 2), (2, 3), *(pytest.param(s, marks=pytest.mark.slow) for s in [(2, 4), (4, 4)])]
+)
 def test_every_valid_program_of_two_digits_is_expressed(sizes: tuple[int, ...]) -> None:
     reduction = machine(*sizes)
     for steps in all_valid(2):
@@ -80,7 +83,7 @@ def test_every_valid_program_of_two_digits_is_expressed(sizes: tuple[int, ...]) 
 
 
 @pytest.mark.parametrize("names", [NAMES[3], ("pod", "node", "gpu"), ("a", "b", "c")])
-@settings(max_examples=40, deadline=None)
+@examples(12, 40)
 @given(data=st.data())
 def test_programs_of_three_digits_are_expressed(data: st.DataObject, names: Any) -> None:
     reduction = machine(2, 2, 2, names=names)
@@ -89,7 +92,7 @@ def test_programs_of_three_digits_are_expressed(data: st.DataObject, names: Any)
     assert judged(plan_of(given), groups(given)) is None
 
 
-@settings(max_examples=25, deadline=None)
+@examples(10, 25)
 @given(steps=st.sampled_from(all_valid(4)))
 def test_programs_of_four_digits_are_expressed(steps: Any) -> None:
     reduction = machine(2, 2, 2, 2)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from exhaustive import examples
 from hierarchies import Axis, Hierarchy, InputError, Level, Placement, Reduction
 from strategies import reductions, source, striped, valid_programs
 from synth.emit import Source
@@ -77,7 +78,7 @@ def test_every_event_has_the_keys_of_its_type(given: Source) -> None:
             assert all(isinstance(value, float) for value in event["args"].values())
 
 
-@settings(max_examples=60)
+@examples(20, 60)
 @given(sources() | side_by_side())
 def test_slices_of_one_track_follow_each_other(given: Source) -> None:
     trace = traced(given)
@@ -94,7 +95,7 @@ def test_slices_of_one_track_follow_each_other(given: Source) -> None:
         assert found[-1]["args"] == {"bytes/s": 0.0}
 
 
-@settings(max_examples=60)
+@examples(20, 60)
 @given(sources() | side_by_side())
 def test_every_track_is_named_once_and_no_number_means_two_things(given: Source) -> None:
     events = traced(given)["traceEvents"]

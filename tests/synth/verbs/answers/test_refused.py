@@ -64,13 +64,11 @@ def spoiled(body: Any) -> Iterator[tuple[str, Any]]:
 
 
 def changed(body: Any, path: Path, other: Any) -> Any:
+    """The body with another value at a place; it shares with the first what is not on the way."""
     if not path:
         return other
-    made = copy.deepcopy(body)
-    where = made
-    for part in path[:-1]:
-        where = where[part]
-    where[path[-1]] = other
+    made = copy.copy(body)
+    made[path[0]] = changed(body[path[0]], path[1:], other)
     return made
 
 

@@ -14,6 +14,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
+from exhaustive import examples
 from grammar import Goal
 from hierarchies import InputError, System, described
 from machines import bare, calibration
@@ -87,7 +88,7 @@ def asked_machines(draw: st.DrawFn) -> tuple[System, dict[str, Any]]:
     return system, faulty
 
 
-@settings(max_examples=25)
+@examples(10, 25)
 @given(st.data())
 def test_rankings_of_drawn_machines_are_as_described(data: st.DataObject) -> None:
     system, faulty = data.draw(asked_machines())
@@ -108,7 +109,7 @@ def test_sweeps_and_costs_of_drawn_machines_are_as_described(data: st.DataObject
     judged("top", {**question, "bytes": [1, 2 ** data.draw(st.integers(1, 5))]})
 
 
-@settings(max_examples=25)
+@examples(10, 25)
 @given(st.data())
 def test_one_program_on_drawn_machines_is_as_described(data: st.DataObject) -> None:
     system = data.draw(smart_systems(most_devices=16))
@@ -127,7 +128,7 @@ def test_one_program_on_drawn_machines_is_as_described(data: st.DataObject) -> N
     judged("time", {**question, "bytes": asked_for["bytes"], "algorithm": asked_for["algorithm"]})
 
 
-@settings(max_examples=40)
+@examples(12, 40)
 @given(st.data())
 def test_refused_programs_are_as_described(data: st.DataObject) -> None:
     sizes = data.draw(st.lists(st.integers(2, 3), min_size=1, max_size=2))

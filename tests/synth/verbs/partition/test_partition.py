@@ -9,9 +9,10 @@ from contextlib import contextmanager
 from unittest.mock import patch
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from exhaustive import examples
 from hierarchies import InputError, Reduction, System, placements
 from partitioned import RANGE, SUPERPOD, Given, body_of, told
 from strategies import AXIS_NAMES, systems
@@ -114,7 +115,7 @@ def questions(draw: st.DrawFn) -> tuple[System, Given]:
 
 
 @given(questions(), st.integers(2, 9), st.integers())
-@settings(max_examples=30, deadline=None)
+@examples(10, 30)
 def test_however_it_is_cut_the_answer_is_the_same(
     asked_of: tuple[System, Given], pieces: int, seed: int
 ) -> None:
