@@ -8,7 +8,7 @@ import pytest
 
 from hierarchies import Axis, Domain, Hierarchy, Level, Link, System, load, placements
 from synth.plan.library import Library
-from synth.plan.placements import BestPlaced, PlacementSearch, ranked
+from synth.plan.placements import BestPlaced, Placed, PlacementSearch, ranked
 from synth.plan.request import Request, Watcher
 from synth.semantics.programs import Language
 
@@ -41,6 +41,23 @@ def test_programs_at_their_bound_are_found_on_every_placement() -> None:
         for place in surveyed(replace(one, k=99)).best
         if place.found.key == best.found.key
     )
+
+
+@pytest.mark.parametrize("payload_bytes", [1, 2**20, 2**30])
+def test_the_best_of_all_are_the_best_of_each(payload_bytes: int) -> None:
+    """Whatever is left out by its bound is not among them, however many are asked for."""
+    system = load("dgx-h100:8")
+    axes = (Axis("data", 8), Axis("model", 8))
+    request = replace(REQUEST, axes=axes, payload_bytes=payload_bytes)
+
+    def best(k: int, per_placement: bool = False) -> list[Placed]:
+        asked = replace(request, k=k, per_placement=per_placement)
+        found = PlacementSearch(system, asked, Watcher(), Library(asked.language)).run()
+        return sorted(found.best, key=lambda one: one.key)
+
+    each = best(9, per_placement=True)
+    for k in range(1, 10):
+        assert best(k) == each[:k]
 
 
 def test_a_stop_is_remembered() -> None:
