@@ -237,7 +237,6 @@ def test_no_program_is_faster_than_its_bound_in_any_number_of_segments(
 
 
 @given(cases(most_segments=3), st.integers(0, 100))
-@examples(30, 100)
 def test_one_flow_takes_its_latency_and_its_slowest_link(case: Case, seed: int) -> None:
     """A single group that does one thing: each segment by the closed form, on any links."""
     [one, *others] = case.footprints() or [None]
