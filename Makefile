@@ -4,6 +4,8 @@ BIN := .venv/bin
 # What emitted programs run on. The package index's newest torch for Linux brings gigabytes of CUDA;
 # this release is what the tests were written with. make test RUNTIMES= does without, and skips.
 RUNTIMES ?= torch==2.13.0 jax mpi4py mpich
+# Tests start hundreds of processes: each would compile anew all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .PHONY: help demo serve test quick slow exhaustive check wheel docs pictures bench results fidelity second-opinion testbed load kills mutants coverage clean
 
