@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from synth.plan.request import Watcher
-from synth.verbs.questions import asked
+from synth.verbs.questions.question import asked
 from synth.verbs.reply import Outcome, Reply
 from synth.verbs.table import VERBS
 

@@ -14,7 +14,7 @@ from synth.service.workers import (
     Progress,
 )
 from synth.verbs.partition import Piece, WholeQuestion
-from synth.verbs.questions import Question, asked
+from synth.verbs.questions.question import Question, asked
 from synth.verbs.table import VERBS
 
 TOP: dict[str, Any] = {"system": "dgx-h100:4", "axes": {"data": 8, "model": 4}, "reduce": ["data"]}

@@ -30,7 +30,7 @@ from synth.service.workers import ProcessWorkers, QuestionRun, Ticket, Workers
 from synth.service.workers.dask import DaskWorkers
 from synth.service.workers.pool import OnProgress, ignore
 from synth.verbs.partition import Piece
-from synth.verbs.questions import Question, asked
+from synth.verbs.questions.question import Question, asked
 from synth.verbs.table import VERBS
 
 DATA = Path(__file__).with_name("speedup.json")

@@ -25,8 +25,8 @@ from synth.tables.table import TABLES
 from synth.verbs.answers import judge
 from synth.verbs.answers.parts import TextFile
 from synth.verbs.export import WrongProgramError
-from synth.verbs.fields import flag_of
-from synth.verbs.questions import Question, asked
+from synth.verbs.questions.fields import flag_of
+from synth.verbs.questions.question import Question, asked
 from synth.verbs.reply import Outcome, Reply
 from synth.verbs.table import VERBS
 

@@ -12,7 +12,7 @@ from typing import Any
 from hierarchies import InputError, file_text
 from hierarchies.importers import texts
 from synth.calibration.logs.files import log_text
-from synth.verbs.fields import File
+from synth.verbs.questions.fields import File
 from synth.workload.files import job_file_text
 
 _FILE_NAME = re.compile(r"[^\s;#]*[./\\][^\s;#]*")

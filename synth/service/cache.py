@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from synth.service.jobs.questions import prepared
 from synth.service.store import Store
 from synth.verbs.identity.canonical import key_of
-from synth.verbs.questions import Question
+from synth.verbs.questions.question import Question
 from synth.verbs.reply import Outcome, Reply
 from synth.verbs.table import VERBS
 

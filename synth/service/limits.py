@@ -7,10 +7,10 @@ from math import prod
 from typing import assert_never
 
 from hierarchies import InputError
-from synth.verbs.fields import Limited, limited_fields
-from synth.verbs.named_texts import NamedText, system_of
 from synth.verbs.outputs import HandOutQuestion
-from synth.verbs.questions import Question
+from synth.verbs.questions.fields import Limited, limited_fields
+from synth.verbs.questions.named_texts import NamedText, system_of
+from synth.verbs.questions.question import Question
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ line and service ask through the same table, so both refuse the same mistakes in
 question is self-contained: it holds the texts of files, and no verb reads a disk.
 
 >>> from synth.plan.request import Watcher
->>> from synth.verbs.questions import asked
+>>> from synth.verbs.questions.question import asked
 >>> from synth.verbs.table import VERBS
 >>> verb = VERBS["count"]
 >>> reply = verb.answer(asked(verb.question, {"digits": 2, "max_steps": 3}), Watcher())

@@ -10,12 +10,12 @@ from hierarchies import InputError
 from hierarchies.importers import KINDS, Options, import_texts
 from hierarchies.importers.models import MODELS
 from synth.plan.request import Watcher
-from synth.verbs import notations
 from synth.verbs.answers.importing import ImportReply
-from synth.verbs.fields import File, Flag, Limited
-from synth.verbs.flags import Figure, Names, PerhapsMachine
-from synth.verbs.named_texts import MOST_FILES, NamedText, system_of
-from synth.verbs.questions import Question
+from synth.verbs.questions import notations
+from synth.verbs.questions.fields import File, Flag, Limited
+from synth.verbs.questions.flags import Figure, Names, PerhapsMachine
+from synth.verbs.questions.named_texts import MOST_FILES, NamedText, system_of
+from synth.verbs.questions.question import Question
 from synth.verbs.reply import Reply, reply
 
 

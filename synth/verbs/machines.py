@@ -13,10 +13,10 @@ from synth.semantics.programs import Language, explore_states
 from synth.verbs.answers.machine_parts import Machine as MachineInBrief
 from synth.verbs.answers.machine_parts import MachineInFull
 from synth.verbs.answers.machines import CatalogueReply, CountReply, PlaceReply, SystemReply
-from synth.verbs.fields import Flag, Limited
-from synth.verbs.flags import Across, Axes, Machine, MaxSteps, PerhapsMachine, Requested
-from synth.verbs.named_texts import system_of
-from synth.verbs.questions import FaultyQuestion, Question, axes_of
+from synth.verbs.questions.fields import Flag, Limited
+from synth.verbs.questions.flags import Across, Axes, Machine, MaxSteps, PerhapsMachine, Requested
+from synth.verbs.questions.named_texts import system_of
+from synth.verbs.questions.question import FaultyQuestion, Question, axes_of
 from synth.verbs.reply import Outcome, Reply, reply
 
 

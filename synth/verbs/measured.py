@@ -15,12 +15,12 @@ from synth.calibration.logs.matching import Matched, Said, matched
 from synth.calibration.logs.reading import logs_of
 from synth.calibration.logs.tables import Log
 from synth.plan.request import Watcher
-from synth.verbs import notations
 from synth.verbs.answers.measured import CalibratedReply, DoctorReply, TestsReply, warnings_of
-from synth.verbs.fields import File, Flag, Limited
-from synth.verbs.flags import Figure, Machine, Numbers
-from synth.verbs.named_texts import MOST_FILES, NamedText, system_of
-from synth.verbs.questions import Question
+from synth.verbs.questions import notations
+from synth.verbs.questions.fields import File, Flag, Limited
+from synth.verbs.questions.flags import Figure, Machine, Numbers
+from synth.verbs.questions.named_texts import MOST_FILES, NamedText, system_of
+from synth.verbs.questions.question import Question
 from synth.verbs.reply import Outcome, Reply, reply
 
 

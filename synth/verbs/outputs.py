@@ -19,7 +19,6 @@ from synth.emit import TARGETS, Options, RankOrder, Source, emit, target_of
 from synth.plan.request import Watcher, programs_text
 from synth.run import BACKENDS, Seen, Trial, run
 from synth.semantics.schedule import ends, padded
-from synth.verbs import notations
 from synth.verbs.answers.degraded import GroupStep
 from synth.verbs.answers.given import Remembered, UnevenRanking, remembered, uneven_of
 from synth.verbs.answers.outputs import (
@@ -31,9 +30,10 @@ from synth.verbs.answers.outputs import (
 )
 from synth.verbs.answers.parts import SCHEMA_VERSION, Json, TextFile, as_json
 from synth.verbs.export import hand_out
-from synth.verbs.fields import File, Flag, Limited
-from synth.verbs.flags import Figure, Measure, PerhapsBytes, PerhapsMachine, ProgramText
-from synth.verbs.questions import PerhapsPlacedQuestion
+from synth.verbs.questions import notations
+from synth.verbs.questions.fields import File, Flag, Limited
+from synth.verbs.questions.flags import Figure, Measure, PerhapsBytes, PerhapsMachine, ProgramText
+from synth.verbs.questions.question import PerhapsPlacedQuestion
 from synth.verbs.reply import Outcome, Reply, reply
 
 MOST_HOSTS = 2**16

@@ -18,13 +18,13 @@ from synth.plan.planner import answers
 from synth.plan.request import Request, Unranked, Watcher
 from synth.plan.sizes import sweep
 from synth.semantics.programs import Language
-from synth.verbs import notations
 from synth.verbs.answers import judge
 from synth.verbs.answers.degraded import CostReply, UnevenReply
 from synth.verbs.answers.planning import JobReply, PlanReply, SystemsRankedReply
 from synth.verbs.answers.ranked import RankingReply, SweepReply
-from synth.verbs.fields import File, Flag, Limited
-from synth.verbs.flags import (
+from synth.verbs.questions import notations
+from synth.verbs.questions.fields import File, Flag, Limited
+from synth.verbs.questions.flags import (
     Across,
     Algorithm,
     Axes,
@@ -40,8 +40,8 @@ from synth.verbs.flags import (
     Segments,
     Stripes,
 )
-from synth.verbs.named_texts import Given, job_of, system_of
-from synth.verbs.questions import (
+from synth.verbs.questions.named_texts import Given, job_of, system_of
+from synth.verbs.questions.question import (
     FaultyQuestion,
     MachineQuestion,
     Question,

@@ -20,7 +20,6 @@ from synth.price.steps import limiting, total_seconds
 from synth.semantics.lowering import lower
 from synth.semantics.rules import Derivation, Refusal, derive, retold
 from synth.semantics.states import holdings
-from synth.verbs import notations
 from synth.verbs.answers.machine_parts import MachineException
 from synth.verbs.answers.parts import (
     SCHEMA_VERSION,
@@ -38,8 +37,9 @@ from synth.verbs.answers.programs import (
     TreePart,
 )
 from synth.verbs.export import derived_from_text
-from synth.verbs.fields import Flag, Limited
-from synth.verbs.flags import (
+from synth.verbs.questions import notations
+from synth.verbs.questions.fields import Flag, Limited
+from synth.verbs.questions.flags import (
     Algorithm,
     Bytes,
     Numbers,
@@ -48,8 +48,8 @@ from synth.verbs.flags import (
     Requested,
     Segments,
 )
-from synth.verbs.named_texts import system_of
-from synth.verbs.questions import (
+from synth.verbs.questions.named_texts import system_of
+from synth.verbs.questions.question import (
     FaultyQuestion,
     PerhapsPlacedQuestion,
     PlacedQuestion,

@@ -31,7 +31,7 @@ from synth.verbs.planning import (
     top,
 )
 from synth.verbs.programs import CheckQuestion, LowerQuestion, TimeQuestion, check, lowered, time
-from synth.verbs.questions import Question
+from synth.verbs.questions.question import Question
 from synth.verbs.reply import Reply
 
 

@@ -90,7 +90,7 @@ def serve(
         from synth.service.limits import Limits
         from synth.service.server import serve as serve_until_stopped
         from synth.service.settings import Settings, default_name, is_loopback, store_url
-        from synth.verbs.notations import size_in_bytes
+        from synth.verbs.questions.notations import size_in_bytes
 
         settings = Settings(
             store_url=store_url(store or chosen_store.get()),

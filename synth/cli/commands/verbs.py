@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from synth.cli.commands.asking import Verbose, ask_and_exit
-from synth.verbs.fields import Asked
+from synth.verbs.questions.fields import Asked
 
 _TYPES = {"switch": bool, "whole": int, "number": float, "text": str}
 _FILES = "A file or folder instead of the screen; with --json, for the JSON."

@@ -15,7 +15,7 @@ from hierarchies import InputError, catalogue
 from synth.service.store import StoredAnswer
 from synth.verbs.identity.canonical import canonical, key_of_text
 from synth.verbs.identity.edition import edition
-from synth.verbs.questions import Question, asked
+from synth.verbs.questions.question import Question, asked
 from synth.verbs.reply import Reply
 from synth.verbs.table import VERBS
 

@@ -24,7 +24,7 @@ from synth.tables.style import printed
 from synth.tables.table import TABLES
 from synth.verbs.identity.edition import edition
 from synth.verbs.planning import TopQuestion
-from synth.verbs.questions import asked
+from synth.verbs.questions.question import asked
 from synth.verbs.reply import Outcome
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)

@@ -31,7 +31,7 @@ from synth.service.page.form_values import (
 from synth.service.page.forms import Checked, Fields, check, question, read
 from synth.service.page.responses import PageCaller, PageRoute, page, see_other
 from synth.verbs.planning import TopQuestion
-from synth.verbs.questions import asked
+from synth.verbs.questions.question import asked
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 _FORM = "application/x-www-form-urlencoded"

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from synth.service.page.forms import BOXES, AxisRow, Fields, axis_rows, flag, typed, written
-from synth.verbs.fields import Kind
-from synth.verbs.named_texts import NamedText
 from synth.verbs.planning import TopQuestion
+from synth.verbs.questions.fields import Kind
+from synth.verbs.questions.named_texts import NamedText
 
 _LEAST_ROWS = 3
 _ALWAYS_SEEN = ("request", "bytes", "k")

@@ -16,9 +16,9 @@ from urllib.parse import parse_qs
 from hierarchies import InputError, Reduction, System, count_placements, placements
 from synth.service.errors import clipped
 from synth.tables.style import many
-from synth.verbs.fields import Flag, Kind, flag_of, flags_of
 from synth.verbs.planning import TopQuestion
-from synth.verbs.questions import asked, axes_of
+from synth.verbs.questions.fields import Flag, Kind, flag_of, flags_of
+from synth.verbs.questions.question import asked, axes_of
 
 Fields = Mapping[str, Sequence[str]]
 MOST_FIELDS = 200

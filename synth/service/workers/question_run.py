@@ -13,7 +13,7 @@ from synth.service.workers.pool import OnProgress, Progress, Ticket, Workers, ig
 from synth.service.workers.problems import WorkerLostError
 from synth.verbs.answers.parts import Json
 from synth.verbs.partition import Piece, rounds_of
-from synth.verbs.questions import Question
+from synth.verbs.questions.question import Question
 from synth.verbs.reply import Reply
 
 TRIES = 3

@@ -5,7 +5,7 @@ another version of the code that answers has other keys, so that nobody gets an 
 code would not give. How a table is drawn is no part of it: that changes no answer.
 
 >>> from synth.verbs.identity.canonical import key_of
->>> from synth.verbs.questions import asked
+>>> from synth.verbs.questions.question import asked
 >>> from synth.verbs.table import VERBS
 >>> given = {"system": "dgx-h100", "axes": {"data": 32}, "reduce": ["data"]}
 >>> one, other, third = (

@@ -6,7 +6,7 @@ import json
 from hashlib import sha256
 
 from synth.verbs.identity.edition import edition
-from synth.verbs.questions import Question
+from synth.verbs.questions.question import Question
 
 
 def canonical(verb: str, question: Question) -> str:

@@ -6,7 +6,7 @@ However many pieces there were, the merged answer has the same bytes as that of 
 nobody could keep it for both.
 
 >>> from synth.verbs.partition import rounds_of
->>> from synth.verbs.questions import asked
+>>> from synth.verbs.questions.question import asked
 >>> from synth.verbs.table import VERBS
 >>> given = {"systems": ["dgx-h100:1", "dgx-a100:1"], "axes": {"data": 8}, "reduce": ["data"]}
 >>> question = asked(VERBS["sweep"].question, given)

@@ -13,7 +13,7 @@ from synth.verbs.answers.parts import Json, Part, Positive, as_json
 from synth.verbs.answers.ranked import Answer
 from synth.verbs.partition.library_cache import LibraryCache
 from synth.verbs.planning import TopQuestion, top
-from synth.verbs.questions import asked
+from synth.verbs.questions.question import asked
 from synth.verbs.reply import Reply
 from synth.verbs.table import VERBS
 

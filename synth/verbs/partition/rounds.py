@@ -25,7 +25,7 @@ from synth.verbs.partition.pieces import (
     WholeQuestion,
 )
 from synth.verbs.planning import SweepQuestion, TopQuestion, ranked, swept_reply
-from synth.verbs.questions import Question
+from synth.verbs.questions.question import Question
 from synth.verbs.reply import Reply
 
 Rounds = Generator[Sequence[Piece], Sequence[Json], Reply]

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from places import ROOT
-from synth.verbs.fields import Asked, flags_of
+from synth.verbs.questions.fields import Asked, flags_of
 from synth.verbs.table import VERBS, Verb
 
 MADE = ROOT / "synth" / "cli" / "commands" / "verbs.json"

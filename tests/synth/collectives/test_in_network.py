@@ -110,7 +110,6 @@ def test_a_switch_that_reduces_makes_nothing_dearer(
     what = data.draw(st.sampled_from(admitted(len(reduction.tree.digits), across=True)))
     roles = cast(reduction, what.groups.free, what.groups.zero)
     before, after = (
-        Simulator(one).exchange(what.collective, roles, size).seconds
-        for one in (dumb, system)
+        Simulator(one).exchange(what.collective, roles, size).seconds for one in (dumb, system)
     )
     assert after <= before

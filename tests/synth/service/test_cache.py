@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from synth.cli.app import app
 from synth.plan.request import Watcher
-from synth.verbs.questions import asked
+from synth.verbs.questions.question import asked
 from synth.verbs.reply import Outcome, Reply
 from synth.verbs.table import VERBS
 

@@ -20,10 +20,10 @@ from hierarchies import InputError
 from synth.plan.request import Watcher
 from synth.service.http.examples import EXAMPLES
 from synth.service.limits import Limits
-from synth.verbs.fields import Harmless, Limited
-from synth.verbs.flags import Axes, Figure
-from synth.verbs.named_texts import Given, NamedText
-from synth.verbs.questions import Question, asked
+from synth.verbs.questions.fields import Harmless, Limited
+from synth.verbs.questions.flags import Axes, Figure
+from synth.verbs.questions.named_texts import Given, NamedText
+from synth.verbs.questions.question import Question, asked
 from synth.verbs.table import VERBS
 
 MODELS = list(dict.fromkeys(verb.question for verb in VERBS.values()))
@@ -193,7 +193,7 @@ import json, resource, sys
 resource.setrlimit(resource.RLIMIT_AS, (4 * 2**30, 4 * 2**30))
 from hierarchies import InputError
 from synth.plan.request import Watcher
-from synth.verbs.questions import asked
+from synth.verbs.questions.question import asked
 from synth.verbs.table import VERBS
 for verb, question in json.load(sys.stdin):
     print(verb, question, file=sys.stderr, flush=True)

@@ -19,7 +19,7 @@ from hierarchies import InputError, catalogue, load
 from places import TESTS
 from synth.cli.app import app
 from synth.plan.request import Watcher
-from synth.verbs.questions import asked
+from synth.verbs.questions.question import asked
 from synth.verbs.table import VERBS
 from synth.workload.files import job_text
 

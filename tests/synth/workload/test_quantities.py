@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hierarchies import InputError
 from strategies import amounts
-from synth.verbs.notations import size_in_bytes
+from synth.verbs.questions.notations import size_in_bytes
 from synth.workload.quantities import (
     UNITS,
     Amount,

@@ -23,7 +23,7 @@ from synth.cli.app import app
 from synth.service.http.examples import EXAMPLES
 from synth.service.limits import Limits
 from synth.service.workers import ProcessWorkers
-from synth.verbs.questions import Question
+from synth.verbs.questions.question import Question
 from synth.verbs.table import VERBS
 
 LONG = {"system": "dgx-h100:16", "axes": {"data": 8, "tensor": 4, "expert": 4}, "reduce": ["data"]}

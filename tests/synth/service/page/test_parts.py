@@ -35,7 +35,7 @@ from synth.tables.rows import rows
 from synth.verbs.answers.machine_parts import MachineInFull
 from synth.verbs.answers.parts import as_json
 from synth.verbs.planning import TopQuestion
-from synth.verbs.questions import asked
+from synth.verbs.questions.question import asked
 from synth.verbs.table import VERBS
 
 HOSTILE = (

@@ -22,7 +22,7 @@ from replying import COMMANDS, DOCS, body_of, faults, models_of
 from strategies import AXIS_NAMES, smart_systems, valid_programs
 from synth.plan.request import Watcher
 from synth.verbs.answers import REPLIES, schema
-from synth.verbs.questions import asked
+from synth.verbs.questions.question import asked
 from synth.verbs.reply import Outcome, Reply
 from synth.verbs.table import VERBS
 

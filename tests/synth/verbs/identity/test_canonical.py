@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from synth.verbs.identity.canonical import canonical, key_of
-from synth.verbs.questions import asked
+from synth.verbs.questions.question import asked
 from synth.verbs.table import VERBS
 
 TOP = {"system": "dgx-h100:4", "axes": {"data": 32}, "reduce": ["data"]}

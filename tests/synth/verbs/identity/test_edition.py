@@ -21,7 +21,7 @@ from synth.verbs.identity import edition as edition_module
 from synth.verbs.identity.canonical import key_of
 from synth.verbs.identity.edition import edition, sources
 from synth.verbs.partition import carry_out
-from synth.verbs.questions import asked
+from synth.verbs.questions.question import asked
 from synth.verbs.table import VERBS, Verb
 
 ROOMS = ("hierarchies", "grammar", "synth")
@@ -102,7 +102,7 @@ sys.addaudithook(lambda event, args: opened.append(str(args[0])) if event == "op
 from contextlib import suppress
 from hierarchies import InputError
 from synth.plan.request import Watcher
-from synth.verbs.questions import asked
+from synth.verbs.questions.question import asked
 from synth.verbs.table import VERBS
 for verb, question in json.load(sys.stdin):
     with suppress(InputError):

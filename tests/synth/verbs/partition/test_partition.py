@@ -28,7 +28,7 @@ from synth.verbs.partition import (
 )
 from synth.verbs.partition.pieces import SomeSizes
 from synth.verbs.planning import TopQuestion
-from synth.verbs.questions import asked, axes_of
+from synth.verbs.questions.question import asked, axes_of
 from synth.verbs.reply import Outcome, Reply
 from synth.verbs.table import VERBS
 

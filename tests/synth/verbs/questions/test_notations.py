@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hierarchies import InputError
-from synth.verbs import notations
-from synth.verbs.notations import Notation, size_in_bytes, size_text
-from synth.verbs.plain import LARGEST
+from synth.verbs.questions import notations
+from synth.verbs.questions.notations import Notation, size_in_bytes, size_text
+from synth.verbs.questions.plain import LARGEST
 
 SHARE = st.floats(min_value=0, max_value=1)
 NAME = st.text(st.characters(codec="ascii", categories=("L", "N")), min_size=1)

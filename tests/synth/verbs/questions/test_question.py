@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from hierarchies import InputError
 from synth.verbs.machines import PlaceQuestion
-from synth.verbs.notations import size_in_bytes
 from synth.verbs.planning import TopQuestion
-from synth.verbs.questions import asked
+from synth.verbs.questions.notations import size_in_bytes
+from synth.verbs.questions.question import asked
 
 TOP = {"system": "dgx-h100", "axes": {"data": 32}, "reduce": ["data"]}
 

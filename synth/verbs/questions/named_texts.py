@@ -11,7 +11,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from hierarchies import InputError, System, described_by, known
-from synth.verbs.plain import refused, shown
+from synth.verbs.questions.plain import refused, shown
 from synth.workload.files import known_job, read_job
 from synth.workload.job import Job
 

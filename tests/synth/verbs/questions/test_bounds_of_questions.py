@@ -17,9 +17,9 @@ from grammar import MOST_STEPS, parse
 from hierarchies import Fault, InputError, first_refused, load
 from places import ROOT
 from synth.plan.request import Watcher
-from synth.verbs.notations import size_in_bytes
-from synth.verbs.plain import check_plain
-from synth.verbs.questions import asked
+from synth.verbs.questions.notations import size_in_bytes
+from synth.verbs.questions.plain import check_plain
+from synth.verbs.questions.question import asked
 from synth.verbs.table import VERBS
 from synth.workload.quantities import UNITS
 

@@ -13,10 +13,10 @@ from pydantic import BeforeValidator, Field
 from grammar import Goal
 from hierarchies import MOST_AXES
 from synth.collectives.algorithms import Choice
-from synth.verbs import notations
-from synth.verbs.fields import File, Flag, Harmless, Limited
-from synth.verbs.named_texts import Given
-from synth.verbs.notations import size_in_bytes
+from synth.verbs.questions import notations
+from synth.verbs.questions.fields import File, Flag, Harmless, Limited
+from synth.verbs.questions.named_texts import Given
+from synth.verbs.questions.notations import size_in_bytes
 
 
 def _size(value: object) -> object:

@@ -22,9 +22,9 @@ from hierarchies import (
     within,
 )
 from synth.price.segments import SEGMENTS
-from synth.verbs import notations
-from synth.verbs.fields import Flag
-from synth.verbs.flags import (
+from synth.verbs.questions import notations
+from synth.verbs.questions.fields import Flag
+from synth.verbs.questions.flags import (
     Axes,
     Collapse,
     Machine,
@@ -38,8 +38,8 @@ from synth.verbs.flags import (
     ProgramText,
     Requested,
 )
-from synth.verbs.named_texts import LONGEST_NAME, system_of
-from synth.verbs.plain import check_plain, refused
+from synth.verbs.questions.named_texts import LONGEST_NAME, system_of
+from synth.verbs.questions.plain import check_plain, refused
 
 
 class Question(BaseModel):

@@ -14,8 +14,8 @@ from math import inf
 from typing import Any
 
 from hierarchies import InputError
-from synth.verbs.fields import Notation
-from synth.verbs.plain import LARGEST, shown
+from synth.verbs.questions.fields import Notation
+from synth.verbs.questions.plain import LARGEST, shown
 from synth.workload.quantities import UNITS
 
 _SIZE = re.compile(r"(?P<number>[0-9]{1,19}(\.[0-9]{1,18})?) *(?P<unit>[A-Za-z]*)")
