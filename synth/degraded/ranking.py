@@ -144,7 +144,7 @@ def judged(program: GroupProgram, ranks: int) -> Verdict:
     """
     verdict = prove_groups(program.steps, ranks, chunks=program.chunks)
     failure = rehearsed(program, ranks)
-    if (failure is not None) is not isinstance(verdict, Refuted) and failure is not None:
+    if failure is not None and not isinstance(verdict, Refuted):
         raise AssertionError(f"{program.text}: {failure}, but {verdict}")
     return verdict
 
