@@ -85,8 +85,8 @@ class Residual:
 
     def __post_init__(self) -> None:
         ordered = 0 < self.low <= self.median <= self.high
-        said = f"ratios {self.low}, {self.median}, {self.high}"
-        _check(ordered, said, "low, median and high are positive and ascend", self.high)
+        text = f"ratios {self.low}, {self.median}, {self.high}"
+        _check(ordered, text, "low, median and high are positive and ascend", self.high)
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -110,8 +110,8 @@ class Measured:
     largest_bytes: int
 
     def __post_init__(self) -> None:
-        said = f"{self.collective} measured from {self.smallest_bytes} to {self.largest_bytes}"
-        _check(0 < self.smallest_bytes <= self.largest_bytes, said, "sizes above 0 that ascend")
+        text = f"{self.collective} measured from {self.smallest_bytes} to {self.largest_bytes}"
+        _check(0 < self.smallest_bytes <= self.largest_bytes, text, "sizes above 0 that ascend")
         _check(min(self.members, default=0) > 0, f"groups of {self.members}", "1 or more a level")
 
 
@@ -129,8 +129,8 @@ class Stray:
     high: float
 
     def __post_init__(self) -> None:
-        said = f"ratios {self.low} and {self.high}"
-        _check(0 < self.low <= 1 <= self.high, said, "low is positive; 1 is between", self.high)
+        text = f"ratios {self.low} and {self.high}"
+        _check(0 < self.low <= 1 <= self.high, text, "low is positive; 1 is between", self.high)
 
 
 @dataclass(frozen=True)
@@ -155,8 +155,8 @@ class Calibration:
     strays: tuple[Stray, ...] = ()
 
     def __post_init__(self) -> None:
-        said = f"a runtime that chooses by {self.runtime!r}"
-        _check(self.runtime in RUNTIMES, said, f"known are: {', '.join(RUNTIMES)}")
+        text = f"a runtime that chooses by {self.runtime!r}"
+        _check(self.runtime in RUNTIMES, text, f"known are: {', '.join(RUNTIMES)}")
         keys = [fit.key for fit in self.fits]
         twice = [key for key in keys if keys.count(key) > 1]
         _check(not twice, f"two fits for {_named(twice[0]) if twice else ''}", "one is enough")
@@ -164,8 +164,8 @@ class Calibration:
             "simple" in self.protocols, "no fit for the protocol 'simple'", "every link knows it"
         )
         lacking = {key[2] for key in keys} - {key[2] for key in keys if key[:2] == (ANY, ANY)}
-        said = f"no fit for any algorithm by protocol {min(lacking, default='')!r}"
-        _check(not lacking, said, "add one without algorithm and collective")
+        text = f"no fit for any algorithm by protocol {min(lacking, default='')!r}"
+        _check(not lacking, text, "add one without algorithm and collective")
 
     @property
     def protocols(self) -> frozenset[str]:
@@ -227,6 +227,6 @@ def _named(key: tuple[str, str, str]) -> str:
     return " ".join(name or "any" for name in key)
 
 
-def _check(holds: bool, said: str, hint: str, number: float = 0.0) -> None:
+def _check(holds: bool, text: str, hint: str, number: float = 0.0) -> None:
     if not holds or not isfinite(number):
-        raise InputError(said, hint=hint)
+        raise InputError(text, hint=hint)

@@ -261,10 +261,10 @@ class Wiring:
                 path = self._path(outer * children * inside + inner)
                 first, back = divmod(place, 2)
                 ends = (first, (first + 1) % children)
-                told = _between(label, *(ends[::-1] if back else ends), not back)
+                link = _between(label, *(ends[::-1] if back else ends), not back)
                 if not torus:
-                    return "/".join([*path[:level], told])
-                cable, sense = told.split(" ")
+                    return "/".join([*path[:level], link])
+                cable, sense = link.split(" ")
                 return f"{'/'.join([*path[:level], cable, *path[level + 1 :]])} {sense}"
 
 

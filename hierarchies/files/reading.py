@@ -101,9 +101,9 @@ class _Exception(_Strict):
     def fault(self, hierarchy: Hierarchy) -> Fault:
         share = self.bandwidth_share
         if self.missing is (share is not None):
-            told = "both missing and slower" if self.missing else "as it should be"
+            problem = "both missing and slower" if self.missing else "as it should be"
             raise InputError(
-                f"{self.unit} is {told}",
+                f"{self.unit} is {problem}",
                 hint="either missing = true or bandwidth_share = ...",
             )
         if share is not None and not 0 < share <= 1:
@@ -164,8 +164,8 @@ def _check_blanks(raw: dict[str, Any]) -> None:
     tables = [(place, room) for place, room in rooms if isinstance(room, dict)]
     values = [_blank_keys(place, room, "source") for place, room in tables]
     sources = [_blank_keys(place, _sources(room)) for place, room in tables]
-    for what, told in (("not known", values), ("without a source", sources)):
-        blank = [text for text in told if text]
+    for what, texts in (("not known", values), ("without a source", sources)):
+        blank = [text for text in texts if text]
         if blank:
             raise InputError(
                 f"{what} yet: {'; '.join(blank)}",
@@ -317,5 +317,5 @@ def _first_error(
 
 
 def _short(value: object) -> str:
-    told = repr(value)
-    return told if len(told) <= 200 else f"{told[:200]}..."
+    text = repr(value)
+    return text if len(text) <= 200 else f"{text[:200]}..."

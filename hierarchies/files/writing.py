@@ -8,7 +8,7 @@ from hierarchies.files.calibration import MICROSECOND, written
 from hierarchies.files.values import pairs, scaled
 from hierarchies.system import Link, System
 
-_GIGA, _UNSAID = 1e9, "not stated"
+_GIGA, _NOT_STATED = 1e9, "not stated"
 
 
 def described(system: System, device: str = "device") -> str:
@@ -30,7 +30,7 @@ def _lines(system: System, device: str) -> Iterator[str]:
     about = {
         "name": device,
         "memory_GB_per_s": scaled(system.memory_bytes_per_second, _GIGA),
-        "source": system.memory_source or _UNSAID,
+        "source": system.memory_source or _NOT_STATED,
         "unconfirmed": system.unconfirmed or None,
     }
     yield from ("", "[device]", *pairs(about))
@@ -39,13 +39,13 @@ def _lines(system: System, device: str) -> Iterator[str]:
         yield from ("", "[[level]]", *pairs({"name": name, "count": count}))
         yield from _link(link, count is not None)
     for fault in system.faults:
-        told = {
+        entries = {
             "unit": fault.name(system.hierarchy),
             "missing": fault.missing or None,
             "bandwidth_share": None if fault.missing else fault.share,
-            "source": fault.source or _UNSAID,
+            "source": fault.source or _NOT_STATED,
         }
-        yield from ("", "[[exception]]", *pairs(told))
+        yield from ("", "[[exception]]", *pairs(entries))
 
 
 def _is_said(link: Link, key: str) -> bool:
@@ -66,7 +66,7 @@ def _link(link: Link, counted: bool) -> Iterator[str]:
     }
     yield from pairs({"domain": link.domain.value, **numbers, "through": link.through})
     yield from pairs({"unconfirmed": link.unconfirmed or None})
-    sources = {key: link.source(key, _UNSAID) for key in (*["count"] * counted, *numbers)}
+    sources = {key: link.source(key, _NOT_STATED) for key in (*["count"] * counted, *numbers)}
     yield from ("", "[level.source]", *pairs(sources))
 
 

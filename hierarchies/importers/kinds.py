@@ -24,13 +24,13 @@ class Kind:
     read: Callable[[Mapping[str, str], Options], Draft]
 
 
-def _node(what: str, told_by: str, picture: Callable[[str], Picture]) -> Kind:
+def _node(what: str, source: str, picture: Callable[[str], Picture]) -> Kind:
     """A kind of which a file describes one node."""
 
     def read(files: Mapping[str, str], options: Options) -> Draft:
         if len(files) != 1:
             hint = "import one node; --nodes says how many such there are"
-            raise InputError(f"{len(files)} files of {told_by}", hint=hint)
+            raise InputError(f"{len(files)} files of {source}", hint=hint)
         [(name, text)] = files.items()
         with within(name):
             return draft_of(picture(text), name, options)
@@ -52,16 +52,16 @@ def _cluster(what: str, one: str, draft: Callable[[str, Options], Draft]) -> Kin
 
 
 KINDS: Mapping[str, Kind] = {
-    "nvidia-smi": _node("what nvidia-smi topo -m prints", nvidia_smi.TOLD_BY, nvidia_smi.read),
+    "nvidia-smi": _node("what nvidia-smi topo -m prints", nvidia_smi.SOURCE, nvidia_smi.read),
     "nccl-xml": _node(
         "what NCCL or RCCL writes to NCCL_TOPO_DUMP_FILE", "a NCCL topology", nccl_xml.read
     ),
     "rocm-smi": _node(
         "what rocm-smi --showtopo or amd-smi topology --json prints",
-        rocm_smi.TOLD_BY,
+        rocm_smi.SOURCE,
         rocm_smi.read,
     ),
-    "hwloc": _node("what lstopo --of xml prints", hwloc.TOLD_BY, hwloc.read),
+    "hwloc": _node("what lstopo --of xml prints", hwloc.SOURCE, hwloc.read),
     "slurm": Kind("topology.conf, topology.yaml or what scontrol show topology prints", slurm.read),
     "topograph": _cluster(
         "the JSON of topograph's graph engine, or one of its models",

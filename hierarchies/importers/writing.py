@@ -63,8 +63,8 @@ def _level(level: DraftLevel, innermost: bool) -> Iterator[str]:
 
 def _lack(lack: Lack) -> Iterator[str]:
     short = {"bandwidth_share": lack.share} if lack.share else {"missing": True}
-    told = {"unit": lack.unit, **short, "source": lack.source}
-    yield from ("", "[[exception]]", *pairs(told))
+    entries = {"unit": lack.unit, **short, "source": lack.source}
+    yield from ("", "[[exception]]", *pairs(entries))
 
 
 def _entry(key: str, entry: Entry) -> str:

@@ -17,7 +17,7 @@ from hierarchies.importers.networks.ib_machines import (
     nameless_hosts,
 )
 from hierarchies.importers.networks.infiniband import Cable, Speed, Subnet, subnet
-from hierarchies.importers.networks.networks import NODE, Ports, Said, Slower, network
+from hierarchies.importers.networks.networks import NODE, Facts, Ports, Slower, network
 from hierarchies.importers.networks.tiers import Host, Tiers
 from hierarchies.importers.options import Options
 
@@ -38,7 +38,7 @@ def read(text: str, options: Options) -> Draft:
     tier_of = _switch_tiers(net, machines)
     parts = _components(net, machines, tier_of)
     tiers = _tiers(net, machines, parts)
-    said = Said(
+    facts = Facts(
         "infiniband-fabric",
         "ibnetdiscover",
         ports=_ports(net, machines, tiers, parts),
@@ -46,13 +46,13 @@ def read(text: str, options: Options) -> Draft:
         notes=tuple(_notes(net, machines, tier_of, parts)),
         counted=_counted(net, machines, tier_of),
     )
-    return network(tiers, said, options)
+    return network(tiers, facts, options)
 
 
 def _switch_tiers(net: Subnet, machines: Machines) -> dict[str, int]:
     """The tier of each switch: 0 for those with hosts, 1 for those right above these, and so on.
 
-    In the order of the file, as all that is told of switches follows it.
+    In the order of the file, which all that is printed of switches follows.
     """
     row = dict.fromkeys([*chain(*machines.leaves.values()), *machines.nameless])
     tier_of: dict[str, int] = {}
@@ -188,24 +188,24 @@ def _slower(net: Subnet, machines: Machines, part_of: Mapping[str, str]) -> Iter
     level = _tier_names([part_of])[0]
     for part, cables in uplinks_of(net, part_of).items():
         if 0 < len(cables) < whole:
-            said = f"ibnetdiscover: {len(cables)} of {whole} uplinks"
-            yield Slower(level, names[part], len(cables) / whole, said)
+            source = f"ibnetdiscover: {len(cables)} of {whole} uplinks"
+            yield Slower(level, names[part], len(cables) / whole, source)
     for name, leaves in machines.leaves.items():
         if len(leaves) < machines.usual:
-            said = f"ibnetdiscover: {len(leaves)} of {machines.usual} cables"
-            yield Slower(NODE, name, len(leaves) / machines.usual, said)
+            source = f"ibnetdiscover: {len(leaves)} of {machines.usual} cables"
+            yield Slower(NODE, name, len(leaves) / machines.usual, source)
 
 
 def _shared(uplinks: int, nics: int, speed: Speed | None, name: str) -> Ports:
     """The uplinks of a unit as a port for each NIC below it, with its share of their bandwidth."""
-    said = f"ibnetdiscover: the NICs of a whole {name}, which share its {uplinks} uplinks"
+    source = f"ibnetdiscover: the NICs of a whole {name}, which share its {uplinks} uplinks"
     if speed is None:
         return Ports(
-            Stated(nics, said), Blank(source=f"{uplinks} uplinks for {nics} NICs: their part")
+            Stated(nics, source), Blank(source=f"{uplinks} uplinks for {nics} NICs: their part")
         )
     each = f"{speed.spelled} = {speed.bits_per_second / 1e9:g} Gb/s"
     return Ports(
-        Stated(nics, said),
+        Stated(nics, source),
         Stated(
             uplinks * speed.bits_per_second / 8 / nics,
             f"ibnetdiscover: {uplinks} uplinks of {each} for {nics} NICs",
@@ -216,8 +216,8 @@ def _shared(uplinks: int, nics: int, speed: Speed | None, name: str) -> Ports:
 def _bandwidth(speed: Speed | None) -> Stated | Blank:
     if speed is None:
         return Blank(source="the file has no speeds; of one NIC, per direction")
-    said = f"ibnetdiscover: {speed.spelled} = {speed.bits_per_second / 1e9:g} Gb/s"
-    return Stated(speed.bits_per_second / 8, said)
+    source = f"ibnetdiscover: {speed.spelled} = {speed.bits_per_second / 1e9:g} Gb/s"
+    return Stated(speed.bits_per_second / 8, source)
 
 
 def _usual_speed(cables: Iterable[Cable]) -> Speed | None:

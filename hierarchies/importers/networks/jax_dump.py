@@ -105,9 +105,9 @@ def _torus(devices: Sequence[Device]) -> Draft:
     boxes = {number: _box(inside) for number, inside in slices.items()}
     shapes = Counter(boxes.values())
     if len(shapes) > 1:
-        told_of = "; ".join(f"slice {number}: {_spelled(b, axes)}" for number, b in boxes.items())
+        each = "; ".join(f"slice {number}: {_spelled(b, axes)}" for number, b in boxes.items())
         raise InputError(
-            f"slices of several shapes: {told_of[:300]}", hint="import slices of one shape"
+            f"slices of several shapes: {each[:300]}", hint="import slices of one shape"
         )
     shape = next(iter(shapes))
     kind = devices[0].kind
@@ -194,10 +194,10 @@ def _axis_level(kind: str, axis: str, count: int, inside: int) -> DraftLevel:
     bandwidth, latency = Blank(source="of one link between neighbours, per direction"), Blank()
     if known:
         link = load(known).links[-1]
-        said = f"{known} of the catalogue, "
+        origin = f"{known} of the catalogue, "
         source = link.source("bandwidth_GB_per_s", "no source")
-        bandwidth = Blank(link.bandwidth_bytes_per_second, said + source)
-        latency = Blank(link.latency_seconds, said + link.source("latency_us", "no source"))
+        bandwidth = Blank(link.bandwidth_bytes_per_second, origin + source)
+        latency = Blank(link.latency_seconds, origin + link.source("latency_us", "no source"))
     return DraftLevel(
         axis,
         Stated("torus", f"{_SOURCE}: coords"),
@@ -241,9 +241,9 @@ def _processes(devices: Sequence[Device]) -> Draft:
     """Without coords: nodes are the processes, each with as many devices."""
     held = Counter(device.process for device in devices)
     if len(set(held.values())) > 1:
-        told_of = listed(f"process {process} has {count}" for process, count in held.items())
+        each = listed(f"process {process} has {count}" for process, count in held.items())
         raise InputError(
-            f"processes with different numbers of devices: {told_of}",
+            f"processes with different numbers of devices: {each}",
             hint="import processes that are alike",
         )
     source = f"{_SOURCE}: process_index"

@@ -11,7 +11,7 @@ from typing import Any
 from hierarchies.errors import InputError
 from hierarchies.importers.draft import Draft
 from hierarchies.importers.hostlist import MOST_HOSTS, listed
-from hierarchies.importers.networks.networks import Groups, Said, network
+from hierarchies.importers.networks.networks import Facts, Groups, network
 from hierarchies.importers.networks.switches import tier_names
 from hierarchies.importers.networks.tiers import Host, Tiers, check_nested
 from hierarchies.importers.options import Options
@@ -94,8 +94,8 @@ def read(text: str, options: Options) -> Draft:
     counted = {"gpus": sum(node.devices for node in working)} if working[0].devices else {}
     levels = ", ".join(f"{t} = {key}" for t, key in zip(tiers.names, keys, strict=True)) or "none"
     notes = [f"labels of {name}: {levels}", *_left_out(nodes, working), *_contents(working)]
-    said = Said("kubernetes-cluster", "labels of Kubernetes", notes=tuple(notes), counted=counted)
-    return network(tiers, said, options, _accelerators(working))
+    facts = Facts("kubernetes-cluster", "labels of Kubernetes", notes=tuple(notes), counted=counted)
+    return network(tiers, facts, options, _accelerators(working))
 
 
 def nodes_of(text: str) -> tuple[Node, ...]:

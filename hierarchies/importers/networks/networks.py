@@ -14,7 +14,7 @@ from hierarchies.importers.options import Options
 from hierarchies.importers.suggestions import NETWORK
 
 NODE = "node"
-_MOST_SHORT, _MOST_TIERS_TOLD, _MOST_LACKS = 8, 4, 1000
+_MOST_SHORT, _MOST_TIERS_SHOWN, _MOST_LACKS = 8, 4, 1000
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Slower:
 
 
 @dataclass(frozen=True)
-class Said:
+class Facts:
     """What a file says beside its tiers: its source, links by level, notes, plain counts."""
 
     name: str
@@ -57,7 +57,7 @@ class Said:
 
 
 def network(
-    tiers: Tiers, said: Said, options: Options, accelerators: Sequence[Groups] = ()
+    tiers: Tiers, facts: Facts, options: Options, accelerators: Sequence[Groups] = ()
 ) -> Draft:
     """The draft of a network whose innermost level are its nodes, or its accelerator domains.
 
@@ -73,30 +73,30 @@ def network(
     even, innermost, notes = _with_accelerators(tiers.trimmed(), accelerators)
     names, counts = (*even.names, innermost), even.full()
     uneven = _unevenness(even, names)
-    lacks = _lacks(even, names, said)
+    lacks = _lacks(even, names, facts)
     return Draft(
-        said.name,
-        f"{said.source}: {_product(counts, names)}",
-        tuple(_level(names, counts, position, said) for position in range(len(names))),
-        notes=(*said.notes, *notes, *uneven, *_advice(names)),
-        counted={"nodes": hosts, **said.counted},
+        facts.name,
+        f"{facts.source}: {_product(counts, names)}",
+        tuple(_level(names, counts, position, facts) for position in range(len(names))),
+        notes=(*facts.notes, *notes, *uneven, *_advice(names)),
+        counted={"nodes": hosts, **facts.counted},
         lacks=lacks,
     )
 
 
-def _lacks(tiers: Tiers, names: Sequence[str], said: Said) -> tuple[Lack, ...]:
+def _lacks(tiers: Tiers, names: Sequence[str], facts: Facts) -> tuple[Lack, ...]:
     """What is missing or slower, in the numbers of the draft's units."""
-    if not tiers.uneven and not said.slower:
+    if not tiers.uneven and not facts.slower:
         return ()
 
     def path(digits: Sequence[int]) -> str:
         return "/".join(f"{name}{digit}" for name, digit in zip(names, digits, strict=False))
 
-    missing = [Lack(path(digits), said.source) for digits in tiers.missing()]
+    missing = [Lack(path(digits), facts.source) for digits in tiers.missing()]
     labels = {(names[len(u) - 1], u[-1]): digits for u, digits in tiers.numbers().items() if u}
     slower = [
         Lack(path(labels[found.level, found.unit]), found.source, found.share)
-        for found in said.slower
+        for found in facts.slower
         if (found.level, found.unit) in labels
     ]
     lacks = (*missing, *slower)
@@ -150,14 +150,14 @@ def cable(
     )
 
 
-def _level(names: Sequence[str], counts: Sequence[int], position: int, said: Said) -> DraftLevel:
+def _level(names: Sequence[str], counts: Sequence[int], position: int, facts: Facts) -> DraftLevel:
     name = names[position]
-    ports = said.ports.get(name) or _blank_ports(name, position == len(names) - 1)
+    ports = facts.ports.get(name) or _blank_ports(name, position == len(names) - 1)
     return DraftLevel(
         name,
-        said.domain or Stated("switch", said.source),
+        facts.domain or Stated("switch", facts.source),
         ports.bandwidth_bytes_per_second,
-        count=Stated(counts[position], said.source),
+        count=Stated(counts[position], facts.source),
         ports=ports.count,
         through=tuple(names[position + 1 :]),
     ).having(NETWORK)
@@ -215,14 +215,14 @@ def _product(counts: Sequence[int], names: Sequence[str]) -> str:
 
 def _short_units(tiers: Tiers, names: Sequence[str]) -> list[str]:
     """For each tier, the units that have fewer children than the fullest one."""
-    told_of = []
+    texts = []
     for tier, most in enumerate(tiers.full()):
         children = tiers.children(tier)
         short = {path: count for path, count in children.items() if count < most}
         if short:
             each = (f"{path[-1]} has {count}" for path, count in short.items())
-            told_of.append(
+            texts.append(
                 f"of {len(children)} at level {names[tier - 1]}, {len(children) - len(short)} have "
                 f"{most} {names[tier]}, {listed(each, _MOST_SHORT)}"
             )
-    return told_of[:_MOST_TIERS_TOLD]
+    return texts[:_MOST_TIERS_SHOWN]

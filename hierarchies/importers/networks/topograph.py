@@ -10,7 +10,7 @@ from typing import Any
 from hierarchies.errors import InputError
 from hierarchies.importers.draft import Draft
 from hierarchies.importers.hostlist import MOST_HOSTS, Names
-from hierarchies.importers.networks.networks import Groups, Said, network
+from hierarchies.importers.networks.networks import Facts, Groups, network
 from hierarchies.importers.networks.switches import Switch, tier_names, tree
 from hierarchies.importers.networks.tiers import Host, Tiers, check_nested
 from hierarchies.importers.options import Options
@@ -32,8 +32,8 @@ class Cluster:
 def read(text: str, options: Options) -> Draft:
     """The draft of a cluster from a graph or a model. Raises InputError for what is neither."""
     cluster = cluster_of(text)
-    said = Said(_NAME, "topograph", notes=cluster.notes, counted=cluster.tiers.switches())
-    return network(cluster.tiers, said, options, cluster.domains)
+    facts = Facts(_NAME, "topograph", notes=cluster.notes, counted=cluster.tiers.switches())
+    return network(cluster.tiers, facts, options, cluster.domains)
 
 
 def cluster_of(text: str) -> Cluster:

@@ -15,7 +15,7 @@ from hierarchies.importers.nodes.islands import parts_of
 from hierarchies.importers.nodes.locality import Way, groupings, near, slowest_alone
 from hierarchies.importers.nodes.picture import MOST_GPUS, Nic, Picture, check_alike
 
-TOLD_BY = "hwloc's XML"
+SOURCE = "hwloc's XML"
 MOST_OBJECTS = 4096
 MOST_MEGABYTES = 10**9
 _GPU_CLASSES = ("0302", "0380", "1200")
@@ -78,7 +78,7 @@ def _picture(root: Element) -> Picture:
     links = _links(root, gpus)
     ways = [gpu.way for gpu in gpus]
     return Picture(
-        TOLD_BY,
+        SOURCE,
         tuple(_name(gpu) for gpu in gpus),
         links.direct,
         links.switched,
@@ -105,8 +105,8 @@ def _name(gpu: _Device) -> str:
 
 
 def _model(gpu: _Device) -> str:
-    told = (e.get("value", "") for e in gpu.element.iter("info") if e.get("name") == "GPUModel")
-    return next(told, "")[:80] or f"PCI {gpu.kind[6:15]}"
+    models = (e.get("value", "") for e in gpu.element.iter("info") if e.get("name") == "GPUModel")
+    return next(models, "")[:80] or f"PCI {gpu.kind[6:15]}"
 
 
 def _is_nic(device: _Device) -> bool:
@@ -137,8 +137,8 @@ def _rate(element: Element) -> Entry:
     """The bandwidth of a bridge or device on PCIe: gigabytes a second, as hwloc writes it."""
     text = element.get("pci_link_speed", "")
     if element.get("type") in ("Package", "Socket") or not _RATE.fullmatch(text) or not float(text):
-        return Blank(None, f"{TOLD_BY} does not say it")
-    source = f"{TOLD_BY}: {float(text):g} GB/s at {element.get('pci_busid', 'a bridge')[:20]}"
+        return Blank(None, f"{SOURCE} does not say it")
+    source = f"{SOURCE}: {float(text):g} GB/s at {element.get('pci_busid', 'a bridge')[:20]}"
     return Stated(float(text) * 1e9, source)
 
 
@@ -191,7 +191,7 @@ def _of_matrix(index: list[int | None], rates: list[int], gpus: int) -> _Links:
     if any(into) and (len(set(into)) > 1 or direct):
         raise InputError("some GPUs have other links to NVSwitches than others")
     unit = gcd(*direct.values(), *(rates[i] for i in range(size * size) if rates[i])) or 1
-    source = f"{TOLD_BY}, NVLinkBandwidth: {unit / 1000:g} GB/s"
+    source = f"{SOURCE}, NVLinkBandwidth: {unit / 1000:g} GB/s"
     link = Stated(unit * 1e6, source)
     if not any(into):
         return _Links(True, {pair: rate // unit for pair, rate in direct.items()}, link=link)

@@ -37,8 +37,8 @@ def slowest_alone(
     rates = set()
     for way, slot in zip(gpus, slots, strict=True):
         alone = [rate(step) for step in (*way[1:], slot) if users[id(step)] <= 1]
-        said = [entry for entry in alone if isinstance(entry, Stated)]
-        rates.add(min(said, key=lambda entry: float(entry.value)) if said else alone[-1])
+        stated = [entry for entry in alone if isinstance(entry, Stated)]
+        rates.add(min(stated, key=lambda entry: float(entry.value)) if stated else alone[-1])
     return rates.pop() if len(rates) == 1 else Blank(None, "the PCIe links of the GPUs differ")
 
 

@@ -97,7 +97,7 @@ def _picture(root: Element) -> Picture:
             hint = "the file is damaged: dump it again"
             raise InputError(f"GPU {name} lies in no <cpu>", hint=hint)
     amd = any(gpu.element.find("xgmi") is not None or gpu.element.get("gcn") for gpu in parts.gpus)
-    told_by = "RCCL's topology XML" if amd else "NCCL's topology XML"
+    source = "RCCL's topology XML" if amd else "NCCL's topology XML"
     notes = _virtual_notes(parts.nics)
     direct: dict[tuple[int, int], int] = {}
     switched = None
@@ -115,7 +115,7 @@ def _picture(root: Element) -> Picture:
     nics = _nics(parts)
     total = sum(direct.values()) if switched is None else switched * len(names)
     return Picture(
-        told_by,
+        source,
         _gpu_names(parts, names),
         direct,
         switched,

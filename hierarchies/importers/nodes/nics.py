@@ -17,7 +17,7 @@ LevelsAndNotes = tuple[tuple[DraftLevel, ...], tuple[str, ...]]
 def network(picture: Picture, inner: tuple[DraftLevel, ...], nodes: int | None) -> LevelsAndNotes:
     """The level ``node``, if there are NICs or the user counts nodes; and what is left out."""
     if not picture.nics and nodes is None:
-        note = f"{picture.told_by} shows no NIC: the system is this one node (--nodes adds more)."
+        note = f"{picture.source} shows no NIC: the system is this one node (--nodes adds more)."
         return (), (note,)
     nics, notes = _chosen(picture)
     count = None if nodes is None else Stated(nodes, "said by whoever imported it")
@@ -73,12 +73,12 @@ def _ports(nics: tuple[Nic, ...], gpus: int) -> tuple[Entry, tuple[str, ...]]:
 def _bandwidth(nics: tuple[Nic, ...], picture: Picture) -> Entry:
     rate = nics[0].bytes_per_second if nics else None
     if rate is None:
-        return Blank(None, f"{picture.told_by} does not say how fast the NICs are")
+        return Blank(None, f"{picture.source} does not say how fast the NICs are")
     gigabits = rate / _GIGABIT
-    said = f"{picture.told_by} says {gigabits:g} Gb/s"
+    text = f"{picture.source} says {gigabits:g} Gb/s"
     if rate <= FASTEST:
-        return Stated(rate, f"{said} for {nics[0].name}", nics[0].default)
-    return Blank(rate / 1000, f"{said}, which no NIC has: perhaps a thousandth is meant")
+        return Stated(rate, f"{text} for {nics[0].name}", nics[0].default)
+    return Blank(rate / 1000, f"{text}, which no NIC has: perhaps a thousandth is meant")
 
 
 def _through(picture: Picture, inner: tuple[DraftLevel, ...]) -> tuple[str, ...]:

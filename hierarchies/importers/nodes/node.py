@@ -48,7 +48,7 @@ def draft_of(picture: Picture, file: str, options: Options) -> Draft:
     name = "".join(c if c.isalnum() or c in "-_." else "-" for c in stem)[:LONGEST_NAME]
     return Draft(
         name or "imported",
-        f"Node of {len(picture.gpus)} GPUs, as told by {picture.told_by}",
+        f"Node of {len(picture.gpus)} GPUs, as told by {picture.source}",
         (*outer, *inner),
         picture.device,
         memory,
@@ -85,9 +85,9 @@ def _with_model(picture: Picture, name: str | None) -> Picture:
 
 def _two_rates(picture: Picture, link: Stated, model: Model) -> str:
     assert model.link is not None, "asked only of a GPU that has links"
-    told, known = float(link.value) / 1e9, float(model.link.value) / 1e9
+    stated, known = float(link.value) / 1e9, float(model.link.value) / 1e9
     return (
-        f"One {picture.link_name} is taken to carry {told:g} GB/s ({link.source}); "
+        f"One {picture.link_name} is taken to carry {stated:g} GB/s ({link.source}); "
         f"{model.system.name} in the catalogue has {known:g}."
     )
 
@@ -132,7 +132,7 @@ def _reduces(picture: Picture) -> Blank | None:
 
 
 def _unknown_links(picture: Picture) -> DraftLevel:
-    reason = f"{picture.told_by} has no {picture.link_name}s in it"
+    reason = f"{picture.source} has no {picture.link_name}s in it"
     count = len(picture.gpus)
     domain, bandwidth = Blank(None, reason), _of_link(picture, reason)
     if picture.model and picture.model.system.hierarchy.cardinalities[-1] == count:
@@ -153,8 +153,8 @@ def _of_link(picture: Picture, reason: str) -> Blank:
 def _gpu_level(
     picture: Picture, domain: Entry, bandwidth: Entry, count: int, reduces: Entry | None
 ) -> DraftLevel:
-    told = Stated(count, f"{picture.told_by} shows {len(picture.gpus)} GPUs")
-    level = DraftLevel("gpu", domain, bandwidth, count=told, reduces=reduces)
+    stated = Stated(count, f"{picture.source} shows {len(picture.gpus)} GPUs")
+    level = DraftLevel("gpu", domain, bandwidth, count=stated, reduces=reduces)
     return level.having(of_mi300x(-1) if picture.amd else NVLINK)
 
 
@@ -187,9 +187,9 @@ def _island(picture: Picture, found: Shape, count: int) -> tuple[DraftLevel, tup
 def _times(picture: Picture, links: float) -> Entry:
     link, several = picture.link, picture.several(links)
     if isinstance(link, Blank):
-        told = link.source or "what one carries depends on the GPU: say --gpu"
+        reason = link.source or "what one carries depends on the GPU: say --gpu"
         suggested = None if link.suggestion is None else float(link.suggestion) * links
-        return Blank(suggested, f"{several}; {told}")
+        return Blank(suggested, f"{several}; {reason}")
     each = float(link.value)
     source = f"{several} of {each / 1e9:g} GB/s: {link.source}"
     return Stated(each * links, source, link.unconfirmed)
@@ -260,7 +260,7 @@ def _chained(levels: list[DraftLevel]) -> list[DraftLevel]:
 
 def _group_level(picture: Picture, group: Grouping, count: int, found: Shape) -> DraftLevel:
     size = len(found.islands[0])
-    source = f"{picture.told_by}: {len(set(group.parts))} parts of {len(picture.gpus)} GPUs"
+    source = f"{picture.source}: {len(set(group.parts))} parts of {len(picture.gpus)} GPUs"
     level = DraftLevel(
         group.name,
         Stated("switch", "PCIe and the sockets, taken as a switch that never blocks"),
@@ -273,7 +273,7 @@ def _group_level(picture: Picture, group: Grouping, count: int, found: Shape) ->
         return level
     if found.domain is not Domain.SWITCH:
         return replace(level, ports=Stated(size, "every GPU has a PCIe link of its own"))
-    reason = f"{picture.told_by} shows no links between the switches of the parts"
+    reason = f"{picture.source} shows no links between the switches of the parts"
     return replace(
         level,
         domain=Blank("switch", reason),
@@ -284,7 +284,7 @@ def _group_level(picture: Picture, group: Grouping, count: int, found: Shape) ->
 
 def _between_islands(picture: Picture, found: Shape) -> Blank:
     if found.domain is Domain.SWITCH:
-        return Blank(None, f"{picture.told_by} shows no links between the switches of the parts")
+        return Blank(None, f"{picture.source} shows no links between the switches of the parts")
     reason = "what a GPU gets on the way over PCIe; less where GPUs share it"
     if isinstance(picture.pcie, Stated):
         return Blank(picture.pcie.value, f"{reason}; {picture.pcie.source}")
@@ -295,10 +295,10 @@ def _pcie_level(picture: Picture, count: int) -> DraftLevel:
     about = "The GPUs meet on PCIe only, which is taken as a switch that never blocks."
     pcie = picture.pcie
     if pcie == UNKNOWN:
-        pcie = Blank(None, f"{picture.told_by} does not say how fast PCIe is")
+        pcie = Blank(None, f"{picture.source} does not say how fast PCIe is")
     return DraftLevel(
         "gpu",
         Stated("switch", f"no {picture.link_name}s: {about}"),
         pcie,
-        count=Stated(count, f"{picture.told_by} shows {len(picture.gpus)} GPUs"),
+        count=Stated(count, f"{picture.source} shows {len(picture.gpus)} GPUs"),
     ).having(PCIE_OF_AMD if picture.amd else PCIE)

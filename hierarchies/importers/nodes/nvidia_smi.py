@@ -10,7 +10,7 @@ from hierarchies.errors import InputError
 from hierarchies.importers.nodes.islands import members, parts_of
 from hierarchies.importers.nodes.picture import MOST_GPUS, Grouping, Nic, Picture
 
-TOLD_BY = "nvidia-smi topo -m"
+SOURCE = "nvidia-smi topo -m"
 MOST_LINKS = 18
 MOST_COLUMNS = 2 * MOST_GPUS
 _GPU = re.compile(r"GPU[0-9]+")
@@ -38,7 +38,7 @@ def _matrix(lines: list[str]) -> _Matrix:
     start = next((i for i, line in enumerate(lines) if _is_header(line)), None)
     if start is None:
         hint = "it starts with a row of GPU0, GPU1, ..."
-        raise InputError(f"no matrix of {TOLD_BY} was found", hint=hint)
+        raise InputError(f"no matrix of {SOURCE} was found", hint=hint)
     columns = _columns(lines[start])
     gpus = tuple(name for name in columns if _GPU.fullmatch(name))
     nics = tuple(name for name in columns if not _GPU.fullmatch(name))
@@ -105,7 +105,7 @@ def _picture(matrix: _Matrix, text: str) -> Picture:
     counted = {"gpus": len(matrix.gpus), "nics": len(matrix.nics)}
     total = sum(links.values()) if switched is None else switched * len(matrix.gpus)
     return Picture(
-        TOLD_BY,
+        SOURCE,
         matrix.gpus,
         {} if switched is not None else links,
         switched,

@@ -48,12 +48,12 @@ class Picture:
     False where the file leaves them out. ``groups``: from the coarsest on. ``pcie``: what one GPU
     has to its PCIe slot. ``arch``: what the GPUs' tools call it, ``90`` or ``gfx942``, if the
     file says. ``amd``: xGMI instead of NVLink. ``reduces``: the switches can add up.
-    ``bonded``: a "link" is all that joins two devices, as only its bandwidth is told.
+    ``bonded``: a "link" is all that joins two devices, as only its bandwidth is given.
     ``model``: the GPU that the user names.
     ``switch_parts``: the part of each GPU, where its switches are joined with few of the others.
     """
 
-    told_by: str
+    source: str
     gpus: tuple[str, ...]
     direct: Mapping[tuple[int, int], int] = field(default_factory=dict)
     switched: int | None = None

@@ -12,7 +12,7 @@ from hierarchies.errors import InputError
 from hierarchies.importers.nodes.islands import parts_of
 from hierarchies.importers.nodes.picture import MOST_GPUS, Grouping, Picture
 
-TOLD_BY = "rocm-smi --showtopo"
+SOURCE = "rocm-smi --showtopo"
 _AMD_SMI = "amd-smi topology"
 _TABLES = {"weight between": "weight", "hops between": "hops", "link type between": "type"}
 _GPU = re.compile(r"GPU[0-9]+")
@@ -27,8 +27,8 @@ class _Tables:
     """For every two GPUs weight, hops and type of what joins them, as text, as far as printed."""
 
     gpus: tuple[str, ...]
-    told: Mapping[str, Table]
-    told_by: str
+    printed: Mapping[str, Table]
+    source: str
 
 
 def read(text: str) -> Picture:
@@ -39,7 +39,7 @@ def read(text: str) -> Picture:
 
 
 def _from_text(text: str) -> _Tables:
-    told: dict[str, Table] = {}
+    printed: dict[str, Table] = {}
     gpus: tuple[str, ...] = ()
     lines = iter(text.splitlines())
     for line in lines:
@@ -49,15 +49,15 @@ def _from_text(text: str) -> _Tables:
         header = tuple(next(lines, "").split())
         if not header or not all(_GPU.fullmatch(word) for word in header):
             raise InputError(f"no row of GPU0, GPU1, ... under {line.strip(' =')!r}")
-        if (gpus and header != gpus) or name in told or len(set(header)) < len(header):
+        if (gpus and header != gpus) or name in printed or len(set(header)) < len(header):
             raise InputError("tables of different GPUs", hint="give the text of one node")
         if len(header) > MOST_GPUS:
             raise InputError(f"{len(header)} GPUs in one node")
         gpus = header
-        told[name] = [_row(next(lines, ""), gpu, len(gpus)) for gpu in gpus]
-    if not told:
-        raise InputError(f"no table of {TOLD_BY} was found", hint="it is headed 'Hops between ...'")
-    return _Tables(gpus, told, TOLD_BY)
+        printed[name] = [_row(next(lines, ""), gpu, len(gpus)) for gpu in gpus]
+    if not printed:
+        raise InputError(f"no table of {SOURCE} was found", hint="it is headed 'Hops between ...'")
+    return _Tables(gpus, printed, SOURCE)
 
 
 def _row(line: str, gpu: str, gpus: int) -> list[str]:
@@ -84,11 +84,11 @@ def _from_json(text: str) -> _Tables:
     if any(set(row) != set(numbers) for row in links):
         raise InputError("a GPU has no link to each of the others", hint="the file is cut off")
     keys = {"weight": "weight", "hops": "num_hops", "type": "link_type"}
-    told = {
+    printed = {
         name: [[str(row[number].get(key, "N/A")) for number in numbers] for row in links]
         for name, key in keys.items()
     }
-    known = {name: table for name, table in told.items() if not _is_void(table)}
+    known = {name: table for name, table in printed.items() if not _is_void(table)}
     return _Tables(tuple(f"GPU{number}" for number in numbers), known, _AMD_SMI)
 
 
@@ -107,7 +107,7 @@ def _is_void(table: Table) -> bool:
 
 def _check(tables: _Tables) -> None:
     """Refuse tables that are not symmetric: what joins A to B is what joins B to A."""
-    for name, table in tables.told.items():
+    for name, table in tables.printed.items():
         for one, row in enumerate(table):
             for other, cell in enumerate(row):
                 if one == other:
@@ -124,7 +124,7 @@ def _check(tables: _Tables) -> None:
 
 
 def _picture(tables: _Tables) -> Picture:
-    types, hops = tables.told.get("type"), tables.told.get("hops")
+    types, hops = tables.printed.get("type"), tables.printed.get("hops")
     gpus = len(tables.gpus)
     pairs = [(one, other) for one in range(gpus) for other in range(one + 1, gpus)]
     notes: tuple[str, ...] = ()
@@ -137,12 +137,12 @@ def _picture(tables: _Tables) -> Picture:
         notes = ("The types of the links are not told: one hop is taken as an xGMI link.",)
     else:
         raise InputError(
-            "neither types of links nor hops are told", hint=f"give all that {TOLD_BY} prints"
+            "neither types of links nor hops are told", hint=f"give all that {SOURCE} prints"
         )
     if direct:
         notes = (*notes, "How many xGMI links join two GPUs is not told: taken as one.")
     return Picture(
-        tables.told_by,
+        tables.source,
         tables.gpus,
         direct,
         groups=_groups(tables, pairs),
@@ -158,7 +158,7 @@ def _hops(hops: Table, one: int, other: int) -> int:
 
 def _groups(tables: _Tables, pairs: list[tuple[int, int]]) -> tuple[Grouping, ...]:
     """Parts of GPUs that are nearer to each other, by the weights of their links."""
-    weights = tables.told.get("weight")
+    weights = tables.printed.get("weight")
     if weights is None:
         return ()
     known = {pair: int(text) for pair in pairs if (text := weights[pair[0]][pair[1]]).isdigit()}

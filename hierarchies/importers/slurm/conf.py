@@ -90,7 +90,7 @@ def _values(line: str, number: int) -> dict[str, str]:
 
 
 def layout(text: str) -> Layout:
-    """What a topology.conf says. Keys are read in any case; ``LinkSpeed`` is told, not used."""
+    """What a topology.conf says. Keys are read in any case; ``LinkSpeed`` is noted, not used."""
     names = Names()
     switches, blocks, rings, notes = [], [], [], []
     for line in lines(text):

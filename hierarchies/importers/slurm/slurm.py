@@ -10,7 +10,7 @@ from math import prod
 from hierarchies.errors import InputError, within
 from hierarchies.importers.draft import Blank, Draft, Stated
 from hierarchies.importers.hostlist import listed
-from hierarchies.importers.networks.networks import NODE, Said, cable, check_nodes, network
+from hierarchies.importers.networks.networks import NODE, Facts, cable, check_nodes, network
 from hierarchies.importers.networks.switches import tree
 from hierarchies.importers.networks.tiers import Host, Tiers, with_groups
 from hierarchies.importers.options import Options
@@ -19,7 +19,7 @@ from hierarchies.importers.slurm import yaml as slurm_yaml
 from hierarchies.importers.slurm.layout import Group, Layout, Torus
 
 _NAME, _SOURCE = "slurm-cluster", "Slurm's topology"
-_UNSAID = Blank("switch", "usual; Slurm does not say what joins blocks or rings")
+_NOT_STATED = Blank("switch", "usual; Slurm does not say what joins blocks or rings")
 
 
 def read(files: Mapping[str, str], options: Options) -> Draft:
@@ -74,22 +74,22 @@ def _switches(layout: Layout, options: Options) -> Draft:
         grouped = with_groups(tiers, "block", groups)
         tiers = grouped.tiers
         notes.append(grouped.note)
-    said = Said(_NAME, _SOURCE, notes=tuple(notes), counted=found.tiers.switches())
-    return network(tiers, said, options)
+    facts = Facts(_NAME, _SOURCE, notes=tuple(notes), counted=found.tiers.switches())
+    return network(tiers, facts, options)
 
 
 def _blocks(blocks: Sequence[Group], notes: Sequence[str], options: Options) -> Draft:
     _check_apart(blocks, "block")
     hosts = tuple(Host(node, (block.name,)) for block in blocks for node in block.nodes)
-    said = Said(_NAME, _SOURCE, _UNSAID, notes=tuple(notes), counted={"blocks": len(blocks)})
-    return network(Tiers(("block",), hosts), said, options)
+    facts = Facts(_NAME, _SOURCE, _NOT_STATED, notes=tuple(notes), counted={"blocks": len(blocks)})
+    return network(Tiers(("block",), hosts), facts, options)
 
 
 def _rings(rings: Sequence[Group], notes: Sequence[str], options: Options) -> Draft:
     _check_apart(rings, "ring")
     hosts = tuple(Host(node, (ring.name,)) for ring in rings for node in ring.nodes)
-    said = Said(_NAME, _SOURCE, _UNSAID, notes=tuple(notes), counted={"rings": len(rings)})
-    draft = network(Tiers(("ring",), hosts), said, options)
+    facts = Facts(_NAME, _SOURCE, _NOT_STATED, notes=tuple(notes), counted={"rings": len(rings)})
+    draft = network(Tiers(("ring",), hosts), facts, options)
     *outer, nodes = draft.levels
     closed = cable(NODE, "ring", nodes.count, _SOURCE)
     return replace(draft, levels=(*(replace(level, through=()) for level in outer), closed))
