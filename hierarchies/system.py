@@ -136,7 +136,7 @@ class System:
         return replace(self, faults=())
 
     @property
-    def faults_told(self) -> str:
+    def faults_text(self) -> str:
         """What is missing or slower, in words; empty for a healthy machine."""
         return ", ".join(
             f"without {fault.name(self.hierarchy)}"
@@ -154,7 +154,7 @@ class System:
         if self.missing:
             raise InputError(
                 f"{self.name} lacks {len(self.missing)} of {self.devices} devices "
-                f"({self.faults_told}): its units are uneven",
+                f"({self.faults_text}): its units are uneven",
                 hint="only 'top' and 'cost', over one axis of all that are left, can treat that; "
                 "for the rest describe the largest even machine",
             )

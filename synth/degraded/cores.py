@@ -32,7 +32,7 @@ class Core:
     _steps: dict[Instruction, GroupStep] = field(default_factory=dict, repr=False, compare=False)
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         return str(self.tree)
 
     @property

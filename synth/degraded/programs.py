@@ -84,7 +84,7 @@ class Survivors:
             found.setdefault(self.unit(rank, level), []).append(rank)
         return [tuple(found[unit]) for unit in sorted(found)]
 
-    def told(self) -> str:
+    def units_left(self) -> str:
         """Units by how many devices are left in them, in words: ``3 node of 8 gpu, 1 of 7``."""
         names = self.system.hierarchy.names
         if len(names) == 1:
@@ -96,15 +96,15 @@ class Survivors:
 
 @dataclass(frozen=True)
 class GroupProgram:
-    """Steps over groups of ranks, the payload in so many chunks; ``said`` has them in words."""
+    """Steps over groups of ranks, the payload in so many chunks; ``texts`` has them in words."""
 
     steps: tuple[GroupStep, ...]
     chunks: int
-    said: tuple[str, ...]
+    texts: tuple[str, ...]
 
     @property
     def text(self) -> str:
-        return "; ".join(self.said)
+        return "; ".join(self.texts)
 
 
 @dataclass(frozen=True)

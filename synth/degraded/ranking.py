@@ -151,10 +151,10 @@ def judged(program: GroupProgram, ranks: int) -> Verdict:
 
 def _only(axes: Sequence[Axis], over: Sequence[str], survivors: Survivors) -> Axis:
     if len(axes) != 1 or list(over) != [axes[0].name] or axes[0].size != survivors.count:
-        told = ", ".join(f"{axis.name}={axis.size}" for axis in axes) or "no axis"
+        given = ", ".join(f"{axis.name}={axis.size}" for axis in axes) or "no axis"
         raise InputError(
-            f"{told} over {', '.join(over) or 'nothing'} on {survivors.count} devices "
-            f"({survivors.told()})",
+            f"{given} over {', '.join(over) or 'nothing'} on {survivors.count} devices "
+            f"({survivors.units_left()})",
             hint=f"on a machine that lacks devices: one axis of all that are left, reduced "
             f"over, as in data={survivors.count}",
         )
@@ -273,7 +273,7 @@ class _Search:
         outside = f"{sum(len(hosts) - 1 for hosts in core.hosts)} outside"
         if ends:
             paths = [(len(alphabet), *path, len(alphabet) + 1) for path in paths]
-            texts = [*texts, f"reduce {outside} into the {core.told}", f"broadcast to {outside}"]
+            texts = [*texts, f"reduce {outside} into the {core.text}", f"broadcast to {outside}"]
         steps = [*(core.step(move.instruction) for move in alphabet), *ends]
 
         def priced(label: int, payload_bytes: float) -> Sequence[StepPrice]:

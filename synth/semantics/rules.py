@@ -336,7 +336,7 @@ def derive(
     return Derivation(program, tree, meant, tuple(states), goal)
 
 
-def retold(derivation: Derivation, tree: Tree) -> Derivation:
+def derived_on(derivation: Derivation, tree: Tree) -> Derivation:
     """The same program, derived again on another tree with as many digits."""
     steps = tuple(spell(step, tree) for step in derivation.instructions)
     again = derive(Program(steps), tree, derivation.goal)

@@ -18,7 +18,7 @@ from synth.price.intervals import interval
 from synth.price.step_prices import Simulator
 from synth.price.steps import limiting, total_seconds
 from synth.semantics.lowering import lower
-from synth.semantics.rules import Derivation, Refusal, derive, retold
+from synth.semantics.rules import Derivation, Refusal, derive, derived_on
 from synth.semantics.states import holdings
 from synth.verbs.answers.machine_parts import MachineException
 from synth.verbs.answers.parts import (
@@ -189,7 +189,7 @@ def _replayed(derivation: Derivation, where: Reduction | Tree) -> Replayed:
     tree = derivation.tree
     if isinstance(where, Tree):
         where = Reduction.plain(*tree.sizes)
-        derivation = retold(derivation, where.tree)
+        derivation = derived_on(derivation, where.tree)
     schedule = lower(derivation, where, payload_bytes=1)
     elements = schedule.pieces + 1
     if schedule.devices * elements > MOST_REPLAYED:

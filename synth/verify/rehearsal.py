@@ -5,7 +5,7 @@ from __future__ import annotations
 from grammar import Goal, Program
 from hierarchies import Reduction, Tree
 from synth.semantics.lowering import lower
-from synth.semantics.rules import Derivation, Refusal, derive, retold
+from synth.semantics.rules import Derivation, Refusal, derive, derived_on
 from synth.verify.replay import compare
 from synth.verify.symbolic import Verdict, prove
 
@@ -34,7 +34,7 @@ def rehearse(derivation: Derivation) -> None:
     shapes = {(2,) * depth, (3,) + (2,) * (depth - 1) if depth else ()}
     for shape in sorted(shapes):
         reduction = Reduction.plain(*shape)
-        schedule = lower(retold(derivation, reduction.tree), reduction, payload_bytes=1)
+        schedule = lower(derived_on(derivation, reduction.tree), reduction, payload_bytes=1)
         failure = compare(schedule, elements=schedule.pieces + 1)
         if failure:
             raise AssertionError(f"{derivation.program}: {failure}")

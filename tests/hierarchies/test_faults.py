@@ -72,7 +72,7 @@ def test_without_whole_outer_units_a_machine_is_the_smaller_one() -> None:
         [fault_of("node1", system.hierarchy), fault_of("node3/nic2", system.hierarchy, 0.5)]
     )
     assert less.hierarchy == load("dgx-h100:3").hierarchy
-    assert less.faults_told == "node2/port2 at 0.5 of its bandwidth"
+    assert less.faults_text == "node2/port2 at 0.5 of its bandwidth"
     assert less.missing == ()
 
 
@@ -111,7 +111,7 @@ def test_exceptions_of_a_description() -> None:
         + '[[exception]]\nunit = "node1/nic0"\nbandwidth_share = 0.5\nsource = "ibdiagnet"\n'
     )
     assert system.missing == (14,)
-    assert system.faults_told == "without node3/gpu2, node1/port0 at 0.5 of its bandwidth"
+    assert system.faults_text == "without node3/gpu2, node1/port0 at 0.5 of its bandwidth"
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_a_cable_of_a_ring_can_be_slow_but_not_missing() -> None:
                              'domain = "ring"\nbandwidth_GB_per_s = 300'))  # fmt: skip
     assert ring.links[1].domain is Domain.RING
     slow = ring.with_faults([fault_of("node2/gpu3-gpu0", ring.hierarchy, 0.5)])
-    assert slow.faults_told == "node2/gpu0-gpu3 at 0.5 of its bandwidth"
+    assert slow.faults_text == "node2/gpu0-gpu3 at 0.5 of its bandwidth"
     with pytest.raises(InputError, match="cannot be missing"):
         ring.with_faults([fault_of("node2/gpu0-gpu1", ring.hierarchy)])
     with pytest.raises(InputError, match="no cable"):

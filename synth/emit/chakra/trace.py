@@ -23,10 +23,10 @@ device has ``bandwidth * ports / devices of the child`` (a block of devices shar
 one link of a ring or mesh of children is shared by all the devices of a child; a bus by all the
 devices of the parent. That is exact where all devices take part, and all do: programs in which
 some rest need a reduce or a broadcast, which are refused. A switch's latency is split over its two
-hops. A switch (or bus) that axes share is told as a dimension for each if groups over several
-levels cannot be told otherwise: to a message they cost the same. Transposes are compute nodes that
-read and write the buffer, one operation a byte, priced by the roofline at memory bandwidth. What
-ASTRA-sim sees otherwise than our simulator is in run.txt.
+hops. A switch (or bus) that axes share is written as a dimension for each if groups over several
+levels cannot be written otherwise: to a message they cost the same. Transposes are compute nodes
+that read and write the buffer, one operation a byte, priced by the roofline at memory bandwidth.
+What ASTRA-sim sees otherwise than our simulator is in run.txt.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def write(source: Source) -> Files:
     dimensions = _dimensions(source)
     if source.system.faults:
         raise CannotExpressError(
-            f"a machine whose links differ ({source.system.faults_told})", where="system"
+            f"a machine whose links differ ({source.system.faults_text})", where="system"
         )
     if not dimensions:
         raise CannotExpressError("a machine of one device", where="system")
@@ -202,8 +202,8 @@ def _node(name: int, what: str, kind: int) -> bytes:
 
 def _attribute(name: str, field: int, value: int | str | bytes) -> bytes:
     """An attribute by the field of its type: 9 int64, 13 uint64, 27 bool, 28 bools, 29 string."""
-    said = integer(field, value) if isinstance(value, int) else chunk(field, value)
-    return chunk(10, chunk(1, name) + said)
+    encoded = integer(field, value) if isinstance(value, int) else chunk(field, value)
+    return chunk(10, chunk(1, name) + encoded)
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,7 @@ class _Route:
 
 
 def _route(groups: Devices, system: System, dimensions: Dimensions) -> _Route:
-    """A named group is one ring, right within a level; whole dimensions are told as such."""
+    """A named group is one ring, right within a level; whole dimensions are named as such."""
     places = np.unravel_index(groups, [dimension.size for dimension in reversed(dimensions)])
     varies = [bool((place != place[:, :1]).any()) for place in places][::-1]
     crossed = [each for each, does in zip(dimensions, varies, strict=True) if does]
@@ -292,18 +292,18 @@ def _run(source: Source, dimensions: Dimensions, notes: list[str]) -> str:
     system = source.system
     links = [dimension.link for dimension in dimensions]
     domains = {link.domain for link in links}
-    told = [
+    remarks = [
         "network.yml lists the innermost level first, per device, in units of 2**30 bytes.",
         "Adding up waits for memory, which we take to overlap; endpoint-delay is ASTRA-sim's own.",
         "Transposes are compute nodes; peak-perf only keeps them limited by memory.",
         *notes,
     ]
     if domains & {Domain.RING, Domain.TORUS}:
-        told.append("Rings go one way around: expect half of the bandwidth we count on.")
+        remarks.append("Rings go one way around: expect half of the bandwidth we count on.")
     if Domain.BUS in domains:
-        told.append("A bus is told as a switch that gives every device an equal share of it.")
+        remarks.append("A bus is told as a switch that gives every device an equal share of it.")
     if any(link.through for link in links):
-        told.append("Traffic that also passes through inner links does not burden them here.")
+        remarks.append("Traffic that also passes through inner links does not burden them here.")
     return "\n".join(
         [
             f"{source.options.made_by}: {source.schedule.program}",
@@ -311,7 +311,7 @@ def _run(source: Source, dimensions: Dimensions, notes: list[str]) -> str:
             f"collsynth's simulator says {source.seconds * 1e9:.0f} ns.",
             "",
             _COMMAND,
-            *told,
+            *remarks,
             "",
         ]
     )

@@ -107,7 +107,7 @@ class EvenInside(Part):
     def of(cls, choice: EvenChoice) -> Self:
         return cls.like(
             choice.candidate,
-            machine=choice.core.told,
+            machine=choice.core.text,
             devices=len(choice.core.ranks),
             program=choice.candidate.program.text,
         )
@@ -143,7 +143,7 @@ class UnevenReply(Asked):
             reduce=[report.axis.name],
             bytes=request.payload_bytes,
             algorithm=request.choice,
-            uneven=Left.like(survivors, left=survivors.told()),
+            uneven=Left.like(survivors, left=survivors.units_left()),
             answers=[UnevenAnswer.of(answer, report) for answer in report.answers],
             choices=[EvenInside.of(choice) for choice in report.choices],
             bound_seconds=report.bound.seconds,

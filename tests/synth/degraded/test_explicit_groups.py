@@ -219,7 +219,7 @@ def test_pieces_that_nobody_keeps_are_found() -> None:
     [program] = [
         p
         for p in level_programs(left)
-        if p.said[0] == "reduce-scatter inside each node in 2 shares" and len(p.steps) == 3
+        if p.texts[0] == "reduce-scatter inside each node in 2 shares" and len(p.steps) == 3
     ]
     first = program.steps[0]
     assert first.pieces is not None

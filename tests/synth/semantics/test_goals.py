@@ -23,7 +23,16 @@ from hierarchies import Digit, InputError, Tree
 from strategies import all_valid, spelled, word
 from synth.search.best_first import Puzzle, explore
 from synth.semantics.programs import Language, explore_moves, explore_states
-from synth.semantics.rules import AIMS, Derivation, Kind, Refusal, Rulebook, State, derive, retold
+from synth.semantics.rules import (
+    AIMS,
+    Derivation,
+    Kind,
+    Refusal,
+    Rulebook,
+    State,
+    derive,
+    derived_on,
+)
 
 COUNTS = {
     Goal.ALL_REDUCE: {
@@ -292,7 +301,7 @@ def test_told_again_on_another_tree_it_is_for_the_same_goal(goal: Goal) -> None:
     for steps in all_valid(2, Language(3, goal=goal)):
         found = derive(spelled(steps, small), small, goal)
         assert isinstance(found, Derivation)
-        again = retold(found, large)
+        again = derived_on(found, large)
         assert (again.goal, again.states, again.tree) == (goal, found.states, large)
 
 
