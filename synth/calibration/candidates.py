@@ -1,6 +1,6 @@
 """The ways a measured row may have gone, as numbers that a fit can weigh.
 
-A runtime that was not told chose for itself: a row has as many candidates as the runtime has
+A runtime that was not forced chose for itself: a row has as many candidates as the runtime has
 algorithms and protocols, and is taken to have gone the fastest way.
 """
 
@@ -22,7 +22,7 @@ from synth.price.step_prices import Simulator
 from synth.price.ways import Way
 
 COLLECTIVES = (*(goal.value for goal in Goal), SEND_RECEIVE)
-_TOLD = {
+_FORCED = {
     "nvls": Algorithm.IN_NETWORK,
     "nvlstree": Algorithm.IN_NETWORK,
     "collnet": Algorithm.IN_NETWORK,
@@ -30,7 +30,7 @@ _TOLD = {
     "collnetchain": Algorithm.IN_NETWORK,
     **{algorithm.value: algorithm for algorithm in Algorithm},
 }
-"""What a runtime can be told, in lower case and without underscores."""
+"""What a runtime can be forced to take, in lower case and without underscores."""
 
 
 @dataclass(frozen=True)
@@ -87,9 +87,9 @@ def allowed_ways(part: BusyPart, measurement: Measurement) -> tuple[Allowed, ...
         if known:
             found.append(Allowed(name, way, known))
     if not found:
-        told = " ".join(word for word in (measurement.algorithm, measurement.protocol) if word)
+        words = " ".join(word for word in (measurement.algorithm, measurement.protocol) if word)
         raise InputError(
-            f"{measurement.collective}, forced to {told}, cannot be carried out on "
+            f"{measurement.collective}, forced to {words}, cannot be carried out on "
             f"{part.system.name}",
             where=measurement.source,
             hint="the links of the description, or the groups, have no such thing",
@@ -115,7 +115,7 @@ def chosen(system: System, measurement: Measurement, runtime: str, size_bytes: i
 
 
 def _ways(part: BusyPart, measurement: Measurement) -> Iterator[tuple[str, Way]]:
-    """By name what the runtime has for the collective, or what it was told."""
+    """By name what the runtime has for the collective, or what it was forced to take."""
     if measurement.collective not in COLLECTIVES:
         known = nearest(measurement.collective, COLLECTIVES)
         raise InputError(
@@ -124,24 +124,24 @@ def _ways(part: BusyPart, measurement: Measurement) -> Iterator[tuple[str, Way]]
     if measurement.collective == SEND_RECEIVE:
         yield DIRECT, sent_around(part.system, part.members)
         return
-    told = _forced_algorithm(measurement)
+    forced = _forced_algorithm(measurement)
     simulator = Simulator(replace(part.system, calibration=None))
     collective, goal = Collective(measurement.collective), Goal(measurement.collective)
     for name in names(Ranks(part.system, part.members), goal):
-        if told in (None, ALGORITHMS[name]):
+        if forced in (None, ALGORITHMS[name]):
             yield name, simulator.way(collective, ALGORITHMS[name], part.roles)
 
 
 def _forced_algorithm(measurement: Measurement) -> Algorithm | None:
     if measurement.algorithm is None:
         return None
-    told = _TOLD.get(measurement.algorithm.lower().replace("_", ""))
-    if told is None:
-        hint = nearest(measurement.algorithm, sorted(_TOLD))
+    algorithm = _FORCED.get(measurement.algorithm.lower().replace("_", ""))
+    if algorithm is None:
+        hint = nearest(measurement.algorithm, sorted(_FORCED))
         raise InputError(
             f"no algorithm {measurement.algorithm!r}", where=measurement.source, hint=hint
         )
-    return told
+    return algorithm
 
 
 def _forced_protocol(measurement: Measurement) -> Protocol | None:

@@ -1,7 +1,7 @@
 """Which tests to run so that a description can be fitted, and what each will tell.
 
 Every level is timed alone (groups whose ranks differ at that level only), from the inside out
-(groups that fill one child), and all together. Where the runtime would choose, links are told by
+(groups that fill one child), and all together. Where the runtime would choose, links are found by
 the ring, latencies by each protocol; NCCL_TESTS_SPLIT makes the groups (README of rccl-tests).
 """
 
@@ -24,7 +24,7 @@ from synth.collectives.protocols import Protocol, protocols
 SMALLEST_BYTES, LARGEST_BYTES, LARGEST_LL_BYTES = 2**10, 2**30, 2**26
 WARM_UP, REPEATS = 5, 20
 START_SECONDS = 10.0
-"""What starting a test is taken to cost; a rough figure, for the run time that is told."""
+"""What starting a test is taken to cost; a rough figure, for the run time that is printed."""
 _TESTS = {ours: theirs for theirs, ours in COLLECTIVES.items()}
 _PROTOCOL = {Protocol.SIMPLE: "Simple", Protocol.LL: "LL", Protocol.LL128: "LL128"}
 
@@ -89,12 +89,12 @@ class Experiment:
     def notes(self) -> tuple[str, ...]:
         """Comment lines to stand above the output, so that the log itself says what was run."""
         ways = {k: v for k, v in self.environment.items() if k != "NCCL_TESTS_SPLIT"}
-        told = [f"# collective: {_TESTS[self.goal.value]}"]
-        told.append(f"# members: {with_commas(self.groups.members)}")
-        told.append(f"# busy: {with_commas(self.groups.busy)}")
+        comments = [f"# collective: {_TESTS[self.goal.value]}"]
+        comments.append(f"# members: {with_commas(self.groups.members)}")
+        comments.append(f"# busy: {with_commas(self.groups.busy)}")
         if ways:
-            told.append("# algo: " + " ".join(f"{key}={value}" for key, value in ways.items()))
-        return tuple(told)
+            comments.append("# algo: " + " ".join(f"{key}={value}" for key, value in ways.items()))
+        return tuple(comments)
 
 
 def experiments(system: System) -> tuple[Experiment, ...]:
@@ -265,7 +265,7 @@ def script(
     ``spec`` is what the system is loaded by, to be used again with the logs.
     """
     minutes = sum(one.seconds for one in found) / 60
-    said = [
+    rows = [
         f"# {len(found)} tests for {system.name}, {system.hierarchy}: about {minutes:.0f} min",
         "# TESTS is the build folder of nccl-tests, or of rccl-tests: same names, same flags.",
         f"# Afterwards: collsynth calibrate {quote(spec or system.name)} *.txt -o my.toml",
@@ -273,7 +273,7 @@ def script(
     ]
     for number, one in enumerate(found, start=1):
         how = lines(system, one)
-        said += ["", f"# {number}. {one.goal.value}, {one.groups.where}; about {one.seconds:.0f} s"]
-        said.append(f"#    tells: {'; '.join(one.tells)}")
-        said.append(kept(how.srun if launcher == "srun" else how.mpirun, one))
-    return "\n".join(said) + "\n"
+        rows += ["", f"# {number}. {one.goal.value}, {one.groups.where}; about {one.seconds:.0f} s"]
+        rows.append(f"#    tells: {'; '.join(one.tells)}")
+        rows.append(kept(how.srun if launcher == "srun" else how.mpirun, one))
+    return "\n".join(rows) + "\n"

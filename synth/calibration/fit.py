@@ -49,19 +49,19 @@ def fit(system: System, measurements: Sequence[Measurement]) -> Calibrated:
     twice, and times that are no positive, finite numbers.
     """
     bare = replace(system, calibration=None)
-    told = [_checked(measurement) for measurement in measurements]
-    _check_together(told)
-    tried = [(rows, solve(bare, rows)) for rows in (_rows(bare, told, how) for how in PREFERRED)]
+    checked = [_checked(measurement) for measurement in measurements]
+    _check_together(checked)
+    tried = [(rows, solve(bare, rows)) for rows in (_rows(bare, checked, how) for how in PREFERRED)]
     best = min(range(len(tried)), key=lambda which: tried[which][1].loss)
     rows, first = tried[best]
     away = strayed(rows.sizes, rows.seconds, first.fitted)
     solution = solve(bare, rows, ~away) if away.any() else first
-    found = _fitted_rows(rows, told, solution, away)
+    found = _fitted_rows(rows, checked, solution, away)
     found = _unseen(bare, rows, solution, found)
     calibration = Calibration(
         tuple(_fits(bare, rows, solution)),
         residuals(found),
-        tuple(dict.fromkeys(measurement.source for measurement in told if measurement.source)),
+        tuple(dict.fromkeys(measurement.source for measurement in checked if measurement.source)),
         undetermined(bare, rows, solution),
         tuple(_dropped(found)),
         PREFERRED[best],
@@ -127,8 +127,8 @@ def _rows(system: System, measurements: Sequence[Measurement], runtime: str) -> 
     for table, measurement in enumerate(measurements):
         known = candidates(system, measurement)
         for sample in measurement.samples:
-            told = chosen(system, measurement, runtime, sample.size_bytes)
-            mine = [each for each in known if told in (None, each.way.algorithm.value)] or known
+            taken = chosen(system, measurement, runtime, sample.size_bytes)
+            mine = [each for each in known if taken in (None, each.way.algorithm.value)] or known
             numbers += [len(sizes)] * len(mine)
             ways += mine
             sizes.append(float(sample.size_bytes))
@@ -147,8 +147,8 @@ def _fits(system: System, rows: Rows, solution: Solution) -> Iterator[Fit]:
     levels = len(system.links)
     crossed = [any(each.waited[i] for each in rows.candidates) for i in range(levels)]
     gone = Counter(rows.candidates[pair].key for pair in solution.chosen)
-    told = [*zip(solution.keys, solution.unknowns, strict=True)]
-    for key, unknowns in [*told, *unmeasured(solution.keys, solution.unknowns, solution.lowest)]:
+    fitted = [*zip(solution.keys, solution.unknowns, strict=True)]
+    for key, unknowns in [*fitted, *unmeasured(solution.keys, solution.unknowns, solution.lowest)]:
         numbers = unknowns.tolist()
         protocol = Protocol(key[2])
         found = []

@@ -119,7 +119,7 @@ def strays(rows: Sequence[FittedRow]) -> tuple[Stray, ...]:
     """In each class of sizes that has rows, where a row of another table is taken to lie.
 
     The logarithms of ratios are taken to be normal about 0 with a spread of each table's own, whose
-    mean square is told by n tables and what was expected: Student's t with n + 1 degrees of
+    mean square is known from n tables and what was expected: Student's t with n + 1 degrees of
     freedom, which is wide where tables are few.
     """
     classes: dict[int, dict[Configuration, list[float]]] = {}
@@ -148,7 +148,7 @@ def _short(ratio: float) -> float:
 
 
 def _residual(smallest: int, key: tuple[str, str, str], ratios: Sequence[float]) -> Residual:
-    """Order statistics that hold a new ratio with the probability that is told.
+    """Order statistics that hold a new ratio with the probability that is stated.
 
     Of n rows the k-th smallest is above a new one in k of n + 1 cases (conformal prediction); with
     few rows they are the smallest and the largest, and hold less.

@@ -2,11 +2,11 @@
 
 Unknown for every way (collective, algorithm, protocol) are a launch and, for each level, a hop, a
 gap and the inverse of a share. Given which way a row went and what it was limited by, its seconds
-are linear in them; so both are told by turns, the ways by what is fastest at the numbers found
+are linear in them; so both are found by turns, the ways by what is fastest at the numbers found
 last, the numbers by non-negative least squares (scipy's) of relative errors, weighted anew each
 time by the soft-L1 loss so that a row far off pulls no harder than one near by.
 
-What rows do not tell is told by what is expected before any is seen (``likeness``), as rows of
+What rows do not show is taken from what is expected before any is seen (``likeness``), as rows of
 their own: a way is like its algorithm for other collectives whose rounds are of the same kinds, an
 algorithm like others by the same protocol, and these like the description and the launch in NCCL's
 model.
@@ -77,7 +77,7 @@ class Solution:
 
 
 def solve(system: System, rows: Rows, keep: npt.NDArray[np.bool_] | None = None) -> Solution:
-    """The best of a few starts. ``keep`` are the rows to follow; all have their ways told."""
+    """The best of a few starts. ``keep`` are the rows to follow; all have their ways found."""
     problem = _Problem(system, rows)
     kept = np.ones(len(rows.sizes), dtype=np.bool_) if keep is None else keep
     found = [problem.descend(start, kept) for start in problem.starts()]

@@ -66,8 +66,8 @@ def ask(
         model = VERBS[verb].question
         question = asked(model, dict(_read(model, flags)))
         if log.isEnabledFor(logging.INFO):
-            told = names_only(question.model_dump(mode="json", exclude_none=True))
-            log.info("asked: %s", json.dumps(told))
+            named = names_only(question.model_dump(mode="json", exclude_none=True))
+            log.info("asked: %s", json.dumps(named))
         with before() as known, _watching(budget_seconds, VERBS[verb].partial) as watcher:
             reply = _answered(verb, question, watcher, known)
         log.info("%s answered in %.3f s", verb, clock.perf_counter() - begun)

@@ -83,8 +83,8 @@ def _write(place: Path, content: bytes) -> None:
 def _fill(folder: Path, files: Sequence[AnyFile]) -> None:
     """Write all files under other names first, so that a full disk leaves what was there."""
     if folder.exists() and not folder.is_dir():
-        said = f"{_several(files)}, and this is a file" if len(files) > 1 else "this is a file"
-        raise InputError(said, where=str(folder), hint="name a folder with -o")
+        problem = f"{_several(files)}, and this is a file" if len(files) > 1 else "this is a file"
+        raise InputError(problem, where=str(folder), hint="name a folder with -o")
     folder.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=".collsynth-", dir=folder) as name:
         drafts = Path(name)

@@ -34,7 +34,7 @@ class _Step:
 
 
 def write(source: Source) -> Files:
-    """``collsynth_jax.py``, its groups told by mesh axes where they can be, else one by one.
+    """``collsynth_jax.py``, its groups given by mesh axes where they can be, else one by one.
 
     Raises CannotExpressError for programs during which devices need buffers of unlike sizes.
     """

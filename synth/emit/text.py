@@ -1,4 +1,4 @@
-"""What all emitted Python files have in common: the program told by mesh axes, and its header."""
+"""What all emitted Python files have in common: the program by mesh axes, and its header."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _templates() -> Environment:
 
 
 def python_file(runtime: str, source: Source, **more: Any) -> Files:
-    """``collsynth_RUNTIME.py``. Raises CannotExpressError for groups no mesh axes can tell."""
+    """``collsynth_RUNTIME.py``. Raises CannotExpressError for groups no mesh axes can give."""
     template = _templates().get_template(f"{runtime}.py.jinja")
     return {f"collsynth_{runtime}.py": template.render(**_words(source), **more)}
 
@@ -72,7 +72,7 @@ def _words(source: Source) -> dict[str, Any]:
 
 
 def _stripes(source: Source) -> list[dict[str, Any]]:
-    """What is said of each program that runs side by side, its steps told by mesh axes."""
+    """What is said of each program that runs side by side, its steps given by mesh axes."""
     found = []
     for number, stripe in enumerate(source.stripes, 1):
         with in_stripe(source, number):

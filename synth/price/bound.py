@@ -81,7 +81,7 @@ def bound(
 
 
 def bound_among(system: System, roles: Cast, payload_bytes: float, goal: Goal) -> Bound:
-    """The same for groups told by the roles of each level's children, of which some may be idle.
+    """The same for groups given by the roles of each level's children, of which some may be idle.
 
     Idle devices pass nothing on, but for those of a ring or torus, and what only they can reach
     does not count: three GPUs that have two NICs leave their node by two.

@@ -92,8 +92,8 @@ def taken(
 ) -> Defaults:
     """Of the lines that each way has, one a protocol, those that the runtime takes."""
     found = {name: _line(ranks, goal, name, some, payload_bytes) for name, some in lines.items()}
-    told = choice.value
-    few = [told] if told in found else [RING] if told == TREE and RING in found else [*found]
+    asked = choice.value
+    few = [asked] if asked in found else [RING] if asked == TREE and RING in found else [*found]
 
     def modelled_seconds(name: str) -> float:
         measured = ranks.system.calibration

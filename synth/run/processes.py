@@ -94,8 +94,8 @@ def _guard() -> str | None:
     found = shutil.which("setpriv")
     if found is None:
         return None
-    told = subprocess.run([found, "--help"], capture_output=True, text=True, check=False)
-    return found if "--pdeathsig" in told.stdout else None
+    printed = subprocess.run([found, "--help"], capture_output=True, text=True, check=False)
+    return found if "--pdeathsig" in printed.stdout else None
 
 
 def _output(folder: Path, number: int, kind: str) -> Path:
@@ -126,9 +126,9 @@ def _signal(process: subprocess.Popen[bytes], how: signal.Signals) -> None:
 
 
 def _failure(command: Command, code: int, folder: Path, number: int) -> RunError:
-    said = _output(folder, number, "err").read_text(encoding="utf-8", errors="replace")
-    said = said or _output(folder, number, "out").read_text(encoding="utf-8", errors="replace")
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    text = _output(folder, number, "err").read_text(encoding="utf-8", errors="replace")
+    text = text or _output(folder, number, "out").read_text(encoding="utf-8", errors="replace")
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
     how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
     words = "; it said: " + " | ".join(lines[-_LAST_LINES:]) if lines else ""
     return RunError(f"{command.name} {how}, so all were ended{words}")

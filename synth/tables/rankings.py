@@ -194,14 +194,14 @@ def _ties(ranked: Sequence[RankedAnswer | PlacementOption], what: str) -> Iterat
     first = ranked[0] if ranked else None
     if first is None or first.interval_seconds is None:
         return
-    said = "below each time: where 9 of 10 measurements lay about such prices"
+    text = "below each time: where 9 of 10 measurements lay about such prices"
     many_tied = sum(one.tied for one in ranked)
     if many_tied > 1:
-        said += f"\n{many(many_tied, what)} tie with the first: their intervals overlap"
+        text += f"\n{many(many_tied, what)} tie with the first: their intervals overlap"
     baseline = first.baseline_interval_seconds if isinstance(first, RankedAnswer) else None
     if baseline and baseline[0] <= first.interval_seconds[1]:
-        said += f"\nthe default ({between(baseline)}) ties with the first, too"
-    yield said
+        text += f"\nthe default ({between(baseline)}) ties with the first, too"
+    yield text
 
 
 def _unpriced(entries: list[UnpricedEntry]) -> Iterator[str]:

@@ -137,9 +137,9 @@ def _check(answer: CheckReply) -> RenderableType:
         lines.append(f"  {answer.proof_reason}")
     if replay := answer.replay:
         same = f"equal to the plain {answer.request.value}"
-        said = same if replay.equal else f"WRONG: {replay.reason}"
+        outcome = same if replay.equal else f"WRONG: {replay.reason}"
         where = f"{replay.elements} elements on {replay.devices} devices"
-        lines.append(f"replay of {where}: {said}")
+        lines.append(f"replay of {where}: {outcome}")
     return paragraphs(*lines)
 
 

@@ -11,7 +11,7 @@ from hierarchies import InputError, System, described
 from synth.calibration.doctor import diagnose
 from synth.calibration.experiments import experiments, script
 from synth.calibration.fit import fit
-from synth.calibration.logs.matching import Matched, Said, matched
+from synth.calibration.logs.matching import FromCaller, Matched, matched
 from synth.calibration.logs.reading import logs_of
 from synth.calibration.logs.tables import Log
 from synth.plan.request import Watcher
@@ -69,8 +69,8 @@ class LogsQuestion(Question):
             for log in logs_of(file.text, PurePath(file.name).name or file.name, self.collective)
         ]
         _one_kind(logs)
-        said = Said(self.hosts, tuple(self.members) if self.members else None)
-        return tuple(matched(system, log, said) for log in logs)
+        given = FromCaller(self.hosts, tuple(self.members) if self.members else None)
+        return tuple(matched(system, log, given) for log in logs)
 
 
 class CalibrateQuestion(LogsQuestion):
@@ -94,8 +94,8 @@ def _one_kind(logs: list[Log]) -> None:
         if log.devices:
             kinds.setdefault(log.devices, log.source)
     if len(kinds) > 1:
-        told = "; ".join(f"{where}: {', '.join(names)}" for names, where in kinds.items())
-        raise InputError(f"logs of several machines: {told}", hint="give those of one")
+        machines = "; ".join(f"{where}: {', '.join(names)}" for names, where in kinds.items())
+        raise InputError(f"logs of several machines: {machines}", hint="give those of one")
 
 
 def calibrate(question: CalibrateQuestion, watcher: Watcher) -> Reply:
@@ -107,11 +107,11 @@ def calibrate(question: CalibrateQuestion, watcher: Watcher) -> Reply:
         return _plan(system, question)
     runs = question.matched(system)
     calibrated = fit(system, [run.measurement for run in runs])
-    said = [f"# {line}" for line in warnings_of(runs) if line.isprintable()]
+    comments = [f"# {line}" for line in warnings_of(runs) if line.isprintable()]
     device = next(
         (name for run in runs for name in run.log.devices if name.isprintable()), "device"
     )
-    text = "\n".join([*said, described(calibrated.system, device)])
+    text = "\n".join([*comments, described(calibrated.system, device)])
     return reply(CalibratedReply.of(system, calibrated, runs, text))
 
 

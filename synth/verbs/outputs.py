@@ -220,7 +220,7 @@ def executed(question: RunQuestion, watcher: Watcher) -> Reply:
 
 
 def _checked(seen: Seen) -> Checked:
-    """How the result compared; an error beyond all numbers is told as none."""
+    """How the result compared; an error beyond all numbers is given as none."""
     return Checked(
         equal=seen.equal,
         error=seen.error if seen.error is not None and isfinite(seen.error) else None,

@@ -91,14 +91,14 @@ class Refuted:
     def reason(self) -> str:
         """One sentence in the field's terms, digits by name, steps counted from 1."""
         sentence = _OTHERWISE.get((self.goal, self.violation), _SENTENCES[self.violation])
-        said = sentence.format(
+        text = sentence.format(
             device=self._label("device", self.device),
             other=self._label("device", self.other),
             chunk=self._label("device" if self.goal.apart else "chunk", self.chunk),
             contributor=self._label("device", self.contributor),
         )
         place = "at the end" if self.step is None else f"step {self.step + 1}, {self.instruction}"
-        return f"{place}: {said} (sizes: {self._sizes()})"
+        return f"{place}: {text} (sizes: {self._sizes()})"
 
     def _label(self, kind: str, values: DigitValues | None) -> str:
         if values is None:

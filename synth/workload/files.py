@@ -99,11 +99,11 @@ def _parsed(text: str, where: str) -> dict[str, Any]:
         problem = "not a TOML file: brackets in brackets in brackets"
         raise InputError(problem, where=f"{where}, line 1") from None
     except ValueError as error:
-        said = str(error)
-        match = _AT_LINE.search(said)
+        message = str(error)
+        match = _AT_LINE.search(message)
         last = int(match["line"]) if match else 1 + text.rstrip("\n").count("\n")
-        said = _AT_LINE.sub("", said.removesuffix(_AT_END))
-        problem = f"not a TOML file: {said}"
+        message = _AT_LINE.sub("", message.removesuffix(_AT_END))
+        problem = f"not a TOML file: {message}"
         raise InputError(problem, where=f"{where}, line {last}") from None
 
 

@@ -38,9 +38,9 @@ def plain_table(text: str, source: str) -> Table:
     return facts.table(map(_row, csv.DictReader(body)))
 
 
-def _row(told: dict[str, str]) -> Row | None:
-    size = str(told.get("bytes") or "").strip()
-    out, inside = (_timing(told.get(key)) for key in ("seconds", "inplace_seconds"))
+def _row(cells: dict[str, str]) -> Row | None:
+    size = str(cells.get("bytes") or "").strip()
+    out, inside = (_timing(cells.get(key)) for key in ("seconds", "inplace_seconds"))
     if not re.fullmatch(r"[0-9]{1,18}", size) or (out is None and inside is None):
         return None
     return Row(int(size), -1, "", None, None, out, inside)

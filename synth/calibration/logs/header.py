@@ -82,11 +82,11 @@ def forced(facts: Facts, line: str) -> None:
         return
     one_run = "NCCL INFO" in line or program_of(line) is not None
     for which, value in _FORCED.findall(line):
-        told = algorithm_of(value) if which == "ALGO" else protocol_of(value)
-        if told is None:
+        way = algorithm_of(value) if which == "ALGO" else protocol_of(value)
+        if way is None:
             facts.unknown.append(f"NCCL_{which}")
         else:
-            facts.force(which, told, one_run)
+            facts.force(which, way, one_run)
     if split := split_of(line):
         facts.force("SPLIT", split, one_run)
 
@@ -95,11 +95,11 @@ def forced(facts: Facts, line: str) -> None:
 class Facts:
     """Gathers what a file says of a run until the table of the run has been read.
 
-    ``told`` is that table as far as it is known; ``unknown`` are variables whose values name no way
-    of ours; ``ended``: a table of the run was read to its end.
+    ``stated`` is that table as far as it is known; ``unknown`` are variables whose values name no
+    way of ours; ``ended``: a table of the run was read to its end.
     """
 
-    told: Table
+    stated: Table
     places: list[Rank] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
     ended: bool = False
@@ -107,9 +107,9 @@ class Facts:
     _forced: dict[str, str] = field(default_factory=dict)
     _lasting: dict[str, str] = field(default_factory=dict)
 
-    def tell(self, **facts: Any) -> None:
+    def add(self, **facts: Any) -> None:
         """Take facts by the names that they have in a table."""
-        self.told = replace(self.told, **facts)
+        self.stated = replace(self.stated, **facts)
 
     def force(self, which: str, value: str, one_run: bool) -> None:
         """Note a forced way: of this run (its command line, NCCL's own words), or from here on."""
@@ -124,7 +124,7 @@ class Facts:
         if key in _NOTES:
             name, read = _NOTES[key]
             if found := read(value):
-                self.tell(**{name: found})
+                self.add(**{name: found})
 
     def table(self, rows: Iterable[Row | None]) -> Table:
         """What is known, with these rows; those that could not be read (None) are counted."""
@@ -133,7 +133,7 @@ class Facts:
         ways = {**self._lasting, **self._forced}
         names = sorted(set(self.unknown))
         return replace(
-            self.told,
+            self.stated,
             rows=good,
             places=tuple(self.places),
             algorithm=ways.get("ALGO"),
@@ -150,7 +150,7 @@ class Facts:
         their own (a test of several types or roots prints one list).
         """
         return Facts(
-            replace(self.told, single_size=False, columns=()),
+            replace(self.stated, single_size=False, columns=()),
             list(self.places) if keep_places else [],
             _hosts=dict(self._hosts) if keep_places else {},
             _lasting=dict(self._lasting),

@@ -112,19 +112,19 @@ def _known_ways(environment: Any) -> Facts:
     return facts
 
 
-def _nccl(told: Mapping[str, Any], source: str) -> Table:
-    environment = told.get("env")
+def _nccl(run: Mapping[str, Any], source: str) -> Table:
+    environment = run.get("env")
     facts = environment if isinstance(environment, Facts) else Facts(Table(""))
-    facts.tell(source=source)
-    arguments = told.get("args")
+    facts.add(source=source)
+    arguments = run.get("args")
     if isinstance(arguments, list) and arguments and isinstance(arguments[0], str):
-        facts.tell(collective=program_of(PurePosixPath(arguments[0][:1000]).name))
-    version = told.get("nccl_version")
-    facts.tell(version=version_text(str(version)) if isinstance(version, int) else "")
-    config = told.get("config")
+        facts.add(collective=program_of(PurePosixPath(arguments[0][:1000]).name))
+    version = run.get("nccl_version")
+    facts.add(version=version_text(str(version)) if isinstance(version, int) else "")
+    config = run.get("config")
     if isinstance(config, dict):
         _configured(facts, config)
-    results = told.get("results")
+    results = run.get("results")
     return facts.table(map(_nccl_row, results if isinstance(results, list) else ()))
 
 
@@ -226,14 +226,14 @@ def _rccl_log(rows: Sequence[Mapping[str, Any]], source: str) -> Table:
 def _rccl_rows(rows: Sequence[Mapping[str, Any]]) -> Iterator[Row | None]:
     """A row for each size and turn: an in-place time joins the out-of-place one before it."""
     good: list[Row] = []
-    for told in rows:
-        timing = _timing([told.get(key) for key in ("time", "algBw", "busBw")], told.get("wrong"))
-        size = str(told.get("size", "")).strip()
+    for row in rows:
+        timing = _timing([row.get(key) for key in ("time", "algBw", "busBw")], row.get("wrong"))
+        size = str(row.get("size", "")).strip()
         if timing is None or not re.fullmatch(r"\d{1,18}", size):
             yield None
             continue
-        kind, operation = (str(told.get(key, "")).strip() for key in ("type", "redop"))
-        inside = str(told.get("inPlace", "")).strip() in ("1", "true", "True")
+        kind, operation = (str(row.get(key, "")).strip() for key in ("type", "redop"))
+        inside = str(row.get("inPlace", "")).strip() in ("1", "true", "True")
         if not inside:
             good.append(Row(int(size), -1, kind, operation, None, timing, None))
         elif good and good[-1].in_place is None and good[-1].size_bytes == int(size):

@@ -23,7 +23,7 @@ HOST_LEVELS = ("node", "host")
 
 
 @dataclass(frozen=True)
-class Said:
+class FromCaller:
     """What the caller says where logs do not: hosts in all, or members of each level."""
 
     hosts: int | None = None
@@ -38,10 +38,10 @@ class Matched:
     measurement: Measurement
 
 
-def matched(system: System, log: Log, said: Said | None = None) -> Matched:
-    """Map a log onto a system. Raises InputError for what does not fit, or is not told."""
+def matched(system: System, log: Log, given: FromCaller | None = None) -> Matched:
+    """Map a log onto a system. Raises InputError for what does not fit, or is not stated."""
     try:
-        members, busy = _members(system, log, said or Said())
+        members, busy = _members(system, log, given or FromCaller())
         return Matched(log, _measurement(log, members, busy))
     except InputError as error:
         raise error.at(log.source) from None
@@ -73,11 +73,13 @@ def _measurement(log: Log, members: tuple[int, ...], busy: tuple[int, ...]) -> M
     )
 
 
-def _members(system: System, log: Log, said: Said) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _members(
+    system: System, log: Log, given: FromCaller
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The members of a group at each level, and of all that took part."""
     table = log.table
-    if table.members or said.members:
-        members = table.members or said.members or ()
+    if table.members or given.members:
+        members = table.members or given.members or ()
         busy = table.busy or (members if table.split is None else None)
         return _stated(system, log, members, busy or system.hierarchy.cardinalities)
     total = _total(log)
@@ -88,7 +90,7 @@ def _members(system: System, log: Log, said: Said) -> tuple[tuple[int, ...], tup
             f"{total} ranks, and {system.name} has {system.devices} devices ({system.hierarchy})",
             hint="name the system as large as the one measured, as in dgx-h100:8",
         )
-    busy = _busy(system, total, said.hosts or log.hosts)
+    busy = _busy(system, total, given.hosts or log.hosts)
     colors = _colors(log, total)
     return (_grouped(log, busy, colors), busy) if colors else (busy, busy)
 
@@ -97,13 +99,13 @@ def _stated(
     system: System, log: Log, members: tuple[int, ...], busy: tuple[int, ...]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     cardinalities = system.hierarchy.cardinalities
-    for told, what in ((members, "members"), (busy, "busy")):
-        fits = len(told) == len(cardinalities) and all(
-            1 <= some <= most for some, most in zip(told, cardinalities, strict=True)
+    for counts, what in ((members, "members"), (busy, "busy")):
+        fits = len(counts) == len(cardinalities) and all(
+            1 <= some <= most for some, most in zip(counts, cardinalities, strict=True)
         )
         if not fits:
             raise InputError(
-                f"{what} {with_commas(told)} are not of {system.hierarchy}",
+                f"{what} {with_commas(counts)} are not of {system.hierarchy}",
                 hint=_by_members(system),
             )
     if any(one > all_ for one, all_ in zip(members, busy, strict=True)):
@@ -206,8 +208,8 @@ def _grouped(log: Log, busy: tuple[int, ...], colors: Sequence[int]) -> tuple[in
             raise InputError("a group of ranks is no block of levels", hint="use MOD or DIV")
         shapes.add(members)
     if len(shapes) > 1:
-        told = " and ".join(with_commas(shape) for shape in sorted(shapes))
-        raise InputError(f"groups lie differently on the machine: {told}", hint="use MOD or DIV")
+        text = " and ".join(with_commas(shape) for shape in sorted(shapes))
+        raise InputError(f"groups lie differently on the machine: {text}", hint="use MOD or DIV")
     return shapes.pop()
 
 

@@ -95,7 +95,7 @@ def _not_many_copies(table: Table) -> None:
         )
 
 
-def _collective(table: Table, said: str | None) -> str:
+def _collective(table: Table, given: str | None) -> str:
     """What was measured: as the file tells, else as the rows do, else as the caller says.
 
     Raises InputError where nothing tells, where two disagree, and for what is no request of ours.
@@ -104,14 +104,14 @@ def _collective(table: Table, said: str | None) -> str:
         hint = f"those that are: {', '.join(COLLECTIVES)}"
         raise InputError(f"{table.collective} is no collective we price", hint=hint)
     if table.collective is not None:
-        told = COLLECTIVES[table.collective]
-        if said is not None and said != told:
+        stated = COLLECTIVES[table.collective]
+        if given is not None and given != stated:
             raise InputError(
-                f"the file is of {told}, --collective says {said}", hint="leave out --collective"
+                f"the file is of {stated}, --collective says {given}", hint="leave out --collective"
             )
-        return told
-    if said is not None:
-        return said
+        return stated
+    if given is not None:
+        return given
     able = _collectives_by_rows(table)
     if len(able) == 1:
         return able[0]
@@ -233,35 +233,35 @@ def _hosts(table: Table) -> int | None:
 
 def _ranks(table: Table, what: str) -> int | None:
     """The ranks of one group. Raises InputError where what tells them disagrees."""
-    told: dict[str, tuple[float, float]] = {}
+    stated: dict[str, tuple[float, float]] = {}
     groups = _groups(table)
     if groups and len(set(groups.values())) > 1:
         sizes = ", ".join(str(size) for size in sorted(set(groups.values())))
         raise InputError(f"groups of unequal size: {sizes}", hint="choose NCCL_TESTS_SPLIT anew")
     if groups:
         size = next(iter(groups.values()))
-        told["the list of devices"] = (size, size)
+        stated["the list of devices"] = (size, size)
     elif table.places:
         ranks = max(place.rank for place in table.places) + 1
-        told["the list of devices"] = (ranks, ranks)
+        stated["the list of devices"] = (ranks, ranks)
     if table.stated_ranks and len(groups) <= 1:
-        told["the number of ranks that is stated"] = (table.stated_ranks, table.stated_ranks)
+        stated["the number of ranks that is stated"] = (table.stated_ranks, table.stated_ranks)
     counts = _ranks_by_counts(table, what)
     if what in PIECES and not isinf(counts[1]):
-        told["size / (count x type)"] = counts
+        stated["size / (count x type)"] = counts
     ratio = _by_ratio(table, what)
     if ratio is not None and ratio != (1.0, inf):
-        told["busbw / algbw"] = ratio
-    return _agreed(told)
+        stated["busbw / algbw"] = ratio
+    return _agreed(stated)
 
 
-def _agreed(told: dict[str, tuple[float, float]]) -> int | None:
-    if not told:
+def _agreed(stated: dict[str, tuple[float, float]]) -> int | None:
+    if not stated:
         return None
-    low = max(low for low, _ in told.values()) * (1 - 1e-9)
-    high = min(high for _, high in told.values()) * (1 + 1e-9)
+    low = max(low for low, _ in stated.values()) * (1 - 1e-9)
+    high = min(high for _, high in stated.values()) * (1 + 1e-9)
     if low > high:
-        parts = [f"{source} says {_span(*span)}" for source, span in told.items()]
+        parts = [f"{source} says {_span(*span)}" for source, span in stated.items()]
         raise InputError(
             f"the number of ranks is contradicted: {'; '.join(parts)}",
             hint="is the file put together from several runs?",

@@ -94,14 +94,14 @@ def _take_facts(facts: Facts, line: str) -> None:
         )
         return
     if (head := line.partition("#")[2].split())[:3] == ["size", "count", "type"]:
-        facts.tell(columns=tuple(head[: head.index("time")] if "time" in head else head[:8]))
+        facts.add(columns=tuple(head[: head.index("time")] if "time" in head else head[:8]))
         return
-    if not facts.told.version and ("NCCL" in line or "nccl" in line):
-        facts.tell(version=version_in(line))
+    if not facts.stated.version and ("NCCL" in line or "nccl" in line):
+        facts.add(version=version_in(line))
     if _RUN.search(line) and (sizes := _SIZES.search(line)):
-        facts.tell(single_size=sizes[1] == sizes[2])
+        facts.add(single_size=sizes[1] == sizes[2])
     if (name := program_of(line)) and not line.lstrip().startswith("# source:"):
-        facts.tell(collective=name)
+        facts.add(collective=name)
     forced(facts, line)
     if (note := _NOTE.match(line)) and not facts.places:
         facts.note(note["key"], note["value"].strip())

@@ -34,8 +34,8 @@ Budget = Annotated[
 
 def commands() -> dict[str, Callable[..., None]]:
     """A command for each verb."""
-    told = resources.files(__package__).joinpath("verbs.json").read_text(encoding="utf-8")
-    return {verb: _command(verb, row) for verb, row in json.loads(told).items()}
+    text = resources.files(__package__).joinpath("verbs.json").read_text(encoding="utf-8")
+    return {verb: _command(verb, row) for verb, row in json.loads(text).items()}
 
 
 def _command(verb: str, row: Mapping[str, Any]) -> Callable[..., None]:
@@ -63,23 +63,23 @@ def _command(verb: str, row: Mapping[str, Any]) -> Callable[..., None]:
 def _parameter(flag: Asked) -> Parameter:
     """A flag as typer has it."""
     kind: Any = list[str] if flag.several else _TYPES[flag.kind]
-    told: Any
+    option: Any
     if flag.is_argument:
         many = "..." if flag.several else ""
-        told = typer.Argument(metavar=f"{flag.word}{many}", help=flag.help)
+        option = typer.Argument(metavar=f"{flag.word}{many}", help=flag.help)
     else:
-        told = typer.Option(flag.word, metavar=flag.metavar or None, help=flag.help)
+        option = typer.Option(flag.word, metavar=flag.metavar or None, help=flag.help)
     if flag.required:
-        return _keyword(flag.name, Annotated[kind, told], Parameter.empty)
+        return _keyword(flag.name, Annotated[kind, option], Parameter.empty)
     usual = False if kind is bool else flag.default
-    return _keyword(flag.name, Annotated[kind | None, told], usual)
+    return _keyword(flag.name, Annotated[kind | None, option], usual)
 
 
 def _terminal(verb: str, partial: bool) -> Iterator[Parameter]:
     """The flags that are no part of a question."""
     if verb in _OUTPUTS:
-        told = typer.Option("-o", "--output", help=_OUTPUTS[verb])
-        yield _keyword("output", Annotated[str | None, told], None)
+        option = typer.Option("-o", "--output", help=_OUTPUTS[verb])
+        yield _keyword("output", Annotated[str | None, option], None)
     if partial:
         yield _keyword("budget", Budget, None)
     yield _keyword("as_json", Json, False)

@@ -63,7 +63,7 @@ class Moves:
 def moves(schedule: Schedule, mesh: Mesh, members: Devices, hosts: Sequence[int]) -> Moves:
     """The messages of a schedule inside one reduction group.
 
-    ``members`` are its ranks, ascending; they are told by their positions there, ``hosts`` too.
+    ``members`` are its ranks, ascending; they are known by their positions there, ``hosts`` too.
     Every exchange is done directly, as the simulator's "direct": each member sends each other one
     its share. An all-reduce is a reduce-scatter and an all-gather.
     """

@@ -1,7 +1,7 @@
 """Execution plans for MSCCL++'s executor: an all-reduce in place, in chunks, by all GPUs at once.
 
 A plan reduces inside each reduction group, so with replicas it is not the plain all-reduce of its
-communicator, which must span the whole machine. Ranks, channels and buffers are told by position:
+communicator, which must span the whole machine. Ranks, channels and buffers are known by position:
 an operation's ``channel_ids`` and ``buffer_id`` count the channels and remote buffers of its type
 that its threadblock lists, and those lists count the GPU's, the channels again per type.
 
@@ -155,7 +155,7 @@ def _group(source: Source, groups: Devices) -> Group:
 def _plan(sizes: tuple[int, int], gpus: list[Gpu]) -> tuple[str, str]:
     """The name and the text of a plan for messages of these sizes, a line for each GPU.
 
-    The name is the plan's own: the executor tells plans by names.
+    The name is the plan's own: the executor knows plans by names.
     """
     plan = Plan(
         name="",

@@ -68,7 +68,7 @@ def prove(text: str, groups: Iterable[Sequence[int]]) -> Failure | None:
     Checked besides: keys, positions and sizes, the limits of the format, that channels come in
     pairs, that no threadblock waits for ever, and that no signal is left over. Groups that have
     nothing to do with each other run by themselves, and one for all that differ in ranks only; what
-    is told of them counts the ranks inside the group.
+    is said of them counts the ranks inside the group.
     """
     try:
         plan = read(text)

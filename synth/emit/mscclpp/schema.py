@@ -30,7 +30,7 @@ class Local(Part):
 
 @dataclass(frozen=True, slots=True)
 class Remote(Part):
-    """Chunks of a peer's buffer, told by its place among the threadblock's remote buffers."""
+    """Chunks of a peer's buffer, known by its place among the threadblock's remote buffers."""
 
     buffer_id: int
     index: int

@@ -35,10 +35,10 @@ _UNPRINTABLE = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ff
 def write(source: Source) -> Files:
     """The drawing, and what it says as JSON for a table beside it."""
     drawn = chart(source)
-    told = {"program": str(source.schedule.program), **drawn.as_json()}
+    data = {"program": str(source.schedule.program), **drawn.as_json()}
     return {
         "timeline.svg": "\n".join(_drawing(drawn)) + "\n",
-        "timeline.json": json.dumps(told, indent=1) + "\n",
+        "timeline.json": json.dumps(data, indent=1) + "\n",
     }
 
 

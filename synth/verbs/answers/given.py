@@ -268,8 +268,8 @@ def _read(model: type[M], given: Mapping[str, Any], hint: str) -> M:
     except ValidationError as error:
         found = error.errors()[0]
         where = ".".join(("from", *(str(part) for part in found["loc"])))
-        said = found["msg"].lower().partition(" or instance")[0]
-        raise InputError(said, where=where, hint=hint) from None
+        problem = found["msg"].lower().partition(" or instance")[0]
+        raise InputError(problem, where=where, hint=hint) from None
 
 
 def _remembered(reply: _Ranking | _Plan, asked: _Ranking | _Entry, answer: _Answer) -> Remembered:

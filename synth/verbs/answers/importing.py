@@ -41,12 +41,12 @@ class DraftedLevel(Part):
     def of(cls, level: DraftLevel) -> Self:
         entries = level.entries()
         known = {key: entry for key, entry in entries.items() if isinstance(entry, Stated)}
-        said = {key: written(key, entry.value) for key, entry in known.items()}
+        stated = {key: written(key, entry.value) for key, entry in known.items()}
         return cls.like(
             name=level.name,
             through=list(level.through),
             sources={key: entry.source for key, entry in known.items()},
-            **dict.fromkeys(entries) | said,
+            **dict.fromkeys(entries) | stated,
         )
 
 

@@ -135,8 +135,8 @@ class CalibratedReply(Reply):
 def warnings_of(matched: Sequence[Matched]) -> Iterator[str]:
     """What was wrong with logs, each beside its source."""
     for one in matched:
-        for said in one.log.warnings:
-            yield f"{one.log.source}: {said}"
+        for warning in one.log.warnings:
+            yield f"{one.log.source}: {warning}"
 
 
 CalibrateReply = Annotated[

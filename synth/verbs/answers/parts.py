@@ -143,9 +143,9 @@ _NULL: Json = {"type": "null"}
 
 
 def _case(proof: str, counterexample: Json) -> Json:
-    said = {"proof": {"const": proof}, "counterexample": counterexample}
+    properties = {"proof": {"const": proof}, "counterexample": counterexample}
     rest = {"required": ["proof_reason"]} if proof == "unknown" else _NO_REASON
-    return {"properties": said, **rest}
+    return {"properties": properties, **rest}
 
 
 class Ordered(Part):
@@ -158,11 +158,11 @@ class Ordered(Part):
 
     @model_serializer(mode="wrap")
     def _in_order(self, write: SerializerFunctionWrapHandler) -> Json:
-        said: Json = write(self)
+        written: Json = write(self)
         for key in self.last:
-            if key in said:
-                said[key] = said.pop(key)
-        return said
+            if key in written:
+                written[key] = written.pop(key)
+        return written
 
 
 VERDICT: tuple[str, ...] = ("proof", "counterexample", "proof_reason")

@@ -278,7 +278,7 @@ class Leading(Part):
 
 
 class BestSoFar(Part):
-    """What is told while work goes on: no answer, and so without the version of one."""
+    """What is shown while work goes on: no answer, and so without the version of one."""
 
     answers: list[Leading]
     complete: Literal[False]

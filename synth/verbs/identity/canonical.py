@@ -15,8 +15,8 @@ def canonical(verb: str, question: Question) -> str:
     Two spellings of one question (``1GiB`` and ``1073741824``) are the same text. Axes keep the
     order they were given in, as it is that of the rows of placements.
     """
-    said = {"verb": verb, "question": question.model_dump(mode="json", by_alias=True)}
-    return json.dumps(said, separators=(",", ":"), allow_nan=False)
+    asked = {"verb": verb, "question": question.model_dump(mode="json", by_alias=True)}
+    return json.dumps(asked, separators=(",", ":"), allow_nan=False)
 
 
 def key_of(verb: str, question: Question) -> str:

@@ -14,5 +14,5 @@ MOST_SHOWN = 10
 
 def best_so_far_json(best: Sequence[Provisional]) -> Json:
     """The first of them, with the keys that answers of ``top`` have for the same."""
-    told = [Leading.of(one) for one in best[:MOST_SHOWN]]
-    return as_json(BestSoFar(answers=told, complete=False))
+    shown = [Leading.of(one) for one in best[:MOST_SHOWN]]
+    return as_json(BestSoFar(answers=shown, complete=False))

@@ -32,7 +32,7 @@ class Limited(Enum):
     """
 
     K = auto()
-    """How many answers are told."""
+    """How many answers are given."""
     MAX_STEPS = auto()
     """How long programs may be that are searched."""
     DIGITS = auto()

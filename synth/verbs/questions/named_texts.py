@@ -37,7 +37,7 @@ class NamedText(BaseModel):
 
 
 def _given(value: object) -> object:
-    """A string or a named text, so that what is wrong with either is told as of that."""
+    """A string or a named text, so that what is wrong with either is reported as of that."""
     if isinstance(value, NamedText) or (isinstance(value, str) and len(value) <= LONGEST_NAME):
         return value
     if not isinstance(value, dict):

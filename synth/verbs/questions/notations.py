@@ -36,11 +36,11 @@ def size_in_bytes(text: str | int) -> int:
         hint = "a number of at least 1 and a unit, as in 4096, 64MiB or 1GB"
         raise InputError(f"the size {shown(str(text))} cannot be read", hint=hint)
     size = Fraction(match["number"]) * _UNITS[match["unit"]]
-    told = f"the size {str(text)!r} is {float(size):g} bytes"
+    problem = f"the size {str(text)!r} is {float(size):g} bytes"
     if size < 1 or size.denominator != 1:
-        raise InputError(told, hint="a whole number above 0")
+        raise InputError(problem, hint="a whole number above 0")
     if size > LARGEST:
-        raise InputError(told, hint=f"at most {LARGEST:.0e}")
+        raise InputError(problem, hint=f"at most {LARGEST:.0e}")
     return int(size)
 
 

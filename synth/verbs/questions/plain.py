@@ -22,7 +22,7 @@ _SHORT.maxstring, _SHORT.maxother, _SHORT.maxlong = 120, 120, 60
 
 
 def shown(value: object) -> str:
-    """A value as it is told in an error: the whole of it if it is short."""
+    """A value as it is shown in an error: the whole of it if it is short."""
     return _SHORT.repr(value)
 
 
@@ -78,5 +78,5 @@ def refused(error: ValidationError) -> InputError:
     own = found.get("ctx", {}).get("error")
     if isinstance(own, InputError):
         return own.at(place)
-    said = found["msg"][0].lower() + found["msg"][1:]
-    return InputError(f"{shown(found['input'])} cannot be used", where=place, hint=said)
+    hint = found["msg"][0].lower() + found["msg"][1:]
+    return InputError(f"{shown(found['input'])} cannot be used", where=place, hint=hint)

@@ -147,7 +147,7 @@ class PlacedQuestion(Question):
 
 
 class PerhapsPlacedQuestion(Question):
-    """A program and where it runs, as far as that is told."""
+    """A program and where it runs, as far as that is given."""
 
     program: ProgramText | None = None
     system: PerhapsMachine = None

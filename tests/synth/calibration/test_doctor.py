@@ -20,7 +20,7 @@ from synth.calibration.candidates import candidates
 from synth.calibration.doctor import Diagnosis, diagnose
 from synth.calibration.logs.files import log_text
 from synth.calibration.logs.header import algorithm_of
-from synth.calibration.logs.matching import Matched, Said, matched
+from synth.calibration.logs.matching import FromCaller, Matched, matched
 from synth.calibration.logs.reading import logs_of
 from synth.calibration.logs.tables import Log, Table
 from synth.calibration.measurements import Measurement, Sample
@@ -201,10 +201,10 @@ def test_where_nothing_tells_the_caller_is_asked() -> None:
     [log] = logs_of("\n".join(["all_reduce_perf", *text(told, head=False)]), "a.txt")
     with pytest.raises(InputError, match="--hosts"):
         matched(SYSTEM, log)
-    assert matched(SYSTEM, log, Said(hosts=2)).measurement.members == (2, 8)
-    assert matched(SYSTEM, log, Said(members=(4, 4))).measurement.members == (4, 4)
+    assert matched(SYSTEM, log, FromCaller(hosts=2)).measurement.members == (2, 8)
+    assert matched(SYSTEM, log, FromCaller(members=(4, 4))).measurement.members == (4, 4)
     with pytest.raises(InputError, match="32 ranks"):
-        matched(SYSTEM, log, Said(members=(4, 8)))
+        matched(SYSTEM, log, FromCaller(members=(4, 8)))
 
 
 def test_groups_that_are_no_levels_are_refused() -> None:
