@@ -22,6 +22,7 @@ import pytest
 from places import ROOT, TESTS
 
 RECORD = TESTS / "exhaustive.toml"
+HEAD = "# What `make exhaustive` found right, all of it: written by it, see exhaustive.py."
 RARELY = (pytest.mark.slow, pytest.mark.exhaustive)
 T = TypeVar("T")
 
@@ -113,7 +114,7 @@ def written(found: Sequence[Entry]) -> str:
         "\n".join(["[[sweep]]", *(f"{k} = {json.dumps(v)}" for k, v in asdict(entry).items())])
         for entry in sorted(found, key=lambda entry: entry.test)
     ]
-    return "\n\n".join([*blocks, ""])
+    return "\n\n".join([HEAD, *blocks]) + "\n"
 
 
 @dataclass
