@@ -356,7 +356,13 @@ PROVING = (
 
 
 @pytest.mark.skipif(os.name == "nt", reason="interrupts are sent otherwise on Windows")
-@pytest.mark.parametrize("words", [SEARCHING, PROVING], ids=["search", "proof"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(SEARCHING, id="search"),
+        pytest.param(PROVING, id="proof", marks=pytest.mark.slow),
+    ],
+)
 def test_an_interrupt_ends_with_130_and_no_traceback(words: tuple[str, ...]) -> None:
     code = "from synth.cli.app import main; print('ready', flush=True); main()"
     process = subprocess.Popen(

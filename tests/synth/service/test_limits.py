@@ -224,6 +224,7 @@ def _huge(kind: Any, given: Any) -> Iterator[Any]:
         yield from ([1, one] for one in HUGE)
 
 
+@pytest.mark.slow
 def test_what_is_said_to_be_harmless_is() -> None:
     """Large, or as large as a number may be: refused or answered, in little time and memory."""
     asked_of = []

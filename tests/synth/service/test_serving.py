@@ -127,6 +127,7 @@ def test_told_twice_it_ends_at_once(tmp_path: Path) -> None:
     assert found.status.value == "queued"
 
 
+@pytest.mark.slow
 def test_a_killed_server_loses_nothing_and_does_nothing_twice(tmp_path: Path) -> None:
     store = store_in(tmp_path)
     small = {"system": "dgx-h100:2", "axes": {"data": 16}}

@@ -237,6 +237,7 @@ def test_a_mistake_of_the_dispatcher_does_not_end_it(
         dispatcher.wake()
         assert until(dispatcher.unready) == "the dispatcher fails"
         broken.undo()
+        broken.setattr(dispatcher, "_next_renewal", 0.0)
         job = store.jobs.submit(new_job(1)).job
         assert until(lambda: ended(store, job.id)).status is Status.DONE
         assert until(lambda: dispatcher.unready() is None)
