@@ -231,13 +231,11 @@ def test_a_mistake_of_the_dispatcher_does_not_end_it(
     def wrong(*given: Any) -> None:
         raise KeyError("wrong")
 
-    with monkeypatch.context() as broken, Running(store, ThreadWorkers()) as dispatcher:
+    running = Running(store, ThreadWorkers(), lease_seconds=3.0)
+    with monkeypatch.context() as broken, running as dispatcher:
         broken.setattr(store.claims, "renew", wrong)
-        broken.setattr(dispatcher, "_next_renewal", 0.0)
-        dispatcher.wake()
         assert until(dispatcher.unready) == "the dispatcher fails"
         broken.undo()
-        broken.setattr(dispatcher, "_next_renewal", 0.0)
         job = store.jobs.submit(new_job(1)).job
         assert until(lambda: ended(store, job.id)).status is Status.DONE
         assert until(lambda: dispatcher.unready() is None)
