@@ -1,8 +1,8 @@
 """WHERE: machines, the placement of parallelism axes on them, and what is to be reduced.
 
-A machine is a tree of levels, the devices its leaves; of each level a ``System`` says how children
-are linked and how fast. A placement says which part of each axis lies on which level, and a
-reduction which devices work together on it. Four nodes of eight GPUs take data=8, model=4 in
+A machine is a tree of levels whose leaves are the devices; a ``System`` says for each level how
+the children are linked and how fast. A placement says which part of each axis lies on which level,
+and a reduction which devices work together on it. Four nodes of eight GPUs take data=8, model=4 in
 three ways; which of them is chosen decides how much of a gradient must leave its node, and so
 nearly everything about its price.
 

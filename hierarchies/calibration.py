@@ -1,14 +1,13 @@
-"""What measurements said of a machine, kept beside what its makers say of it.
+"""What measurements showed of a machine, kept beside the numbers that its makers state.
 
 A collective of s bytes takes, by one algorithm and protocol,
 
     launch + sum of hops + max(sum of gaps, s x the busiest level's seconds per byte)
 
-which is LogGP (Alexandrov et al., 1995) for collectives: a *hop* is waited for with every message
-that waits for another; a *gap* is what must lie between two such messages, but passes while others
-are on the wire; the *launch* is paid once a call. A level's bandwidth is that of the description
-times a *share*. Each is fitted for collective, algorithm and protocol; the names are those that
-the fit uses, and "" stands for all of them.
+which is LogGP (Alexandrov et al., 1995) for collectives. Each message that waits for another pays
+a *hop*. Between two such messages lies at least a *gap*, hidden while bytes are on the wire: hence
+the maximum. The *launch* is paid once a call. A level's bandwidth is that of the description times
+a *share*. Each is fitted per collective, algorithm and protocol; "" as a name stands for all.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ COVERED = 0.9
 
 @dataclass(frozen=True)
 class Crossing:
-    """What a fit says of one level's links: seconds per message, share of their bandwidth."""
+    """The fitted numbers of one level's links: seconds per message, share of their bandwidth."""
 
     hop_seconds: float
     gap_seconds: float
@@ -43,10 +42,10 @@ class Crossing:
 
 @dataclass(frozen=True)
 class Fit:
-    """The fitted numbers of one way: ``levels`` has one entry for each level, outermost first.
+    """The fitted numbers of one way: a collective by an algorithm and a protocol.
 
-    ``rows``: how many measured rows were taken to have gone this way, 0 where it has its numbers
-    from ways that are like it.
+    ``levels`` has one entry for each level, outermost first. ``rows``: how many measured rows were
+    assigned to this way; 0 where its numbers come from similar ways.
     """
 
     protocol: str
@@ -70,8 +69,8 @@ class Residual:
     """The spread of measured over fitted seconds, in one class of message sizes.
 
     The class begins at ``smallest_bytes`` and ends where the next one of the calibration begins.
-    ``low`` and ``high`` are ratios that hold ``COVERED`` of the rows that the fit had not seen: 0.9
-    and 1.2 say that most rows took from 10% less to 20% more than their price.
+    Of the rows that the fit had not seen, ``COVERED`` lie between the ratios ``low`` and ``high``:
+    0.9 and 1.2 say that most rows took from 10% less to 20% more than their price.
     """
 
     smallest_bytes: int
@@ -95,12 +94,12 @@ class Residual:
 
 @dataclass(frozen=True)
 class Measured:
-    """A configuration that rows of a fit measured: a collective, among groups of some shape.
+    """A configuration that was measured: a collective among groups of one shape.
 
     ``members`` has, outermost level first, how many children of one parent hold members of one
     group, so (2, 8) are 16 ranks on two nodes; ``ways`` are the algorithms and protocols that rows
-    were taken to have gone by; sizes are those of the rows. It is kept as prices of what was
-    measured have tighter intervals than those of what was not.
+    were assigned to; sizes are those of the rows. It is kept because prices of measured
+    configurations have tighter intervals than others.
     """
 
     collective: str
@@ -117,10 +116,10 @@ class Measured:
 
 @dataclass(frozen=True)
 class Stray:
-    """How far a whole table lies from a fit that has not seen it (leave one out), as ratios.
+    """How far a whole table lies from a fit made without it (leave one out), as ratios.
 
     The class is one of ``Residual``'s. ``tables``: how many were left out, one after the other; 0
-    where there was but one, so that the ratios are only what is expected before any is seen.
+    where there was only one table, so that the ratios are only a prior expectation.
     """
 
     smallest_bytes: int
@@ -137,12 +136,12 @@ class Stray:
 class Calibration:
     """All that a fit found: numbers, how far measurements lay from them, and what is not known.
 
-    ``runtime`` says how the runtime was found to choose among its algorithms where it was not
-    forced: the fastest, or by the published model of NCCL; among protocols it takes the fastest.
+    ``runtime`` says how the runtime seems to choose its algorithm where none was forced: the
+    fastest, or by the published model of NCCL; among protocols it takes the fastest.
     ``measured`` are the configurations of its rows, ``strays`` how far others may lie from a price.
     ``undetermined`` and ``dropped`` are sentences: numbers that the rows cannot tell apart or say
-    nothing of, and rows that the fit did not follow. Every protocol that is fitted at all has one
-    fit for any algorithm of any collective.
+    nothing of, and rows that the fit did not follow. Every protocol with a fit has one that serves
+    any algorithm and collective.
     """
 
     fits: tuple[Fit, ...]
@@ -169,7 +168,7 @@ class Calibration:
 
     @property
     def protocols(self) -> frozenset[str]:
-        """Those that have a fit; a system with a calibration uses no others."""
+        """The protocols that have a fit; a system with a calibration uses no others."""
         return frozenset(fit.protocol for fit in self.fits)
 
     def fit(self, collective: str, algorithm: str, protocol: str) -> Fit | None:
@@ -182,7 +181,7 @@ class Calibration:
     def residual(
         self, collective: str, algorithm: str, protocol: str, size_bytes: float
     ) -> Residual | None:
-        """The spread of rows like this about the fit, from the nearest way whose class has any."""
+        """The residual of this way in the size's class, else of the next wider way that has one."""
         edges = sorted({residual.smallest_bytes for residual in self.residuals})
         edge = max((edge for edge in edges if edge <= size_bytes), default=min(edges, default=0))
         known = {
@@ -194,9 +193,9 @@ class Calibration:
     def stray(
         self, way: tuple[str, str, str], members: tuple[int, ...], size_bytes: float
     ) -> Stray | None:
-        """How far the truth may lie from a price that no row measured; None where one did.
+        """How far off the price of an unmeasured configuration may be; None if it was measured.
 
-        From the class of the size, or the nearest below it that has any.
+        From the class that the size falls into, or the lowest one for a size below all classes.
         """
         collective, *how = way
         seen = any(
@@ -212,7 +211,7 @@ class Calibration:
 
     @property
     def generosity(self) -> tuple[float, ...]:
-        """For each level the largest share of the bandwidth found, at least 1: what links carry."""
+        """The largest fitted share of each level's bandwidth, at least 1: what links carry."""
         levels = zip(*(fit.levels for fit in self.fits), strict=True)
         return tuple(max(1.0, *(level.share for level in each)) for each in levels)
 

@@ -1,4 +1,4 @@
-"""The one error a caller's mistake raises, so that every front end can tell it the same way."""
+"""The one error a caller's mistake raises, so that every front end can show it the same way."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ class InputError(ValueError):
         return f"{place}{self.problem}{advice}"
 
     def at(self, where: str) -> InputError:
-        """The same mistake, with the place it was found in put before the place already known."""
+        """The same mistake with an outer place put first: ``line 3`` becomes ``a.toml, line 3``."""
         inner = f"{where}, {self.where}" if self.where else where
         return InputError(self.problem, where=inner, hint=self.hint)
 
 
 @contextmanager
 def within(where: str) -> Iterator[None]:
-    """Mistakes found here get the place put before the place already known.
+    """Put an outer place first in each InputError raised inside, as ``InputError.at`` does.
 
-    Not for every line of a long file: it costs more than a ``try``, and makes its text each time.
+    Not for every line of a long file: it is slower than a ``try``, and its text is built each time.
     """
     try:
         yield

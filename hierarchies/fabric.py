@@ -26,8 +26,8 @@ class Role(Enum):
     """What a part of a level's digit does in an instruction.
 
     FREE: it varies inside a group; ZERO: it must be 0 to take part; FIXED: it tells groups apart.
-    IDLE is no part of the digit but children that do nothing and stand after all others: (3 free,
-    1 idle) are four children of which three are busy.
+    IDLE is not part of the digit: it counts children that do nothing, after all others. (3 free,
+    1 idle) are four children, three of them busy.
     """
 
     FREE = "free"
@@ -100,10 +100,10 @@ def participating(slots: tuple[Slot, ...]) -> npt.NDArray[np.bool_]:
 
 
 def busiest_block(levels: Cast, block: int) -> int:
-    """The most devices that take part among ``block`` neighbours, aligned, of the inner levels.
+    """The most devices that take part in any aligned block of ``block`` neighbouring devices.
 
-    ``levels`` are the levels inside the child, outermost first. (System checks that a block is
-    whole children of one of them.)
+    Such a block shares one port of a child. ``levels`` are the levels inside the child, outermost
+    first. (System checks that a block is whole children of one of them.)
     """
     count = 1
     for slots in reversed(levels):
@@ -117,7 +117,7 @@ def busiest_block(levels: Cast, block: int) -> int:
 
 
 def busy_blocks(levels: Cast, block: int) -> int:
-    """In how many of a child's aligned ``block`` neighbours at least one takes part.
+    """In how many aligned blocks of ``block`` neighbours in a child at least one takes part.
 
     ``levels`` are those inside the child, as in ``busiest_block``.
     """
@@ -136,8 +136,8 @@ def busy_blocks(levels: Cast, block: int) -> int:
 class Load:
     """What messages among children cost a domain.
 
-    ``peak``: what the busiest link carries, if what one child sends counts 1; ``hops``: the
-    longest way a message goes.
+    ``peak``: what the busiest link carries, in units of what the busiest child sends; ``hops``:
+    the most links that one message crosses.
     """
 
     peak: float
@@ -146,7 +146,7 @@ class Load:
 
 MOST_LISTED = 2**24
 MOST_CHILDREN = 1024
-"""Messages between all children of a domain that is no switch are routed one by one."""
+"""The limit for all domains but switches: there messages are routed one by one."""
 
 
 def load(domain: Domain, slots: tuple[Slot, ...], demand: Callable[[int], Weights]) -> Load:
@@ -174,7 +174,7 @@ def load(domain: Domain, slots: tuple[Slot, ...], demand: Callable[[int], Weight
 
 
 def _around(children: int, groups: npt.NDArray[np.int64], sent: Weights) -> Load:
-    """Messages in a circle go the shorter way, half and half where both are as short."""
+    """The load of a circle: messages go the shorter way, or half each way if both are equal."""
     here, there = np.nonzero(sent)
     source, target = groups[:, here].ravel(), groups[:, there].ravel()
     weight = np.tile(sent[here, there], len(groups))
@@ -192,7 +192,7 @@ def _around(children: int, groups: npt.NDArray[np.int64], sent: Weights) -> Load
 def _busiest(
     children: int, first: npt.NDArray[np.int64], length: npt.NDArray[np.int64], weight: Weights
 ) -> float:
-    """The most that a link of a circle carries one way, of messages by first child and length."""
+    """The busiest link's load one way round: a message covers ``length`` links from ``first``."""
     change = np.zeros(2 * children + 1)
     np.add.at(change, first, weight)
     np.add.at(change, first + length, -weight)

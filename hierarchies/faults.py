@@ -60,7 +60,7 @@ class Fault:
 
     @property
     def level(self) -> int:
-        """The level of the links it is about: those that join the children of one parent."""
+        """The level whose links it affects: ``node3`` affects those between nodes."""
         return len(self.path) - (self.ends is None)
 
     def name(self, hierarchy: Hierarchy) -> str:
@@ -75,7 +75,7 @@ class Fault:
 
 
 def fault_of(text: str, hierarchy: Hierarchy, share: float = MISSING, source: str = "") -> Fault:
-    """What a path names, with the share of its bandwidth that is left.
+    """The fault of what a path names (``node3/nic2``), with the share of bandwidth that is left.
 
     Raises InputError for a name that is no level's, numbers out of range, and a bad share.
     """
@@ -124,7 +124,7 @@ def _example(hierarchy: Hierarchy, levels: int) -> str:
 
 
 def check_distinct_faults(faults: Iterable[Fault], hierarchy: Hierarchy) -> None:
-    """Refuse what is said twice of one thing, or of something that is missing. InputError."""
+    """Refuse two faults of one thing, and faults inside a missing unit. Raises InputError."""
     gone = {fault.path for fault in faults if fault.missing and fault.is_unit}
     seen = set()
     for fault in faults:
@@ -140,7 +140,7 @@ def check_distinct_faults(faults: Iterable[Fault], hierarchy: Hierarchy) -> None
 def first_refused(count: int, check: Callable[[int], object]) -> int:
     """The smallest n for which ``check(n)``, of the first n of ``count`` things, raises InputError.
 
-    By bisection: what is refused must be refused with more of them, too, and all of them must be.
+    By bisection, so ``count`` must be refused, and if n things are refused, n + 1 must be, too.
     """
     good, bad = 0, count
     while bad - good > 1:

@@ -135,7 +135,10 @@ class Hierarchy:
         return self.unit(digits)
 
     def unit(self, path: tuple[int, ...]) -> int:
-        """The number of a unit among those of its level, by its digits from the outermost on."""
+        """The number of a unit among those of its level, by its digits from the outermost on.
+
+        In racks of four nodes, (1, 3) is node 7.
+        """
         number = 0
         for digit, cardinality in zip(path, self.cardinalities, strict=False):
             number = number * cardinality + digit

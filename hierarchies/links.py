@@ -25,14 +25,14 @@ Numbers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 MOST_LINKS = 2**22
 MOST_COMPARED = 5000
-"""How many names are looked at for those that somebody may have meant."""
+"""How many names are searched for a suggestion (did you mean ...?)."""
 NEARLY = 1e-9
-"""A link of which less than this share is left is missing."""
+"""A link with no more than this share left counts as missing."""
 
 
 @dataclass(frozen=True)
 class Wiring:
-    """The links of a system in one row of numbers: level by level, outermost first, then memory.
+    """All links of a system, numbered: level by level, outermost first, then the memories.
 
     * switch: two links a port, ``node3/port0 out`` and ``in``;
     * ring, torus: two links between neighbours, ``node3/gpu5-gpu6 forth`` and ``back`` (of two
@@ -68,8 +68,8 @@ class Wiring:
     def bandwidths(self) -> Floats:
         """Bytes per second of every link, as the system is described; shape (links,).
 
-        Links that are slower count with what is left of them; missing ports with what they had, as
-        their traffic takes other ways (``detours``).
+        A slower link has what is left of it. A missing port keeps what it had: its traffic is
+        loaded on other ports (``detours``).
         """
         found = np.empty(self.links)
         for level, link in enumerate(self.system.links):
@@ -110,7 +110,7 @@ class Wiring:
         return max(1, self.system.links[level].ports // inside)
 
     def _links_of(self, fault: Fault) -> list[int]:
-        """The links, both ways, that a fault is about; of a unit all that leave it."""
+        """The links, in both directions, that a fault affects; for a unit, all that leave it."""
         level, inside = fault.level, self._inside(fault.level)
         unit = self.system.hierarchy.unit(fault.path)
         if self.system.links[level].domain is not Domain.SWITCH:
@@ -128,7 +128,7 @@ class Wiring:
         return range(self.firsts[level], self.firsts[level + 1])
 
     def _is_about(self, fault: Fault, link: int) -> bool:
-        """Whether a fault is about the link of this name, which is no port."""
+        """Whether a fault affects a link of a domain other than a switch."""
         names = self.system.hierarchy.names
         parts = self.cable(link).split("/")
         outer = [f"{n}{d}" for n, d in zip(names, fault.path, strict=False)][: fault.level]
@@ -227,7 +227,7 @@ class Wiring:
         return self._name(level, link - self.firsts[level])
 
     def cable(self, link: int) -> str:
-        """The name of a link without its way, which it shares with the link the other way."""
+        """A link's name without its direction, which both directions share."""
         return _cable(self.name(link))
 
     def _path(self, device: int) -> list[str]:
@@ -313,9 +313,9 @@ class Network:
     def changed(self, factors: Mapping[str, float]) -> Network:
         """Some links faster or slower, by factors of what they are.
 
-        A key is a link's name, the name without its way (both ways then), or a pattern of such
-        names (``node3/*``, ``*/memory``); where several say something of a link, all do. Raises
-        InputError for a key that no link has, and for factors that are not finite and above 0.
+        A key is a link's name, the name without its direction (then both), or a pattern of such
+        names (``node3/*``, ``*/memory``); where several match a link, their factors multiply.
+        Raises InputError for a key that no link has, and for factors not finite and above 0.
         """
         bandwidths = self.bandwidths.copy()
         names = list(self.wiring.names()) if factors else []
@@ -338,7 +338,7 @@ def _matching(pattern: str, names: list[str]) -> list[int]:
 
 
 def _cable(name: str) -> str:
-    """The name of a link without its way."""
+    """The name of a link without its direction: ``node3/gpu5-gpu6``."""
     return name.rsplit(" ", 1)[0]
 
 

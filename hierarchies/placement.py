@@ -100,7 +100,7 @@ def placements(hierarchy: Hierarchy, axes: Sequence[Axis]) -> Iterator[Placement
 def _matrices(sizes: tuple[int, ...], room: Row) -> Iterator[tuple[Row, ...]]:
     """Matrices whose rows multiply to ``sizes`` and whose columns multiply to ``room``, in order.
 
-    No branch is ever dead: what is left of rows and columns has equal sums prime by prime.
+    Any first rows can be completed: what is left of rows and columns has the same prime factors.
     """
     if not sizes:
         yield ()

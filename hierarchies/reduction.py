@@ -84,7 +84,8 @@ class Tree:
 class Part:
     """The share that one axis has in one level's digit: its size, and the tree digit it belongs to.
 
-    ``digit`` is None where the axis is not reduced over: the part then numbers replicas.
+    Eight GPUs of a node that hold data=4, model=2 are a part of 4 and a part of 2. ``digit`` is
+    None where the axis is not reduced over: the part then numbers replicas.
     """
 
     size: int
@@ -95,6 +96,7 @@ class Part:
 class Reduction:
     """Reduce over the axes ``over``, on a placement.
 
+    With data=8, model=4, over ``data``: four groups (replicas) of eight devices each.
     Devices that agree on every digit of the other axes form one reduction group; there are
     ``replicas`` of them, and ``replicas * tree.devices`` is the number of devices. The synthesis
     tree has the factors > 1 of the reduced axes' rows, outermost level first. With ``collapse``

@@ -48,7 +48,7 @@ class Link:
     without any, the ports hang on the devices beside the inner links, as NICs do on PCIe.
     ``latency_seconds`` is of a message sent whole and then announced (NCCL's Simple protocol).
     ``ll_latency_seconds`` and ``ll128_latency_seconds`` are of messages that carry their own flags
-    (NCCL's LL and LL128), where the links and their library know such; None where they do not.
+    (NCCL's LL and LL128), None where the links or their library have no such.
     ``reduces``: the switch adds up what several devices send and copies to several what one sends
     (NVLink SHARP; SHARP).
     ``sources`` says for each number where it comes from; ``unconfirmed`` names those that no
@@ -67,7 +67,7 @@ class Link:
     ll128_latency_seconds: float | None = None
 
     def source(self, key: str, otherwise: str = "") -> str:
-        """Where the number comes from that descriptions call so."""
+        """Where a number comes from, by its key in descriptions (``latency_us``)."""
         return (self.sources or {}).get(key, otherwise)
 
     def __post_init__(self) -> None:
@@ -85,10 +85,10 @@ class Link:
 class System:
     """A hierarchy with one link a level, outermost first, and its devices' memory bandwidth.
 
-    The name is written into comments and docstrings of emitted code, so it is one line in which
-    nothing can end them; the title is only ever shown. ``calibration`` is what measurements said of
+    The name is written into comments and docstrings of emitted code, so it is one line that
+    cannot end them; the title is only ever shown. ``calibration`` is what measurements showed of
     these links: prices follow it, while the description stays what it was. ``faults`` say what is
-    missing or slower than the links are; ``hierarchy`` counts what is missing, too.
+    missing or slower than ``links`` state; ``hierarchy`` counts missing devices, too.
     """
 
     name: str
@@ -127,7 +127,7 @@ class System:
 
     @cached_property
     def missing(self) -> tuple[int, ...]:
-        """The ids of the devices that are not there."""
+        """The ids of the missing devices, ascending."""
         return missing_devices(self.faults, self.hierarchy)
 
     @property
@@ -148,8 +148,8 @@ class System:
     def check_even(self) -> System:
         """The system itself, where no device is missing; raises InputError where one is.
 
-        Prices by levels multiply the children of each, and a node of seven beside nodes of eight
-        has no such number.
+        Prices by levels need one number of children for each level, and a node of seven GPUs
+        beside nodes of eight has none.
         """
         if self.missing:
             raise InputError(
@@ -163,9 +163,10 @@ class System:
     def with_faults(self, faults: Iterable[Fault]) -> System:
         """The same machine with more missing or slower.
 
-        A share of 1 is no fault and is left out. Where whole outermost units are missing that the
-        others do not need, the machine is the smaller one and its units are numbered anew: four
-        nodes without the last are a machine of three. Raises InputError for what cannot be so.
+        A share of 1 is no fault and is left out. Where whole outermost units are missing, and the
+        others do not need them as links of a ring, the result is a smaller machine with its units
+        renumbered: four nodes without the last are a machine of three. Raises InputError for
+        faults that the machine cannot have.
         """
         given = replace(self, faults=(*self.faults, *faults))
         some = tuple(fault for fault in given.faults if fault.share < 1)
@@ -192,7 +193,7 @@ class System:
         return max(1, self.hierarchy.devices_in_child(level) // self.links[level].ports)
 
     def port_bytes_per_second(self, level: int) -> float:
-        """The bandwidth, per direction, that one such block of devices has at a level."""
+        """The bandwidth, per direction, that one block of devices (``block``) has at a level."""
         link = self.links[level]
         several = max(1, link.ports // self.hierarchy.devices_in_child(level))
         return link.bandwidth_bytes_per_second * several
@@ -213,7 +214,7 @@ class System:
                 )
 
     def _check_fault(self, fault: Fault) -> None:
-        """Refuse a fault of what there is not, or of links that cannot be slower or missing."""
+        """Refuse a fault of what does not exist, or of a link that cannot be slower or missing."""
         link, name = self.links[fault.level], fault.name(self.hierarchy)
         circle = link.domain in (Domain.RING, Domain.TORUS)
         if fault.port is not None:

@@ -1,4 +1,4 @@
-"""Which devices a form speaks of, and every instruction that a tree admits."""
+"""Which devices a form names, and every instruction that a tree admits."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def instruction(step: Step, tree: Tree) -> Instruction:
 def instructions(program: Program, tree: Tree, goal: Goal | None = None) -> tuple[Instruction, ...]:
     """What each step of a program means on a tree. Raises InputError, naming the step.
 
-    With a ``goal`` a collective that is none of its alphabet is refused, too. On a tree without
-    digits, where there is nothing to do, a step over everything does nothing.
+    With a ``goal``, a collective outside its alphabet is refused, too. On a tree without digits
+    (groups of one device) the steps ``root inside`` are left out: they do nothing.
     """
     for step in program.steps:
         if goal is not None and step.collective not in goal.alphabet:
@@ -142,7 +142,7 @@ def _spelled(groups: Groups, tree: Tree) -> tuple[str, Form]:
 
 
 def canonical(program: Program, tree: Tree) -> Program:
-    """The program with every step in its canonical spelling. Raises InputError as above."""
+    """The program with every step in its canonical spelling. Raises like ``instructions``."""
     return Program(tuple(spell(meant, tree) for meant in instructions(program, tree)))
 
 

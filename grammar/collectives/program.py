@@ -21,11 +21,11 @@ class Held(Enum):
 
 @dataclass(frozen=True)
 class Facts:
-    """What is true of a collective, whoever asks: a row of the table.
+    """The properties of one collective: a row of ``FACTS``.
 
-    ``reducing`` and ``copying``: how often all of the payload is sent on to be added up, and sent
-    on as it is; an all-reduce is 1 and 1, as it is a reduce-scatter and an all-gather. ``apart``:
-    members have something else for each other, which is neither added up nor given to several.
+    ``reducing`` and ``copying``: how often the whole payload is sent to be added up, and sent
+    unchanged. An all-reduce has 1 and 1: it is a reduce-scatter, then an all-gather. ``apart``:
+    each member has different data for each other one, neither added up nor copied to several.
     """
 
     before: Held
@@ -43,13 +43,13 @@ FACTS: Mapping[str, Facts] = {
     "broadcast": Facts(Held.FIRST, Held.WHOLE, 0, 1),
     "all-to-all": Facts(Held.WHOLE, Held.PIECE, 0, 1, apart=True),
 }
-"""By name, as a step of a program and the request for it are alike. The judges do not look here."""
+"""By name, which a step and a request share ("all-reduce"). The judges do not look here."""
 
 
 class Named(Enum):
-    """What has a row of facts: a collective, and the request for it.
+    """A collective, or the request for one: each has a row of facts under its name.
 
-    A reduce, for one, adds up, and only the first member has the sum: ``reduces``, ``to_first``.
+    A reduce adds up (``reduces``), and only its first member gets the sum (``to_first``).
     """
 
     @property
@@ -98,12 +98,12 @@ class Named(Enum):
 
     @property
     def in_pieces(self) -> bool:
-        """Whether the caller gives or gets the payload in pieces, one a member, in their order."""
+        """Whether the caller gives or gets the payload in pieces, one per member, in order."""
         return self.gathers or self.scatters
 
     @property
     def apart(self) -> bool:
-        """Whether members have something else for each other, as in an all-to-all."""
+        """Whether each member has different data for each other one, as in an all-to-all."""
         return self.facts.apart
 
 
@@ -145,7 +145,10 @@ class Goal(Named):
 
 @dataclass(frozen=True)
 class InsideGroup:
-    """Everything below the slice varies inside a group; all devices take part."""
+    """Everything below the slice varies inside a group; all devices take part.
+
+    ``node inside``: the GPUs of each node form a group.
+    """
 
     def __str__(self) -> str:
         return "inside"
@@ -153,7 +156,10 @@ class InsideGroup:
 
 @dataclass(frozen=True)
 class Parallel:
-    """The digits from below ``ancestor`` down to the slice vary; all devices take part."""
+    """The digits from below ``ancestor`` down to the slice vary; all devices take part.
+
+    ``node parallel(root)``: GPU 0 of every node form a group, GPU 1 of every node the next.
+    """
 
     ancestor: str = ROOT
 
@@ -163,7 +169,10 @@ class Parallel:
 
 @dataclass(frozen=True)
 class Master:
-    """As Parallel, but only devices whose digits below the slice are all 0 take part."""
+    """As Parallel, but only devices whose digits below the slice are all 0 take part.
+
+    ``node master(root)``: GPU 0 of every node form a group; the other GPUs are idle.
+    """
 
     ancestor: str = ROOT
 
@@ -175,7 +184,7 @@ class Master:
 class Across:
     """Any non-empty set of digits varies; all devices take part. An extension to P²'s forms.
 
-    Its slice is always the root.
+    Its slice is always the root. ``root across(pod, gpu)`` leaves out the node between the two.
     """
 
     digits: tuple[str, ...]

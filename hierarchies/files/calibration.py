@@ -102,7 +102,7 @@ def calibration_of(table: CalibrationTable, levels: Sequence[str]) -> Calibratio
 
 
 def _others(table: ResidualTable | StrayTable) -> dict[str, Any]:
-    """What is called alike in the file and in Python."""
+    """The fields that have the same name in the file and in Python."""
     return table.model_dump(exclude={"from_bytes"})
 
 

@@ -39,7 +39,7 @@ def load(spec: str) -> System:
 
 
 def known(spec: str, otherwise: str = "") -> System:
-    """A known machine by its name, ``name`` or ``name:N``; no file of the caller's is looked at.
+    """A known machine by its name, ``name`` or ``name:N``; files of the caller are not read.
 
     Raises InputError for a machine that is not in the catalogue; ``otherwise`` is how else one
     may be given, for the hint.
@@ -52,7 +52,7 @@ def known(spec: str, otherwise: str = "") -> System:
 
 
 def described_by(name: str, text: str) -> System:
-    """The system that a text describes, called ``name`` or ``name:N`` by whoever gave it.
+    """The system that a text describes; its caller calls the text ``name`` or ``name:N``.
 
     Raises InputError for whatever is wrong in it, under that name.
     """
@@ -74,7 +74,7 @@ def file_text(spec: str) -> str | None:
 
 
 def text_of_file(path: str, most_characters: int) -> str:
-    """The text of a file, or as much of it. Raises InputError if it cannot be read or is none."""
+    """The first ``most_characters`` of a file. Raises InputError if it cannot be read as text."""
     try:
         with Path(path).open(encoding="utf-8-sig") as file:
             return file.read(most_characters)

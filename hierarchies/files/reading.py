@@ -148,7 +148,7 @@ def read(text: str, *, where: str = "description", count: int | None = None) -> 
 
 
 def _check_dots(text: str, where: str) -> None:
-    """Refuse keys of keys of keys: Python's reader takes time with the square of their number."""
+    """Refuse long dotted keys (``a.b.c...``): ``tomllib`` needs time quadratic in their dots."""
     for number, line in enumerate(text.split("\n"), 1):
         if line.count(".") > MOST_DOTS:
             hint = f"at most {MOST_DOTS}"
@@ -156,7 +156,7 @@ def _check_dots(text: str, where: str) -> None:
 
 
 def _check_blanks(raw: dict[str, Any]) -> None:
-    """Refuse a description in which an importer left blanks; missing values come before sources."""
+    """Refuse a description in which an importer left blanks: first blank values, then sources."""
     rooms = [("device", raw.get("device"))]
     levels = raw.get("level")
     for level in levels if isinstance(levels, list) else []:
@@ -216,7 +216,7 @@ def _system(description: _Description, count: int | None, lines: list[int]) -> S
 
 
 def _with_exceptions(system: System, given: Sequence[_Exception], lines: list[int]) -> System:
-    """The system with all of them. Raises InputError with the place of the first that is wrong."""
+    """The system with all exceptions. Raises InputError with the place of the first wrong one."""
     faults: list[Fault] = []
     for number, exception in enumerate(given):
         with within(_exception_place(lines, number)):

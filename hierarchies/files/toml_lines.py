@@ -1,7 +1,7 @@
 """On which line of a TOML text each key stands: ``tomllib`` reads values, but forgets places.
 
 The text is cut into its statements, each the shortest run of lines that ``tomllib`` can read on
-its own: a key that is cut off inside its string or array never can be.
+its own: a statement that is cut off inside a string or array cannot be read.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 Path = tuple[str | int, ...]
 MOST_LINES = 200
-"""Of one statement; the keys of a longer one are not found."""
+"""The longest statement that is read; the keys of a longer one are not found."""
 
 
 def lines_of(text: str) -> Mapping[Path, int]:

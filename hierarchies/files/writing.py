@@ -14,8 +14,8 @@ _GIGA, _NOT_STATED = 1e9, "not stated"
 def described(system: System, device: str = "device") -> str:
     """The description of a system, with what it lacks and its calibration, to be read again.
 
-    Sources are written as they are; "not stated" where a system made by hand has none. What may be
-    left out and has none is left out, so that what was read is written as it was. A ``System`` does
+    Sources are written as they are; "not stated" where a system made by hand has none. Optional
+    keys without a value are left out, so that what was read is written as it was. A ``System`` does
     not keep the name of its device, so it is given as ``device``.
     """
     return "\n".join(_lines(system, device)) + "\n" + _calibration(system)

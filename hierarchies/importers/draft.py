@@ -29,8 +29,8 @@ class Stated:
 class Blank:
     """A value that the file does not say.
 
-    ``suggestion`` is what it often is, and ``source`` who says so; None where nobody does.
-    ``needed``: a system cannot be read without it; else leaving it out means something, too.
+    ``suggestion`` is a usual value, None where none is known; ``source`` says where it comes from,
+    or what to look for. ``needed``: a system cannot be read without it; else it may be left out.
     """
 
     suggestion: Value | None = None
@@ -58,7 +58,8 @@ class DraftLevel:
     """One level as far as it is known: see ``hierarchies.system.Link`` for the meaning.
 
     Bandwidths are bytes a second, latencies seconds; ``domain`` is the value of a ``Domain``.
-    ``count`` None leaves it to the reader (only of the outermost level: one, or ``file.toml:N``).
+    ``count`` None leaves the number open, for the outermost level only: ``load`` then takes one, or
+    the N of ``file.toml:N``.
     ``through`` names inner levels. ``about`` is a line that people read above the level.
     """
 
@@ -75,7 +76,7 @@ class DraftLevel:
     about: str = ""
 
     def entries(self) -> dict[str, Entry]:
-        """What is said or blank, by its key in the TOML description, in the order it is written."""
+        """Stated and blank values by their keys in the TOML description, in the order written."""
         known = {key: getattr(self, field) for key, field in _FIELDS.items()}
         return {key: entry for key, entry in known.items() if entry is not None}
 
@@ -143,7 +144,7 @@ class Draft:
         """The network of this draft around nodes that ``inner`` describes.
 
         The innermost level here (the nodes of one switch) and the outermost of ``inner`` (its
-        nodes) are one: its count is from here; what is blank here is as ``inner`` says.
+        nodes) become one level. Its count is from here; ``inner`` fills in what is blank here.
         """
         node, *inside = [level_of(inner, position) for position in range(len(inner.links))]
         border = self.levels[-1]
@@ -203,6 +204,6 @@ def level_of(system: System, position: int) -> DraftLevel:
 
 
 def _beyond(level: DraftLevel, node: DraftLevel) -> tuple[str, ...]:
-    """The inner levels that a level crosses around known nodes: its own and their ports'."""
+    """The inner levels that a network level crosses: its own, then those that ``node`` crosses."""
     extra = tuple(name for name in node.through if name not in level.through)
     return (*level.through, *extra)

@@ -25,7 +25,7 @@ class Kind:
 
 
 def _node(what: str, source: str, picture: Callable[[str], Picture]) -> Kind:
-    """A kind of which a file describes one node."""
+    """A kind of file that describes one node."""
 
     def read(files: Mapping[str, str], options: Options) -> Draft:
         if len(files) != 1:
@@ -39,7 +39,7 @@ def _node(what: str, source: str, picture: Callable[[str], Picture]) -> Kind:
 
 
 def _cluster(what: str, one: str, draft: Callable[[str, Options], Draft]) -> Kind:
-    """A kind of which a file describes all hosts; ``one`` is the hint where several are given."""
+    """A kind of file that describes all hosts; ``one`` is the hint where several are given."""
 
     def read(files: Mapping[str, str], options: Options) -> Draft:
         if len(files) != 1:
@@ -83,9 +83,9 @@ KINDS: Mapping[str, Kind] = {
 
 
 def import_texts(kind: str, files: Mapping[str, str], options: Options | None = None) -> Draft:
-    """What texts, by the names of their files, say of a system.
+    """The draft of a system from files of one kind, given as texts by file name.
 
-    Raises InputError for a kind that there is not, and naming a file for what is wrong in it.
+    Raises InputError for an unknown kind, and, naming the file, for what is wrong in it.
     """
     if kind not in KINDS:
         raise InputError(f"no kind of file {kind!r}", hint=nearest(kind, KINDS))

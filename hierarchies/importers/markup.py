@@ -1,4 +1,4 @@
-"""XML of strangers, read so that nothing in it can expand, recurse or fill the memory."""
+"""Untrusted XML, read so that nothing in it can expand, recurse or fill the memory."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def parsed(text: str) -> Element:
 
 
 def walk(root: Element) -> Iterator[tuple[Element, tuple[Element, ...]]]:
-    """Every element below a root, in the order of the text, and those below it that it lies in."""
+    """Every element below a root, in document order, each with its ancestors below the root."""
     stack: list[tuple[Element, tuple[Element, ...]]] = [(e, ()) for e in reversed(root)]
     while stack:
         element, path = stack.pop()

@@ -44,7 +44,7 @@ class Model:
 
     @property
     def memory(self) -> Entry:
-        """Blank where the name is of several GPUs, with what one of them has."""
+        """Its bandwidth; blank where the name fits several GPUs (A100 with 40 and with 80 GB)."""
         source = f"{self.system.name} in the catalogue: {self.system.memory_source}"
         if self.name in _SEVERAL:
             return Blank(self.system.memory_bytes_per_second, f"{_SEVERAL[self.name]}; {source}")

@@ -1,4 +1,4 @@
-"""What a user may say beside the files."""
+"""What a user may add to the files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MOST_NODES = 10**6
 
 @dataclass(frozen=True)
 class Options:
-    """``nodes``: how many such nodes there are; ``gpu``: the model of its GPUs, a key of ``GPUS``;
+    """``nodes``: how many such nodes there are; ``gpu``: the model of its GPUs, one of ``MODELS``;
     ``keys``: labels of Kubernetes nodes that name the levels, outermost first.
     """
 

@@ -26,11 +26,11 @@ def from_json(text: str) -> Any:
 
 
 def from_yaml(text: str) -> Any:
-    """What a YAML text says, every scalar as the text it is written as, nothing as None.
+    """What a YAML text says: every scalar as the text that is written, empty ones as None.
 
     So ``0010`` stays the name of a host. Raises InputError for what is no YAML, for more than one
     document, for aliases (they can stand for more than any memory holds), for a key given twice
-    and for nesting or text beyond all need.
+    and for text or nesting beyond our limits.
     """
     if len(text) > LARGEST_YAML:
         raise InputError(

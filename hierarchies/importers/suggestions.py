@@ -8,7 +8,7 @@ from hierarchies.files.loading import load
 from hierarchies.importers.draft import Blank
 
 Latencies = Mapping[str, Blank]
-"""What messages over a link take by Simple, LL and LL128, as far as the link knows these."""
+"""Latencies of a link by NCCL's protocols Simple, LL and LL128, where it supports them."""
 
 _TUNING = (
     "NCCL's constant for every GPU, https://github.com/NVIDIA/nccl/blob/"

@@ -1,4 +1,4 @@
-"""A draft as a TOML description: what is blank is seen by people, and refused by ``load``."""
+"""A draft as a TOML description: people see its blanks, and ``load`` refuses them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PER_SECOND, _MICROSECONDS = "_GB_per_s", "_us"
 def toml(draft: Draft) -> str:
     """The description that ``hierarchies.read`` takes, or refuses for its blanks.
 
-    A value that is not known is ``"?"``, with what it often is, and who says so, beside it.
+    An unknown value is ``"?"``, with a suggestion and its source beside it.
     """
     return "\n".join(_lines(draft)) + "\n"
 

@@ -68,7 +68,7 @@ def _host(device: Device) -> str | None:
 
 
 def nameless_hosts(machines: Machines, part_of: Mapping[str, str]) -> dict[str, int]:
-    """For each part how many hosts its nameless adapters make, each as wide as its others."""
+    """How many hosts each part's nameless adapters make, with as many cables as its named hosts."""
     usual: defaultdict[str, Counter[int]] = defaultdict(Counter)
     for leaves in machines.leaves.values():
         usual[part_of[leaves[0]]][len(leaves)] += 1

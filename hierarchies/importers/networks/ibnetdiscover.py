@@ -52,7 +52,7 @@ def read(text: str, options: Options) -> Draft:
 def _switch_tiers(net: Subnet, machines: Machines) -> dict[str, int]:
     """The tier of each switch: 0 for those with hosts, 1 for those right above these, and so on.
 
-    In the order of the file, which all that is printed of switches follows.
+    In the order of the file, so that notes name switches in that order.
     """
     row = dict.fromkeys([*chain(*machines.leaves.values()), *machines.nameless])
     tier_of: dict[str, int] = {}
@@ -89,7 +89,7 @@ class _Union:
 def _components(
     net: Subnet, machines: Machines, tier_of: Mapping[str, int]
 ) -> tuple[dict[str, str], ...]:
-    """For each tier the part that every switch is in, if only switches up to it connect parts.
+    """For each tier the part of every switch: parts are connected by switches up to that tier.
 
     At tier 0 leaf switches are connected by the hosts they share: the rails of one group.
     """
@@ -177,7 +177,7 @@ def _ports(
 
 
 def _whole_uplinks(net: Subnet, part_of: Mapping[str, str]) -> int:
-    """The uplinks of a complete part: as many leaf switches, each with as many, as any part has."""
+    """The uplinks of a complete part: the most leaves of any part x the most uplinks of a leaf."""
     alone = uplinks_of(net, {leaf: leaf for leaf in part_of})
     return max(map(len, alone.values())) * max(Counter(part_of.values()).values())
 

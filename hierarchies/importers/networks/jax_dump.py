@@ -97,7 +97,7 @@ def _whole(value: Any, where: str) -> int:
 
 
 def _torus(devices: Sequence[Device]) -> Draft:
-    """Slices of boxes of chips of cores; z outermost, x innermost but for the cores."""
+    """Levels from coords: slices, then z, y and x of the chips in one slice, then cores."""
     axes = "xyz"[: len(devices[0].coords)]
     slices: dict[int, list[Device]] = {}
     for device in devices:

@@ -35,7 +35,7 @@ class Groups:
 
 @dataclass(frozen=True)
 class Slower:
-    """A unit or node with only a share of the bandwidth that its like have to their siblings."""
+    """A unit with a share of the usual bandwidth: a host with 7 of 8 cables has 0.875."""
 
     level: str
     unit: str

@@ -31,7 +31,7 @@ class Tree:
 
 
 def tree(switches: Sequence[Switch]) -> Tree:
-    """The hosts below each tier of switches, outermost first (tops that are several are a tier).
+    """The tiers of switches above the hosts, outermost first; several tops are a tier, too.
 
     A host on several leaf switches counts at the first, with a note, as Slurm warns and goes on.
     Raises InputError for a switch given twice or below two others, for circles, for switches that

@@ -66,7 +66,7 @@ class Tiers:
         return dict(Counter(path[:tier] for path in inner))
 
     def switches(self) -> dict[str, int]:
-        """How many units each tier has, where these are switches, by the words for them."""
+        """How many switches each tier has, by their names: ``{"leaf switches": 4}``."""
         return {
             f"{name} switches": len({host.path[: tier + 1] for host in self.hosts})
             for tier, name in enumerate(self.names)
@@ -106,7 +106,7 @@ class Tiers:
         return digits
 
     def missing(self) -> list[tuple[int, ...]]:
-        """The digits of units and hosts that are not there, of a system of ``full()`` units."""
+        """The digits of units and hosts that a system of ``full()`` has and this one lacks."""
         digits = self.numbers()
         return [
             (*digits[path], number)
@@ -175,7 +175,7 @@ def _refines(fine: Sequence[object], coarse: Sequence[object]) -> bool:
 
 
 def check_nested(tiers: Tiers, order: str) -> None:
-    """Refuse units that lie in two units above while the opposite order would nest.
+    """Refuse tiers in the opposite order, such as racks above the rows in which they stand.
 
     ``order`` says how the file was taken to be ordered. Raises InputError.
     """

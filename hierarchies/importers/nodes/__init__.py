@@ -3,7 +3,7 @@
 Each tool has a module that reads its format into one ``Picture`` of a node, and one module makes
 levels of that picture, so that the same node is the same draft whoever described it. The shape of
 the links between GPUs decides a level's domain: all pairs joined alike are a mesh, a circle is a
-ring; anything else no level can say, and the draft tells so.
+ring; anything else fits no level, and the draft says so.
 
 >>> from hierarchies.importers.nodes.islands import shape
 >>> ring = {(0, 1): 2, (1, 2): 2, (2, 3): 2, (0, 3): 2}

@@ -45,7 +45,7 @@ class _Device:
         return (packages[-1] if packages else self.path[0], *bridges)
 
     def names(self) -> list[str]:
-        """Of the devices that the operating system makes of it."""
+        """The operating system's names for it: ``eth0``, ``mlx5_0``."""
         inside = (e for e in self.element.iter("object") if e.get("type") == "OSDev")
         return [e.get("name", "") for e in inside]
 
@@ -114,7 +114,7 @@ def _is_nic(device: _Device) -> bool:
 
 
 def _nics(devices: list[_Device], gpus: list[_Device]) -> tuple[tuple[Nic, ...], tuple[str, ...]]:
-    """Those that the operating system has a fabric for (verbs), else all; hwloc says no speed."""
+    """The NICs with a device for verbs (``mlx5_0``), else all NICs; hwloc gives no speed."""
     nics = [device for device in devices if _is_nic(device)]
     fabrics = [nic for nic in nics if any(_is_fabric(e) for e in nic.element.iter("object"))]
     kept = fabrics or nics

@@ -1,4 +1,4 @@
-"""The shape in which links join GPUs: a mesh, a ring, or nothing that a level can say."""
+"""The shape in which links join GPUs: a mesh, a ring, or neither, which no level can say."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def shape(gpus: int, links: Links) -> Shape:
 
 
 def parts_of(gpus: int, links: Links) -> tuple[int, ...]:
-    """For each GPU the part that links join it to, as the part's first GPU."""
+    """For each GPU the first GPU of its connected part: links 0-1 and 2-3 give (0, 0, 2, 2)."""
     part = list(range(gpus))
     for (one, other), count in links.items():
         if count and part[one] != part[other]:
@@ -57,7 +57,7 @@ def parts_of(gpus: int, links: Links) -> tuple[int, ...]:
 
 
 def members(parts: Sequence[int]) -> list[tuple[int, ...]]:
-    """The GPUs of each part, from the part of each GPU."""
+    """The GPUs of each part: (0, 0, 2, 2) gives (0, 1) and (2, 3)."""
     return [
         tuple(gpu for gpu, mine in enumerate(parts) if mine == part) for part in sorted(set(parts))
     ]

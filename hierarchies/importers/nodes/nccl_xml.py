@@ -224,7 +224,7 @@ def _all_switched(into: list[int], direct: Mapping[tuple[int, int], int]) -> int
 
 
 def _nics(parts: _Parts) -> tuple[Nic, ...]:
-    """The physical ports; those that only have a name, and no PCIe device, if there are no such."""
+    """The ports of PCIe devices; if there are none, all but virtual names (``docker0``)."""
     real = [nic for nic in parts.nics if _is_physical(nic)]
     real = real or [nic for nic in parts.nics if not _is_virtual(nic)]
     ways = [gpu.bridges for gpu in parts.gpus]

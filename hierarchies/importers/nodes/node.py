@@ -26,7 +26,7 @@ _JOIN = {
 
 
 def draft_of(picture: Picture, file: str, options: Options) -> Draft:
-    """The node's levels, its network outermost; it is called as the file that describes it.
+    """The node's levels, its network outermost; the draft is named after the file.
 
     Raises InputError if no system can hold it.
     """

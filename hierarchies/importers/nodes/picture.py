@@ -1,4 +1,4 @@
-"""What a file shows of one node, whichever tool wrote it: the ground common to all kinds."""
+"""What a file shows of one node, whichever tool wrote it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_GPUS = 1024
 class Nic:
     """A network port: its bandwidth, None if not said, and the GPUs behind its PCIe switch.
 
-    ``default``: no device is known behind it, so that its bandwidth may be one that is assumed.
+    ``default``: no PCIe device is known behind it, so its bandwidth may be a default.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Picture:
     file says. ``amd``: xGMI instead of NVLink. ``reduces``: the switches can add up.
     ``bonded``: a "link" is all that joins two devices, as only its bandwidth is given.
     ``model``: the GPU that the user names.
-    ``switch_parts``: the part of each GPU, where its switches are joined with few of the others.
+    ``switch_parts``: the part of each GPU, where NVSwitches join only some of the GPUs.
     """
 
     source: str

@@ -1,8 +1,8 @@
 """Slurm's topology files, in both of their languages.
 
-Slurm can be told of switches, blocks, rings and tori, in ``topology.conf`` or in
-``topology.yaml``. Each language has a parser, both give one ``Layout``, and only one module makes
-a draft of that: a cluster that moves from one file to the other keeps its levels.
+Slurm reads switches, blocks, rings and tori from ``topology.conf`` or ``topology.yaml``. Each
+language has a parser, both give one ``Layout``, and only one module makes a draft of that: a
+cluster that moves from one file to the other keeps its levels.
 
 >>> from hierarchies.importers.slurm import conf, yaml
 >>> one = conf.layout("SwitchName=s0 Nodes=node[1-2]")

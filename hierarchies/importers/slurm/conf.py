@@ -39,7 +39,7 @@ def sizes_note(sizes: str) -> str:
 
 @dataclass(frozen=True)
 class Line:
-    """One line that says something: its number, and its values by the keys' usual spelling."""
+    """One line that is not blank: its number, and its values by the keys' usual spelling."""
 
     number: int
     values: Mapping[str, str]
