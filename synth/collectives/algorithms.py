@@ -113,7 +113,7 @@ def _ring(rounds: int) -> tuple[Callable[[Place], float], Callable[[Place], floa
         return rounds * at.part * at.edges / at.child
 
     def waited(at: Place) -> float:
-        """All edges of the ring; of these a piece is spared one."""
+        """All edges of the ring; each round a piece crosses all but one of them: see ``spared``."""
         return float(rounds * (at.children if at.outermost else at.children - 1))
 
     return passed, waited
@@ -158,9 +158,9 @@ def _rooted_tree_waited(at: Place) -> float:
 
 
 def _twice_inside(at: Place) -> int:
-    """A piece crosses a child between the root and its border, and another from border to end.
+    """How often an inner level is waited for: in the root's child, and again in another child.
 
-    As it is spread over all members of a child, most of it does not leave where the root is.
+    Pieces are spread over all members of a child, so most of them do not leave it at the root.
     """
     return 1 if at.outermost else 2
 

@@ -40,7 +40,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def scarce(flow: Numbers, resource: Numbers, part: Floats, ceilings: Floats) -> list[Uses]:
-    """The uses of each flow, without resources that can never limit a flow.
+    """The uses of each flow, without resources that never decide a flow's level.
 
     Entry i says that ``flow[i]`` at level 1 keeps ``resource[i]`` busy for ``part[i]``; ceilings
     are what each flow reaches alone. Left out are resources that all their flows at their ceilings

@@ -105,7 +105,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Stripe:
-    """A part of a candidate with what is said of it; ``prices`` are of one of its segments."""
+    """A part of a candidate, its prices and its verdict; ``prices`` are of one of its segments."""
 
     part: Part
     prices: tuple[StepPrice, ...]
@@ -114,7 +114,7 @@ class Stripe:
 
 @dataclass(frozen=True)
 class Answer:
-    """A ranked candidate with all that is said of it.
+    """A ranked candidate with its prices, the runtime's own price, its bound and its proof.
 
     ``defaults`` is what the runtime would do for the plain collective on the same placement, each
     of its options priced by name, ``baseline_seconds`` the one it would choose; ``bound`` what no
