@@ -2,8 +2,9 @@
 
 One row per algorithm and collective says what crosses each level and how many messages wait for
 each other. Quantities are for a buffer of one byte per device. A recipe asks how the members of a
-group lie under one parent (``Place``), so that groups may have any number of members anywhere; of
-grids ``members[l]``, those among the children of a parent at level l, outermost first, say it all.
+group lie under one parent (``Place``), so that groups may have any number of members anywhere. For
+grids one number a level is enough, outermost first: ``members[l]``, how many children of a parent
+at level l hold members of a group.
 Whatever a child must pass on is spread evenly over its members, as a runtime with several channels
 does.
 
@@ -12,9 +13,9 @@ asks all m members for it, and writes a result once, of which the switch gives e
 all-reduce is both, each member for its own piece: (m + 1)/m buffers go out of a port and as many
 into it, where a ring moves 2 (m - 1)/m (NVIDIA/nccl-tests issue 238; measured from 5 to 8 GPUs in
 NVIDIA/nccl issue 1455). A reduce-scatter sends a whole buffer and receives a piece, an all-gather
-the other way round, of which the larger counts as ports carry both directions at once: a ring is
-never slower there but for latency (NVIDIA/nccl issue 1083). A pull waits for two messages, as all
-must say that they are ready before it, a copy for one.
+the other way round. Ports carry both directions at once, so only the larger counts: there a ring
+is never slower but for latency (NVIDIA/nccl issue 1083). A pull waits for two messages, as all
+must say that they are ready before it; a copy waits for one.
 """
 
 from __future__ import annotations
@@ -67,9 +68,9 @@ class Recipe:
     ``passed(place)``: bytes one participant sends across the level (and receives), at the busiest
     child. ``demand(m)``: who sends how much to whom among m children of one parent, in units of
     what the busiest sends. ``waited(place)``: how many messages between the children of one parent
-    wait for each other, of which ``spared`` that follow each other in a ring are not waited for,
-    the cheapest ones; ``in_turn``: so do those of different parents, as a ring goes from one to the
-    next; ``at_once``: messages across different levels do not wait for each other.
+    wait for each other. ``spared``: so many of them, neighbours in a ring, are not waited for; the
+    cheapest are taken. ``in_turn``: messages under different parents wait for each other too, as a
+    ring goes from one to the next. ``at_once``: messages across different levels do not.
     ``linear``: every member sends each piece once at most and gets it once at most, across
     whichever level, so that levels do not add up on a port that the bytes of several pass.
     ``memory(k)``: bytes read or written in a device's memory.
@@ -112,7 +113,7 @@ def _ring(rounds: int) -> tuple[Callable[[Place], float], Callable[[Place], floa
         return rounds * at.part * at.edges / at.child
 
     def waited(at: Place) -> float:
-        """All edges of the ring; of these a piece is spared one."""
+        """All edges of the ring; each round a piece crosses all but one of them: see ``spared``."""
         return float(rounds * (at.children if at.outermost else at.children - 1))
 
     return passed, waited
@@ -157,9 +158,9 @@ def _rooted_tree_waited(at: Place) -> float:
 
 
 def _twice_inside(at: Place) -> int:
-    """A piece crosses a child between the root and its border, and another from border to end.
+    """How often an inner level is waited for: in the root's child, and again in another child.
 
-    As it is spread over all members of a child, most of it does not leave where the root is.
+    Pieces are spread over all members of a child, so most of them do not leave it at the root.
     """
     return 1 if at.outermost else 2
 
@@ -199,11 +200,11 @@ def _memory(per_byte: int, whole: bool) -> Callable[[int], float]:
 
 _AR = Collective.ALL_REDUCE
 _TOGETHER = tuple(one for one in Collective if not one.apart)
-"""Those whose members add up, or get, the same."""
+"""All but the all-to-all: members add up, or get, the same."""
 
 
 def _touched(collective: Collective) -> int:
-    """For each byte sent on: read and written, and where it is added up another operand read."""
+    """Memory traffic for each byte sent on: a read and a write, and for a sum one read more."""
     return 3 * collective.facts.reducing + 2 * collective.facts.copying
 
 
@@ -390,4 +391,4 @@ def offered(
 
 
 _ONLY_WAY = {Collective.ALL_TO_ALL: Algorithm.DIRECT}
-"""What a collective is carried out by, whatever is chosen, if libraries have it in no other way."""
+"""The one algorithm that libraries have for a collective, whatever the caller chooses."""

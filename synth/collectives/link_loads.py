@@ -2,8 +2,8 @@
 
 ``price.step_prices`` knows what the busiest link of each level carries; here every link has its own
 load. Both read the same recipes, so where all links of a level carry alike they say the same, and
-elsewhere no link carries more than the simulator's busiest. Groups are explicit, and grids are
-those that look alike under every parent: there is one engine for both.
+elsewhere no link carries more than the simulator's busiest. Groups are explicit; a grid is the case
+in which they look alike under every parent, so one engine serves both.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def gathered(groups: list[list[int]], entries: Sequence[Entry], wiring: Wiring) 
 
 
 def _detoured(entries: Sequence[Entry], wiring: Wiring) -> Iterator[Entry]:
-    """What is put on missing links once more, on the links that carry it instead."""
+    """The load of each missing link again, on the links that carry it instead."""
     for missing, others in wiring.detours.items():
         for group, link, each in entries:
             group, each = np.broadcast_to(group, link.shape), np.broadcast_to(each, link.shape)
@@ -115,8 +115,8 @@ def _detoured(entries: Sequence[Entry], wiring: Wiring) -> Iterator[Entry]:
 class Loads:
     """The loads of one collective over groups, for buffers of one byte in the largest.
 
-    What a recipe says of a level is said here of each parent by itself: m of its children hold
-    members of the group, the child at hand p of them, and whatever that child must pass on is
+    A recipe describes a level; here each parent is counted by itself. Of its children m hold
+    members of the group, the child at hand holds p, and whatever that child must pass on is
     spread evenly over these p. Rings of devices and halving need groups that are grids.
     """
 
@@ -174,7 +174,7 @@ class Loads:
             yield group, link, each if shares is None else each * shares[group]
 
     def _of_whole_bytes(self) -> Iterator[tuple[Numbers, Numbers, Floats]]:
-        """The same where the buffers of all groups are alike."""
+        """The entries as if every group had buffers of one byte."""
         whose, member = self.shape.whose, self.shape.member
         wiring, system = self.wiring, self.wiring.system
         for level, link in enumerate(system.links):

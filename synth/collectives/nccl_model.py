@@ -1,10 +1,10 @@
-"""NCCL's published model of its own collectives: which way and protocol it takes fastest to be.
+"""NCCL's published model of its own collectives: which algorithm and protocol it expects to win.
 
 Facts, from NVIDIA/nccl v2.28.7-1 src/graph/tuning.cc and src/enqueue.cc, with NCCL's names:
 
 * time = latency + bytes / bandwidth; latency = base + steps x hops, inside nodes and between;
 * a ring of k ranks on n nodes takes 2 (k - 1) steps for an all-reduce, 2 (n - 1) of them between
-  nodes, half as many for the two that pass pieces, and is waited for once in a rooted one; hops
+  nodes, half as many for an all-gather or reduce-scatter, one for a broadcast or reduce; hops
   inside cost at least 1 us (Simple: 3) where there are several nodes; in large all-reduces by
   Simple over several nodes all counts 1.4 times (from 64 bytes a channel and rank on);
 * a tree takes 2 (k/n - 1) hops inside and 2 log2(n) between, at 0.92 of half the bandwidth, and a
@@ -17,8 +17,9 @@ Facts, from NVIDIA/nccl v2.28.7-1 src/graph/tuning.cc and src/enqueue.cc, with N
 Its trap is kept: on one or two nodes rings and trees are taken to have the bandwidth inside a node.
 Left out: CollNet, PAT, caps by kind of GPU and processor.
 
-The network is every level out to the innermost one that is slower to answer than the devices' own;
-children of that one are the nodes. Bandwidths are those of the description.
+The network begins at the innermost level whose latency is above that of the devices' own level, and
+takes in every level outside it; the children of that level are the nodes. Bandwidths are those of
+the description.
 """
 
 from __future__ import annotations
@@ -117,7 +118,7 @@ class Ranks:
 
     @property
     def _on_nvlink(self) -> bool:
-        """LL128 needs it, so links that know LL alone are others."""
+        """Whether nodes have NVLink: LL128 needs it, so links with LL but no LL128 are others."""
         known = protocols(self.system.links[level] for level in self.inside)
         return Protocol.LL not in known or Protocol.LL128 in known
 

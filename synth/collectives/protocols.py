@@ -1,4 +1,4 @@
-"""NCCL's protocols: how a message says that it is there, as a latency and a share of bandwidth.
+"""NCCL's protocols: how a receiver learns that data has come; a latency, a share of bandwidth.
 
 A description gives each link a latency for each protocol that it and its library know. Whoever
 prices a message may take any of them, a default as much as a program, so that neither gains by it.
@@ -16,8 +16,9 @@ from hierarchies import Link
 class Protocol(Enum):
     """The protocols, by the names NCCL gives them.
 
-    Simple: after it, at full bandwidth. LL: a flag of 4 bytes with every 4 of data. LL128: 8 bytes
-    of every 128. (NCCL's prims_ll.h and prims_ll128.h; Hu et al., Demystifying NCCL, 2025.)
+    Simple: a flag after the data, at full bandwidth. LL: a flag of 4 bytes with every 4 of data.
+    LL128: 8 bytes of flags in every 128. (NCCL's prims_ll.h and prims_ll128.h; Hu et al.,
+    Demystifying NCCL, 2025.)
     """
 
     SIMPLE = "simple"

@@ -36,7 +36,7 @@ class SlowestLinks:
         self.shape = cache(self._shape)
 
     def loads(self, collective: Collective, algorithm: Algorithm, groups: Groups) -> Loads:
-        """What the groups that roles tell apart, or a list names, put on links, all at once."""
+        """What all groups together, given by roles or as a list, put on links."""
         return Loads(collective, algorithm, self.shape(groups), self._wiring)
 
     def _shape(self, groups: Groups) -> Shape:

@@ -28,9 +28,9 @@ Members = tuple[int, ...]
 class Place:
     """How the members of a group lie under one parent of a level, seen from one child.
 
-    ``group`` members in all, ``parent`` of them under this parent in as many of its ``children``,
-    ``child`` of these in the child at hand. Where pieces are not ``equal``, one of them may be
-    nearly the whole buffer.
+    ``group`` members in all, ``parent`` of them under this parent, spread over so many of its
+    ``children``, and ``child`` of them in the child at hand: for 16 GPUs on two nodes, seen from
+    one node, 16, 16, 2 and 8. Where pieces are not ``equal``, one may be nearly the whole buffer.
     """
 
     group: int
@@ -67,12 +67,12 @@ class Place:
 
 @dataclass(frozen=True, eq=False)
 class Level:
-    """Where members are at one level.
+    """Where the members of all groups are at one level.
 
-    ``parent`` numbers the pairs of group and parent; ``owner`` says for each pair whose it is,
-    ``m`` how many children hold members, ``inside`` how many members there are. For each member
-    ``child`` is the child it is in, ``rank`` which of the m that is, the root's own being the
-    first, and ``p`` how many members are in it.
+    A *pair* is a group and a parent under which it has members. For each pair ``owner`` is its
+    group, ``m`` how many children hold members, ``inside`` how many members there are. For each
+    member ``parent`` is the number of its pair, ``child`` the child it is in, ``rank`` which of the
+    m that is, the root's own being the first, and ``p`` how many members are in it.
     """
 
     parent: Numbers
@@ -101,10 +101,11 @@ class Level:
 
 @dataclass(frozen=True, eq=False)
 class Shape:
-    """Groups in one row of members, ``whose`` they are, and where these are in a hierarchy.
+    """Groups of devices as one array of all their members, and where these are in a hierarchy.
 
-    A group may have any number of members in any unit; the first is its root. ``shares`` and
-    ``equal`` as in a ``GroupList``; in grids all groups have buffers of one size.
+    ``sizes`` are the groups' numbers of members, ``whose`` is the group of each member. A group
+    may have any number of members in any unit; the first is its root. ``shares`` and ``equal`` as
+    in a ``GroupList``; in grids all groups have buffers of one size.
     """
 
     hierarchy: Hierarchy
@@ -145,7 +146,7 @@ class Shape:
         return tuple(level for level, m in enumerate(self.most) if m > 1)
 
     def places(self, level: int) -> tuple[list[Place], Numbers]:
-        """The places of members at a level, each that there is once; and which is each member's."""
+        """The distinct places of members at a level; and for each member the number of its own."""
         at = self.levels[level]
         columns = (self.sizes[self.whose], at.inside[at.parent], at.m[at.parent], at.p)
         if all((column == column[:1]).all() for column in columns):
@@ -241,7 +242,7 @@ def two_trees(m: int) -> Weights:
 
 
 def trees_to_first(m: int) -> Weights:
-    """Half the payload up each of two trees of all but the first, whose roots send to it."""
+    """A reduce: half the payload up each of two trees of all but the first, then to the first."""
     sent = np.zeros((m, m))
     for tree in parents(m - 1):
         for child in range(m - 1):
@@ -250,12 +251,12 @@ def trees_to_first(m: int) -> Weights:
 
 
 def trees_from_first(m: int) -> Weights:
-    """The same trees the other way."""
+    """A broadcast: the same trees the other way."""
     return trees_to_first(m).T
 
 
 def through_switch(collective: Collective, m: int) -> tuple[Floats, Floats]:
-    """The same where the switch adds up and copies: sums are pulled, results are sent once."""
+    """What each of m children sends and receives where the switch adds up and copies for them."""
     all_of_it, own_piece, first = np.ones(m), np.full(m, 1 / m), np.eye(m)[0]
     match collective:
         case Collective.REDUCE_SCATTER:
@@ -273,12 +274,13 @@ def through_switch(collective: Collective, m: int) -> tuple[Floats, Floats]:
 def cut_ring(
     collective: Collective, passing: Sequence[int], ranks: Numbers, counts: Numbers, inside: Numbers
 ) -> tuple[Floats, Floats]:
-    """What members of rooted chains send and receive on ports that several levels pass.
+    """What members send and receive in rooted chains on ports that carry several levels' bytes.
 
-    ``ranks``, ``counts`` and ``inside``, shape (members, levels): which of how many children of one
-    parent a member is in, of how many members that child is; the root is the first everywhere. Each
-    chain is a ring in member order cut open at the root, and begins in each child at another of its
-    members: all but the root send each piece on once, all but the last in the ring get it once.
+    For each member and level, shape (members, levels): ``counts`` is how many children of its
+    parent hold members, ``ranks`` which of these it is in, ``inside`` how many members that child
+    has. The root has rank 0 everywhere. Each chain is a ring in member order cut open at the root,
+    and begins in each child at another of its members: all but the root send each piece on once,
+    all but the last in the ring get it once.
     """
     several = counts > 1
     edges = np.where(several, (counts - 1) / counts, 0.0) / inside

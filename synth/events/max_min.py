@@ -2,15 +2,15 @@
 
 A flow at level y keeps each of its resources busy for y times its part there; no resource is
 busier than all the time, and no flow goes above a ceiling of its own. Levels are max-min fair:
-nobody can be raised but at the cost of someone no higher. That is so, and for one set of levels
-only, if every flow stands at its ceiling or has a *bottleneck*: a full resource on which nobody is
-higher. (Bertsekas, Gallager: Data Networks, 6.5.2.)
+no flow can be raised without lowering one that is no higher. Exactly one set of levels is so: the
+one in which every flow stands at its ceiling or has a *bottleneck*, a full resource on which no
+flow is higher. (Bertsekas, Gallager: Data Networks, 6.5.2.)
 
-So a change need not be followed through all flows. Those that start, and those with a bottleneck
-that is used by somebody who starts, stops or is raised anew, are raised anew from 0, with everyone
-else held. Whoever then is higher on a bottleneck than its owners is raised anew with them, and so
-on until every flow has its bottleneck again: the same levels as if all had been raised anew, but
-for roundings, which ``NEAR`` keeps from being taken for differences.
+So a change need not be followed through all flows. Raised again from 0 are the flows that start,
+and those whose bottleneck is used by a flow that starts, stops or is raised again; all others are
+held. A held flow that then is higher on a bottleneck than its owners is raised again with them, and
+so on until every flow has its bottleneck. The levels are those that raising all flows would give,
+but for roundings; ``NEAR`` keeps those from counting as differences.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def scarce(flow: Numbers, resource: Numbers, part: Floats, ceilings: Floats) -> list[Uses]:
-    """The uses of each flow, without resources that can never decide anything.
+    """The uses of each flow, without resources that never decide a flow's level.
 
     Entry i says that ``flow[i]`` at level 1 keeps ``resource[i]`` busy for ``part[i]``; ceilings
     are what each flow reaches alone. Left out are resources that all their flows at their ceilings
@@ -67,7 +67,7 @@ def scarce(flow: Numbers, resource: Numbers, part: Floats, ceilings: Floats) -> 
 
 
 def _largest(rows: list[Floats]) -> list[Floats]:
-    """Of some rows those that no other one equals or exceeds everywhere."""
+    """The rows that no other row equals or exceeds in every place."""
     kept: list[Floats] = []
     for row in sorted(rows, key=lambda row: -float(row.sum())):
         if not any((row <= other * (1 + NEAR)).all() for other in kept):
@@ -144,7 +144,7 @@ class Sharing:
     def _settled(self, rising: list[int]) -> list[int]:
         """Raise some flows, and those that must be raised with them; returns those with new levels.
 
-        ``rooms`` is what everyone else leaves of each resource, ``sharers`` those filled there.
+        ``rooms`` is what the held flows leave of each resource, ``sharers`` the raised flows on it.
         """
         levels, busy, owners, all_uses = self.levels, self._busy, self._owners, self._uses
         before: dict[int, float] = {}
@@ -207,9 +207,9 @@ class Sharing:
     ) -> tuple[dict[int, float], dict[int, int], list[tuple[float, int]]]:
         """How far each flow could rise alone, what would stop it there, and a heap of stops.
 
-        A stop is a level at which a resource, or a flow's own top (``~flow``), ends a rise. It is
-        what is known so far: a resource can only stop later when some of its flows are stopped. One
-        that would stop nobody before their tops is left out.
+        A stop is a level at which a resource, or a flow's own top (``~flow``), ends a rise. It may
+        move up: once some flows of a resource are stopped, the others reach its limit later. A
+        resource that would stop no flow before its top is left out.
         """
         tops = {flow: self._ceilings[flow] for flow in rising}
         where = dict.fromkeys(tops, CEILING)

@@ -20,7 +20,7 @@ from math import inf
 from synth.events.engine import NEAR, Course, Engine
 
 _SLACK = 1e-9
-"""By this share an end that is foretold is lowered: more than rounding can raise it."""
+"""A foretold end is lowered by this share: more than rounding can raise it."""
 
 
 @dataclass(frozen=True)
@@ -84,9 +84,9 @@ def side_by_side(lanes: Sequence[Lane]) -> tuple[Span, ...]:
 
 
 def together_seconds(lanes: Sequence[Lane], limit_seconds: float = inf) -> float:
-    """When the last segment of the last lane is done; infinite as soon as above a limit for sure.
+    """When the last segment of all lanes is done; infinity as soon as that must exceed the limit.
 
-    What a resource must still do and how long it has stood idle say so before the end.
+    Each resource gives a bound on the way: its work in all and its idle time so far.
     """
     paces = Paces(lanes)
     if paces.least_seconds > limit_seconds:
@@ -100,7 +100,7 @@ def together_seconds(lanes: Sequence[Lane], limit_seconds: float = inf) -> float
 
 
 def overlapped(phases: Sequence[Work], segments: int) -> tuple[Span, ...]:
-    """The same for one lane. Raises ValueError for less than one segment."""
+    """The spans of one lane, as ``side_by_side`` has them. ValueError for less than one segment."""
     return side_by_side([Lane(tuple(phases), segments)])
 
 
@@ -110,7 +110,7 @@ def makespan_seconds(phases: Sequence[Work], segments: int) -> float:
 
 
 class Paces:
-    """The paces of the phases that move, by who they are; and how long resources were idle.
+    """The paces of the phases in flight, and how long each resource has been idle.
 
     Max-min fair: a phase at speed x, a share of its own fastest pace, keeps a resource busy for x
     times its part there; no resource is busier than all the time.

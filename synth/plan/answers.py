@@ -23,7 +23,7 @@ from synth.verify.symbolic import Unknown, Verdict
 
 
 class AnswerMaker:
-    """Makes answers of programs; each program of a library is replayed and proved once only."""
+    """Turns programs found into answers; replays and proves each program of a library only once."""
 
     def __init__(
         self,

@@ -41,7 +41,7 @@ class FoundPart:
 class Found:
     """Programs for a reduction that run side by side, most often one.
 
-    Where there are several, their steps take the algorithms that keep the links busy for least.
+    Where there are several, their steps take the algorithms that keep links busy for least time.
     ``key`` ranks them: ticks, number of steps, their canonical spellings.
     """
 

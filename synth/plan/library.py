@@ -20,7 +20,7 @@ class Library:
     """Explores each depth when it is first asked for. Mutable.
 
     ``complete`` is False once ``go_on`` has stopped a search: then programs may be missing.
-    ``verdicts`` has what was said of programs that were replayed and put to z3.
+    ``verdicts`` has the verdicts on programs that were replayed and put to z3.
     """
 
     def __init__(self, language: Language, go_on: GoOn = always) -> None:

@@ -105,7 +105,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Stripe:
-    """A part of a candidate with what is said of it; ``prices`` are of one of its segments."""
+    """A part of a candidate, its prices and its verdict; ``prices`` are of one of its segments."""
 
     part: Part
     prices: tuple[StepPrice, ...]
@@ -114,7 +114,7 @@ class Stripe:
 
 @dataclass(frozen=True)
 class Answer:
-    """A ranked candidate with all that is said of it.
+    """A ranked candidate with its prices, the runtime's own price, its bound and its proof.
 
     ``defaults`` is what the runtime would do for the plain collective on the same placement, each
     of its options priced by name, ``baseline_seconds`` the one it would choose; ``bound`` what no
@@ -198,14 +198,14 @@ class Provisional:
 
 
 class Watcher:
-    """Hears of progress, and says whether to go on. By default it does nothing."""
+    """Is called with the progress of a search, and may stop it. By default it does nothing."""
 
     def go_on(self) -> bool:
         """Answer False to stop with what there is."""
         return True
 
     def explored(self, states: int) -> None:
-        """The search for programs has looked into so many states of the tree at hand."""
+        """The search for programs has expanded so many states of the tree at hand."""
 
     def searching(self, states: int) -> bool:
         """Called while programs are searched for: pass it on, and say whether to go on."""
@@ -213,13 +213,13 @@ class Watcher:
         return self.go_on()
 
     def placed(self, done: int, of: int) -> None:
-        """So many placements have been priced, of so many."""
+        """``done`` of ``of`` placements have been priced."""
 
     def judged(self, done: int, of: int) -> None:
-        """So many answers have been replayed and proved, of so many."""
+        """``done`` of ``of`` answers have been replayed and proved."""
 
     def ranked(self, best: Callable[[], Sequence[Provisional]]) -> None:
-        """The best so far have changed; who wants to see them calls ``best``."""
+        """The best so far have changed; call ``best`` to see them."""
 
 
 class Unranked(Watcher):

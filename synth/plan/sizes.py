@@ -106,8 +106,8 @@ def grid(smallest_bytes: int, largest_bytes: int) -> list[int]:
 def between(chosen: Mapping[int, Hashable]) -> list[int]:
     """The sizes to ask for next: midway between neighbours whose answers differ, unless near.
 
-    Where 1 KiB and 4 KiB have different answers, 2 KiB. Bisection, on a scale of ratios: a change
-    is known to a hundredth in the end.
+    Where 1 KiB and 4 KiB have different answers, 2 KiB: a bisection on a scale of ratios. In the
+    end the size at which the answer changes is known to a hundredth.
     """
     return [
         max(low + 1, isqrt(low * high))
@@ -159,7 +159,7 @@ class Asker:
         self.complete = True
 
     def ask(self, size: int) -> None:
-        """Find and prove the best for a size. Once the work is stopped, only the first size is."""
+        """Find and prove the best for a size; once the work is stopped, for the first size only."""
         self.complete = self.complete and (not self.answers or self._watcher.go_on())
         if not self.complete:
             return

@@ -63,7 +63,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Mix:
-    """Shares of some programs that sum to 1 and are least in the time of the busiest resource.
+    """Shares of some programs, summing to 1, that keep the busiest resource busy for least time.
 
     ``worth``: by how much the time would fall if a resource had less to do; sums to 1.
     """
@@ -76,8 +76,8 @@ class Mix:
 def mix(loads: Floats, costs: Floats | None = None) -> Mix:
     """The linear program: ``loads`` has a row for each program, its seconds on each resource.
 
-    They are those of the whole payload. ``costs``: seconds that a program's share adds to what is
-    made least beside the time of the busiest resource.
+    They are those of the whole payload. What is minimised is the time of the busiest resource and,
+    where ``costs`` are given, the seconds of each program there times its share.
     """
     programs, resources = loads.shape
     unit = loads.max(initial=0.0) or 1.0  # the solver takes whatever is below 1e-7 for nothing
@@ -275,7 +275,7 @@ class _Climb:
         return best
 
     def more(self, best: _Priced) -> _Priced | None:
-        """The cheapest of those with one stripe cut in two, if it is no dearer by much."""
+        """The cheapest split with one stripe cut in two; None if all cost over a sixteenth more."""
         found = (
             (*rest, one, replace(two, segments=count))
             for one, two, rest in _halved(best[1], self._least_bytes)

@@ -1,8 +1,9 @@
 """What no schedule can beat: a lower bound on the seconds of a request, by counting cuts.
 
-Two ways to count, for a request of B bytes on groups of k members, all groups at once.
+A *part* is some of the devices, a node for instance; what must cross its border is counted in
+buffers of the request. There are two ways to count, for groups of k members, all at work at once.
 
-One part of the devices, of which a group has p members, needs so many buffers out of it, and in:
+One part, in which a group has p members, must send out and take in so many buffers:
 
 * all-reduce: 1 and 1; all-gather: p/k and (k - p)/k; reduce-scatter: the other way round;
 * broadcast: 1 out of the part that has the root, 1 into each other; reduce: the other way round;
@@ -12,10 +13,10 @@ That holds whatever the network does: it is what must cross links, added up or n
 The parts tried are one child of every level and, where children stand in a ring, torus or mesh, a
 row of several.
 
-Parts together, those of one parent or all, of which a group has members in M: where they have
-links in common (a port that several devices share, a bus) what leaves them in sum is divided by
-what all these links can carry. From all it is M - 1 buffers of a group, M for an all-reduce, and
-what the parts send for an all-to-all.
+Several parts together, those of one parent or all, where a group has members in M of them: if they
+share links (a port of several devices, a bus), the sum of what leaves them is divided by what all
+these links can carry. From all parts that is M - 1 buffers of a group, M for an all-reduce, and for
+an all-to-all what the parts send.
 
 An all-reduce needs 2 (M - 1) where nothing on the way between parts reduces: M - 1 must come
 together and M - 1 go back out. With switches that reduce the same holds if each of them is taken

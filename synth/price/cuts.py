@@ -20,7 +20,11 @@ Counts = Floats
 
 
 def needs(goal: Goal, p: Counts, k: Counts | int, rooted: Counts) -> tuple[Counts, Counts]:
-    """Buffers out of a part and into it, for groups of which it has p members, the root or not."""
+    """Buffers that must leave a part and enter it, which has p of the k members of each group.
+
+    With 3 of 8 members of an all-gather it sends 3/8 and takes in 5/8. ``rooted`` is 1 for a group
+    whose root is in the part, else 0.
+    """
     cut = (p > 0) & (p < k)
     match goal:
         case Goal.ALL_REDUCE:
@@ -74,7 +78,10 @@ def cut_seconds(wiring: Wiring, groups: Sequence[Devices], goal: Goal) -> tuple[
 
 
 def _together(system: System, level: int, p: Counts, goal: Goal) -> float:
-    """Buffers out of all parts: M of a group send 2 (M - 1), or M where switches between reduce."""
+    """Buffers out of all parts together, of all groups; counted for an all-reduce only.
+
+    A group in M parts sends 2 (M - 1), or M where a switch between them reduces.
+    """
     touched = (p > 0).sum(axis=1)
     several = touched[touched > 1]
     if goal is not Goal.ALL_REDUCE:
@@ -99,10 +106,10 @@ def _leaving(wiring: Wiring, level: int, devices: Numbers, unit: Numbers) -> Flo
 
 
 def _own(wiring: Wiring, outer: int, devices: Numbers, unit: Numbers, level: int) -> Floats:
-    """The same of one level's links.
+    """Bytes a second that can leave each unit by one level's links.
 
-    The devices behind a missing port still have its pace, as there are other ways out; but where
-    the other ways are those of the same unit, it is these that count.
+    A missing port still counts, as its bytes make a detour over other ports. Of these the unit's
+    own are counted already, so the missing one counts for at most what the others can carry.
     """
     system, units = wiring.system, 1 + int(unit.max())
     link = system.links[outer]

@@ -71,8 +71,8 @@ def defaults(
     """What the runtime has for a goal on a placement, and what it would choose.
 
     ``payload_bytes`` is the largest buffer of a device, as ``Goal`` says. All options are priced,
-    whatever the simulator's choice of algorithms is; where that is ring or tree, the runtime is
-    told the same, and does what it can where it has no such thing.
+    whatever the simulator's choice of algorithms is. Where that is ring or tree, the runtime is
+    held to it too: where it has no tree it takes a ring, and where it has no ring what it has.
     """
     if not reduction.tree.digits:
         return Defaults({RING: ()}, RING)
@@ -90,7 +90,7 @@ def taken(
     payload_bytes: float,
     choice: Choice = Choice.AUTO,
 ) -> Defaults:
-    """Of the lines that each way has, one a protocol, those that the runtime takes."""
+    """The runtime's choice: a protocol for each way, of its lines; then one of the ways."""
     found = {name: _line(ranks, goal, name, some, payload_bytes) for name, some in lines.items()}
     asked = choice.value
     few = [asked] if asked in found else [RING] if asked == TREE and RING in found else [*found]

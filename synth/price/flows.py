@@ -33,7 +33,7 @@ from synth.semantics.schedule import Exchange, Schedule
 
 GoOn = Callable[[int, int], bool]
 SOONER = 1e-9
-"""Ends closer together than this share are one."""
+"""Ends that differ by less than this share count as equal."""
 
 ASKED_EVERY = 500
 """How many completions lie between two calls that ask whether to go on."""
@@ -105,9 +105,9 @@ def simulate(
 
     ``prices`` are of one segment of each phase: they say by which algorithm it is carried out, the
     size of its buffers and how long it waits for messages; what it then takes is for the network
-    to say. ``go_on`` is told now and then how many completions there were and will be; where it
-    says no, the answer is what was seen until then. Raises InputError for prices that are not the
-    schedule's, or for a network of another machine.
+    to say. ``go_on`` is called now and then with the completions so far and in all; False stops
+    the simulation, and the result is what was seen until then. Raises InputError for prices that
+    are not the schedule's, or for a network of another machine.
     """
     course, segments = _Course(schedule, prices, network), schedule.segments
     flows = len(course.waits)

@@ -1,12 +1,12 @@
 """How far the truth may lie from a price: intervals from what a calibration's fit left over.
 
-A calibration keeps, for each way and class of sizes, between which ratios to the fitted seconds
-nine of ten measured rows lay; and, for all that no row was of (another collective, other members,
-a way that none went, sizes beyond), how far tables lay from fits without them. A step's interval
-is its price times the two. Steps add up: the interval of a program goes from the sum of the lows to
-the sum of the highs, as if every step were off to the same side. That is wider than errors that
-know nothing of each other (whose squares add up), and right for what a fit gets wrong: the same
-machine, links and runtime carry all steps. Where steps overlap, the price of the whole is widened
+A calibration keeps, for each way and class of sizes, two ratios to the fitted seconds between which
+nine of ten measured rows lay. For what no row measured (another collective, other members, another
+algorithm or protocol, sizes beyond) it keeps how far tables lay from fits made without them. A
+step's interval is its price times the two ratios. The interval of a program goes from the sum of
+the lows to the sum of the highs, as if every step were off to the same side. That is wider than for
+independent errors (whose squares add up), and right for what a fit gets wrong: the same machine,
+links and runtime carry all steps. Where steps overlap, the price of the whole is widened
 by the same ratios as the sum of its steps.
 """
 

@@ -29,7 +29,7 @@ from synth.semantics.schedule import GroupList
 
 
 class EvenPart(Structure):
-    """Devices of a machine that are a grid by themselves, if not one of the machine's levels."""
+    """Devices that form a grid, though not one of the machine's levels: seven GPUs of each node."""
 
     @property
     def tree(self) -> Tree: ...
@@ -150,7 +150,11 @@ class Simulator:
         return tuple(line for one in algorithms for line in self.by(collective, one, groups))
 
     def _offered(self, collective: Collective, groups: Groups) -> Sequence[Algorithm]:
-        """In a list recursive halving finds no partners, nor do equal parts for all if not so."""
+        """The algorithms that may be used; in a list some are not.
+
+        Recursive halving finds no partners there; where pieces are unequal, direct exchange and
+        in-network reduction are left out too.
+        """
         links = self.system.links
         if not isinstance(groups, GroupList):
             counts = tuple(members(slots) for slots in groups)

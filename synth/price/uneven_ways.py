@@ -1,7 +1,8 @@
-"""What an algorithm does among groups that are no grid: a way for each kind of waiting.
+"""What an algorithm does among groups that are no grid: a node of seven GPUs beside one of eight.
 
-A grid has one way, as its groups are alike. In a list the loads of all groups add up on the links,
-and each waits for messages by itself. For groups that are grids both say the same.
+A grid has one ``Way``, as its groups are alike. In a list the loads of all groups add up on the
+links, and each group waits for messages by itself: there is a way for each kind of waiting. For
+groups that are grids both say the same.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from synth.price.ways import Way, usable
 
 
 def uneven_ways(loads: Loads) -> list[Way]:
-    """All groups of a list at once: ways alike but for what is waited for. One hop a message."""
+    """A way for each kind of waiting; all carry the loads of all groups. A message is one hop."""
     shape, system = loads.shape, loads.wiring.system
     carried, busy = carried_and_busy(loads)
     touched = float(loads.touched().max(initial=0.0))
@@ -42,8 +43,10 @@ def uneven_ways(loads: Loads) -> list[Way]:
 
 
 def _waiting(loads: Loads) -> set[tuple[tuple[float, ...], tuple[float, ...], int]]:
-    """How groups wait, each way once: messages that wait for each other, and that one sends, over
-    each level; how many members are in a row in the innermost. Groups of one member do not.
+    """The distinct ways in which groups wait; groups of one member do not.
+
+    Each is the messages over each level that wait for each other, the messages over each level that
+    one member sends, and how many members are in a row in the innermost level.
     """
     shape, groups = loads.shape, len(loads.shape.sizes)
     waits = np.array([loads.waits(level) for level in range(len(shape.levels))])

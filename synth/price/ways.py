@@ -18,8 +18,9 @@ class Line:
 
     ``loads``: for each resource (level names, and ``memory``) the seconds it is busy for one byte
     of buffer; ``bytes_per_port`` the bytes its busiest port or link carries then, flags included.
-    Messages of a calibrated system keep a distance, ``gap_seconds`` in all, which passes while
-    bytes are on the wire: its line begins flat. ``members`` are those of its ``Way``.
+    In a calibrated system messages leave a gap between them, ``gap_seconds`` in all, which passes
+    while bytes are on the wire: for small buffers the line is flat. ``members`` are those of its
+    ``Way``.
     """
 
     algorithm: Algorithm
@@ -49,9 +50,10 @@ class Way:
     """One algorithm for one collective among given groups: what it does at every level.
 
     For each level: the bytes on its busiest link and the seconds they take at the description's
-    bandwidth, for one byte of buffer; hops of a message, and messages that wait for each other, of
-    which ``spared`` are not waited for, the cheapest ones. ``at_once``: messages across different
-    levels do not wait for each other; ``peers`` are those that a member sends to across each.
+    bandwidth, for one byte of buffer; the hops of a message; how many messages wait for each
+    other. The cheapest ``spared`` of these are not waited for. ``at_once``: messages across
+    different levels do not wait for each other; ``peers``: to how many members one sends across
+    each level.
     Bytes in memory cost ``memory_seconds``. ``members``: how many children of one parent hold
     members of one group, level by level; nothing where groups are not alike.
     """
@@ -126,10 +128,10 @@ class Way:
         return sum(waits) - sum(messages[level] for level in self._spared_levels(messages))
 
     def _spared_levels(self, messages: Mapping[int, float]) -> tuple[int, ...]:
-        """Over which levels the messages are that a piece is spared: the cheapest in a row.
+        """The levels of the messages that are not waited for: the cheapest neighbours in a ring.
 
-        An edge of any level has one of the innermost beside it; two of that one, where three
-        members are in a row there.
+        Next to an edge of any level there is one of the innermost level. Two edges of the innermost
+        level are neighbours only where three members are in a row there.
         """
         cheapest = sorted(self.spans, key=lambda i: (messages[i], -i))
         if self.spared < 2:

@@ -127,9 +127,9 @@ _Partial = tuple[int, int, tuple[int, ...], int, int, tuple[int, ...]]
 class _Ranking(Generic[V, L]):
     """Best-first search with the exact price that remains.
 
-    A partial path is (price of its best completion, number of moves of the completions it stands
-    for, ranks so far, price so far, vertex, labels so far), so that the heap's own order is the
-    order of the answers.
+    A partial path is (price of its best completion, moves that completion has in all, ranks so
+    far, price so far, vertex, labels so far), so that the heap's own order is the order of the
+    answers.
     """
 
     graph: Explored[V, L]

@@ -7,8 +7,8 @@ were never scattered vary fastest and are not named. Where the caller has the pa
 they lie in the order of the members at first and in the end.
 
 An all-to-all wants the blocks for its members one after the other, and leaves in their place the
-blocks that came from them: a digit of an order is then first one of the device a block is for, and
-from its all-to-all on one of the device it came from. Buffers stay whole.
+blocks that came from them. Before the all-to-all over a digit, that digit of an order numbers the
+devices that blocks are for; afterwards, the devices they came from. Buffers stay whole.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Buffers = tuple[Digits, ...]
 
 @dataclass(frozen=True)
 class Layout:
-    """Orders of tree digits in the payload, slowest first: as at first, and as they lie now."""
+    """Orders of tree digits in the payload, slowest first: the caller's, and the one it has now."""
 
     first: Digits = ()
     now: Digits = ()
@@ -62,7 +62,7 @@ def kinds(space: Space, state: State, goal: Goal = Goal.ALL_REDUCE) -> tuple[Dig
     """For every skeleton device the digits its buffer is scattered over; None if it has none.
 
     Bit i of a skeleton device's number says whether its digit i is not 0. On the way to an
-    all-to-all all buffers are whole: for each chunk less there is a contributor more.
+    all-to-all all buffers stay whole: with fewer chunks come more contributors to each.
     """
     depth = space.depth
     if goal.apart:
@@ -150,8 +150,8 @@ def _gathered(
 ) -> tuple[Layout, tuple[Shuffle, ...]]:
     """The layout after an all-gather, which puts its digits in front, and shuffles to mend it.
 
-    Everyone then has the new order; unless devices that took no part hold data for which the old
-    one is another, to which those who took part then return at once.
+    All devices then use the new order. But if devices that took no part hold data which the two
+    orders arrange differently, the old one stays, and those that took part transpose back at once.
     """
     new = _in_front(layout.now, groups.free)
     if _shuffles(bystanders, layout.now, new, ()):
@@ -162,7 +162,7 @@ def _gathered(
 def _shuffles(held: Buffers, before: Digits, after: Digits, zero: Digits) -> tuple[Shuffle, ...]:
     """What brings buffers from one order of the payload's digits into another.
 
-    Those have nothing to do that are scattered over all digits in which the two differ.
+    A buffer needs none if it is scattered over all digits in which the two orders differ.
     """
     orders = ((kind, _order(before, kind), _order(after, kind)) for kind in held)
     return tuple(Shuffle(kind, now, then, zero) for kind, now, then in orders if now != then)

@@ -20,7 +20,7 @@ def moves(derivation: Derivation) -> tuple[Move, ...]:
 
 
 def _moves(derivation: Derivation) -> tuple[tuple[Move, ...], tuple[int, ...]]:
-    """The moves, and the digits the payload is ever cut along."""
+    """The moves, and every digit along which the payload is cut at some step."""
     bookkeeper = Bookkeeper(space(len(derivation.tree.digits)), derivation.goal)
     layout = bookkeeper.start
     found = []
@@ -68,7 +68,7 @@ def check_payload(payload_bytes: int) -> None:
 
 
 def buffer_fraction(scattered: tuple[int, ...], tree: Tree) -> int:
-    """Into how many equal parts a payload is cut whose buffers are scattered over these digits.
+    """How many equal parts a payload has when it is scattered over these digits.
 
     On a tree of 4 nodes of 8, scattered over both digits: 32.
     """

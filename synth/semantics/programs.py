@@ -40,7 +40,7 @@ class Language:
 
 
 def always(expanded: int) -> bool:
-    """Go on: for searches that nobody stops."""
+    """Always go on: for a search that is never stopped."""
     return True
 
 

@@ -20,7 +20,7 @@ State = int
 
 
 class Kind(Enum):
-    """Why a rule asks for something: else numbers are wrong, shapes unequal, or the step silly."""
+    """Why a rule has a precondition: else sums are wrong, pieces unequal, or a step useless."""
 
     SOUND = "unsound"
     REGULAR = "irregular"
@@ -31,7 +31,7 @@ ALL_KINDS = frozenset(Kind)
 
 
 class Setting:
-    """What no state changes about an instruction: its groups on the skeleton, as truth tables."""
+    """The groups of an instruction on the skeleton, as truth tables: the same in every state."""
 
     def __init__(self, space: Space, groups: Groups) -> None:
         self.space = space
@@ -44,10 +44,10 @@ class Setting:
 
 
 class Moment:
-    """An instruction about to be taken in a state, as its preconditions look at it.
+    """An instruction together with the state before it: what its preconditions look at.
 
-    ``held`` is what those who take part hold, ``rows`` the table, over devices and chunks, of the
-    non-empty rows among that.
+    ``held`` is what the devices that take part hold. ``rows`` is a table over devices and chunks:
+    which chunks each of these devices holds at all, from whatever contributors.
     """
 
     __slots__ = ("_together", "held", "rows", "setting", "space")
@@ -179,9 +179,9 @@ RULES: Mapping[Collective, Rule] = {
 
 @dataclass(frozen=True)
 class Aim:
-    """A goal's row of the table: the state it starts from, and what must be held in the end.
+    """A goal's row of the table: the state it starts from, and the state it must end in.
 
-    Only devices in ``watched`` are looked at then, and those hold exactly ``end``. In an
+    Only devices in ``watched`` are compared with ``end``: of a reduce the first alone. In an
     all-to-all the contributor of a chunk is the device it comes from, and the chunk the device it
     is for.
     """
@@ -294,10 +294,11 @@ class Rulebook:
         return state & self._watched == self.end
 
     def at_least(self, state: State) -> int:
-        """A lower bound on the steps to the goal: 0 there, 1 where one may reach it, else 2.
+        """A lower bound on the steps that remain: 0 at the goal, 1 where one may reach it, else 2.
 
-        A last all-reduce, reduce, reduce-scatter or all-to-all adds no row to any device; a last
-        all-gather finishes no row; a last broadcast finds device 0 finished.
+        One step may be enough where every row is there (a last all-reduce, reduce, reduce-scatter
+        or all-to-all adds none), where all rows that are there are finished (a last all-gather
+        finishes none), or where device 0 is finished (a last broadcast copies from it).
         """
         if self.reached(state):
             return 0

@@ -12,10 +12,10 @@ from hierarchies import Devices, Reduction
 
 @dataclass(frozen=True)
 class GroupList:
-    """Groups one by one, where they are no grid: each has any members, its root first.
+    """Groups listed one by one, as they form no grid: a node of seven GPUs beside one of eight.
 
-    ``shares`` are their buffers as shares of the largest; ``equal``: whether all members of a
-    group get, or bring, equal pieces of it. A node of seven GPUs beside one of eight makes such.
+    Each has any members, its root first. ``shares`` are the groups' buffers as shares of the
+    largest; ``equal`` says whether all members of a group get, or bring, equal pieces of it.
     """
 
     groups: tuple[tuple[int, ...], ...]
@@ -25,13 +25,14 @@ class GroupList:
 
 @dataclass(frozen=True, eq=False)
 class Exchange:
-    """One collective over groups of devices.
+    """One collective over groups of devices, all groups at once.
 
     ``among`` is a grid of shape (number of groups, members) or a list: device ids in member order,
     the first member being the root of a rooted collective. ``size_bytes`` is the larger of a
     member's buffers before and after, in the largest group. In a grid members keep, or bring,
-    pieces of one length in their order; of a list ``pieces`` says, for each group and member, which
-    of the group's whole buffer those are, by their places there: the schedule's pieces are counted.
+    pieces of one length in their order. In a list they may differ: ``pieces`` has, for each group
+    and member, the places of its pieces in the group's whole buffer, counted in the schedule's
+    pieces from 0.
     """
 
     collective: Collective
@@ -58,8 +59,8 @@ class Exchange:
 class Transpose:
     """A local transpose of the buffers of ``devices``.
 
-    The buffer, seen as an array of ``shape`` and one more dimension for the rest, gets its
-    dimensions in the order ``axes``; the rest stays last.
+    Each buffer is an array of ``shape`` with one more dimension for the elements of a block. As
+    by numpy's transpose, ``axes`` gives the new order of the dimensions; the blocks stay last.
     """
 
     devices: Devices
@@ -75,13 +76,14 @@ Phase = Exchange | Transpose
 class Schedule:
     """What every device does, phase by phase, to carry out a program for a reduction.
 
-    The payload of ``payload_bytes`` is padded so that it can be cut into ``segments`` equal parts
-    of ``pieces`` equal ones. Every segment goes through all phases, whose sizes are of one segment;
-    phase j of a segment waits for phase j-1 of it and for phase j of the segment before.
+    The payload of ``payload_bytes`` is padded so that it can be cut into ``segments`` equal parts,
+    and each of these into ``pieces`` equal pieces. Every segment goes through all phases, whose
+    sizes are those of one segment. Phase j of a segment waits for phase j-1 of the same segment and
+    for phase j of the segment before.
 
-    Where the ``goal`` is ``in_pieces`` there are as many pieces as members, of ``piece_bytes`` each
-    and the last ones shorter if need be. Each of them is padded for itself, so that the caller's
-    pieces are the same for every number of segments, and a segment is a part of every piece.
+    Where the ``goal`` is ``in_pieces``, as an all-gather's is, there are as many pieces as members,
+    of ``piece_bytes`` each; the last ones may be shorter. Each piece is padded by itself, and a
+    segment is a part of every piece: so the caller's pieces do not depend on the segments.
     """
 
     program: Program
@@ -116,7 +118,7 @@ def padded(length: int, pieces: int) -> int:
 
 
 def ends(sizes: Sequence[int], elements: int) -> tuple[int, ...]:
-    """Where slices of a payload end that are in the ratios of ``sizes``; the last at its end.
+    """Where each slice ends when a payload is cut in the ratios of ``sizes``.
 
     For sizes 1 and 3 and 9 elements: after 2, and after all 9.
     """

@@ -13,12 +13,13 @@ from synth.semantics.truth_tables import Space, space
 
 @dataclass(frozen=True)
 class Holding:
-    """What some devices hold: chunks scattered over some digits, with values from all along others.
+    """What devices of one kind hold: which share of the payload, and summed over what.
 
-    Values that come from several are ``summed``, or in an all-to-all lie side by side; of a goal
-    that begins with finished values nothing more is said. ``zero`` are the digits that are 0 on
-    these devices, ``other`` those that are not; digits named in neither do not matter.
-    ``scattered`` is None if they hold nothing.
+    In words: "devices with node = 0: its gpu share, summed over gpu". ``zero`` are the digits that
+    are 0 on these devices, ``other`` those that are not; digits named in neither do not matter.
+    ``scattered`` are the digits the payload is scattered over; None if they hold nothing.
+    ``summed`` are the digits over which contributions came together: added up, or, in an
+    all-to-all, side by side. Goals that begin with finished values do not use it.
     """
 
     zero: tuple[str, ...]
@@ -52,7 +53,7 @@ def holdings(derivation: Derivation) -> tuple[tuple[Holding, ...], ...]:
 
 
 def _holdings(tables: Space, state: State, tree: Tree, goal: Goal) -> tuple[Holding, ...]:
-    """One line for all skeleton devices that hold alike, if zero digits can tell them apart."""
+    """One line for each setting, zero or not, of the digits on which the holding depends."""
     depth = tables.depth
     scattered = kinds(tables, state)
     summed = _summed(tables, state)

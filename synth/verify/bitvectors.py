@@ -71,7 +71,7 @@ ENDS: dict[Goal, tuple[Violation, ...]] = {
     Goal.BROADCAST: (Violation.GOAL_MISSED,),
     Goal.ALL_TO_ALL: (Violation.GOAL_MISSED, Violation.GOAL_EXCEEDED),
 }
-"""What is asked when all steps are taken."""
+"""What can be wrong once all steps are taken, by goal."""
 _SPLITTING = (Collective.REDUCE_SCATTER, Collective.ALL_TO_ALL)
 
 

@@ -1,8 +1,8 @@
-"""Proof with z3 at one size: for programs of explicit groups, which have no other.
+"""Proof with z3 at one size: for programs of explicit groups, which exist at that size only.
 
 Devices are concrete ids, chunks 0, 1, ...; one unknown, the chunk, is left to z3, and what a
 device holds of it is a bit-vector with one bit per contributor. Written apart from the proof for
-all sizes, so that the two can be held against each other.
+all sizes, so that the two can be compared.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ def derived(program: Program, tree: Tree, goal: Goal = Goal.ALL_REDUCE) -> Deriv
 
 
 def judged(derivation: Derivation) -> Verdict:
-    """What z3 says of a program that the rules allow and that has been rehearsed."""
+    """Rehearse a program that the rules allow, and ask z3: its verdict."""
     rehearse(derivation)
     return prove(derivation.program, derivation.tree, derivation.goal)
 

@@ -48,8 +48,8 @@ def replay(
     Shapes are (devices, elements). Payloads of any length are padded with zeros to the schedule's
     pieces and segments, and cut again. Where the goal is in pieces a payload is k pieces, one for
     each of k members, of which the last may be shorter; results have whole ones, shorter pieces
-    ending with zeros. An all-gather starts with a piece, a reduce-scatter ends with one. What a
-    broadcast's other members start with is not read, what a reduce's end with is given as zeros.
+    ending with zeros. An all-gather starts with a piece, a reduce-scatter ends with one. Of a
+    broadcast only what first members start with is read; of a reduce others end with zeros.
     ``before`` is called with each phase before it is run, and may raise to stop.
     """
     goal, count = schedule.goal, schedule.segments
@@ -151,7 +151,7 @@ def _carry_out(phase: Exchange, buffers: Buffers, length: int) -> None:
 def _exchange_pieces(
     collective: Collective, group: list[int], buffers: Buffers, own: list[list[int]], length: int
 ) -> None:
-    """The same where it is said whose each piece is; a member may have none."""
+    """One collective in one group where ``own`` lists each member's pieces; some may have none."""
     match collective:
         case Collective.REDUCE_SCATTER:
             whole = _sum(group, buffers).reshape(-1, length)

@@ -308,7 +308,7 @@ def _values(cluster: _Cluster, model: Any) -> _Found:
 
 
 _ALONE = (Violation.NOT_CLOSED, Violation.GOAL_MISSED, Violation.GOAL_EXCEEDED)
-"""Violations of which the group's second member is no part."""
+"""Violations that take one member of a group only: they name no second one."""
 
 
 def _refutation(

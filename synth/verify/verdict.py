@@ -1,4 +1,4 @@
-"""The three answers of a proof, shared by every way of asking z3 and by whoever prints them."""
+"""The three answers of a proof: ``Proved``, ``Refuted`` with a counterexample, ``Unknown``."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _OTHERWISE = {
     (Goal.ALL_TO_ALL, Violation.GOAL_EXCEEDED): "{device} still holds what {contributor} has for "
     "{chunk}",
 }
-"""What is said for a goal where the sentence for sums would not fit."""
+"""The sentences for a goal where those for sums would not fit."""
 
 
 @dataclass(frozen=True)
