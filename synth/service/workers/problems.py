@@ -62,7 +62,7 @@ class InternalError(WorkError):
 
 
 class StoppedError(Exception):
-    """Ends work that must stop and cannot answer in part; raised where it asks to go on."""
+    """Ends work that cannot answer in part; raised where the work asks whether to go on."""
 
 
 def outcome_text(
@@ -108,7 +108,10 @@ def _bug() -> str:
 
 
 def other_edition(ours: str, theirs: str) -> str:
-    """The outcome where worker and server have other code: none that lacks ours must change it."""
+    """The outcome where worker and server run different code; its form must never change.
+
+    Code of any edition may have to read it.
+    """
     return json.dumps({"kind": "other edition", "ours": ours, "theirs": theirs})
 
 
