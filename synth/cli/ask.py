@@ -110,10 +110,10 @@ def _show(verb: str, body: dict[str, Any], output: str | None) -> None:
 
 
 class _Interrupt:
-    """Notes Ctrl-C, and ends work where it next asks whether to go on; a second one ends it now.
+    """Notes Ctrl-C or SIGTERM, and ends work where it next asks; a second one ends it now.
 
     A KeyboardInterrupt could be raised inside z3, which loses it. Work that can answer in
-    ``part`` is told to come to an end, other work is broken off.
+    ``part`` ends with what it has; other work is broken off.
     """
 
     def __init__(self, part: bool) -> None:

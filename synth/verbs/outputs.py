@@ -116,7 +116,7 @@ class HandOutQuestion(PerhapsPlacedQuestion):
         return len(ranking.uneven.devices) if ranking else self.chosen().system.devices
 
     def _check_alone(self) -> None:
-        """Raises InputError for a program, system or axes beside an answer: it has its own."""
+        """Raises InputError for a program, system, axes or ``--no-collapse`` beside an answer."""
         if not self.collapse:
             raise InputError("an answer remembers its digits", hint="leave out --no-collapse")
         parts = (self.program, self.system, self.axes, self.reduce)

@@ -199,7 +199,7 @@ class Runner:
     def _written(self, write: Callable[..., bool], *end: object) -> bool:
         """Write an end to the store; while the store fails try again, until the job is abandoned.
 
-        Giving up would lose work: while this server renews its leases nobody else takes the job.
+        Giving up would lose work: while this server renews its leases no other takes the job.
         """
         pause = 0.1
         while True:

@@ -40,7 +40,7 @@ class Topology:
 
 
 def topology(system: MachineInFull) -> Topology:
-    """The drawing of a machine, folded where it has more devices than can be told apart."""
+    """The drawing of a machine; of too many devices only some, as 16 of 512 nodes, are drawn."""
     shown = folded([level.count for level in system.levels], MOST_DEVICES)
     drawing = _Drawing(system.levels, shown, {one.unit: one for one in system.exceptions})
     drawing.children((), (0.0, 0.0))
@@ -88,7 +88,7 @@ def _number(path: Path, counts: Sequence[int]) -> int:
 
 @dataclass
 class _Drawing:
-    """What is drawn so far; ``shown`` is how many children of a unit are drawn at each level."""
+    """The drawing so far; ``shown`` is how many children of a unit are drawn at each level."""
 
     levels: Sequence[LevelInFull]
     shown: Sequence[int]

@@ -22,7 +22,7 @@ log = logging.getLogger("collsynth.work")
 class WorkError(Exception):
     """A piece has no answer, and the question is not to blame.
 
-    ``problem`` says what happened and ``hint`` what may help, in words for whoever asked.
+    ``problem`` says what happened and ``hint`` what may help, in words for the caller.
     """
 
     def __init__(self, problem: str, hint: str = "") -> None:

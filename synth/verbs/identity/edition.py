@@ -72,7 +72,7 @@ def _below(folder: Traversable, place: str) -> Iterator[tuple[str, Traversable]]
 
 
 def _package(path: str, there: Container[str]) -> str:
-    """The ``__init__.py`` of the innermost package around a file, as ``a/b.toml`` in ``a``."""
+    """The ``__init__.py`` of the innermost package around a file, as of ``a/b.toml`` in ``a``."""
     while path:
         path = path.rpartition("/")[0]
         if f"{path}/__init__.py" in there:
