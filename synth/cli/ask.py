@@ -36,7 +36,7 @@ log = logging.getLogger("collsynth")
 
 
 class Before(Protocol):
-    """Answers that were given before; both methods raise InputError where they are out of reach."""
+    """A cache of earlier answers; both methods raise InputError where it cannot be reached."""
 
     def find(self, verb: str, question: Question) -> Reply | None: ...
 
@@ -83,7 +83,7 @@ def ask(
 
 
 def _answered(verb: str, question: Question, watcher: _Screen, before: Before | None) -> Reply:
-    """What was answered before, else what is answered now, and kept."""
+    """The earlier answer if there is one; else a new one, which is kept."""
     if before is None:
         return VERBS[verb].answer(question, watcher)
     begun = clock.perf_counter()
@@ -101,7 +101,7 @@ def _answered(verb: str, question: Question, watcher: _Screen, before: Before | 
 
 
 def _show(verb: str, body: dict[str, Any], output: str | None) -> None:
-    """Files go where they are wanted; a verb that has a table, too, prints that beside them."""
+    """Deliver an answer's files, if they go anywhere; print its table, if the verb has one."""
     if "files" in body and (output is not None or verb not in TABLES):
         deliver(judge(verb).validate_python(body).files, output)
     if verb in TABLES:
@@ -110,10 +110,10 @@ def _show(verb: str, body: dict[str, Any], output: str | None) -> None:
 
 
 class _Interrupt:
-    """Ctrl-C is noted, and heeded where the work asks whether to go on; a second one ends it now.
+    """Notes Ctrl-C or SIGTERM, and ends work where it next asks; a second one ends it now.
 
-    Raised wherever it hits, it could come up inside z3, which loses it. Work that can answer in
-    ``part`` is told to come to an end, other work is broken off.
+    A KeyboardInterrupt could be raised inside z3, which loses it. Work that can answer in
+    ``part`` ends with what it has; other work is broken off.
     """
 
     def __init__(self, part: bool) -> None:
@@ -187,7 +187,7 @@ def _watching(budget_seconds: float | None, part: bool) -> Iterator[_Screen]:
 
 
 def _read(model: type[Question], flags: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """What was given with the flags of a question, key by key. Raises InputError at its flag."""
+    """The keys and values of a question from its flags. Raises InputError that names the flag."""
     given = {
         name: value for name, value in flags.items() if value is not None and value is not False
     }

@@ -1,4 +1,4 @@
-"""What a user names on the command line, read: questions hold texts, and no verb knows a file."""
+"""Reads the files that a user names: questions hold their texts, as no verb reads a file."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ Named = dict[str, str]
 
 
 def system(spec: str) -> str | Named:
-    """The name of a known machine as it is; of a file its text, under the name it was given."""
+    """A known machine's name unchanged; for a file its text, with the file's name as typed."""
     text = file_text(spec)
     return spec if text is None else _named(spec, text)
 
 
 def systems(specs: Sequence[str]) -> list[str | Named]:
-    """The same of each of several."""
+    """Several systems, each as ``system`` reads it."""
     return [system(spec) for spec in specs]
 
 
 def job(spec: str) -> str | Named:
-    """The name of a shipped job as it is; of a file its text, under the name it was given."""
+    """A shipped job's name unchanged; for a file its text, with the file's name as typed."""
     text = job_file_text(spec)
     return spec if text is None else _named(spec, text)
 
@@ -47,7 +47,7 @@ def logs(paths: Sequence[str]) -> list[Named]:
 
 
 def unread(paths: Sequence[str]) -> list[Named]:
-    """Files that were named where none is of use: nobody looks at them."""
+    """Files that another flag makes useless: named, but not read (``calibrate --plan``)."""
     return [_named(path, "") for path in paths]
 
 
@@ -86,7 +86,7 @@ def program(text: str) -> str:
 
 
 def names_only(question: Any) -> Any:
-    """A question as it is logged: of every named text the name."""
+    """A question as it is logged: each named text is replaced by its name."""
     if isinstance(question, dict):
         if question.keys() == {"name", "text"}:
             return question["name"]
@@ -107,4 +107,4 @@ READERS: Mapping[File, Callable[[Any], Any]] = {
     File.ANSWER: answer,
     File.PROGRAM: program,
 }
-"""What becomes of a word that may name a file."""
+"""What reads a word that may name a file, by what the file holds."""

@@ -1,4 +1,4 @@
-"""What was asked for on its way out: to standard output, to a file, or into a folder."""
+"""Where results go: to standard output, to a file, or into a folder."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from hierarchies import InputError
 from synth.verbs.answers.outputs import AnyFile
 
 CLOSED_PIPE = 141
-"""How a program ends whose reader went away: what shells report for SIGPIPE."""
+"""The exit code after the reader went away (``| head -1``): what shells report for SIGPIPE."""
 
 
 @contextmanager
 def printing() -> Iterator[None]:
-    """Nothing but printing is done inside; all of it is on standard output in the end.
+    """For printing only: at its end all that was printed has reached standard output.
 
     Raises InputError for what cannot be written. Ends the command quietly, with CLOSED_PIPE, if
-    nobody reads any more (``| head -1``); rich leaves by SystemExit then.
+    the reader is gone (``| head -1``). Rich raises SystemExit then, so any SystemExit counts.
     """
     if sys.stdout is None:
         raise InputError("cannot write: it is closed", where="standard output")
@@ -100,7 +100,7 @@ def _several(files: Sequence[AnyFile]) -> str:
 
 
 def _give_up() -> None:
-    """Let the rest go nowhere: the interpreter would try to write it once more at its end."""
+    """Discard what is not written yet: the interpreter would try again when it ends."""
     with suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())

@@ -252,7 +252,7 @@ class Job:
         return self.client.send_for_json("GET", self.url)
 
     def cancel(self) -> Json:
-        """Cancel the job, and return it as it stands then."""
+        """Cancel the job, and return its state after that; one that has ended stays as it is."""
         if self.known is not None:
             return self.status()
         return self.client.send_for_json("POST", f"{self.url}/cancel")
@@ -281,8 +281,8 @@ class Job:
     ) -> Json:
         """Wait for the answer; it is partial where a budget or ``cancel`` ended the work.
 
-        Raises StillRunningError when the time is over, InputError where the question was to blame
-        for a failure, and ServiceError where anything else was, or nothing was found.
+        Raises StillRunningError when the time is over, InputError if the job failed because of the
+        question, and ServiceError if it failed otherwise or ended with nothing found.
         """
         if self.known is not None:
             return self.known

@@ -68,7 +68,7 @@ class Answer(BaseModel):
 
 
 def accepted(response: httpx.Response) -> httpx.Response:
-    """The response, unless it is a refusal: that is raised as an error."""
+    """The response, if the service did what was asked. Raises the error of a refusal."""
     if response.status_code < 400:
         return response
     try:

@@ -15,7 +15,7 @@ from synth.verbs.table import VERBS
 
 
 class Cache:
-    """Keeps complete answers of repeatable verbs, which always answer a question alike.
+    """Keeps complete answers of repeatable verbs: ``top``, but not ``run``, which measures.
 
     Its methods raise StoreError where the store cannot be reached.
     """

@@ -78,7 +78,7 @@ class Metrics:
         self._store_errors.inc()
 
     def read_from(self, jobs: Callable[[], Mapping[str, int]], lost: Callable[[], int]) -> None:
-        """Add what others count, asked for whenever metrics are read.
+        """Add counts that are kept elsewhere; each read of the metrics calls these functions.
 
         ``jobs`` counts those of the store by status, ``lost`` the pieces whose worker was lost.
         """

@@ -196,7 +196,7 @@ def address_of(sock: socket.socket, host: str) -> str:
 
 
 def _check_keys(settings: Settings, store: Store) -> None:
-    """Raises InputError where keys are needed and the store has none: nobody could be admitted."""
+    """Raises InputError where keys are needed and the store has none to admit anyone with."""
     known = store.keys.known()
     if settings.keys and not [key for key in known if not key.revoked]:
         problem = f"{settings.host} asks for keys, and the store has none"

@@ -1,4 +1,4 @@
-"""A strict reader of JSON: what two readers might understand differently is refused.
+"""A strict reader of JSON: it refuses what two parsers might read differently.
 
 RFC 8259 leaves open what duplicate keys, huge numbers and lone surrogates mean; NaN and Infinity
 are not JSON at all, though Python reads them. None of these reaches a question.

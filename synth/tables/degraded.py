@@ -42,7 +42,7 @@ def uneven(reply: UnevenReply) -> RenderableType:
 
 
 def _choices(choices: list[EvenInside]) -> Iterator[RenderableType]:
-    """The even machines inside, and what they take by themselves."""
+    """The even machines inside, as 4 nodes of 7 GPUs among 31, and the time each takes alone."""
     if choices:
         yield table_of(choices, _CHOICES, right="devices,time", wraps="program")
         yield ""

@@ -18,7 +18,7 @@ _KEYS = {
     "ports": "ports",
     "us": "latency_us",
 }
-"""Whose value of a level stands in each column."""
+"""By column the key of a level whose value it shows."""
 
 
 def draft(reply: ImportReply) -> RenderableType:

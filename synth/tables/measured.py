@@ -53,7 +53,7 @@ def _run(run: DiagnosedRun) -> Iterator[RenderableType]:
 def _side_by_side(
     rows: Sequence[RunRow],
 ) -> Iterator[tuple[RunRow, RunRow | None, RunRow | None]]:
-    """Each size's row, and those out of place and in place where both follow each other."""
+    """By size: its first row, then its rows out of place and in place, None where there is none."""
     rest = deque(rows)
     while rest:
         row = rest.popleft()

@@ -36,7 +36,7 @@ from synth.verbs.answers.ranked import RankedAnswer, RankingReply, SweepReply
 _SPEEDUP = "speed-up: over the default, what the runtime would choose on the same placement"
 _LEGEND = f"{_SPEEDUP}\nbound: share of the time that no schedule can avoid"
 _SEEN_RATIO = 1.005
-"""Below this ratio times are said to be the same, as they look so."""
+"""Times below this ratio are called equal: it would be printed as 1.00."""
 
 
 def top(reply: RankingReply | SweepReply | UnevenReply) -> RenderableType:
@@ -72,7 +72,7 @@ def ranking(reply: RankingReply) -> RenderableType:
 def _asked(
     reply: RankingReply | SweepReply, axes: Mapping[str, int], *sizes_bytes: int
 ) -> Iterator[str]:
-    """What was asked of which machine, and what rows and columns of a placement are."""
+    """The question and its machine in words, and what rows and columns of a placement mean."""
     asked, system = request_text(reply.request, reply.reduce, *sizes_bytes), reply.system
     yield f"{asked}, {axes_text(axes)} on {system.name}, {shape(system.levels)}"
     if lacks := lacking(system.exceptions):
@@ -149,7 +149,7 @@ def plan(reply: PlanReply) -> RenderableType:
 
 
 def _entries(reply: PlanReply) -> Iterator[RenderableType]:
-    """What each entry costs; and below, so that both fit a terminal, by which program."""
+    """What each entry costs, then the program of each: two tables, so that both fit a terminal."""
     if not reply.entries:
         yield "no collective is left: the axes that they are over have size 1"
         return
@@ -190,7 +190,7 @@ _OPTIONS: Mapping[str, Callable[[PlacementOption], str]] = {
 
 
 def _ties(ranked: Sequence[RankedAnswer | PlacementOption], what: str) -> Iterator[str]:
-    """Which of the ranked ones, or the default, measurements cannot tell from the first."""
+    """What ties with the first, also the default: measurements cannot tell their prices apart."""
     first = ranked[0] if ranked else None
     if first is None or first.interval_seconds is None:
         return
@@ -211,6 +211,6 @@ def _unpriced(entries: list[UnpricedEntry]) -> Iterator[str]:
 
 
 def _reasons(reply: RankingReply) -> Iterator[str]:
-    """Why the first answer is the first; of each answer, if that was asked."""
+    """The reasons of the first answer; with ``--explain`` those of every answer."""
     for answer in reply.answers if reply.explain else reply.answers[:1]:
         yield f"\n{answer.rank}: " + ";\n   ".join(answer.why)

@@ -19,14 +19,14 @@ from synth.verbs.answers.ranked import Answer, RankedAnswer, RankingReply, Sweep
 Ranking = RankingReply | SweepReply | UnevenReply | PlanReply
 """An answer with rows that can be looked at one by one."""
 Ends = tuple[str, ...]
-"""A figure in words; over a range of sizes both that it begins and ends with, if they differ."""
+"""A figure in words, as ``("1.2x",)``; over a range of sizes those of both ends if they differ."""
 
 
 @dataclass(frozen=True)
 class Stripe:
     """One of the programs side by side: its steps, its share of the payload and its segments.
 
-    The share of a program that has all of the payload is empty, and so is one segment.
+    ``share`` is empty if it has the whole payload, ``segments`` if that is not cut.
     """
 
     steps: tuple[str, ...]
@@ -36,9 +36,9 @@ class Stripe:
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a ranking. Several may have one rank; titles and intervals are not of all rankings.
+    """A row of a ranking. Several rows may share a rank; title and interval may be empty.
 
-    A machine that lacks devices has no placements.
+    On a machine that lacks devices the placement is ``-``.
     """
 
     rank: str
@@ -57,7 +57,7 @@ class Row:
 
 @dataclass(frozen=True)
 class _Priced:
-    """An answer at one size, and what no schedule can beat there."""
+    """An answer at one size, and the seconds that no schedule can beat there."""
 
     answer: Answer | UnevenAnswer
     size_bytes: int
@@ -79,7 +79,7 @@ def rows(reply: Ranking) -> list[Row]:
 
 
 def bus_bandwidth(request: str, size_bytes: float, seconds: float, members: int) -> str:
-    """By the convention of nccl-tests: bytes over seconds, times what the collective must move."""
+    """The busbw of nccl-tests: for an all-reduce of n devices 2(n-1)/n times bytes per second."""
     if not seconds:
         return "-"
     return f"{busbw_factor(request, members) * size_bytes / seconds / 1e9:.4g} GB/s"
@@ -94,7 +94,7 @@ def stripe(program: str, segments: Sequence[int], share: str = "") -> Stripe:
 
 
 def in_lines(stripes: Iterable[Stripe]) -> str:
-    """Programs side by side, a step a line; several each with its share."""
+    """Programs that run side by side, one step a line; each of several under its share."""
     return "\n".join(
         (f"{one.share} by\n" if one.share else "")
         + ";\n".join(one.steps)
@@ -130,7 +130,7 @@ def _lines(ends: Ends) -> str:
 
 
 def _row(request: Goal, over: Sequence[str], *priced: _Priced) -> Row:
-    """One answer, or those at both ends of a range that differ in sizes only."""
+    """The row of one answer, or of both ends of a range that has one placement and program."""
     answers = [one.answer for one in priced]
     first = answers[0]
     placed = [answer for answer in answers if isinstance(answer, Answer)]
@@ -174,7 +174,7 @@ def _entry(entry: PlannedEntry) -> Row:
 
 
 def _stripes(answers: Sequence[Answer]) -> Iterator[Stripe]:
-    """The programs of answers that differ in sizes only."""
+    """The stripes of answers that differ only in size, with the segments of all these sizes."""
     for first, *others in zip(*(answer.stripes for answer in answers), strict=True):
         share = f"{first.share:.0%}" if len(answers[0].stripes) > 1 else ""
         yield stripe(first.program, [one.segments for one in (first, *others)], share)

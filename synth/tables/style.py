@@ -66,7 +66,7 @@ def table(*columns: str, right: str = "", wraps: str = "") -> Table:
 def table_of(
     rows: Iterable[T], cells: Mapping[str, Callable[[T], str]], right: str = "", wraps: str = ""
 ) -> Table:
-    """A table of some things: the heading of each column, and what it says of one of them."""
+    """A table with a row for each thing; ``cells`` makes a cell of it, by the column's heading."""
     found = table(*cells, right=right, wraps=wraps)
     for row in rows:
         found.add_row(*(cell(row) for cell in cells.values()))

@@ -91,7 +91,7 @@ def _calibrated(calibration: Calibration | None) -> Iterator[str]:
 
 
 def _latencies(level: LevelInFull) -> Iterator[str]:
-    """Of a message, by each protocol that is known; Simple has no name beside it."""
+    """A level's latency of a message, by protocol: ``5 us`` for Simple, then ``ll 2 us``."""
     yield f"{level.latency_us:g} us"
     if level.ll_latency_us is not None:
         yield f"ll {level.ll_latency_us:g} us"
@@ -219,7 +219,7 @@ def _checked(check: Checked, dtype: str) -> str:
 
 
 def _together(answer: TimeReply) -> str:
-    """How the steps of one segment, as listed, make the total."""
+    """A line on overlapping segments: the steps listed are of one, and do not sum to the total."""
     if answer.segments == 1:
         return ""
     barrier = duration(answer.barrier_seconds)
@@ -244,7 +244,7 @@ _DRAWN: Mapping[str, Callable[[Any], RenderableType]] = {
 
 
 def _of_json(verb: str) -> Callable[[Json], RenderableType]:
-    """What draws the JSON of a verb's answer, by what draws its model."""
+    """A function that draws the JSON of a verb's answer: it reads the model, then draws that."""
     return lambda body: _DRAWN[verb](judge(verb).validate_python(body))
 
 

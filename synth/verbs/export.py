@@ -1,4 +1,4 @@
-"""From a question to what emitters and runners are given: derived again, proved again, priced."""
+"""From a question to the input of emitters and runners: derived, proved and priced afresh."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from synth.verify.symbolic import Refuted
 
 
 class WrongProgramError(InputError):
-    """The program could be read, and the answer to whether it does what was asked is no."""
+    """A well-formed program that does not do what was asked, such as half an all-reduce."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def derived_from_text(text: str, reduction: Reduction, goal: Goal = Goal.ALL_RED
 
 
 def hand_out(chosen: Remembered, options: Options) -> HandOut:
-    """Derive, replay, prove, lower and price programs, whoever says it was done before.
+    """Derive, replay, prove, lower and price programs, even those of an answer that says "proved".
 
     Raises InputError and WrongProgramError as ``derived_from_text`` does, and InputError for a
     payload of fewer bytes than stripes.
@@ -67,7 +67,7 @@ def hand_out(chosen: Remembered, options: Options) -> HandOut:
 
 
 def _source(one: Slice, chosen: Remembered, simulator: Simulator, options: Options) -> Source:
-    """One program for its bytes."""
+    """What emitters need of one stripe: its program, proved, lowered and priced for its bytes."""
     reduction, size = chosen.reduction, one.size_bytes
     derivation = derived_from_text(one.program, reduction, chosen.goal)
     verdict = judged(derivation)

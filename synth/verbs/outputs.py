@@ -73,7 +73,7 @@ class HandOutQuestion(PerhapsPlacedQuestion):
     ] = None
 
     def chosen(self) -> Remembered:
-        """What is to be handed out.
+        """The program to hand out: from ``answer``, or from ``program`` and ``system``.
 
         Raises InputError if neither or both are given, and for what does not fit together.
         """
@@ -102,7 +102,7 @@ class HandOutQuestion(PerhapsPlacedQuestion):
         )
 
     def groups(self) -> UnevenRanking | None:
-        """The answer, if it is about a machine that lacks devices. Raises as ``chosen``."""
+        """The answer, if its machine lacks devices; else None. Raises as ``chosen``."""
         if self.answer is None or "uneven" not in self.answer:
             return None
         self._check_alone()
@@ -116,7 +116,7 @@ class HandOutQuestion(PerhapsPlacedQuestion):
         return len(ranking.uneven.devices) if ranking else self.chosen().system.devices
 
     def _check_alone(self) -> None:
-        """Raises InputError where something is given that the answer says."""
+        """Raises InputError for a program, system, axes or ``--no-collapse`` beside an answer."""
         if not self.collapse:
             raise InputError("an answer remembers its digits", hint="leave out --no-collapse")
         parts = (self.program, self.system, self.axes, self.reduce)
@@ -220,7 +220,7 @@ def executed(question: RunQuestion, watcher: Watcher) -> Reply:
 
 
 def _checked(seen: Seen) -> Checked:
-    """How the result compared; an error beyond all numbers is given as none."""
+    """How the result compared; an infinite or NaN error becomes None, as JSON has neither."""
     return Checked(
         equal=seen.equal,
         error=seen.error if seen.error is not None and isfinite(seen.error) else None,
@@ -305,7 +305,7 @@ def _executed_groups(question: RunQuestion, ranking: UnevenRanking) -> Reply:
 
 
 def _padded(source: Source, seen: Seen) -> int:
-    """The bytes that were sent round: each slice with its padding."""
+    """The payload's bytes with padding: each stripe's slice is padded to whole pieces."""
     schedules = source.schedules
     cuts = (0, *ends([one.payload_bytes for one in schedules], seen.bytes))
     segments = [stripe.segments for stripe in seen.stripes]

@@ -226,7 +226,7 @@ def top(
 ) -> Reply:
     """The ranked, proved programs; for a range of sizes, which is best from which size on.
 
-    ``known``: what is known already of the programs of a language, for questions of one size.
+    ``known``: gives programs of a language searched before; used for questions of one size.
     """
     system = question.machine()
     if system.missing:
@@ -250,7 +250,7 @@ def sweep_systems(question: SweepQuestion, watcher: Watcher) -> Reply:
 
 
 def swept_reply(replies: Sequence[Reply], of: int | None = None) -> Reply:
-    """The answers of several systems as one."""
+    """The answers of several systems as one; complete if ``of`` systems have complete answers."""
     systems = [judge("top").validate_python(one.body) for one in replies]
     complete = all(one.complete for one in systems) and len(systems) == (of or len(systems))
     return ranked(SystemsRankedReply.like(systems=systems, complete=complete))
@@ -259,14 +259,14 @@ def swept_reply(replies: Sequence[Reply], of: int | None = None) -> Reply:
 def ranked(
     found: RankingReply | SweepReply | UnevenReply | PlanReply | SystemsRankedReply,
 ) -> Reply:
-    """How a search ended: z3's no to an answer counts before what was left out."""
+    """A reply with its outcome: NO if z3 refutes any answer, else PARTIAL if work was left out."""
     if any(one.proof == "refuted" for one in found.answers):
         return reply(found, Outcome.NO)
     return reply(found, Outcome.OK if found.complete else Outcome.PARTIAL)
 
 
 def plan(question: PlanQuestion, watcher: Watcher) -> Reply:
-    """The placement on which a job's collectives are exposed for least time."""
+    """The placement on which a job waits least for its collectives (their exposed time)."""
     system = question.machine().check_even()
     found = plan_job(system, job_of(question.job), question.how(), watcher)
     return ranked(PlanReply.of(found))

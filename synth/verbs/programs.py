@@ -185,7 +185,7 @@ def time(question: TimeQuestion, watcher: Watcher) -> Reply:
 
 
 def _replayed(derivation: Derivation, where: Reduction | Tree) -> Replayed:
-    """Execute a program at real size on payloads that are no multiple of the group."""
+    """Execute a program on all devices, on a payload that does not divide evenly into pieces."""
     tree = derivation.tree
     if isinstance(where, Tree):
         where = Reduction.plain(*tree.sizes)
@@ -203,7 +203,7 @@ def _replayed(derivation: Derivation, where: Reduction | Tree) -> Replayed:
 
 
 def _counted(program: Program, tree: Tree, sizes: tuple[int, ...], goal: Goal) -> Replayed:
-    """Execute an unverified program at the sizes of the counterexample, counting contributions."""
+    """Execute an unverified program at a counterexample's sizes, and count contributions."""
     small = Tree(tuple(Digit(name, size) for name, size in zip(tree.names, sizes, strict=True)))
     if small.devices**3 > MOST_REPLAYED:
         raise InputError(

@@ -40,7 +40,7 @@ class Verb:
     """One verb: the model of its question, and what answers it.
 
     ``partial``: whether it can answer in part. ``repeatable``: whether the same question always
-    has the same answer; what measures the machine it runs on has not.
+    has the same answer; not so for ``run``, which measures the machine it runs on.
     """
 
     question: type[Question]

@@ -1,4 +1,4 @@
-"""How every command asks: the flags to the house, the exit code back."""
+"""How every command asks: it passes its flags on, and exits as the answer ended."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ _OUTPUTS = {
     "emit": _FILES,
     "calibrate": _FILES,
 }
-"""What ``-o`` is of each verb whose answer has files."""
+"""The help of ``-o``, for each verb whose answer has files."""
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Budget = Annotated[
     float | None, typer.Option(help="Seconds after which to stop with what there is.")
@@ -39,7 +39,7 @@ def commands() -> dict[str, Callable[..., None]]:
 
 
 def _command(verb: str, row: Mapping[str, Any]) -> Callable[..., None]:
-    """What typer makes a command of: a function, whose signature says what the flags are."""
+    """A verb's command for typer: a function whose signature lists the flags."""
 
     def command(
         as_json: bool,
@@ -76,7 +76,7 @@ def _parameter(flag: Asked) -> Parameter:
 
 
 def _terminal(verb: str, partial: bool) -> Iterator[Parameter]:
-    """The flags that are no part of a question."""
+    """The flags of the terminal, such as ``--json``: they are no part of a question."""
     if verb in _OUTPUTS:
         option = typer.Option("-o", "--output", help=_OUTPUTS[verb])
         yield _keyword("output", Annotated[str | None, option], None)

@@ -31,9 +31,9 @@ class JsonLines(logging.Formatter):
 
 
 def json_log(stream: TextIO) -> logging.Handler:
-    """What writes this process's log to a stream, as lines of JSON.
+    """A handler that writes this process's log to a stream, as lines of JSON.
 
-    What libraries say of themselves at length is cut down to warnings.
+    It sets libraries that log much to warnings only.
     """
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonLines())

@@ -40,7 +40,7 @@ _MEMO_BYTES = 2**24
 
 @dataclass(frozen=True)
 class Preferences:
-    """What the caller asked for beside the question; None: as the service is set up."""
+    """What the caller asks for beside the question, as how long to wait; None: the default."""
 
     wait_seconds: float | None = None
     budget_seconds: float | None = None

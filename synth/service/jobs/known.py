@@ -1,4 +1,4 @@
-"""Answers that are known: those of the store, and in front of it those last given, in memory."""
+"""Answers that are known: a cache in memory of those given last, in front of the store."""
 
 from __future__ import annotations
 

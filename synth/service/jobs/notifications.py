@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 class Notifications:
     """Publishes changes of jobs, from any thread, to subscribers on one event loop.
 
-    What is published before ``bind`` reaches nobody: subscribers are only served after that.
+    Call ``bind`` before serving subscribers: earlier notifications are dropped.
     """
 
     def __init__(self) -> None:

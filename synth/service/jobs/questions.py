@@ -72,7 +72,7 @@ def question_in(text: str) -> dict[str, Any]:
 
 
 def own_names(given: object) -> tuple[str, ...]:
-    """The names of systems in a question that may be those of a team: not the catalogue's."""
+    """The names in a question that may be a team's systems, as the catalogue has none so named."""
     if not isinstance(given, dict):
         return ()
     known = catalogue()
@@ -83,7 +83,7 @@ def own_names(given: object) -> tuple[str, ...]:
 
 
 def with_own(given: object, texts: Mapping[str, str]) -> object:
-    """The question with the team's own systems put in for their names, as name and text."""
+    """The question in which each name of a team's system is replaced by its name and text."""
     if not isinstance(given, dict) or not texts:
         return given
 

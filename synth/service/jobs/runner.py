@@ -35,7 +35,7 @@ from synth.verbs.table import VERBS
 _LONGEST_PAUSE_SECONDS = 5.0
 log = logging.getLogger("collsynth.service")
 End: TypeAlias = StoredAnswer | bytes | dict[str, Any] | None
-"""A complete answer, the body of a partial one, or a problem; None: the last best is all."""
+"""A complete answer, a partial one's body, or a problem; None: only the last ``best`` is left."""
 
 
 @dataclass
@@ -187,7 +187,7 @@ class Runner:
         return min(self.limits.job_seconds, wished or self.limits.job_seconds)
 
     def _progressed(self, progress: Progress) -> None:
-        """Keep the latest progress, with the best of an earlier report that nobody has read."""
+        """Keep the latest progress; if it has no best, that of an earlier unread report."""
         with self._lock:
             if progress.best is None and self._latest is not None:
                 progress = replace(progress, best=self._latest.best)
@@ -199,7 +199,7 @@ class Runner:
     def _written(self, write: Callable[..., bool], *end: object) -> bool:
         """Write an end to the store; while the store fails try again, until the job is abandoned.
 
-        Giving up would lose work: while this server renews its leases nobody else takes the job.
+        Giving up would lose work: while this server renews its leases no other takes the job.
         """
         pause = 0.1
         while True:

@@ -21,4 +21,4 @@ ROUTERS = (
     part_routes.router,
     site_routes.router,
 )
-"""What the app of a server takes in."""
+"""All routes of the page, for the app of a server."""

@@ -1,4 +1,4 @@
-"""The routes of answers, each under its permalink, and what of an answer all pages need."""
+"""The route of answers under their permalinks, and the view of an answer that all pages use."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ Index = Annotated[int, Query(alias="answer", ge=0, le=100_000)]
 
 @dataclass(frozen=True)
 class ViewedAnswer:
-    """An answer that is looked at. ``base`` is the address its parts are below; "": it has none.
+    """An answer on a page. Its parts have addresses below ``base``; it has no parts if that is "".
 
-    ``other_edition``: other code than this gave it, and it may not be as this draws answers.
+    ``other_edition``: other code than this made it, so this code may be unable to draw it.
     """
 
     base: str
@@ -57,7 +57,7 @@ class ViewedAnswer:
 
     @property
     def over_sizes(self) -> TopQuestion | None:
-        """The question over a range of sizes beside one of a single size, if it can be put."""
+        """The question over a range of sizes, if this one is about a single size and allows it."""
         if self.verb != "top" or self.ranking is None:
             return None
         try:

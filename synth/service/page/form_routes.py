@@ -1,4 +1,4 @@
-"""The routes of the form: shown, checked as one types, and put."""
+"""The routes of the form: show it, check it while the user types, and ask its question."""
 
 from __future__ import annotations
 

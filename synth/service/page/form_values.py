@@ -1,4 +1,4 @@
-"""What stands in the form: as it was sent, as a question says, or as an example."""
+"""The texts in the form's boxes: as they were sent, those of a question, or an example's."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ USUAL = {
     for name, one in BOXES.items()
     if name not in SWITCHES
 }
-"""What stands in the boxes of a form that nobody has filled."""
+"""The texts in the boxes of a form that is not filled in: the defaults of a question."""
 
 
 @dataclass(frozen=True)
 class FormValues:
-    """All fields of the form as text; ``open``: some of the folded options are set."""
+    """All fields of the form as text; ``open``: a folded option differs from its default."""
 
     system: str = "dgx-h100"
     count: str = ""

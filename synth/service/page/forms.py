@@ -1,7 +1,7 @@
 """The form as it comes from a browser, as a question; and what is wrong with it, field by field.
 
-What a form says is put to the same models and functions that answer, so a field says what the
-answer would say. Checks are of the kind that take no time: no program is searched for.
+The form is checked by the same models and functions that answer, so its errors are those that the
+question would get. Only quick checks are made: no program is searched for.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ BOXES = {
     for one in flags_of(TopQuestion)
     if one.name not in ("system", "axes", "reduce", "placement")
 }
-"""What is asked for by a box of its own, by the names of the boxes."""
+"""The flags of ``top`` that have a box of their own, by the names of the boxes."""
 _STUBS: dict[str, Any] = {"system": "dgx-h100", "axes": {}, "reduce": []}
 _OWN = "own.toml"
 _WHERE = {one.word: name for name, one in BOXES.items()}
@@ -36,27 +36,27 @@ _WHERE = {one.word: name for name, one in BOXES.items()}
 
 @dataclass
 class Checked:
-    """What is wrong by field, and what can be said of the machine and the axes beside that."""
+    """The findings by field: what is wrong, and facts such as ``4 node × 8 gpu: 32 devices``."""
 
     wrong: dict[str, str] = field(default_factory=dict)
     told: dict[str, str] = field(default_factory=dict)
 
     def note(self, name: str, error: InputError) -> None:
-        """The first thing that is wrong with a field stays; its place is beside it on the page."""
+        """Note what is wrong with a field, unless something is noted already."""
         place = f"{error.where}: " if error.where.startswith(_OWN) else ""
         problem = f"{error.problem}; {error.hint}" if error.hint else error.problem
         self.wrong.setdefault(name, place + clipped(problem))
 
     @contextmanager
     def noting(self, name: str) -> Iterator[None]:
-        """What is wrong here is noted: at the field whose flag it names, else at this one."""
+        """Note an InputError raised inside: at the field whose flag it names, else at this one."""
         try:
             yield
         except InputError as error:
             self.note(_WHERE.get(error.where.split(",")[0], name), error)
 
     def tell(self, name: str, more: str) -> None:
-        """Go on with what is said beside a field."""
+        """Append a fact to those shown beside a field."""
         self.told[name] = self.told.get(name, "") + more
 
 
@@ -113,7 +113,7 @@ def check(
 
 
 def _check_machine(sound: TopQuestion, system: System, checked: Checked) -> None:
-    """What the machine comes to, and whether axes fit it and those that are reduced over."""
+    """Note the machine's devices, and whether the axes and those reduced over fit it."""
     levels = " × ".join(f"{one.cardinality} {one.name}" for one in system.hierarchy.levels)
     left = system.devices - len(system.missing)
     checked.tell("system", f"{levels}: {system.devices} devices")
@@ -136,7 +136,7 @@ def _check_machine(sound: TopQuestion, system: System, checked: Checked) -> None
 
 
 def _sound(given: dict[str, Any], checked: Checked) -> TopQuestion:
-    """The question without the fields that are wrong, which are noted."""
+    """The question without its wrong fields, which are noted; required ones become stand-ins."""
     while True:
         try:
             return asked(TopQuestion, given)
@@ -152,7 +152,7 @@ def _sound(given: dict[str, Any], checked: Checked) -> TopQuestion:
 
 
 def _field(error: InputError) -> str:
-    """The field of the form that a mistake is about; a text of one's own is the system's."""
+    """The field of the form that a mistake is about; for the user's own text it is the system."""
     if error.where.startswith(_OWN):
         return "system"
     return _WHERE.get(error.where, error.where.split(".")[0].split(",")[0])
@@ -200,7 +200,7 @@ def _axes(fields: Fields, checked: Checked) -> tuple[dict[str, int], list[str]]:
 
 
 def typed(name: str, text: str) -> Any:
-    """What stands in a box, as the question has it. Raises InputError for what cannot be read."""
+    """A box's text as the question's value. Raises InputError for what cannot be read."""
     box = BOXES[name]
     if box.kind == Kind.SWITCH:
         return not flag(name).turns_off
@@ -212,12 +212,12 @@ def typed(name: str, text: str) -> Any:
 
 
 def written(name: str, value: Any) -> str:
-    """What stands in a box for what the question has, as ``typed`` reads it."""
+    """A question's value as a box's text, which ``typed`` reads back."""
     return str(flag(name).written(value))
 
 
 def flag(name: str) -> Flag:
-    """How what stands in a box is asked for."""
+    """The flag that a box stands for."""
     found = flag_of(TopQuestion, BOXES[name].name)
     assert found is not None
     return found

@@ -1,4 +1,4 @@
-"""The routes of parts of answers, which come when they are asked for."""
+"""The routes of parts of answers, such as a row's timeline: each is made only when requested."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _TARGETS = (*TABS, "trace", "svg")
 
 @dataclass(frozen=True)
 class Part:
-    """A part that is asked for: by whom, of which answer with a ranking, and of which row."""
+    """A request for a part: its caller, the answer with a ranking, and the row."""
 
     request: Request
     caller: Caller
@@ -41,7 +41,7 @@ class Part:
     index: int
 
     async def ask(self, verb: str, question: dict[str, Any]) -> Answered | Accepted:
-        """What comes of a question that the part needs the answer of."""
+        """Ask a question whose answer the part shows: that answer, or its job if it takes long."""
         patience = Preferences(wait_seconds=_PATIENCE_SECONDS)
         return await state_of(self.request).broker.ask(self.caller, verb, question, patience)
 

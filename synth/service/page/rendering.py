@@ -58,7 +58,7 @@ def _files(folder: Traversable, before: str) -> Iterator[tuple[str, Static]]:
 
 
 def address(path: str) -> str:
-    """Where a static file is, with what makes browsers fetch it anew when it has changed."""
+    """The address of a static file; it changes with the content, so that browsers fetch it anew."""
     return f"/static/{path}?v={static()[path].etag}"
 
 

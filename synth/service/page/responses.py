@@ -1,4 +1,4 @@
-"""Routes that answer with pages: who asks, what goes with every page, and refusals as pages."""
+"""Routes that answer with pages: the caller's cookie, headers of every page, refusals as pages."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class PageRoute(APIRoute):
 
 
 def wants_part(request: Request) -> bool:
-    """Whether a script asks, which puts what it gets into the page it is on."""
+    """Whether a script asks, which puts the response into a page that is open already."""
     return PART in request.headers
 
 

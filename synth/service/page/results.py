@@ -1,4 +1,4 @@
-"""What the page shows of an answer: its ranking, and all that is said of the row that is chosen."""
+"""What the page shows of an answer: its ranking, and the details of the row that is chosen."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ TABS = {
     "kubernetes": "Kubernetes",
 }
 _GROUP_TABS = {"json": "JSON"}
-"""What groups of a machine that lacks devices can be handed out as."""
+"""Formats for programs of explicit groups, those of a machine that lacks devices."""
 SMALLEST_BYTES, LARGEST_BYTES = 2**10, 2**32
 RANKED = ("top", "plan")
 """The verbs whose answers have a ranking: of any other the page shows the JSON."""
@@ -60,7 +60,7 @@ class Device:
 
 @dataclass(frozen=True)
 class Chosen:
-    """All that is said of one row of a ranking; steps of several stripes are numbered by both."""
+    """The details of one row of a ranking; with several stripes a step has both numbers."""
 
     row: Row
     answer: Answer | UnevenAnswer
@@ -72,13 +72,13 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Curves:
-    """Time against size: the figures of every size, and the stretches that do not begin there."""
+    """Time against size: the figures of every size, and the stretches after the first."""
 
     sizes: Sequence[SizeFigures]
     crossovers: Sequence[Stretch]
 
     def as_json(self) -> Json:
-        """What the plot is drawn from: columns."""
+        """The columns that the plot is drawn from, such as ``bytes`` and ``best``."""
         return {
             "bytes": [one.bytes for one in self.sizes],
             "best": [one.seconds for one in self.sizes],
@@ -104,7 +104,7 @@ class Result:
 def ranking_of(verb: str, body: object) -> Ranking | None:
     """An answer with a ranking, read; None for any other, and for the best so far of a job.
 
-    Raises ValidationError for what is none of this code's answers.
+    Raises ValidationError for an answer that does not fit this code's model.
     """
     if verb not in RANKED or not isinstance(body, dict) or "schema_version" not in body:
         return None
@@ -115,7 +115,7 @@ def ranking_of(verb: str, body: object) -> Ranking | None:
 def best_so_far(body: object) -> list[Leading] | None:
     """The best so far of a job; None for an answer, be it complete or in part.
 
-    An answer says by which schema it is written. The best so far come before there is one.
+    The two differ by a key: only an answer has a ``schema_version``.
     """
     if not isinstance(body, dict) or "schema_version" in body or "answers" not in body:
         return None
@@ -233,7 +233,7 @@ def _steps(answer: Answer | UnevenAnswer) -> Iterator[tuple[str, StepPrice]]:
 
 
 def emit_question(ranking: Ranking, index: int, target: str) -> dict[str, Any]:
-    """The question that has the answer of a row handed out, and holds no other answer.
+    """The question of ``emit`` for the answer of one row; the other answers are left out of it.
 
     Raises InputError where there is no such row.
     """
@@ -253,7 +253,7 @@ def emit_question(ranking: Ranking, index: int, target: str) -> dict[str, Any]:
 
 
 def over_sizes(question: TopQuestion, ranking: Ranking) -> TopQuestion | None:
-    """The question over a range of sizes beside one of a single size; None where none can be put.
+    """A question about one size, asked over a range of sizes; None where that is impossible.
 
     Machines that lack devices are asked about one size at a time.
     """

@@ -1,4 +1,4 @@
-"""The routes that are about no question: keys for a browser, and files that pages need."""
+"""The routes beside questions: log in and out with a key, and static files of the pages."""
 
 from __future__ import annotations
 

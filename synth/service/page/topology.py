@@ -40,7 +40,7 @@ class Topology:
 
 
 def topology(system: MachineInFull) -> Topology:
-    """The drawing of a machine, folded where it has more devices than can be told apart."""
+    """The drawing of a machine; of too many devices only some, as 16 of 512 nodes, are drawn."""
     shown = folded([level.count for level in system.levels], MOST_DEVICES)
     drawing = _Drawing(system.levels, shown, {one.unit: one for one in system.exceptions})
     drawing.children((), (0.0, 0.0))
@@ -49,7 +49,7 @@ def topology(system: MachineInFull) -> Topology:
 
 
 def folded(counts: Sequence[int], most: int) -> list[int]:
-    """How many children are drawn at each level: all of the inner ones, as far as there is room."""
+    """How many children are drawn at each level; inner levels come first, outer ones are cut."""
     shown: list[int] = []
     for count in reversed(counts):
         shown.append(max(1, min(count, most // prod(shown))))
@@ -57,7 +57,7 @@ def folded(counts: Sequence[int], most: int) -> list[int]:
 
 
 def speed(level: LevelInFull) -> str:
-    """What one unit has towards its neighbours: ``450 GB/s``, ``8 x 50 GB/s`` by several ports."""
+    """One unit's bandwidth to its neighbours: ``450 GB/s``, or ``8 × 50 GB/s`` by 8 ports."""
     each = f"{level.bandwidth_GB_per_s:g} GB/s"
     return f"{level.ports} × {each}" if level.ports > 1 else each
 
@@ -88,7 +88,7 @@ def _number(path: Path, counts: Sequence[int]) -> int:
 
 @dataclass
 class _Drawing:
-    """What is drawn so far; ``shown`` is how many children of a unit are drawn at each level."""
+    """The drawing so far; ``shown`` is how many children of a unit are drawn at each level."""
 
     levels: Sequence[LevelInFull]
     shown: Sequence[int]

@@ -20,7 +20,7 @@ from synth.service.store.records import Claim, Job, Noted, Status, StoredAnswer
 from synth.service.store.tables import JOB
 
 MOST_LOSSES = 3
-"""How often a job may lose its worker: then it is taken to be what kills them, and fails."""
+"""How often a job may lose its worker; then it fails, as it is likely what kills them."""
 MOST_ATTEMPTS = 50
 """How often a job may be begun at all. Many, as the death of a server is seldom a job's fault."""
 _HELD_STATUSES = (Status.RUNNING, Status.CANCELLING)
@@ -97,7 +97,7 @@ class Claims:
             return _requeue(connection, JOB.c.lease_until < now, now, skip_locked=True)
 
     def lose(self, claim: Claim) -> bool:
-        """Queue a job again whose worker died, perhaps of it; False where it ended instead.
+        """Queue a job again whose worker died, perhaps because of it; False where it ended instead.
 
         It fails after ``MOST_LOSSES`` such deaths; one that was being cancelled is cancelled.
         """

@@ -30,7 +30,7 @@ BUSY_SECONDS = 30.0
 _HINT = "sqlite:///answers.db, or postgresql://user:password@host/database"
 _BEGIN = "collsynth_begin"
 _ANSWERS_LOCK = 0x636F6C6D
-"""Any number that is ours and not that of ``migrating``."""
+"""The number of the lock in PostgreSQL: arbitrary, but not that of ``migrating``."""
 
 
 class Database:
@@ -93,8 +93,9 @@ def database_now(connection: Connection) -> datetime:
 def hold_answers(connection: Connection, *, alone: bool) -> None:
     """Lock answers until the end of the transaction: shared, or exclusively (``alone``).
 
-    Whoever writes a reference to an answer shares the lock, and whoever deletes answers is alone:
-    so none is deleted that is just being referred to. In SQLite any writer is alone anyway.
+    A transaction that writes a reference to an answer shares the lock; one that deletes answers
+    holds it alone. So no answer is deleted while another transaction adds a reference to it. In
+    SQLite any writer is alone anyway.
     """
     if connection.dialect.name == "postgresql":
         lock = func.pg_advisory_xact_lock if alone else func.pg_advisory_xact_lock_shared

@@ -11,7 +11,7 @@ from synth.service.store.tables import REVISION
 
 _PLACE = Path(__file__).parent / "migrations"
 _LOCK = 0x636F6C6C
-"""Any number that is ours: it names the lock that servers take in PostgreSQL."""
+"""The number of the lock that servers take in PostgreSQL: arbitrary."""
 
 
 def migrate(connection: Connection, revision: str = REVISION) -> None:

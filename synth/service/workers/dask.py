@@ -56,7 +56,7 @@ class Order(BaseModel):
 
     @property
     def key(self) -> str:
-        """What Dask knows the piece by, and who stops it."""
+        """The piece's key in Dask, by which it is also stopped."""
         return f"{self.name} {self.number}"
 
 
@@ -209,7 +209,7 @@ class DaskWorkers:
                 self.lost += sum(str(key).startswith(self._name) for key in keys)
 
     def _look(self) -> None:
-        """Give up on pieces that are late, again and again until ``close``."""
+        """Until ``close`` look again and again for pieces that are late, and give up on them."""
         while not self._closed.wait(_LOOK_SECONDS):
             now = clock.monotonic()
             with self._lock:
@@ -293,7 +293,7 @@ def stop_remotely(key: str) -> None:
 def carry_remotely(text: str) -> str:
     """Carry a piece out, on a worker; its outcome as text.
 
-    An event says that a piece has begun, unless it is over before: most are, and events cost.
+    An event says that a piece has begun, unless it ends soon: most do, and events cost time.
     """
     sender = _Sender.model_validate_json(text)
     if sender.edition != edition():

@@ -22,7 +22,7 @@ log = logging.getLogger("collsynth.work")
 class WorkError(Exception):
     """A piece has no answer, and the question is not to blame.
 
-    ``problem`` says what happened and ``hint`` what may help, in words for whoever asked.
+    ``problem`` says what happened and ``hint`` what may help, in words for the caller.
     """
 
     def __init__(self, problem: str, hint: str = "") -> None:
@@ -62,7 +62,7 @@ class InternalError(WorkError):
 
 
 class StoppedError(Exception):
-    """Ends work that must stop and cannot answer in part; raised where it asks to go on."""
+    """Ends work that cannot answer in part; raised where the work asks whether to go on."""
 
 
 def outcome_text(
@@ -108,7 +108,10 @@ def _bug() -> str:
 
 
 def other_edition(ours: str, theirs: str) -> str:
-    """The outcome where worker and server have other code: none that lacks ours must change it."""
+    """The outcome where worker and server run different code; its form must never change.
+
+    Code of any edition may have to read it.
+    """
     return json.dumps({"kind": "other edition", "ours": ours, "theirs": theirs})
 
 

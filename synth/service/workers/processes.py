@@ -34,7 +34,7 @@ from synth.verbs.partition import Piece
 _LOOK_SECONDS = 0.1
 """How often a slot checks whether its piece must be stopped or killed, or is late."""
 _BEGINNINGS = 3
-"""How many processes may die before they have begun a piece, until it counts as lost."""
+"""After so many processes died before they began a piece, the piece counts as lost."""
 
 
 class ProcessTicket:

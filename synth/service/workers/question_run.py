@@ -17,7 +17,7 @@ from synth.verbs.questions.question import Question
 from synth.verbs.reply import Reply
 
 TRIES = 3
-"""How often a piece is submitted whose worker is lost each time."""
+"""How often a piece is submitted at most, if each time its worker is lost."""
 _PIECES_A_SLOT = 4
 """How many pieces to cut for each slot: small ones, so that no slot waits long for the last."""
 log = logging.getLogger("collsynth.work")

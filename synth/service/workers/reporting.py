@@ -18,9 +18,9 @@ PAUSE_SECONDS = 0.2
 class Reporting(Watcher):
     """Ends work after ``budget_seconds`` from now, or when ``stopped()`` is True.
 
-    Work that can answer in ``part`` is asked to come to an end; any other is broken off, by a
-    StoppedError where it asks whether to go on. No report is sent before ``next_report``, which
-    each report moves on.
+    Work that can answer in ``part`` ends with what it has. Any other is broken off: a
+    StoppedError is raised where it asks whether to go on. Reports are at least PAUSE_SECONDS
+    apart: none is sent before ``next_report``, which each report moves on.
     """
 
     def __init__(

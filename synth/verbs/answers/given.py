@@ -1,7 +1,7 @@
-"""Answers given back: what ``top`` and ``plan`` print holds all it takes to hand one out later.
+"""Answers given back: ``emit --from answer.json`` reads what ``top`` or ``plan`` printed before.
 
-People keep answers for long. So the keys that are not needed are not looked at, and some that older
-versions did not have may be missing.
+Such a file holds all it takes to hand a program out, and may be years old. So only the keys that
+are needed are read, and those that older versions did not write may be missing.
 """
 
 from __future__ import annotations
@@ -215,7 +215,7 @@ class UnevenRanking(BaseModel):
 
 @dataclass(frozen=True)
 class Slice:
-    """A program beside others, the bytes it was ranked for, and in how many segments."""
+    """One stripe of an answer: its program, its bytes of the payload, and in how many segments."""
 
     program: str
     size_bytes: int
@@ -226,7 +226,7 @@ class Slice:
 class Remembered:
     """One answer: where it runs, what it is, and for which payload it was ranked.
 
-    ``beside`` has the programs that run side by side, where there are several, the first too.
+    ``beside`` has all stripes of the answer, ``program``'s among them; empty if there is only one.
     """
 
     system: System
@@ -240,7 +240,9 @@ class Remembered:
 
 
 def remembered(given: Mapping[str, Any], rank: int, placement: Matrix | None) -> Remembered:
-    """The answer of a rank (on a placement, where several have that rank); of a plan, of an entry.
+    """The answer of a rank, in a ranking or among the entries of a plan.
+
+    ``placement`` chooses where several answers of a ranking have that rank.
 
     Raises InputError for JSON that is no ranking, and for a rank it does not have.
     """

@@ -197,7 +197,7 @@ class Judged(Ordered):
 
 
 def judged_keys(verdict: Verdict) -> Json:
-    """What ``Judged`` is made of."""
+    """A verdict of z3 as the keys of ``Judged``: proof, counterexample, reason."""
     match verdict:
         case Proved():
             return {"proof": "proved", "counterexample": None}
@@ -224,13 +224,13 @@ class Defaults(Ordered):
 
 
 def default_keys(found: RuntimeDefaults) -> Json:
-    """What ``Defaults`` is made of."""
+    """The runtime's choices as the keys of ``Defaults``: seconds by name, and the one chosen."""
     chosen = DefaultChoice(name=cast(DefaultName, found.chosen), protocol=found.protocol)
     return {"defaults": found.seconds, "default": chosen}
 
 
 def interval_of(interval: PriceInterval | None) -> list[float] | None:
-    """Its two ends in seconds."""
+    """The two ends of a price's interval in seconds, as JSON has them; None stays None."""
     return None if interval is None else [interval.low_seconds, interval.high_seconds]
 
 
@@ -260,7 +260,7 @@ OneFile = Annotated[list[TextFile], Field(min_length=1, max_length=1)]
 
 
 def having(*keys: str) -> Callable[[Any], str]:
-    """What tells shapes of an answer apart: the first of the keys that it has, or none."""
+    """A discriminator for unions: the first of ``keys`` that an answer has, "" if it has none."""
 
     def first(given: Any) -> str:
         has = type(given).model_fields if isinstance(given, BaseModel) else given

@@ -36,7 +36,7 @@ REPLIES: Mapping[str, Any] = {
     "calibrate": CalibrateReply,
     "doctor": DoctorReply,
 }
-"""A model, or a union of models that no answer is two of at once."""
+"""By verb its answer's model, or a union of models; every answer fits exactly one of a union."""
 
 
 class _Untitled(GenerateJsonSchema):
@@ -48,7 +48,7 @@ class _Untitled(GenerateJsonSchema):
 
 @cache
 def judge(verb: str) -> TypeAdapter[Any]:
-    """What holds JSON to the model of a verb's answer; KeyError for a verb that is none."""
+    """Checks JSON against the model of a verb's answer. Raises KeyError for an unknown verb."""
     return TypeAdapter(REPLIES[verb])
 
 

@@ -1,8 +1,8 @@
 """Which question it was, and which code answered it: the key that an answer is kept under.
 
-Two spellings of one question have the same key, so that ``1GiB`` finds the answer to 1073741824;
-another version of the code that answers has other keys, so that nobody gets an answer that today's
-code would not give. How a table is drawn is no part of it: that changes no answer.
+Two spellings of one question have the same key: ``1GiB`` finds the answer to 1073741824. When the
+code that answers changes, so do all keys: an answer of older code is not found. Code that only
+draws tables does not count, as it changes no answer.
 
 >>> from synth.verbs.identity.canonical import key_of
 >>> from synth.verbs.questions.question import asked

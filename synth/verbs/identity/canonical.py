@@ -20,10 +20,10 @@ def canonical(verb: str, question: Question) -> str:
 
 
 def key_of(verb: str, question: Question) -> str:
-    """What its answer is kept under: 64 hex digits of the question and the code that answers."""
+    """The key of a question's answer: 64 hex digits of the question and the code that answers."""
     return key_of_text(canonical(verb, question))
 
 
 def key_of_text(text: str) -> str:
-    """The same, of a question in its one spelling."""
+    """The same key, from the text that ``canonical`` makes of a question."""
     return sha256(f"{edition()}\n{text}".encode()).hexdigest()

@@ -1,11 +1,11 @@
-"""Which code answers: the version, and a digest of the sources that answers come from.
+"""Which code answers: the version, and a digest of the sources that decide answers.
 
-An answer may be kept and given again only to a question put to the same code. Versions alone do
-not tell: a checkout changes between them. Nor do all sources: how a table is drawn, or a page
-served, changes no answer, and should not make anybody work out again what is known.
+A kept answer may be given again only by the code that made it. The version alone does not identify
+that code, as a checkout changes between versions. A digest of all sources would change too often:
+how a table is drawn, or a page served, changes no answer.
 
-So the digest has what answers are made by, and nobody lists it: the module that carries questions
-out, every module of ours that it reaches by imports, and the data that lies in their packages.
+So the digest covers the module that carries questions out, every module of ours that it reaches by
+imports, and the data files in their packages. Following the imports needs no list to keep up.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _IMPORT = re.compile(
     rb"|import[ \t]+([^\n]*))",
     re.MULTILINE,
 )
-"""An import wherever it stands in a file. What only looks like one, in a text, may be followed too:
-a module too many in the digest does no harm. Parsing each file would take ten times as long."""
+"""Matches imports anywhere in a file, and in a text what only looks like one: a module too many in
+the digest does no harm. Parsing each file would take ten times as long."""
 _NAMES = re.compile(rb"[\w.]+")
 _COMMENT = re.compile(rb"#[^\n]*")
 
@@ -43,7 +43,7 @@ def edition() -> str:
 
 
 def sources(module: str) -> dict[str, bytes]:
-    """A module, all of ours that it reaches by imports, and their packages' data, by path."""
+    """The contents by path: a module, all of ours it reaches by imports, their packages' data."""
     there = {path: file for ours in _OURS for path, file in _below(resources.files(ours), ours)}
     found: dict[str, bytes] = {}
     waiting, met = [module], {module}
@@ -72,7 +72,7 @@ def _below(folder: Traversable, place: str) -> Iterator[tuple[str, Traversable]]
 
 
 def _package(path: str, there: Container[str]) -> str:
-    """The file that makes a package of the innermost folder of a path that is one."""
+    """The ``__init__.py`` of the innermost package around a file, as of ``a/b.toml`` in ``a``."""
     while path:
         path = path.rpartition("/")[0]
         if f"{path}/__init__.py" in there:
@@ -81,7 +81,7 @@ def _package(path: str, there: Container[str]) -> str:
 
 
 def _imported(source: bytes) -> Iterator[str]:
-    """What a source imports: modules, packages around them, and what may be modules inside them."""
+    """Our modules a source may import: of ``from a.b import c`` ``a``, ``a.b`` and ``a.b.c``."""
     for module, bracketed, plain, several in _IMPORT.findall(source):
         names = _NAMES.findall(_COMMENT.sub(b"", bracketed or plain or several))
         if module:

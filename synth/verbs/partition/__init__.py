@@ -1,9 +1,9 @@
 """Questions cut into pieces that are worked on apart, and merged into the very same answer.
 
-A question goes in rounds: a round of pieces, then what came of them decides the next. A range of
-message sizes is cut by size, and halved again between neighbours whose best programs differ.
-However many pieces there were, the merged answer has the same bytes as that of one process, or
-nobody could keep it for both.
+A question goes in rounds: the results of one round of pieces decide the pieces of the next. A range
+of message sizes is cut by size, and halved again between neighbours whose best programs differ.
+However many pieces there were, the merged answer has the same bytes as that of one process, so that
+one kept answer serves both.
 
 >>> from synth.verbs.partition import rounds_of
 >>> from synth.verbs.questions.question import asked

@@ -50,12 +50,12 @@ class SizesAnswered(Part):
 _PARTIAL = frozenset(name for name, verb in VERBS.items() if verb.partial)
 _TASKS: TypeAdapter[WholeQuestion | SomeSizes] = TypeAdapter(WholeQuestion | SomeSizes)
 REPLY = TypeAdapter(Reply)
-"""What a whole question comes to."""
+"""The result of a whole question."""
 
 
 @dataclass(frozen=True)
 class Piece:
-    """What is to be done, which is small as JSON.
+    """A part of a question for one worker, such as three sizes of a range; small as JSON.
 
     ``weight`` is how many placements it will price, as far as that is known: for progress only.
     """
@@ -80,7 +80,7 @@ class Piece:
 
 
 def carry_out(piece: Piece, watcher: Watcher, libraries: LibraryCache | None = None) -> Json:
-    """What a piece comes to, as JSON. Raises InputError for what cannot be answered."""
+    """The result of a piece as JSON. Raises InputError for what cannot be answered."""
     libraries = libraries or LibraryCache()
     match piece.task:
         case WholeQuestion():

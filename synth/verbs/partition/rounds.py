@@ -4,7 +4,7 @@ Most questions stay one piece. A question about several systems is cut by system
 sizes by size; each later round of a range adds the sizes halfway between neighbours whose best
 programs differ. A ranking is not cut: its placements are searched in the order of their bounds, and
 the results of the first ones rule most others out. A worker with only a share of the placements
-would not have those results, and would search in vain.
+would lack those results, and search placements that they rule out.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from synth.verbs.questions.question import Question
 from synth.verbs.reply import Reply
 
 Rounds = Generator[Sequence[Piece], Sequence[Json], Reply]
-"""Yields a round of pieces, is sent what came of each, in their order, and returns the answer."""
+"""Yields a round of pieces, is sent their results in the same order, and returns the answer."""
 LEAST_PRICED = 8
-"""A range that prices fewer placements, summed over its sizes, is not worth sending."""
+"""A range with fewer placements to price, summed over its sizes, stays whole: it is too quick."""
 
 
 def rounds_of(verb: str, question: Question, pieces: int = 1) -> Rounds:
-    """The rounds of a question, where about so many pieces can be carried out at once.
+    """The rounds of a question, cut for workers that carry out about ``pieces`` pieces at once.
 
     Raises InputError, at the first round, for a question that cannot be answered.
     """
@@ -80,7 +80,7 @@ def _whole(verb: str, question: Question) -> Rounds:
 
 
 def _named(question: TopQuestion, rounds: Rounds) -> Rounds:
-    """The rounds of one of several systems, whose name its errors then have."""
+    """The rounds for one of several systems; errors in them name that system."""
     with within(question.system_name):
         return (yield from rounds)
 
@@ -99,7 +99,7 @@ def _top(question: TopQuestion, pieces: int) -> Rounds:
 
 
 def _range(question: TopQuestion, system: System, placements: int, pieces: int) -> Rounds:
-    """The best at every size of a grid, and then between neighbours that differ."""
+    """First the best at each size of a grid; then at sizes between neighbours that differ."""
     assert isinstance(question.bytes, tuple)
     answered: dict[int, Answer] = {}
     chosen: dict[int, str] = {}
@@ -124,7 +124,7 @@ def _sizes(question: TopQuestion, sizes: list[int], placements: int) -> Piece:
 
 
 def _dealt(sizes: Sequence[int], hands: int) -> list[list[int]]:
-    """Sizes dealt out in turn, as neighbours cost about the same."""
+    """Sizes dealt out like cards, so that each piece takes about as long: neighbours cost alike."""
     hands = min(hands, len(sizes))
     return [list(sizes[hand::hands]) for hand in range(hands)]
 

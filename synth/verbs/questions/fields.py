@@ -1,9 +1,8 @@
-"""What a field of a question says of itself: how it is asked for, and what it may do to whoever
-answers.
+"""The marks on a field of a question: how a user types it, and what a service limits about it.
 
 ``k: Annotated[int, Limited.K, Flag("How many answers", spelled="-k")] = 10`` is all there is to
-``-k``: commands, forms and documents are made from it, and a service limits it. It loads nothing,
-so that what is made may be shown before anything is loaded that could answer.
+``-k``: commands, forms and documents are made from it, and a service limits it. This module loads
+no other package, so that help and forms can be shown before anything that answers is loaded.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ if TYPE_CHECKING:
 
 
 class Limited(Enum):
-    """What grows with a field, as ``k: Annotated[int, Limited.K]``; in the order of checking.
+    """Which cost grows with a field, as ``k: Annotated[int, Limited.K]``; in the order of checking.
 
-    A service limits how much one question may ask for. What is limited must not be found by the
-    name of a key: a new key would escape. So every field of every question is one of three: its
+    A service limits how much one question may ask for. It does not look for keys by name, as a
+    new key would escape its limits. So every field of every question is one of three: its
     type bounds it (a switch, one of some names, a list of at most so many), it is ``Limited``, or
     it is ``Harmless``. A test goes over all of them.
     """
@@ -34,19 +33,19 @@ class Limited(Enum):
     K = auto()
     """How many answers are given."""
     MAX_STEPS = auto()
-    """How long programs may be that are searched."""
+    """How many steps the programs searched may have."""
     DIGITS = auto()
-    """How deep the tree is on which they are."""
+    """How many digits the tree of those programs has."""
     TREE = auto()
-    """The sizes of a tree: their product is its devices."""
+    """The sizes of a tree: their product is its number of devices."""
     SYSTEMS = auto()
     """Several systems, each of them described by a text."""
     SYSTEM = auto()
-    """A system by its name or its text: the length of that, and its devices."""
+    """A system by its name or its text: the length of the text, and the number of devices."""
     ANSWER = auto()
-    """An answer of before, with the system it is about."""
+    """An earlier answer, as ``emit --from`` takes, with the system it is about."""
     TEXT = auto()
-    """Texts that only whoever works the question out reads: as long as a whole question may be."""
+    """Texts read only when the question is answered, such as logs: limited with the whole body."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ class Harmless:
 
 
 class File(Enum):
-    """What a user's word may be the file of. No verb reads one: a front end reads it before."""
+    """What a file named by the user holds. The front end reads it: no verb reads a file."""
 
     SYSTEM = auto()
     SYSTEMS = auto()
@@ -70,9 +69,9 @@ class File(Enum):
 
 @dataclass(frozen=True)
 class Notation:
-    """How a value is typed: ``read`` makes JSON of what was typed, ``write`` what reads as that.
+    """How a value is typed: ``read`` makes JSON of what was typed, ``write`` is its inverse.
 
-    ``read`` raises InputError without a place: whoever asked knows it.
+    ``read`` raises InputError without a place: the caller, who knows the flag, adds it.
     """
 
     read: Callable[[Any], Any]
@@ -81,14 +80,15 @@ class Notation:
 
 @dataclass(frozen=True)
 class Flag:
-    """How a field is asked for: what it is, in a few words, and how one types it.
+    """How a field is typed on a command line or in a form, and its help.
 
-    ``typed`` goes on where ``what`` ends, for those who type (``, as in data=8``). ``spelled`` is
-    ``--`` and the key if it is not said; a word without a dash is an argument, known by its place;
-    ``...`` at its end: may be given several times; ``--no-...`` turns off what is on otherwise.
-    ``file``: the word may name a file. ``unread``: the key whose files nobody looks at where this
-    is given. ``also``: what else is so then. Of two flags of a field the later one speaks, and
-    leaves spelling, notation and file to the earlier where it says nothing of them.
+    ``what`` is the help; ``typed`` continues it on a command line (``, as in data=8``).
+    ``spelled`` is ``--`` and the key by default; without a dash it is an argument, known by its
+    place; ``...`` at its end allows it several times; ``--no-...`` turns off a default.
+    ``file``: what the file holds that the word may name. ``unread``: a key whose files are not
+    read if this flag is given (``calibrate --plan`` needs no logs). ``also``: other keys that it
+    sets. Where a field has two flags the later one counts; it takes spelling, notation and file
+    from the earlier one unless it has its own.
     """
 
     what: str
@@ -101,7 +101,7 @@ class Flag:
 
     @property
     def word(self) -> str:
-        """The flag as it is typed, or what stands in its place."""
+        """The flag without its metavar, as ``--from``, or an argument's name, as ``PROGRAM``."""
         return self.spelled.partition(" ")[0].removesuffix("...")
 
     @property
@@ -116,7 +116,7 @@ class Flag:
         return value.value if isinstance(value, Enum) else value
 
     def over(self, earlier: Flag) -> Flag:
-        """This flag, with what only the earlier one says."""
+        """This flag, with spelling, notation and file of the earlier one where it has none."""
         return replace(
             self,
             spelled=self.spelled or earlier.spelled,
@@ -133,7 +133,7 @@ class Flag:
 
 
 class Kind(StrEnum):
-    """What is given with a flag: nothing, or a word that must be such a number, or any."""
+    """What follows a flag: nothing (a switch), a whole number, any number, or any text."""
 
     SWITCH = auto()
     WHOLE = auto()
@@ -143,10 +143,9 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Asked:
-    """A flag as a command or a form shows it: all that must be known of it before it is given.
+    """A flag as a command or a form shows it, such as ``--bytes`` with its help and default.
 
-    ``word`` is what one types, of an argument the word that stands for it; ``metavar`` stands for
-    what follows the word.
+    ``word`` is what one types, or the name of an argument; ``metavar`` stands for its value.
     """
 
     name: str
@@ -165,7 +164,7 @@ class Asked:
 
 
 def flag_of(question: type[BaseModel], name: str) -> Flag | None:
-    """How a field is asked for; None if it is not asked for one by one."""
+    """The flag of a field, merged where it has several; None if it has none."""
     field = question.model_fields[name]
     flags = [mark for mark in field.metadata if isinstance(mark, Flag)]
     if not flags:
@@ -175,8 +174,8 @@ def flag_of(question: type[BaseModel], name: str) -> Flag | None:
 
 
 def flags_of(question: type[BaseModel]) -> list[Asked]:
-    """The flags of a question: arguments, then what must be given, then what is its own before
-    what its kin has, too.
+    """The flags of a question: arguments first, then required ones, then its own before inherited
+    ones.
     """
     kin = {name: age for age, one in enumerate(question.__mro__) for name in get_annotations(one)}
     flags = {name: flag_of(question, name) for name in question.model_fields}
@@ -201,7 +200,7 @@ def _asked(question: type[BaseModel], name: str, flag: Flag) -> Asked:
 
 
 def _usual(field: FieldInfo, flag: Flag) -> Any:
-    """What is taken where nothing is given, as one would type it; None for nothing."""
+    """The default of a field, as one would type it; None if it is empty."""
     usual = field.get_default(call_default_factory=True)
     if usual is None or usual in ([], {}):
         return None
@@ -216,7 +215,7 @@ _KINDS: Mapping[Any, Kind] = {bool: Kind.SWITCH, int: Kind.WHOLE, float: Kind.NU
 
 
 def _plain(annotation: Any) -> Any:
-    """What a type is that may be left out, without what is said of it."""
+    """The type inside ``Annotated`` and ``| None``: of ``Annotated[int, ...] | None`` it is int."""
     if get_origin(annotation) is Annotated:
         return _plain(get_args(annotation)[0])
     parts = [one for one in get_args(annotation) if one is not NoneType]
@@ -224,8 +223,8 @@ def _plain(annotation: Any) -> Any:
 
 
 def limited_fields(question: BaseModel) -> Iterator[tuple[Limited, str, Any]]:
-    """What is limited of a question and given in it, with its key and value; first what is cheap
-    to check.
+    """The ``Limited`` fields that a question fills, each with its key and value; those that are
+    cheap to check come first.
     """
     found = [
         (mark, field.alias or name, getattr(question, name))

@@ -1,7 +1,7 @@
 """The flags that several verbs have: what each asks for, how it is typed, what bounds it.
 
-``--bytes``, ``--segments`` and ``--no-stripes`` mean the same wherever they may be given. So each
-stands here once, as the type of the field that it fills; flags of one verb stand in its question.
+``--bytes``, ``--segments`` and ``--no-stripes`` mean the same in every verb. So each stands here
+once, as the type of the field that it fills; a flag of one verb only stands in its question.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a caller describes in a question: by the name of what is shipped, or by a named text.
+"""Machines and jobs in a question: the name of a shipped one, or a named text that describes one.
 
 No verb reads a file. A question holds all that its answer depends on, so that it is the same
 question on every machine, and no caller's text can make this one read its disk.
@@ -37,7 +37,7 @@ class NamedText(BaseModel):
 
 
 def _given(value: object) -> object:
-    """A string or a named text, so that what is wrong with either is reported as of that."""
+    """A name or a named text, chosen by type, so that an error is about the one that was meant."""
     if isinstance(value, NamedText) or (isinstance(value, str) and len(value) <= LONGEST_NAME):
         return value
     if not isinstance(value, dict):
@@ -54,8 +54,8 @@ Given = Annotated[str | NamedText, BeforeValidator(_given)]
 def system_of(given: str | NamedText) -> System:
     """A known machine by its name or ``name:N``, or the one that a text describes.
 
-    Raises InputError for a machine that is not in the catalogue, whatever else its name may be,
-    and for what is wrong in the text.
+    Raises InputError for a name that is not in the catalogue, even if a file is called so, and
+    for what is wrong in the text.
     """
     if isinstance(given, NamedText):
         return described_by(given.name, given.text)

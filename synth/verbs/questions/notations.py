@@ -1,7 +1,7 @@
 """How one types what a question holds: ``data=8,model=4``, ``2,8``, ``node3=0.5``, ``1KiB..4GiB``.
 
-Whoever asks by words, on a terminal or in a form, reads them here, so that the same word is the
-same question, and a mistake the same sentence.
+The command line and the page's form both read typed words here: the same word gives the same
+question, and a mistake gets the same error.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _axes(text: str) -> dict[str, int]:
 
 
 def _open_axes(text: str) -> dict[str, str]:
-    """``data=any,tensor=1|2|4`` to names and what is said of their sizes."""
+    """``data=any,tensor=1|2|4`` to names and their allowed sizes, as text."""
     axes: dict[str, str] = {}
     for item in text.split(","):
         name, _, sizes = (part.strip() for part in item.partition("="))
@@ -126,7 +126,7 @@ def _matrix(text: str) -> Any:
 
 
 def numbers(wrong: str, hint: str) -> Notation:
-    """``2,8`` as numbers; anything else is ``wrong``."""
+    """A notation of numbers, as in ``2,8``; for anything else an error says ``wrong``."""
 
     def read(text: str) -> list[int]:
         items = _stripped(text.split(","))

@@ -1,4 +1,4 @@
-"""What any question may hold, whatever it asks: plain JSON that can be written down again.
+"""Which JSON any question may hold: only what can be written down again unchanged.
 
 JSON as Python reads it has more than that: halves of surrogate pairs, NaN, numbers of thousands of
 digits, brackets in brackets. Each of them breaks something far from where it came in.
@@ -27,7 +27,7 @@ def shown(value: object) -> str:
 
 
 def check_plain(value: Any, deep: int = 0) -> None:
-    """Raises InputError, with the outermost key, for what cannot be used in any question."""
+    """Raises InputError, with the outermost key, for values no question may hold, such as NaN."""
     if isinstance(value, str):
         _check_text(value)
     elif isinstance(value, float):
@@ -66,7 +66,7 @@ def _check_text(text: str) -> None:
 
 
 def place_of(keys: tuple[object, ...]) -> str:
-    """Where a value stands, by the keys that lead to it."""
+    """The keys that lead to a value, joined by dots: ``levels.0.name``."""
     parts = [str(key)[:80] for key in keys]
     return ".".join(part if part.isprintable() else repr(part) for part in parts)
 

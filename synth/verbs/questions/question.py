@@ -73,7 +73,7 @@ class FaultyQuestion(Question):
     ] = Field(default_factory=dict, max_length=MOST_EXCEPTIONS)
 
     def changed(self, system: System) -> System:
-        """The system with that. Raises InputError, naming the flag, for what cannot be so."""
+        """The system with those faults. Raises InputError, naming the flag, for impossible ones."""
         found: list[Fault] = []
         given = [(name, 0.0, "--without") for name in self.without]
         given += [(name, share, "--slow") for name, share in self.slow.items()]
@@ -96,7 +96,7 @@ class MachineQuestion(FaultyQuestion):
     system: Machine
 
     def machine(self) -> System:
-        """The system with all that. Raises InputError for what cannot be so."""
+        """The system with its faults. Raises InputError for impossible ones."""
         return self.changed(system_of(self.system))
 
 

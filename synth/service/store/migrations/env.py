@@ -1,4 +1,4 @@
-"""What alembic runs: the migrations, in the transaction of whoever asks for them."""
+"""What alembic runs: the migrations, in the transaction of the caller."""
 
 from alembic import context
 

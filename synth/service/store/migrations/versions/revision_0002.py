@@ -1,4 +1,4 @@
-"""Indexes by which what is old, and what points to an answer, is found without reading it all."""
+"""Indexes to find old jobs and answers, and references to an answer, without a full scan."""
 
 from alembic import op
 
