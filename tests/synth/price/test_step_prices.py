@@ -218,6 +218,16 @@ def test_no_port_carries_more_of_linear_chains_than_the_price_of_chains(
                 assert found[name] == pytest.approx(linear[name], rel=1e-9)
 
 
+@pytest.mark.parametrize("collective", ROOTED)
+def test_a_linear_chain_passes_every_port_with_the_payload_once(collective: Collective) -> None:
+    """What enters a node from another rack is not added to what enters it from another node."""
+    system = load("superpod-h100-oversubscribed:2")
+    [placement] = placements(system.hierarchy, (Axis("data", system.devices),))
+    everyone = Instruction(collective, Groups((0, 1, 2, 3)))
+    line = lines_of(system, Reduction(placement, ("data",)), everyone)[0]
+    assert dict(line.bytes_per_port) == {"pod": 1 / 32, "rack": 1 / 16, "node": 1 / 8, "gpu": 1}
+
+
 @given(asked(18), st.booleans())
 @settings(deadline=None)
 def test_linear_chains_take_every_contribution_to_the_root_once(
