@@ -1,9 +1,9 @@
-"""Prices that agree with measurements: reading them, fitting to them, being judged by them.
+"""Prices that agree with measurements: read measurements, fit prices to them, judge the fit.
 
 A description says what links could do; a run of nccl-tests says what they did. A fit finds latency
-and bandwidth for each level, algorithm and protocol that explain the measured rows, says how far
-rows it had not seen lie from it, and what no row could tell. To fit one needs rows in which levels
-are timed apart, so this room also says which tests to run:
+and bandwidth for each level, algorithm and protocol that explain the measured rows. It also reports
+how far it is off on rows that it had not seen, and what the rows leave open. A fit needs rows in
+which levels are timed apart, so this package also says which tests to run:
 
 >>> from hierarchies import load
 >>> from synth.calibration.experiments import isolating

@@ -1,9 +1,9 @@
-"""The part of a machine that a measurement kept busy, which is all that is priced of it.
+"""The part of a machine that a measurement kept busy: only this part is priced.
 
 Launchers fill the first children of every level. Three GPUs of an eight-GPU node whose four NICs
 serve two GPUs each reach two NICs: the first carries twice what the second does, and no schedule
-has the other two. So a part keeps, of each level, the busy children and those idle ones that share
-a port with a busy one, or stand in its circle and pass messages on.
+can use the other two. So a part keeps, at each level, the busy children, the idle ones that share a
+port with a busy one, and the idle ones that pass messages on in its ring or torus.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from synth.calibration.measurements import Measurement
 
 @dataclass(frozen=True)
 class BusyPart:
-    """A machine of what was busy, and the part that each level's children play in a group."""
+    """The busy part as a machine, and the role of each level's children: member, beside, idle."""
 
     system: System
     roles: Cast
 
     @property
     def members(self) -> tuple[int, ...]:
-        """How many children of each level one group has ranks in."""
+        """How many children of each level contain ranks of one group."""
         return tuple(members(slots) for slots in self.roles)
 
 
 def busy_part(system: System, measurement: Measurement) -> BusyPart:
-    """The machine as far as it was busy, and its groups, all at once.
+    """The busy part of a machine, with all groups running at once.
 
-    Raises InputError for ranks that the system has not, for groups that are not alike or of one
-    rank, and for a part of a system with exceptions: no log says which of them it met.
+    Raises InputError for ranks that the system does not have, for groups of unlike shape or of one
+    rank, and for a part of a system with faults: no log says which of them were in the part.
     """
     _check_ranks(system, measurement)
     busy = measurement.busy
@@ -82,7 +82,7 @@ def _check_ranks(system: System, measurement: Measurement) -> None:
 
 
 def _kept(system: System, busy: Sequence[int]) -> tuple[int, ...]:
-    """How many children of each level the part has: whole blocks of those that share a port."""
+    """How many children of each level the part has: whole blocks that share a port, whole rings."""
     kept = []
     for level, (count, some) in enumerate(zip(system.hierarchy.cardinalities, busy, strict=True)):
         circle = system.links[level].domain in (Domain.RING, Domain.TORUS)
@@ -94,14 +94,14 @@ def _kept(system: System, busy: Sequence[int]) -> tuple[int, ...]:
 
 
 def _slots(kept: int, busy: int, some: int) -> tuple[Slot, ...]:
-    """The parts of a level: groups side by side, their members, then who is idle."""
+    """A level's children as digits: the groups side by side, the members of each, the idle."""
     slots = Slot(busy // some, Role.FIXED), Slot(some, Role.FREE)
     idle = (Slot(kept - busy, Role.IDLE),) if kept > busy else ()
     return (*(slot for slot in slots if slot.size > 1), *idle) or (Slot(1, Role.FREE),)
 
 
 def _link(system: System, level: int, kept: Sequence[int]) -> Link:
-    """A level's link with those ports of a child that devices of the part lie behind."""
+    """A level's link, with only those ports of a child that serve devices of the part."""
     link, inside = system.links[level], prod(kept[level + 1 :])
     block = system.block(level)
     if link.ports >= (whole := system.hierarchy.devices_in_child(level)):

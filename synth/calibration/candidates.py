@@ -1,7 +1,8 @@
-"""The ways a measured row may have gone, as numbers that a fit can weigh.
+"""The ways (algorithm and protocol) that a row may have been run by, as numbers for a fit.
 
-A runtime that was not forced chose for itself: a row has as many candidates as the runtime has
-algorithms and protocols, and is taken to have gone the fastest way.
+If NCCL_ALGO or NCCL_PROTO was not set the runtime chose by itself: then a row has a candidate for
+each algorithm and protocol of the runtime. A fit takes the one that NCCL's model chooses, or the
+fastest one.
 """
 
 from __future__ import annotations
@@ -30,15 +31,15 @@ _FORCED = {
     "collnetchain": Algorithm.IN_NETWORK,
     **{algorithm.value: algorithm for algorithm in Algorithm},
 }
-"""What a runtime can be forced to take, in lower case and without underscores."""
+"""The algorithms a runtime can be forced to use, in lower case and without underscores."""
 
 
 @dataclass(frozen=True)
 class Candidate:
     """One algorithm and protocol for a measurement, linear in what is fitted.
 
-    For each level of the system ``waited`` messages that wait for each other, ``paced`` ones that
-    keep a distance, and the ``busy_seconds`` of the way.
+    For each level of the system: ``waited``, the messages that wait for each other; ``paced``, the
+    messages that keep a minimum gap; and the ``busy_seconds`` of the way.
     """
 
     way: Way
@@ -56,7 +57,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Allowed:
-    """A way that the runtime may have taken, in NCCL's words, and the protocols it has for it."""
+    """A way that the runtime may have taken, by NCCL's name, and the protocols possible for it."""
 
     name: str
     way: Way
@@ -64,10 +65,10 @@ class Allowed:
 
 
 def candidates(system: System, measurement: Measurement) -> tuple[Candidate, ...]:
-    """All ways that the runtime may have taken, by each protocol.
+    """All ways that the runtime may have taken, one candidate for each protocol.
 
-    Raises InputError if the ranks do not fit the system, or nothing is known by the names that
-    the runtime was forced to.
+    Raises InputError if the ranks do not fit the system, and for a forced algorithm or protocol
+    that is unknown or impossible there.
     """
     part = busy_part(system, measurement)
     links = part.system.links
@@ -79,7 +80,9 @@ def candidates(system: System, measurement: Measurement) -> tuple[Candidate, ...
 
 
 def allowed_ways(part: BusyPart, measurement: Measurement) -> tuple[Allowed, ...]:
-    """The same as the simulator has them. Raises InputError likewise."""
+    """The ways that the runtime may have taken, as the simulator prices them. Raises InputError
+    as ``candidates``.
+    """
     forced = _forced_protocol(measurement)
     found = []
     for name, way in _ways(part, measurement):
@@ -98,9 +101,10 @@ def allowed_ways(part: BusyPart, measurement: Measurement) -> tuple[Allowed, ...
 
 
 def chosen(system: System, measurement: Measurement, runtime: str, size_bytes: int) -> str | None:
-    """The algorithm a runtime takes for a size by NCCL's model; None where others decide.
+    """The algorithm a runtime takes for a size by NCCL's model; None where the model is not asked.
 
-    That is where it was forced, where it has but one, and where it takes the fastest.
+    That is the case if the algorithm was forced, for all-to-alls and sends and receives, which have
+    one way only, and if ``runtime`` takes the fastest.
     """
     goals = [goal for goal in Goal if goal.value == measurement.collective]
     if runtime == FASTEST or measurement.algorithm or goals in ([], [Goal.ALL_TO_ALL]):
@@ -115,7 +119,7 @@ def chosen(system: System, measurement: Measurement, runtime: str, size_bytes: i
 
 
 def _ways(part: BusyPart, measurement: Measurement) -> Iterator[tuple[str, Way]]:
-    """By name what the runtime has for the collective, or what it was forced to take."""
+    """The runtime's ways for the collective, by name; only the forced one if it was forced."""
     if measurement.collective not in COLLECTIVES:
         known = nearest(measurement.collective, COLLECTIVES)
         raise InputError(
@@ -157,10 +161,10 @@ def _forced_protocol(measurement: Measurement) -> Protocol | None:
 
 
 def sent_around(system: System, members: tuple[int, ...]) -> Way:
-    """Every rank sends its buffer to the next and gets that of the one before, in rank order.
+    """Every rank sends its buffer to the next one, in rank order, and receives the previous one's.
 
-    One edge of the circle leaves every child of every level that is spanned, whatever ports it
-    has: its neighbours' ports do nothing for it.
+    Exactly one edge of this circle leaves each child of a spanned level. It cannot use the ports
+    of other devices in the child.
     """
     spans = tuple(level for level, m in enumerate(members) if m > 1)
     carried, busy = [0.0] * len(members), [0.0] * len(members)

@@ -1,10 +1,10 @@
-"""Measured runs beside the prediction: what one should get, and which level keeps one from it.
+"""Measured runs beside the prediction: what they should reach, and which level limits them.
 
-A run of T seconds shows that a level whose links would be busy for S of them, at the bandwidth
-described, delivers at least S/T of it: more than T it was not busy. Where a run falls short, some
-level delivers exactly that, or what ran is not what was predicted. A level is cleared by any run in
-which it delivered more than this run would leave it; if one level is left, it is named. Nothing is
-concluded that these numbers do not show.
+Take a level whose links need S seconds at the bandwidth described. A run of T seconds shows that
+the level delivers at least S/T of that bandwidth, as it was busy for at most T. Where a run falls
+short, some level delivers just that share, or what ran is not what was predicted. A level is
+cleared by any other run in which it delivered more than that; if one level is left, it is named.
+Nothing is concluded that these numbers do not show.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from synth.price.ways import MEMORY
 SHORT = 0.9
 """A run below this share of the predicted bandwidth falls short."""
 CLEARED = 1.1
-"""A level is cleared if it delivered this much more elsewhere than the run would leave it."""
+"""A level is cleared if it delivered this many times the share of this run in another run."""
 LARGE, SMALL = 0.1, 0.9
-"""Sizes are large where waiting for messages is at most this share of the prediction; small ..."""
+"""Latency's share of the prediction: at most LARGE for large sizes, at least SMALL for small."""
 PORT_FIT = 0.02
-"""A share this close to a half, a quarter, ... of the ports is said to be what those carry."""
+"""A share this close to 1/2, 1/4, ... is reported as so many of the ports carrying traffic."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Reading:
 
     @property
     def explained(self) -> bool:
-        """Whether the calibration's own error reaches as far as what was measured."""
+        """Whether the measured time is at most the upper end of the calibration's interval."""
         margin = self.predicted.interval
         return margin is not None and self.seconds <= margin.high_seconds
 
@@ -93,7 +93,7 @@ class Run:
 
     @property
     def factor(self) -> float:
-        """What makes busbw of size / seconds."""
+        """The factor from size / seconds (algbw) to busbw."""
         measurement = self.matched.measurement
         return busbw_factor(measurement.collective, prod(measurement.members))
 
@@ -170,7 +170,7 @@ def _run(system: System, one: Matched) -> Run:
 
 
 def _delivered(large: Sequence[Reading]) -> dict[str, float]:
-    """For each level, the median share of its bandwidth that it was busy for at large sizes."""
+    """For each level, the median share of its described bandwidth used at large sizes."""
     shares: dict[str, list[float]] = {}
     for reading in large:
         price = reading.predicted.price
@@ -253,7 +253,7 @@ def _open(system: System, run: Run, left: dict[str, float], others: Sequence[str
 
 
 def _as_other_way(run: Run) -> list[str]:
-    """Ways other than the predicted one whose price is what was measured at large sizes."""
+    """Other ways than the predicted one that have about the measured time at large sizes."""
     if run.matched.measurement.algorithm is not None:
         return []
     large = [r for r in run.readings if r.waiting <= LARGE]
@@ -325,7 +325,7 @@ def _waited(run: Run) -> Iterator[Finding]:
 
 
 def _between(run: Run) -> Iterator[Finding]:
-    """A finding on sizes where neither bandwidth nor waiting is all: how far the worst is off."""
+    """A finding on middle sizes, of both latency and bandwidth: how far the worst is off."""
     middle = [r for r in run.readings if LARGE < r.waiting < SMALL]
     if not middle:
         return

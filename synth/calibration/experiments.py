@@ -24,7 +24,7 @@ from synth.collectives.protocols import Protocol, protocols
 SMALLEST_BYTES, LARGEST_BYTES, LARGEST_LL_BYTES = 2**10, 2**30, 2**26
 WARM_UP, REPEATS = 5, 20
 START_SECONDS = 10.0
-"""What starting a test is taken to cost; a rough figure, for the run time that is printed."""
+"""A rough figure for the time to start a test, for the run time that is printed."""
 _TESTS = {ours: theirs for theirs, ours in COLLECTIVES.items()}
 _PROTOCOL = {Protocol.SIMPLE: "Simple", Protocol.LL: "LL", Protocol.LL128: "LL128"}
 
@@ -70,7 +70,7 @@ class Experiment:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What is set for the run, in NCCL's words, which are RCCL's too."""
+        """The environment variables of the run, as NCCL and RCCL name them."""
         found = {}
         if self.groups.split:
             found["NCCL_TESTS_SPLIT"] = self.groups.split
@@ -125,7 +125,7 @@ def _all_groups(system: System) -> Iterator[Groups]:
 
 
 def _alone(system: System, level: int) -> Iterator[Groups]:
-    """Ranks that differ at one level only; on one child of the outer levels where no split can."""
+    """Groups whose ranks differ at one level only; in one outer unit where no split makes them."""
     counts, name = system.hierarchy.cardinalities, system.hierarchy.names[level]
     if counts[level] == 1:
         return
@@ -147,7 +147,7 @@ def _alone(system: System, level: int) -> Iterator[Groups]:
 
 
 def _inside(system: System, level: int) -> Iterator[Groups]:
-    """Ranks of one child of the level outside, all of them; the outermost: one group of all."""
+    """Groups of all ranks in one child of the next outer level; of all ranks at the outermost."""
     counts, names = system.hierarchy.cardinalities, system.hierarchy.names
     if not any(count > 1 for count in counts[level + 1 :]):
         return
@@ -161,7 +161,7 @@ def _inside(system: System, level: int) -> Iterator[Groups]:
 
 
 def _on(system: System, groups: Groups) -> Iterator[Experiment]:
-    """The collectives to run on some groups, the one that tells most first."""
+    """The collectives to run on some groups, the most informative one first."""
     names = system.hierarchy.names
     spans = [level for level, m in enumerate(groups.members) if m > 1]
     links = [system.links[level] for level in spans]
@@ -241,7 +241,7 @@ def lines(system: System, experiment: Experiment) -> Lines:
 
 
 def kept(command: str, experiment: Experiment) -> str:
-    """The command with its notes, its output in the file it is to be kept in."""
+    """The command, with its notes and its output written to the experiment's log file."""
     echoed = "; ".join(f"echo '{note}'" for note in experiment.notes)
     return f"({echoed}; {command}) > {experiment.file}"
 

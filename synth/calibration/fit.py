@@ -1,4 +1,4 @@
-"""From measurements to a calibrated system: the fit, what it left over, what it cannot tell."""
+"""From measurements to a calibrated system: the fit, its errors, and what it leaves open."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from synth.calibration.solver import Rows, Solution, solve, unseen_seconds
 from synth.collectives.protocols import Protocol
 
 PREFERRED = (MODEL, FASTEST)
-"""How a runtime may choose: as explains its rows better, of equals the first."""
+"""How a runtime may choose its way: the one that explains the rows better; of equals the first."""
 FEWEST_SIZES = 3
-"""Of one collective among the same groups: a line has two numbers, and one size must judge it."""
+"""Sizes of one collective among the same groups: two fit a line, and a third one judges it."""
 
 
 @dataclass(frozen=True)
@@ -140,9 +140,9 @@ def _rows(system: System, measurements: Sequence[Measurement], runtime: str) -> 
 
 
 def _fits(system: System, rows: Rows, solution: Solution) -> Iterator[Fit]:
-    """The numbers of each way, and of ways like them that no row can have gone.
+    """The fitted numbers of each way, and the expected ones of ways that no row can have taken.
 
-    Those of levels that no row crosses stay as described.
+    Numbers of levels that no row crosses stay as described.
     """
     levels = len(system.links)
     crossed = [any(each.waited[i] for each in rows.candidates) for i in range(levels)]
@@ -162,7 +162,7 @@ def _fits(system: System, rows: Rows, solution: Solution) -> Iterator[Fit]:
 
 
 def _short(seconds: float) -> float:
-    """Rounded to tenths of nanoseconds: finer than any row tells, and short to write."""
+    """Rounded to tenths of nanoseconds: finer than any measured row, and short to write."""
     return max(0.0, round(seconds * 1e6, 4)) * 1e-6
 
 
@@ -188,7 +188,7 @@ def _fitted_rows(
 def _unseen(
     system: System, rows: Rows, solution: Solution, found: Sequence[FittedRow]
 ) -> tuple[FittedRow, ...]:
-    """The rows, each with its seconds by fits that have not seen it (cross-validation)."""
+    """The rows, each with its seconds by fits without it (cross-validation)."""
     kept = np.array([not row.dropped for row in found])
     starts = np.searchsorted(rows.table, rows.table)
     odd = (np.arange(len(found)) - starts) % 2

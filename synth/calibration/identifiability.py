@@ -1,4 +1,4 @@
-"""What measured rows cannot tell: ways and levels no row speaks of, numbers that share one sum."""
+"""What measured rows leave open: ways and levels without rows, numbers known only as a sum."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from synth.calibration.prior import Floats, Key
 from synth.calibration.solver import Rows, Solution
 
 ALIKE = 0.02
-"""Numbers share one sum where a change of them that leaves all rows as they were, but for this
-part, is possible: the least singular values of their columns, each of length 1."""
+"""Below this singular value (of columns scaled to length 1) rows know only a sum of numbers: a hop
+may grow and a launch shrink, and no row changes much."""
 
 
 def undetermined(system: System, rows: Rows, solution: Solution) -> tuple[str, ...]:
@@ -61,7 +61,7 @@ def _shared(system: System, rows: Rows, solution: Solution) -> Iterator[str]:
 
 
 def _directions(columns: Floats) -> Iterator[list[int]]:
-    """Sets of columns that are linearly dependent, all but exactly."""
+    """Sets of columns that are nearly linearly dependent."""
     if not columns.size:
         return
     _, values, directions = np.linalg.svd(columns, full_matrices=True)
@@ -73,7 +73,7 @@ def _directions(columns: Floats) -> Iterator[list[int]]:
 
 
 def _busy(rows: Rows, key: Key, column: int) -> bool:
-    """Whether a column is a share of a level that the way puts bytes on."""
+    """Whether a column is the bandwidth share of a level that the way sends bytes over."""
     candidate = next(candidate for candidate in rows.candidates if candidate.key == key)
     level = column - 1 - 2 * len(candidate.waited)
     return level >= 0 and candidate.way.busy_seconds[level] > 0

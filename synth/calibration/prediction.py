@@ -1,4 +1,4 @@
-"""What a measured run should have taken, by the runtime's own choice and at best.
+"""The predicted time of a measured run, by the runtime's own choice and at best.
 
 Only the devices that took part are priced (``busy_part``), by the lines of the ways that a fit
 weighs (``price.ways``): a system has one answer to what a measurement should have taken.
@@ -26,7 +26,7 @@ from synth.price.ways import Line, fastest
 class Predicted:
     """One size: the price of the way that was forced or chosen, and of all ways there are.
 
-    ``interval`` is where a calibration takes the truth to lie; None without one.
+    ``interval`` is the range that a calibration gives for the time; None without a calibration.
     """
 
     way: str
@@ -55,7 +55,7 @@ class Predictor:
         return Predicted(found.chosen, price, found.seconds, margin)
 
     def bound(self, size_bytes: int) -> Bound:
-        """What no schedule can beat. Raises InputError for sends and receives, which have none."""
+        """The time no schedule can beat. Raises InputError for sends and receives, without one."""
         if self._measurement.collective == SEND_RECEIVE:
             raise InputError(
                 "a test of sends and receives is no collective",
@@ -66,7 +66,7 @@ class Predictor:
         return bound_among(self._part.system, self._part.roles, size_bytes, goal)
 
     def _by_protocol(self, each: Allowed) -> tuple[Line, ...]:
-        """The lines of one way, if the system was calibrated by those protocols that were."""
+        """The lines of one way, one for each protocol; only fitted protocols, if any was fitted."""
         system = self._part.system
         fitted = system.calibration and system.calibration.protocols
         known = [one for one in each.protocols if not fitted or one.value in fitted]

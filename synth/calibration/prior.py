@@ -1,4 +1,4 @@
-"""A prior for the fit: what ways have in common, so that measured ones tell of others.
+"""A prior for the fit: what ways have in common, so that measured ways inform the others.
 
 Rounds of a ring or a tree reduce or copy, and an all-reduce has as many of one kind as of the
 other; chains and trees from or to a root send one way, all others both ways at once. What such
@@ -37,29 +37,29 @@ TRAITS = {
     Collective.ALL_TO_ALL.value: {"both ways": 1.0, "copying": 1.0},
     SEND_RECEIVE: {"both ways": 1.0, "copying": 1.0},
 }
-"""Which part of the rounds of a collective has a trait."""
+"""For each collective, the part of its rounds that has a trait."""
 PROTOCOL, ALGORITHM = (1.0, 1.0, 3.0, 1.0), (0.5, 1.0, 1.0, 0.3)
-"""How far launch, hop, gap and inverse share may stray, as parts of what the description says (a
-gap: of its hop): those of a protocol from the description, of an algorithm from its protocol."""
+"""Expected deviations of launch, hop, gap and inverse share, as fractions of the description (a
+gap's of its hop): of a protocol from the description, of an algorithm from its protocol."""
 SPREADS = {
     **dict.fromkeys(("one way", "both ways"), (0.5, 0.5, 0.5, 0.3)),
     **dict.fromkeys(("reducing", "copying"), (0.2, 0.2, 0.2, 0.2)),
 }
-"""How far a trait moves them, in the same parts."""
+"""How far a trait moves these four, in the same fractions."""
 OWN, ALONE = (0.3, 0.3, 0.3, 0.1), (0.5, 0.5, 0.5, 0.2)
-"""How far a way strays from what its algorithm and traits say, and where it has no traits."""
+"""How far a way deviates from its algorithm plus traits; and if it has no traits (ALONE)."""
 
 
 def part(column: int, levels: int) -> int:
-    """Which of launch, hop, gap and inverse share a column of a fit's unknowns is."""
+    """What a column of a fit's unknowns is: 0 launch, 1 hop, 2 gap, 3 inverse share."""
     return 0 if column == 0 else 1 + (column - 1) // levels
 
 
 def expected(keys: Sequence[Key], what: int) -> tuple[Floats, Floats]:
     """The prior of all ways by one protocol, before any row: a matrix and a vector.
 
-    The matrix times their numbers (``what``: launch, hop, gap or inverse share), less the vector,
-    is independent with spread 1. All that a way is like is among the keys.
+    Matrix x numbers - vector has independent entries of spread 1; ``what`` says which numbers (see
+    ``part``). The keys must contain the algorithm and the protocol of each way.
     """
     place = {key: number for number, key in enumerate(keys)}
     rows, wanted = np.zeros((len(keys), len(keys))), np.zeros(len(keys))
@@ -82,10 +82,10 @@ def expected(keys: Sequence[Key], what: int) -> tuple[Floats, Floats]:
 def unmeasured(
     keys: Sequence[Key], unknowns: Floats, lowest: Floats
 ) -> Iterator[tuple[Key, Floats]]:
-    """The ways that no row can have gone, by algorithms that some can, and what to expect of them.
+    """Ways that no row can have taken, by algorithms that some row can, with expected numbers.
 
-    ``unknowns`` are those of the keys, (keys, 1 + 3 levels), ``lowest`` what each may be at least,
-    alike for all ways by one protocol. Expected given all other ways by the same protocol.
+    ``unknowns`` are the fitted numbers, shape (keys, 1 + 3 levels), ``lowest`` their lower bounds,
+    equal for all ways by one protocol. The expectation is given all ways by the same protocol.
     """
     for _, algorithm, protocol in [key for key in keys if key[1] and not key[0]]:
         mine = [key for key in keys if key[2] == protocol]
@@ -111,12 +111,14 @@ def _given(key: Key, others: Sequence[Key], known: Floats) -> Floats:
 
 
 def _like(key: Key) -> Key:
-    """What a way is like: its algorithm for any collective, or its protocol for any algorithm."""
+    """The key one step more general: an algorithm for any collective, or a protocol for any
+    algorithm.
+    """
     return ANY, key[1] if key[0] else ANY, key[2]
 
 
 def _covariance(ways: Sequence[Key], others: Sequence[Key], what: int) -> Floats:
-    """Of what ways and others, by one protocol, stray from their algorithms: (ways, others)."""
+    """Covariance of the deviations of ways and others from their algorithms: (ways, others)."""
     spreads = np.array([spread[what] for spread in SPREADS.values()])
     found = (_weights(ways) * spreads) @ (_weights(others) * spreads).T
     for row, way in enumerate(ways):
@@ -132,5 +134,5 @@ def _weights(ways: Sequence[Key]) -> Floats:
 
 
 def _has_traits(way: Key) -> bool:
-    """Whether an algorithm has traits: not in switches, which reduce and copy on the way."""
+    """Whether a way has traits: in-network ones do not, as switches reduce and copy on the way."""
     return way[1] != Algorithm.IN_NETWORK.value

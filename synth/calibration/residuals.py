@@ -1,10 +1,10 @@
 """What a fit leaves over: how far rows lie from it, by way and class of sizes.
 
-Two questions, two answers. A price of what was measured strays as rows do that the fit had not seen
-(``residuals``). A price of what was not, another collective, other numbers of ranks, another
-algorithm, sizes beyond, strays as whole tables do that were left out, one after the other
-(``strays``): all rows of a table are off together, so that a hundred rows of three tables say no
-more of a fourth one than three numbers can.
+Two questions, two answers. A price of something measured is off as much as rows are that the fit
+had not seen (``residuals``). A price of something else (another collective, number of ranks or
+algorithm, sizes outside) is off as much as whole tables are, left out one after the other
+(``strays``): all rows of a table are off together, so a hundred rows of three tables say no more
+about a fourth table than three numbers can.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from synth.calibration.prior import ALGORITHM, Floats, Key
 CLASSES = (0, 1 << 16, 1 << 20, 1 << 24, 1 << 28)
 """Where classes of sizes begin, in bytes."""
 FEWEST_ROWS = 8
-"""A way has ratios of its own in a class where so many rows went it."""
+"""A way has ratios of its own in a class of sizes with at least this many of its rows."""
 _FAR, _SPREADS = 2.0, 5.0
 EXPECTED = ALGORITHM[3]
 """How far a table is expected to lie from a fit before any was left out, in logarithms: as far as
@@ -33,11 +33,11 @@ the fit expects the shares of algorithms to stray. It counts as much as one tabl
 
 @dataclass(frozen=True)
 class FittedRow:
-    """A measured row, the way it was taken to have gone, and what the fit says of it.
+    """A measured row, the way it is taken to have been run by, and its fitted seconds.
 
-    What fits say that have not seen it: ``halves_seconds`` by every other size,
-    ``tables_seconds`` without the tables of its configuration (0 where there are no others).
-    ``dropped``: the fit did not follow it, as it lies too far from all others.
+    Two fits have not seen it: ``halves_seconds`` is by a fit to every other size,
+    ``tables_seconds`` by one without the tables of its configuration (0 where there are no others).
+    ``dropped``: the fit ignored the row, an outlier.
     """
 
     measurement: Measurement
@@ -51,7 +51,7 @@ class FittedRow:
 
 
 def strayed(sizes: Floats, seconds: Floats, fitted: Floats) -> npt.NDArray[np.bool_]:
-    """Which rows are outliers, not to be followed: off by more than a factor of 2 and 5 spreads.
+    """Which rows are outliers, ignored by the fit: off by more than a factor of 2 and 5 spreads.
 
     The spread is the median distance of the rows of the same class, put to scale so that it is a
     standard deviation where errors are normal (Hampel's rule).
@@ -68,11 +68,11 @@ def strayed(sizes: Floats, seconds: Floats, fitted: Floats) -> npt.NDArray[np.bo
 
 
 def residuals(rows: Sequence[FittedRow]) -> tuple[Residual, ...]:
-    """Ratios measured to fitted by fits that had not seen the row; also of dropped rows.
+    """Ratios of measured to fitted seconds, by fits that had not seen the row; also dropped rows.
 
-    A price for a collective that was measured among several sets of ranks, or for one that was not
-    measured at all, strays as tables do that a fit has not seen; one that was measured among one
-    set of ranks only, as sizes between those of the fit.
+    Ratios for a collective measured among several sets of ranks, and those for any collective, are
+    by fits without the row's table. With one set of ranks only, a collective's own ratios are by
+    fits to every other size.
     """
     shapes: dict[str, set[tuple[int, ...]]] = {}
     for row in rows:
@@ -99,7 +99,7 @@ def residuals(rows: Sequence[FittedRow]) -> tuple[Residual, ...]:
 
 
 def followed(rows: Sequence[FittedRow]) -> tuple[Measured, ...]:
-    """The configurations of the rows: collective and members, the ways they went, their sizes."""
+    """What was measured: each collective and members, its ways, the range of its sizes."""
     kinds: dict[tuple[str, tuple[int, ...]], list[FittedRow]] = {}
     for row in rows:
         one = row.measurement
@@ -116,7 +116,7 @@ def followed(rows: Sequence[FittedRow]) -> tuple[Measured, ...]:
 
 
 def strays(rows: Sequence[FittedRow]) -> tuple[Stray, ...]:
-    """In each class of sizes that has rows, where a row of another table is taken to lie.
+    """For each class of sizes that has rows, the expected range for a row of a new table.
 
     The logarithms of ratios are taken to be normal about 0 with a spread of each table's own, whose
     mean square is known from n tables and what was expected: Student's t with n + 1 degrees of
@@ -150,8 +150,8 @@ def _short(ratio: float) -> float:
 def _residual(smallest: int, key: tuple[str, str, str], ratios: Sequence[float]) -> Residual:
     """Order statistics that hold a new ratio with the probability that is stated.
 
-    Of n rows the k-th smallest is above a new one in k of n + 1 cases (conformal prediction); with
-    few rows they are the smallest and the largest, and hold less.
+    Of n rows the k-th smallest is above a new one in k of n + 1 cases (conformal prediction). With
+    few rows they are the smallest and the largest, and hold a new ratio less often than stated.
     """
     ordered = sorted(ratios)
     outside = int(round((len(ordered) + 1) * (1 - COVERED) / 2, 9))

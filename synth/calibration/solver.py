@@ -2,14 +2,13 @@
 
 Unknown for every way (collective, algorithm, protocol) are a launch and, for each level, a hop, a
 gap and the inverse of a share. Given which way a row went and what it was limited by, its seconds
-are linear in them; so both are found by turns, the ways by what is fastest at the numbers found
-last, the numbers by non-negative least squares (scipy's) of relative errors, weighted anew each
-time by the soft-L1 loss so that a row far off pulls no harder than one near by.
+are linear in them. So both are found by turns: the ways as the fastest at the last numbers, the
+numbers by non-negative least squares (scipy's) of relative errors, weighted anew each time by the
+soft-L1 loss so that a row far off pulls no harder than one near by.
 
-What rows do not show is taken from what is expected before any is seen (``likeness``), as rows of
-their own: a way is like its algorithm for other collectives whose rounds are of the same kinds, an
-algorithm like others by the same protocol, and these like the description and the launch in NCCL's
-model.
+What rows leave open comes from a prior (``prior``), added as rows of their own: a way is like its
+algorithm for other collectives whose rounds are of the same kinds, an algorithm like others by the
+same protocol, and a protocol like the description and the launch in NCCL's model.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ Integers = npt.NDArray[np.int64]
 LAUNCH_SECONDS = {Protocol.SIMPLE: 8.4e-6, Protocol.LL: 6.6e-6, Protocol.LL128: 14.0e-6}
 """What NCCL's model adds once a call (v2.28.7-1, src/graph/tuning.cc)."""
 LEAST_LATENCY = 0.1
-"""No launch and no hop is found to be less than this part of what was expected."""
+"""No launch and no hop is fitted below this fraction of what was expected."""
 MOST_SHARE = 2.0
-"""A link carries at most so many times what its description says."""
+"""No link is fitted to carry more than this many times its described bandwidth."""
 NOISE = ((0, 0.15), (1 << 16, 0.10), (1 << 24, 0.05))
 """Relative errors expected of rows from a size on."""
 _ROUNDS = 40
@@ -77,7 +76,7 @@ class Solution:
 
 
 def solve(system: System, rows: Rows, keep: npt.NDArray[np.bool_] | None = None) -> Solution:
-    """The best of a few starts. ``keep`` are the rows to follow; all have their ways found."""
+    """The best fit from a few starts. ``keep`` masks the rows to fit; all rows get their ways."""
     problem = _Problem(system, rows)
     kept = np.ones(len(rows.sizes), dtype=np.bool_) if keep is None else keep
     found = [problem.descend(start, kept) for start in problem.starts()]
@@ -91,9 +90,7 @@ def unseen_seconds(
     keep: npt.NDArray[np.bool_],
     groups: Integers,
 ) -> Floats:
-    """What each row should take by a fit that has not seen its group; such fits start from one
-    that has.
-    """
+    """The seconds of each row by a fit without the row's group, started from ``solution``."""
     problem = _Problem(system, rows)
     found = solution.fitted.copy()
     for group in np.unique(groups):
@@ -128,9 +125,10 @@ class _Problem:
         self.prior, self.wanted = self._priors()
 
     def _correct(self) -> None:
-        """Put the description to scale: one factor for all latencies, one for each bandwidth.
+        """Scale the description to the rows: one factor for all latencies, one for each bandwidth.
 
-        What the smallest and the largest row of each table take, over what is described; medians.
+        Factors are medians over tables of measured / described seconds: of the smallest rows for
+        latencies, of the largest for bandwidths.
         """
         described = self.scale.copy()
         seconds, _ = self.seconds(described)
@@ -157,7 +155,7 @@ class _Problem:
             self.scale[:, 1 + 2 * self.levels + level] *= min(max(off, 1 / MOST_SHARE), 100.0)
 
     def starts(self) -> list[Floats]:
-        """The description to scale; with messages that keep their distance instead of waiting."""
+        """The scaled description, and three variants with gaps or other launches and hops."""
         hops, gaps = slice(1, 1 + self.levels), slice(1 + self.levels, 1 + 2 * self.levels)
         found = []
         for waited, kept, launch in (
@@ -174,7 +172,7 @@ class _Problem:
         return found
 
     def seconds(self, unknowns: Floats) -> tuple[Floats, Integers]:
-        """Of every candidate, and what limits it: gaps (-1), a level, or memory (levels)."""
+        """Seconds of each candidate; its limit: -1 for gaps, a level, ``levels`` for memory."""
         levels, mine = self.levels, unknowns[self.place]
         hops = (self.waited * mine[:, 1 : 1 + levels]).sum(axis=1)
         gaps = (self.paced * mine[:, 1 + levels : 1 + 2 * levels]).sum(axis=1)
@@ -190,7 +188,7 @@ class _Problem:
         return np.asarray(fastest[np.searchsorted(self.rows.row[fastest], np.arange(len(least)))])
 
     def descend(self, start: Floats, kept: npt.NDArray[np.bool_]) -> Solution:
-        """By turns the ways and the numbers, as long as the loss falls; steps are halved."""
+        """Improve ways and numbers by turns while the loss falls; a step that fails is halved."""
         best = self._solution(start, kept)
         step = 1.0
         for _ in range(_ROUNDS):
@@ -236,7 +234,7 @@ class _Problem:
         )
 
     def _least(self, now: Solution, kept: npt.NDArray[np.bool_]) -> Floats:
-        """The numbers of least squares for the ways and limits of a solution."""
+        """The numbers by least squares, with the ways and limits of a solution kept."""
         off = (now.fitted / self.rows.seconds - 1) / self.noise
         weight = (1 + off**2) ** -0.25 * kept
         known = (
@@ -252,9 +250,9 @@ class _Problem:
         return np.asarray((found + lowest).reshape(self.scale.shape) * self.scale)
 
     def _priors(self) -> tuple[Floats, Floats]:
-        """Rows that say what each way is like, in units of what is described.
+        """The prior as rows, in units of what is described.
 
-        Of all ways by one protocol together, made independent of each other and of spread 1.
+        It is made for all ways by one protocol together; its rows are independent, of spread 1.
         """
         width = 1 + 3 * self.levels
         rows, wanted = [], []
@@ -270,7 +268,7 @@ class _Problem:
 
 
 def _keys(leaves: Sequence[Key], system: System) -> tuple[Key, ...]:
-    """All ways, and before them what they are like: protocols, then algorithms."""
+    """Protocols, then algorithms for any collective, then the ways themselves."""
     found: dict[Key, None] = {}
     for protocol in _known(system):
         found[ANY, ANY, protocol.value] = None
@@ -282,7 +280,7 @@ def _keys(leaves: Sequence[Key], system: System) -> tuple[Key, ...]:
 
 
 def _known(system: System) -> list[Protocol]:
-    """Protocols that at least one link knows."""
+    """Protocols that at least one link supports."""
     return [
         protocol
         for protocol in Protocol

@@ -1,4 +1,4 @@
-"""What a fault costs: a request on a machine with missing or slower parts and without."""
+"""What a fault costs: a request on a healthy machine, and with missing or slower parts."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from synth.semantics.lowering import lower
 
 MOST_SEGMENTS = 8
 MOST_FOLLOWED = 512
-"""Into how many segments, and on how many devices, a program is followed link by link."""
+"""Limits, on segments and on devices, for following a program link by link."""
 
 
 @dataclass(frozen=True)
 class Followed:
-    """One program followed group by group on all links: healthy, and as they are.
+    """One program, simulated group by group on every link: healthy links, and those at hand.
 
-    ``busiest`` has the links, by name, that are busy for the largest share of the latter time.
+    ``busiest`` are the busiest links at hand, by name, each with the share of time it is busy.
     """
 
     program: str
@@ -42,8 +42,8 @@ class Followed:
 class Cost:
     """The best answer of the healthy machine and of the one at hand.
 
-    ``same_seconds``: the healthy machine's best program on the one at hand, by the algorithms that
-    are fastest there; None where devices are missing, and with them the program's groups.
+    ``same_seconds`` is the time of the healthy machine's best program on the machine at hand, by
+    the algorithms that are fastest there. None where devices, and so groups, are missing.
     """
 
     system: System
@@ -65,8 +65,8 @@ class Cost:
 def cost(whole: System, system: System, request: Request, watcher: Watcher | None = None) -> Cost:
     """Answer a request on a whole machine and on what is left of it.
 
-    Where devices are missing there may be one axis only, which gets as many as are left. Raises
-    InputError where nothing is missing or slower, and for what does not fit together.
+    With devices missing, the request must have one axis; its size becomes the number that is left.
+    Raises InputError where nothing is missing or slower, and for a request that does not fit.
     """
     watcher = watcher or Watcher()
     if not system.faults and system.devices == whole.devices:
@@ -89,7 +89,7 @@ def cost(whole: System, system: System, request: Request, watcher: Watcher | Non
 
 
 def uneven_request(request: Request) -> UnevenRequest:
-    """The same request for a machine that lacks devices. Raises InputError for what it has not."""
+    """The same request for a machine that lacks devices. Raises InputError if it has none there."""
     if request.goal is not Goal.ALL_REDUCE:
         raise InputError(
             f"{request.goal.value} on a machine that lacks devices",
@@ -130,9 +130,9 @@ def _same_seconds(simulator: Simulator, candidate: Candidate) -> float:
 
 
 def _followed(whole: System, simulator: Simulator, best: Answer) -> Followed | None:
-    """The largest stripe's program for the whole payload, in not too many segments.
+    """The largest stripe's program for the whole payload, in at most ``MOST_SEGMENTS`` segments.
 
-    On either machine by the algorithms that are fastest there.
+    Each machine uses the algorithms that are fastest on it. None for very large machines.
     """
     if whole.devices > MOST_FOLLOWED:
         return None

@@ -1,4 +1,7 @@
-"""The largest even machines inside an uneven one, and to whom the devices outside send."""
+"""The largest even machines inside an uneven one, and where the devices outside send.
+
+With a node of seven GPUs beside one of eight, one core is 2 x 7; the eighth GPU sends into it.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +21,10 @@ MOST_CORES = 4
 
 @dataclass(frozen=True)
 class Core:
-    """Some ranks that make an even machine.
+    """An even machine inside an uneven one: 2 nodes of 7 GPUs where one of 16 GPUs is gone.
 
-    ``counts``: how many children of each level; ``ranks`` in the order of the tree's digits;
-    ``hosts``: groups of one rank inside and those outside that hang on it.
+    ``counts`` are the children at each level; ``ranks`` are in the order of the tree's digits. A
+    group in ``hosts`` is one rank inside and then the ranks outside that send to it.
     """
 
     survivors: Survivors
@@ -37,12 +40,12 @@ class Core:
 
     @property
     def ends(self) -> tuple[GroupStep, ...]:
-        """The steps in which devices outside send what they have, and get the result."""
+        """First and last step: devices outside reduce to their hosts, and get the result back."""
         both = (Collective.REDUCE, Collective.BROADCAST) if self.hosts else ()
         return tuple(GroupStep(collective, self.hosts) for collective in both)
 
     def step(self, meant: Instruction) -> GroupStep:
-        """What an instruction on the core's tree means for its ranks."""
+        """An instruction on the core's tree as groups of ranks."""
         if meant not in self._steps:
             plain = grouped(meant, self.tree)
             groups = tuple(tuple(self.ranks[d] for d in group) for group in plain.groups)
@@ -50,14 +53,14 @@ class Core:
         return self._steps[meant]
 
     def among(self, instruction: Instruction) -> GroupList:
-        """The devices whose ranks an instruction on the core's tree means."""
+        """An instruction on the core's tree as groups of devices."""
         return self.survivors.listed(self.step(instruction))
 
 
 def cores(survivors: Survivors) -> tuple[Core, ...]:
-    """The largest even machines: none has as many or more children of every level than another.
+    """The largest even machines, largest first, at most ``MOST_CORES``, of two devices or more.
 
-    The largest come first; more than ``MOST_CORES`` are left out, and those of one device.
+    One that another matches or exceeds at every level is left out: 2 x 6 beside 2 x 7.
     """
     found: dict[tuple[int, ...], Ranks] = {}
     cards = survivors.system.hierarchy.cardinalities
@@ -78,7 +81,7 @@ def cores(survivors: Survivors) -> tuple[Core, ...]:
 
 
 def _chosen(survivors: Survivors, counts: tuple[int, ...]) -> tuple[int, Ranks]:
-    """How many outermost units have so many children of every inner level, and whose ranks."""
+    """How many outermost units have these counts of children at inner levels; their ranks."""
     hierarchy = survivors.system.hierarchy
     good = set(survivors.devices)
     kept: dict[int, list[int]] = {}
@@ -110,9 +113,10 @@ def _core(survivors: Survivors, counts: tuple[int, ...], ranks: Ranks) -> Core:
 
 
 def _hosted(survivors: Survivors, ranks: Ranks, outside: Sequence[int]) -> Iterator[Ranks]:
-    """Groups of a rank inside and those outside that send to it, for all ranks outside.
+    """Groups of one rank inside (first) and the ranks outside that send to it.
 
-    Each sends to one in the smallest unit the two share, and units get equally many.
+    A rank outside sends within the smallest unit, such as its node, that has ranks inside; among
+    those it takes one in the units that the fewest send to so far.
     """
     levels = range(len(survivors.system.hierarchy.levels))
     busy: Counter[tuple[int, int]] = Counter()

@@ -1,4 +1,4 @@
-"""Programs of explicit groups that are handed out: judged anew, and run on arrays."""
+"""Programs of explicit groups, as users get and return them: proved again, and run on arrays."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ MOST_BYTES = 2**31
 
 @dataclass(frozen=True)
 class Handed:
-    """A program of explicit groups, the machine it is for, and what was said of it.
+    """A program of explicit groups, the machine it is for, and the prices it came with.
 
-    ``devices`` are the ids of those that are left, by rank; ``flat_seconds`` is the price of the
-    plain collective there.
+    ``devices[rank]`` is the id of a device that is left; ``flat_seconds`` is the price of the
+    plain all-reduce on these devices.
     """
 
     system: str
@@ -34,9 +34,9 @@ class Handed:
     flat_seconds: float
 
     def check(self) -> None:
-        """Prove it now, whoever says that it was proved before.
+        """Prove the program again: an earlier proof is not trusted, as a file may be edited.
 
-        Raises InputError for groups that are none, and for a program that is wrong.
+        Raises InputError for reduce-scatters without pieces, and for a program that is wrong.
         """
         scattering = [step for step in self.program.steps if step.collective.scatters]
         if any(step.pieces is None for step in scattering):
@@ -49,7 +49,7 @@ class Handed:
 
 
 def run_on_arrays(handed: Handed, dtype: str, payload_bytes: int, repeat: int) -> Seen:
-    """Replay a program on arrays; checked always, and timed beside the plain sum.
+    """Replay a program on arrays, always checked, and timed beside the plain sum.
 
     Raises InputError for more than memory holds, and as ``Handed.check``.
     """

@@ -1,8 +1,8 @@
-"""Programs of explicit groups as ordinary schedules: which blocks of its buffer a member keeps.
+"""Programs of explicit groups as ordinary schedules, with the blocks that each member keeps.
 
 Every buffer holds its blocks in the order of the payload, so that nothing is ever transposed. In a
-reduce-scatter among three ranks of which the last keeps nothing, places (0,), (1,) and () of the
-two blocks are theirs.
+reduce-scatter of two blocks among three ranks, the first keeps the block at place 0, the second
+that at place 1, and the last nothing: places are (0,), (1,) and ().
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _Blocks = tuple[int, ...]
 
 
 def scheduled(program: GroupProgram, ranks: int, payload_bytes: int) -> Schedule | Failure:
-    """The schedule of a program on a machine of so many ranks, whatever joins them.
+    """The schedule of a program on ``ranks`` devices; it does not depend on their links.
 
-    A Failure where members of a group hold other chunks than its collective needs: unlike the z3
-    judge this looks at chunks only, and not at whose contributions are in them.
+    A Failure where members of a group hold other chunks than its collective needs. Unlike z3 this
+    looks at the chunks only, not at the ranks whose contributions they contain.
     """
     found = phases(program, range(ranks), padded(payload_bytes, program.chunks))
     if isinstance(found, Failure):
@@ -35,7 +35,7 @@ def scheduled(program: GroupProgram, ranks: int, payload_bytes: int) -> Schedule
 
 
 def rehearsed(program: GroupProgram, ranks: int) -> Failure | None:
-    """What goes wrong when a program is run on whole numbers; None where all end with the sum."""
+    """What goes wrong when a program runs on integers; None where all ranks end with the sum."""
     schedule = scheduled(program, ranks, payload_bytes=1)
     return schedule if isinstance(schedule, Failure) else compare(schedule, 2 * program.chunks + 1)
 
@@ -68,7 +68,7 @@ def phases(
 
 @dataclass(frozen=True)
 class _Shared:
-    """The blocks of a group together, and those that each member brings, or keeps, of them."""
+    """All blocks of a group, and which of them each member brings (gather) or keeps (scatter)."""
 
     whole: _Blocks
     own: Sequence[_Blocks]
@@ -85,7 +85,7 @@ class _Shared:
 
 
 def _shared(step: GroupStep, which: int, before: Sequence[_Blocks]) -> _Shared | str:
-    """What one group does with the blocks of its members; why it cannot, if so."""
+    """The blocks of one group in a step; or, as text, why the step cannot be carried out."""
     what, whole = step.collective, before[0]
     if what.gathers:
         whole = tuple(sorted(chain(*before)))

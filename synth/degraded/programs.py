@@ -2,13 +2,13 @@
 
 Ranks count the devices that are left, in their order. Two families of all-reduces:
 
-* *levels*: from the innermost level outwards, every unit of a level hands on to one of its devices
-  (reduce) or to several, each for a share of the payload (reduce-scatter); those all-reduce among
-  units; and back inwards (broadcast, all-gather). Where units have unequally many devices, the
-  shares are for as many as the smallest has, and what is beyond has none.
-* *core*: the largest even machines inside the uneven one. Every device outside adds its payload to
-  one inside first and gets the result from it in the end; between, any program of the language on
-  the core's tree.
+* *levels*: from the innermost level outwards, each unit sums to one of its devices (reduce) or to
+  several with a share of the payload each (reduce-scatter). These devices all-reduce among units;
+  then the result goes back inwards (broadcast, all-gather). With a node of seven GPUs beside one of
+  eight there are seven shares, as many as the smallest unit has devices; the eighth GPU gets none.
+* *core*: the largest even machines inside the uneven one. First each device outside adds its
+  payload to a device inside; then any program of the language runs on the core's tree; at the end
+  the device outside gets the result back.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from synth.verify.concrete import GroupStep
 
 Ranks = tuple[int, ...]
 MOST_DEVICES = 256
-"""How many devices z3 is asked to prove a program of explicit groups for."""
+"""The most devices for which z3 is asked to prove a program of explicit groups."""
 
 
 @dataclass(frozen=True)
 class Survivors:
     """The devices of a system that are left, by rank.
 
-    Raises InputError for more than can be proved one by one, and for machines on which messages
-    pass through devices.
+    Raises InputError for more than ``MOST_DEVICES``, and for rings and tori: messages there pass
+    through devices, so a missing one breaks the ring.
     """
 
     system: System
@@ -66,26 +66,26 @@ class Survivors:
         return len(self.devices)
 
     def listed(self, step: GroupStep) -> GroupList:
-        """The devices of a step's groups, all of whose buffers are alike."""
+        """A step's groups as devices instead of ranks; buffers have the same size in all groups."""
         groups = tuple(tuple(self.devices[rank] for rank in group) for group in step.groups)
         return GroupList(groups, (1.0,) * len(groups))
 
     def unit(self, rank: int, level: int) -> int:
-        """The unit of a level that a rank is in; -1 stands before the outermost level: all."""
+        """The number of the unit of a level that a rank is in; level -1 is the whole machine."""
         inside = (
             self.system.hierarchy.devices_in_child(level) if level >= 0 else self.system.devices
         )
         return self.devices[rank] // inside
 
     def by_unit(self, ranks: Sequence[int], level: int) -> list[Ranks]:
-        """Ranks by the unit of a level that they are in, in order."""
+        """Ranks grouped by the unit of a level they are in, in the order of the units."""
         found: dict[int, list[int]] = {}
         for rank in ranks:
             found.setdefault(self.unit(rank, level), []).append(rank)
         return [tuple(found[unit]) for unit in sorted(found)]
 
     def units_left(self) -> str:
-        """Units by how many devices are left in them, in words: ``3 node of 8 gpu, 1 of 7``."""
+        """How many units have how many devices left, in words: ``3 node of 8 gpu, 1 of 7``."""
         names = self.system.hierarchy.names
         if len(names) == 1:
             return f"{self.count} {names[0]}"
@@ -96,7 +96,7 @@ class Survivors:
 
 @dataclass(frozen=True)
 class GroupProgram:
-    """Steps over groups of ranks, the payload in so many chunks; ``texts`` has them in words."""
+    """Steps over groups of ranks, for a payload of ``chunks`` chunks; ``texts`` is in words."""
 
     steps: tuple[GroupStep, ...]
     chunks: int
@@ -127,12 +127,12 @@ _Way = tuple[Collective, Collective]
 _REDUCE: _Way = (Collective.REDUCE, Collective.BROADCAST)
 _SCATTER: _Way = (Collective.REDUCE_SCATTER, Collective.ALL_GATHER)
 _Team = tuple[Ranks, _Part]
-"""Ranks that go on with the same part of the payload."""
+"""Ranks that carry on with the same part of the payload."""
 
 
 @dataclass(frozen=True)
 class _Draft:
-    """A step whose pieces are still parts of the payload."""
+    """A step whose pieces are fractions of the payload, not yet chunks."""
 
     collective: Collective
     groups: tuple[tuple[Ranks, tuple[_Part, ...]], ...]
@@ -165,7 +165,7 @@ def level_programs(survivors: Survivors) -> Iterator[GroupProgram]:
 def _drafted(
     survivors: Survivors, cuts: Sequence[tuple[int, _Way | None]], last: _Way | None
 ) -> list[_Draft]:
-    """The steps of one program; none where a cut does nothing or cannot be made."""
+    """The steps of one program; none where the step at a level does nothing or cannot be made."""
     teams: list[_Team] = [(tuple(range(survivors.count)), _Part(Fraction(0), Fraction(1)))]
     forth: list[_Draft] = []
     back: list[_Draft] = []
@@ -205,7 +205,7 @@ def _shared(part: _Part, shares: int, members: int) -> tuple[_Part, ...]:
 
 
 def _among(teams: Sequence[_Team], last: _Way | None) -> list[_Draft]:
-    """The all-reduce of every team, at once or in two steps."""
+    """The all-reduce inside each team of ranks, in one step or as the two steps of ``last``."""
     some = [(ranks, part) for ranks, part in teams if len(ranks) > 1]
     if not some:
         return []
@@ -217,7 +217,7 @@ def _among(teams: Sequence[_Team], last: _Way | None) -> list[_Draft]:
 
 
 def _finished(drafts: Sequence[_Draft]) -> GroupProgram:
-    """Cut the payload so finely that every piece is some chunks."""
+    """Cut the payload into so many chunks that each piece is a whole number of them."""
     parts = [part for draft in drafts for _, some in draft.groups for part in some]
     whole = lcm(*((part.begin.denominator) for part in parts),
                 *((part.length.denominator) for part in parts))  # fmt: skip

@@ -138,9 +138,9 @@ def uneven_answers(
 
 
 def judged(program: GroupProgram, ranks: int) -> Verdict:
-    """What z3 says of a program at this size.
+    """The verdict of z3 on a program at this size.
 
-    Raises AssertionError if arrays disagree with a proof, which is a mistake of ours.
+    Raises AssertionError if a replay on arrays disagrees with a proof: that is our own bug.
     """
     verdict = prove_groups(program.steps, ranks, chunks=program.chunks)
     failure = rehearsed(program, ranks)
@@ -162,14 +162,15 @@ def _only(axes: Sequence[Axis], over: Sequence[str], survivors: Survivors) -> Ax
 
 
 _Kind = tuple[Collective, GroupList, float]
-"""A collective, its groups, and its largest buffer as a share of the payload."""
+"""A collective, its groups, and the largest buffer of a member as a share of the payload."""
 
 
 @dataclass(frozen=True)
 class _Family:
-    """Programs as paths of labels, and what a path says and costs.
+    """Programs as paths of labels, one label a step, so that programs share the prices of steps.
 
-    ``priced(label, payload_bytes)`` are the phases of a label, for one segment of so many bytes.
+    ``priced(label, payload_bytes)`` are the prices of a label's phases, for one segment of that
+    many bytes; ``program(number)`` is the program of a path.
     """
 
     paths: Sequence[Labels]
@@ -244,7 +245,7 @@ class _Search:
         return sorted(made, key=lambda candidate: candidate.key)[:count]
 
     def _of_levels(self) -> _Family:
-        """The first family: each kind of phase is a label, the plain all-reduce's the first."""
+        """The *levels* family. Each kind of phase is a label; label 0 is the plain all-reduce."""
         programs = list(level_programs(self._survivors))
         labels: dict[_Kind, int] = {}
         paths = []
@@ -266,7 +267,7 @@ class _Search:
         return _Family(paths, len(labels), priced, programs.__getitem__)
 
     def _on_core(self, core: Core, ends: Sequence[GroupStep]) -> _Family:
-        """The second: any program on the core's tree, between the ends if there are any."""
+        """The *core* family: any program on the core's tree, between the steps in ``ends``."""
         depth = len(core.tree.digits)
         paths, alphabet = self._library.paths(depth), self._library.graph(depth).alphabet
         texts = self._library.spellings(core.tree)

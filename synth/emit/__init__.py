@@ -1,8 +1,8 @@
-"""OUT: schedules in the words of other people's runtimes and tools. Nothing here imports them.
+"""Schedules as files for other runtimes and tools. Nothing here imports them.
 
 A target is a row of ``TARGETS`` with one pure function, from a ``Source`` (a schedule, its prices,
-its verdict) to files. A runtime that has no words for a step refuses it by its number and names the
-targets that have, rather than hand out something else than what was proved.
+its verdict) to files. A target that cannot express a step raises an error with the step's number
+and the targets that can, rather than write something else than what was proved.
 
 >>> from synth.emit import TARGETS, target_of
 >>> [name for name, target in TARGETS.items() if target.places]

@@ -15,8 +15,8 @@ from synth.semantics.schedule import Phase, Schedule, Transpose
 class Buffers:
     """Rows are moments: before the first phase, and after each one. Columns are devices.
 
-    ``parts[moment, device]``: the device's buffer is the payload divided by so much; 0 if it holds
-    nothing. ``needed[moment, device]``: what it holds is read by a later phase, or is the result.
+    ``parts[moment, device]``: the device's buffer is the payload divided by this number; 0 if
+    it is empty. ``needed[moment, device]``: a later phase reads the buffer, or it is the result.
     """
 
     parts: Devices

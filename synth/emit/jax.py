@@ -22,10 +22,10 @@ from synth.semantics.schedule import Exchange, Phase, Transpose
 class _Step:
     """What a phase needs beyond its collective and groups.
 
-    * ``alone``: those who take no part get groups of one;
-    * ``everyone``: those who should take no part do, all the same, as groups that give or get
-      pieces must be of one size everywhere;
-    * ``idle``: a transpose of buffers nobody needs, to be left out.
+    * ``alone``: devices that take no part get groups of one;
+    * ``everyone``: devices that should take no part do so anyway, as JAX needs groups of one size
+      where members give or get pieces;
+    * ``idle``: a transpose of buffers that no later phase reads, left out.
     """
 
     alone: bool = False
@@ -77,7 +77,7 @@ def _written(source: Source, explicit: bool) -> Files:
 def _numbers(
     source: Source, steps: Sequence[tuple[_Step, ...]], what: Callable[[Exchange, _Step], bool]
 ) -> list[str]:
-    """The numbers, from 1, of exchanges of which something is true; with stripes if several."""
+    """The numbers, from 1, of exchanges for which ``what`` is true; with stripes if several."""
     found = []
     for stripe, (one, means) in enumerate(zip(source.stripes, steps, strict=True), 1):
         pairs = zip(one.schedule.phases, means, strict=True)

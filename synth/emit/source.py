@@ -1,4 +1,4 @@
-"""What every emitter is given: a schedule, what it costs where, and what the caller asked for."""
+"""The input of every emitter: a schedule, its prices and verdict, and the caller's options."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from synth.semantics.schedule import Exchange, Schedule
 from synth.verify.symbolic import Proved, Unknown
 
 Files = dict[str, str | bytes]
-"""What a target consists of: the content of each file by its name."""
+"""The files of a target: their contents by name."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Source:
-    """A schedule on a system, with the price of each phase and what z3 said of its program.
+    """A schedule on a system, with the price of each phase and z3's verdict on its program.
 
     Prices are of one segment. Where several programs run side by side, each reduces a slice of
     the payload: this is the first of them, and ``beside`` has the others, in the order of slices.
@@ -60,7 +60,7 @@ class Source:
 
     @property
     def stripes(self) -> tuple[Source, ...]:
-        """What runs side by side, each a source of its own; one where nothing does."""
+        """The stripes that run side by side, each as a source of its own; at least one."""
         return (replace(self, beside=()), *self.beside)
 
     @property
@@ -79,7 +79,7 @@ class Source:
 
     @property
     def lanes(self) -> tuple[Lane, ...]:
-        """What each stripe asks of the machine."""
+        """The work of each stripe on the links, as the simulator of overlap takes it."""
         return tuple(
             Lane(tuple(price.work for price in stripe.prices), stripe.schedule.segments)
             for stripe in self.stripes
@@ -87,7 +87,7 @@ class Source:
 
     @property
     def seconds(self) -> float:
-        """What the simulator says it takes, with segments that overlap, stripes side by side."""
+        """The simulated time, with overlapping segments and stripes side by side."""
         return together_seconds(self.lanes)
 
 
@@ -96,7 +96,7 @@ class CannotExpressError(InputError):
 
 
 def step_of(schedule: Schedule, phase: int) -> int:
-    """The step a phase belongs to: exchanges up to it, counted from 1."""
+    """The number of the step a phase belongs to: how many exchanges there are up to it."""
     return sum(isinstance(p, Exchange) for p in schedule.phases[: phase + 1])
 
 
@@ -109,7 +109,7 @@ def cannot(source: Source, phase: int, why: str) -> CannotExpressError:
 
 @contextmanager
 def in_stripe(source: Source, number: int) -> Iterator[None]:
-    """Whatever cannot be expressed meanwhile is said to be in a stripe, counted from 1."""
+    """Add the stripe's number, from 1, to any CannotExpressError that is raised inside."""
     try:
         yield
     except CannotExpressError as error:

@@ -22,11 +22,11 @@ from synth.emit.timeline import trace as timeline
 class Target:
     """One row: what it is for, and the pure function that writes its files.
 
-    ``runs`` is true where what is written carries out the program, ``overlaps`` where it can do so
-    in segments and stripes; others are given schedules of one. ``places`` is true where only the
-    placement is written, and neither the program nor what it is for matters; ``tells`` where only
-    what the simulator says is shown, whatever the program is for; others are given all-reduces
-    only. ``check`` raises what ``write`` would raise, sooner; None where writing is quick.
+    ``runs``: its files carry out the program, as those of torch do. ``overlaps``: they can do so in
+    segments and stripes; other targets get schedules of one segment and one stripe. ``places``:
+    only the placement is written, for any program. ``tells``: only the simulated run is shown, for
+    any collective; the remaining targets get all-reduces only. ``check`` raises what ``write``
+    would raise, sooner; None where writing is quick.
     """
 
     summary: str

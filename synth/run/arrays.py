@@ -20,9 +20,9 @@ Array = npt.NDArray[Any]
 
 
 def on_arrays(stripes: Sequence[Schedule], trial: Trial, go_on: Callable[[], bool]) -> Seen:
-    """A run on arrays; checked always, as it costs nothing to speak of.
+    """A run on arrays, always checked, as the check costs next to nothing.
 
-    ``stripes`` are the schedules that share the payload: one of them, if nothing runs beside it.
+    ``stripes`` are the schedules that share the payload; a plain schedule is a single one.
 
     Raises RunError if the arrays do not fit together (then the schedule is broken), if time runs
     out and if ``go_on`` says no; InputError if memory is too small.
@@ -69,9 +69,9 @@ def measured(
     plain: Callable[[], object],
     repeat: int,
 ) -> Seen:
-    """What is seen of a run that adds up, in each group, what its devices were given.
+    """Time a run, and compare its result with the sum of each group's payloads.
 
-    It is timed beside a plain sum. Raises RunError for a failure.
+    The plain sum is timed beside it. Raises RunError for a failure.
     """
     seconds, plain_seconds = [], []
     for _ in range(repeat):
@@ -99,7 +99,7 @@ def _compared(
 ) -> tuple[bool, float, bool]:
     """Whether the sums are right, their error, and whether all have the same bits.
 
-    Group by group, so that little is held at once in wider numbers.
+    It goes group by group, so that few arrays of wider numbers are held at once.
     """
     equal, same_bits, error = True, True, 0.0
     for group in groups:

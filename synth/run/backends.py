@@ -21,7 +21,7 @@ from synth.run.processes import Command, supervise
 from synth.run.trial import RunError, Seen, Trial
 
 MOST_BYTES = 2**31
-"""What all devices together may hold at once; a run keeps about four copies of its payload."""
+"""The most bytes for the payloads of all devices; a run keeps about four copies of them."""
 _INTEGERS = ("int32", "int64")
 _SEEN = TypeAdapter(Seen)
 
@@ -30,11 +30,10 @@ _SEEN = TypeAdapter(Seen)
 class Backend:
     """One row: the target whose file is run, what it needs, and the commands that run it.
 
-    ``needs`` are modules of the extra that is called as the target; ``commands`` takes the number
-    of devices, the file and the flags for it. Without commands the schedule is replayed on arrays
-    in this process.
-    ``same_bits``: whether its all-reduce gives all members the same bits (MPI only advises it), so
-    that all devices of a reduction group must end with them.
+    ``needs`` are the modules that the pip extra named like the target installs. ``commands`` takes
+    the number of devices, the file and its flags; None replays the schedule on arrays in this
+    process. ``same_bits`` is true where an all-reduce gives all members the same bits: then all
+    devices of a reduction group must end with the same bits. MPI only recommends it.
     """
 
     summary: str
@@ -68,7 +67,7 @@ def _jax(devices: int, file: Path, flags: Sequence[str]) -> list[Command]:
 
 
 def mpiexec() -> str | None:
-    """The mpiexec of this environment, else of the path."""
+    """The mpiexec beside this Python, else the one on the PATH."""
     beside = Path(sys.executable).parent / "mpiexec"
     return str(beside) if beside.is_file() else shutil.which("mpiexec")
 
@@ -110,10 +109,10 @@ BACKENDS: Mapping[str, Backend] = {
 def run(
     backend: str, source: Source, trial: Trial, go_on: Callable[[], bool] = lambda: True
 ) -> Seen:
-    """Execute a schedule, and say what was seen.
+    """Execute a schedule: how long it took, and whether the sums are right.
 
-    Raises InputError for a backend, dtype or size that cannot be, for a backend that is not
-    installed, and CannotExpressError; RunError if a process fails or time runs out.
+    Raises InputError for an unknown or missing backend, a dtype or size that it cannot take;
+    CannotExpressError as ``emit`` does; RunError if a process fails or time runs out.
     """
     if backend not in BACKENDS:
         raise InputError(

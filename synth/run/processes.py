@@ -1,4 +1,4 @@
-"""Processes of this machine, watched: the first that fails ends all, and none outlives us."""
+"""Runs processes side by side: if one fails all are ended, and none outlives this process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LAST_LINES = 4
 
 @dataclass(frozen=True)
 class Command:
-    """One process: what to call it in messages, its words, and what to add to its environment."""
+    """One process: its name in messages, its command line, and additions to its environment."""
 
     name: str
     words: Sequence[str]
@@ -35,11 +35,11 @@ def supervise(
     timeout_seconds: float,
     go_on: Callable[[], bool] = lambda: True,
 ) -> str:
-    """Run commands side by side to their end; what the first one wrote to standard output.
+    """Run commands side by side to their end; returns the standard output of the first one.
 
-    ``folder`` is where they run and leave their output. When one fails, when the time is over or
-    when ``go_on`` says no or raises, all are ended, with all the processes they have started.
-    Raises RunError, naming the process and its last words.
+    They run in ``folder`` and leave their output there. When one fails, when the time is over or
+    when ``go_on`` returns False or raises, all are ended, with every process they have started.
+    Raises RunError with the name of the process and the last lines of its output.
     """
     running: list[subprocess.Popen[bytes]] = []
     failed: list[int] = []
@@ -69,7 +69,7 @@ def supervise(
 def _start(command: Command, folder: Path, number: int) -> subprocess.Popen[bytes]:
     """A process in a session of its own, so that it can be ended with all it starts.
 
-    Where Linux's setpriv exists, it is also ended should we be killed ourselves.
+    Where Linux's setpriv exists, the process also ends when this one is killed.
     """
     guard = _guard()
     words = [guard, "--pdeathsig", "TERM", *command.words] if guard else list(command.words)
@@ -107,7 +107,7 @@ def _failed(running: Sequence[subprocess.Popen[bytes]]) -> list[int]:
 
 
 def _end(running: Sequence[subprocess.Popen[bytes]]) -> None:
-    """Ask all that still run to end, then make them."""
+    """Send SIGTERM to all that still run, then SIGKILL."""
     for how in (signal.SIGTERM, signal.SIGKILL):
         for process in running:
             if process.poll() is None:

@@ -30,7 +30,10 @@ _SHOWN = 8
 
 @dataclass(frozen=True)
 class SettledEntry:
-    """A collective over axes that are all above 1: whole bytes, times a step, share hidden."""
+    """A collective with numbers only, over axes of more than one device each.
+
+    ``times`` is calls per step, ``hidden`` the share of its time that compute hides, 0 to 1.
+    """
 
     name: str
     goal: Goal
@@ -41,7 +44,7 @@ class SettledEntry:
 
     @property
     def weight(self) -> Fraction:
-        """Times a step that compute cannot hide it: seconds of one call times this are exposed."""
+        """Calls per step that compute does not hide: seconds of a call x this are exposed."""
         return self.times * (1 - self.hidden)
 
 
@@ -71,8 +74,9 @@ def assignments(job: Job, devices: int) -> tuple[Sizes, ...]:
     """All sizes of the axes that multiply to the number of devices and meet the requirements.
 
     For data = any, tensor = 1|2 and 8 devices: data 8 with tensor 1, data 4 with tensor 2.
-    In the order in which the sizes are written, the last axis fastest; axes of any size go through
-    the divisors. Raises InputError, saying what would fit, if there is none, and for very many.
+    Sizes come in the order of the job file, the last axis fastest; an axis of any size takes the
+    divisors of the number of devices. Raises InputError if no sizes fit, with a hint at what would,
+    and for more than ``MOST_ASSIGNMENTS``.
     """
     names = [axis.name for axis in job.axes]
     divisors = _divisors(devices)
@@ -94,7 +98,7 @@ def assignments(job: Job, devices: int) -> tuple[Sizes, ...]:
 
 @dataclass(frozen=True)
 class _Candidate:
-    """Sizes that multiply to the devices, and what the names of the job stand for there."""
+    """Sizes whose product is the number of devices, and the values of the job's names there."""
 
     sizes: Sizes
     known: Known
@@ -107,13 +111,13 @@ class _Candidate:
             raise InputError(problem, where=error.where or requirement.where) from None
 
     def excess(self, requirement: Requirement) -> Fraction:
-        """How far the sizes are from meeting a requirement; 0 or less if they do."""
+        """How far the sizes are from meeting a requirement: 0 or less if they meet it."""
         values = self.values(requirement)
         return values[0] - values[1] if isinstance(requirement.rule, AtMost) else values[0] % 1
 
 
 def _unmet(requirement: Requirement, fitting: list[_Candidate]) -> InputError:
-    """The error for a requirement that no sizes meet, with those that come nearest."""
+    """The error for a requirement that no sizes meet; it names the sizes that come nearest."""
     best = min(fitting, key=lambda candidate: candidate.excess(requirement))
     values = " against ".join(number_text(value) for value in best.values(requirement))
     devices = prod(best.sizes.values())
@@ -124,7 +128,7 @@ def _unmet(requirement: Requirement, fitting: list[_Candidate]) -> InputError:
 
 
 def settled(job: Job, sizes: Sizes) -> SettledJob:
-    """The job with numbers only. Bytes are rounded up; what is over axes of size 1 is left out.
+    """The job with numbers only. Bytes are rounded up; entries over axes of size 1 are left out.
 
     Raises InputError for sizes the job does not have, and, with the place, for bytes and times
     that are not above 0, for a hidden share outside 0 to 1 and for a division by zero.

@@ -1,4 +1,4 @@
-"""Job files: a job from its TOML text, with the line of whatever is wrong, and back to text."""
+"""Job files: a job is read from TOML, with the line in each error, and written back."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def read_job(text: str, *, where: str = "job") -> Job:
 
 def _parsed(text: str, where: str) -> dict[str, Any]:
     for number, line in enumerate(text.split("\n"), 1):
-        if line.count(".") > MOST_DOTS:  # keys of keys: read in time with the square of them
+        if line.count(".") > MOST_DOTS:  # tomllib takes quadratic time for a.b.c...
             problem = f"{line.count('.')} dots"
             raise InputError(problem, where=f"{where}, line {number}", hint=f"{MOST_DOTS} at most")
     try:
@@ -109,7 +109,7 @@ def _parsed(text: str, where: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _Text:
-    """The text a job is read from: how it is called, and the lines of its keys."""
+    """The text a job is read from: its name in errors, and the line of each key."""
 
     where: str
     lines: Mapping[Keys, int]
@@ -123,7 +123,7 @@ class _Text:
 
 @dataclass(frozen=True)
 class _Table:
-    """One table of the text. Every way to read a key refuses what it is not, with its line."""
+    """One table of the text. A key that is wrong raises InputError with its line."""
 
     raw: dict[str, Any]
     path: Keys
@@ -137,7 +137,7 @@ class _Table:
         return Places(self.text.place(self.path), {key: self.place(key) for key in self.raw})
 
     def check(self, known: Sequence[str]) -> None:
-        """Refuse keys that do not exist, then the lack of one that is needed."""
+        """Refuse unknown keys, then missing keys that are needed."""
         for key in self.raw:
             if key not in known:
                 problem = f"unknown key {key!r}"
@@ -148,7 +148,7 @@ class _Table:
                 raise InputError(f"no {key!r}", where=self.place(key), hint=f"add {what}")
 
     def read(self, key: str, reader: Callable[[Any], T], default: Any = None) -> T:
-        """The value of a key as ``reader`` has it. Raises InputError with the key's line."""
+        """The value of a key, converted by ``reader``. Raises InputError with the key's line."""
         try:
             return reader(self.raw.get(key, default))
         except InputError as error:

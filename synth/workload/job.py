@@ -44,7 +44,7 @@ NOWHERE = Places()
 
 @dataclass(frozen=True)
 class JobAxis:
-    """A parallelism axis of one of some sizes; of any size (``None``) that fits the machine."""
+    """A parallelism axis and the sizes it may have; ``None``: any size that fits the machine."""
 
     name: str
     sizes: tuple[int, ...] | None

@@ -1,8 +1,8 @@
-"""One placement for a whole job: the one whose collectives together are exposed for least time.
+"""One placement for a whole job: the one with the least exposed communication time.
 
-Every setting of the axes that a job leaves open and every placement is a choice. Each entry's best
-program is found for the choice at hand; the sum of their seconds, times how often they are called
-and the share that compute cannot hide, ranks it. Choices are looked at in the order of their
+A choice is one size for each axis that the job leaves open, and one placement. Each collective gets
+its best program on that choice; its seconds count times its calls per step and the share that
+compute cannot hide, and the sum ranks the choice. Choices are searched in the order of their lower
 bounds, until no bound is below the k-th sum found: exact, though most are never searched.
 """
 
@@ -56,7 +56,7 @@ class How:
 
 @dataclass(frozen=True)
 class Option:
-    """A setting of the axes, a placement, and the seconds that a step is exposed to on it."""
+    """Sizes of the axes, a placement, and the exposed communication seconds of a step there."""
 
     axes: tuple[Axis, ...]
     placement: Placement
@@ -67,8 +67,8 @@ class Option:
 class Planned:
     """An entry with its best program on the chosen placement.
 
-    ``alone_seconds``: one call on ``alone_placement``, which the entry would have wanted for
-    itself; the sizes of the axes being the same.
+    ``alone_placement`` is the best placement for this entry alone, with the same sizes of the
+    axes; ``alone_seconds`` is one call there.
     """
 
     entry: SettledEntry
@@ -83,7 +83,7 @@ class Planned:
 
     @property
     def default_exposed_seconds(self) -> float:
-        """The same, if the runtime chose for itself on this placement."""
+        """Exposed seconds of a step if the runtime chooses by itself on this placement."""
         return float(self.entry.weight) * self.answer.baseline_seconds
 
 
@@ -105,10 +105,11 @@ class JobPlan:
     complete: bool
 
     def interval(self, option: Option) -> Interval | None:
-        """Where measurements take the exposed seconds of a placement to lie.
+        """The interval that measurements give for the exposed seconds of a placement.
 
-        Of the chosen one the sum over its entries, as if all were off to the same side; of the
-        others by the same ratios to the price, as their entries are calls of the same kinds.
+        For the chosen placement: the sum of its entries' intervals, as if all erred to the same
+        side. Others get the same ratios to their price, as their entries are calls of the same
+        kinds. None without a calibration, and where nothing is exposed.
         """
         each = [(float(one.entry.weight), one.answer.interval) for one in self.entries]
         total = sum(one.exposed_seconds for one in self.entries)
@@ -123,7 +124,7 @@ class JobPlan:
 def plan_job(
     system: System, job: Job, how: How | None = None, watcher: Watcher | None = None
 ) -> JobPlan:
-    """The placement on which a job's collectives are exposed for least time, exactly.
+    """The placement on which a job's collectives are exposed for the least time, exactly.
 
     Ties: the earlier setting of the axes, then the order of placements. Raises InputError for a
     job that does not fit the machine.
@@ -133,7 +134,7 @@ def plan_job(
 
 @dataclass(frozen=True)
 class _Choice:
-    """A setting of the axes and a placement: the bound of each entry, in ticks, and of the sum."""
+    """Sizes of the axes and a placement; lower bounds of each entry, in ticks, and of the sum."""
 
     bound: Fraction
     order: int
@@ -204,7 +205,7 @@ class _Planner:
         return sorted(found, key=lambda one: (one.bound, one.order))
 
     def _total(self, choice: _Choice, limit: Fraction | None) -> Fraction | None:
-        """The weighted ticks of all entries; None where they are sure to exceed the limit."""
+        """The weighted ticks of all entries; None where they exceed the limit."""
         ticks = list(choice.bounds)
         for number, entry in enumerate(choice.job.entries):
             if limit is not None and _weighted(choice.job, ticks) > limit:
@@ -225,7 +226,7 @@ class _Planner:
         return self._bounds[key]
 
     def _best(self, entry: SettledEntry, placement: Placement) -> Found:
-        """The entry's best program on a placement; looked for once for all that look alike."""
+        """The entry's best program on a placement; those with equal prices share a search."""
         reduction = self._reduction(entry, placement)
         key = _key(entry, reduction)
         if key not in self._known:
@@ -268,7 +269,7 @@ class _Planner:
             self._watcher.judged(number, len(entries))
 
     def _alone(self, entry: SettledEntry, chosen: _Choice, found: Found) -> Found:
-        """The entry on the placement it would have wanted for itself."""
+        """The entry on the placement that is best for it alone."""
         others = sorted(
             (self._bound(entry, placement), number, placement)
             for number, placement in enumerate(placements(self._system.hierarchy, chosen.job.axes))
@@ -283,7 +284,7 @@ class _Planner:
 
 
 def _so_far(best: Sequence[tuple[Fraction, int, _Choice]]) -> list[Provisional]:
-    """The best placements so far, in a few words."""
+    """The best placements so far, as progress reports show them."""
     return [
         Provisional(
             rank,
@@ -297,7 +298,7 @@ def _so_far(best: Sequence[tuple[Fraction, int, _Choice]]) -> list[Provisional]:
 
 
 def _key(entry: SettledEntry, reduction: Reduction) -> _Key:
-    """What a price depends on, the system apart: two placements may look alike to an entry."""
+    """What an entry's price depends on besides the system: two placements may share it."""
     return entry.goal, entry.payload_bytes, reduction.parts
 
 

@@ -27,7 +27,7 @@ UNITS: Mapping[str, int] = {"B": 1} | {
 EXTREMES = ("min", "max")
 MOST_CHARACTERS = 500
 MOST_BITS = 1000
-"""Of a value's numerator and denominator: it still is a float."""
+"""The limit for a value's numerator and denominator, so that it still fits a float."""
 _NUMBER = re.compile(r"[0-9]{1,30}(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,2})?")
 _SIGNS: Mapping[str, Callable[[Fraction, Fraction], Fraction]] = {
     "+": operator.add,
@@ -183,7 +183,7 @@ def names_in(amount: Amount) -> Iterator[str]:
 
 
 Known = Mapping[str, Fraction | InputError]
-"""What names stand for; or why that could not be worked out, raised where it is needed."""
+"""The value of each name, or the error that kept it unknown, raised where it is needed."""
 
 
 def worked_out(amount: Amount, known: Known) -> Fraction:

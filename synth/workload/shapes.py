@@ -1,4 +1,4 @@
-"""The shape of a transformer and how it is trained, as a job is derived from them."""
+"""The shape of a transformer and how it is trained: the input from which a job is derived."""
 
 from __future__ import annotations
 

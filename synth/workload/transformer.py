@@ -27,7 +27,7 @@ from synth.workload.shapes import Shape, Sharding, Training
 
 Given = str | int | float
 STATE_BYTES = 12
-"""Of Adam in mixed precision, for each parameter: the parameter and two moments in fp32 (ZeRO)."""
+"""Adam in mixed precision, per parameter: the parameter and two moments in fp32 (ZeRO)."""
 
 
 _DATA_AXES: Mapping[Sharding, tuple[str, ...]] = {
@@ -48,7 +48,7 @@ def transformer_job(
     title: str = "",
     sources: Sequence[str] = (),
 ) -> Job:
-    """The job of one training step. ``axes`` has the sizes of each axis, ``None`` for any.
+    """The job of one training step. ``axes`` has the sizes that each axis may have, ``None``: any.
 
     Axes are ``tensor``, ``pipeline``, and for the data: ``data`` (and ``expert``), ``shard`` with
     FSDP, ``replica`` and ``shard`` with HSDP. Times are those of the busiest pipeline stage, bytes
@@ -73,7 +73,7 @@ def transformer_job(
 
 
 def _used(numbers: tuple[NamedNumber, ...], needed: Iterable[Amount]) -> tuple[NamedNumber, ...]:
-    """Those of the numbers that the amounts refer to, themselves or through other numbers."""
+    """The numbers that the amounts refer to, directly or through other numbers."""
     names = {name for amount in needed for name in names_in(amount)}
     for number in reversed(numbers):
         if number.name in names:
@@ -116,7 +116,7 @@ class _Plan:
         return axis in self._axes
 
     def _divided(self, amount: str, *axes: str) -> str:
-        """The amount, shared among the devices of those of the axes that the job has."""
+        """The amount divided by the sizes of these axes; axes that the job lacks are skipped."""
         return " / ".join([amount, *(axis for axis in axes if self._has(axis))])
 
     @property
@@ -133,7 +133,7 @@ class _Plan:
 
     @property
     def _all_but_one_layer(self) -> str:
-        """The share of a stage's layers but one: while the others compute, theirs is on its way."""
+        """The share of communication that compute hides: all layers of a stage but one."""
         return f"1 - {'pipeline / layers' if self._has('pipeline') else '1 / layers'}"
 
     def numbers(self) -> Iterator[tuple[str, Given]]:
@@ -239,7 +239,7 @@ class _Plan:
             yield from self._gradients()
 
     def _tensor(self) -> Iterator[Entry]:
-        """All-reduces of the activations, or all-gathers and reduce-scatters in their place."""
+        """All-reduces of activations; all-gathers and reduce-scatters with sequence parallelism."""
         over, layers = ("tensor",), self._stage_layers
         blocks = "passes" if self._shape.experts else "2 * passes"
         times = f"({blocks} * {layers} + ends) * micro_batches"
@@ -257,7 +257,9 @@ class _Plan:
             yield _entry("experts' tokens scattered", scatter, over, payload, times)
 
     def _gradients(self) -> Iterator[Entry]:
-        """Gradients summed once a step; with a sharded optimizer scattered, parameters gathered."""
+        """Gradients, once a step: all-reduced; or, with a sharded optimizer, reduce-scattered,
+        and the parameters gathered.
+        """
         if self._data:
             yield from self._summed("", "stage_parameters", self._data)
         if self._shape.experts and self._has("data"):
@@ -277,9 +279,10 @@ class _Plan:
         yield _entry(f"parameters{whose} gathered", goal, over, held, "1", hidden)
 
     def _fully_sharded(self) -> Iterator[Entry]:
-        """Each layer gathered before its forward and backward pass, its gradients scattered.
+        """Each layer is gathered before its forward and backward pass, its gradients scattered.
 
-        Embedding and logits stay gathered between the two. HSDP sums each shard over the replicas.
+        Embedding and logits stay gathered between the two passes. HSDP sums each shard over the
+        replicas.
         """
         layers, hidden = self._stage_layers, self._all_but_one_layer
         units = (

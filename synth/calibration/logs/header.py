@@ -1,7 +1,7 @@
-"""What a file tells of a run beside its rows; kept from it are numbers and words of ours only.
+"""What a file says about a run besides its rows; only numbers and known words are kept.
 
-Logs hold whole environments, command lines and host names. Nothing of those is kept but what this
-module knows the meaning of: the name of a test, NCCL_ALGO, NCCL_PROTO and NCCL_TESTS_SPLIT, each
+Logs hold whole environments, command lines and host names, which may be private. Only what this
+module understands is kept: the name of a test, NCCL_ALGO, NCCL_PROTO and NCCL_TESTS_SPLIT, each
 as one of few known values, and hosts as numbers.
 """
 
@@ -36,12 +36,12 @@ def program_of(line: str) -> str | None:
 
 
 def algorithm_of(value: str) -> str | None:
-    """NCCL_ALGO's value as one algorithm of ours; None for none, several and unknown ones."""
+    """NCCL_ALGO's value as one of our algorithms; None for none, several, unknown."""
     return ALGORITHMS.get(value.strip().lower())
 
 
 def protocol_of(value: str) -> str | None:
-    """NCCL_PROTO's value as one protocol of ours; None for none, several and unknown ones."""
+    """NCCL_PROTO's value as one of our protocols; None if it names none, several, unknown ones."""
     return PROTOCOLS.get(value.strip().lower())
 
 
@@ -77,7 +77,7 @@ def color(split: str, rank: int) -> int:
 
 
 def forced(facts: Facts, line: str) -> None:
-    """Note what a line says that the environment forced."""
+    """Note the algorithm, protocol or split that a line says the environment sets."""
     if "NCCL_" not in line:
         return
     one_run = "NCCL INFO" in line or program_of(line) is not None
@@ -144,7 +144,7 @@ class Facts:
         )
 
     def afresh(self, keep_places: bool = False) -> Facts:
-        """The facts of the next run of the same file: notes hold on, what runs print does not.
+        """The facts for the next run in the same file: comment notes stay, what a run printed goes.
 
         A run's list of devices goes with its table, unless more tables follow without a list of
         their own (a test of several types or roots prints one list).

@@ -1,7 +1,7 @@
-"""What nccl-tests (-J) and rccl-tests (-Z json, -Z csv) write to files instead of the screen.
+"""Reads the files that nccl-tests (-J) and rccl-tests (-Z json, -Z csv) write.
 
 nccl-tests' files hold the whole environment of the run. It is thrown away while the file is read,
-all but the values of three variables, and those only if they are words this house knows.
+except the values of the variables for algorithm, protocol and split, if they are known words.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def is_csv(text: str) -> bool:
 def json_tables(text: str, source: str) -> list[Table]:
     """The table of an nccl-tests file, or the tables of rccl-tests' lines.
 
-    Raises InputError for what is neither, and never quotes from it.
+    Raises InputError for what is neither, never quoting the text, as it may be private.
     """
     whole, lines = _parsed(text)
     if isinstance(whole, dict) and "results" in whole:
@@ -99,7 +99,7 @@ def _integer(text: str) -> int | float:
 
 
 def _without_environment(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """An object as it is read, without what stands under ``env`` but three known variables."""
+    """A JSON object; of ``env`` only the variables for algorithm, protocol and split are kept."""
     return {key: _known_ways(value) if key == "env" else value for key, value in pairs}
 
 
@@ -144,7 +144,7 @@ def _configured(facts: Facts, config: Mapping[str, Any]) -> None:
             Rank(first[0] + i, group, number, first[1] + i, name) for i in range(min(each, 1024))
         ]
     ranks = {place.rank for place in facts.places}
-    if len(ranks) < len(facts.places):  # every device was recorded after all
+    if len(ranks) < len(facts.places):  # then every device was recorded
         kept = {place.rank: place for place in reversed(facts.places)}
         facts.places = [kept[rank] for rank in sorted(kept)]
 

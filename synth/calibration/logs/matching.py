@@ -1,8 +1,8 @@
-"""Which devices of a system a log's ranks were: from hosts and groups to members of each level.
+"""Which devices of a system a log's ranks ran on: from hosts and groups to members per level.
 
-Launchers fill hosts one by one, and what is known of a rank is its host and its place there. So
-the ranks that took part are taken to fill, at each level, the first children; what that leaves open
-is asked for and never guessed.
+Launchers fill hosts one by one, and a log gives a rank's host and its place there. So ranks are
+assumed to fill the first children at each level. What that leaves open raises an error that asks
+for it; nothing is guessed.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ def _busy(system: System, total: int, hosts: int | None) -> tuple[int, ...]:
 
 
 def _filled(cardinalities: Sequence[int], count: int) -> tuple[int, ...] | None:
-    """So many of them as members of each level, if there is one way only; else None."""
+    """``count`` units as members of each level, if only one way is possible; else None."""
     if count == prod(cardinalities):
         return tuple(cardinalities)
     if count == 1 or sum(1 for size in cardinalities if size > 1) <= 1:
@@ -214,7 +214,7 @@ def _grouped(log: Log, busy: tuple[int, ...], colors: Sequence[int]) -> tuple[in
 
 
 def _spots(log: Log, total: int) -> list[int]:
-    """Where each rank sits among all, host by host: ranks may have been dealt out in turn."""
+    """The place of each rank, host by host: a launcher may deal ranks to hosts in turn."""
     places = sorted(log.table.places, key=lambda place: place.rank)
     if len(places) != total or any(place.host is None for place in places):
         return list(range(total))

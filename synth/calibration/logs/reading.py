@@ -155,7 +155,9 @@ def _why_not(table: Table, what: str) -> str:
 
 
 def _why_not_checked(table: Table, what: str) -> str:
-    """Two tests know no in-place results, so they check only the others."""
+    """Why the checked columns cannot be of a collective, "" where they can: all-to-all and
+    send-receive tests never check in-place results.
+    """
     inside = [row.in_place.wrong is not None for row in table.rows if row.in_place]
     outside = [row.out_of_place.wrong is not None for row in table.rows if row.out_of_place]
     alone = what in ("all-to-all", SEND_RECEIVE)
@@ -200,7 +202,7 @@ def _by_ratio(table: Table, what: str) -> tuple[float, float] | None:
 
 
 def _ranks_of(low: float, high: float) -> tuple[float, float] | None:
-    """The n with low <= (n - 1)/n <= high."""
+    """The least and the greatest n with low <= (n - 1)/n <= high."""
     if low >= 1:
         return None
     least = max(1.0, 1 / (1 - low) if low > 0 else 1.0)
@@ -303,7 +305,7 @@ def _usable(rows: Iterable[Row]) -> Iterator[Row]:
 
 
 def _warnings(table: Table) -> Iterator[str]:
-    """What is wrong with single rows: said, and kept out of what is fitted."""
+    """Warnings: rows left out, sizes measured twice, an incomplete list of devices."""
     if table.broken:
         yield f"{table.broken} rows are torn apart by other output and left out"
     bad: dict[str, list[int]] = {}

@@ -215,7 +215,7 @@ class _Route:
 
 
 def _route(groups: Devices, system: System, dimensions: Dimensions) -> _Route:
-    """A named group is one ring, right within a level; whole dimensions are named as such."""
+    """A named group (one ring) for all devices or within a level; else whole dimensions."""
     places = np.unravel_index(groups, [dimension.size for dimension in reversed(dimensions)])
     varies = [bool((place != place[:, :1]).any()) for place in places][::-1]
     crossed = [each for each, does in zip(dimensions, varies, strict=True) if does]

@@ -53,9 +53,9 @@ class Excess:
 class Block:
     """A threadblock as it is written: operations, and what they refer to by position.
 
-    ``hosts[rank]`` tells memory channels (same host) from port channels. If ``asks``, nobody puts
-    into another's home before that one has said that it is ready. ``channels`` and ``buffers`` map
-    what is used to its number among those of its channel type.
+    ``hosts[rank]`` tells memory channels (same host) from port channels. With ``asks`` no
+    rank puts into another's home before that rank has signalled that it is ready. ``channels`` and
+    ``buffers`` map what is used to its number among those of its channel type.
     """
 
     rank: int
@@ -92,9 +92,9 @@ class Block:
         return None
 
     def _mine(self, sends: list[Send], peers: list[int]) -> list[Send]:
-        """The parts of messages in the window; the nearest following peer first.
+        """The parts of messages in the window, from the next higher rank around.
 
-        As everyone begins with another peer, no peer is sent everything at once.
+        As each rank begins with another peer, no peer gets all messages at once.
         """
         order = sorted(range(len(sends)), key=lambda at: (peers[at] - self.rank) % len(self.hosts))
         cut = [_cut(sends[at], self.window) for at in order]
@@ -123,7 +123,7 @@ class Block:
         return Remote(self._buffer(peer, kind), self.window.shifted(kind, index), size)
 
     def _ask(self, out: list[Send], come: list[Send]) -> None:
-        """Say that the own home may be written to, and wait until that of others may."""
+        """Signal that the own home buffer is free to write, and wait until the targets' are."""
         askers = [send.source for send in come if send.scratch is None]
         if askers:
             self._meet()

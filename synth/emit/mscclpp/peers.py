@@ -1,7 +1,7 @@
 """Refuses, before any message is written, steps in which a rank has too many peers.
 
-Whoever collects or spreads a chunk does so with all others of its group, and in one threadblock,
-however the chunks are cut into lanes. So the numbers of peers alone decide, and no layout helps.
+A rank that collects or spreads a chunk talks to all others of its group, in one threadblock,
+however the chunks are cut into lanes. So only the number of peers counts, and no layout helps.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _most_peers(phase: Exchange, hosts: Devices, needed: Mask) -> dict[str, int]
 
 
 def _busy(collective: Collective, needed: Mask) -> tuple[Mask, Mask]:
-    """Who of every group has a share to collect or to spread, and with whom beside itself.
+    """Masks of each group's members: those with a share to collect or spread, and their peers.
 
     ``needed`` tells whose values are read later, shape (groups, members).
     """

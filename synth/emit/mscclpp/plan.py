@@ -137,7 +137,7 @@ def _groups(source: Source) -> Devices:
 
 
 def _group(source: Source, groups: Devices) -> Group:
-    """What every group does. Refuses first what needs no message to be written."""
+    """What every group does. Steps with too many peers are refused before messages are made."""
     schedule, mesh = source.schedule, source.mesh
     hosts = _hosts(source)
     excess = crowded(schedule, places(source)[:, 0])
@@ -278,7 +278,7 @@ def _sizes(source: Source, found: Moves, layout: Layout) -> tuple[int, int]:
 
 
 def _gpus(group: Group, groups: Devices, layout: Layout, blocks: list[list[Block]]) -> list[Gpu]:
-    """All GPUs by rank. Those of one place in their groups differ in the ranks they name only."""
+    """All GPUs by rank. GPUs at the same place in their groups differ only in ranks named."""
     chunks, scratch = group.moves.chunks * layout.copies, max(group.moves.scratch) * layout.copies
     found = []
     for place in range(len(group.hosts)):

@@ -46,7 +46,7 @@ LAUNCHES = 2
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a plan is not an all-reduce of the groups; ``race``: only for want of an order."""
+    """Why a plan is not an all-reduce of the groups; ``race``: two accesses lack an order."""
 
     reason: str
     race: bool = False
@@ -66,9 +66,9 @@ def prove(text: str, groups: Iterable[Sequence[int]]) -> Failure | None:
     """None if a plan's text leaves on every rank the sum over its group (of ranks), and no race.
 
     Checked besides: keys, positions and sizes, the limits of the format, that channels come in
-    pairs, that no threadblock waits for ever, and that no signal is left over. Groups that have
-    nothing to do with each other run by themselves, and one for all that differ in ranks only; what
-    is said of them counts the ranks inside the group.
+    pairs, that no threadblock waits for ever, and that no signal is left over. If no
+    group names another's ranks, groups run one by one, and alike ones (except for ranks) run once;
+    errors then count the ranks inside the group.
     """
     try:
         plan = read(text)
@@ -85,13 +85,13 @@ def prove(text: str, groups: Iterable[Sequence[int]]) -> Failure | None:
 
 
 def _in_order(earlier: int, past: int, reason: str) -> None:
-    """Segments that must all be past."""
+    """Raise a race unless all segments in ``earlier`` are past."""
     if earlier & ~past:
         raise WrongError(reason, race=True)
 
 
 def _read(cells: list[_Cell], segment: int, past: int) -> None:
-    """Note that a segment reads; whoever wrote must be past."""
+    """Note that a segment reads; the segment that wrote must be past."""
     earlier = 0
     for cell in cells:
         if cell.chunk < 0:
@@ -102,7 +102,7 @@ def _read(cells: list[_Cell], segment: int, past: int) -> None:
 
 
 def _write(cells: list[_Cell], segment: int, past: int) -> None:
-    """Note that a segment writes; whoever wrote and read must be past."""
+    """Note that a segment writes; segments that wrote or read before must be past."""
     earlier = 0
     for cell in cells:
         earlier |= cell.writer | cell.readers
@@ -131,7 +131,7 @@ def _sum(cells: Sequence[_Cell]) -> tuple[int, int]:
 
 
 def _apart(gpus: list[Gpu], groups: list[list[int]]) -> list[tuple[list[Gpu], list[list[int]]]]:
-    """The GPUs in parts that name no rank of another part, no two alike, and the groups in each.
+    """Parts of the GPUs that name no rank of another part, each with its groups; alike ones once.
 
     One part for each group if no group names another's ranks, else all GPUs as they are.
     """

@@ -27,7 +27,7 @@ Channel = tuple[str, int, int]
 
 
 class WrongError(Exception):
-    """What is wrong with a plan; ``race``: nothing but a missing order of two accesses."""
+    """What is wrong with a plan; ``race``: two accesses lack an order."""
 
     def __init__(self, reason: str, race: bool = False) -> None:
         super().__init__(reason)

@@ -96,7 +96,7 @@ def chart(source: Source) -> Chart:
 
 
 def _device_rows(source: Source, runs: list[PhaseRun], each: bool) -> tuple[tuple[Row, ...], int]:
-    """A row for each device, or for each class of them; and how many classes have none."""
+    """A row for each device or class of devices; and how many classes are left out."""
     devices = source.schedule.devices
     takes_part = np.zeros((len(runs), devices), dtype=np.bool_)
     for number, run in enumerate(runs):
@@ -123,7 +123,7 @@ def _device_row(name: str, alike: int, runs: list[PhaseRun]) -> Row:
 
 
 def _covered(bars: tuple[Bar, ...]) -> float:
-    """For how long at least one bar is there."""
+    """The seconds during which at least one bar is present."""
     found, until = 0.0, 0.0
     for bar in sorted(bars, key=lambda one: one.begin_seconds):
         found += max(0.0, bar.end_seconds - max(until, bar.begin_seconds))
