@@ -20,7 +20,7 @@ State = int
 
 
 class Kind(Enum):
-    """Why a rule has a precondition: else sums are wrong, pieces unequal, or a step useless."""
+    """Why a rule asks for something: else numbers are wrong, shapes unequal, or the step silly."""
 
     SOUND = "unsound"
     REGULAR = "irregular"
