@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -176,6 +176,14 @@ def _taken(entry: Entry) -> Entry:
     if isinstance(entry, Stated) or entry.suggestion is None:
         return entry
     return Stated(entry.suggestion, f"suggested: {entry.source}", unconfirmed=True)
+
+
+def refines(fine: Sequence[object], coarse: Sequence[object]) -> bool:
+    """Whether a level may lie inside another: each part of the fine one is in one coarse part.
+
+    A part is given for every GPU or host in turn: (0, 0, 1, 1) refines (0, 0, 0, 0).
+    """
+    return len(set(zip(fine, coarse, strict=True))) == len(set(fine))
 
 
 def level_of(system: System, position: int) -> DraftLevel:

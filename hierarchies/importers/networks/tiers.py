@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from hierarchies.errors import InputError
+from hierarchies.importers.draft import refines
 from hierarchies.importers.hostlist import listed
 
 DEEPEST = 12
@@ -148,7 +149,7 @@ def with_groups(tiers: Tiers, name: str, groups: Mapping[str, str]) -> Grouped:
     if len({host.path[:depth] for host in tiers.hosts}) == len(set(label)):
         what = f"each is one {tiers.names[depth - 1]}" if depth else "one holds all nodes"
         return Grouped(tiers, depth - 1 if depth else None, f"{name}: {what}")
-    if depth < len(tiers.names) and not _refines(
+    if depth < len(tiers.names) and not refines(
         [host.path[: depth + 1] for host in tiers.hosts], label
     ):
         cut = f"they cut across the units of {tiers.names[depth]!r}"
@@ -164,14 +165,9 @@ def with_groups(tiers: Tiers, name: str, groups: Mapping[str, str]) -> Grouped:
 def _deepest_around(tiers: Tiers, label: Sequence[str]) -> int:
     """The deepest tier whose units hold whole groups."""
     for depth in range(len(tiers.names), 0, -1):
-        if _refines(label, [host.path[:depth] for host in tiers.hosts]):
+        if refines(label, [host.path[:depth] for host in tiers.hosts]):
             return depth
     return 0
-
-
-def _refines(fine: Sequence[object], coarse: Sequence[object]) -> bool:
-    """Whether every class of the fine partition lies in one class of the coarse one."""
-    return len(set(zip(fine, coarse, strict=True))) == len(set(fine))
 
 
 def check_nested(tiers: Tiers, order: str) -> None:
@@ -182,7 +178,7 @@ def check_nested(tiers: Tiers, order: str) -> None:
     for outer in range(len(tiers.names) - 1):
         above = [host.path[outer] for host in tiers.hosts]
         below = [host.path[outer + 1] for host in tiers.hosts]
-        if not _refines(below, above) and _refines(above, below):
+        if not refines(below, above) and refines(above, below):
             first = next(host for host in tiers.hosts)
             raise InputError(
                 f"{tiers.names[outer + 1]} is outside {tiers.names[outer]}, not inside it: "

@@ -8,7 +8,7 @@ from pathlib import PurePath
 
 from hierarchies.errors import InputError
 from hierarchies.files.loading import load
-from hierarchies.importers.draft import UNKNOWN, Blank, Draft, DraftLevel, Entry, Stated
+from hierarchies.importers.draft import UNKNOWN, Blank, Draft, DraftLevel, Entry, Stated, refines
 from hierarchies.importers.models import Model, memory_of, model_named
 from hierarchies.importers.nodes.islands import Shape, members, shape
 from hierarchies.importers.nodes.nics import network
@@ -230,9 +230,9 @@ def _nested(
     for group in reversed(groups):
         sizes = {group.parts.count(part) for part in group.parts}
         finer = kept[0].parts if kept else tuple(range(gpus))
-        if len(set(group.parts)) in (1, len(set(finer))) or (kept and _refines(group.parts, finer)):
+        if len(set(group.parts)) in (1, len(set(finer))) or (kept and refines(group.parts, finer)):
             continue
-        if len(sizes) > 1 or not _refines(finer, group.parts):
+        if len(sizes) > 1 or not refines(finer, group.parts):
             what = "do not hold equally many GPUs" if len(sizes) > 1 else "cut the linked GPUs"
             notes.append(f"The parts of level {group.name!r} {what}: the level is left out.")
             continue
@@ -241,11 +241,6 @@ def _nested(
     if len(bridges) == 1:
         kept = [replace(g, name="bridge") if g is bridges[0] else g for g in kept]
     return tuple(kept), tuple(notes)
-
-
-def _refines(parts: tuple[int, ...], coarse: tuple[int, ...]) -> bool:
-    """Whether GPUs of one part are in one part of the coarser grouping, too."""
-    return len(set(zip(parts, coarse, strict=True))) == len(set(parts))
 
 
 def _chained(levels: list[DraftLevel]) -> list[DraftLevel]:
