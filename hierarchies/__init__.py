@@ -48,11 +48,15 @@ from hierarchies.placement import Placement as Placement
 from hierarchies.placement import check_axes as check_axes
 from hierarchies.placement import count_placements as count_placements
 from hierarchies.placement import placements as placements
+from hierarchies.placement import row_major as row_major
 from hierarchies.reduction import Devices as Devices
 from hierarchies.reduction import Digit as Digit
 from hierarchies.reduction import Part as Part
 from hierarchies.reduction import Reduction as Reduction
 from hierarchies.reduction import Tree as Tree
+from hierarchies.system import INSIDE as INSIDE
+from hierarchies.system import MEDIA as MEDIA
 from hierarchies.system import Domain as Domain
 from hierarchies.system import Link as Link
 from hierarchies.system import System as System
+from hierarchies.wording import in_words as in_words

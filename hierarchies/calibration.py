@@ -2,42 +2,76 @@
 
 A collective of s bytes takes, by one algorithm and protocol,
 
-    launch + sum of hops + max(sum of gaps, s x the busiest level's seconds per byte)
+    launch + sum of hops + sum of peers + max(sum of gaps, s x the busiest level's seconds per byte)
 
 which is LogGP (Alexandrov et al., 1995) for collectives. Each message that waits for another pays
 a *hop*. Between two such messages lies at least a *gap*, hidden while bytes are on the wire: hence
-the maximum. The *launch* is paid once a call. A level's bandwidth is that of the description times
-a *share*. Each is fitted per collective, algorithm and protocol; "" as a name stands for all.
+the maximum. The *launch* is paid once a call. Where a member exchanges with all others at once, as
+in an all-to-all, it pays for each *peer*, whatever is on the wire meanwhile: on Polaris 11 to 23 us
+from 8 to 1024 ranks. A level's bandwidth is that of the description times
+
+    share x wide (where more than two children take part) x (1 - loss) ^ log2(children / 2)
+
+Each is fitted per collective, algorithm and protocol; "" as a name stands for all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from math import isfinite
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
+from math import exp, hypot, isfinite, log, log2
 
 from hierarchies.errors import InputError
 
 ANY = ""
+_APART = "all-to-all"
 FASTEST, MODEL = RUNTIMES = ("fastest", "model")
 COVERED = 0.9
 """The share of the rows of a class whose ratio lies between ``low`` and ``high``."""
+NORMAL_MARGIN = 1.645
+"""So many standard deviations hold ``COVERED`` of a normal distribution."""
+MORE_CHILDREN, MORE_BYTES, DOUBLINGS_OF_BYTES, APART = 0.1, 0.2, 6, 0.5
+"""What a price beyond the measured rows may be off besides, as standard deviations of a logarithm:
+for each doubling of children; of sizes, but for so many at most; and of an all-to-all where none
+was measured. Of 126 tables priced by fits to a part of their sizes and of 27 by fits to fewer nodes
+(results/fidelity) 90 % were within e^0.5 one doubling of sizes away, e^0.9 three, e^1.4 six, and
+e^1.8 farther; and within e^0.6 one doubling of nodes away, e^0.9 to e^1.6 five."""
 
 
 @dataclass(frozen=True)
 class Crossing:
-    """The fitted numbers of one level's links: seconds per message, share of their bandwidth."""
+    """The fitted numbers of one level's links: seconds per message, share of their bandwidth.
+
+    ``share`` is that among two children of a parent. Among more there is left of it ``wide`` (0.5
+    for NCCL's trees between nodes, whose busiest port carries twice what it must), and a part
+    ``loss`` is gone with each doubling. Neither adds anything: what links carry is ``share``.
+    """
 
     hop_seconds: float
     gap_seconds: float
     share: float
+    peer_seconds: float = 0.0
+    wide: float = 1.0
+    loss: float = 0.0
 
     def __post_init__(self) -> None:
-        for seconds in (self.hop_seconds, self.gap_seconds):
+        for seconds in (self.hop_seconds, self.gap_seconds, self.peer_seconds):
             _check(
                 seconds >= 0, f"{seconds} s for a message", "a finite number, 0 or more", seconds
             )
         _check(self.share > 0, f"a share of {self.share}", "a finite number above 0", self.share)
+        _check(0 < self.wide <= 1, f"a wide share of {self.wide}", "above 0, at most 1", self.wide)
+        _check(0 <= self.loss < 1, f"a loss of {self.loss}", "0 or more, below 1", self.loss)
+
+    def share_among(self, children: int) -> float:
+        """The share of the bandwidth that so many children of one parent reach.
+
+        >>> [Crossing(0.0, 0.0, 1.0, wide=0.5, loss=0.25).share_among(n) for n in (2, 4, 8)]
+        [1.0, 0.375, 0.28125]
+        """
+        if children <= 2:
+            return self.share
+        return self.share * self.wide * float((1 - self.loss) ** log2(children / 2))
 
 
 @dataclass(frozen=True)
@@ -119,17 +153,25 @@ class Stray:
     """How far a whole table lies from a fit made without it (leave one out), as ratios.
 
     The class is one of ``Residual``'s. ``tables``: how many were left out, one after the other; 0
-    where there was only one table, so that the ratios are only a prior expectation.
+    where there was only one table, so that the ratios are only a prior expectation. All-to-alls
+    have strays of their own where there are such tables: nothing else sends to every peer.
     """
 
     smallest_bytes: int
     tables: int
     low: float
     high: float
+    collective: str = ANY
 
     def __post_init__(self) -> None:
         text = f"ratios {self.low} and {self.high}"
         _check(0 < self.low <= 1 <= self.high, text, "low is positive; 1 is between", self.high)
+
+    def opened(self, spread: float) -> Stray:
+        """With errors of another kind besides, of a standard deviation of the logarithm."""
+        more = NORMAL_MARGIN * spread
+        low, high = (exp(hypot(log(ratio), more)) for ratio in (self.low, self.high))
+        return replace(self, low=1 / low, high=high) if spread else self
 
 
 @dataclass(frozen=True)
@@ -141,7 +183,8 @@ class Calibration:
     ``measured`` are the configurations of its rows, ``strays`` how far others may lie from a price.
     ``undetermined`` and ``dropped`` are sentences: numbers that the rows cannot tell apart or say
     nothing of, and rows that the fit did not follow. Every protocol with a fit has one that serves
-    any algorithm and collective.
+    any algorithm and collective. ``families``: of how many families of other machines the numbers
+    are what their links reached; 0 where this machine was measured.
     """
 
     fits: tuple[Fit, ...]
@@ -152,6 +195,7 @@ class Calibration:
     runtime: str = FASTEST
     measured: tuple[Measured, ...] = ()
     strays: tuple[Stray, ...] = ()
+    families: int = 0
 
     def __post_init__(self) -> None:
         text = f"a runtime that chooses by {self.runtime!r}"
@@ -195,7 +239,8 @@ class Calibration:
     ) -> Stray | None:
         """How far off the price of an unmeasured configuration may be; None if it was measured.
 
-        From the class that the size falls into, or the lowest one for a size below all classes.
+        From the class that the size falls into, or the lowest one for a size below all classes;
+        opened by how far beyond all measured rows the price lies (``beyond``).
         """
         collective, *how = way
         seen = any(
@@ -206,14 +251,45 @@ class Calibration:
         )
         if seen or not self.strays:
             return None
-        ordered = sorted(self.strays, key=lambda one: one.smallest_bytes)
-        return [one for one in ordered if one.smallest_bytes <= size_bytes or one is ordered[0]][-1]
+        known = {one.collective for one in self.strays}
+        mine = collective if collective in known else ANY if ANY in known else min(known)
+        ordered = sorted(
+            (one for one in self.strays if one.collective == mine),
+            key=lambda one: one.smallest_bytes,
+        )
+        found = [one for one in ordered if one.smallest_bytes <= size_bytes or one is ordered[0]]
+        return found[-1].opened(beyond(self.measured, collective, members, size_bytes))
 
     @property
     def generosity(self) -> tuple[float, ...]:
         """The largest fitted share of each level's bandwidth, at least 1: what links carry."""
         levels = zip(*(fit.levels for fit in self.fits), strict=True)
         return tuple(max(1.0, *(level.share for level in each)) for each in levels)
+
+
+def beyond(
+    measured: Collection[Measured], collective: str, members: tuple[int, ...], size_bytes: float
+) -> float:
+    """How much farther a price may be off than among measured rows, as a standard deviation.
+
+    By doublings from the nearest end of what was measured: of children at each level, and of sizes.
+    Those of the same collective count, or of all where it was not measured.
+    """
+    mine = [one for one in measured if one.collective == collective]
+    known = mine or [*measured]
+    if not known:
+        return 0.0
+    sizes = [end for one in known for end in (one.smallest_bytes, one.largest_bytes)]
+    apart = APART * (collective == _APART and not mine)
+    nodes = sum(map(_doublings, members, zip(*(one.members for one in known), strict=True)))
+    farther = min(_doublings(size_bytes, sizes), DOUBLINGS_OF_BYTES)
+    return hypot(apart, MORE_CHILDREN * nodes, MORE_BYTES * farther)
+
+
+def _doublings(number: float, known: Iterable[float]) -> float:
+    """How many doublings lie between a number and the nearer end of others, if it is outside."""
+    ends = sorted(known)
+    return max(0.0, log2(ends[0] / number), log2(number / ends[-1]))
 
 
 def _wider(collective: str, algorithm: str, protocol: str) -> Iterator[tuple[str, str, str]]:

@@ -149,8 +149,13 @@ MOST_CHILDREN = 1024
 """The limit for all domains but switches: there messages are routed one by one."""
 
 
-def load(domain: Domain, slots: tuple[Slot, ...], demand: Callable[[int], Weights]) -> Load:
-    """Route the messages of all groups of one domain.
+def load(
+    domain: Domain,
+    slots: tuple[Slot, ...],
+    demand: Callable[[int], Weights],
+    wraps: bool = True,
+) -> Load:
+    """Route the messages of all groups of one domain; ``wraps`` as in ``Link``.
 
     ``demand(m)[i, j]`` is what the i-th of m member children of every group sends to the j-th, in
     units of what the busiest child sends. For any domain but a switch. Raises InputError for more
@@ -170,23 +175,28 @@ def load(domain: Domain, slots: tuple[Slot, ...], demand: Callable[[int], Weight
         case Domain.MESH:
             return Load(float(sent.max()), 1)
         case _:
-            return _around(children, groups, sent)
+            return _around(children, groups, sent, wraps)
 
 
-def _around(children: int, groups: npt.NDArray[np.int64], sent: Weights) -> Load:
-    """The load of a circle: messages go the shorter way, or half each way if both are equal."""
+def _around(children: int, groups: npt.NDArray[np.int64], sent: Weights, wraps: bool) -> Load:
+    """The load of a circle: messages go the shorter way, or half each way if both are equal.
+
+    On a line there is one way.
+    """
     here, there = np.nonzero(sent)
     source, target = groups[:, here].ravel(), groups[:, there].ravel()
     weight = np.tile(sent[here, there], len(groups))
     ahead = (target - source) % children
-    forth = np.where(2 * ahead < children, weight, np.where(2 * ahead == children, weight / 2, 0))
+    shorter = np.where(2 * ahead < children, 1.0, np.where(2 * ahead == children, 0.5, 0.0))
+    forth = weight * (shorter if wraps else target > source)
     peak = max(
         _busiest(children, source, ahead, forth),
         _busiest(children, target, children - ahead, weight - forth),
     )
     # Between two children there is one link, which both ways around share.
-    both = 2 if children == 2 else 1
-    return Load(both * peak, int(np.minimum(ahead, children - ahead).max(initial=1)))
+    both = 2 if children == 2 and wraps else 1
+    hops = np.minimum(ahead, children - ahead) if wraps else np.abs(target - source)
+    return Load(both * peak, int(hops.max(initial=1)))
 
 
 def _busiest(

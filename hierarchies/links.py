@@ -106,8 +106,7 @@ class Wiring:
 
     def _several(self, level: int) -> int:
         """How many ports one link stands for: more than one where devices have several each."""
-        inside = self._inside(level)
-        return max(1, self.system.links[level].ports // inside)
+        return self.system.ports_of_block(level)
 
     def _links_of(self, fault: Fault) -> list[int]:
         """The links, in both directions, that a fault affects; for a unit, all that leave it."""
@@ -175,9 +174,9 @@ class Wiring:
             case Domain.MESH:
                 return domains * children * (children - 1)
             case Domain.RING:
-                return domains * 2 * circle_links(children)
+                return domains * 2 * self.circle_pairs(level)
             case Domain.TORUS:
-                return domains * inside * 2 * circle_links(children)
+                return domains * inside * 2 * self.circle_pairs(level)
 
     def _inside(self, level: int) -> int:
         return self.system.hierarchy.devices_in_child(level)
@@ -202,8 +201,13 @@ class Wiring:
         domain = self._domain(level, devices)
         if self.system.links[level].domain is Domain.TORUS:
             domain = domain * self._inside(level) + devices % self._inside(level)
-        children = self.system.hierarchy.cardinalities[level]
-        return self.firsts[level] + domain * 2 * circle_links(children)
+        return self.firsts[level] + domain * 2 * self.circle_pairs(level)
+
+    def circle_pairs(self, level: int) -> int:
+        """How many pairs of neighbours a ring, or a circle of a torus, has at a level."""
+        return circle_links(
+            self.system.hierarchy.cardinalities[level], self.system.links[level].wraps
+        )
 
     def meshes(self, level: int, devices: Numbers) -> Numbers:
         """For each device the first link of its mesh; ``mesh_link`` counts from there."""
@@ -255,7 +259,7 @@ class Wiring:
                 path = self._path(domain * children * inside)[:level]
                 return "/".join([*path, _between(label, here, there, here < there)])
             case Domain.RING | Domain.TORUS as domain_kind:
-                circle, place = divmod(number, 2 * circle_links(children))
+                circle, place = divmod(number, 2 * self.circle_pairs(level))
                 torus = domain_kind is Domain.TORUS
                 outer, inner = divmod(circle, inside) if torus else (circle, 0)
                 path = self._path(outer * children * inside + inner)
@@ -268,9 +272,12 @@ class Wiring:
                 return f"{'/'.join([*path[:level], cable, *path[level + 1 :]])} {sense}"
 
 
-def circle_links(children: int) -> int:
-    """How many pairs of neighbours a circle has: two children have one cable, not two."""
-    return children if children > 2 else children - 1
+def circle_links(children: int, wraps: bool = True) -> int:
+    """How many pairs of neighbours a circle has: two children have one cable, not two.
+
+    A line, whose ends are not joined, has one pair less.
+    """
+    return children if wraps and children > 2 else children - 1
 
 
 def mesh_link(children: int, here: Numbers, there: Numbers) -> Numbers:

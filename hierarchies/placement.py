@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from math import isqrt, prod
+from math import gcd, isqrt, prod
 
 from hierarchies.errors import InputError
 from hierarchies.hierarchy import Hierarchy, check_distinct, check_name
@@ -95,6 +95,29 @@ def placements(hierarchy: Hierarchy, axes: Sequence[Axis]) -> Iterator[Placement
     check_axes(hierarchy, axes)
     for matrix in _matrices(tuple(axis.size for axis in axes), hierarchy.cardinalities):
         yield Placement(hierarchy, axes, matrix)
+
+
+def row_major(hierarchy: Hierarchy, axes: Sequence[Axis]) -> Placement | None:
+    """The placement that a framework lays out: devices counted row by row, the last axis innermost.
+
+    ``jax.make_mesh`` and torch's ``init_device_mesh`` reshape the devices in their order: on 4
+    nodes of 8 GPUs data=8, model=4 gives ``[[4, 2], [1, 4]]``, model inside a node. None where an
+    axis would end in the middle of a level, as model=6 on nodes of 4. Raises InputError on bad
+    axes.
+    """
+    axes = tuple(axes)
+    check_axes(hierarchy, axes)
+    rows = [[1] * len(hierarchy.levels) for _ in axes]
+    room = list(hierarchy.cardinalities)
+    for axis, row in reversed(list(zip(axes, rows, strict=True))):
+        left = axis.size
+        for level in reversed(range(len(room))):
+            row[level] = gcd(left, room[level]) if left >= room[level] else left
+            if room[level] % row[level] or (left > row[level] and room[level] > row[level]):
+                return None
+            left //= row[level]
+            room[level] //= row[level]
+    return Placement(hierarchy, axes, tuple(tuple(row) for row in rows))
 
 
 def _matrices(sizes: tuple[int, ...], room: Row) -> Iterator[tuple[Row, ...]]:

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
-from math import isfinite
+from math import gcd, isfinite
 
 from hierarchies.calibration import Calibration
-from hierarchies.errors import InputError, within
+from hierarchies.errors import InputError, nearest, within
 from hierarchies.faults import Fault, check_distinct_faults, missing_devices
 from hierarchies.hierarchy import Hierarchy, Level, check_distinct
 
@@ -28,6 +28,8 @@ class Domain(Enum):
     * bus: one medium for all of them, the bandwidth is its total;
     * torus: as ring, but every device has a link of its own to its two neighbours in this
       dimension; nested torus levels make tori of two and three dimensions.
+
+    Where the ends of a ring or torus are not joined (``wraps``) it is a line, or a grid.
     """
 
     SWITCH = "switch"
@@ -37,20 +39,29 @@ class Domain(Enum):
     TORUS = "torus"
 
 
+INSIDE = ("nvlink", "xgmi", "pcie", "ici")
+MEDIA = (*INSIDE, "infiniband", "roce", "efa", "slingshot", "tcpxo", "tcp")
+"""What links are made of, by the field's names; ``INSIDE`` those that join devices, not hosts."""
+
+
 @dataclass(frozen=True)
 class Link:
     """What joins the children of one level.
 
     ``bandwidth_bytes_per_second`` is of one port (of one link in a ring, mesh or torus, of the
     whole medium on a bus), per direction. One child has ``ports`` ports (NICs, rails, uplinks),
-    shared by equal, contiguous blocks of its devices; with more ports than devices every device
-    has several. Traffic of this level also crosses the links of the inner levels ``through``;
-    without any, the ports hang on the devices beside the inner links, as NICs do on PCIe.
+    shared by equal, contiguous blocks of its devices: the smallest for which both numbers come out
+    whole. Four ports of eight devices serve two each, sixteen are two for each device, and of
+    twelve every two devices have three together. Traffic of this level also crosses the links of
+    the inner levels ``through``; without any, the ports hang on the devices beside the inner links,
+    as NICs do on PCIe.
     ``latency_seconds`` is of a message sent whole and then announced (NCCL's Simple protocol).
     ``ll_latency_seconds`` and ``ll128_latency_seconds`` are of messages that carry their own flags
     (NCCL's LL and LL128), None where the links or their library have no such.
+    ``wraps``: whether the ends of a ring or torus are joined.
     ``reduces``: the switch adds up what several devices send and copies to several what one sends
-    (NVLink SHARP; SHARP).
+    (NVLink SHARP; SHARP). ``medium``: what the links are (one of ``MEDIA``), "" where not stated;
+    prices before any calibration are those that such links are known to reach.
     ``sources`` says for each number where it comes from; ``unconfirmed`` names those that no
     primary source confirms.
     """
@@ -65,6 +76,8 @@ class Link:
     reduces: bool = False
     ll_latency_seconds: float | None = None
     ll128_latency_seconds: float | None = None
+    medium: str = ""
+    wraps: bool = True
 
     def source(self, key: str, otherwise: str = "") -> str:
         """Where a number comes from, by its key in descriptions (``latency_us``)."""
@@ -77,8 +90,14 @@ class Link:
         _check_latency(self.ll128_latency_seconds or 0.0, "latency of LL128")
         if self.ports < 1:
             raise InputError(f"ports is {self.ports}", hint="at least 1 is needed")
+        if self.medium and self.medium not in MEDIA:
+            raise InputError(f"no medium {self.medium!r}", hint=nearest(self.medium, MEDIA))
         if self.reduces and self.domain is not Domain.SWITCH:
             raise InputError(f"a {self.domain.value} that reduces", hint="only a switch can reduce")
+        if not self.wraps and self.domain not in (Domain.RING, Domain.TORUS):
+            raise InputError(
+                f"a {self.domain.value} that does not wrap", hint="only a ring or torus has ends"
+            )
 
 
 @dataclass(frozen=True)
@@ -88,7 +107,9 @@ class System:
     The name is written into comments and docstrings of emitted code, so it is one line that
     cannot end them; the title is only ever shown. ``calibration`` is what measurements showed of
     these links: prices follow it, while the description stays what it was. ``faults`` say what is
-    missing or slower than ``links`` state; ``hierarchy`` counts missing devices, too.
+    missing or slower than ``links`` state; ``hierarchy`` counts missing devices, too. ``launches``:
+    every call of a collective costs its launch, as GPU libraries' do; not where numbers are
+    effective ones that hold it already, or where nothing is launched.
     """
 
     name: str
@@ -100,6 +121,7 @@ class System:
     unconfirmed: tuple[str, ...] = ()
     calibration: Calibration | None = None
     faults: tuple[Fault, ...] = ()
+    launches: bool = True
 
     def __post_init__(self) -> None:
         _check_name(self.name)
@@ -124,6 +146,18 @@ class System:
     @property
     def devices(self) -> int:
         return self.hierarchy.devices
+
+    @property
+    def is_torus(self) -> bool:
+        """Whether its devices stand in a torus and nothing else, as TPUs of one slice do."""
+        return all(link.domain is Domain.TORUS for link in self.links)
+
+    @property
+    def prices(self) -> str:
+        """What its prices follow: ``calibrated``, ``typical`` of such links, or as ``stated``."""
+        if self.calibration is None:
+            return "stated"
+        return "typical" if self.calibration.families else "calibrated"
 
     @cached_property
     def missing(self) -> tuple[int, ...]:
@@ -190,13 +224,17 @@ class System:
 
     def block(self, level: int) -> int:
         """How many neighbouring devices of one child share one of its ports at a level."""
-        return max(1, self.hierarchy.devices_in_child(level) // self.links[level].ports)
+        inside = self.hierarchy.devices_in_child(level)
+        return inside // gcd(inside, self.links[level].ports)
+
+    def ports_of_block(self, level: int) -> int:
+        """How many ports a block of devices has together; what one sends may use them all."""
+        ports = self.links[level].ports
+        return ports // gcd(self.hierarchy.devices_in_child(level), ports)
 
     def port_bytes_per_second(self, level: int) -> float:
         """The bandwidth, per direction, that one block of devices (``block``) has at a level."""
-        link = self.links[level]
-        several = max(1, link.ports // self.hierarchy.devices_in_child(level))
-        return link.bandwidth_bytes_per_second * several
+        return self.links[level].bandwidth_bytes_per_second * self.ports_of_block(level)
 
     def resized(self, outermost: int) -> System:
         """The same machine with another number of children at its outermost level."""
@@ -227,7 +265,8 @@ class System:
         if fault.ends is not None:
             low, high = fault.ends
             children = self.hierarchy.cardinalities[fault.level]
-            near = not circle or high - low in (1, children - 1)
+            steps = (1, children - 1) if link.wraps else (1,)
+            near = not circle or high - low in steps
             if link.domain in (Domain.SWITCH, Domain.BUS) or not near:
                 raise InputError(f"no cable {name!r}", hint=f"they stand in a {link.domain.value}")
             if fault.missing:
@@ -250,11 +289,6 @@ class System:
     def _check_ports(self, level: int) -> None:
         link = self.links[level]
         inside = self.hierarchy.devices_in_child(level)
-        if inside % link.ports and link.ports % inside:
-            raise InputError(
-                f"{link.ports} ports cannot be shared evenly by the {inside} devices of one child",
-                hint="one number must divide the other",
-            )
         if link.domain is Domain.TORUS and link.ports != inside:
             raise InputError(
                 f"a torus level with {link.ports} ports",
@@ -277,7 +311,8 @@ class System:
                 return
             else:
                 raise InputError(
-                    f"a port would serve {self.block(level)} devices, across the borders of "
+                    f"{self.links[level].ports} ports: a port would serve {self.block(level)} "
+                    "devices, across the borders of "
                     f"inner levels {self.hierarchy.cardinalities[level + 1 :]}",
                     hint="a port serves whole children of one level",
                 )

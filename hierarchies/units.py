@@ -4,11 +4,16 @@ from __future__ import annotations
 
 
 def duration(seconds: float) -> str:
-    """Seconds with the unit a person would use, four digits."""
+    """Seconds with the unit a person would use, three digits: prices are not better known.
+
+    >>> duration(0.00099951), duration(1234.0), duration(4.9e-8)
+    ('1 ms', '1234 s', '0.049 us')
+    """
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
-        if seconds >= scale:
-            return f"{seconds / scale:.4g} {unit}"
-    return f"{seconds / 1e-6:.4g} us" if seconds else "0 s"
+        if float(f"{seconds:.3g}") >= scale or (unit == "us" and seconds):
+            value = seconds / scale
+            return f"{value:.0f} {unit}" if value >= 999.5 else f"{value:.3g} {unit}"
+    return "0 s"
 
 
 def volume(size_bytes: float) -> str:

@@ -7,6 +7,7 @@ from importlib import resources
 
 from lark import Lark, Token, Transformer, UnexpectedInput
 
+from grammar.carets import unreadable
 from grammar.collectives.program import (
     MOST_STEPS,
     ROOT,
@@ -46,7 +47,7 @@ def parse(text: str) -> Program:
     try:
         tree = _lark().parse(text)
     except UnexpectedInput as error:
-        raise _pointed(text, error) from None
+        raise unreadable(text, error, _WORDS, what="program") from None
     program = _Reader().transform(tree)
     if len(program.steps) > MOST_STEPS:
         problem = f"a program of {len(program.steps)} steps"
@@ -81,21 +82,3 @@ class _Reader(Transformer[Token, Program]):
 
 def _step(collective: Token | None, slice_: Token | str | None, form: Form) -> Step:
     return Step(Collective(str(collective)), str(slice_), form)
-
-
-def _pointed(text: str, error: UnexpectedInput) -> InputError:
-    lines = text.split("\n")
-    token = getattr(error, "token", None)
-    at_end = error.line < 1 or (token is not None and token.type == "$END")
-    line = len(lines) if at_end else min(error.line, len(lines))
-    column = len(lines[line - 1]) + 1 if at_end else error.column
-    wanted = getattr(error, "accepts", None) or getattr(error, "expected", None)
-    wanted = wanted or getattr(error, "allowed", None) or set()
-    words = [_WORDS[name] for name in _WORDS if name in wanted]
-    shown = lines[line - 1].rstrip("\r")
-    margin = "".join("\t" if letter == "\t" else " " for letter in shown[: column - 1])
-    return InputError(
-        f"cannot be read from the caret on\n  {shown}\n  {margin}^",
-        where=f"program, line {line}, column {column}",
-        hint=f"here could stand: {'; '.join(words)}",
-    )

@@ -22,7 +22,11 @@ from hierarchies.files.values import pairs, quoted, scaled
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Duration = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Wide = Annotated[float, Field(gt=0, le=1)]
+Loss = Annotated[float, Field(ge=0, lt=1)]
 MICROSECOND = 1e-6
+_ABSENT = {"peer_us": {0.0}, "wide": {1.0}, "loss": {0.0}}
+"""What the numbers of a fit are that a file need not have: the same for all levels."""
 
 
 class _Strict(BaseModel):
@@ -42,6 +46,9 @@ class FitTable(_Way):
     hop_us: dict[str, Duration]
     gap_us: dict[str, Duration]
     share: dict[str, Positive]
+    peer_us: dict[str, Duration] = {}
+    wide: dict[str, Wide] = {}
+    loss: dict[str, Loss] = {}
     rows: int = Field(default=0, ge=0)
 
 
@@ -68,6 +75,7 @@ class MeasuredTable(_Strict):
 class StrayTable(_Strict):
     """One ``[[calibration.stray]]``: ratios measured to fitted of tables that were left out."""
 
+    collective: str = ANY
     from_bytes: int = Field(ge=0)
     tables: int = Field(ge=0)
     low: Positive
@@ -78,6 +86,7 @@ class CalibrationTable(_Strict):
     """The whole part."""
 
     runtime: str = FASTEST
+    families: int = Field(default=0, ge=0)
     sources: list[str] = []
     undetermined: list[str] = []
     dropped: list[str] = []
@@ -98,6 +107,7 @@ def calibration_of(table: CalibrationTable, levels: Sequence[str]) -> Calibratio
         table.runtime,
         tuple(_measured(each, levels) for each in table.measured),
         tuple(Stray(each.from_bytes, **_others(each)) for each in table.stray),
+        table.families,
     )
 
 
@@ -123,11 +133,18 @@ def _check_levels(where: str, given: Mapping[str, float], levels: Sequence[str])
 
 
 def _fit(table: FitTable, levels: Sequence[str]) -> Fit:
-    for key in ("hop_us", "gap_us", "share"):
-        _check_levels(f"fit, {key}", getattr(table, key), levels)
+    for key in ("hop_us", "gap_us", "share", *_ABSENT):
+        given = getattr(table, key)
+        if given or key not in _ABSENT:
+            _check_levels(f"fit, {key}", given, levels)
     crossings = tuple(
         Crossing(
-            table.hop_us[name] * MICROSECOND, table.gap_us[name] * MICROSECOND, table.share[name]
+            table.hop_us[name] * MICROSECOND,
+            table.gap_us[name] * MICROSECOND,
+            table.share[name],
+            table.peer_us.get(name, 0.0) * MICROSECOND,
+            table.wide.get(name, 1.0),
+            table.loss.get(name, 0.0),
         )
         for name in levels
     )
@@ -158,22 +175,32 @@ def table_of(found: Calibration, levels: Sequence[str]) -> dict[str, Any]:
             }
             for each in found.measured
         ],
-        "stray": [_spread(each, ("tables", "low", "high")) for each in found.strays],
+        "stray": [
+            _way((each.collective, ANY, ANY)) | _spread(each, ("tables", "low", "high"))
+            for each in found.strays
+        ],
     }
     sentences = {key: list(getattr(found, key)) for key in ("sources", "undetermined", "dropped")}
     some = {key: rows for key, rows in tables.items() if rows}
-    return {"runtime": found.runtime, **sentences, **some}
+    others = {"families": found.families} if found.families else {}
+    return {"runtime": found.runtime, **others, **sentences, **some}
 
 
 def _fit_table(fit: Fit, levels: Sequence[str]) -> dict[str, Any]:
     named = list(zip(levels, fit.levels, strict=True))
-    return _way(fit.key) | {
-        "launch_us": scaled(fit.launch_seconds, MICROSECOND),
+    by_level = {
         "hop_us": {name: scaled(level.hop_seconds, MICROSECOND) for name, level in named},
         "gap_us": {name: scaled(level.gap_seconds, MICROSECOND) for name, level in named},
         "share": {name: level.share for name, level in named},
-        "rows": fit.rows,
+        "peer_us": {name: scaled(level.peer_seconds, MICROSECOND) for name, level in named},
+        "wide": {name: level.wide for name, level in named},
+        "loss": {name: level.loss for name, level in named},
     }
+    told = {
+        key: numbers for key, numbers in by_level.items() if {*numbers.values()} != _ABSENT.get(key)
+    }
+    launch = {"launch_us": scaled(fit.launch_seconds, MICROSECOND)}
+    return _way(fit.key) | launch | told | {"rows": fit.rows}
 
 
 def _spread(found: Residual | Stray, numbers: Sequence[str]) -> dict[str, Any]:
@@ -188,7 +215,7 @@ def _way(key: tuple[str, str, str]) -> dict[str, Any]:
 def _lines(table: Mapping[str, Any]) -> Iterator[str]:
     yield "[calibration]"
     for key, value in table.items():
-        if isinstance(value, str) or not value:
+        if isinstance(value, (str, int)) or not value:
             yield from pairs({key: value})
         elif isinstance(value[0], str):
             yield from (f"{key} = [", *(f"  {quoted(sentence)}," for sentence in value), "]")

@@ -10,9 +10,10 @@ from pathlib import Path
 
 from hierarchies.errors import InputError, nearest
 from hierarchies.files.reading import MOST_CHARACTERS, read
+from hierarchies.parts import spelled
 from hierarchies.system import System
 
-_COUNT = re.compile(r"(?P<name>.+):(?P<count>-?[0-9]{1,18})", re.DOTALL)
+_SHAPED = re.compile(r"(?P<name>.+):(?P<shape>-?[0-9]{1,18}(x[0-9]{1,18})*)", re.DOTALL)
 _A_FILE = "A file is named with its .toml or a path"
 
 
@@ -31,33 +32,34 @@ def toml_names(folder: Traversable) -> tuple[str, ...]:
 def load(spec: str) -> System:
     """A known machine by its name, or the one a TOML file describes.
 
-    ``name:N`` and ``path.toml:N`` set how many children the outermost level has. Raises
-    InputError for a machine or file that does not exist, and for whatever is wrong in the file.
+    ``name:N`` and ``path.toml:N`` set how many children the outermost level has,
+    ``name:AxBxC`` those of every level. Raises InputError for a machine or file that does not
+    exist, for a shape that it cannot have, and for whatever is wrong in the file.
     """
     text = file_text(spec)
     return known(spec) if text is None else described_by(spec, text)
 
 
 def known(spec: str, otherwise: str = "") -> System:
-    """A known machine by its name, ``name`` or ``name:N``; files of the caller are not read.
+    """A known machine by its name, as in ``load``; files of the caller are not read.
 
     Raises InputError for a machine that is not in the catalogue; ``otherwise`` is how else one
     may be given, for the hint.
     """
-    name, count = _split(spec)
+    name, shape = _split(spec)
     if name not in catalogue():
         raise _unknown(name, otherwise)
     text = _folder().joinpath(f"{name}.toml").read_text(encoding="utf-8")
-    return read(text, where=f"{name}.toml", count=count)
+    return read(text, where=f"{name}.toml", shape=shape)
 
 
 def described_by(name: str, text: str) -> System:
-    """The system that a text describes; its caller calls the text ``name`` or ``name:N``.
+    """The system that a text describes; its caller calls the text ``name``, or as in ``load``.
 
     Raises InputError for whatever is wrong in it, under that name.
     """
-    where, count = _split(name)
-    return read(text, where=where, count=count)
+    where, shape = _split(name)
+    return read(text, where=where, shape=shape)
 
 
 def file_text(spec: str) -> str | None:
@@ -86,21 +88,23 @@ def text_of_file(path: str, most_characters: int) -> str:
         raise InputError(f"cannot read the file: {error}", where=repr(path)) from None
 
 
-def _split(spec: str) -> tuple[str, int | None]:
-    """The name, and how many children the outermost level shall have."""
-    match = _COUNT.fullmatch(spec)
+def _split(spec: str) -> tuple[str, tuple[int, ...]]:
+    """The name, and the shape behind it: one count, or one a level; empty if there is none."""
+    match = _SHAPED.fullmatch(spec)
     if match is None:
-        return spec, None
-    if int(match["count"]) < 1:
+        return spec, ()
+    shape = tuple(map(int, match["shape"].split("x")))
+    if min(shape) < 1:
         raise InputError(f"the system {spec!r} would be empty", hint="give 1 or more after ':'")
-    return match["name"], int(match["count"])
+    return match["name"], shape
 
 
 def _unknown(name: str, otherwise: str) -> InputError:
     machine, colon, rest = name.partition(":")
     if colon and machine in catalogue():
-        hint = f"after ':' stands how many children the outermost level has: {machine}:4"
-        return InputError(f"{rest!r} in {name!r} is no number", hint=hint)
+        shape = spelled(known(machine))
+        hint = f"after ':' stands a count for the outermost level, or for each: {machine}:{shape}"
+        return InputError(f"{rest!r} in {name!r} is no shape", hint=hint)
     hint = f"{nearest(name, catalogue())} {otherwise}".strip()
     return InputError(f"no system {name!r} in the catalogue", hint=hint)
 

@@ -21,6 +21,7 @@ from hierarchies.files.calibration import (
     calibration_of,
 )
 from hierarchies.hierarchy import MOST_LEVELS, Hierarchy, Level
+from hierarchies.parts import reshaped
 from hierarchies.system import Domain, Link, System
 
 BLANK = "?"
@@ -38,6 +39,7 @@ _NUMBERS = (
     "ll128_latency_us",
     "ports",
     "reduces",
+    "wraps",
 )
 _EXCEPTION = re.compile(r"[ \t]*\[\[[ \t]*(exception|'exception'|\"exception\")[ \t]*\]\]")
 _GIGABITS = re.compile(r"Gb|[Gg]bps|[Gg]bit")
@@ -58,12 +60,14 @@ class _Level(_Strict):
     name: str
     count: int | None = Field(default=None, ge=1)
     domain: str
+    medium: str = ""
     bandwidth_GB_per_s: Positive  # noqa: N815
     latency_us: Latency
     ll_latency_us: Latency | None = None
     ll128_latency_us: Latency | None = None
     ports: int = Field(default=1, ge=1)
     reduces: bool = False
+    wraps: bool | Annotated[int, Field(ge=1)] = True
     through: list[str] | None = None
     source: Source | dict[str, Source]
     unconfirmed: list[str] = []
@@ -81,6 +85,14 @@ class _Level(_Strict):
             raise InputError(f"no source for {missing[0]}", hint="say where the number is from")
         _check_numbers(self.source, given, "source")
         return dict(self.source)
+
+    @property
+    def joined_at(self) -> int | None:
+        """Of what the counts must be multiples for the ends to be joined; None if they do not say.
+
+        All levels with such a number must have such a count.
+        """
+        return None if isinstance(self.wraps, bool) else self.wraps
 
 
 def _check_numbers(names: Iterable[str], numbers: Sequence[str], where: str) -> None:
@@ -119,14 +131,18 @@ class _Description(_Strict):
     name: str = Field(min_length=1)
     title: str = ""
     default_count: int = Field(default=1, ge=1)
+    launches: bool = True
     device: _Device
     level: list[_Level] = Field(min_length=1, max_length=MOST_LEVELS)
     exception: list[_Exception] = Field(default=[], max_length=MOST_EXCEPTIONS)
     calibration: CalibrationTable | None = None
 
 
-def read(text: str, *, where: str = "description", count: int | None = None) -> System:
-    """The system that a TOML text describes. Raises InputError, naming the place and the key."""
+def read(text: str, *, where: str = "description", shape: Sequence[int] = ()) -> System:
+    """The system that a TOML text describes, of another ``shape`` if one is given.
+
+    Raises InputError, naming the place and the key.
+    """
     if len(text) > MOST_CHARACTERS:
         hint = f"{MOST_CHARACTERS} at most"
         raise InputError("so many characters are no description", where=where, hint=hint)
@@ -140,7 +156,7 @@ def read(text: str, *, where: str = "description", count: int | None = None) -> 
         raise InputError(f"not a TOML file: {error}", where=where) from None
     try:
         _check_blanks(raw)
-        return _system(_Description.model_validate(raw), count, _exception_lines(text))
+        return _system(_Description.model_validate(raw), shape, _exception_lines(text))
     except ValidationError as error:
         raise _first_error(error, raw, where, _exception_lines(text)) from None
     except InputError as error:
@@ -193,12 +209,12 @@ def _exception_place(lines: list[int], number: int) -> str:
     return f"{line}exception {number + 1}"
 
 
-def _system(description: _Description, count: int | None, lines: list[int]) -> System:
+def _system(description: _Description, shape: Sequence[int], lines: list[int]) -> System:
     levels, links = [], []
     for position, level in enumerate(description.level):
         innermost = position == len(description.level) - 1
         with within(f"level {level.name!r}"):
-            levels.append(Level(level.name, _cardinality(description, position, count)))
+            levels.append(Level(level.name, _cardinality(description, position, shape)))
             links.append(_link(level, innermost))
     _check_numbers(description.device.unconfirmed, ["memory_GB_per_s"], "device, unconfirmed")
     hierarchy, table = Hierarchy(tuple(levels)), description.calibration
@@ -211,8 +227,22 @@ def _system(description: _Description, count: int | None, lines: list[int]) -> S
         description.device.source,
         tuple(description.device.unconfirmed),
         calibration_of(table, hierarchy.names) if table else None,
+        launches=description.launches,
     )
+    if len(shape) > 1:
+        system = reshaped(system, shape)
+    system = replace(system, links=_joined(system, description))
     return _with_exceptions(system, description.exception, lines)
+
+
+def _joined(system: System, description: _Description) -> tuple[Link, ...]:
+    """The links, those of a torus open where its counts are not such that its ends are joined."""
+    pairs = list(zip(description.level, system.hierarchy.cardinalities, strict=True))
+    whole = all(count % rule == 0 for level, count in pairs if (rule := level.joined_at))
+    return tuple(
+        link if level.joined_at is None else replace(link, wraps=whole)
+        for link, level in zip(system.links, description.level, strict=True)
+    )
 
 
 def _with_exceptions(system: System, given: Sequence[_Exception], lines: list[int]) -> System:
@@ -234,10 +264,11 @@ def _with_exceptions(system: System, given: Sequence[_Exception], lines: list[in
     return system.with_faults(faults) if faults else system
 
 
-def _cardinality(description: _Description, position: int, count: int | None) -> int:
+def _cardinality(description: _Description, position: int, shape: Sequence[int]) -> int:
     given = description.level[position].count
     if position == 0:
-        return count or given or description.default_count
+        only = shape[0] if len(shape) == 1 else None
+        return only or given or description.default_count
     if given is None:
         raise InputError("no count", hint="say how many children each unit above has: count = 8")
     return given
@@ -268,6 +299,8 @@ def _link(level: _Level, innermost: bool) -> Link:
         level.reduces,
         _seconds(level.ll_latency_us),
         _seconds(level.ll128_latency_us),
+        level.medium,
+        level.wraps is not False,
     )
 
 

@@ -26,7 +26,7 @@ def _lines(system: System, device: str) -> Iterator[str]:
     counted = _is_said(system.links[0], "count")
     usual = None if counted else first.cardinality
     named = {"name": system.name, "title": system.title or None, "default_count": usual}
-    yield from pairs(named)
+    yield from pairs(named | {"launches": None if system.launches else False})
     about = {
         "name": device,
         "memory_GB_per_s": scaled(system.memory_bytes_per_second, _GIGA),
@@ -63,8 +63,10 @@ def _link(link: Link, counted: bool) -> Iterator[str]:
         **{k: scaled(each, MICROSECOND) for k, each in latencies.items() if each is not None},
         **({"ports": link.ports} if link.ports > 1 or _is_said(link, "ports") else {}),
         **({"reduces": True} if link.reduces else {}),
+        **({} if link.wraps and not _is_said(link, "wraps") else {"wraps": link.wraps}),
     }
-    yield from pairs({"domain": link.domain.value, **numbers, "through": link.through})
+    kind = {"domain": link.domain.value, "medium": link.medium or None}
+    yield from pairs({**kind, **numbers, "through": link.through})
     yield from pairs({"unconfirmed": link.unconfirmed or None})
     sources = {key: link.source(key, _NOT_STATED) for key in (*["count"] * counted, *numbers)}
     yield from ("", "[level.source]", *pairs(sources))

@@ -121,14 +121,17 @@ def test_the_only_child_of_a_parent_is_a_group() -> None:
     assert groups_of_children(()).tolist() == [[0]]
 
 
-@pytest.mark.parametrize("domain", [Domain.RING, Domain.MESH, Domain.TORUS])
+@pytest.mark.parametrize(
+    ("domain", "wraps"),
+    [(Domain.RING, True), (Domain.MESH, True), (Domain.TORUS, True), (Domain.TORUS, False)],
+)
 @pytest.mark.parametrize("children", range(2, 10))
-def test_one_message_takes_the_shortest_ways(domain: Domain, children: int) -> None:
-    machine = _one_level(domain, children)
+def test_one_message_takes_the_shortest_ways(domain: Domain, wraps: bool, children: int) -> None:
+    machine = _one_level(domain, children, wraps)
     for source, target in permutations(range(children), 2):
         demand = np.zeros((children, children))
         demand[source, target] = 1
-        found = load(domain, (Slot(children, Role.FREE),), lambda m, demand=demand: demand)
+        found = load(domain, (Slot(children, Role.FREE),), lambda m, demand=demand: demand, wraps)
         routes = machine.routes(source, target)
         assert {len(way) for _, way in routes} == {found.hops}
         assert found.peak == pytest.approx(float(max(share for share, _ in routes)))
@@ -139,23 +142,29 @@ def test_a_circle_too_large_to_route_is_refused() -> None:
         load(Domain.RING, (Slot(1025, Role.FREE),), cycle)
 
 
-@given(st.sampled_from([Domain.RING, Domain.MESH, Domain.BUS, Domain.TORUS]), SLOTS, st.data())
+@given(
+    st.sampled_from([Domain.RING, Domain.MESH, Domain.BUS, Domain.TORUS]),
+    st.booleans(),
+    SLOTS,
+    st.data(),
+)
 def test_load_is_that_of_the_messages_one_by_one(
-    domain: Domain, slots: tuple[Slot, ...], data: st.DataObject
+    domain: Domain, joined: bool, slots: tuple[Slot, ...], data: st.DataObject
 ) -> None:
+    wraps = joined or domain not in (Domain.RING, Domain.TORUS)
     m = members(slots)
     entry = st.integers(0, 4)
     rows = data.draw(st.lists(st.lists(entry, min_size=m, max_size=m), min_size=m, max_size=m))
     demand = np.array(rows, dtype=np.float64)
     np.fill_diagonal(demand, 0)
-    machine = _one_level(domain, prod(slot.size for slot in slots))
+    machine = _one_level(domain, prod(slot.size for slot in slots), wraps)
     messages = [
         (group[i], group[j], Fraction(int(demand[i, j])))
         for group in groups_of_children(slots).tolist()
         for i, j in permutations(range(m), 2)
         if demand[i, j]
     ]
-    found = load(domain, slots, lambda m: demand)
+    found = load(domain, slots, lambda m: demand, wraps)
     assert found.peak == pytest.approx(machine.busy(messages).get("child", 0.0))
     ways = [len(way) for a, b, _ in messages for _, way in machine.routes(a, b)]
     assert found.hops == max(ways, default=1)
@@ -173,9 +182,9 @@ def test_neighbouring_slots_of_a_role_are_as_good_as_one(
         assert groups_of_children(merged).tolist() == groups_of_children(parted).tolist()
 
 
-def _one_level(domain: Domain, children: int) -> Machine:
+def _one_level(domain: Domain, children: int, wraps: bool) -> Machine:
     hierarchy = Hierarchy((Level("child", children),))
-    return Machine(System("one", "", hierarchy, (Link(domain, 1.0, 0.0),), 1.0))
+    return Machine(System("one", "", hierarchy, (Link(domain, 1.0, 0.0, wraps=wraps),), 1.0))
 
 
 @given(SLOTS, st.integers(1, 5))

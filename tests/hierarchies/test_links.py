@@ -60,7 +60,7 @@ def test_memory_is_a_link_of_every_device(system: System) -> None:
 def test_perturbed_links_stay_within_their_share(system: System, seed: int, share: float) -> None:
     network = Network.of(system)
     drawn = network.perturbed(seed, share).bandwidths / network.bandwidths
-    assert (abs(drawn - 1) <= share * (1 + 1e-12)).all()
+    assert (abs(drawn - 1) <= share + 1e-15).all()  # a quotient is rounded
     again = network.perturbed(seed, share).bandwidths / network.bandwidths
     assert (drawn == again).all()
 

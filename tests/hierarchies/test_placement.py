@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from itertools import product
 from math import prod
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hierarchies import Axis, Hierarchy, InputError, Placement, count_placements, placements
+from hierarchies import (
+    Axis,
+    Hierarchy,
+    InputError,
+    Placement,
+    count_placements,
+    placements,
+    row_major,
+)
 from strategies import hierarchies, placed
 
 Matrix = tuple[tuple[int, ...], ...]
@@ -122,3 +133,47 @@ def test_axes_need_names_sizes_and_company() -> None:
         Axis("data", 0)
     with pytest.raises(InputError, match="word of the reduction language"):
         Axis("inside", 2)
+
+
+def laid_out_row_by_row(placement: Placement) -> bool:
+    """Whether a placement's mesh is numpy's reshape, as in jax.make_mesh and init_device_mesh.
+
+    Device numbers are cut into the factors of each level, in axis order; the factors of one axis
+    brought together are its coordinate.
+    """
+    sizes = [axis.size for axis in placement.axes]
+    columns = list(zip(*placement.matrix, strict=True))
+    cut = np.arange(prod(sizes)).reshape([factor for column in columns for factor in column])
+    levels, count = range(len(columns)), len(sizes)
+    mesh = cut.transpose([level * count + axis for axis in range(count) for level in levels])
+    return bool((mesh.reshape(sizes) == np.arange(prod(sizes)).reshape(sizes)).all())
+
+
+@given(placed())
+def test_the_placement_of_frameworks_is_the_one_whose_mesh_counts_row_by_row(
+    placement: Placement,
+) -> None:
+    every = list(placements(placement.hierarchy, placement.axes))
+    wanted = [one for one in every if laid_out_row_by_row(one)]
+    found = row_major(placement.hierarchy, placement.axes)
+    assert [found] == wanted if wanted else found is None
+
+
+def test_jax_makes_the_mesh_that_is_said() -> None:
+    """On devices without coordinates; of a TPU slice it follows the torus instead."""
+    pytest.importorskip("jax", reason="needs jax")
+    code = (
+        "import os; os.environ['XLA_FLAGS'] = '--xla_force_host_platform_device_count=8'; "
+        "os.environ['JAX_PLATFORMS'] = 'cpu'; import jax; "
+        "print([one.id for one in jax.make_mesh((4, 2), ('a', 'b')).devices.flat])"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == str(list(range(8)))
+
+
+def test_where_frameworks_lay_axes() -> None:
+    eights = Hierarchy.of(node=4, gpu=8)
+    found = row_major(eights, (Axis("data", 8), Axis("model", 4)))
+    assert str(found) == "[[4, 2], [1, 4]]"
+    assert str(row_major(eights, (Axis("model", 4), Axis("data", 8)))) == "[[4, 1], [1, 8]]"
+    assert row_major(Hierarchy.of(node=3, gpu=4), (Axis("data", 2), Axis("model", 6))) is None

@@ -67,16 +67,29 @@ def test_through_names_inner_levels() -> None:
     assert [system.through(level) for level in range(3)] == [(1, 2), (2,), ()]
 
 
-@pytest.mark.parametrize("ports", [3, 5, 12])
-def test_ports_that_cannot_be_shared_evenly_are_refused(ports: int) -> None:
-    with pytest.raises(InputError, match=f"level 'node': {ports} ports cannot be shared evenly"):
-        machine(replace(NIC, ports=ports), INNER)
+@pytest.mark.parametrize(
+    ("ports", "block", "together"), [(3, 8, 3), (5, 8, 5), (12, 2, 3), (6, 4, 3), (10, 4, 5)]
+)
+def test_ports_that_do_not_divide_are_shared_by_the_fewest_devices(
+    ports: int, block: int, together: int
+) -> None:
+    """Twelve NICs of eight GPUs: every two GPUs have three together, and a child has all twelve."""
+    system = machine(replace(NIC, ports=ports), INNER)
+    assert (system.block(0), system.ports_of_block(0)) == (block, together)
+    assert system.port_bytes_per_second(0) == together * 50e9
 
 
 def test_a_port_serves_whole_children() -> None:
     outer = Link(Domain.SWITCH, 10e9, 1e-6, ports=2)
     with pytest.raises(InputError, match="a port would serve 6 devices, across the borders"):
         machine(outer, INNER, INNER, levels=(2, 3, 4))
+
+
+@pytest.mark.parametrize("domain", [Domain.SWITCH, Domain.MESH, Domain.BUS])
+def test_only_rings_and_tori_have_ends(domain: Domain) -> None:
+    assert not Link(Domain.RING, 1e9, 0.0, wraps=False).wraps
+    with pytest.raises(InputError, match=f"a {domain.value} that does not wrap"):
+        Link(domain, 1e9, 0.0, wraps=False)
 
 
 @pytest.mark.parametrize("domain", [Domain.RING, Domain.MESH, Domain.BUS])

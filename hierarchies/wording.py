@@ -1,0 +1,83 @@
+"""A placement in words: which part of the machine one group of an axis is, and which ranks.
+
+``[[1, 8], [4, 1]]`` is *data on all 8 gpus of a node (ranks 0-7), model across all 4 nodes (ranks
+0, 8, 16, 24)*. Ranks count devices as launchers do, host by host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from math import prod
+
+import numpy as np
+
+from hierarchies.hierarchy import Level
+from hierarchies.placement import Placement
+
+_RUNS = 4
+
+
+def in_words(placement: Placement) -> tuple[str, ...]:
+    """For each axis whose size is above 1 where its groups lie, with the ranks of the first."""
+    return tuple(
+        f"{axis.name} {_where(placement, row)} (ranks {ranges(first_group(placement, number))})"
+        for number, (axis, row) in enumerate(zip(placement.axes, placement.matrix, strict=True))
+        if axis.size > 1
+    )
+
+
+def first_group(placement: Placement, axis: int) -> list[int]:
+    """The devices that differ from the first one in this axis alone, ascending."""
+    cards = placement.hierarchy.cardinalities
+    found = np.zeros(1, dtype=np.int64)
+    for level, column in enumerate(zip(*placement.matrix, strict=True)):
+        step = prod(cards[level + 1 :]) * prod(column[axis + 1 :])
+        found = (found[:, None] + step * np.arange(column[axis])).reshape(-1)
+    return [int(device) for device in found]
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Ascending numbers in few words: ``0-7``, ``0, 8, 16, 24``, ``0-3, 8-11, ..., 56-59``."""
+    runs = [
+        [number for _, number in run]
+        for _, run in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0])
+    ]
+    spelled = [f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs]
+    if len(spelled) > _RUNS + 1:
+        spelled[_RUNS - 1 : -1] = ["..."]
+    return ", ".join(spelled)
+
+
+def _where(placement: Placement, row: Sequence[int]) -> str:
+    """The levels that an axis lies on, the innermost first."""
+    levels = placement.hierarchy.levels
+    spanned = [place for place, factor in reversed(list(enumerate(row))) if factor > 1]
+    along = [place for place in spanned if len(levels[place].name) == 1]
+    units = [place for place in spanned if place not in along]
+    outermost = spanned[-1]
+    above = levels[outermost - 1].name if outermost else ""
+    inside = f" of a {above}" if len(above) > 1 else ""
+    if along:
+        sides = (f"{levels[at].name} ({_share(row[at], levels[at])})" for at in along)
+        return f"along {' by '.join(sides)}{_around(placement, row, units)}{inside}"
+    innermost, *outer = units
+    first = f"{_share(row[innermost], levels[innermost])} {levels[innermost].name}s"
+    if not outer and prod(level.cardinality for level in levels[innermost + 1 :]) > 1:
+        return f"across {first}"
+    return f"on {first}{_around(placement, row, outer)}{inside}"
+
+
+def _around(placement: Placement, row: Sequence[int], outer: Sequence[int]) -> str:
+    """`` in each of 2 nodes``, `` in each of the 4 nodes``: the units that an axis lies in, too."""
+    levels = placement.hierarchy.levels
+    return "".join(
+        f" in each of {'the ' * (row[at] == levels[at].cardinality)}{row[at]} {levels[at].name}s"
+        for at in outer
+    )
+
+
+def _share(factor: int, level: Level) -> str:
+    """``all 8``, ``4 of 8``."""
+    of = level.cardinality
+    return f"all {of}" if factor == of else f"{factor} of {of}"

@@ -1,0 +1,105 @@
+"""Machines of another shape: whose ports are left, which ends are joined."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hierarchies import Domain, Hierarchy, InputError, Link, System, described, load, read
+from hierarchies.parts import reshaped
+from strategies import systems
+
+
+@given(systems())
+def test_the_same_shape_is_the_same_machine(system: System) -> None:
+    assert reshaped(system, system.hierarchy.cardinalities) == system
+    only = reshaped(system, system.hierarchy.cardinalities[:1])
+    assert only == system
+
+
+@given(systems(), st.data())
+def test_every_device_of_a_part_keeps_what_it_shares(system: System, data: st.DataObject) -> None:
+    """As many devices share as many ports, or all that are left share them; none is invented."""
+    counts = system.hierarchy.cardinalities
+    shape = tuple(data.draw(st.integers(1, count)) for count in counts)
+    try:
+        part = reshaped(system, shape)
+    except InputError:
+        return
+    assert part.hierarchy.cardinalities == shape
+    for level, link in enumerate(part.links):
+        if link.domain is not Domain.SWITCH:
+            continue
+        inside = prod(shape[level + 1 :])
+        assert part.block(level) == min(system.block(level), inside)
+        assert part.port_bytes_per_second(level) == system.port_bytes_per_second(level)
+        assert link.ports <= system.links[level].ports
+
+
+def test_a_slice_of_tpus_is_x_first_as_google_writes_it() -> None:
+    for spec, sizes in (("tpu-v5p-slice:4x4x8", (8, 4, 4)), ("tpu-v5e-slice:2x4", (4, 2))):
+        assert load(spec).hierarchy.cardinalities == sizes
+    assert load("aws-trn2:2x4x2").hierarchy.cardinalities == (2, 4, 2)
+    assert load("tpu-v4-pod-slice:8").hierarchy.cardinalities == (8, 4, 4)
+
+
+def test_sixty_four_of_a_rack_of_seventy_two() -> None:
+    part = load("gb200-nvl72:1x64")
+    assert part.hierarchy.cardinalities == (1, 64)
+    assert part.links[0].ports == 64
+    assert load("gb200-nvl72:2").links[0].ports == 72
+    assert load("l40s-pcie:4x1x4").links[0].ports == 1
+    assert load("p2-a100:4x8").links[0].ports == 1
+
+
+@pytest.mark.parametrize(
+    ("spec", "joined"),
+    [
+        ("tpu-v5e-slice:16x16", True),
+        ("tpu-v5e-slice:8x8", False),
+        ("tpu-v5e-slice:8x16", False),
+        ("tpu-v5e-slice:8", False),
+        ("tpu-v5e-slice", True),
+        ("tpu-v4-pod-slice:4x4x8", True),
+        ("tpu-v4-pod-slice:2x2x4", False),
+        ("tpu-v4-pod-slice:8", True),
+        ("tpu-v4-pod-slice:2", False),
+    ],
+)
+def test_ends_of_a_tpu_slice_are_joined_where_google_says(spec: str, joined: bool) -> None:
+    system = load(spec)
+    assert {link.wraps for link in system.links} == {joined}
+    for level, link in enumerate(system.links):
+        assert link.ports == system.hierarchy.devices_in_child(level)
+    again = read(described(system))
+    assert [link.wraps for link in again.links] == [link.wraps for link in system.links]
+
+
+def test_a_part_of_a_ring_is_a_line() -> None:
+    ring = Link(Domain.RING, 1e9, 0.0)
+    system = System("r", "", Hierarchy.of(node=4, gpu=8), (replace(ring), ring), 1e12)
+    part = reshaped(system, (4, 4))
+    assert [link.wraps for link in part.links] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("spec", "problem"),
+    [
+        ("dgx-h100:4x16", "level 'gpu': 16 of 8; dgx-h100 has no more"),
+        (
+            "dgx-h100:4x8x2",
+            "3 counts for 4 node x 8 gpu; one for each level, as in 4x8 (node, gpu)",
+        ),
+        ("dgx-h100:0x8", "would be empty"),
+        ("dgx-h100:4y8", "no shape; after ':' stands a count for the outermost level, or for each"),
+        ("dgx1-v100:2x3", "level 'node': 3 devices of which every 2 share a port"),
+    ],
+)
+def test_what_no_machine_is(spec: str, problem: str) -> None:
+    with pytest.raises(InputError) as told:
+        load(spec)
+    assert problem in str(told.value)
