@@ -23,7 +23,7 @@ from synth.plan.answers import priced
 from synth.price.flows import Flowed, simulate
 from synth.price.step_prices import Simulator
 from synth.price.steps import StepPrice
-from synth.price.ways import MEMORY
+from synth.price.ways import MEMORY, told_apart
 from synth.semantics.lowering import lower
 from synth.semantics.programs import Language
 from synth.semantics.schedule import Schedule
@@ -57,7 +57,7 @@ class Case:
 
 
 def case_of(
-    system: System, reduction: Reduction, text: str, segments: int, choice: Choice = Choice.AUTO
+    system: System, reduction: Reduction, text: str, segments: int, choice: Choice = Choice.ANY
 ) -> Case:
     derivation = derived(parse(text), reduction.tree)
     schedule = lower(derivation, reduction, 2**20 * reduction.tree.devices, segments)
@@ -80,26 +80,42 @@ def cases(draw: st.DrawFn, most_devices: int = 12, most_segments: int = 4) -> Ca
 
 
 def levels_of(case: Case) -> tuple[list[str], Floats]:
-    """The resources of the symmetric engine, and which of them each link belongs to."""
+    """The levels and the memory, and which of them each link belongs to."""
     firsts = [*case.network.wiring.firsts, case.network.wiring.links]
     names = [*case.system.hierarchy.names, MEMORY]
     return names, np.repeat(np.arange(len(names)), np.diff(firsts)).astype(np.float64)
+
+
+def resources_of(case: Case) -> tuple[list[str], Floats]:
+    """The resources of the symmetric engine, and which of them each link belongs to.
+
+    Where the two ways of ports are told apart, links out and in by turns.
+    """
+    firsts = [*case.network.wiring.firsts, case.network.wiring.links]
+    names: list[str] = []
+    found = []
+    for number, name in enumerate([*case.system.hierarchy.names, MEMORY]):
+        links = np.arange(firsts[number + 1] - firsts[number])
+        both = name != MEMORY and told_apart(case.system, number)
+        found.append(len(names) + (links % 2 if both else 0 * links))
+        names += [f"{name} out", f"{name} in"] if both else [name]
+    return names, np.concatenate(found).astype(np.float64)
 
 
 def meets_the_busiest(case: Case) -> bool:
     """Whether every group crosses, at each level its step uses, a link that is the busiest of its
     level in every step; and has a device that was busy in the step before.
     """
-    names, level = levels_of(case)
+    names, level = resources_of(case)
     prints, bandwidths = case.footprints(), case.network.bandwidths
     busiest = np.ones(len(bandwidths), dtype=bool)
     for one, price in zip(prints, case.prices, strict=True):
         busy = np.bincount(one.link, one.carried_bytes, len(bandwidths)) / bandwidths
-        peaks = np.array([dict(price.busy_seconds).get(name, 0.0) for name in names])
+        peaks = np.array([price.work.busy.get(name, 0.0) for name in names])
         busiest &= np.isclose(busy, peaks[level.astype(int)], rtol=CLOSE, atol=0.0)
     for one, price in zip(prints, case.prices, strict=True):
         for number, name in enumerate(names):
-            if dict(price.busy_seconds).get(name):
+            if price.work.busy.get(name):
                 here = busiest[one.link] & (level[one.link] == number)
                 if len(set(one.group[here].tolist())) < len(one.groups):
                     return False

@@ -31,7 +31,7 @@ def hops(system: System) -> list[Hop]:
     """From place to place, over which wires."""
     machine = Machine(system)
     found = set()
-    for source, target in permutations(machine.devices, 2):
+    for source, target in machine.pairs():
         for _, way in machine.routes(source, target, detours=True):
             found.update(_hops_along(machine, source, target, way))
     return sorted(found, key=repr)

@@ -49,6 +49,7 @@ _FIELDS = {
     "ll128_latency_us": "ll128_latency_seconds",
     "ports": "ports",
     "reduces": "reduces",
+    "wraps": "wraps",
 }
 """The fields of a level by their keys in the TOML description, in the order they are written."""
 
@@ -74,6 +75,8 @@ class DraftLevel:
     ll_latency_seconds: Entry | None = None
     ll128_latency_seconds: Entry | None = None
     about: str = ""
+    medium: str = ""
+    wraps: Entry | None = None
 
     def entries(self) -> dict[str, Entry]:
         """Stated and blank values by their keys in the TOML description, in the order written."""
@@ -150,7 +153,8 @@ class Draft:
         border = self.levels[-1]
         stated = {key for key, entry in border.entries().items() if isinstance(entry, Stated)}
         theirs = {key: e for key, e in node.entries().items() if key not in {"count", *stated}}
-        merged = replace(border.having(theirs), through=node.through)
+        medium = border.medium or node.medium
+        merged = replace(border.having(theirs), through=node.through, medium=medium)
         taken = {level.name for level in inside}
         clash = [level.name for level in self.levels if level.name in taken]
         if clash:
@@ -208,6 +212,8 @@ def level_of(system: System, position: int) -> DraftLevel:
         stated("reduces", True) if link.reduces else None,
         latency("ll_latency_us", link.ll_latency_seconds),
         latency("ll128_latency_us", link.ll128_latency_seconds),
+        medium=link.medium,
+        wraps=None if link.wraps else stated("wraps", False),
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from hierarchies.errors import InputError, nearest, within
 from hierarchies.importers.draft import Draft
+from hierarchies.importers.graphs import reader
 from hierarchies.importers.hostlist import listed
 from hierarchies.importers.networks import ibnetdiscover, jax_dump, kubernetes, topograph
 from hierarchies.importers.nodes import hwloc, nccl_xml, nvidia_smi, rocm_smi
@@ -75,6 +76,11 @@ KINDS: Mapping[str, Kind] = {
         f"the JSON that this prints:\n{jax_dump.SNIPPET}",
         "jax.devices() lists all devices of a job: one process's dump is enough",
         jax_dump.read,
+    ),
+    "graph": _cluster(
+        "a graph: GraphML, node-link JSON, a topology of MSCCL, TE-CCL or TACOS",
+        "give one graph",
+        reader.read,
     ),
     "ibnetdiscover": _cluster(
         "what ibnetdiscover prints", "give one subnet at a time", ibnetdiscover.read

@@ -75,14 +75,22 @@ def model_named(name: str) -> Model:
     return Model(name.lower(), load(entry), links, archs)
 
 
-def memory_of(device: str) -> Blank:
-    """A blank with the memory bandwidth that a device of this name or PCI id probably has."""
+def model_of(device: str) -> tuple[Model, str] | None:
+    """The GPU that a tool's name or PCI id probably means, and who says so of an id."""
     words = device.lower().replace("-", " ").replace("_", " ").split()
     for word in words:
         name, why = (word, "") if word in MODELS else _BY_PCI.get(word, ("", ""))
         if name:
-            memory = model_named(name).memory
-            value = memory.value if isinstance(memory, Stated) else memory.suggestion
-            what = f"PCI {word} is {name} in {why}; " if why else ""
-            return Blank(value, f"{what}{memory.source}")
-    return Blank(None, f"say which GPU it is (--gpu {', '.join(MODELS)}), or write it")
+            return model_named(name), f"PCI {word} is {name} in {why}; " if why else ""
+    return None
+
+
+def memory_of(device: str) -> Blank:
+    """A blank with the memory bandwidth that a device of this name or PCI id probably has."""
+    found = model_of(device)
+    if found is None:
+        return Blank(None, f"say which GPU it is (--gpu {', '.join(MODELS)}), or write it")
+    model, what = found
+    memory = model.memory
+    value = memory.value if isinstance(memory, Stated) else memory.suggestion
+    return Blank(value, f"{what}{memory.source}")

@@ -10,7 +10,7 @@ _VEGA = 24.0
 _GIGATRANSFERS = {"2.5": 15, "5": 30, "5.0": 30, "8": 60, "8.0": 60, "16": 120, "16.0": 120}
 _GIGATRANSFERS |= {"32": 240, "32.0": 240, "64": 480, "64.0": 480}
 _INTEL = ((0xCF, 40.0), (0x8F, 22.0), (0x55, 10.0), (0, 6.0))
-_AMD = 16.0
+_AMD, _POWER, _ARM = 16.0, 32.0, 6.0
 
 
 def nvlink(sm: int) -> Stated:
@@ -39,13 +39,15 @@ def pcie(link_speed: str, link_width: int) -> Entry:
     return Stated(rate * 1e9, f"{text} (src/graph/topo.cc)")
 
 
-def between_sockets(vendor: str, family: int, model: int) -> Blank:
+def between_sockets(arch: str, vendor: str, family: int, model: int) -> Blank:
     """What NCCL takes the link between two sockets to carry; no file says it."""
-    rate = None
+    rate = {"ppc64": _POWER, "arm64": _ARM}.get(arch)
     if vendor == "AuthenticAMD":
         rate = _AMD
     if vendor == "GenuineIntel" and family == 6:
         rate = next(rate for lowest, rate in _INTEL if model >= lowest)
     if rate is None:
         return Blank(None, "the file does not say what goes from socket to socket")
-    return Blank(rate * 1e9, f"NCCL's {rate:g} GB/s between CPUs of {vendor} (src/graph/topo.h)")
+    return Blank(
+        rate * 1e9, f"NCCL's {rate:g} GB/s between CPUs of {vendor or arch} (src/graph/topo.h)"
+    )

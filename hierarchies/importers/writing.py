@@ -50,7 +50,7 @@ def _level(level: DraftLevel, innermost: bool) -> Iterator[str]:
     domain = entries["domain"]
     if isinstance(domain, Stated):
         yield from _comment(f"{domain.value}: {domain.source}")
-    yield from ("[[level]]", *pairs({"name": level.name}))
+    yield from ("[[level]]", *pairs({"name": level.name, "medium": level.medium or None}))
     for key, entry in entries.items():
         yield _entry(key, entry)
     numbers = {key: entry for key, entry in entries.items() if key != "domain"}

@@ -45,6 +45,7 @@ def read(text: str, options: Options) -> Draft:
         slower=tuple(_slower(net, machines, parts[0])),
         notes=tuple(_notes(net, machines, tier_of, parts)),
         counted=_counted(net, machines, tier_of),
+        medium="infiniband",
     )
     return network(tiers, facts, options)
 

@@ -26,7 +26,15 @@ print(json.dumps([(d.id, d.process_index, d.device_kind, getattr(d, "coords", No
 MOST_DEVICES = 10**6
 _FIELDS = ("id", "process_index", "device_kind", "coords", "core_on_chip", "slice_index")
 _SOURCE = "jax.devices()"
-_KNOWN = {"TPU v4": "tpu-v4-pod-slice", "TPU v5 lite": "tpu-v5e-slice", "TPU v5e": "tpu-v5e-slice"}
+_KNOWN = {
+    "TPU v4": "tpu-v4-pod-slice",
+    "TPU v5 lite": "tpu-v5e-slice",
+    "TPU v5e": "tpu-v5e-slice",
+    "TPU v5": "tpu-v5p-slice",
+    "TPU v5p": "tpu-v5p-slice",
+    "TPU v6 lite": "tpu-v6e-slice",
+    "TPU v6e": "tpu-v6e-slice",
+}
 
 
 @dataclass(frozen=True)
@@ -136,7 +144,7 @@ _NO_COORDINATES = (
 _WRAPS = (
     "The dump does not say whether the ends of each dimension are joined. A torus is priced as if "
     "they were, which is too good where they are not (a TPU v5e joins them only across all 16 "
-    "chips, a TPU v4 where every dimension is a multiple of 4)."
+    "chips, a TPU v4 where every dimension is a multiple of 4): write wraps = false there."
 )
 
 

@@ -45,7 +45,9 @@ class Slower:
 
 @dataclass(frozen=True)
 class Facts:
-    """What a file says beside its tiers: its source, links by level, notes, plain counts."""
+    """What a file says beside its tiers: its source, links by level and their medium, notes, plain
+    counts.
+    """
 
     name: str
     source: str
@@ -54,6 +56,7 @@ class Facts:
     slower: tuple[Slower, ...] = ()
     notes: tuple[str, ...] = ()
     counted: Mapping[str, int] = field(default_factory=dict)
+    medium: str = ""
 
 
 def network(
@@ -160,6 +163,7 @@ def _level(names: Sequence[str], counts: Sequence[int], position: int, facts: Fa
         count=Stated(counts[position], facts.source),
         ports=ports.count,
         through=tuple(names[position + 1 :]),
+        medium=facts.medium,
     ).having(NETWORK)
 
 

@@ -34,10 +34,12 @@ def tree(switches: Sequence[Switch]) -> Tree:
     """The tiers of switches above the hosts, outermost first; several tops are a tier, too.
 
     A host on several leaf switches counts at the first, with a note, as Slurm warns and goes on.
-    Raises InputError for a switch given twice or below two others, for circles, for switches that
-    do not exist, and for hosts at unequal depths.
+    Real trees are irregular, which notes say: a rack that a switch names and that holds no host
+    is described nowhere; a leaf beside spines (no spine of its own) stands for one of its own, so
+    that all hosts are equally deep. Raises InputError for a switch given twice or below two
+    others, for circles, and for a switch of whose children none is described.
     """
-    parents = _parents(switches)
+    parents, undescribed = _parents(switches)
     named = {switch.name: switch for switch in switches}
     paths = {name: _path(name, parents) for name in named}
     placed: dict[str, Host] = {}
@@ -54,10 +56,14 @@ def tree(switches: Sequence[Switch]) -> Tree:
     idle = [s.name for s in switches if not s.hosts and not s.below]
     if idle:
         notes.append(f"switches without hosts: {listed(idle)}")
-    hosts = tuple(placed.values())
-    depth = _depth(hosts)
+    if undescribed:
+        notes.append(
+            f"named by a switch above them, but described nowhere, so taken as without hosts: "
+            f"{listed(undescribed)}"
+        )
+    hosts, more = _equally_deep(tuple(placed.values()))
     tops = tuple(dict.fromkeys(host.path[0] for host in hosts))
-    return Tree(Tiers(tier_names(depth), hosts), tops, tuple(notes))
+    return Tree(Tiers(tier_names(len(hosts[0].path)), hosts), tops, (*notes, *more))
 
 
 def tier_names(depth: int) -> tuple[str, ...]:
@@ -66,26 +72,29 @@ def tier_names(depth: int) -> tuple[str, ...]:
     return tuple(reversed(names))
 
 
-def _parents(switches: Iterable[Switch]) -> dict[str, str]:
+def _parents(switches: Iterable[Switch]) -> tuple[dict[str, str], tuple[str, ...]]:
+    """The switch right above each switch; and those that are named, but described nowhere."""
     names: set[str] = set()
     parents: dict[str, str] = {}
+    below: dict[str, tuple[str, ...]] = {}
     for switch in switches:
         if switch.name in names:
             raise InputError(f"switch {switch.name!r} is given twice")
         names.add(switch.name)
+        below[switch.name] = switch.below
         for child in switch.below:
             if parents.setdefault(child, switch.name) != switch.name:
                 raise InputError(
                     f"switch {child!r} is below {parents[child]!r} and below {switch.name!r}",
                     hint="in a tree every switch is below one",
                 )
-    unknown = [name for name in parents if name not in names]
-    if unknown:
-        raise InputError(
-            f"no switch {unknown[0]!r}, which {parents[unknown[0]]!r} names",
-            hint="the file may have been cut off",
-        )
-    return parents
+    for parent, children in below.items():
+        if children and not names & {*children}:
+            raise InputError(
+                f"no switch {children[0]!r}, which {parent!r} names",
+                hint=f"describe at least one of those below {parent!r}, or take {parent!r} out",
+            )
+    return parents, tuple(name for name in parents if name not in names)
 
 
 def _path(name: str, parents: dict[str, str]) -> tuple[str, ...]:
@@ -99,15 +108,19 @@ def _path(name: str, parents: dict[str, str]) -> tuple[str, ...]:
     return tuple(reversed(path))
 
 
-def _depth(hosts: Sequence[Host]) -> int:
+def _equally_deep(hosts: tuple[Host, ...]) -> tuple[tuple[Host, ...], tuple[str, ...]]:
+    """All hosts below as many switches as the deepest: a lone leaf stands for its own spine."""
     if not hosts:
         raise InputError("no switch has hosts", hint="leaf switches name their nodes")
-    by_depth = {len(host.path): host for host in hosts}
-    if len(by_depth) > 1:
-        shallow, deep = by_depth[min(by_depth)], by_depth[max(by_depth)]
-        raise InputError(
-            f"host {shallow.name!r} is below {len(shallow.path)} switches, "
-            f"{deep.name!r} below {len(deep.path)}",
-            hint="levels need every host equally deep; import the parts apart",
-        )
-    return len(hosts[0].path)
+    depth = max(len(host.path) for host in hosts)
+    shallow = dict.fromkeys(host.path[-1] for host in hosts if len(host.path) < depth)
+    if not shallow:
+        return hosts, ()
+    padded = tuple(
+        Host(host.name, (*host.path, *host.path[-1:] * (depth - len(host.path)))) for host in hosts
+    )
+    note = (
+        f"less deep than other switches with hosts, so each stands for the switches between, too: "
+        f"{listed(shallow)}"
+    )
+    return padded, (note,)

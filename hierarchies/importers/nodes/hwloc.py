@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from math import gcd
 from xml.etree.ElementTree import Element
@@ -11,9 +11,10 @@ from xml.etree.ElementTree import Element
 from hierarchies.errors import InputError
 from hierarchies.importers.draft import UNKNOWN, Blank, Entry, Stated
 from hierarchies.importers.markup import parsed, walk, whole
+from hierarchies.importers.nodes.interfaces import Interface, chosen, virtual
 from hierarchies.importers.nodes.islands import parts_of
 from hierarchies.importers.nodes.locality import Way, groupings, near, slowest_alone
-from hierarchies.importers.nodes.picture import MOST_GPUS, Nic, Picture, check_alike
+from hierarchies.importers.nodes.picture import MOST_GPUS, Nic, Picture, check_alike, cpu_note
 
 SOURCE = "hwloc's XML"
 MOST_OBJECTS = 4096
@@ -22,6 +23,7 @@ _GPU_CLASSES = ("0302", "0380", "1200")
 _DISPLAY = "0300"
 _COMPUTE = re.compile(r"(cuda|nvml|rsmi|opencl|ze)[0-9]")
 _NIC_CLASSES = ("02", "0c06")
+_PACKAGES = ("Package:", "Socket:")
 _AMD = "[1002:"
 _RATE = re.compile(r"[0-9]{1,6}(\.[0-9]{1,9})?")
 
@@ -74,7 +76,10 @@ def _picture(root: Element) -> Picture:
     if len(gpus) > MOST_GPUS:
         raise InputError(f"{len(gpus)} GPUs in one node")
     check_alike("PCI", {gpu.kind[5:16] for gpu in gpus})
-    nics, notes = _nics(devices, gpus)
+    listed = [device for device in devices if _is_nic(device)]
+    found = chosen([Interface(nic.names()[-1], nic.kind[6:15]) for nic in listed])
+    real = [listed[place] for place in found.kept]
+    nics, notes = _nics(real, gpus)
     links = _links(root, gpus)
     ways = [gpu.way for gpu in gpus]
     return Picture(
@@ -89,13 +94,15 @@ def _picture(root: Element) -> Picture:
         nics,
         _model(gpus[0]),
         amd=_AMD in gpus[0].kind,
-        notes=(*notes, *links.notes),
+        notes=(*found.notes, *notes, *links.notes),
         counted={
             "gpus": len(gpus),
-            "nics": sum(_is_nic(device) for device in devices),
+            "nics": len(real),
+            **virtual(len(listed) - len(real)),
             "connections": sum(links.direct.values()) + (links.switched or 0) * len(gpus),
         },
         switch_parts=links.parts,
+        to_cpu=links.to_cpu,
         bonded=True,
     )
 
@@ -113,9 +120,8 @@ def _is_nic(device: _Device) -> bool:
     return device.kind.startswith(_NIC_CLASSES) and bool(device.names())
 
 
-def _nics(devices: list[_Device], gpus: list[_Device]) -> tuple[tuple[Nic, ...], tuple[str, ...]]:
+def _nics(nics: list[_Device], gpus: list[_Device]) -> tuple[tuple[Nic, ...], tuple[str, ...]]:
     """The NICs with a device for verbs (``mlx5_0``), else all NICs; hwloc gives no speed."""
-    nics = [device for device in devices if _is_nic(device)]
     fabrics = [nic for nic in nics if any(_is_fabric(e) for e in nic.element.iter("object"))]
     kept = fabrics or nics
     notes: tuple[str, ...] = ()
@@ -150,6 +156,7 @@ class _Links:
     link: Entry = UNKNOWN
     parts: tuple[int, ...] = ()
     notes: tuple[str, ...] = ()
+    to_cpu: int = 0
 
 
 def _links(root: Element, gpus: list[_Device]) -> _Links:
@@ -166,22 +173,28 @@ def _links(root: Element, gpus: list[_Device]) -> _Links:
     if len(objects) > MOST_OBJECTS or len(rates) != len(objects) ** 2:
         raise InputError(f"NVLinkBandwidth has {len(rates)} values for {len(objects)} objects")
     index = [place.get(name.rpartition(":")[2]) for name in objects]
+    packages = {number for number, name in enumerate(objects) if name.startswith(_PACKAGES)}
     if len({i for i in index if i is not None}) < len([i for i in index if i is not None]):
         raise InputError("NVLinkBandwidth lists a GPU twice")
-    return _of_matrix(index, rates, len(gpus))
+    return _of_matrix(index, packages, rates, len(gpus))
 
 
-def _of_matrix(index: list[int | None], rates: list[int], gpus: int) -> _Links:
+def _of_matrix(
+    index: list[int | None], packages: Collection[int], rates: list[int], gpus: int
+) -> _Links:
+    """Rows and columns are GPUs by their numbers, the CPUs in ``packages``, and NVSwitches."""
     size = len(index)
     direct: dict[tuple[int, int], int] = {}
-    into = [0] * gpus
+    into, to_cpu = [0] * gpus, [0] * gpus
     switches: dict[tuple[int, int], int] = {}
     for row, gpu in enumerate(index):
         for column, peer in enumerate(index):
             rate = rates[row * size + column]
             if gpu is None or not rate or row == column:
                 continue
-            if peer is None:
+            if column in packages:
+                to_cpu[gpu] += rate
+            elif peer is None:
                 into[gpu] += rate
                 switches[gpu, gpus + column] = 1
             elif gpu < peer:
@@ -190,12 +203,17 @@ def _of_matrix(index: list[int | None], rates: list[int], gpus: int) -> _Links:
                     raise InputError("NVLinkBandwidth differs between the two ways")
     if any(into) and (len(set(into)) > 1 or direct):
         raise InputError("some GPUs have other links to NVSwitches than others")
-    unit = gcd(*direct.values(), *(rates[i] for i in range(size * size) if rates[i])) or 1
+    apart = (rate for i, rate in enumerate(rates) if i // size != i % size)
+    unit = gcd(*direct.values(), *apart) or 1
     source = f"{SOURCE}, NVLinkBandwidth: {unit / 1000:g} GB/s"
     link = Stated(unit * 1e6, source)
+    bonds = to_cpu[0] // unit if len(set(to_cpu)) == 1 else 0
+    notes = cpu_note("NVLink bond", [rate // unit for rate in to_cpu])
     if not any(into):
-        return _Links(True, {pair: rate // unit for pair, rate in direct.items()}, link=link)
-    return _Links(True, {}, into[0] // unit, link, parts_of(gpus + size, switches)[:gpus])
+        counts = {pair: rate // unit for pair, rate in direct.items()}
+        return _Links(True, counts, link=link, notes=notes, to_cpu=bonds)
+    parts = parts_of(gpus + size, switches)[:gpus]
+    return _Links(True, {}, into[0] // unit, link, parts, notes, bonds)
 
 
 def _places(gpus: list[_Device]) -> dict[str, int]:

@@ -11,14 +11,21 @@ from hierarchies.importers import nccl_rates
 from hierarchies.importers.draft import UNKNOWN, Blank, Entry
 from hierarchies.importers.markup import parsed, walk, whole
 from hierarchies.importers.models import memory_of
+from hierarchies.importers.nodes.interfaces import Interface, chosen, virtual
 from hierarchies.importers.nodes.locality import groupings, near, slowest_alone
-from hierarchies.importers.nodes.picture import MOST_GPUS, Grouping, Nic, Picture, check_alike
+from hierarchies.importers.nodes.picture import (
+    MOST_GPUS,
+    Grouping,
+    Nic,
+    Picture,
+    check_alike,
+    cpu_note,
+)
 
 MOST_LINKS_OF_ONE = 1000
 _GPU_CLASSES = ("0x0300", "0x0302", "0x0380", "0x1200")
 _NIC_CLASSES = ("0x0200", "0x0207")
 _SWITCH_LINK, _CPU_LINK = "0x068000", "0x068001"
-_VIRTUAL = ("br-", "veth", "virbr", "docker", "lo", "tap", "tun", "cni", "flannel", "cali")
 _MEGABIT = 1e6 / 8
 
 
@@ -98,21 +105,21 @@ def _picture(root: Element) -> Picture:
             raise InputError(f"GPU {name} lies in no <cpu>", hint=hint)
     amd = any(gpu.element.find("xgmi") is not None or gpu.element.get("gcn") for gpu in parts.gpus)
     source = "RCCL's topology XML" if amd else "NCCL's topology XML"
-    notes = _virtual_notes(parts.nics)
-    direct: dict[tuple[int, int], int] = {}
-    switched = None
+    nics = chosen([_interface(nic) for nic in parts.nics])
+    notes = nics.notes
+    links = _Links({})
     device, arch = "", ""
     link: Entry = UNKNOWN
     if parts.partial:
         notes = (*notes, "The file lists PCIe devices only, as vendors ship it: no links of GPUs.")
     else:
         device, arch, link = _device(parts.gpus, bool(amd))
-        direct, switched, more = _links(parts.gpus, names)
-        notes = (*notes, *more)
+        links = _links(parts.gpus, names)
+        notes = (*notes, *links.notes)
     hosts = {e.get("host_hash") for e in root.findall("cpu")}
     if len(hosts) > 1:
         notes = (*notes, f"The file shows {len(hosts)} hosts that one NVLink domain joins.")
-    nics = _nics(parts)
+    direct, switched = links.direct, links.switched
     total = sum(direct.values()) if switched is None else switched * len(names)
     return Picture(
         source,
@@ -125,18 +132,20 @@ def _picture(root: Element) -> Picture:
         slowest_alone(
             [gpu.bridges for gpu in parts.gpus], [gpu.slot for gpu in parts.gpus], _speed
         ),
-        nics,
+        _nics(parts, nics.kept),
         device or _pci_name(parts.gpus[0].slot),
         _memory(parts.gpus[0].slot),
         arch=arch,
         amd=bool(amd),
-        reduces=switched is not None and _sm(parts.gpus[0].element) >= 90,
+        reduces=_sm(parts.gpus[0].element) >= 90 if parts.gpus[0].element.get("sm") else None,
         notes=notes,
         counted={
             "gpus": len(names),
-            "nics": len(parts.nics),
+            "nics": len(nics.kept),
+            **virtual(len(parts.nics) - len(nics.kept)),
             ("xgmi" if amd else "nvlinks"): total,
         },
+        to_cpu=links.to_cpu,
     )
 
 
@@ -164,40 +173,61 @@ def _device(gpus: Sequence[_Found], amd: bool) -> tuple[str, str, Entry]:
 
 
 def _pci_name(slot: Element) -> str:
+    return f"PCI {_pci_id(slot)}" if _pci_id(slot) else ""
+
+
+def _pci_id(slot: Element) -> str:
     vendor, device = slot.get("vendor", ""), slot.get("device", "")
-    return f"PCI {vendor[2:8]}:{device[2:8]}" if vendor and device else ""
+    return f"{vendor[2:8]}:{device[2:8]}".lower() if vendor and device else ""
 
 
 def _memory(slot: Element) -> Blank:
     return memory_of(_pci_name(slot))
 
 
-def _links(
-    gpus: Sequence[_Found], names: tuple[str, ...]
-) -> tuple[dict[tuple[int, int], int], int | None, tuple[str, ...]]:
-    """Links from GPU to GPU, links of a GPU into switches, and what is left out."""
+@dataclass(frozen=True)
+class _Links:
+    """Links from GPU to GPU, links of a GPU into switches and to its CPU, and what is left out."""
+
+    direct: Mapping[tuple[int, int], int]
+    switched: int | None = None
+    to_cpu: int = 0
+    notes: tuple[str, ...] = ()
+
+
+def _links(gpus: Sequence[_Found], names: tuple[str, ...]) -> _Links:
     place = {name: index for index, name in enumerate(names)}
     direct: dict[tuple[int, int], int] = {}
-    into = [0] * len(gpus)
+    into, to_cpu = [0] * len(gpus), [0] * len(gpus)
     notes = set()
     for index, gpu in enumerate(gpus):
         for link in (*gpu.element.iterfind("nvlink"), *gpu.element.iterfind("xgmi")):
             count = whole(link, "count", MOST_LINKS_OF_ONE, f"GPU {names[index]}")
             target, kind = link.get("target", "").lower(), link.get("tclass", "").lower()
-            if kind.startswith(_SWITCH_LINK):
+            if kind.startswith(_SWITCH_LINK) and not _is_power(gpu):
                 into[index] += count
             elif target == names[index]:
                 notes.add("Links of a GPU to itself are left out.")
             elif target in place:
                 pair = index, place[target]
                 direct[pair] = direct.get(pair, 0) + count
-            elif kind.startswith(_CPU_LINK):
-                notes.add("Links to CPUs are left out.")
+            elif kind.startswith((_SWITCH_LINK, _CPU_LINK)):
+                to_cpu[index] += count
             else:
                 notes.add("Links to GPUs that are not in the file are left out.")
         if gpu.element.find("c2c") is not None:
             notes.add("C2C links to CPUs are left out.")
-    return _both_ways(direct, names), _all_switched(into, direct), tuple(sorted(notes))
+    return _Links(
+        _both_ways(direct, names),
+        _all_switched(into, direct),
+        to_cpu[0] if len(set(to_cpu)) == 1 else 0,
+        (*sorted(notes), *cpu_note("NVLink", to_cpu)),
+    )
+
+
+def _is_power(gpu: _Found) -> bool:
+    """Whether a GPU hangs on a POWER CPU: there NVLinks into bridges lead to it, to no NVSwitch."""
+    return gpu.path[0].get("arch", "").startswith("ppc")
 
 
 def _both_ways(
@@ -223,39 +253,30 @@ def _all_switched(into: list[int], direct: Mapping[tuple[int, int], int]) -> int
     return into[0]
 
 
-def _nics(parts: _Parts) -> tuple[Nic, ...]:
-    """The ports of PCIe devices; if there are none, all but virtual names (``docker0``)."""
-    real = [nic for nic in parts.nics if _is_physical(nic)]
-    real = real or [nic for nic in parts.nics if not _is_virtual(nic)]
+def _nics(parts: _Parts, kept: Sequence[int]) -> tuple[Nic, ...]:
+    """The NICs among the interfaces, by their places."""
     ways = [gpu.bridges for gpu in parts.gpus]
     nics = []
-    for nic in real:
+    for nic in (parts.nics[place] for place in kept):
         speed = nic.element.get("speed")
         rate = None
         if nic.element.tag == "net" and speed is not None:
             rate = whole(nic.element, "speed", 10**12, "net") * _MEGABIT or None
-        name = nic.element.get("name") or nic.element.get("busid") or "a NIC"
         beside = near(nic.bridges, ways)
-        nics.append(Nic(name[:100], rate, beside, default=not _is_physical(nic)))
+        nics.append(Nic(_name(nic)[:100], rate, beside, default=not _is_physical(nic)))
     return tuple(nics)
+
+
+def _interface(nic: _Found) -> Interface:
+    return Interface(_name(nic), _pci_id(nic.slot), _is_physical(nic))
+
+
+def _name(nic: _Found) -> str:
+    return nic.element.get("name") or nic.element.get("busid") or "a NIC"
 
 
 def _is_physical(nic: _Found) -> bool:
     return any(element.tag == "pci" for element in nic.path)
-
-
-def _is_virtual(nic: _Found) -> bool:
-    return nic.element.get("name", "").startswith(_VIRTUAL)
-
-
-def _virtual_notes(nics: Sequence[_Found]) -> tuple[str, ...]:
-    loose = [nic for nic in nics if not _is_physical(nic)]
-    if not loose:
-        return ()
-    names = ", ".join(nic.element.get("name", "?")[:40] for nic in loose)
-    if len(loose) < len(nics) or all(_is_virtual(nic) for nic in loose):
-        return (f"Left out, as no PCIe device is behind them: {names}.",)
-    return (f"No PCIe device is behind {names}: what speed they say may be a default.",)
 
 
 def _groups(parts: _Parts) -> tuple[Grouping, ...]:
@@ -266,7 +287,8 @@ def _groups(parts: _Parts) -> tuple[Grouping, ...]:
 def _uplink(bridge: Element) -> Entry:
     if bridge.tag == "cpu":
         family, model = (_number(bridge.get(key)) for key in ("familyid", "modelid"))
-        return nccl_rates.between_sockets(bridge.get("vendor", ""), family, model)
+        arch = bridge.get("arch", "")
+        return nccl_rates.between_sockets(arch, bridge.get("vendor", ""), family, model)
     return _speed(bridge)
 
 

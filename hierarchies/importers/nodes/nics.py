@@ -9,6 +9,12 @@ from hierarchies.importers.nodes.picture import Nic, Picture
 from hierarchies.importers.suggestions import NETWORK, of_mi300x
 
 FASTEST = 1e12 / 8
+_MEDIA = {
+    **dict.fromkeys(("efa", "rdmap"), "efa"),
+    **dict.fromkeys(("cxi", "hsn"), "slingshot"),
+    **dict.fromkeys(("bnxt_re", "ionic"), "roce"),
+}
+"""Media by how drivers name their NICs. Those of mlx5 may be InfiniBand or RoCE: not said."""
 _GIGABIT = 1e9 / 8
 
 LevelsAndNotes = tuple[tuple[DraftLevel, ...], tuple[str, ...]]
@@ -30,12 +36,22 @@ def network(picture: Picture, inner: tuple[DraftLevel, ...], nodes: int | None) 
         ports=ports,
         through=_through(picture, inner),
         about=f"NICs: {', '.join(nic.name for nic in nics)}" if nics else "",
+        medium=_medium(nics),
     ).having(of_mi300x(0) if picture.amd else NETWORK)
     if not inner[-1].ll128_latency_seconds:
         level = replace(level, ll128_latency_seconds=None)
     if count is None:
         notes = (*notes, "How many nodes there are is not said: load(file.toml:N), or --nodes N.")
     return (level,), (*notes, *more)
+
+
+def _medium(nics: tuple[Nic, ...]) -> str:
+    """The medium that all NICs' names tell; "" where they tell none."""
+    found = {
+        next((medium for name, medium in _MEDIA.items() if nic.name.startswith(name)), "")
+        for nic in nics
+    }
+    return found.pop() if len(found) == 1 else ""
 
 
 def _chosen(picture: Picture) -> tuple[tuple[Nic, ...], tuple[str, ...]]:

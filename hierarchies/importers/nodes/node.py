@@ -9,7 +9,7 @@ from pathlib import PurePath
 from hierarchies.errors import InputError
 from hierarchies.files.loading import load
 from hierarchies.importers.draft import UNKNOWN, Blank, Draft, DraftLevel, Entry, Stated, refines
-from hierarchies.importers.models import Model, memory_of, model_named
+from hierarchies.importers.models import Model, memory_of, model_named, model_of
 from hierarchies.importers.nodes.islands import Shape, members, shape
 from hierarchies.importers.nodes.nics import network
 from hierarchies.importers.nodes.picture import MOST_GPUS, Grouping, Picture
@@ -125,22 +125,29 @@ def _switches(picture: Picture) -> Shape:
 
 
 def _reduces(picture: Picture) -> Blank | None:
-    if not picture.reduces:
-        return None
+    """Whether the NVSwitches add up: no file says it, but those of Hopper and later do."""
+    reduces = picture.reduces
+    known = (picture.model, "") if picture.model else model_of(picture.device)
+    if reduces is None and known is not None:
+        reduces = known[0].system.links[-1].reduces
     source = load("dgx-h100").links[-1].source("reduces")
-    return Blank(True, f"the NVSwitches of Hopper and later add up: {source}", False)
+    reason = f"the NVSwitches of Hopper and later add up: {source}"
+    if reduces is None:
+        return Blank(None, f"{reason}; which these are is not said (--gpu)", needed=False)
+    return Blank(True, reason, needed=False) if reduces else None
 
 
 def _unknown_links(picture: Picture) -> DraftLevel:
     reason = f"{picture.source} has no {picture.link_name}s in it"
     count = len(picture.gpus)
-    domain, bandwidth = Blank(None, reason), _of_link(picture, reason)
+    domain, bandwidth, reduces = Blank(None, reason), _of_link(picture, reason), None
     if picture.model and picture.model.system.hierarchy.cardinalities[-1] == count:
         link, name = picture.model.system.links[-1], picture.model.system.name
         domain = Blank(link.domain.value, f"{reason}; as {name} in the catalogue")
         source = link.source("bandwidth_GB_per_s")
         bandwidth = Blank(link.bandwidth_bytes_per_second, f"{reason}; as {name}: {source}")
-    return _gpu_level(picture, domain, bandwidth, count, None)
+        reduces = _reduces(picture) if link.reduces else None
+    return _gpu_level(picture, domain, bandwidth, count, reduces)
 
 
 def _of_link(picture: Picture, reason: str) -> Blank:
@@ -154,7 +161,8 @@ def _gpu_level(
     picture: Picture, domain: Entry, bandwidth: Entry, count: int, reduces: Entry | None
 ) -> DraftLevel:
     stated = Stated(count, f"{picture.source} shows {len(picture.gpus)} GPUs")
-    level = DraftLevel("gpu", domain, bandwidth, count=stated, reduces=reduces)
+    medium = "xgmi" if picture.amd else "nvlink"
+    level = DraftLevel("gpu", domain, bandwidth, count=stated, reduces=reduces, medium=medium)
     return level.having(of_mi300x(-1) if picture.amd else NVLINK)
 
 
@@ -263,27 +271,47 @@ def _group_level(picture: Picture, group: Grouping, count: int, found: Shape) ->
         count=Stated(count, source),
         ports=Stated(1, source),
         through=() if size > 1 else ("gpu",),
+        medium="pcie",
     ).having(PCIE_OF_AMD if picture.amd else PCIE)
     if group.name != _ISLAND:
         return level
     if found.domain is not Domain.SWITCH:
-        return replace(level, ports=Stated(size, "every GPU has a PCIe link of its own"))
+        way = picture.several(picture.to_cpu) + " to its CPU" if picture.to_cpu else "a PCIe link"
+        return replace(level, ports=Stated(size, f"every GPU has {way} of its own"))
     reason = f"{picture.source} shows no links between the switches of the parts"
     return replace(
         level,
         domain=Blank("switch", reason),
         ports=Blank(size, reason),
         through=("gpu",),
+        medium="nvlink",
     ).having(NVLINK)
 
 
 def _between_islands(picture: Picture, found: Shape) -> Blank:
     if found.domain is Domain.SWITCH:
         return Blank(None, f"{picture.source} shows no links between the switches of the parts")
+    if picture.to_cpu:
+        return _over_cpus(picture, found)
     reason = "what a GPU gets on the way over PCIe; less where GPUs share it"
     if isinstance(picture.pcie, Stated):
         return Blank(picture.pcie.value, f"{reason}; {picture.pcie.source}")
     return Blank(None, reason)
+
+
+def _over_cpus(picture: Picture, found: Shape) -> Blank:
+    """What a GPU gets from socket to socket: its links to the CPU, or its share between CPUs."""
+    lead = _times(picture, picture.to_cpu)
+    rate = lead.value if isinstance(lead, Stated) else lead.suggestion
+    reason = f"over the CPUs, to which each GPU has {lead.source}"
+    sockets = [group for group in picture.groups if group.name == "socket"]
+    between = sockets[0].uplink if sockets else UNKNOWN
+    share = between.suggestion if isinstance(between, Blank) else between.value
+    if rate is not None and share is not None:
+        size = len(found.islands[0])
+        rate = min(float(rate), float(share) / size)
+        reason += f"; {between.source}, shared by {size} GPUs"
+    return Blank(rate, reason)
 
 
 def _pcie_level(picture: Picture, count: int) -> DraftLevel:
@@ -296,4 +324,5 @@ def _pcie_level(picture: Picture, count: int) -> DraftLevel:
         Stated("switch", f"no {picture.link_name}s: {about}"),
         pcie,
         count=Stated(count, f"{picture.source} shows {len(picture.gpus)} GPUs"),
+        medium="pcie",
     ).having(PCIE_OF_AMD if picture.amd else PCIE)

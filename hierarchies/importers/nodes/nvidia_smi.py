@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hierarchies.errors import InputError
+from hierarchies.importers.nodes.interfaces import Interface, chosen, virtual
 from hierarchies.importers.nodes.islands import members, parts_of
 from hierarchies.importers.nodes.picture import MOST_GPUS, Grouping, Nic, Picture
 
@@ -18,6 +19,11 @@ _LINKS = re.compile(r"NV([0-9]{1,3})")
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _NEAR = ("PIX", "PXB")
 _INSIDE_SOCKET = (*_NEAR, "PHB", "NODE")
+_REDUCES = {18: True, 12: False, 6: False}
+"""Whether switches add up, by the links of a GPU: Hopper and Blackwell; A100; V100 in a DGX-2.
+
+Eight links are an H800's, whose switches do, or an A800's, whose do not.
+"""
 _CELLS = ("X", "N/A", "C2C", *_INSIDE_SOCKET, "SYS", "SOC")
 _NIC_NAME = re.compile(r"\s*(NIC[0-9]+)\s*:\s*(\S+)\s*")
 
@@ -97,20 +103,24 @@ def _is_cell(cell: str) -> bool:
 def _picture(matrix: _Matrix, text: str) -> Picture:
     links = _links(matrix)
     switched, notes = _switch(matrix, links)
-    nics = _nics(matrix, text)
+    every = _nics(matrix, text)
+    found = chosen([Interface(nic.name) for nic in every])
+    nics = tuple(every[place] for place in found.kept)
+    notes = (*notes, *found.notes)
     if any(name not in matrix.cells for name in matrix.nics):
         notes = (*notes, "Rows of NICs are missing: what the rows of the GPUs say is used.")
     if any("C2C" in row for row in matrix.cells.values()):
         notes = (*notes, "Connections by C2C are left out.")
-    counted = {"gpus": len(matrix.gpus), "nics": len(matrix.nics)}
+    counted = {"gpus": len(matrix.gpus), "nics": len(nics), **virtual(len(every) - len(nics))}
     total = sum(links.values()) if switched is None else switched * len(matrix.gpus)
     return Picture(
         SOURCE,
         matrix.gpus,
         {} if switched is not None else links,
         switched,
-        groups=_groups(matrix, nics),
+        groups=_groups(matrix, found.kept),
         nics=nics,
+        reduces=None if switched is None else _REDUCES.get(switched),
         notes=notes,
         counted={**counted, "nvlinks": total},
     )
@@ -163,12 +173,13 @@ def _nics(matrix: _Matrix, text: str) -> tuple[Nic, ...]:
     return tuple(nics)
 
 
-def _groups(matrix: _Matrix, nics: tuple[Nic, ...]) -> tuple[Grouping, ...]:
+def _groups(matrix: _Matrix, nics: Sequence[int]) -> tuple[Grouping, ...]:
+    """Sockets and PCIe switches, by the GPUs; ``nics`` are the columns of NICs that count."""
     groups = []
     for name, cells in (("socket", _INSIDE_SOCKET), ("bridge", _NEAR)):
         parts = _parts(matrix, cells)
         inside = all(
-            any(_meets(matrix, gpu, nic, cells) for gpu in part for nic in range(len(nics)))
+            any(_meets(matrix, gpu, nic, cells) for gpu in part for nic in nics)
             for part in members(parts)
         )
         groups.append(Grouping(name, parts, nics_inside=inside))

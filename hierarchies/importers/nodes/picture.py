@@ -44,10 +44,13 @@ class Picture:
 
     ``direct``: how many links join two GPUs, lower number first, pairs without any left out.
     ``switched``: how many links lead from each GPU into the switches that join them all; None if
-    there are none. ``link``: bytes a second, per direction, of one such link. ``links_known``:
+    there are none. ``to_cpu``: how many lead from each GPU to its own CPU, as in POWER machines; 0
+    if none do, or not equally many.
+    ``link``: bytes a second, per direction, of one such link. ``links_known``:
     False where the file leaves them out. ``groups``: from the coarsest on. ``pcie``: what one GPU
     has to its PCIe slot. ``arch``: what the GPUs' tools call it, ``90`` or ``gfx942``, if the
-    file says. ``amd``: xGMI instead of NVLink. ``reduces``: the switches can add up.
+    file says. ``amd``: xGMI instead of NVLink. ``reduces``: whether the switches can add up,
+    None if that cannot be told.
     ``bonded``: a "link" is all that joins two devices, as only its bandwidth is given.
     ``model``: the GPU that the user names.
     ``switch_parts``: the part of each GPU, where NVSwitches join only some of the GPUs.
@@ -66,11 +69,12 @@ class Picture:
     memory: Entry = UNKNOWN
     arch: str = ""
     amd: bool = False
-    reduces: bool = False
+    reduces: bool | None = None
     notes: tuple[str, ...] = ()
     counted: Mapping[str, int] = field(default_factory=dict)
     switch_parts: tuple[int, ...] = ()
     model: Model | None = None
+    to_cpu: int = 0
     bonded: bool = False
 
     @property
@@ -82,6 +86,15 @@ class Picture:
     def several(self, links: float) -> str:
         """``1 NVLink``, ``12 NVLinks``."""
         return f"{links:g} {self.link_name}{'' if links == 1 else 's'}"
+
+
+def cpu_note(link_name: str, to_cpu: Collection[int]) -> tuple[str, ...]:
+    """What is said of links from GPUs to their CPUs, which are no way between GPUs of a CPU."""
+    if not any(to_cpu):
+        return ()
+    counts = " or ".join(str(count) for count in sorted(set(to_cpu)))
+    where = f"{link_name}s to CPUs ({counts} a GPU)"
+    return (f"{where} are no links between GPUs, but the way out of a socket.",)
 
 
 def check_alike(what: str, kinds: Collection[str]) -> None:

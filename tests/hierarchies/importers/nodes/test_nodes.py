@@ -30,7 +30,8 @@ HERE = TESTS / "imports"
 NV, XML, ROCM, HWLOC = "nvidia-smi", "nccl-xml", "rocm-smi", "hwloc"
 FOLDER = {NV: "nvidia-smi", XML: "nccl-xml", ROCM: "rocm-smi", HWLOC: "hwloc-xml"}
 
-# Counted by hand in each file: GPUs, NIC ports (all that are listed), links (one between two GPUs
+# Counted by hand in each file: GPUs, NIC ports (all that are listed, without bridges and other
+# interfaces of software), links (one between two GPUs
 # once; into NVSwitches from each GPU), and the levels with their counts, innermost last.
 COUNTED = {
     (NV, "2gpu-nv2.txt"): (2, 0, 2, "gpu2 mesh"),
@@ -49,7 +50,7 @@ COUNTED = {
     (XML, "azure-nc48v4-topo.xml"): (2, 1, 12, "node gpu2 mesh"),
     (XML, "azure-ndv2-topo.xml"): (8, 1, 0, "node gpu8 ?"),
     (XML, "azure-ndv4-topo.xml"): (8, 8, 0, "node gpu8 ?"),
-    (XML, "cs244c-a100-nccl_topo.xml"): (1, 3, 12, "node gpu1 switch"),
+    (XML, "cs244c-a100-nccl_topo.xml"): (1, 1, 12, "node gpu1 switch"),
     (XML, "oci-topo-flattened.xml"): (8, 8, 0, "node gpu8 ?"),
     (XML, "rccl-topo_4p1h.xml"): (4, 1, 4, "node gpu4 ring"),
     (XML, "rccl-topo_4p3l_n2.xml"): (8, 1, 12, "node island2 gpu4 mesh"),
@@ -57,7 +58,7 @@ COUNTED = {
     (XML, "rccl-topo_8p_90a.xml"): (8, 1, 12, "node gpu8 ?"),
     (XML, "rccl-topo_4p_942.xml"): (4, 4, 6, "node gpu4 mesh"),
     (XML, "rccl-topo_8p_pcie.xml"): (8, 1, 0, "node bridge2 gpu4 switch"),
-    (XML, "yccl-topo.xml"): (4, 10, 0, "node socket2 gpu2 switch"),
+    (XML, "yccl-topo.xml"): (4, 2, 0, "node socket2 gpu2 switch"),
     (XML, "yynil-topo.xml"): (2, 2, 0, "node gpu2 switch"),
     (ROCM, "archer2-mi210-4.txt"): (4, 0, 6, "gpu4 mesh"),
     (ROCM, "gfx906-4-pcie.txt"): (4, 0, 0, "gpu4 switch"),
@@ -153,7 +154,8 @@ def test_every_dump_of_nccl_has_what_its_raw_text_has() -> None:
             for link, count in re.findall(r'(<(?:nvlink|xgmi)[^>]*count="(\d+)"[^>]*>)', text)
         ]
         nics = len(re.findall(r"<net\s", text))
-        assert (draft.counted["gpus"], draft.counted["nics"]) == (gpus, nics), path.name
+        every = draft.counted["nics"] + draft.counted.get("virtual interfaces", 0)
+        assert (draft.counted["gpus"], every) == (gpus, nics), path.name
         assert links(draft) == sum(counts), path.name
 
 
@@ -365,3 +367,194 @@ def test_a_gpu_outside_of_all_sockets_is_refused(outside: str) -> None:
     text = f"<system><cpu>{inside}</cpu>{outside}</system>"
     with pytest.raises(InputError, match=r"^f: GPU 0:2 lies in no <cpu>; .*dump it again"):
         import_texts(XML, {"f": text})
+
+
+def test_links_from_gpus_to_their_cpus_are_no_links_to_switches() -> None:
+    seen = own(HWLOC, "power8.xml")
+    assert told(seen) == "island2 gpu2 mesh"
+    assert value(seen.levels[1].bandwidth_bytes_per_second) == 40e9
+    assert suggested(seen.levels[0].bandwidth_bytes_per_second) == 40e9
+    assert any("to CPUs (1 a GPU)" in note for note in seen.notes)
+    summit = own(XML, "power9.xml")
+    assert told(summit) == "node island2 gpu3 mesh"
+    assert value(level(summit, "gpu").bandwidth_bytes_per_second) == 2 * 20e9
+    assert suggested(level(summit, "island").bandwidth_bytes_per_second) == 32e9 / 3
+    assert any("NVLinks to CPUs (2 a GPU)" in note for note in summit.notes)
+
+
+def test_bridges_of_power_machines_are_no_nvswitches() -> None:
+    text = (HERE / "power9.xml").read_text().replace("0x068001", "0x068000")
+    draft = import_texts(XML, {"power9.xml": text})
+    assert draft == own(XML, "power9.xml")
+
+
+def switched(links: int, gpus: int = 4) -> str:
+    return matrix(dict.fromkeys(combinations(range(gpus), 2), f"NV{links}"), gpus, "\t")
+
+
+@pytest.mark.parametrize(
+    ("links", "gpu", "known"),
+    [
+        (18, None, True),
+        (18, "h100", True),
+        (18, "gb200", True),
+        (12, None, None),
+        (12, "a100", None),
+        (8, None, "?"),
+        (8, "h100", True),
+        (8, "a100", None),
+    ],
+)
+def test_switches_that_add_up_are_suggested_where_a_file_is_silent(
+    links: int, gpu: str | None, known: object
+) -> None:
+    """NV18 is of Hopper and later, NV12 of A100; NV8 is an H800 (adds up) or an A800 (does not)."""
+    draft = import_texts(NV, {"f": switched(links, 8)}, Options(gpu=gpu))
+    entry = level(draft, "gpu").reduces
+    if known is None:
+        assert entry is None
+    else:
+        assert isinstance(entry, Blank)
+        assert not entry.needed
+        assert entry.suggestion == (None if known == "?" else known)
+        assert "# reduces = " in toml(draft)
+
+
+def test_a_named_gpu_of_hwloc_says_whether_its_switches_add_up() -> None:
+    dgx2 = real(HWLOC, "nvidiaDGX2.xml")
+    assert level(dgx2, "gpu").reduces is None
+    text = re.sub('value="Tesla V100[^"]*"', 'value="NVIDIA H100 80GB HBM3"', hwloc_of_dgx2())
+    assert suggested(level(import_texts(HWLOC, {"f": text}), "gpu").reduces) is True
+
+
+def hwloc_of_dgx2() -> str:
+    return shared("topo", "hwloc-xml", "nvidiaDGX2.xml").read_text()
+
+
+VIRTUAL = """\
+        GPU0    GPU1    NIC0    NIC1    NIC2    NIC3    CPU Affinity    NUMA Affinity
+GPU0     X      NV4     PIX     SYS     SYS     SYS     0-15    0
+GPU1    NV4      X      SYS     PIX     SYS     SYS     0-15    0
+NIC0    PIX     SYS      X      SYS     SYS     SYS
+NIC1    SYS     PIX     SYS      X      SYS     SYS
+NIC2    SYS     SYS     SYS     SYS      X      SYS
+NIC3    SYS     SYS     SYS     SYS     SYS      X
+
+NIC Legend:
+
+  NIC0: mlx5_0
+  NIC1: mlx5_bond_0
+  NIC2: rxe0
+  NIC3: bond0
+"""
+
+
+def test_interfaces_of_software_in_a_matrix_are_no_nics() -> None:
+    draft = import_texts(NV, {"vm.txt": VIRTUAL})
+    assert (draft.counted["nics"], draft.counted["virtual interfaces"]) == (2, 2)
+    assert value(level(draft, "node").ports) == 2
+    assert any("made by software: rxe0" in note for note in draft.notes)
+    assert any("bond others: bond0" in note for note in draft.notes)
+
+
+def port(busid: str, device: str, name: str, speed: int = 100000) -> str:
+    vendor, number = device.split(":")
+    inside = f'<nic><net name="{name}" dev="0" speed="{speed}" port="1" guid="0x1"/></nic>'
+    kind = f'vendor="0x{vendor}" device="0x{number}"'
+    return f'<pci busid="{busid}" class="0x020000" {kind}>{inside}</pci>'
+
+
+def loose(*names: str) -> str:
+    nets = "".join(f'<net name="{name}" dev="9" speed="10000" port="0"/>' for name in names)
+    return f"<nic>{nets}</nic>"
+
+
+def machine(*nics: str) -> Draft:
+    gpus = "".join(
+        f'<pci busid="0000:0{i}:00.0" class="0x030200"><gpu dev="{i}" sm="80"/></pci>'
+        for i in range(4)
+    )
+    text = f'<system><cpu arch="x86_64">{gpus}{"".join(nics)}</cpu></system>'
+    return import_texts(XML, {"vm.xml": text})
+
+
+CONNECTX, FUNCTION, VIRTIO = "15b3:1021", "15b3:101e", "1af4:1041"
+SOFTWARE = ("docker0", "veth12ab", "bond0", "eth0.100", "vxlan.calico", "virbr0", "lo")
+MADE = {
+    "ports beside software": (
+        (port("0000:10:00.0", CONNECTX, "mlx5_0"), loose(*SOFTWARE)),
+        ("mlx5_0",),
+    ),
+    "functions beside their ports": (
+        (
+            port("0000:10:00.0", CONNECTX, "mlx5_0"),
+            port("0000:10:00.2", FUNCTION, "mlx5_1"),
+            port("0000:10:00.3", FUNCTION, "mlx5_2"),
+        ),
+        ("mlx5_0",),
+    ),
+    "a machine of functions, with virtio for the rest": (
+        (
+            port("0000:10:00.0", FUNCTION, "mlx5_0"),
+            port("0000:11:00.0", FUNCTION, "mlx5_1"),
+            port("0000:00:05.0", VIRTIO, "ens5"),
+        ),
+        ("mlx5_0", "mlx5_1"),
+    ),
+    "functions of one vendor, a port of another": (
+        (port("0000:10:00.0", FUNCTION, "mlx5_0"), port("0000:0a:00.0", "8086:1563", "eno1")),
+        ("mlx5_0", "eno1"),
+    ),
+    "virtio only": (
+        (port("0000:00:05.0", VIRTIO, "ens5", 10000), loose("docker0")),
+        ("ens5",),
+    ),
+    "a bond only": ((loose("bond0", "docker0"),), ("bond0",)),
+    "an interface of which nothing is known": ((loose("eth0", "docker0"),), ("eth0",)),
+    "software only": ((loose("docker0", "veth1"),), ()),
+}
+
+
+@pytest.mark.parametrize(("nics", "kept"), MADE.values(), ids=MADE)
+def test_virtual_interfaces_count_only_where_nothing_is_behind_them(
+    nics: tuple[str, ...], kept: tuple[str, ...]
+) -> None:
+    draft = machine(*nics)
+    every = sum(nic.count("<net") for nic in nics)
+    assert draft.counted["nics"] == len(kept)
+    assert draft.counted.get("virtual interfaces", 0) == every - len(kept)
+    about = "" if not kept else level(draft, "node").about
+    left = " ".join(note for note in draft.notes if "Left out" in note)
+    for name in re.findall(r'name="([^"]*)"', "".join(nics)):
+        assert name in f"{about} {left}"
+
+
+def test_virtual_functions_of_hwloc_are_no_nics_beside_their_ports() -> None:
+    text = (HERE / "ring.xml").read_text()
+    function = re.search(r'<object type="PCIDev" gp_index="41".*?</object>', text, re.DOTALL)
+    assert function is not None
+    share = function[0].replace("[15b3:1017]", "[15b3:1018]").replace("mlx5_1", "mlx5_9")
+    draft = import_texts(HWLOC, {"f": text.replace(function[0], function[0] + share)})
+    assert (draft.counted["nics"], draft.counted["virtual interfaces"]) == (2, 1)
+    assert value(level(draft, "node").ports) == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "media"),
+    [
+        (NV, "hgx-h100-8.txt", ["nvlink"]),
+        (NV, "pcie-2-pix.txt", ["pcie"]),
+        (NV, "v100-4-nic2.txt", ["", "nvlink"]),
+        (XML, "aws-p4d-24xl-topo.xml", [None, "nvlink"]),
+        (XML, "rccl-topo_4p_942.xml", [None, "xgmi"]),
+    ],
+)
+def test_what_the_links_are_is_said_as_far_as_the_file_does(
+    kind: str, name: str, media: list[str | None]
+) -> None:
+    """NICs of mlx5 may be InfiniBand or RoCE: their link layer is not in these files."""
+    draft = real(kind, name)
+    for level, medium in zip(draft.levels, media, strict=True):
+        assert medium is None or level.medium == medium
+    stated = [f'medium = "{level.medium}"' for level in draft.levels if level.medium]
+    assert [line for line in toml(draft).splitlines() if line.startswith("medium")] == stated

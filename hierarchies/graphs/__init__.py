@@ -1,0 +1,20 @@
+"""Machines as graphs: for networkx, Gephi, Graphviz and people.
+
+>>> from hierarchies import load
+>>> from hierarchies.graphs import graph_of
+>>> graph = graph_of(load("dgx-h100:2"))
+>>> [edge.other for edge in graph.edges if edge.one == "node1/port0"]
+['node-switch']
+>>> sum(node.kind == "device" for node in graph.nodes)
+16
+
+``hierarchies.graphs.formats`` writes them and makes a ``networkx.Graph`` of them; it is imported
+where it is asked for, as networkx takes longer to load than all the rest.
+"""
+
+from hierarchies.graphs.graph import Edge as Edge
+from hierarchies.graphs.graph import Graph as Graph
+from hierarchies.graphs.graph import Join as Join
+from hierarchies.graphs.graph import Kind as Kind
+from hierarchies.graphs.graph import Node as Node
+from hierarchies.graphs.machine import graph_of as graph_of

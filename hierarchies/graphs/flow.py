@@ -1,0 +1,147 @@
+"""What the links of a graph allow, by maximum flows: bounds that know nothing of levels.
+
+Each device of k holds a part of 1/k of the buffer, and all must get to everyone. If x is the rate
+at which every device can send its part to all others at once, no part of the machine may hold more
+than its links can let out: for every device v the flow from all devices, x from each, into v is
+k x. The largest such x is the least, over all cuts, of what leaves a part for each member in it
+(ForestColl, arXiv 2402.06787, shows that trees reach it). Newton's steps find it: solve for one
+x, take the cut that does not hold, and lower x to what that cut allows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import networkx as nx
+
+from hierarchies.graphs.graph import Edge, Graph, Join, Kind, Node
+
+_SOURCE = ("", "source")
+_HOLDS = 1 - 1e-9
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """Bytes a second that links allow for a buffer on all devices.
+
+    ``all_gather`` (and reduce-scatter) of the whole buffer; ``broadcast`` from the device from
+    which it is slowest, which no all-reduce can be faster than, either.
+    """
+
+    all_gather_bytes_per_second: float
+    broadcast_bytes_per_second: float
+
+
+def allowed(graph: Graph) -> Allowed:
+    """Both rates; infinite for one device, 0 where devices are not joined."""
+    network = flow_network(graph)
+    devices = [node.name for node in graph.nodes if node.kind is Kind.DEVICE]
+    if len(devices) < 2:
+        return Allowed(float("inf"), float("inf"))
+    across = broadcast(network, devices)
+    if not across:
+        return Allowed(0.0, 0.0)
+    return Allowed(len(devices) * gather_rate(network, devices), across)
+
+
+def flow_network(graph: Graph) -> nx.DiGraph[object]:
+    """The graph as arcs, both ways of each cable; arcs without a limit have no ``capacity``.
+
+    A bus is an arc that all its traffic takes. A port is two nodes: what its devices send enters
+    ``up`` and leaves by its cables, what these bring enters ``down`` and goes to the devices, or on
+    by another cable of a ring. So a port that devices share is no way from one to another. A dead
+    port passes on what it could carry, to ports that are not.
+    """
+    made = _Arcs(nx.DiGraph(), {node.name: node for node in graph.nodes})
+    for node in graph.nodes:
+        if node.kind is Kind.DEVICE or node.kind is Kind.SWITCH:
+            made.arcs.add_node(node.name)
+        elif node.bandwidth_bytes_per_second is not None:
+            made.limited(node)
+    for edge in graph.edges:
+        made.join(edge, edge.one, edge.other)
+        made.join(edge, edge.other, edge.one)
+    return made.arcs
+
+
+@dataclass(frozen=True)
+class _Arcs:
+    """The arcs as they are made, and the nodes of the graph by their names."""
+
+    arcs: nx.DiGraph[object]
+    nodes: Mapping[str, Node]
+
+    def limited(self, node: Node) -> None:
+        """A bus, or both ways of a dead port."""
+        rate = node.bandwidth_bytes_per_second
+        for way in ("up", "down") if node.kind is Kind.PORT else ("bus",):
+            self.arcs.add_edge((node.name, way), (node.name, way, "end"), capacity=rate)
+
+    def join(self, edge: Edge, here: str, there: str) -> None:
+        """One way of an edge."""
+        limit = {}
+        if edge.bandwidth_bytes_per_second is not None:
+            limit = {"capacity": edge.bandwidth_bytes_per_second}
+        if edge.kind is Join.DETOUR:
+            dead = self.nodes[here].bandwidth_bytes_per_second is not None
+            way = "up" if dead else "down"
+            self.arcs.add_edge(self._end(here, way), (there, way))
+        elif edge.kind is Join.LINK and self.nodes[here].kind is Kind.PORT:
+            for way in ("up", "down"):
+                self.arcs.add_edge((here, way), (here, there))
+            self.arcs.add_edge((here, there), self._into(there, edge), **limit)
+        else:
+            self.arcs.add_edge(self._out_of(here), self._into(there, edge), **limit)
+
+    def _into(self, name: str, edge: Edge) -> object:
+        match self.nodes[name].kind:
+            case Kind.PORT:
+                return name, "up" if edge.kind is Join.ATTACHED else "down"
+            case Kind.BUS:
+                return name, "bus"
+            case _:
+                return name
+
+    def _out_of(self, name: str) -> object:
+        match self.nodes[name].kind:
+            case Kind.PORT:
+                return self._end(name, "down")
+            case Kind.BUS:
+                return name, "bus", "end"
+            case _:
+                return name
+
+    def _end(self, name: str, way: str) -> object:
+        dead = self.nodes[name].bandwidth_bytes_per_second is not None
+        return (name, way, "end") if dead else (name, way)
+
+
+def broadcast(network: nx.DiGraph[object], devices: list[str]) -> float:
+    """The least flow from one device to another; the links of a graph are the same both ways."""
+    root, *others = devices
+    return min(float(nx.maximum_flow_value(network, root, other)) for other in others)
+
+
+def gather_rate(network: nx.DiGraph[object], devices: list[str]) -> float:
+    """The rate x, in bytes a second, at which every device can send to all others at once."""
+    rate = min(_room(network, device) for device in devices)
+    network = network.copy()
+    pending = list(devices)
+    while pending:
+        network.add_edges_from((_SOURCE, device, {"capacity": rate}) for device in devices)
+        value, (side, _) = nx.minimum_cut(network, _SOURCE, pending[-1])
+        if value >= len(devices) * rate * _HOLDS:
+            pending.pop()
+            continue
+        held = sum(device in side for device in devices)
+        rate = (value - rate * (len(devices) - held)) / held
+        pending = list(devices)
+    return rate
+
+
+def _room(network: nx.DiGraph[object], device: str) -> float:
+    """A first rate that is not too low: what all others can send to one, for each of them."""
+    others = [node for node in network if node != device]
+    whole = sum(data.get("capacity", 0.0) for *_, data in network.edges(others, data=True))
+    return float(whole)

@@ -1,0 +1,187 @@
+"""Arcs and nodes as a file has them, made into a graph: kinds, units, both directions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any
+
+from hierarchies.errors import InputError
+from hierarchies.graphs.graph import Edge, Graph, Join, Kind, Node
+
+MOST_NODES, MOST_EDGES = 20_000, 200_000
+_RATES = {
+    "bandwidth_bytes_per_second": 1.0,
+    "bandwidth_GB_per_s": 1e9,
+    "bandwidth_GBps": 1e9,
+    "bandwidth_Gb_per_s": 1e9 / 8,
+    "bandwidth_Gbps": 1e9 / 8,
+    "bandwidth": None,
+    "capacity": None,
+    "weight": None,
+}
+"""Keys of an edge's bandwidth, and bytes a second of their units; None: the file has no unit."""
+_LATENCIES = {"latency_seconds": 1.0, "latency_us": 1e-6, "latency_ns": 1e-9}
+_KINDS = {
+    Kind.DEVICE: re.compile(r"device|gpu|npu|tpu|dcu|accelerator|rank|host|compute", re.I),
+    Kind.SWITCH: re.compile(r"switch|nvs|spine|leaf|core|router|tor\b|sw\d", re.I),
+    Kind.PORT: re.compile(r"port|nic|hca|uplink", re.I),
+    Kind.BUS: re.compile(r"bus|numa|medium", re.I),
+}
+
+Attributes = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Given:
+    """A graph as it was read. ``source`` says what the file is; ``notes`` what was odd."""
+
+    graph: Graph
+    source: str
+    in_bytes: bool = True
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Arc:
+    """One direction, or with ``both`` both, of what joins two nodes."""
+
+    here: str
+    there: str
+    values: Attributes
+    both: bool = False
+
+
+def made(
+    nodes: Mapping[str, Attributes],
+    arcs: Sequence[Arc],
+    source: str,
+    notes: tuple[str, ...] = (),
+) -> Given:
+    """The graph of nodes and arcs. Raises InputError for what is none, or goes one way only."""
+    if not 0 < len(nodes) <= MOST_NODES or len(arcs) > 2 * MOST_EDGES:
+        raise InputError(
+            f"a graph of {len(nodes)} nodes and {len(arcs)} edges",
+            hint=f"1 to {MOST_NODES} nodes and at most {MOST_EDGES} edges",
+        )
+    kinds = _kinds(nodes)
+    units: set[bool] = set()
+    made = [
+        Node(
+            name,
+            kinds[name],
+            str(values.get("level") or ""),
+            number if kinds[name] is Kind.DEVICE else None,
+            _rate(values, units) if kinds[name] in (Kind.BUS, Kind.PORT) else None,
+            _latency(values),
+            str(values.get("reduces", "")).lower() in ("true", "1"),
+        )
+        for number, (name, values) in enumerate(nodes.items())
+    ]
+    edges = _edges(nodes, arcs, units)
+    if len(units) > 1:
+        raise InputError("some bandwidths have a unit and some have none", hint="name it in all")
+    return Given(Graph("graph", tuple(made), edges), source, units != {False}, notes)
+
+
+def _kinds(nodes: Mapping[str, Attributes]) -> dict[str, Kind]:
+    """What each node is: as its attribute says, else as its name does; else a device."""
+    found = {}
+    for name, values in nodes.items():
+        said = str(values.get("kind") or values.get("type") or values.get("role") or "")
+        last = name.rpartition("/")[2]
+        fits = [kind for kind, words in _KINDS.items() if words.search(said or last)]
+        found[name] = Kind(said) if said in [*Kind] else fits[-1] if fits else Kind.DEVICE
+    return found
+
+
+def _edges(
+    nodes: Mapping[str, Attributes], arcs: Iterable[Arc], units: set[bool]
+) -> tuple[Edge, ...]:
+    """Edges for both directions. Raises InputError where the two differ, or one is missing."""
+    ways: dict[tuple[str, str], Edge] = {}
+    for arc in arcs:
+        edge = _edge(nodes, arc, units)
+        for here, there in ((arc.here, arc.there), (arc.there, arc.here))[: 1 + arc.both]:
+            if (here, there) in ways:
+                raise InputError(f"two edges from {here[:40]!r} to {there[:40]!r}")
+            ways[here, there] = edge
+    for (here, there), edge in ways.items():
+        back = ways.get((there, here))
+        if back is None:
+            raise InputError(
+                f"a link from {here[:40]!r} to {there[:40]!r}, and none back",
+                hint="in a hierarchy links go both ways",
+            )
+        if back.bandwidth_bytes_per_second != edge.bandwidth_bytes_per_second:
+            rates = [e.bandwidth_bytes_per_second for e in (edge, back)]
+            raise InputError(
+                f"{here[:40]!r} to {there[:40]!r} has {rates[0]:g}, the other way {rates[1]:g}",
+                hint="in a hierarchy both directions of a link are alike",
+            )
+    kept: dict[frozenset[str], Edge] = {}
+    for ends, edge in ways.items():
+        kept.setdefault(frozenset(ends), edge)
+    return tuple(kept.values())
+
+
+def _edge(nodes: Mapping[str, Attributes], arc: Arc, units: set[bool]) -> Edge:
+    for end in (arc.here, arc.there):
+        if end not in nodes:
+            raise InputError(f"an edge to {end[:40]!r}, which is no node")
+    if arc.here == arc.there:
+        raise InputError(f"an edge from {arc.here[:40]!r} to itself")
+    said = str(arc.values.get("kind") or "link")
+    kind = Join(said) if said in [*Join] else Join.LINK
+    level = str(arc.values.get("level") or "")
+    rate = _rate(arc.values, units) if kind is Join.LINK else None
+    return Edge(arc.here, arc.there, level, kind, rate, _latency(arc.values))
+
+
+def _rate(values: Attributes, units: set[bool]) -> float | None:
+    for key, unit in _RATES.items():
+        if values.get(key) is not None:
+            rate = number_of(values[key], key)
+            if rate <= 0:
+                raise InputError(f"{key} is {rate:g}", hint="above 0")
+            units.add(unit is not None)
+            return rate * (unit or 1.0)
+    return None
+
+
+def _latency(values: Attributes) -> float | None:
+    for key, unit in _LATENCIES.items():
+        if values.get(key) is not None:
+            seconds = number_of(values[key], key)
+            if seconds < 0:
+                raise InputError(f"{key} is {seconds:g}", hint="0 or more")
+            return seconds * unit
+    return None
+
+
+def number_of(value: Any, what: str) -> float:
+    """A finite number. Raises InputError."""
+    try:
+        number = float(value) if not isinstance(value, bool) else float("nan")
+    except (TypeError, ValueError, OverflowError):
+        number = float("nan")
+    if not isfinite(number):
+        raise InputError(f"{what} is {str(value)[:40]!r}", hint="a number")
+    return number
+
+
+def table_of(value: Any, what: str) -> list[list[float]]:
+    """A square table of numbers. Raises InputError."""
+    rows = [list_of(row, what) for row in list_of(value, what)]
+    if len(rows) > MOST_NODES // 4 or any(len(row) != len(rows) for row in rows):
+        raise InputError(f"{what} is no table of as many rows as columns")
+    return [[number_of(cell, what) for cell in row] for row in rows]
+
+
+def list_of(value: Any, what: str) -> list[Any]:
+    """The value, if it is a list. Raises InputError."""
+    if not isinstance(value, list):
+        raise InputError(f"{what} is no list")
+    return value

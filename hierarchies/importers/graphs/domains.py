@@ -1,0 +1,239 @@
+"""From edges to domains: what joins which devices, by which ports or cables.
+
+Ports and uplinks vanish here: a *terminal* is one cable into a switch, with the devices that
+reach it, however they do. A NIC beside a GPU, the uplink of a leaf switch and a cable from a device
+into a crossbar are the same but for the devices behind them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from hierarchies.errors import InputError
+from hierarchies.graphs.graph import Edge, Graph, Join, Kind, Node
+
+Devices = frozenset[str]
+
+
+@dataclass(frozen=True)
+class Terminal:
+    """A way into a domain: the devices behind it, the middles it hangs on, its bandwidth.
+
+    The bandwidth is 0 for a dead port, None where none is said.
+    """
+
+    behind: Devices
+    hangs_on: frozenset[str]
+    rate: float | None
+    latency_seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class Domain:
+    """What joins some devices: a switch or bus with its terminals, or cables between ends.
+
+    ``cables`` join two sets of devices each: single devices, or the devices behind a port.
+    """
+
+    name: str
+    kind: Kind | None
+    devices: Devices
+    terminals: tuple[Terminal, ...] = ()
+    cables: tuple[tuple[Terminal, Terminal, Edge], ...] = ()
+    rate: float | None = None
+    latency_seconds: float | None = None
+    reduces: bool = False
+    level: str = ""
+
+
+@dataclass(frozen=True)
+class Wires:
+    """A graph with what is behind each of its nodes."""
+
+    graph: Graph
+
+    @cached_property
+    def nodes(self) -> Mapping[str, Node]:
+        return {node.name: node for node in self.graph.nodes}
+
+    @cached_property
+    def edges(self) -> Mapping[str, tuple[Edge, ...]]:
+        found: dict[str, list[Edge]] = {name: [] for name in self.nodes}
+        for edge in self.graph.edges:
+            found[edge.one].append(edge)
+            found[edge.other].append(edge)
+        return {name: tuple(edges) for name, edges in found.items()}
+
+    def other(self, edge: Edge, end: str) -> str:
+        return edge.other if edge.one == end else edge.one
+
+    @cached_property
+    def heights(self) -> Mapping[str, int]:
+        """How far each node is from a device. Raises InputError where one is joined to none."""
+        found = {name: 0 for name, node in self.nodes.items() if node.kind is Kind.DEVICE}
+        layer = list(found)
+        if not layer:
+            raise InputError("no device was found", hint="give nodes the attribute kind=device")
+        while layer:
+            further = []
+            for name in layer:
+                for edge in self.edges[name]:
+                    there = self.other(edge, name)
+                    if edge.kind is not Join.DETOUR and there not in found:
+                        found[there] = found[name] + 1
+                        further.append(there)
+            layer = further
+        lost = next((name for name in self.nodes if name not in found), None)
+        if lost is not None:
+            raise InputError(f"{lost!r} is joined to no device")
+        return found
+
+    def inward(self, name: str) -> tuple[str, ...]:
+        """The nodes that a port, switch or bus hangs on: those nearer to devices."""
+        kind = self.nodes[name].kind
+        found = []
+        for edge in self.edges[name]:
+            there = self.other(edge, name)
+            attached = edge.kind is Join.ATTACHED and self.hanging(edge) == name
+            lower = edge.kind is Join.LINK and self.heights[there] < self.heights[name]
+            if attached or (lower and kind is not Kind.PORT) or (lower and not self._hung(name)):
+                found.append(there)
+        return tuple(found)
+
+    def _hung(self, port: str) -> bool:
+        return any(e.kind is Join.ATTACHED for e in self.edges[port])
+
+    def hanging(self, edge: Edge) -> str:
+        """Which end of an attached edge hangs on the other: a port, else a bus, the outer one."""
+        rank = {Kind.PORT: 2, Kind.BUS: 1, Kind.SWITCH: 0, Kind.DEVICE: 0}
+        ends = (edge.one, edge.other)
+        return max(ends, key=lambda end: (rank[self.nodes[end].kind], self.heights[end]))
+
+    def behind(self, name: str) -> Devices:
+        """The devices behind a node."""
+        if name not in self._behind:
+            below = (
+                [frozenset({name})]
+                if self.nodes[name].kind is Kind.DEVICE
+                else [self.behind(one) for one in self.inward(name)]
+            )
+            self._behind[name] = frozenset().union(*below)
+        return self._behind[name]
+
+    @cached_property
+    def _behind(self) -> dict[str, Devices]:
+        return {}
+
+    def terminal(self, end: str, edge: Edge) -> Terminal:
+        """The way by which an edge leads into a domain from one end."""
+        hangs: frozenset[str] = frozenset()
+        if self.nodes[end].kind is Kind.PORT:
+            below = self.inward(end)
+            hangs = frozenset(b for b in below if self.nodes[b].kind is not Kind.DEVICE)
+        elif self.nodes[end].kind is not Kind.DEVICE:
+            hangs = frozenset({end})
+        rate = edge.bandwidth_bytes_per_second
+        return Terminal(self.behind(end), hangs, rate, edge.latency_seconds)
+
+
+def domains(wires: Wires) -> list[Domain]:
+    """All domains of a graph: switches and buses, then cables between devices or ports."""
+    found = [
+        _middle(wires, node) for node in wires.graph.nodes if node.kind in (Kind.SWITCH, Kind.BUS)
+    ]
+    return [*found, *_cabled(wires)]
+
+
+def _middle(wires: Wires, node: Node) -> Domain:
+    terminals = []
+    inward = wires.inward(node.name)
+    for edge in wires.edges[node.name]:
+        there = wires.other(edge, node.name)
+        if there in inward:
+            terminals.append(wires.terminal(there, edge))
+        elif (
+            wires.nodes[there].kind is not Kind.PORT
+            and wires.heights[there] == wires.heights[node.name]
+        ):
+            raise InputError(
+                f"switches {node.name!r} and {there!r}, both as near to devices, are joined",
+                hint="in a tree switches are joined by those above them",
+            )
+    terminals += [
+        Terminal(wires.behind(port), _hangs(wires, port), 0.0) for port in _dead(wires, node)
+    ]
+    return Domain(
+        node.name,
+        node.kind,
+        frozenset().union(*(terminal.behind for terminal in terminals)),
+        tuple(terminals),
+        (),
+        node.bandwidth_bytes_per_second,
+        node.latency_seconds,
+        node.reduces,
+        node.level,
+    )
+
+
+def _hangs(wires: Wires, port: str) -> frozenset[str]:
+    below = wires.inward(port)
+    return frozenset(b for b in below if wires.nodes[b].kind is not Kind.DEVICE)
+
+
+def _dead(wires: Wires, switch: Node) -> Iterator[str]:
+    """Ports whose traffic goes over ports of this switch, as their own cable is dead."""
+    found = {}
+    for edge in wires.edges[switch.name]:
+        port = wires.other(edge, switch.name)
+        for detour in wires.edges[port] if edge.kind is Join.LINK else ():
+            if detour.kind is Join.DETOUR:
+                found[wires.other(detour, port)] = True
+    yield from found
+
+
+def _cabled(wires: Wires) -> Iterator[Domain]:
+    """Connected cables between devices, or between ports, as one domain each."""
+    cables = [
+        edge
+        for edge in wires.graph.edges
+        if edge.kind is Join.LINK
+        and {wires.nodes[edge.one].kind, wires.nodes[edge.other].kind} <= {Kind.DEVICE, Kind.PORT}
+        and not _is_way_in(wires, edge)
+    ]
+    part = {end: end for edge in cables for end in (edge.one, edge.other)}
+
+    def first(end: str) -> str:
+        while part[end] != end:
+            part[end] = end = part[part[end]]
+        return end
+
+    for edge in cables:
+        part[first(edge.one)] = first(edge.other)
+    groups: dict[str, list[Edge]] = {}
+    for edge in cables:
+        groups.setdefault(first(edge.one), []).append(edge)
+    for name, edges in groups.items():
+        joined = tuple(
+            (wires.terminal(edge.one, edge), wires.terminal(edge.other, edge), edge)
+            for edge in edges
+        )
+        devices = frozenset().union(*(one.behind | other.behind for one, other, _ in joined))
+        labels = {edge.level for edge in edges}
+        label = labels.pop() if len(labels) == 1 else ""
+        yield Domain(name, None, devices, cables=joined, level=label)
+
+
+def _is_way_in(wires: Wires, edge: Edge) -> bool:
+    """Whether a cable from a device to a port is how that port hangs on it, no ring's."""
+    kinds = {wires.nodes[edge.one].kind, wires.nodes[edge.other].kind}
+    port = edge.one if wires.nodes[edge.one].kind is Kind.PORT else edge.other
+    return (
+        kinds == {Kind.DEVICE, Kind.PORT}
+        and bool(wires.inward(port))
+        and any(
+            wires.nodes[wires.other(e, port)].kind in (Kind.SWITCH, Kind.BUS)
+            for e in wires.edges[port]
+        )
+    )

@@ -1,0 +1,90 @@
+"""Graphs that others wrote, as ours: GraphML, node-link JSON, MSCCL, TE-CCL and TACOS.
+
+Bandwidths have the units that their keys name. Where a file counts links, or has a number without
+a unit, the numbers are taken as they are, and ``in_bytes`` is false.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from hierarchies.errors import InputError
+from hierarchies.importers.graphs.arcs import Arc, Attributes, Given, list_of, made, number_of
+from hierarchies.importers.graphs.synthesizers import msccl, tacos, te_ccl
+from hierarchies.importers.markup import parsed
+from hierarchies.importers.structured import from_json, mapping
+
+
+def given(text: str) -> Given:
+    """The graph of a text. Raises InputError for what is none that we know."""
+    start = text.lstrip()[:1]
+    if start == "<":
+        return _graphml(text)
+    if start in "{[":
+        found = from_json(text)
+        if isinstance(found, dict):
+            for keys, read in _BY_KEYS.items():
+                if {*keys} <= found.keys():
+                    return read(found)
+        raise InputError(
+            "JSON that is no graph",
+            hint="node-link data of networkx has 'nodes' and 'edges', a topology of MSCCL "
+            "'links', of TE-CCL 'capacity'",
+        )
+    return tacos(text)
+
+
+def _graphml(text: str) -> Given:
+    root = parsed(text)
+    for element in root.iter():
+        element.tag = element.tag.rpartition("}")[2]
+    graph = root.find("graph")
+    if root.tag != "graphml" or graph is None:
+        raise InputError(f"<{root.tag[:40]}> is no GraphML", hint="it has <graphml> with <graph>")
+    keys = {key.get("id", ""): key for key in root.iterfind("key")}
+    undirected = graph.get("edgedefault") != "directed"
+    nodes = {node.get("id", ""): _data(node, keys) for node in graph.iterfind("node")}
+    arcs = [
+        Arc(edge.get("source", ""), edge.get("target", ""), _data(edge, keys), undirected)
+        for edge in graph.iterfind("edge")
+    ]
+    return made(nodes, arcs, "GraphML")
+
+
+def _data(element: Any, keys: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for data in element.iterfind("data"):
+        key = keys.get(data.get("key", ""))
+        if key is None or key.get("attr.name") is None:
+            continue
+        text = (data.text or "").strip()
+        if key.get("attr.type") in ("int", "long", "float", "double"):
+            found[key.get("attr.name")] = number_of(text, key.get("attr.name"))
+        else:
+            found[key.get("attr.name")] = text
+    return found
+
+
+def _node_link(found: Attributes) -> Given:
+    arcs_key = "edges" if "edges" in found else "links"
+    nodes = {
+        str(mapping(node, "a node").get("id")): mapping(node, "a node")
+        for node in list_of(found["nodes"], "nodes")
+    }
+    arcs = []
+    for entry in list_of(found[arcs_key], arcs_key):
+        edge = mapping(entry, "an edge")
+        ends = str(edge.get("source")), str(edge.get("target"))
+        arcs.append(Arc(*ends, edge, not found.get("directed")))
+    return made(nodes, arcs, "node-link JSON")
+
+
+_BY_KEYS: Mapping[tuple[str, ...], Callable[[Attributes], Given]] = {
+    ("nodes", "edges"): _node_link,
+    ("nodes", "links"): _node_link,
+    ("capacity",): te_ccl,
+    ("links",): msccl,
+    ("topology", "msccl_type"): msccl,
+}
+"""The readers of JSON by the keys that tell them, in the order they are tried."""

@@ -1,0 +1,129 @@
+"""The topologies of other synthesizers: MSCCL's, TE-CCL's and TACOS's."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from hierarchies.errors import InputError
+from hierarchies.importers.graphs.arcs import (
+    MOST_NODES,
+    Arc,
+    Attributes,
+    Given,
+    list_of,
+    made,
+    number_of,
+    table_of,
+)
+
+
+def msccl(found: Attributes) -> Given:
+    """MSCCL's topology: ``links[to][from]`` counts; ``switches`` limit several of them together."""
+    if isinstance(found.get("topology"), dict):
+        found = found["topology"]
+    table = table_of(found["links"], "links")
+    names = [str(number) for number in range(len(table))]
+    limits = [_limit(entry, names) for entry in list_of(found.get("switches") or [], "switches")]
+    nodes: dict[str, Attributes] = {name: {"kind": "device"} for name in names}
+    arcs = [
+        Arc(names[source], names[target], {"weight": rate})
+        for target, row in enumerate(table)
+        for source, rate in enumerate(row)
+        if rate
+    ]
+    if limits:
+        arcs = _starred(names, limits, arcs)
+        nodes["switch"] = {"kind": "switch"}
+    note = "MSCCL counts links: what one carries is not in the file."
+    return made(nodes, arcs, "MSCCL's topology", (note,))
+
+
+def _limit(entry: Any, names: Sequence[str]) -> tuple[frozenset[str], frozenset[str], float]:
+    """A limit on all links from some devices to some others."""
+    if not isinstance(entry, list) or len(entry) != 4:
+        raise InputError("a switch of MSCCL is [from, to, bandwidth, name]")
+    ends = [frozenset(map(str, list_of(part, "a switch"))) for part in entry[:2]]
+    unknown = (ends[0] | ends[1]) - {*names}
+    if unknown:
+        raise InputError(f"switch {str(entry[3])[:40]!r} names no device {sorted(unknown)[0]!r}")
+    return ends[0], ends[1], number_of(entry[2], "bandwidth of a switch")
+
+
+def _starred(
+    names: Sequence[str],
+    limits: Iterable[tuple[frozenset[str], frozenset[str], float]],
+    arcs: Sequence[Arc],
+) -> list[Arc]:
+    """Limits of each device to and from all others are the ports of one switch."""
+    rest = {name: frozenset(names) - {name} for name in names}
+    out, into = {}, {}
+    for sources, targets, rate in limits:
+        [one, *others] = sorted(sources if len(sources) < len(targets) else targets) or [""]
+        if not others and rest.get(one) == targets:
+            out[one] = rate
+        elif not others and rest.get(one) == sources:
+            into[one] = rate
+        else:
+            raise InputError(
+                f"a switch limits links from {sorted(sources)[:4]} to {sorted(targets)[:4]}",
+                hint="only what limits one device to or from all others is a port",
+            )
+    if (
+        out.keys() != {*names}
+        or into.keys() != {*names}
+        or len(arcs) != len(names) * (len(names) - 1)
+    ):
+        raise InputError("switches that limit only some of the devices are no level")
+    ways = [Arc(name, "switch", {"weight": out[name]}) for name in names]
+    return [*ways, *(Arc("switch", name, {"weight": into[name]}) for name in names)]
+
+
+def te_ccl(found: Attributes) -> Given:
+    """TE-CCL's topology: ``capacity[from][to]`` in chunks a second, ``chunk_size`` in GB."""
+    table = table_of(found["capacity"], "capacity")
+    alpha = table_of(found["alpha"], "alpha") if found.get("alpha") else None
+    if alpha is not None and len(alpha) != len(table):
+        raise InputError(f"alpha is of {len(alpha)} nodes, capacity of {len(table)}")
+    switches = {
+        str(number) for number in list_of(found.get("switch_indices") or [], "switch_indices")
+    }
+    chunk = found.get("chunk_size")
+    size = None if chunk is None else number_of(chunk, "chunk_size")
+    names = [str(number) for number in range(len(table))]
+    nodes = {name: {"kind": "switch" if name in switches else "device"} for name in names}
+    arcs = []
+    for source, row in enumerate(table):
+        for target, rate in enumerate(row):
+            if rate > 0:
+                values = {"weight": rate} if size is None else {"bandwidth_GB_per_s": rate * size}
+                if alpha is not None and alpha[source][target] >= 0:
+                    values["latency_seconds"] = alpha[source][target]
+                arcs.append(Arc(names[source], names[target], values))
+    notes = () if size else ("Without chunk_size TE-CCL's capacities have no unit.",)
+    return made(nodes, arcs, "TE-CCL's topology", notes)
+
+
+def tacos(text: str) -> Given:
+    """TACOS's CSV: the number of NPUs, a header, then source, target, latency (ns), GB/s."""
+    rows = [row for row in csv.reader(text.splitlines()) if any(cell.strip() for cell in row)]
+    header = [cell.strip().lower() for cell in rows[1]] if len(rows) > 1 else []
+    if len(rows[0]) != 1 or header[:2] not in (["src", "dest"], ["source", "target"]):
+        raise InputError(
+            "neither GraphML, JSON nor TACOS's CSV",
+            hint="a topology of TACOS has the number of NPUs, then Src,Dest,Latency (ns),"
+            "Bandwidth (GB/s)",
+        )
+    count = int(number_of(rows[0][0], "the number of NPUs"))
+    if not 1 <= count <= MOST_NODES:
+        raise InputError(f"{count} NPUs", hint=f"from 1 to {MOST_NODES}")
+    nodes = {str(number): {"kind": "device"} for number in range(count)}
+    arcs = []
+    for number, row in enumerate(rows[2:], start=3):
+        if len(row) != 4:
+            raise InputError(f"{len(row)} cells", where=f"row {number}", hint="four are wanted")
+        source, target, latency, rate = (number_of(cell, "a cell") for cell in row)
+        values = {"latency_ns": latency, "bandwidth_GB_per_s": rate}
+        arcs.append(Arc(str(int(source)), str(int(target)), values))
+    return made(nodes, arcs, "TACOS's topology")

@@ -1,0 +1,114 @@
+"""Which network interfaces of a node are ports of NICs, and which only software has made.
+
+Bridges, bonds, tunnels and the ends of containers' cables are listed beside real ports, often
+with speeds that a kernel makes up (10 Gb/s of a veth). A job's traffic leaves by ports. Virtual
+functions (SR-IOV) are shares of a port: beside the ports that they share they are none of their
+own; in a virtual machine, which sees nothing else, they are its NICs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from hierarchies.importers.hostlist import listed
+
+_MADE_UP = re.compile(
+    r"(br-|br\d|bridge|veth|virbr|vnet|docker|podman|lo$|lo\d|tap|tun|cni|flannel|cali|cilium|lxc"
+    r"|vxlan|geneve|gre|wg\d|dummy|macv|ipvlan|vlan|ovs|kube|nodelocaldns|rxe|siw|weave|zt)"
+)
+"""Kernel and container networks by the names they are given; rxe and siw are RDMA in software."""
+_TAGGED = re.compile(r"[^\s:]+\.[0-9]{1,4}")
+"""A VLAN on top of an interface: ``eth0.100``."""
+_BOND = re.compile(r"(bond|team)[0-9]")
+_PARAVIRTUAL = frozenset({"1af4:1000", "1af4:1041", "15ad:07b0", "5853:0001", "1414:0001"})
+"""Network devices that a hypervisor makes up: virtio, VMXNET3, Xen, Hyper-V."""
+_FUNCTIONS_OF = {
+    "15b3": ("1002", "1004", "1012", "1014", "1016", "1018", "101a", "101c", "101e", "a2d3"),
+    "8086": ("10ca", "10ed", "1515", "1520", "154c", "1565", "15a8", "15c5", "1889", "37cd"),
+    "14e4": ("16c1", "16cb", "16d3", "16dc", "16e1", "16e5", "1806", "1807", "1808", "1809"),
+}
+"""Virtual functions by vendor, as Linux's drivers list them (mlx4, mlx5, ixgbevf, iavf, bnxt)."""
+
+
+class Made(Enum):
+    """What stands behind an interface, the best to take as a NIC first."""
+
+    PORT = "port"
+    FUNCTION = "virtual function"
+    UNKNOWN = "no PCIe device"
+    PARAVIRTUAL = "made up by a hypervisor"
+    BOND = "bond of others"
+    SOFTWARE = "software"
+
+
+@dataclass(frozen=True)
+class Interface:
+    """An interface by its name and, if a PCIe device is behind it, ``vendor:device`` of that.
+
+    ``pci`` is empty if it is not known which device that is; ``on_pci`` says whether there is one.
+    """
+
+    name: str
+    pci: str = ""
+    on_pci: bool = True
+
+    @property
+    def made(self) -> Made:
+        if _BOND.match(self.name):
+            return Made.BOND
+        if _MADE_UP.match(self.name) or _TAGGED.fullmatch(self.name):
+            return Made.SOFTWARE
+        if not self.on_pci:
+            return Made.UNKNOWN
+        if self.pci in _PARAVIRTUAL:
+            return Made.PARAVIRTUAL
+        vendor, _, device = self.pci.partition(":")
+        return Made.FUNCTION if device in _FUNCTIONS_OF.get(vendor, ()) else Made.PORT
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The places of the interfaces that are NICs, and what is said of the others."""
+
+    kept: tuple[int, ...]
+    notes: tuple[str, ...]
+
+
+def chosen(interfaces: Sequence[Interface]) -> Chosen:
+    """Ports, with the virtual functions of other vendors' ports; else the best that there is.
+
+    What software alone has made is never taken. The names that are left out are said.
+    """
+    made = [interface.made for interface in interfaces]
+    best = min((list(Made).index(each) for each in made), default=0)
+    kept = []
+    vendors = {one.pci[:4] for one, each in zip(interfaces, made, strict=True) if each is Made.PORT}
+    for place, (interface, each) in enumerate(zip(interfaces, made, strict=True)):
+        function = each is Made.FUNCTION and interface.pci[:4] not in vendors
+        if each is not Made.SOFTWARE and (each is list(Made)[best] or function):
+            kept.append(place)
+    gone = [place for place in range(len(interfaces)) if place not in kept]
+    return Chosen(tuple(kept), _notes([interfaces[place] for place in gone]))
+
+
+def virtual(count: int) -> dict[str, int]:
+    """The count of interfaces that are no NICs, for what was found in a file."""
+    return {"virtual interfaces": count} if count else {}
+
+
+def _notes(gone: Sequence[Interface]) -> tuple[str, ...]:
+    reasons = {
+        Made.FUNCTION: "virtual functions of ports that are listed, too",
+        Made.UNKNOWN: "no PCIe device is behind them",
+        Made.PARAVIRTUAL: "a hypervisor makes them up",
+        Made.BOND: "they bond others",
+        Made.SOFTWARE: "they are made by software",
+    }
+    return tuple(
+        f"Left out of the NICs, as {reason}: {listed(names)}."
+        for made, reason in reasons.items()
+        if (names := [interface.name[:40] for interface in gone if interface.made is made])
+    )
