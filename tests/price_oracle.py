@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from itertools import chain, combinations, count, pairwise, permutations, product
-from math import factorial, prod
+from math import factorial, gcd, prod
 from typing import Any
 
 import networkx as nx
@@ -58,14 +58,14 @@ class Machine:
         link = self.system.links[level]
         several = 1
         if link.domain is Domain.SWITCH:
-            several = max(1, link.ports // self.inside(level))
+            several = link.ports // gcd(link.ports, self.inside(level))
         return link.bandwidth_bytes_per_second * several
 
     def port(self, level: int, device: int, way: str) -> Wire:
         """The port of a switch, or the medium of a bus, that a device uses at a level."""
         if self.system.links[level].domain is Domain.BUS:
             return (level, "bus", device // (self.inside(level) * self.cards[level]))
-        sharing = max(1, self.inside(level) // self.system.links[level].ports)
+        sharing = self.inside(level) // gcd(self.system.links[level].ports, self.inside(level))
         child, place = divmod(device, self.inside(level))
         return (level, way, child, place // sharing)
 
@@ -103,6 +103,9 @@ class Machine:
                 domain = (*domain, source % self.inside(level))
             case Domain.RING:
                 pass
+        if not self.system.links[level].wraps:
+            stops = list(range(a, b + 1)) or list(range(a, b - 1, -1))
+            return [(Fraction(1), tuple((*domain, x, y) for x, y in pairwise(stops)))]
         ahead, behind = (b - a) % n, (a - b) % n
         ways = []
         for length, sign in ((ahead, 1), (behind, -1)):
@@ -111,6 +114,18 @@ class Machine:
                 ways.append(tuple((*domain, x, y) for x, y in pairwise(stops)))
         ways = list(dict.fromkeys(ways))  # two neighbours have one link, not two
         return [(Fraction(1, len(ways)), way) for way in ways]
+
+    def pairs(self) -> Iterator[tuple[int, int]]:
+        """Which devices links join without a third: a torus joins the same places of two parents.
+
+        ``routes`` lets a message turn a corner where it lands; in a graph that would be a link
+        of its own.
+        """
+        for source, target in permutations(self.devices, 2):
+            differ = [a != b for a, b in zip(self.digits(source), self.digits(target), strict=True)]
+            torus = self.system.links[differ.index(True)].domain is Domain.TORUS
+            if not torus or sum(differ) == 1:
+                yield source, target
 
     def busy(self, messages: Iterable[Message]) -> dict[str, float]:
         """For each level used, the seconds its busiest link is busy for one byte of buffer."""
@@ -430,7 +445,7 @@ def _wires(system: System) -> Any:
     """Every message between two devices as a path over wires."""
     machine = Machine(system)
     graph = nx.DiGraph()
-    for source, target in permutations(machine.devices, 2):
+    for source, target in machine.pairs():
         for _, way in machine.routes(source, target):
             stops: list[object] = [source]
             for wire in way:

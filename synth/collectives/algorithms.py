@@ -20,13 +20,13 @@ must say that they are ready before it; a copy waits for one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from math import ceil, log2, prod
 
 from grammar import Collective
-from hierarchies import Domain, Link
+from hierarchies import INSIDE, Domain, Link, System
 from hierarchies.fabric import Weights
 from synth.collectives.traffic import (
     Members,
@@ -54,11 +54,24 @@ class Algorithm(Enum):
 
 
 class Choice(Enum):
-    """Which algorithm a step may use: rings; trees where there are any, else rings; the fastest."""
+    """Which algorithm a step may use: one of a name, where there is no such a ring; or the fastest.
+
+    Auto: the fastest of those that the machine's runtime has, as a step is a call of its. Any: the
+    fastest that the links allow, though no runtime may have it.
+    """
 
     RING = "ring"
     TREE = "tree"
+    HALVING_DOUBLING = "halving-doubling"
+    DIRECT = "direct"
+    IN_NETWORK = "in-network"
     AUTO = "auto"
+    ANY = "any"
+
+    @property
+    def one(self) -> Algorithm | None:
+        """The algorithm, where it is one."""
+        return None if self in (Choice.AUTO, Choice.ANY) else Algorithm(self.value)
 
 
 @dataclass(frozen=True)
@@ -152,6 +165,11 @@ def _at_once(rounds: int) -> Callable[[Place], float]:
     return lambda at: float(rounds)
 
 
+def _chain_and_back_waited(at: Place) -> float:
+    """Up a chain to its end and down again."""
+    return 2.0 * (at.children - 1)
+
+
 def _rooted_tree_waited(at: Place) -> float:
     """One message between the root and the trees of the others, then down or up those."""
     return _twice_inside(at) * (1.0 + ceil(log2(at.children - 1)))
@@ -171,10 +189,6 @@ def _rooted_chain_waited(at: Place) -> float:
 
 def _there_and_back_passed(at: Place) -> float:
     return 2 * (at.children - 1) / at.children / at.child
-
-
-def _there_and_back_waited(at: Place) -> float:
-    return 2.0 * (at.children - 1)
 
 
 def _pulled_and_copied(at: Place) -> float:
@@ -313,7 +327,7 @@ _THERE_AND_BACK = Recipe(
     _always,
     _there_and_back_passed,
     cycle,
-    _there_and_back_waited,
+    _chain_and_back_waited,
     _memory(_touched(_AR), whole=True),
 )
 
@@ -327,14 +341,19 @@ def _chained(collective: Collective) -> Recipe:
 
 
 def recipe_at(
-    collective: Collective, algorithm: Algorithm, domain: Domain, reduces: bool = False
+    collective: Collective,
+    algorithm: Algorithm,
+    domain: Domain,
+    reduces: bool = False,
+    inside: bool = False,
 ) -> Recipe:
     """The row for one level: what an algorithm does there depends on how children are joined.
 
     Trees are double binary where a switch joins the children, and chains along the links
     everywhere else, where the edges of a tree would pile up on them. In a mesh, rings and chains
     take turns with all links. Where no switch reduces, an in-network algorithm does what a tree
-    does (NCCL's NVLS-tree and CollNet).
+    does (NCCL's NVLS-tree and CollNet). ``inside`` a node what goes up a tree passes all members
+    one after the other, as NCCL has trees between nodes only (NVIDIA/nccl issues 545 and 919).
     """
     has_tree = (collective, Algorithm.TREE) in RECIPES
     if algorithm is Algorithm.IN_NETWORK and not reduces and has_tree:
@@ -342,14 +361,38 @@ def recipe_at(
     recipe = RECIPES[collective, algorithm]
     if algorithm is Algorithm.TREE and domain is not Domain.SWITCH:
         recipe = _chained(collective)
+    elif algorithm is Algorithm.TREE and inside and collective is _AR:
+        recipe = replace(recipe, waited=_chain_and_back_waited)
     if domain is Domain.MESH and algorithm in (Algorithm.RING, Algorithm.TREE):
         recipe = replace(recipe, demand=pairs)
     return recipe
 
 
-def recipes(collective: Collective, algorithm: Algorithm, links: Iterable[Link]) -> list[Recipe]:
+def recipes(collective: Collective, algorithm: Algorithm, system: System) -> list[Recipe]:
     """The row for each level."""
-    return [recipe_at(collective, algorithm, link.domain, link.reduces) for link in links]
+    between = network(system)
+    return [
+        recipe_at(
+            collective,
+            algorithm,
+            link.domain,
+            link.reduces,
+            link.medium in INSIDE if between < 0 else level > between,
+        )
+        for level, link in enumerate(system.links)
+    ]
+
+
+def network(system: System) -> int:
+    """The innermost level of the network: -1 if all links are as quick as the devices' own.
+
+    The devices' own is the innermost of more than one child; a node alone still has a network
+    around it.
+    """
+    waits = [link.latency_seconds for link in system.links]
+    several = (level for level, m in enumerate(system.hierarchy.cardinalities) if m > 1)
+    own = max(several, default=0)
+    return max((level for level in range(own) if waits[level] > waits[own]), default=-1)
 
 
 def offered(
@@ -360,6 +403,8 @@ def offered(
     unfit: Collection[Algorithm] = (),
 ) -> Sequence[Algorithm]:
     """The algorithms a step may use, in the order in which ties between them are settled.
+
+    With ``AUTO`` what fits, as with ``ANY``: what runtimes have of it ``nccl_model`` says.
 
     Those ``unfit`` are left out: groups that are no grids cannot use some that ``members`` would
     allow. Direct exchange is not offered over several dimensions of a torus: its messages would
@@ -382,11 +427,10 @@ def offered(
         and not banned.get(algorithm)
         and algorithm not in unfit
     ]
-    if choice is Choice.AUTO:
+    if choice.one is None:
         return fitting
-    wanted = Algorithm(choice.value)
-    if wanted in fitting:
-        return [wanted]
+    if choice.one in fitting:
+        return [choice.one]
     return [_ONLY_WAY[collective]] if _ONLY_WAY.get(collective) in fitting else [Algorithm.RING]
 
 

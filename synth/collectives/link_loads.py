@@ -17,7 +17,7 @@ import numpy as np
 
 from grammar import Collective
 from hierarchies import Domain
-from hierarchies.links import Floats, Numbers, Wiring, mesh_link
+from hierarchies.links import Floats, Numbers, Wiring, circle_links, mesh_link
 from synth.collectives.algorithms import Algorithm, Recipe, recipes
 from synth.collectives.protocols import Protocol
 from synth.collectives.traffic import Shape, cut_ring, through_switch
@@ -125,7 +125,7 @@ class Loads:
     ) -> None:
         self.collective, self.algorithm = collective, algorithm
         self.shape, self.wiring = shape, wiring
-        self._rows = recipes(collective, algorithm, wiring.system.links)
+        self._rows = recipes(collective, algorithm, wiring.system)
         ways = [self._passing(level) for level in range(len(self._rows))]
         self._crossing, self._sent, self._received = zip(*ways, strict=True)
 
@@ -198,7 +198,8 @@ class Loads:
                     size = system.hierarchy.cardinalities[level]
                     who, here, there, each = self._messages(level, size)
                     circles = whose[who] * wiring.links + wiring.circles(level, member[who])
-                    for circle, link_there, load in _around(size, circles, here, there, each):
+                    passed = around(size, circles, here, there, each, link.wraps)
+                    for circle, link_there, load in passed:
                         yield *np.divmod(circle + link_there, wiring.links), load
 
     def _through_ports(self, passing: Sequence[int]) -> tuple[Floats, Floats]:
@@ -275,19 +276,20 @@ def demand_of(collective: Collective, row: Recipe, m: int) -> Floats:
     return demand
 
 
-def _around(
-    size: int, circle: Numbers, source: Numbers, target: Numbers, weight: Floats
+def around(
+    size: int, circle: Numbers, source: Numbers, target: Numbers, weight: Floats, wraps: bool
 ) -> Iterator[tuple[Numbers, Numbers, Floats]]:
     """What messages put on the links of circles, forth and back by turns: circle, link, bytes.
 
-    Messages go the shorter way, half and half where both are as short.
+    Messages go the shorter way, half and half where both are as short; on a line the only way.
     """
     if size == 2:
         yield circle, source, weight
         return
     circles, row = np.unique(circle, return_inverse=True)
     ahead = (target - source) % size
-    forth = np.where(2 * ahead < size, weight, np.where(2 * ahead == size, weight / 2, 0.0))
+    shorter = np.where(2 * ahead < size, 1.0, np.where(2 * ahead == size, 0.5, 0.0))
+    forth = weight * (shorter if wraps else target > source)
     for way, first, length, part in (
         (0, source, ahead, forth),
         (1, target, size - ahead, weight - forth),
@@ -296,6 +298,6 @@ def _around(
         np.add.at(change, (row, first), part)
         np.add.at(change, (row, first + length), -part)
         twice = np.cumsum(change, axis=1)
-        loads = twice[:, :size] + twice[:, size:]
+        loads = (twice[:, :size] + twice[:, size:])[:, : circle_links(size, wraps)]
         which, used = np.nonzero(loads)
         yield circles[which], 2 * used + way, loads[which, used]

@@ -15,6 +15,8 @@ Facts, from NVIDIA/nccl v2.28.7-1 src/graph/tuning.cc and src/enqueue.cc, with N
 * sends and receives go by LL up to 16 KiB (NCCL_P2P_LL_THRESHOLD).
 
 Its trap is kept: on one or two nodes rings and trees are taken to have the bandwidth inside a node.
+On more they have that between nodes, but no more than inside: a channel enters a node by one NIC
+and passes its GPUs by their links (72 NICs of a rack carry four times what these do).
 Left out: CollNet, PAT, caps by kind of GPU and processor.
 
 The network begins at the innermost level whose latency is above that of the devices' own level, and
@@ -24,12 +26,13 @@ the description.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, log2, prod
 
-from grammar import Goal
-from hierarchies import Domain, System
+from grammar import Collective, Goal
+from hierarchies import Domain, Link, System
+from synth.collectives.algorithms import Algorithm, network
 from synth.collectives.protocols import Protocol, protocols
 
 RING, TREE, NVLS, NVLS_TREE = "ring", "tree", "nvls", "nvls_tree"
@@ -49,6 +52,27 @@ MOST_LL_BYTES = 16384
 _CHANNELS = 16
 
 
+def has(collective: Collective, algorithm: Algorithm, links: Iterable[Link]) -> bool:
+    """Whether the runtime has an algorithm for a collective among devices that ``links`` join.
+
+    Trees are for all-reduces alone, switches that reduce for these and for pieces; what all send to
+    all is sent directly, and nothing else is. Recursive halving is MPI's. On a torus, which is
+    XLA's, there are rings alone, for what all send to all, too.
+    """
+    torus = {link.domain for link in links} == {Domain.TORUS}
+    match algorithm:
+        case Algorithm.RING:
+            return not collective.apart or torus
+        case Algorithm.TREE:
+            return collective.rounds > 1 and not torus
+        case Algorithm.IN_NETWORK:
+            return not collective.rooted and not collective.apart
+        case Algorithm.DIRECT:
+            return collective.apart
+        case Algorithm.HALVING_DOUBLING:
+            return False
+
+
 @dataclass(frozen=True)
 class Ranks:
     """A communicator as NCCL's model sees it: so many ranks on so many nodes, two bandwidths."""
@@ -64,9 +88,7 @@ class Ranks:
     @property
     def network(self) -> int:
         """The innermost level of the network; -1 if there is none."""
-        latencies = [link.latency_seconds for link in self.system.links]
-        slow = [level for level, latency in enumerate(latencies) if latency > latencies[-1]]
-        return max(slow, default=-1)
+        return network(self.system)
 
     @property
     def inside(self) -> tuple[int, ...]:
@@ -134,7 +156,7 @@ class Ranks:
         """Bytes of buffer, by what a link of the way carries."""
         inside, between = self._rates()
         ratio = 1.0 if goal.rooted else self.ranks / (goal.rounds * (self.ranks - 1))
-        rate = inside if self.nodes <= 2 else between
+        rate = inside if self.nodes <= 2 else min(inside, between)
         if name == RING:
             return rate * _RING_SHARE[protocol] * ratio
         if name == TREE:
@@ -167,7 +189,7 @@ class Ranks:
             case Domain.SWITCH:
                 return self.system.port_bytes_per_second(level)
             case Domain.RING | Domain.TORUS:
-                links = 2.0
+                links = 2.0 if link.wraps else 1.0
             case Domain.MESH:
                 links = self.system.hierarchy.cardinalities[level] - 1.0
             case Domain.BUS:

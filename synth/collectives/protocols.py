@@ -2,7 +2,8 @@
 
 A description gives each link a latency for each protocol that it and its library know. Whoever
 prices a message may take any of them, a default as much as a program, so that neither gains by it.
-Launching a step costs nothing here, whatever the protocol (in NCCL's model it does: 6.6 to 14 us).
+Every call of a collective costs its launch besides, by NCCL's model 6.6 to 14 us: each step of a
+program is a call, and so is each segment of each step.
 """
 
 from __future__ import annotations
@@ -29,6 +30,11 @@ class Protocol(Enum):
     def share(self) -> float:
         """The part of what a link carries that is data."""
         return {Protocol.SIMPLE: 1.0, Protocol.LL: 1 / 2, Protocol.LL128: 120 / 128}[self]
+
+    @property
+    def launch_seconds(self) -> float:
+        """What NCCL's model adds once a call (v2.28.7-1, src/graph/tuning.cc)."""
+        return {Protocol.SIMPLE: 8.4e-6, Protocol.LL: 6.6e-6, Protocol.LL128: 14.0e-6}[self]
 
     def latency_seconds(self, link: Link) -> float | None:
         """Of one message over a link; None where there is no such protocol."""

@@ -49,16 +49,29 @@ class SlowestLinks:
         return Shape.of(self._wiring.system.hierarchy, among)
 
 
-def carried_and_busy(loads: Loads) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def carried_and_busy(
+    loads: Loads,
+) -> tuple[tuple[float, ...], tuple[float, ...], tuple[tuple[float, float], ...]]:
     """For each level, and one byte of the largest buffer, the most that a link carries and the
-    seconds for which its slowest is busy.
+    seconds for which its slowest is busy; and these seconds again for each way: of ports that send
+    and that receive.
     """
     wiring = loads.wiring
     carried = carried_by_link(list(loads.entries()), wiring)
-    return _by_level(wiring, carried), _by_level(wiring, carried / wiring.bandwidths)
+    busy = carried / wiring.bandwidths
+    return _by_level(wiring, carried), _by_level(wiring, busy), _each_way(wiring, busy)
 
 
 def _by_level(wiring: Wiring, each: Floats) -> tuple[float, ...]:
     """The maximum at each level of a number for every link; shape (links,) to one a level."""
     borders = zip(wiring.firsts[:-1], wiring.firsts[1:], strict=True)
     return tuple(float(each[a:b].max(initial=0.0)) for a, b in borders)
+
+
+def _each_way(wiring: Wiring, each: Floats) -> tuple[tuple[float, float], ...]:
+    """The same for links of even and of odd numbers: of a port, the way out and the way in."""
+    borders = zip(wiring.firsts[:-1], wiring.firsts[1:], strict=True)
+    rows = [each[a:b] for a, b in borders]
+    return tuple(
+        (float(row[::2].max(initial=0.0)), float(row[1::2].max(initial=0.0))) for row in rows
+    )

@@ -9,14 +9,12 @@ from grammar import Goal
 from hierarchies import Axis, InputError, System
 from hierarchies.links import Network
 from synth.degraded import UnevenReport, UnevenRequest, uneven_answers
-from synth.events.overlap import Lane, together_seconds
-from synth.plan.answers import pick_of, priced
+from synth.plan.advice import kept
+from synth.plan.answers import alone, moved
 from synth.plan.planner import answers
-from synth.plan.request import Answer, Candidate, Report, Request, Watcher
+from synth.plan.request import Answer, Report, Request, Watcher
 from synth.price.flows import Flowed, simulate
-from synth.price.segments import price_ticks
 from synth.price.step_prices import Simulator
-from synth.price.steps import TICKS_PER_SECOND
 from synth.semantics.lowering import lower
 
 MOST_SEGMENTS = 8
@@ -43,7 +41,7 @@ class Cost:
     """The best answer of the healthy machine and of the one at hand.
 
     ``same_seconds`` is the time of the healthy machine's best program on the machine at hand, by
-    the algorithms that are fastest there. None where devices, and so groups, are missing.
+    the algorithms that are best there. None where devices, and so groups, are missing.
     """
 
     system: System
@@ -66,12 +64,24 @@ def cost(whole: System, system: System, request: Request, watcher: Watcher | Non
     """Answer a request on a whole machine and on what is left of it.
 
     With devices missing, the request must have one axis; its size becomes the number that is left.
+    With axes left over both are asked on the placement that is kept.
+    Where the simplest programs of the two machines would say that the fault makes something faster,
+    by less than prices can tell, the cheapest of both are compared.
     Raises InputError where nothing is missing or slower, and for a request that does not fit.
     """
     watcher = watcher or Watcher()
+    found = _cost(whole, system, request, watcher)
+    least = found.healthy.candidate.seconds
+    faster = found.seconds < least or found.seconds > (found.same_seconds or found.seconds)
+    if faster and not request.exact and found.complete:
+        return _cost(whole, system, replace(request, exact=True), watcher)
+    return found
+
+
+def _cost(whole: System, system: System, request: Request, watcher: Watcher) -> Cost:
     if not system.faults and system.devices == whole.devices:
         raise InputError("nothing is missing or slower", hint="say what: --without or --slow")
-    request = replace(request, k=1)
+    request = kept(whole, replace(request, k=1))
     before = answers(whole, request, watcher).answers[0]
     left = system.devices - len(system.missing)
     axes = _left(request.axes, left) if left != whole.devices else request.axes
@@ -84,7 +94,9 @@ def cost(whole: System, system: System, request: Request, watcher: Watcher | Non
     if left != whole.devices:
         return Cost(system, before, None, now, None)
     simulator = Simulator(system, request.choice)
-    same = _same_seconds(simulator, before.candidate)
+    before, best = _best_of_both(Simulator(whole, request.choice), simulator, before, now)
+    now = replace(now, answers=(best,))
+    same = moved(simulator, before).candidate.seconds
     return Cost(system, before, same, now, _followed(whole, simulator, before))
 
 
@@ -105,6 +117,7 @@ def uneven_request(request: Request) -> UnevenRequest:
         request.language.max_steps,
         request.choice,
         request.segments,
+        request.exact,
     )
 
 
@@ -117,22 +130,32 @@ def _left(axes: Sequence[Axis], devices: int) -> tuple[Axis, ...]:
     return (replace(axes[0], size=devices),)
 
 
-def _same_seconds(simulator: Simulator, candidate: Candidate) -> float:
-    pick = pick_of(len(candidate.parts))
-    lanes = []
-    for part in candidate.parts:
-        size = part.size_bytes / part.segments
-        prices = priced(simulator, part.derivation, candidate.reduction, size, pick)
-        lanes.append(Lane(tuple(price.work for price in prices), part.segments))
-    if len(lanes) == 1:
-        return price_ticks(lanes[0].phases, lanes[0].segments) / TICKS_PER_SECOND
-    return together_seconds(lanes)
+def _best_of_both(
+    healthy: Simulator, slower: Simulator, before: Answer, now: Report
+) -> tuple[Answer, Answer]:
+    """The better of two answers on each machine: what is found on one may be missed on the other.
+
+    Stripes are searched, not proved best, and shares of links that are fair may let a faster link
+    end later. A healthy machine can do whatever a slower one does, at that pace: so it is never
+    told to be the slower of the two.
+    """
+    best = now.answers[0]
+    best = min(best, moved(slower, before), key=_ticks)
+    before = min(before, moved(healthy, best), key=_ticks)
+    if before.candidate.ticks > best.candidate.ticks:
+        paced = replace(best.candidate, reduction=before.candidate.reduction)
+        before = replace(before, candidate=paced, stripes=best.stripes, limited_by=best.limited_by)
+    return before, best
+
+
+def _ticks(answer: Answer) -> int:
+    return answer.candidate.ticks
 
 
 def _followed(whole: System, simulator: Simulator, best: Answer) -> Followed | None:
     """The largest stripe's program for the whole payload, in at most ``MOST_SEGMENTS`` segments.
 
-    Each machine uses the algorithms that are fastest on it. None for very large machines.
+    Each machine uses the algorithms that are best on it. None for very large machines.
     """
     if whole.devices > MOST_FOLLOWED:
         return None
@@ -142,7 +165,7 @@ def _followed(whole: System, simulator: Simulator, best: Answer) -> Followed | N
     size = best.payload_bytes / segments
 
     def run(on: Simulator) -> Flowed:
-        prices = tuple(priced(on, part.derivation, reduction, size))
+        prices = alone(on, part.derivation, reduction, size, segments)
         return simulate(schedule, prices, Network.of(on.system))
 
     before, now = run(Simulator(whole, simulator.choice)), run(simulator)

@@ -7,8 +7,8 @@ that at place 1, and the last nothing: places are (0,), (1,) and ().
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from grammar import Program
@@ -44,17 +44,11 @@ def phases(
     program: GroupProgram, devices: Sequence[int], payload_bytes: int
 ) -> tuple[Exchange, ...] | Failure:
     """The phases of a program whose ranks are these devices, for a payload of whole chunks."""
-    held = {rank: tuple(range(program.chunks)) for rank in range(len(devices))}
     found = []
-    for number, step in enumerate(program.steps):
-        what, shared = step.collective, []
-        for which, group in enumerate(step.groups):
-            one = _shared(step, which, [held[rank] for rank in group])
-            if isinstance(one, str):
-                return Failure(number, one)
-            shared.append(one)
-            after = [one.whole] * len(group) if what.gathers else one.own
-            held.update(zip(group, after, strict=True))
+    for step, shared in _followed(program, len(devices)):
+        if isinstance(shared, Failure):
+            return shared
+        what = step.collective
         largest = max((len(one.whole) for one in shared), default=0) or 1
         among = GroupList(
             tuple(tuple(devices[rank] for rank in group) for group in step.groups),
@@ -64,6 +58,40 @@ def phases(
         size = largest * payload_bytes // program.chunks
         found.append(Exchange(what, among, size, tuple(one.places for one in shared)))
     return tuple(found)
+
+
+def in_full(program: GroupProgram, ranks: int) -> GroupProgram:
+    """The same program, each piece naming the chunks that its member gets, and no others.
+
+    A step of a program on a grid says only by which chunks members differ: of 16 chunks every other
+    one, of which the group may hold four.
+    """
+    steps = []
+    for step, shared in _followed(program, ranks):
+        assert not isinstance(shared, Failure), f"{program.text}: {shared}"
+        if step.pieces is not None:
+            pieces = tuple(tuple(frozenset(own) for own in one.own) for one in shared)
+            step = replace(step, pieces=pieces)
+        steps.append(step)
+    return replace(program, steps=tuple(steps))
+
+
+def _followed(
+    program: GroupProgram, ranks: int
+) -> Iterator[tuple[GroupStep, list[_Shared] | Failure]]:
+    """Each step with what its groups share; the last where one cannot be carried out."""
+    held = {rank: tuple(range(program.chunks)) for rank in range(ranks)}
+    for number, step in enumerate(program.steps):
+        what, shared = step.collective, []
+        for which, group in enumerate(step.groups):
+            one = _shared(step, which, [held[rank] for rank in group])
+            if isinstance(one, str):
+                yield step, Failure(number, one)
+                return
+            shared.append(one)
+            after = [one.whole] * len(group) if what.gathers else one.own
+            held.update(zip(group, after, strict=True))
+        yield step, shared
 
 
 @dataclass(frozen=True)

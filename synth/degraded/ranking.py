@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from heapq import merge
+from math import inf
 
 import numpy as np
 
@@ -11,12 +13,14 @@ from grammar import Collective, Goal
 from hierarchies import Axis, InputError, System
 from synth.collectives.algorithms import Choice
 from synth.degraded.cores import Core, cores
-from synth.degraded.lowering import phases, rehearsed
+from synth.degraded.lowering import in_full, phases, rehearsed
 from synth.degraded.programs import GroupProgram, Survivors, level_programs
+from synth.plan.distinct import Distinct, Grouping, Member
 from synth.plan.library import Labels, Library
 from synth.plan.request import Watcher
 from synth.price.bound import Bound, bound_of_groups
-from synth.price.segments import SEGMENTS, cheapest
+from synth.price.resolution import Estimate, estimate
+from synth.price.segments import SEGMENTS, Choices, Followed, cheapest
 from synth.price.step_prices import Simulator
 from synth.price.steps import TICKS_PER_SECOND, StepPrice, limiting, total_seconds
 from synth.semantics.programs import Language
@@ -28,13 +32,17 @@ from synth.verify.symbolic import Refuted, Verdict
 
 @dataclass(frozen=True)
 class UnevenRequest:
-    """An all-reduce over all devices that are left. Raises InputError for numbers of no use."""
+    """An all-reduce over all devices that are left. Raises InputError for numbers of no use.
+
+    ``exact``: every program is an answer, also where prices do not tell it from another.
+    """
 
     payload_bytes: int = 2**30
     k: int = 10
     max_steps: int = 5
     choice: Choice = Choice.AUTO
     segments: tuple[int, ...] = SEGMENTS
+    exact: bool = False
 
     def __post_init__(self) -> None:
         if self.k < 1 or self.payload_bytes < 1:
@@ -65,11 +73,15 @@ class UnevenCandidate:
 
 @dataclass(frozen=True)
 class UnevenAnswer:
-    """A ranked candidate; ``verdict`` is of this size and these groups, not of all."""
+    """A ranked candidate; ``verdict`` is of this size and these groups, not of all.
+
+    It stands for ``others`` that prices do not tell from it.
+    """
 
     rank: int
     candidate: UnevenCandidate
     verdict: Verdict
+    others: int = 0
 
 
 @dataclass(frozen=True)
@@ -121,7 +133,8 @@ def uneven_answers(
     best, choices = search.run()
     answers = []
     for rank, found in enumerate(best, start=1):
-        answers.append(UnevenAnswer(rank, found, judged(found.program, survivors.count)))
+        verdict = judged(found.what.program, survivors.count)
+        answers.append(UnevenAnswer(rank, found.what, verdict, found.others))
         watcher.judged(rank, len(best))
     everyone = [np.array(survivors.devices, dtype=np.int64)]
     return UnevenReport(
@@ -194,30 +207,73 @@ class _Search:
     def complete(self) -> bool:
         return self._library.complete and not self._stopped
 
-    def run(self) -> tuple[list[UnevenCandidate], tuple[EvenChoice, ...]]:
-        count, size = self._request.k, self._request.payload_bytes
+    def run(self) -> tuple[list[Distinct[UnevenCandidate]], tuple[EvenChoice, ...]]:
         if self._survivors.count == 1:
-            nothing = GroupProgram((), 1, ())
-            return [UnevenCandidate(0, nothing, 1, ())], ()
+            nothing = UnevenCandidate(0, GroupProgram((), 1, ()), 1, ())
+            return [Distinct(nothing, Estimate(0), 0, 0)], ()
         levels = self._of_levels()
-        self.programs += len(levels.paths)
-        self.flat_seconds = total_seconds(levels.priced(0, size))
-        found = self._best(levels, count, None, lambda: True)
-        limit = found[-1].ticks if len(found) == count else None
-        choices = []
+        self.flat_seconds = total_seconds(levels.priced(0, self._request.payload_bytes))
+        families, choices = [levels], []
         for core in cores(self._survivors):
             if not self._go_on():
                 break
             [alone] = self._best(self._on_core(core, ()), 1, None, self._go_on)
             choices.append(EvenChoice(core, alone))
-            joined = self._on_core(core, core.ends)
-            self.programs += len(joined.paths)
-            found += self._best(joined, count, limit, self._go_on)
+            families.append(self._on_core(core, core.ends))
+        self.programs = sum(len(family.paths) for family in families)
+        best = self._exactly(families) if self._request.exact else self._distinct(families)
+        return best, tuple(choices)
+
+    def _exactly(self, families: Sequence[_Family]) -> list[Distinct[UnevenCandidate]]:
+        """The cheapest programs of all families, each an answer of its own."""
+        found: list[UnevenCandidate] = []
+        for family in families:
+            limit = sorted(one.ticks for one in found)[: self._request.k][-1:]
+            most = limit[0] if len(found) >= self._request.k else None
+            go_on = self._go_on if found else lambda: True
+            found += self._best(family, self._request.k, most, go_on)
         unique = {
             one.program.steps: one for one in sorted(found, key=lambda c: c.key, reverse=True)
         }
-        ranked = sorted(unique.values(), key=lambda one: one.key)
-        return ranked[:count], tuple(choices)
+        ranked = sorted(unique.values(), key=lambda one: one.key)[: self._request.k]
+        return [Distinct(one, Estimate(one.ticks), 0, one.ticks) for one in ranked]
+
+    def _distinct(self, families: Sequence[_Family]) -> list[Distinct[UnevenCandidate]]:
+        """The answers that prices tell apart, of all families together."""
+        grouping: Grouping[UnevenCandidate] = Grouping()
+        followed = [Followed(family.paths, self._works(family)) for family in families]
+        orders = [_numbered(number, one) for number, one in enumerate(followed)]
+        first = True
+        for ticks, number, segments, path in merge(*orders):
+            while len(grouping) < self._request.k and grouping.settle(ticks):
+                pass
+            if len(grouping) == self._request.k or not (first or self._go_on()):
+                break
+            first = False
+            one = self._candidate(families[number], path, segments, ticks)
+            estimated = estimate(self._survivors.system, ticks, segments * one.prices)
+            simplicity = (1, segments, len(one.program.steps), (one.program.text,))
+            grouping.add(Member(estimated, simplicity, one.program.steps, one))
+        while len(grouping) < self._request.k and grouping.settle(inf):
+            pass
+        return grouping.answers()
+
+    def _works(self, family: _Family) -> dict[int, list[Choices]]:
+        """The phases of every label of a family, for each number of segments."""
+        size = self._request.payload_bytes
+        return {
+            segments: [
+                (tuple(price.work for price in family.priced(label, size / segments)),)
+                for label in range(family.labels)
+            ]
+            for segments in self._request.segments
+        }
+
+    def _candidate(self, family: _Family, path: int, segments: int, ticks: int) -> UnevenCandidate:
+        each = self._request.payload_bytes / segments
+        prices = tuple(p for label in family.paths[path] for p in family.priced(label, each))
+        program = in_full(family.program(path), self._survivors.count)
+        return UnevenCandidate(ticks, program, segments, prices)
 
     def _go_on(self) -> bool:
         going = self._watcher.go_on()
@@ -228,20 +284,11 @@ class _Search:
         self, family: _Family, count: int, limit: int | None, go_on: Callable[[], bool]
     ) -> list[UnevenCandidate]:
         """The best programs of a family, none above the limit."""
-        size = self._request.payload_bytes
-        works = {
-            segments: [
-                tuple(price.work for price in family.priced(label, size / segments))
-                for label in range(family.labels)
-            ]
-            for segments in self._request.segments
-        }
-        made = []
-        for one in cheapest(family.paths, works, count, limit, go_on):
-            labels, each = family.paths[one.path], size / one.segments
-            prices = tuple(price for label in labels for price in family.priced(label, each))
-            program = family.program(one.path)
-            made.append(UnevenCandidate(one.ticks, program, one.segments, prices))
+        followed = Followed(family.paths, self._works(family))
+        made = [
+            self._candidate(family, one.path, one.segments, one.ticks)
+            for one in cheapest(followed, count, limit, go_on)
+        ]
         return sorted(made, key=lambda candidate: candidate.key)[:count]
 
     def _of_levels(self) -> _Family:
@@ -293,3 +340,9 @@ class _Search:
             )
 
         return _Family(paths, len(steps), priced, program)
+
+
+def _numbered(number: int, followed: Followed) -> Iterator[tuple[int, int, int, int]]:
+    """The paths of a family by price: ticks, the family, the segments, the path."""
+    for one in followed:
+        yield one.ticks, number, one.segments, one.path

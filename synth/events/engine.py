@@ -58,7 +58,7 @@ class Engine:
 
     def __init__(self, course: Course, shares: Shares) -> None:
         tracks = len(course.items)
-        self._course = course
+        self.course = course
         self._shares = shares
         self.done = [0] * tracks
         self.begins: list[list[float]] = [[] for _ in range(tracks)]
@@ -95,12 +95,12 @@ class Engine:
                 self._share(leaving, arriving, now)
             if ended:
                 yield now, ended
-        if any(n < of for n, of in zip(done, self._course.items, strict=True)):
+        if any(n < of for n, of in zip(done, self.course.items, strict=True)):
             raise ValueError("some items can never end")
 
     def _begin(self, tracks: Iterable[int], now: float) -> list[int]:
         """Start what is ready on some idle tracks; returns those that move without a wait."""
-        done, course = self.done, self._course
+        done, course = self.done, self.course
         moving = []
         for track in tracks:
             item = done[track]
@@ -141,7 +141,7 @@ class Engine:
             self._queue,
             self._ticket,
             self._moving,
-            self._course.moved,
+            self.course.moved,
         )
         waited: list[int] = []
         leaving: list[int] = []

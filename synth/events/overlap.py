@@ -15,12 +15,24 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import accumulate
 from math import inf
 
 from synth.events.engine import NEAR, Course, Engine
 
 _SLACK = 1e-9
-"""A foretold end is lowered by this share: more than rounding can raise it."""
+"""A foretold end is above a limit if it is so by this share: more than rounding can raise it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Slopes:
+    """For each resource the part of the time for which a phase at full speed keeps it busy.
+
+    Each phase has its own: compared by identity, so that shares known of some phases are found.
+    """
+
+    parts: tuple[tuple[str, float], ...]
 
 
 @dataclass(frozen=True)
@@ -33,14 +45,20 @@ class Work:
     def __hash__(self) -> int:
         return hash((self.latency_seconds, *self.busy.items()))
 
-    @property
+    @cached_property
     def alone_seconds(self) -> float:
         """How long it takes when nothing else is in flight."""
         return self.latency_seconds + self.transfer_seconds
 
-    @property
+    @cached_property
     def transfer_seconds(self) -> float:
         return max(self.busy.values(), default=0.0)
+
+    @cached_property
+    def slopes(self) -> Slopes:
+        """The part of the time for which it keeps each resource busy at full speed."""
+        most = self.transfer_seconds
+        return Slopes(tuple((name, each / most) for name, each in self.busy.items() if each))
 
 
 @dataclass(frozen=True)
@@ -86,17 +104,41 @@ def side_by_side(lanes: Sequence[Lane]) -> tuple[Span, ...]:
 def together_seconds(lanes: Sequence[Lane], limit_seconds: float = inf) -> float:
     """When the last segment of all lanes is done; infinity as soon as that must exceed the limit.
 
-    Each resource gives a bound on the way: its work in all and its idle time so far.
+    What a resource carries in all is a bound from the first. On the way, so is each phase: those of
+    its segments that are left, one after the other, and the phases after it.
     """
-    paces = Paces(lanes)
-    if paces.least_seconds > limit_seconds:
+    if max(_carried(lanes), default=0.0) * (1 - _SLACK) > limit_seconds:
         return inf
+    paces = Paces(lanes)
+    engine = Engine(paces.course(lanes), paces)
+    if limit_seconds == inf:
+        return max((now for now, _ in engine.moments()), default=0.0)
+    alone = [phase.alone_seconds for lane in lanes for phase in lane.phases]
+    after = [seconds for lane in lanes for seconds in _after(lane)]
+    items, latest = engine.course.items, limit_seconds * (1 + _SLACK)
     end = 0.0
-    for now, _ in Engine(paces.course(lanes), paces).moments():
+    for now, ended in engine.moments():
         end = now
-        if paces.least_seconds > limit_seconds:
-            return inf
+        for track in ended:
+            if now + (items[track] - engine.done[track]) * alone[track] + after[track] > latest:
+                return inf
     return end
+
+
+def _carried(lanes: Sequence[Lane]) -> Collection[float]:
+    """For how long each resource is busy in all."""
+    found: dict[str, float] = {}
+    for lane in lanes:
+        for phase in lane.phases:
+            for name, seconds in phase.busy.items():
+                found[name] = found.get(name, 0.0) + lane.segments * seconds
+    return found.values()
+
+
+def _after(lane: Lane) -> list[float]:
+    """For each phase, how long those after it take alone."""
+    back = accumulate((phase.alone_seconds for phase in reversed(lane.phases)), initial=0.0)
+    return list(back)[-2::-1]
 
 
 def overlapped(phases: Sequence[Work], segments: int) -> tuple[Span, ...]:
@@ -110,7 +152,7 @@ def makespan_seconds(phases: Sequence[Work], segments: int) -> float:
 
 
 class Paces:
-    """The paces of the phases in flight, and how long each resource has been idle.
+    """The paces of the phases in flight.
 
     Max-min fair: a phase at speed x, a share of its own fastest pace, keeps a resource busy for x
     times its part there; no resource is busier than all the time.
@@ -118,17 +160,8 @@ class Paces:
 
     def __init__(self, lanes: Sequence[Lane]) -> None:
         self._phases = [phase for lane in lanes for phase in lane.phases]
-        self._transfers = [phase.transfer_seconds for phase in self._phases]
-        self._slopes = [_slopes(phase) for phase in self._phases]
-        self._known: dict[frozenset[int], tuple[list[tuple[int, float]], dict[str, float]]] = {}
-        self._moving: frozenset[int] = frozenset()
-        self._since = 0.0
-        self._idle: Mapping[str, float] = {}
-        self._ends: dict[str, float] = {}
-        for lane in lanes:
-            for phase in lane.phases:
-                for name, seconds in phase.busy.items():
-                    self._ends[name] = self._ends.get(name, 0.0) + lane.segments * seconds
+        self._known: dict[int, list[tuple[int, float]]] = {}
+        self._moving = 0
 
     def course(self, lanes: Sequence[Lane]) -> Course:
         """Every phase of every lane a track, which comes after the phase before it.
@@ -142,45 +175,39 @@ class Paces:
         return Course(
             [lane.segments for lane in lanes for _ in lane.phases],
             [phase.latency_seconds for phase in self._phases],
-            [transfer > 0 for transfer in self._transfers],
+            [phase.transfer_seconds > 0 for phase in self._phases],
             before,
         )
-
-    @property
-    def least_seconds(self) -> float:
-        """No end before this: for each resource what it does in all and how long it was idle."""
-        return max(self._ends.values(), default=0.0) * (1 - _SLACK)
 
     def change(
         self, leaving: Collection[int], arriving: Collection[int], now: float
     ) -> list[tuple[int, float]]:
         """The share of its transfer that each moving phase does in a second."""
-        for name in self._ends:
-            self._ends[name] += (now - self._since) * self._idle.get(name, 1.0)
-        self._since = now
-        self._moving = moving = self._moving.difference(leaving).union(arriving)
+        for track in leaving:
+            self._moving ^= 1 << track
+        for track in arriving:
+            self._moving ^= 1 << track
+        moving = self._moving
         if moving not in self._known:
-            speeds, idle = _fair({phase: self._slopes[phase] for phase in sorted(moving)})
-            paces = [(phase, speed / self._transfers[phase]) for phase, speed in speeds.items()]
-            self._known[moving] = paces, idle
-        paces, self._idle = self._known[moving]
-        return paces
+            self._known[moving] = self._shared(moving)
+        return self._known[moving]
+
+    def _shared(self, together: int) -> list[tuple[int, float]]:
+        """The paces of phases that move together: those whose bits are set."""
+        moving = [number for number in range(len(self._phases)) if together >> number & 1]
+        phases = [self._phases[number] for number in moving]
+        speeds = _fair(tuple([phase.slopes for phase in phases]))
+        return [(moving[i], speed / phases[i].transfer_seconds) for i, speed in speeds]
 
 
-_Slopes = tuple[tuple[str, float], ...]
-"""The part of the time for which a phase at full speed keeps each resource busy."""
-_Pace = tuple[dict[int, float], dict[str, float]]
-"""The speeds of phases, and the part of the time for which each resource is idle then."""
+@lru_cache(maxsize=2**14)
+def _fair(moving: tuple[Slopes, ...]) -> list[tuple[int, float]]:
+    """The speeds of phases that move together, by their places.
 
-
-def _slopes(work: Work) -> _Slopes:
-    most = work.transfer_seconds
-    return tuple((name, seconds / most) for name, seconds in work.busy.items() if seconds)
-
-
-def _fair(rising: dict[int, _Slopes]) -> _Pace:
-    """Raise all speeds alike until a resource is full; then those of the others, and so on."""
-    speeds: dict[int, float] = {}
+    All speeds are raised alike until a resource is full; then those of the others, and so on.
+    """
+    speeds: list[tuple[int, float]] = []
+    rising = {number: slopes.parts for number, slopes in enumerate(moving)}
     level = 0.0
     idle: dict[str, float] = {}
     while rising:
@@ -197,8 +224,8 @@ def _fair(rising: dict[int, _Slopes]) -> _Pace:
         still = {}
         for phase, parts in rising.items():
             if any(name in full for name, _ in parts):
-                speeds[phase] = level
+                speeds.append((phase, level))
             else:
                 still[phase] = parts
         rising = still
-    return speeds, idle
+    return speeds

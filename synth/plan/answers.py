@@ -2,28 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from grammar import Program, spell
 from hierarchies import Reduction
+from synth.events.overlap import Lane, together_seconds
 from synth.plan.candidates import Found, FoundPart
+from synth.plan.distinct import Distinct
 from synth.plan.library import Library
 from synth.plan.request import Answer, Candidate, Part, Stripe
-from synth.price.bound import bound
+from synth.price.bound import bound, bound_by_calls
+from synth.price.choices import chosen
 from synth.price.defaults import defaults
 from synth.price.intervals import interval
+from synth.price.resolution import Estimate, estimate
 from synth.price.segments import price_ticks
 from synth.price.step_prices import Simulator
-from synth.price.steps import TICKS_PER_SECOND, StepPrice, limiting_side_by_side, total_seconds
-from synth.price.ways import Pick, fastest, leanest
+from synth.price.steps import (
+    TICKS_PER_SECOND,
+    StepPrice,
+    limiting_side_by_side,
+    ticks_of,
+    total_seconds,
+)
+from synth.price.ways import BESIDE, Pick, fastest
 from synth.semantics.lowering import moves
 from synth.semantics.rules import Derivation
-from synth.verify.rehearsal import derived, judged
+from synth.verify.rehearsal import derived, judged, rehearse_stripes
 from synth.verify.symbolic import Unknown, Verdict
 
 
 class AnswerMaker:
-    """Turns programs found into answers; replays and proves each program of a library only once."""
+    """Turns programs found into answers; replays and proves each program of a library only once.
+
+    Of several side by side each is proved by itself, for its slice; that the slices make up what
+    was asked is replayed for every answer.
+    """
 
     def __init__(
         self,
@@ -36,41 +51,31 @@ class AnswerMaker:
         self._go_on = go_on
         self._answered = 0
 
-    def answer(self, rank: int, found: Found, payload_bytes: int) -> Answer:
+    def answer(self, rank: int, distinct: Distinct[Found], payload_bytes: int) -> Answer:
         """The answer for a program that was found, derived again from its text."""
-        reduction, goal = found.reduction, self._library.language.goal
-        stripes = tuple(self._stripe(part, found) for part in found.parts)
+        found = distinct.what
+        stripes = self._stripes(found)
         parts = tuple(stripe.part for stripe in stripes)
-        candidate = Candidate(reduction, parts, found.ticks)
-        plain = defaults(self._simulator, reduction, payload_bytes, goal)
-        whole = priced(self._simulator, parts[0].derivation, reduction, payload_bytes)
-        return Answer(
-            rank,
-            candidate,
-            payload_bytes,
-            plain,
-            bound(self._simulator.system, reduction, payload_bytes, goal),
-            limiting_side_by_side(
-                [(stripe.prices, stripe.part.segments) for stripe in stripes], candidate.seconds
-            ),
-            stripes,
-            total_seconds(whole),
-            interval(self._simulator.system, _all_phases(stripes), candidate.seconds),
-            interval(self._simulator.system, plain.baseline),
+        if len(parts) > 1:
+            rehearse_stripes([p.derivation for p in parts], [p.size_bytes for p in parts])
+        candidate = Candidate(found.reduction, parts, found.ticks)
+        one = _answer(self._simulator, candidate, stripes, rank, payload_bytes)
+        least_seconds = distinct.least_ticks / TICKS_PER_SECOND
+        return replace(one, others=distinct.others, least_seconds=least_seconds)
+
+    def _stripes(self, found: Found) -> tuple[Stripe, ...]:
+        """The programs, derived again from their texts, priced and judged."""
+        parts = [self._part(part, found.reduction) for part in found.parts]
+        prices = all_priced(self._simulator, parts, found.reduction)
+        return tuple(
+            Stripe(part, each, self._verdict(part.derivation))
+            for part, each in zip(parts, prices, strict=True)
         )
 
-    def _stripe(self, part: FoundPart, found: Found) -> Stripe:
-        """One program, derived again from its text, priced and judged."""
-        reduction = found.reduction
+    def _part(self, part: FoundPart, reduction: Reduction) -> Part:
         program = Program(tuple(spell(step, reduction.tree) for step in part.steps))
         derivation = derived(program, reduction.tree, self._library.language.goal)
-        size = part.size_bytes / part.segments
-        pick = pick_of(len(found.parts))
-        return Stripe(
-            Part(derivation, part.size_bytes, part.segments),
-            tuple(priced(self._simulator, derivation, reduction, size, pick)),
-            self._verdict(derivation),
-        )
+        return Part(derivation, part.size_bytes, part.segments)
 
     def _verdict(self, derivation: Derivation) -> Verdict:
         """Replays and proof, unless the work was stopped; the first answer is always judged."""
@@ -83,6 +88,61 @@ class AnswerMaker:
         return verdicts[steps]
 
 
+def moved(simulator: Simulator, answer: Answer) -> Answer:
+    """The same placement and programs on another machine of the same shape, priced there."""
+    candidate = answer.candidate
+    prices = all_priced(simulator, candidate.parts, candidate.reduction)
+    stripes = tuple(
+        replace(stripe, prices=each) for stripe, each in zip(answer.stripes, prices, strict=True)
+    )
+    there = replace(candidate, ticks=_ticks_side_by_side(stripes))
+    one = _answer(simulator, there, stripes, answer.rank, answer.payload_bytes)
+    return replace(one, others=answer.others, least_seconds=there.seconds)
+
+
+def _answer(
+    simulator: Simulator,
+    candidate: Candidate,
+    stripes: tuple[Stripe, ...],
+    rank: int,
+    payload_bytes: int,
+) -> Answer:
+    """A candidate with what stands beside its price: defaults, bound, reasons and intervals."""
+    system, reduction, goal = simulator.system, candidate.reduction, candidate.derivation.goal
+    plain = defaults(simulator, reduction, payload_bytes, goal)
+    whole = priced(simulator, candidate.derivation, reduction, payload_bytes)
+    return Answer(
+        rank,
+        candidate,
+        payload_bytes,
+        plain,
+        bound(system, reduction, payload_bytes, goal),
+        limiting_side_by_side(
+            [(stripe.prices, stripe.part.segments) for stripe in stripes], candidate.seconds
+        ),
+        stripes,
+        total_seconds(whole),
+        estimate(system, candidate.ticks, _all_phases(stripes)),
+        estimate(system, sum(price.ticks for price in plain.baseline), plain.baseline),
+        *_as_run(simulator, candidate, stripes),
+        interval(system, _all_phases(stripes), candidate.seconds),
+        interval(system, plain.baseline),
+        calls_bound=bound_by_calls(system, reduction, payload_bytes, goal),
+    )
+
+
+def _as_run(
+    simulator: Simulator, candidate: Candidate, stripes: Sequence[Stripe]
+) -> tuple[Estimate, tuple[StepPrice, ...]]:
+    """The price where steps take algorithms that the runtime has; the first stripe's phases."""
+    system = simulator.system
+    if simulator.of_runtimes is simulator:
+        return estimate(system, candidate.ticks, _all_phases(stripes)), stripes[0].prices
+    prices = all_priced(simulator.of_runtimes, candidate.parts, candidate.reduction)
+    again = [replace(one, prices=each) for one, each in zip(stripes, prices, strict=True)]
+    return estimate(system, _ticks_side_by_side(again), _all_phases(again)), again[0].prices
+
+
 def _all_phases(stripes: Iterable[Stripe]) -> Iterator[StepPrice]:
     """The phases of all segments of all stripes."""
     for stripe in stripes:
@@ -90,12 +150,15 @@ def _all_phases(stripes: Iterable[Stripe]) -> Iterator[StepPrice]:
             yield from stripe.prices
 
 
-def pick_of(stripes: int) -> Pick:
-    """How the steps of so many programs side by side choose their algorithms.
-
-    Alone a step takes the fastest; beside others the one that leaves links free soonest.
-    """
-    return leanest if stripes > 1 else fastest
+def _ticks_side_by_side(stripes: Sequence[Stripe]) -> int:
+    """The price of programs with the phases that they have."""
+    lanes = [
+        Lane(tuple(price.work for price in stripe.prices), stripe.part.segments)
+        for stripe in stripes
+    ]
+    if len(lanes) == 1:
+        return price_ticks(lanes[0].phases, lanes[0].segments)
+    return ticks_of(together_seconds(lanes))
 
 
 def priced(
@@ -120,7 +183,50 @@ def in_segments(
     """The best of some numbers of segments, the prices of one segment, and the seconds of all."""
     found = []
     for count in counts:
-        prices = tuple(priced(simulator, derivation, reduction, payload_bytes / count))
+        prices = alone(simulator, derivation, reduction, payload_bytes / count, count)
         found.append((price_ticks([price.work for price in prices], count), count, prices))
     ticks, count, prices = min(found, key=lambda one: one[:2])
     return count, prices, ticks / TICKS_PER_SECOND
+
+
+def alone(
+    simulator: Simulator,
+    derivation: Derivation,
+    reduction: Reduction,
+    segment_bytes: float,
+    segments: int,
+) -> tuple[StepPrice, ...]:
+    """The phases of a program that has the machine to itself, by the algorithms best for the whole.
+
+    Prices are of one of its segments.
+    """
+    return chosen(simulator, moves(derivation), reduction, segment_bytes, segments)
+
+
+def all_priced(
+    simulator: Simulator, parts: Sequence[Part], reduction: Reduction
+) -> list[tuple[StepPrice, ...]]:
+    """The prices of one segment of each part, by the algorithms that programs of an answer take.
+
+    One program alone takes those that are best for it. Of several side by side all steps take
+    theirs in one of the ways in ``BESIDE``: the one by which all end first.
+    """
+    if len(parts) == 1:
+        [part] = parts
+        size, count = part.size_bytes / part.segments, part.segments
+        return [alone(simulator, part.derivation, reduction, size, count)]
+
+    def seconds(each: list[tuple[StepPrice, ...]]) -> float:
+        lanes = zip(each, parts, strict=True)
+        return together_seconds(
+            [Lane(tuple(p.work for p in prices), part.segments) for prices, part in lanes]
+        )
+
+    found = [
+        [
+            tuple(priced(simulator, one.derivation, reduction, one.size_bytes / one.segments, pick))
+            for one in parts
+        ]
+        for pick in BESIDE
+    ]
+    return min(found, key=seconds)

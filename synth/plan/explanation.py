@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from hierarchies.units import duration, volume
-from synth.plan.request import Answer
-from synth.price.steps import StepPrice, summed
+from synth.plan.how_to_get import advice
+from synth.plan.request import Against, Answer
+from synth.price.steps import StepPrice, busy_in_all, summed
 from synth.price.ways import MEMORY
 
 _ALIKE = 1e-3
 """Times that differ by less than this share count as the same."""
+_BUSY = 0.9
+"""Where something is busy for this share of the time, waits are hidden."""
 _Stripes = Sequence[tuple[Sequence[StepPrice], int]]
 """For each program that runs: the prices of one of its segments, and how many it has."""
 
@@ -27,9 +30,10 @@ def why(answer: Answer) -> list[str]:
     default = f"the default ({answer.defaults.chosen}, {answer.defaults.protocol.value})"
     plain = _time_in_words(default, [(answer.defaults.baseline, 1)], answer.baseline_seconds)
     if not _differs(answer):
-        return [plain, "this is what the runtime would do: keep the default"]
+        return [plain, *_by_calls(answer), "this is what the runtime would do: keep the default"]
+    verdict = (*_by_calls(answer), _verdict(answer))
     if len(answer.stripes) > 1:
-        return [plain, *_side_by_side(answer), _verdict(answer.baseline_seconds, seconds)]
+        return [plain, *_side_by_side(answer), *verdict]
     segments = answer.candidate.segments
     lines = [plain, _time_in_words("this program", [(answer.prices, segments)], seconds)]
     if segments > 1 and len(answer.prices) > 1:
@@ -43,7 +47,17 @@ def why(answer: Answer) -> list[str]:
         lines.append(f"it is the same collective by {how}, {price.protocol.value}")
     else:
         lines.append("its steps wait for each other: links that a step does not use stand idle")
-    return [*lines, _verdict(answer.baseline_seconds, seconds)]
+    return [*lines, *verdict]
+
+
+def _by_calls(answer: Answer) -> Iterator[str]:
+    """How near the answer is to what switches that add up can do, where that is below the bound."""
+    calls, seconds = answer.calls_bound, answer.candidate.seconds
+    if calls and seconds and calls.seconds > answer.bound.seconds * (1 + _ALIKE):
+        yield (
+            "switches that add up are used by two calls, a pull of the sum and a write to all: so "
+            f"nothing takes less than {duration(calls.seconds)} ({calls.seconds / seconds:.0%})"
+        )
 
 
 def _differs(answer: Answer) -> bool:
@@ -71,7 +85,7 @@ def _time_in_words(who: str, stripes: _Stripes, seconds: float) -> str:
     waits = max(many * sum(price.latency_seconds for price in prices) for prices, many in stripes)
     if not overlaps and waits > seconds / 100:
         parts.append(f"messages are waited for {waits / seconds:.0%}")
-    if overlaps and waits > seconds / 2:
+    if overlaps and waits > seconds / 2 > 0 and max(busy.values(), default=0.0) < _BUSY * seconds:
         parts.append("messages are waited for most of the time")
     return f"{who} takes {duration(seconds)}, of which {', '.join(parts)}"
 
@@ -98,16 +112,23 @@ def _side_by_side(answer: Answer) -> list[str]:
 
 def _busy(stripes: _Stripes) -> dict[str, float]:
     """How long each resource is busy in all."""
-    return summed(_times(p.busy_seconds, many) for prices, many in stripes for p in prices)
+    return busy_in_all(stripes)
 
 
 def _times(rows: Iterable[tuple[str, float]], many: int) -> list[tuple[str, float]]:
     return [(name, many * value) for name, value in rows]
 
 
-def _verdict(plain: float, ours: float) -> str:
-    if plain > ours * (1 + _ALIKE):
-        return f"it is {plain / ours:.2f} times as fast as the default"
-    if ours > plain * (1 + _ALIKE):
-        return f"it takes {ours / plain:.2f} times as long: keep the default"
-    return "it takes as long: keep the default"
+def _verdict(answer: Answer) -> str:
+    """What prices can tell of an answer and the default, and how to get what is gained."""
+    plain, ours = answer.baseline_seconds, answer.runtime_seconds
+    how = advice(answer).text
+    match answer.against_default:
+        case Against.FASTER:
+            return f"it is {plain / ours:.2f} times as fast as the default: {how}"
+        case Against.SLOWER:
+            return f"it takes {answer.candidate.seconds / plain:.2f} times as long: {how}"
+        case Against.SAME:
+            return f"prices do not tell it from the default: {how}"
+        case Against.NOT_OFFERED:
+            return how

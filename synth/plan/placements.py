@@ -9,19 +9,26 @@ from itertools import islice
 
 from hierarchies import Placement, Reduction, System, check_axes, count_placements, placements
 from synth.plan.candidates import CandidateSearch, Found
+from synth.plan.distinct import Distinct
 from synth.plan.library import Library
 from synth.plan.request import Looked, Provisional, Request, Watcher, programs_text
 from synth.price.defaults import defaults
+from synth.price.resolution import Estimate
 from synth.price.step_prices import Simulator
 from synth.price.steps import TICKS_PER_SECOND, total_seconds
 
 
 @dataclass(frozen=True)
 class Placed:
-    """A program found, and the position of its placement among all of the question."""
+    """An answer found, and the position of its placement among all of the question."""
 
     position: int
-    found: Found
+    distinct: Distinct[Found]
+
+    @property
+    def found(self) -> Found:
+        """The program that is shown."""
+        return self.distinct.what
 
     @property
     def key(self) -> tuple[int, int, tuple[str, ...], int]:
@@ -58,14 +65,14 @@ class PlacementSearch:
     """
 
     def __init__(
-        self, system: System, request: Request, watcher: Watcher, library: Library
+        self, simulator: Simulator, request: Request, watcher: Watcher, library: Library
     ) -> None:
-        self._of = how_many(system, request)
-        self._system = system
+        self._of = how_many(simulator.system, request)
+        self._system = simulator.system
         self._request = request
         self._watcher = watcher
         self._library = library
-        self._simulator = Simulator(system, request.choice)
+        self._simulator = simulator
         self._search = CandidateSearch(
             library,
             self._simulator,
@@ -89,8 +96,7 @@ class PlacementSearch:
                 break
             limit = self._limit(best)
             if limit is None or least <= limit:
-                found = self._search.best(reduction, self._request.k, limit)
-                fresh = [Placed(position, one) for one in found]
+                fresh = [Placed(position, one) for one in self._found(reduction, limit)]
                 best = _kept([*best, *fresh], self._request)
                 self._watcher.ranked(partial(self._so_far, best))
             seconds = self._default_seconds(reduction)
@@ -100,6 +106,13 @@ class PlacementSearch:
             self._watcher.placed(done, self._of)
         complete = self._library.complete and not self._stopped
         return BestPlaced(best, Looked(default, done, self._of, programs, complete))
+
+    def _found(self, reduction: Reduction, limit: int | None) -> Sequence[Distinct[Found]]:
+        """The best answers on one placement."""
+        if self._request.exact:
+            best = self._search.best(reduction, self._request.k, limit)
+            return [Distinct(one, Estimate(one.ticks), 0, one.ticks) for one in best]
+        return self._search.distinct(reduction, self._request.k, limit)
 
     def _limit(self, best: tuple[Placed, ...]) -> int | None:
         """The price that another answer may not exceed; None where there is no such."""
@@ -133,16 +146,16 @@ class PlacementSearch:
         return total_seconds(plain.baseline)
 
     def _so_far(self, best: tuple[Placed, ...]) -> list[Provisional]:
-        return [provisional(rank, found) for rank, found in ranked(best, self._request)]
+        return [provisional(rank, one.what) for rank, one in ranked(best, self._request)]
 
 
-def ranked(best: Sequence[Placed], request: Request) -> list[tuple[int, Found]]:
-    """Programs in their order with their ranks, which begin anew on each placement if asked so."""
+def ranked(best: Sequence[Placed], request: Request) -> list[tuple[int, Distinct[Found]]]:
+    """Answers in their order with their ranks, which begin anew on each placement if asked so."""
     found, rank, last = [], 0, -1
     for one in best:
         rank = 1 if request.per_placement and one.position != last else rank + 1
         last = one.position
-        found.append((rank, one.found))
+        found.append((rank, one.distinct))
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 
 from grammar import Goal, Program
 from hierarchies import Axis, InputError, Reduction, System
@@ -11,6 +12,7 @@ from synth.collectives.algorithms import Choice
 from synth.price.bound import Bound
 from synth.price.defaults import Defaults
 from synth.price.intervals import Interval
+from synth.price.resolution import Estimate
 from synth.price.segments import SEGMENTS
 from synth.price.steps import TICKS_PER_SECOND, StepPrice, total_seconds
 from synth.semantics.lowering import check_payload
@@ -25,10 +27,13 @@ class Request:
 
     ``payload_bytes`` is the largest buffer of a device, as ``Goal`` says.
 
-    ``placement`` fixes the matrix instead of trying all; ``per_placement`` asks for the ``k`` best
+    ``placement`` fixes the matrix instead of trying all; ``by_framework``: nobody asked for it, but
+    frameworks lay the axes out so. ``per_placement`` asks for the ``k`` best
     programs of every placement instead of the ``k`` best of all. ``segments``: the numbers of
     segments a payload may be cut into, so that steps overlap; with 1 alone they are barriers.
     ``stripes``: where steps overlap, the payload may be split over programs side by side, too.
+    ``exact``: every program is an answer, however near; else those are one that prices cannot tell
+    apart, and answers are so many that prices tell apart.
     Raises InputError for numbers that mean nothing.
     """
 
@@ -43,6 +48,8 @@ class Request:
     per_placement: bool = False
     segments: tuple[int, ...] = SEGMENTS
     stripes: bool = True
+    by_framework: bool = False
+    exact: bool = False
 
     @property
     def goal(self) -> Goal:
@@ -61,7 +68,10 @@ class Request:
 
 @dataclass(frozen=True)
 class Part:
-    """A program, derived, that reduces a slice of the payload in so many segments."""
+    """A program, derived, for a slice of the payload, in so many segments.
+
+    Where the goal is in pieces, one for each member, the slice is one of every piece.
+    """
 
     derivation: Derivation
     size_bytes: int
@@ -112,6 +122,18 @@ class Stripe:
     verdict: Verdict
 
 
+class Against(Enum):
+    """An answer beside the runtime's own choice, as far as prices can tell.
+
+    Not offered: it would be faster by algorithms that runtimes have not, and is not by theirs.
+    """
+
+    FASTER = "faster"
+    SAME = "same"
+    SLOWER = "slower"
+    NOT_OFFERED = "not-offered"
+
+
 @dataclass(frozen=True)
 class Answer:
     """A ranked candidate with its prices, the runtime's own price, its bound and its proof.
@@ -121,6 +143,12 @@ class Answer:
     schedule can beat; ``limited_by`` the resource that is waited for longest. ``barrier_seconds``
     is the price of the first stripe's program for the whole payload in one segment. ``interval``
     and ``baseline_interval`` are where measurements take the seconds to lie; None without any.
+    The answer stands for ``others`` that prices do not tell from it; ``least_seconds`` is the least
+    price among them all. ``estimate`` and ``baseline_estimate`` say what the prices are owed to;
+    ``runtime_estimate`` is the price where steps take only algorithms that the runtime has, and
+    ``runtime_prices`` are those of the first stripe then.
+    ``calls_bound`` is what no schedule can beat where switches that add up are used by the calls
+    that they offer.
     """
 
     rank: int
@@ -131,8 +159,43 @@ class Answer:
     limited_by: str
     stripes: tuple[Stripe, ...]
     barrier_seconds: float
+    estimate: Estimate
+    baseline_estimate: Estimate
+    runtime_estimate: Estimate
+    runtime_prices: tuple[StepPrice, ...]
     interval: Interval | None = None
     baseline_interval: Interval | None = None
+    others: int = 0
+    least_seconds: float = 0.0
+    calls_bound: Bound | None = None
+
+    @property
+    def gains(self) -> bool:
+        """Whether it is surely faster than the runtime's choice, as the runtime would run it."""
+        return self.runtime_estimate.surely_below(self.baseline_estimate)
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is the plain collective in one call, though perhaps by another algorithm."""
+        [first, *others] = self.stripes
+        same = [price.what for price in first.prices] == [self.goal.value]
+        return same and not others and first.part.segments == 1
+
+    @property
+    def against_default(self) -> Against:
+        """What prices can tell of it and the runtime's own choice."""
+        if self.gains:
+            return Against.FASTER
+        if self.baseline_estimate.surely_below(self.estimate):
+            return Against.SLOWER
+        if self.estimate.surely_below(self.baseline_estimate):
+            return Against.NOT_OFFERED
+        return Against.SAME
+
+    @property
+    def runtime_seconds(self) -> float:
+        """What it takes by algorithms that the runtime has."""
+        return self.runtime_estimate.ticks / TICKS_PER_SECOND
 
     @property
     def goal(self) -> Goal:
@@ -171,12 +234,17 @@ class Looked:
 
 @dataclass(frozen=True)
 class Report:
-    """Answers, best first; and what they were chosen from."""
+    """Answers, best first; and what they were chosen from.
+
+    ``faster_elsewhere`` are answers on other placements, one each, which would be faster than the
+    first if nothing else were sent; only where the request's placement is ``by_framework``.
+    """
 
     system: System
     request: Request
     answers: tuple[Answer, ...]
     looked: Looked
+    faster_elsewhere: tuple[Answer, ...] = ()
 
     @property
     def complete(self) -> bool:

@@ -19,6 +19,7 @@ from synth.plan.library import Library
 from synth.plan.placements import PlacementSearch
 from synth.plan.planner import Wanted, answers_to
 from synth.plan.request import Answer, Request, Unranked, Watcher
+from synth.price.step_prices import Simulator
 
 _NEAR = 1.01
 """Sizes whose quotient is below this count as one."""
@@ -150,7 +151,7 @@ class Asker:
     def __init__(
         self, system: System, request: Request, watcher: Watcher, library: Library
     ) -> None:
-        self._system = system
+        self._simulator = Simulator(system, request.choice)
         self._request = request
         self._watcher = Unranked(watcher)
         self._library = library
@@ -163,10 +164,10 @@ class Asker:
         self.complete = self.complete and (not self.answers or self._watcher.go_on())
         if not self.complete:
             return
-        system, request, library = self._system, at(self._request, size), self._library
-        searched = PlacementSearch(system, request, self._watcher, library).run()
-        wanted = [Wanted(1, one.found, size) for one in searched.best]
-        answered, complete = answers_to(system, request, wanted, self._watcher, library)
+        request, simulator, library = at(self._request, size), self._simulator, self._library
+        searched = PlacementSearch(simulator, request, self._watcher, library).run()
+        wanted = [Wanted(1, one.distinct, size) for one in searched.best]
+        answered, complete = answers_to(simulator, wanted, self._watcher, library)
         self.complete = searched.looked.complete and complete
         for one, answer in zip(searched.best, answered, strict=True):
             self.chosen[size], self.answers[size] = choice_of(one.found), answer

@@ -46,7 +46,7 @@ PhasesOf = Callable[[int, float], Phases]
 
 @dataclass(frozen=True, order=True)
 class Stripe:
-    """A path by its number, the bytes of the payload it reduces, and in how many segments."""
+    """A path by its number, the bytes of the payload it is for, and in how many segments."""
 
     path: int
     size_bytes: int

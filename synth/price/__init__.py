@@ -15,8 +15,8 @@ schedule can beat, from counting what must cross each cut. For 1 GiB on two node
 >>> reduction = Reduction(placement, ("data",))
 >>> found = defaults(Simulator(system), reduction, payload_bytes=2**30)
 >>> {name: duration(seconds) for name, seconds in found.seconds.items()}
-{'ring': '5.178 ms', 'tree': '4.821 ms', 'nvls_tree': '2.723 ms'}
+{'ring': '5.19 ms', 'tree': '4.86 ms', 'nvls_tree': '2.73 ms'}
 >>> least = bound(system, reduction, payload_bytes=2**30)
 >>> duration(least.seconds), least.level
-('2.684 ms', 'node')
+('2.68 ms', 'node')
 """

@@ -11,7 +11,8 @@ One part, in which a group has p members, must send out and take in so many buff
 
 That holds whatever the network does: it is what must cross links, added up or not, copied or not.
 The parts tried are one child of every level and, where children stand in a ring, torus or mesh, a
-row of several.
+row of several; and of a torus slabs, the same row under every parent at once: a pod of 4 by 16 is
+cut in halves along its 16, too, where 8 links lead across; along its 4 it is 32.
 
 Several parts together, those of one parent or all, where a group has members in M of them: if they
 share links (a port of several devices, a bus), the sum of what leaves them is divided by what all
@@ -23,10 +24,13 @@ together and M - 1 go back out. With switches that reduce the same holds if each
 into one of the parts that it joins: links from switches to other parts then count as well.
 (Switches that reduce copy, too, but what enters a part is what its own devices get.)
 
-Nor is anything done before one message has come through. For one group of all devices on a tree
-with alike parts the bound is what flows reach (for an all-gather ForestColl's optimum, arXiv
-2402.06787), but for an all-reduce whose outer switches reduce: there it was up to a sixth below.
-Of a calibrated system the bound takes what is faster of description and measurement.
+Nor is anything done before one message has come through; launches, which are the library's and not
+the machine's, are not counted, so that the bound holds however few calls there are. For one group
+of all devices on a tree with alike parts the bound is what flows reach (for an all-gather
+ForestColl's optimum, arXiv 2402.06787), but for an all-reduce whose outer switches reduce: there it
+was up to a sixth below.
+Of a calibrated system the bound takes what is faster of description and measurement; what such
+links reach on other machines is no measurement of this one.
 It also counts links that lead away from all members of a group, as if nothing had to come back.
 """
 
@@ -35,26 +39,30 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from math import prod
+from math import inf, prod
 
 import numpy as np
-import numpy.typing as npt
 
 from grammar import Goal
 from hierarchies import Devices, Domain, Reduction, System
-from hierarchies.fabric import (
-    Cast,
-    Role,
-    busy_blocks,
-    cast,
-    children_of,
-    groups_of_children,
-    groups_within,
-    members,
-)
+from hierarchies.fabric import Cast, cast, groups_of_children, groups_within
 from hierarchies.links import Wiring
 from synth.collectives.protocols import protocols
-from synth.price.cuts import Counts, crossed, cut_seconds, needs
+from synth.price.cuts import crossed, cut_seconds, needs, turned_round
+from synth.price.parts import (
+    Asked,
+    all_leaving,
+    arcs,
+    held_in_rows,
+    leaving,
+    leaving_slab,
+    leaving_slabs,
+    siblings_leaving,
+    with_switches,
+)
+
+_ROUNDED = 1e-12
+"""By what the same cut may differ where its terms are summed in another order."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +89,28 @@ def bound(
     return bound_among(system, roles, payload_bytes, goal)
 
 
+def bound_by_calls(
+    system: System, reduction: Reduction, payload_bytes: float, goal: Goal = Goal.ALL_REDUCE
+) -> Bound:
+    """The least time where switches that reduce are used as they are offered: by two calls.
+
+    One pulls the sum of a piece from all members, the one who asks among them; the other writes a
+    copy to all, the writer among them (NVLink SHARP's multimem.ld_reduce and multimem.st). So an
+    all-reduce of m moves (m + 1)/m buffers each way where ``bound`` counts 1: it knows of no reason
+    why a switch should not add up and send back at once, but none does.
+    """
+    physical = bound(system, reduction, payload_bytes, goal)
+    if goal.rounds == 1:
+        return physical
+    roles = cast(reduction, tuple(range(len(reduction.tree.digits))), ())
+    asked = Asked(_at_best(system.check_even()), roles, goal)
+    each = [
+        Bound(payload_bytes * _together_by_calls(asked, level), name)
+        for level, name in enumerate(system.hierarchy.names)
+    ]
+    return max(physical, *each, key=_seconds)
+
+
 def bound_among(system: System, roles: Cast, payload_bytes: float, goal: Goal) -> Bound:
     """The same for groups given by the roles of each level's children, of which some may be idle.
 
@@ -88,13 +118,18 @@ def bound_among(system: System, roles: Cast, payload_bytes: float, goal: Goal) -
     does not count: three GPUs that have two NICs leave their node by two.
     """
     system = _at_best(system.check_even())
-    asked = _Asked(system, roles, goal)
+    asked = Asked(system, roles, goal)
     best = _one_message(asked)
-    for level, name in enumerate(system.hierarchy.names):
-        cuts = (*_parts_alone(asked, level), *_parts_together(asked, level))
-        seconds = payload_bytes * max(cuts, default=0.0)
-        if seconds > best.seconds:
-            best = Bound(seconds, name)
+    for turned in (Asked(*each, goal) for each in turned_round(system, roles)):
+        for level, name in enumerate(turned.system.hierarchy.names):
+            cuts = (
+                *_parts_alone(turned, level),
+                *_slabs(turned, level),
+                *_parts_together(turned, level),
+            )
+            seconds = payload_bytes * max(cuts, default=0.0)
+            if seconds > best.seconds * (1 + _ROUNDED):
+                best = Bound(seconds, name)
     if system.faults:
         groups = groups_of_children(tuple(chain(*asked.roles)))
         best = max(best, bound_of_groups(system, list(groups), payload_bytes, goal), key=_seconds)
@@ -130,7 +165,7 @@ def _at_best(system: System) -> System:
     slower says of a runtime what it reached, and not of a link what it can carry.
     """
     measured = system.calibration
-    if measured is None:
+    if measured is None or measured.families:
         return system
     quickest = {
         name: min(
@@ -157,49 +192,7 @@ def _at_best(system: System) -> System:
     return replace(system, links=tuple(links), calibration=None)
 
 
-@dataclass(frozen=True)
-class _Asked:
-    """A goal and its groups, by how many children of each level hold members of one."""
-
-    system: System
-    roles: Cast
-    goal: Goal
-
-    @property
-    def counts(self) -> tuple[int, ...]:
-        return tuple(members(slots) for slots in self.roles)
-
-    @property
-    def k(self) -> int:
-        return prod(self.counts)
-
-    def within(self, level: int) -> int:
-        """Members of a group in one child of a level, if it has any there."""
-        return prod(self.counts[level + 1 :])
-
-    def outside(self, level: int) -> int:
-        """In how many parents of a level a group has members."""
-        return prod(self.counts[:level])
-
-    def children(self, level: int) -> int:
-        """How many children of one parent there are: in a circle those that pass on, too."""
-        slots = self.roles[level]
-        if self.system.links[level].domain in (Domain.RING, Domain.TORUS):
-            return children_of(slots)
-        return children_of(tuple(slot for slot in slots if slot.role is not Role.IDLE))
-
-    def units(self, levels: int) -> int:
-        """How many children the outermost so many levels have in all."""
-        return prod(self.children(level) for level in range(levels))
-
-    def ports(self, level: int) -> int:
-        """How many ports of one child its busy devices reach."""
-        inside = self.system.hierarchy.devices_in_child(level)
-        each = max(1, self.system.links[level].ports // inside)
-        return each * busy_blocks(self.roles[level + 1 :], self.system.block(level))
-
-
-def _one_message(asked: _Asked) -> Bound:
+def _one_message(asked: Asked) -> Bound:
     """The least seconds of one message, which members that are apart at some level must wait for.
 
     The message crosses the links of the outermost level they span, or those of a level outside.
@@ -219,7 +212,7 @@ def _one_message_across(system: System, outermost: int) -> Bound:
 # One part alone.
 
 
-def _parts_alone(asked: _Asked, level: int) -> Iterator[float]:
+def _parts_alone(asked: Asked, level: int) -> Iterator[float]:
     """Seconds, for one byte of buffer, that a part takes for itself, and with its siblings.
 
     The parents of a level are of two kinds for rooted goals: one holds roots, the others none.
@@ -231,144 +224,74 @@ def _parts_alone(asked: _Asked, level: int) -> Iterator[float]:
     size, here = asked.children(level), asked.within(level)
     alike = groups_within(asked.roles[level + 1 :])
     parents = (True, False) if asked.outside(level) > 1 else (True,)
-    for arc in (1, *_arcs(asked, level)):
-        held, roots = _held(children, size, arc), _held(children[:, :1], size, arc)
+    for arc in (1, *arcs(asked, level)):
+        held, roots = held_in_rows(children, size, arc), held_in_rows(children[:, :1], size, arc)
         for parent in parents:
             for each in needs(asked.goal, here * held, asked.k, roots * parent):
                 asked_of = alike * each.sum(axis=0)
-                yield float(asked_of.max()) / _leaving(asked, level, arc)
+                yield float((asked_of / leaving(asked, level, arc, parent)).max())
                 if size % arc == 0:
-                    yield float(asked_of[::arc].sum()) / _siblings_leaving(asked, level, arc)
+                    room = siblings_leaving(asked, level, arc, parent)
+                    yield float(asked_of[::arc].sum()) / room
 
 
-def _held(children: npt.NDArray[np.int64], size: int, arc: int) -> Counts:
-    """How many of each group's children are in each row of ``arc`` neighbours, (groups, rows)."""
-    there = np.zeros((len(children), size + 1))
-    np.add.at(there, (np.arange(len(children))[:, None], children + 1), 1.0)
-    before = np.cumsum(there, axis=1)
-    return np.asarray(before[:, arc:] - before[:, : size + 1 - arc])
-
-
-def _arcs(asked: _Asked, level: int) -> Iterator[int]:
-    """How many neighbouring children make a part, where more than one is worth a try."""
-    children = asked.children(level)
-    if asked.system.links[level].domain in (Domain.RING, Domain.TORUS, Domain.MESH):
-        half = children // 2
-        yield from (arc for arc in range(2, half + 1) if arc == half or children % arc == 0)
-
-
-def _leaving(asked: _Asked, level: int, arc: int) -> float:
-    """Bytes a second that can leave a row of ``arc`` children, over all links they can reach."""
-    devices = arc * asked.system.hierarchy.devices_in_child(level)
-    return _own(asked, level, arc) + _outwards(asked, level, devices, aligned=arc == 1)
-
-
-def _siblings_leaving(asked: _Asked, level: int, arc: int) -> float:
-    """Bytes a second that can leave all rows of ``arc`` children of one parent together."""
-    devices = asked.children(level) * asked.system.hierarchy.devices_in_child(level)
-    return _side_by_side(asked, level, arc) + _outwards(asked, level, devices, aligned=True)
-
-
-def _outwards(asked: _Asked, level: int, devices: int, *, aligned: bool) -> float:
-    """Bytes a second over outer levels' links that neighbouring devices can reach."""
-    system, total = asked.system, 0.0
-    for outer in _beyond(system, level):
-        link, block = system.links[outer], system.block(outer)
-        whole = system.hierarchy.devices_in_child(outer)
-        if link.domain is Domain.SWITCH:
-            reached = busy_blocks(asked.roles[outer + 1 :], block)
-            blocks = min(reached, -(-devices // block) + (not aligned))
-            total += blocks * system.port_bytes_per_second(outer)
-        elif link.domain is Domain.TORUS:
-            total += _own(asked, outer, 1) * devices / whole
-        else:
-            total += _own(asked, outer, 1)
-    return total
-
-
-def _own(asked: _Asked, level: int, arc: int) -> float:
-    """Bytes a second over the links of a level that leave ``arc`` neighbouring children."""
-    children, link = asked.children(level), asked.system.links[level]
-    match link.domain:
-        case Domain.SWITCH:
-            links = asked.ports(level) * arc
-        case Domain.RING:
-            links = min(2, children - 1)
-        case Domain.TORUS:
-            links = min(2, children - 1) * asked.system.hierarchy.devices_in_child(level)
-        case Domain.MESH:
-            links = arc * (children - arc)
-        case Domain.BUS:
-            links = 1
-    return links * link.bandwidth_bytes_per_second
-
-
-def _beyond(system: System, level: int) -> Iterator[int]:
-    """The outer levels whose links a message may leave a part by.
-
-    Those that are reached through inner links of the same part add nothing, nor do those that
-    nothing crosses.
+def _slabs(asked: Asked, level: int) -> Iterator[float]:
+    """Seconds, for one byte of buffer, that a row of children under every parent at once takes;
+    and all such rows together, those of one child each.
     """
-    for outer in range(level):
-        counted = any(outer < inner <= level for inner in system.through(outer))
-        if crossed(system, outer) and not counted:
-            yield outer
+    linked = asked.system.links[level].domain in (Domain.RING, Domain.TORUS, Domain.MESH)
+    if not linked or asked.units(level) == 1 or not crossed(asked.system, level):
+        return
+    children, size = groups_of_children(asked.roles[level]), asked.children(level)
+    many = groups_within((*asked.roles[:level], *asked.roles[level + 1 :]))
+    inside = asked.outside(level) * asked.within(level)
+    for arc in (1, *arcs(asked, level)):
+        held, roots = held_in_rows(children, size, arc), held_in_rows(children[:, :1], size, arc)
+        for each in needs(asked.goal, inside * held, asked.k, roots):
+            yield many * float(each.sum(axis=0).max()) / leaving_slab(asked, level, arc)
+    if not asked.goal.apart and not any(link.reduces for link in asked.system.links):
+        turns = asked.goal.rounds * (asked.counts[level] - 1)
+        yield many * len(children) * turns / leaving_slabs(asked, level)
 
 
 # All parts together.
 
 
-def _parts_together(asked: _Asked, level: int) -> Iterator[float]:
+def _parts_together(asked: Asked, level: int) -> Iterator[float]:
     """Seconds, for one byte of buffer, that all parts of a kind take: alike and side by side."""
     system = asked.system
     if not crossed(system, level):
         return
     children, replicas = asked.children(level), groups_within(asked.roles)
-    for arc in (1, *(arc for arc in _arcs(asked, level) if children % arc == 0)):
-        held = asked.within(level) * _held(groups_of_children(asked.roles[level]), children, arc)
+    for arc in (1, *(arc for arc in arcs(asked, level) if children % arc == 0)):
+        held = asked.within(level) * held_in_rows(
+            groups_of_children(asked.roles[level]), children, arc
+        )
         p = held[:, ::arc]
         touched = asked.outside(level) * float((p > 0).sum(axis=1).mean())
-        room = _all_leaving(asked, level, arc)
+        room = all_leaving(asked, level, arc)
         if asked.goal.apart:
             sent = asked.outside(level) * float((p * (asked.k - p)).sum(axis=1).mean())
             yield replicas * sent / asked.k / room
         elif asked.goal.rounds == 1:
             yield replicas * (touched - 1) / room
         elif touched > 1:
-            yield replicas * 2 * (touched - 1) / _with_switches(asked, level, arc)
+            yield replicas * 2 * (touched - 1) / with_switches(asked, level, arc)
             yield replicas * touched / room
 
 
-def _all_leaving(asked: _Asked, level: int, arc: int) -> float:
-    """Bytes a second that can leave all rows of ``arc`` children together."""
-    total = asked.units(level) * _side_by_side(asked, level, arc)
-    for outer in _beyond(asked.system, level):
-        total += asked.units(outer) * _side_by_side(asked, outer, 1)
-    return total
+def _together_by_calls(asked: Asked, level: int) -> float:
+    """Seconds, for one byte of buffer, of an all-reduce in which all children are parts.
 
-
-def _side_by_side(asked: _Asked, level: int, arc: int) -> float:
-    """Bytes a second out of all rows of one domain: a bus is one for them all."""
-    rows = asked.children(level) // arc
-    together = 1 if asked.system.links[level].domain is Domain.BUS else rows
-    return together * _own(asked, level, arc)
-
-
-def _with_switches(asked: _Asked, level: int, arc: int) -> float:
-    """Bytes a second that can leave all parts, switches that reduce belonging to parts.
-
-    A switch that reduces is in the same part as one child of those it joins: links to and from
-    all others leave a part. Without such switches it is what leaves the parts anyway.
+    What leaves parts and what enters them counts together, over both ways of all links. M parts of
+    a group are joined to one sum and get it back, each in M - 1 turns: a message is 2 for one turn,
+    a call through a switch that joins s of them s + 1 for s - 1 turns.
     """
     system = asked.system
     reducing = [j for j in range(level + 1) if crossed(system, j) and system.links[j].reduces]
-    if not reducing:
-        return _all_leaving(asked, level, arc)
-    total = 0.0
-    for j in range(level + 1):
-        if crossed(system, j):
-            domains, children = asked.units(j), asked.units(j + 1)
-            own = domains * _side_by_side(asked, j, arc if j == level else 1)
-            both = 2 * (children - domains * (j == level)) / children if j in reducing else 1
-            total += both * own
-    return total
+    if not reducing or not crossed(system, level):
+        return 0.0
+    most = max(prod(asked.counts[j : level + 1]) for j in reducing)
+    turn = min(2.0, (most + 1) / (most - 1) if most > 1 else inf)
+    touched = asked.outside(level) * asked.counts[level]
+    return groups_within(asked.roles) * (touched - 1) * turn / all_leaving(asked, level, 1)

@@ -8,12 +8,15 @@ are used: one part alone, for any goal; and for an all-reduce all parts of a lev
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import permutations
 
 import numpy as np
 
 from grammar import Goal
-from hierarchies import Devices, Domain, System
+from hierarchies import Devices, Domain, Hierarchy, System
+from hierarchies.fabric import Cast
 from hierarchies.links import Floats, Numbers, Wiring
 
 Counts = Floats
@@ -40,6 +43,30 @@ def needs(goal: Goal, p: Counts, k: Counts | int, rooted: Counts) -> tuple[Count
         case Goal.ALL_TO_ALL:
             out = into = p * (k - p) / k
     return out * cut, into * cut
+
+
+def turned_round(system: System, roles: Cast) -> Iterator[tuple[System, Cast]]:
+    """The same machine with the dimensions of its torus in every order, the given one first.
+
+    A torus has no outer dimension, but a hierarchy has, and parts are rows of children there:
+    turned round they are slabs across the other dimension. What holds of one order holds of all.
+    """
+    tori = [level for level, link in enumerate(system.links) if link.domain is Domain.TORUS]
+    first, last = (tori[0], tori[-1] + 1) if tori else (0, 0)
+    apart = tori != [*range(first, last)] or any(link.through for link in system.links)
+    if apart or system.faults:
+        tori, last = [], first
+    for order in permutations(tori):
+        place = [*range(first), *order, *range(last, len(system.links))]
+        hierarchy = Hierarchy(tuple(system.hierarchy.levels[i] for i in place))
+        links = tuple(
+            replace(system.links[i], ports=hierarchy.devices_in_child(level))
+            if i in tori
+            else system.links[i]
+            for level, i in enumerate(place)
+        )
+        turned = replace(system, hierarchy=hierarchy, links=links)
+        yield turned, tuple(roles[i] for i in place)
 
 
 def crossed(system: System, level: int) -> bool:

@@ -5,6 +5,8 @@ over all rails, switches that reduce (NVLS), and over several nodes these with t
 (NVLS-tree). A way runs by the protocol that NCCL's model finds fastest for it, and the model
 chooses among the ways; the model's own seconds are never shown. A program's step may take any way
 and any protocol at the same prices: the program of the plain collective alone is no dearer.
+Over several dimensions of a torus XLA uses the links of all, in several phases (``torus_default``):
+that is the runtime's choice there, and may be faster than any program.
 Of a calibrated system the runtime chooses as its rows were found to be chosen: the fastest way, or
 that of NCCL's model, and of protocols the fastest.
 """
@@ -19,13 +21,14 @@ from hierarchies import Reduction
 from hierarchies.calibration import FASTEST
 from hierarchies.fabric import cast, members
 from synth.collectives.algorithms import Algorithm, Choice, offered
-from synth.collectives.nccl_model import MOST_LL_BYTES, NVLS, NVLS_TREE, RING, TREE, Ranks
+from synth.collectives.nccl_model import MOST_LL_BYTES, NVLS, NVLS_TREE, RING, TREE, Ranks, has
 from synth.collectives.protocols import Protocol
 from synth.price.step_prices import Simulator
 from synth.price.steps import StepPrice, priced_by, total_seconds
+from synth.price.torus_default import in_all_dimensions
 from synth.price.ways import Line, fastest, usable
 
-DIRECT = "direct"
+DIRECT, XLA = "direct", "xla"
 ALGORITHMS = {
     RING: Algorithm.RING,
     TREE: Algorithm.TREE,
@@ -39,8 +42,9 @@ ALGORITHMS = {
 class Defaults:
     """The plain collective over whole reduction groups, by each way the runtime has, by name.
 
-    ``options`` are ring, tree, nvls, nvls_tree (of an all-to-all: direct), those that there are, in
-    this order; where there is nothing to do, a ring of no step. ``chosen`` is the runtime's choice.
+    ``options`` are ring, tree, nvls, nvls_tree (of an all-to-all: direct) and xla, those that there
+    are, in this order; where there is nothing to do, a ring of no step. ``chosen`` is the runtime's
+    choice.
     """
 
     options: Mapping[str, tuple[StepPrice, ...]]
@@ -72,7 +76,8 @@ def defaults(
 
     ``payload_bytes`` is the largest buffer of a device, as ``Goal`` says. All options are priced,
     whatever the simulator's choice of algorithms is. Where that is ring or tree, the runtime is
-    held to it too: where it has no tree it takes a ring, and where it has no ring what it has.
+    held to it too: where it has no tree it takes a ring, and where it has no ring what it has. By
+    any other name it does what it would do by itself.
     """
     if not reduction.tree.digits:
         return Defaults({RING: ()}, RING)
@@ -80,7 +85,13 @@ def defaults(
     ranks = Ranks(simulator.system, tuple(members(slots) for slots in roles))
     collective = Collective(goal.value)
     lines = {name: simulator.by(collective, ALGORITHMS[name], roles) for name in names(ranks, goal)}
-    return taken(ranks, goal, lines, payload_bytes, simulator.choice)
+    found = taken(ranks, goal, lines, payload_bytes, simulator.choice)
+    prices = in_all_dimensions(simulator, reduction, payload_bytes, goal)
+    if not prices:
+        return found
+    told = simulator.choice in (Choice.RING, Choice.TREE)
+    chosen = found.chosen if told else XLA
+    return Defaults({**found.options, XLA: prices}, chosen)
 
 
 def taken(
@@ -124,7 +135,8 @@ def names(ranks: Ranks, goal: Goal) -> Iterator[str]:
         yield DIRECT if Algorithm.DIRECT in known else RING
         return
     yield RING
-    if goal is Goal.ALL_REDUCE:
+    links = [ranks.system.links[level] for level in ranks.spans]
+    if has(Collective(goal.value), Algorithm.TREE, links):
         yield TREE
     if not goal.rooted:
         if ranks.reduces(ranks.spans):

@@ -21,14 +21,15 @@ from synth.price.steps import StepPrice
 
 @dataclass(frozen=True)
 class Interval:
-    """Seconds between which a price is taken to lie."""
+    """Seconds between which a price is taken to lie.
+
+    ``among_machines``: other machines lie there. Then all prices of one are off together, and of
+    two which is lower is not said.
+    """
 
     low_seconds: float
     high_seconds: float
-
-    def overlaps(self, other: Interval) -> bool:
-        """Whether the two intervals share seconds: a tie, as far as measurements can say."""
-        return self.low_seconds <= other.high_seconds and other.low_seconds <= self.high_seconds
+    among_machines: bool = False
 
 
 def widened(
@@ -78,9 +79,4 @@ def interval(
     whole = total if seconds is None else seconds
     low = sum(one.low_seconds for one in each) / total
     high = sum(one.high_seconds for one in each) / total
-    return Interval(low * whole, high * whole)
-
-
-def tied(first: Interval | None, other: Interval | None) -> bool:
-    """Whether measurements cannot tell two answers apart. Without intervals nothing is tied."""
-    return bool(first and other and first.overlaps(other))
+    return Interval(low * whole, high * whole, system.calibration.families > 0)

@@ -1,20 +1,24 @@
 """The cheapest programs when steps overlap: exact, without simulating each of them.
 
-A path's price is no sum of its moves' prices any more, but a formula bounds it from below. All
-paths are bounded at once, for each number of segments; then they are followed event by event in
-the order of their bounds, until no bound is below the k-th price found.
+A path's price is no sum of its moves' prices any more, but a formula bounds it from below,
+whichever algorithms its steps take. All paths are bounded at once, for each number of segments.
+Then the lowest bound is made sharper, again and again: first each choice of algorithms has a bound
+of its own, then it is followed event by event. So prices are found in their order, the algorithms
+of each path those that make the whole fastest, and what is dearer is never followed.
 """
 
 from __future__ import annotations
 
-from bisect import insort
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
+from itertools import accumulate
+from math import inf, prod
 
 import numpy as np
 import numpy.typing as npt
 
-from synth.events.overlap import Work, makespan_seconds
+from synth.events.overlap import Lane, Work, together_seconds
 from synth.price.steps import TICKS_PER_SECOND, ticks_of
 
 SEGMENTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
@@ -25,6 +29,8 @@ _SLACK = 1e-9
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 Phases = tuple[Work, ...]
+Choices = Sequence[Phases]
+"""What a step may do: its phases by each of some algorithms, the fastest alone first."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +44,18 @@ class Overlapped:
 
 def price_ticks(phases: Sequence[Work], segments: int) -> int:
     """The price of equal segments in whole picoseconds; of one, the sum of its phases' ticks."""
+    found = price_within(phases, segments, inf)
+    assert found is not None
+    return found
+
+
+def price_within(phases: Sequence[Work], segments: int, limit: float) -> int | None:
+    """The same if it is not above a limit in ticks; None, or the price, if it is."""
     if segments == 1:
         return sum(ticks_of(phase.alone_seconds) for phase in phases)
-    return ticks_of(makespan_seconds(phases, segments))
+    lane = Lane(tuple(phases), segments)
+    seconds = together_seconds([lane], limit / TICKS_PER_SECOND)
+    return None if seconds == inf else ticks_of(seconds)
 
 
 def bound_ticks(seconds: float | Floats) -> Floats:
@@ -48,97 +63,217 @@ def bound_ticks(seconds: float | Floats) -> Floats:
     return np.asarray(np.floor(np.multiply(seconds, (1 - _SLACK) * TICKS_PER_SECOND)))
 
 
+def best_choice(every: Sequence[Choices], segments: int) -> tuple[int, tuple[int, ...]]:
+    """The least price in ticks over all choices of all steps, and which phases each step takes."""
+    tried = _Choosing(every, segments)
+    while not tried.settled:
+        tried.follow()
+    return tried.ticks, tried.best
+
+
+class _Choosing:
+    """The choices of all steps of a program, followed in the order of their bounds. Mutable.
+
+    ``best`` are the numbers of the cheapest so far, of those that tie the first in that order.
+    """
+
+    def __init__(self, every: Sequence[Choices], segments: int) -> None:
+        self._every, self._segments = every, segments
+        flat = [(phases,) for some in every for phases in some]
+        firsts = np.array([0, *accumulate(map(len, every))][:-1], dtype=np.int64)
+        shape = [len(some) for some in every]
+        self._numbers = np.indices(shape).reshape(len(every), prod(shape))
+        rows = (self._numbers + firsts[:, None]).T
+        bounds = bound_ticks(bounds_of_rows(rows, flat, segments))
+        self._order = np.argsort(bounds, kind="stable")
+        self._bounds = bounds[self._order]
+        self._next = 0
+        self.ticks, self.best = 0, (0,) * len(every)
+
+    @property
+    def settled(self) -> bool:
+        """Whether no choice that was not followed can be cheaper."""
+        left = self._bounds[self._next :]
+        return self._next > 0 and (not len(left) or self.ticks <= int(left[0]))
+
+    @property
+    def bound(self) -> int:
+        """What no choice is below, in ticks; the price, once that is settled."""
+        if self.settled:
+            return self.ticks
+        left = int(self._bounds[self._next])
+        return min(left, self.ticks) if self._next else left
+
+    def follow(self) -> None:
+        """Follow the next choice, event by event."""
+        numbers = tuple(self._numbers[:, self._order[self._next]].tolist())
+        chosen = zip(self._every, numbers, strict=True)
+        phases = [phase for some, number in chosen for phase in some[number]]
+        ticks = price_within(phases, self._segments, self.ticks if self._next else inf)
+        if ticks is not None and (not self._next or ticks < self.ticks):
+            self.ticks, self.best = ticks, numbers
+        self._next += 1
+
+
+class Followed:
+    """Prices of paths in segments, the cheapest first. Mutable.
+
+    ``paths`` are lists of labels; ``moves`` has for each number of segments what every label may
+    do in one of them: its phases by one algorithm, or by each of several.
+    """
+
+    def __init__(
+        self, paths: Sequence[Sequence[int]], moves: Mapping[int, Sequence[Choices]]
+    ) -> None:
+        self._moves = moves
+        every = _rows(paths, len(next(iter(moves.values()), ())))
+        self._alike, whose = np.unique(every, axis=0, return_inverse=True)
+        self._labels = paths
+        self._paths: list[list[int]] = [[] for _ in self._alike]
+        for path, row in enumerate(whose.reshape(-1).tolist()):
+            self._paths[row].append(path)
+        self._found: list[Overlapped] = []
+        self._in_order = self._cheapest_first()
+        self.followed = 0
+
+    def __iter__(self) -> Iterator[Overlapped]:
+        """Every path in every number of segments, by price; of equal ones the fewest segments."""
+        number = 0
+        while True:
+            if number == len(self._found):
+                fresh = next(self._in_order, None)
+                if fresh is None:
+                    return
+                self._found.append(fresh)
+            yield self._found[number]
+            number += 1
+
+    def ticks(self, path: int, segments: int) -> int:
+        """The price of one path in so many segments, wherever it comes."""
+        return best_choice([self._moves[segments][x] for x in self._labels[path]], segments)[0]
+
+    def _cheapest_first(self) -> Iterator[Overlapped]:
+        """Follow only what could be the next: of all bounds the lowest is made sharper."""
+        counts = sorted(self._moves)
+        bounds = [bounds_of_rows(self._alike, self._moves[count], count) for count in counts]
+        ticks = bound_ticks(np.array(bounds))
+        bounded = np.argsort(ticks, axis=None, kind="stable").tolist()
+        heap: list[tuple[int, int, int]] = []
+        tried: dict[tuple[int, int], _Choosing] = {}
+        later = iter([*bounded, None])
+        place = next(later)
+        while heap or place is not None:
+            if place is not None:
+                number, row = divmod(place, len(self._alike))
+                if not heap or ticks[number, row] <= heap[0][0]:
+                    segments = counts[number]
+                    tried[segments, row] = self._choosing(row, segments)
+                    heappush(heap, (tried[segments, row].bound, segments, row))
+                    place = next(later)
+                    continue
+            bound, segments, row = heappop(heap)
+            one = tried[segments, row]
+            if one.settled:
+                yield from (Overlapped(path, bound, segments) for path in self._paths[row])
+            else:
+                one.follow()
+                self.followed += 1
+                heappush(heap, (one.bound, segments, row))
+
+    def _choosing(self, row: int, segments: int) -> _Choosing:
+        labels = self._labels[self._paths[row][0]]
+        return _Choosing([self._moves[segments][label] for label in labels], segments)
+
+
 def cheapest(
-    paths: Sequence[Sequence[int]],
-    moves: Mapping[int, Sequence[Phases]],
+    followed: Followed,
     count: int,
     limit: int | None = None,
     go_on: Callable[[], bool] = lambda: True,
 ) -> list[Overlapped]:
     """The ``count`` cheapest paths and all that tie with the last of them; none above ``limit``.
 
-    ``paths`` are lists of labels; ``moves`` has for each number of segments the phases of every
-    label, of one segment. Each path comes once, with the number of segments it is cheapest in
-    (the smallest of several). In no particular order. Where ``go_on`` answers False the best of
-    those looked at until then are returned; the first path is always looked at.
+    Each path comes once, with the number of segments it is cheapest in (the smallest of several).
+    Where ``go_on`` answers False those looked at until then are returned; the first path is always
+    looked at.
     """
-    known: dict[tuple[int, Phases], int] = {}
     best: dict[int, Overlapped] = {}
-    ticks: list[int] = []
-    worst = limit
-    for bound, segments, path in _by_bound(paths, moves):
-        if (worst is not None and bound > worst) or (best and not go_on()):
+    last = 0
+    for one in followed:
+        above = limit is not None and one.ticks > limit
+        if above or (len(best) >= count and one.ticks > last) or (best and not go_on()):
             break
-        phases = tuple(phase for label in paths[path] for phase in moves[segments][label])
-        if (segments, phases) not in known:
-            known[segments, phases] = price_ticks(phases, segments)
-        found = Overlapped(path, known[segments, phases], segments)
-        before = best.get(path)
-        if before and (before.ticks, before.segments) <= (found.ticks, segments):
-            continue
-        if before:
-            ticks.remove(before.ticks)
-        best[path] = found
-        insort(ticks, found.ticks)
-        if len(ticks) >= count:
-            kth = ticks[count - 1]
-            worst = kth if limit is None else min(kth, limit)
-    return [kept for kept in best.values() if worst is None or kept.ticks <= worst]
-
-
-def _by_bound(
-    paths: Sequence[Sequence[int]], moves: Mapping[int, Sequence[Phases]]
-) -> Iterator[tuple[int, int, int]]:
-    """Every path in every number of segments with a bound in ticks, the lowest bounds first."""
-    rows = _rows(paths, len(next(iter(moves.values()), ())))
-    counts = sorted(moves)
-    bounds = np.array([_bounds(rows, moves[segments], segments) for segments in counts])
-    ticks = bound_ticks(bounds)
-    for place in np.argsort(ticks, axis=None, kind="stable").tolist():
-        number, path = divmod(place, len(paths))
-        yield int(ticks[number, path]), counts[number], path
+        if one.path not in best:
+            best[one.path], last = one, one.ticks
+    return list(best.values())
 
 
 def _rows(paths: Sequence[Sequence[int]], nothing: int) -> Integers:
     """Labels in rows of equal length, padded with a label that does nothing."""
-    longest = max((len(path) for path in paths), default=0)
+    longest = max((1, *map(len, paths)))
     rows = np.full((len(paths), longest), nothing, dtype=np.int64)
     for row, path in zip(rows, paths, strict=True):
         row[: len(path)] = path
     return rows
 
 
-def _bounds(rows: Integers, moves: Sequence[Phases], segments: int) -> Floats:
-    """For each row, what no price of its phases is below.
+def bounds_of_rows(rows: Integers, moves: Sequence[Choices], segments: int) -> Floats:
+    """For each row of labels, what no price of its phases is below, whichever of them are chosen.
 
     The longest phase follows itself in every segment; and a resource is busy for the sum of what
     all segments ask, not before the first phase that uses it has begun to, nor in the last
-    segment's phases after the last that does.
+    segment's phases after the last that does. Label ``len(moves)`` does nothing.
     """
-    padded = (*moves, ())
-    alone = np.array([sum(phase.alone_seconds for phase in phases) for phases in padded])
-    longest = np.array([max((p.alone_seconds for p in phases), default=0.0) for phases in padded])
-    taken = alone[rows]
-    before = np.cumsum(taken, axis=1) - taken
-    total = taken.sum(axis=1)
-    bounds: Floats = total + (segments - 1) * longest[rows].max(axis=1, initial=0.0)
-    for resource in sorted({name for phases in moves for phase in phases for name in phase.busy}):
-        edges = np.array([_edges(phases, resource) for phases in padded])
-        work, head, tail = (edges[:, column][rows] for column in range(3))
-        busy = segments * work.sum(axis=1)
-        started = np.where(work > 0, before + head, np.inf).min(axis=1, initial=np.inf)
-        after = total[:, None] - before - taken + tail
-        ended = np.where(work > 0, after, np.inf).min(axis=1, initial=np.inf)
+    names = sorted({n for some in moves for one in some for phase in one for n in phase.busy})
+    labels = np.array([_least(some, names) for some in (*moves, ((),))])
+    places = np.ascontiguousarray(rows.T)
+    alone, longest, *_ = labels.T
+    taken = alone[places]
+    before = np.cumsum(taken, axis=0) - taken
+    total = taken.sum(axis=0)
+    bounds: Floats = total + (segments - 1) * longest[places].max(axis=0, initial=0.0)
+    after = total - before - taken
+    for first in range(2, len(labels.T), 3):
+        work, head, tail = labels.T[first : first + 3]
+        busy = segments * work[places].sum(axis=0)
+        started = (before + head[places]).min(axis=0, initial=np.inf)
+        ended = (after + tail[places]).min(axis=0, initial=np.inf)
         bounds = np.maximum(bounds, np.where(busy > 0, started + busy + ended, 0.0))
     return bounds
 
 
-def _edges(phases: Phases, resource: str) -> tuple[float, float, float]:
-    """Seconds a resource is busy in some phases, and before and after they use it."""
-    users = [i for i, phase in enumerate(phases) if phase.busy.get(resource)]
-    if not users:
-        return 0.0, 0.0, 0.0
-    first, last = users[0], users[-1]
-    head = sum(phase.alone_seconds for phase in phases[:first]) + phases[first].latency_seconds
-    tail = sum(phase.alone_seconds for phase in phases[last + 1 :])
-    return sum(phases[i].busy[resource] for i in users), head, tail
+def _least(some: Choices, names: Sequence[str]) -> tuple[float, ...]:
+    """The least of what ``_figures`` says of each choice."""
+    every = [_figures(phases, names) for phases in some]
+    return tuple(map(min, zip(*every, strict=True))) if len(every) > 1 else every[0]
+
+
+def _figures(phases: Phases, names: Sequence[str]) -> tuple[float, ...]:
+    """Seconds of all phases alone and of the longest; and three of each resource.
+
+    For how long it is busy, and how long phases last before and after they use it: infinite where
+    none does.
+    """
+    if len(phases) == 1:
+        return _figures_of_one(phases[0], names)
+    alone = [phase.alone_seconds for phase in phases]
+    found = [sum(alone), max(alone, default=0.0)]
+    for name in names:
+        users = [i for i, phase in enumerate(phases) if phase.busy.get(name)]
+        if not users:
+            found += 0.0, inf, inf
+            continue
+        first, last = users[0], users[-1]
+        found.append(sum(phases[i].busy[name] for i in users))
+        found.append(sum(alone[:first]) + phases[first].latency_seconds)
+        found.append(sum(alone[last + 1 :]))
+    return tuple(found)
+
+
+def _figures_of_one(phase: Work, names: Sequence[str]) -> tuple[float, ...]:
+    """The same of a single phase, as most are."""
+    found = [phase.alone_seconds, phase.alone_seconds]
+    for name in names:
+        busy = phase.busy.get(name)
+        found += (busy, phase.latency_seconds, 0.0) if busy else (0.0, inf, inf)
+    return tuple(found)

@@ -9,20 +9,25 @@ every link.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, cached_property
 from math import prod
 from typing import Protocol as Structure
+
+import numpy as np
 
 from grammar import Collective, Instruction
 from hierarchies import Domain, Reduction, System, Tree
 from hierarchies.fabric import Cast, busiest_block, cast, children_of, load, members
 from synth.collectives.algorithms import RECIPES, Algorithm, Choice, Recipe, offered, recipes
+from synth.collectives.nccl_model import has
 from synth.collectives.slowest_links import Groups, SlowestLinks, carried_and_busy
+from synth.collectives.traffic import through_switch
 from synth.events.overlap import Work
+from synth.price.segments import Choices, Phases
 from synth.price.steps import StepPrice, priced_by, ticks_of
 from synth.price.uneven_ways import uneven_ways
-from synth.price.ways import MEMORY, Line, Pick, Way, fastest, usable
+from synth.price.ways import MEMORY, Line, Pick, Way, fastest, told_apart, usable
 from synth.semantics.layout import Buffers, Move, Shuffle
 from synth.semantics.lowering import buffer_fraction
 from synth.semantics.schedule import GroupList
@@ -39,6 +44,8 @@ class EvenPart(Structure):
 
 
 Grid = Reduction | EvenPart
+Worth = Callable[[Sequence[Line], float], Sequence[Line]]
+"""The lines worth a choice for a buffer of some size in bytes."""
 
 
 class Simulator:
@@ -54,6 +61,21 @@ class Simulator:
         self.choice = choice
         self.lines = cache(self._lines)
         self.by = cache(self._by)
+
+    @cached_property
+    def of_runtimes(self) -> Simulator:
+        """The same, by algorithms that the runtime has, unless it is told to take another."""
+        told = self.choice in (Choice.RING, Choice.TREE, Choice.AUTO)
+        return self if told else Simulator(self.system)
+
+    def runs(self, collective: Collective, algorithm: Algorithm, groups: Groups) -> bool:
+        """Whether the runtime has an algorithm for a collective among such groups."""
+        if isinstance(groups, GroupList):
+            counts: Sequence[int] = self._slowest.shape(groups).most
+        else:
+            counts = [members(slots) for slots in groups]
+        links = zip(self.system.links, counts, strict=True)
+        return has(collective, algorithm, [link for link, m in links if m > 1])
 
     @cached_property
     def _slowest(self) -> SlowestLinks:
@@ -90,37 +112,40 @@ class Simulator:
         where: Grid,
         payload_bytes: float,
         pick: Pick = fastest,
-    ) -> list[tuple[Work, ...]]:
+    ) -> list[Phases]:
         """The phases of each move as what they ask of the machine: as ``move``, without reasons."""
-        found = []
-        for move, line, size in self._sized(alphabet, where, payload_bytes, pick):
-            busy = {name: size * load for name, load in line.loads if load}
-            step = Work(line.waiting_seconds(size), busy)
-            before, after = (
-                [self._shuffle(shuffle, where, payload_bytes).work for shuffle in shuffles]
-                for shuffles in (move.before, move.after)
-            )
-            found.append((*before, step, *after))
-        return found
+        every = self.alternatives(
+            alphabet, where, payload_bytes, lambda lines, size: [pick(lines, size)]
+        )
+        return [phases for [phases] in every]
 
-    def _sized(
-        self,
-        alphabet: Sequence[Move],
-        where: Grid,
-        payload_bytes: float,
-        pick: Pick = fastest,
-    ) -> Iterator[tuple[Move, Line, float]]:
-        """Each move with the algorithm it runs by and the size of its largest buffer."""
+    def alternatives(
+        self, alphabet: Sequence[Move], where: Grid, payload_bytes: float, worth: Worth
+    ) -> list[Choices]:
+        """The same by each line worth a choice, of those offered for a buffer of some size."""
         lines: dict[Instruction, tuple[Line, ...]] = {}
         sizes: dict[Buffers, float] = {}
+        steps: dict[tuple[int, float], list[Work]] = {}
+
+        @cache
+        def shuffled(shuffle: Shuffle) -> Work:
+            return self._shuffle(shuffle, where, payload_bytes).work
+
+        found: list[Choices] = []
         for move in alphabet:
             what = move.instruction
             if what not in lines:
                 lines[what] = self.lines(what.collective, _groups(what, where))
             if move.buffers not in sizes:
                 sizes[move.buffers] = self._size(move, where, payload_bytes)
-            size = sizes[move.buffers]
-            yield move, pick(lines[what], size), size
+            offered, size = lines[what], sizes[move.buffers]
+            step = id(offered), size
+            if step not in steps:
+                steps[step] = [line.work(size) for line in worth(offered, size)]
+            before = [shuffled(shuffle) for shuffle in move.before]
+            after = [shuffled(shuffle) for shuffle in move.after]
+            found.append([(*before, work, *after) for work in steps[step]])
+        return found
 
     def _size(self, move: Move, where: Grid, payload_bytes: float) -> float:
         """The largest buffer of those who take part in a step."""
@@ -147,6 +172,9 @@ class Simulator:
         Of one algorithm the line of the Simple protocol is the first.
         """
         algorithms = self._offered(collective, groups)
+        if self.choice is Choice.AUTO:
+            had = [one for one in algorithms if self.runs(collective, one, groups)]
+            algorithms = had or algorithms
         return tuple(line for one in algorithms for line in self.by(collective, one, groups))
 
     def _offered(self, collective: Collective, groups: Groups) -> Sequence[Algorithm]:
@@ -191,13 +219,18 @@ class Simulator:
         self.system.check_even()
         counts = tuple(members(slots) for slots in roles)
         spans = tuple(level for level, m in enumerate(counts) if m > 1)
-        rows = recipes(collective, algorithm, self.system.links)
+        rows = recipes(collective, algorithm, self.system)
         crossing = [row.crossing(counts, i) if i in spans else 0.0 for i, row in enumerate(rows)]
         loads = [self._level(i, row, roles, crossing) for i, row in enumerate(rows)]
         busy = [seconds for _, seconds, _ in loads]
+        one_way = self._one_way(collective, algorithm, roles, crossing)
         if self.system.faults:
-            _, slow = carried_and_busy(self._slowest.loads(collective, algorithm, roles))
+            _, slow, each = carried_and_busy(self._slowest.loads(collective, algorithm, roles))
             busy = [max(pair) for pair in zip(busy, slow, strict=True)]
+            one_way = [
+                both and (max(both[0], out), max(both[1], into))
+                for both, (out, into) in zip(one_way, each, strict=True)
+            ]
         waits = [row.waits(counts, i) if i in spans else 0.0 for i, row in enumerate(rows)]
         touched = max(rows[level].memory(prod(counts)) for level in spans)
         recipe = RECIPES[collective, algorithm]
@@ -212,11 +245,41 @@ class Simulator:
             touched / self.system.memory_bytes_per_second,
             usable(algorithm, (self.system.links[level] for level in spans)),
             tuple((m - 1.0) * prod(counts[level + 1 :]) for level, m in enumerate(counts)),
+            counts,
             recipe.spared,
             recipe.at_once,
             counts[spans[-1]],
             counts,
+            tuple(one_way),
         )
+
+    def _one_way(
+        self, collective: Collective, algorithm: Algorithm, roles: Cast, crossing: list[float]
+    ) -> list[tuple[float, float] | None]:
+        """Per byte of buffer, for each level where they are told apart: the seconds that the
+        busiest port sends, and those that it receives.
+        """
+        system = self.system
+        if not any(link.reduces for link in system.links):
+            return [None] * len(roles)
+        rows = recipes(collective, algorithm, system)
+        ways = np.array(crossing)[:, None].repeat(2, axis=1)
+        for level, link in enumerate(system.links):
+            if algorithm is Algorithm.IN_NETWORK and link.reduces and crossing[level]:
+                both = through_switch(collective, members(roles[level]))
+                ways[level] *= [float(way.max()) for way in both]
+        found: list[tuple[float, float] | None] = []
+        for level, row in enumerate(rows):
+            if not told_apart(system, level):
+                found.append(None)
+                continue
+            passing = [ways[j] for j in range(level) if level in system.through(j)]
+            each = np.array([ways[level], *passing])
+            most = each.max(axis=0) if row.linear else each.sum(axis=0)
+            share = busiest_block(roles[level + 1 :], system.block(level)) * most
+            out, into = (share / system.port_bytes_per_second(level)).tolist()
+            found.append((out, into))
+        return found
 
     def _level(
         self, level: int, row: Recipe, roles: Cast, crossing: list[float]
@@ -234,7 +297,7 @@ class Simulator:
         sharing = 1 if link.domain is Domain.TORUS else busiest_block(inside, whole)
         share, hops = 0.0, 1
         if crossing[level]:
-            routed = load(link.domain, slots, row.demand)
+            routed = load(link.domain, slots, row.demand, link.wraps)
             share, hops = sharing * crossing[level] * routed.peak, routed.hops
         if outer:
             share += 2 * outer * sharing * busiest_block((slots,), children_of(slots))

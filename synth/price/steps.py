@@ -10,7 +10,7 @@ from hierarchies import InputError
 from synth.collectives.algorithms import Algorithm
 from synth.collectives.protocols import Protocol
 from synth.events.overlap import Work, makespan_seconds
-from synth.price.ways import Line
+from synth.price.ways import Line, OneWay, by_level, resources
 from synth.search.best_first import BEYOND
 
 LATENCY = "latency"
@@ -27,7 +27,9 @@ class StepPrice:
     ``what`` is the collective's name, or ``transpose``; ``busiest`` the resource that is busy
     longest (a level's name, or ``memory``).
     ``bytes_per_port`` gives for each level what its busiest port or link carries, per direction;
-    ``busy_seconds`` for each resource how long it is busy; ``members`` are those of its ``Way``.
+    ``busy_seconds`` for each resource how long it is busy, of the two directions of a port the one
+    that is busy for longer; ``one_way`` has both, where they are told apart. ``members`` are those
+    of its ``Way``.
     """
 
     what: str
@@ -40,11 +42,13 @@ class StepPrice:
     busy_seconds: tuple[tuple[str, float], ...]
     protocol: Protocol = Protocol.SIMPLE
     members: tuple[int, ...] = ()
+    one_way: tuple[OneWay, ...] = ()
 
     @property
     def work(self) -> Work:
         """What it asks of the machine, for the price of phases that overlap."""
-        return Work(self.latency_seconds, {name: busy for name, busy in self.busy_seconds if busy})
+        busy = resources(self.busy_seconds, self.one_way)
+        return Work(self.latency_seconds, {name: each for name, each in busy.items() if each})
 
     @property
     def limited_by(self) -> str:
@@ -70,6 +74,7 @@ def priced_by(collective: str, line: Line, size_bytes: float) -> StepPrice:
         tuple((name, size_bytes * load) for name, load in line.loads),
         line.protocol,
         line.members,
+        tuple((name, size_bytes * out, size_bytes * into) for name, out, into in line.one_way),
     )
 
 
@@ -85,6 +90,20 @@ def summed(rows: Iterable[Iterable[tuple[str, float]]]) -> dict[str, float]:
         for name, value in row:
             found[name] = found.get(name, 0.0) + value
     return found
+
+
+def busy_in_all(stripes: Iterable[tuple[Sequence[StepPrice], int]]) -> dict[str, float]:
+    """How long each level is busy in all, and the memory: of a port's directions the busier one.
+
+    ``stripes`` has the prices of one segment and how many there are. A reduce-scatter that sends
+    for 8 ms and receives for 1, and an all-gather the other way round, keep a port busy for 9 ms.
+    """
+    rows = (
+        [(name, many * seconds) for name, seconds in price.work.busy.items()]
+        for prices, many in stripes
+        for price in prices
+    )
+    return by_level(summed(rows))
 
 
 def limiting(prices: Iterable[StepPrice], segments: int = 1) -> str:
@@ -120,11 +139,7 @@ def limiting_side_by_side(
 
 
 def _most_busy(stripes: Sequence[tuple[Sequence[StepPrice], int]], whole_seconds: float) -> str:
-    busy = summed(
-        [(name, segments * seconds) for name, seconds in price.busy_seconds]
-        for prices, segments in stripes
-        for price in prices
-    )
+    busy = busy_in_all(stripes)
     most = max(busy, key=lambda name: busy[name])
     return most if 2 * busy[most] >= whole_seconds else LATENCY
 

@@ -12,13 +12,16 @@ import numpy as np
 from synth.collectives.algorithms import RECIPES
 from synth.collectives.link_loads import Loads
 from synth.collectives.slowest_links import carried_and_busy
-from synth.price.ways import Way, usable
+from synth.price.ways import Way, told_apart, usable
 
 
 def uneven_ways(loads: Loads) -> list[Way]:
     """A way for each kind of waiting; all carry the loads of all groups. A message is one hop."""
     shape, system = loads.shape, loads.wiring.system
-    carried, busy = carried_and_busy(loads)
+    carried, busy, ways = carried_and_busy(loads)
+    one_way = tuple(
+        ways[level] if told_apart(system, level) else None for level in range(len(system.links))
+    )
     touched = float(loads.touched().max(initial=0.0))
     recipe = RECIPES[loads.collective, loads.algorithm]
     known = usable(loads.algorithm, (system.links[level] for level in shape.spans))
@@ -34,9 +37,11 @@ def uneven_ways(loads: Loads) -> list[Way]:
             touched / system.memory_bytes_per_second,
             known,
             peers,
+            shape.most,
             recipe.spared,
             recipe.at_once,
             in_a_row,
+            one_way=one_way,
         )
         for waits, peers, in_a_row in _waiting(loads)
     ]

@@ -5,11 +5,42 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hierarchies import Link, System
+from hierarchies import Domain, Link, System
 from synth.collectives.algorithms import Algorithm
 from synth.collectives.protocols import Protocol, protocols
+from synth.events.overlap import Work
 
 MEMORY = "memory"
+_OUT, _IN = " out", " in"
+"""What follows a level's name where the two directions of its ports are told apart."""
+
+OneWay = tuple[str, float, float]
+"""A level, and for how long its busiest port sends, and its busiest port receives."""
+
+
+def resources(loads: Iterable[tuple[str, float]], one_way: Sequence[OneWay]) -> dict[str, float]:
+    """How long each resource is busy: a level is one, or two where directions are told apart.
+
+    >>> resources([("gpu", 2.0), ("memory", 1.0)], [("gpu", 2.0, 0.25)])
+    {'gpu out': 2.0, 'gpu in': 0.25, 'memory': 1.0}
+    """
+    ways = {name: (out, into) for name, out, into in one_way}
+    found: dict[str, float] = {}
+    for name, busy in loads:
+        if name in ways:
+            found[name + _OUT], found[name + _IN] = ways[name]
+        else:
+            found[name] = busy
+    return found
+
+
+def by_level(busy: Mapping[str, float]) -> dict[str, float]:
+    """Of resources the levels: of two directions the one that is busy for longer."""
+    found: dict[str, float] = {}
+    for name, seconds in busy.items():
+        level = name.removesuffix(_OUT).removesuffix(_IN)
+        found[level] = max(found.get(level, 0.0), seconds)
+    return found
 
 
 @dataclass(frozen=True)
@@ -20,7 +51,8 @@ class Line:
     of buffer; ``bytes_per_port`` the bytes its busiest port or link carries then, flags included.
     In a calibrated system messages leave a gap between them, ``gap_seconds`` in all, which passes
     while bytes are on the wire: for small buffers the line is flat. ``members`` are those of its
-    ``Way``.
+    ``Way``. ``one_way``: where the two directions of a level's ports are told apart, the seconds
+    of each for one byte; ``resources`` are the loads with both.
     """
 
     algorithm: Algorithm
@@ -30,16 +62,25 @@ class Line:
     protocol: Protocol = Protocol.SIMPLE
     gap_seconds: float = 0.0
     members: tuple[int, ...] = ()
+    one_way: tuple[OneWay, ...] = ()
     seconds_per_byte: float = field(init=False)
+    resources: tuple[tuple[str, float], ...] = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "seconds_per_byte", max(load for _, load in self.loads))
+        busy = resources(self.loads, self.one_way)
+        object.__setattr__(self, "resources", tuple((n, s) for n, s in busy.items() if s))
 
     def waiting_seconds(self, size_bytes: float) -> float:
         """Seconds in which no byte moves, of a buffer of some size in bytes."""
         return self.latency_seconds + max(
             0.0, self.gap_seconds - size_bytes * self.seconds_per_byte
         )
+
+    def work(self, size_bytes: float) -> Work:
+        """What it asks of the machine, of a buffer of some size."""
+        busy = {name: size_bytes * load for name, load in self.resources}
+        return Work(self.waiting_seconds(size_bytes), busy)
 
     def seconds(self, size_bytes: float) -> float:
         return self.waiting_seconds(size_bytes) + size_bytes * self.seconds_per_byte
@@ -55,7 +96,9 @@ class Way:
     different levels do not wait for each other; ``peers``: to how many members one sends across
     each level.
     Bytes in memory cost ``memory_seconds``. ``members``: how many children of one parent hold
-    members of one group, level by level; nothing where groups are not alike.
+    members of one group, level by level; nothing where groups are not alike. ``children``: the
+    same, or the most of any group. ``one_way``: the seconds that the busiest port sends, and
+    receives, at each level where these are told apart.
     """
 
     collective: str
@@ -68,13 +111,19 @@ class Way:
     memory_seconds: float
     protocols: tuple[Protocol, ...]
     peers: tuple[float, ...]
+    children: tuple[int, ...]
     spared: int = 0
     at_once: bool = False
     in_a_row: int = 1
     members: tuple[int, ...] = ()
+    one_way: tuple[tuple[float, float] | None, ...] = ()
 
     def line(self, system: System, protocol: Protocol) -> Line:
-        """Its price by a protocol: as measured, if the system is calibrated for it."""
+        """Its price by a protocol: as measured, if the system is calibrated for it.
+
+        The formula is that of ``hierarchies.calibration``: hops by ``counted``, gaps by ``paced``,
+        and where all is sent at once a cost for each of the ``peers``.
+        """
         names = system.hierarchy.names
         fit = system.calibration and system.calibration.fit(
             self.collective, self.algorithm.value, protocol.value
@@ -88,15 +137,29 @@ class Way:
                 n * level.gap_seconds
                 for n, level in zip(self.paced(counted), fit.levels, strict=True)
             )
-            shares = [level.share for level in fit.levels]
+            if self.at_once:
+                latency += sum(
+                    n * level.peer_seconds for n, level in zip(self.peers, fit.levels, strict=True)
+                )
+            shares = [
+                level.share_among(m) for m, level in zip(self.children, fit.levels, strict=True)
+            ]
         else:
             latency, gap = self._nominal_latency(system.links, protocol), 0.0
+            latency += protocol.launch_seconds if system.launches else 0.0
             shares = [protocol.share] * len(names)
         crossed = [level for level, share in enumerate(self.bytes_per_port) if share]
         loads = [(names[i], self.busy_seconds[i] / shares[i]) for i in crossed]
         flagged = tuple((names[i], self.bytes_per_port[i] / protocol.share) for i in crossed)
-        memory = (MEMORY, self.memory_seconds)
-        return Line(self.algorithm, latency, (*loads, memory), flagged, protocol, gap, self.members)
+        ways = tuple(
+            (names[i], both[0] / shares[i], both[1] / shares[i])
+            for i, both in enumerate(self.one_way)
+            if both and self.bytes_per_port[i]
+        )
+        loads.append((MEMORY, self.memory_seconds))
+        return Line(
+            self.algorithm, latency, tuple(loads), flagged, protocol, gap, self.members, ways
+        )
 
     def counted(self, links: Sequence[Link]) -> tuple[float, ...]:
         """How many hops over each level are waited for in all, as a fit counts them.
@@ -141,6 +204,22 @@ class Way:
         return inner, beside[0]
 
 
+def told_apart(system: System, level: int) -> bool:
+    """Whether what ports of a level send and what they receive are two resources.
+
+    They are two wherever ports are those of a switch; but all algorithms load both ways alike,
+    except for sums and copies in a switch. (In a reduce-scatter through one a port sends a whole
+    buffer and receives a piece.) So elsewhere one stands for both.
+    """
+    links = system.links
+    if links[level].domain is not Domain.SWITCH:
+        return False
+    return any(
+        link.reduces and (outer == level or level in system.through(outer))
+        for outer, link in enumerate(links[: level + 1])
+    )
+
+
 def usable(algorithm: Algorithm, links: Iterable[Link]) -> tuple[Protocol, ...]:
     """The protocols by which an algorithm may go over some links: through switches Simple only."""
     known = protocols(links)
@@ -159,3 +238,20 @@ def fastest(lines: Sequence[Line], size_bytes: float) -> Line:
 def leanest(lines: Sequence[Line], size_bytes: float) -> Line:
     """The line that keeps its busiest resource busy for least time, for steps that share it."""
     return min(lines, key=lambda line: (line.seconds_per_byte, line.latency_seconds))
+
+
+def lightest(lines: Sequence[Line], size_bytes: float) -> Line:
+    """The line that keeps links busy for least time in sum, each way by itself.
+
+    A reduce-scatter through a switch that adds up sends more than a ring does and receives next to
+    nothing: an all-gather beside it is the other way round.
+    """
+
+    def load(line: Line) -> float:
+        return sum(seconds for name, seconds in line.resources if name != MEMORY)
+
+    return min(lines, key=lambda line: (load(line), line.latency_seconds))
+
+
+BESIDE: Sequence[Pick] = (leanest, lightest)
+"""How the steps of programs side by side may take their algorithms, all of them alike."""

@@ -100,6 +100,16 @@ class Schedule:
         return -(-self.payload_bytes // self.pieces)
 
     @property
+    def given_pieces(self) -> int:
+        """Of how many of the caller's pieces a device's buffer is made at first."""
+        return self.pieces if self.goal.scatters else 1
+
+    @property
+    def result_pieces(self) -> int:
+        """Of how many of the caller's pieces a device's result is made."""
+        return self.pieces if self.goal.gathers or self.goal.apart else 1
+
+    @property
     def devices(self) -> int:
         return self.reduction.placement.hierarchy.devices
 

@@ -53,8 +53,7 @@ def replay(
     ``before`` is called with each phase before it is run, and may raise to stop.
     """
     goal, count = schedule.goal, schedule.segments
-    given = schedule.pieces if goal in (Goal.REDUCE_SCATTER, Goal.ALL_TO_ALL) else 1
-    got = schedule.pieces if goal in (Goal.ALL_GATHER, Goal.ALL_TO_ALL) else 1
+    given, got = _pieces_of_a_device(schedule)
     pieces = _in_pieces(payloads, given)
     devices, _, length = pieces.shape
     finer = padded(length, count if goal.in_pieces else schedule.pieces * count)
@@ -68,6 +67,13 @@ def replay(
             return done
         found.append(done.reshape(devices, got, -1))
     return np.concatenate(found, axis=2)[:, :, :length].reshape(devices, -1)
+
+
+def _pieces_of_a_device(schedule: Schedule) -> tuple[int, int]:
+    """Into how many pieces, each with an owner, the buffers at the start and at the end are cut."""
+    given = schedule.pieces if schedule.goal in (Goal.REDUCE_SCATTER, Goal.ALL_TO_ALL) else 1
+    got = schedule.pieces if schedule.goal in (Goal.ALL_GATHER, Goal.ALL_TO_ALL) else 1
+    return given, got
 
 
 def _in_pieces(payloads: Array, pieces: int) -> Array:
@@ -84,19 +90,24 @@ def replay_stripes(
 ) -> Array | Failure:
     """Run schedules each on its slice of the payloads, the slices one after the other.
 
-    Several must be all-reduces. Slices are as large by their share as the schedules' payloads. A
-    Failure's phase is that of the stripe that failed.
+    Where the goal is in pieces, as an all-gather's is, a slice is one of every piece: with two
+    stripes of like shares the first gathers the first half of what each member has. Slices are as
+    large by their share as the schedules' payloads. A Failure's phase is that of the stripe that
+    failed.
     """
     if len(stripes) == 1:
         return replay(stripes[0], payloads, before)
-    cuts = ends([stripe.payload_bytes for stripe in stripes], payloads.shape[1])
+    given, got = _pieces_of_a_device(stripes[0])
+    pieces = _in_pieces(payloads, given)
+    devices = len(payloads)
+    cuts = ends([stripe.payload_bytes for stripe in stripes], pieces.shape[2])
     found = []
-    for stripe, part in zip(stripes, np.split(payloads, cuts[:-1], axis=1), strict=True):
-        done = replay(stripe, part, before)
+    for stripe, part in zip(stripes, np.split(pieces, cuts[:-1], axis=2), strict=True):
+        done = replay(stripe, part.reshape(devices, -1), before)
         if isinstance(done, Failure):
             return done
-        found.append(done)
-    return np.concatenate(found, axis=1)
+        found.append(done.reshape(devices, got, -1))
+    return np.concatenate(found, axis=2).reshape(devices, -1)
 
 
 def _replay_segment(

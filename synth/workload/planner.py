@@ -8,10 +8,11 @@ bounds, until no bound is below the k-th sum found: exact, though most are never
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
+from math import prod
 
 from grammar import Goal
 from hierarchies import (
@@ -22,14 +23,18 @@ from hierarchies import (
     System,
     check_axes,
     count_placements,
+    load,
     placements,
+    row_major,
 )
 from synth.collectives.algorithms import Choice
 from synth.plan.answers import AnswerMaker
 from synth.plan.candidates import CandidateSearch, Found
+from synth.plan.distinct import Distinct
 from synth.plan.library import Library
 from synth.plan.request import Answer, Provisional, Watcher
 from synth.price.intervals import Interval
+from synth.price.resolution import Estimate, together
 from synth.price.segments import SEGMENTS
 from synth.price.step_prices import Simulator
 from synth.price.steps import TICKS_PER_SECOND
@@ -40,7 +45,10 @@ from synth.workload.job import Job
 
 @dataclass(frozen=True)
 class How:
-    """How programs are looked for, the same for all entries of a job; ``k`` placements are kept."""
+    """How programs are looked for, the same for all entries of a job; ``k`` placements are kept.
+
+    ``placement`` fixes the matrix instead of trying all.
+    """
 
     k: int = 5
     language: Language = field(default_factory=Language)
@@ -48,6 +56,7 @@ class How:
     collapse: bool = True
     segments: tuple[int, ...] = SEGMENTS
     stripes: bool = True
+    placement: tuple[tuple[int, ...], ...] | None = None
 
     def __post_init__(self) -> None:
         if self.k < 1:
@@ -56,11 +65,23 @@ class How:
 
 @dataclass(frozen=True)
 class Option:
-    """Sizes of the axes, a placement, and the exposed communication seconds of a step there."""
+    """Sizes of the axes, a placement, and the exposed communication seconds of a step there.
+
+    ``estimate`` says what these seconds are owed to, the calls of all entries together.
+    """
 
     axes: tuple[Axis, ...]
     placement: Placement
     exposed_seconds: float
+    estimate: Estimate
+
+    @property
+    def interval(self) -> Interval | None:
+        """Where measurements take the seconds to lie; None without, or if nothing is exposed."""
+        if not self.estimate.owed:
+            return None
+        low, high = self.estimate.lowest, self.estimate.highest
+        return Interval(low / TICKS_PER_SECOND, high / TICKS_PER_SECOND)
 
 
 @dataclass(frozen=True)
@@ -104,32 +125,18 @@ class JobPlan:
     of_placements: int
     complete: bool
 
-    def interval(self, option: Option) -> Interval | None:
-        """The interval that measurements give for the exposed seconds of a placement.
-
-        For the chosen placement: the sum of its entries' intervals, as if all erred to the same
-        side. Others get the same ratios to their price, as their entries are calls of the same
-        kinds. None without a calibration, and where nothing is exposed.
-        """
-        each = [(float(one.entry.weight), one.answer.interval) for one in self.entries]
-        total = sum(one.exposed_seconds for one in self.entries)
-        if any(interval is None for _, interval in each) or not total:
-            return None
-        share = option.exposed_seconds / total
-        low = sum(weight * one.low_seconds for weight, one in each if one)
-        high = sum(weight * one.high_seconds for weight, one in each if one)
-        return Interval(share * low, share * high)
-
 
 def plan_job(
-    system: System, job: Job, how: How | None = None, watcher: Watcher | None = None
+    system: System | str, job: Job, how: How | None = None, watcher: Watcher | None = None
 ) -> JobPlan:
     """The placement on which a job's collectives are exposed for the least time, exactly.
 
+    ``system`` may be a catalogue name (``dgx-h100:4``) or the path of a TOML file.
     Ties: the earlier setting of the axes, then the order of placements. Raises InputError for a
     job that does not fit the machine.
     """
-    return _Planner(system, job, how or How(), watcher or Watcher()).run()
+    machine = load(system) if isinstance(system, str) else system
+    return _Planner(machine, job, how or How(), watcher or Watcher()).run()
 
 
 @dataclass(frozen=True)
@@ -156,13 +163,16 @@ class _Planner:
         self._simulator = Simulator(system, how.choice)
         self._libraries: dict[Goal, Library] = {}
         self._searches: dict[tuple[Goal, int], CandidateSearch] = {}
-        self._known: dict[_Key, Found] = {}
+        self._known: dict[_Key, Distinct[Found]] = {}
         self._bounds: dict[_Key, int] = {}
         self._stopped = False
-        self._jobs = [settled(job, sizes) for sizes in assignments(job, system.devices)]
+        jobs = [settled(job, sizes) for sizes in assignments(job, system.devices)]
+        self._jobs = jobs if how.placement is None else [_sized_for(how.placement, jobs)]
         for one in self._jobs:
             check_axes(system.hierarchy, one.axes)
-        self._of = sum(count_placements(system.hierarchy, one.axes) for one in self._jobs)
+        self._of = 1
+        if how.placement is None:
+            self._of = sum(count_placements(system.hierarchy, one.axes) for one in self._jobs)
 
     def run(self) -> JobPlan:
         done = 0
@@ -178,6 +188,7 @@ class _Planner:
                 self._watcher.ranked(partial(_so_far, best))
             done += 1
             self._watcher.placed(done, self._of)
+        best = self._framework_first(best)
         chosen = best[0][2]
         entries = tuple(self._planned(chosen))
         return JobPlan(
@@ -186,7 +197,12 @@ class _Planner:
             self._how,
             entries,
             tuple(
-                Option(one.job.axes, one.placement, float(total) / TICKS_PER_SECOND)
+                Option(
+                    one.job.axes,
+                    one.placement,
+                    float(total) / TICKS_PER_SECOND,
+                    self._estimate(one),
+                )
                 for total, _, one in best
             ),
             done,
@@ -194,15 +210,40 @@ class _Planner:
             not self._stopped and all(library.complete for library in self._libraries.values()),
         )
 
+    def _framework_first(
+        self, best: list[tuple[Fraction, int, _Choice]]
+    ) -> list[tuple[Fraction, int, _Choice]]:
+        """The best choices, before them the one that frameworks lay out if prices cannot tell.
+
+        It is the simplest of those that prices do not tell from the best: nothing has to be set.
+        """
+        first = best[0][2]
+        placement = row_major(self._system.hierarchy, first.job.axes)
+        if placement is None or self._how.placement is not None or placement == first.placement:
+            return best
+        bounds = tuple(self._bound(entry, placement) for entry in first.job.entries)
+        usual = _Choice(_weighted(first.job, bounds), first.order, first.job, placement, bounds)
+        total = self._total(usual, None) or Fraction(0)
+        if self._estimate(first).surely_below(self._estimate(usual)):
+            return best
+        others = [one for one in best if one[2].placement != placement]
+        return [(total, usual.order, usual), *others][: self._how.k]
+
     def _choices(self) -> list[_Choice]:
         """All of them, the lowest bound first."""
         found: list[_Choice] = []
         for job in self._jobs:
-            for placement in placements(self._system.hierarchy, job.axes):
+            for placement in self._placements(job):
                 bounds = tuple(self._bound(entry, placement) for entry in job.entries)
                 total = _weighted(job, bounds)
                 found.append(_Choice(total, len(found), job, placement, bounds))
         return sorted(found, key=lambda one: (one.bound, one.order))
+
+    def _placements(self, job: SettledJob) -> Iterable[Placement]:
+        """All placements; only the one that is asked for if there is one."""
+        if self._how.placement is None:
+            return placements(self._system.hierarchy, job.axes)
+        return [Placement(self._system.hierarchy, job.axes, self._how.placement)]
 
     def _total(self, choice: _Choice, limit: Fraction | None) -> Fraction | None:
         """The weighted ticks of all entries; None where they exceed the limit."""
@@ -211,9 +252,16 @@ class _Planner:
             if limit is not None and _weighted(choice.job, ticks) > limit:
                 return None
             if entry.weight:
-                ticks[number] = self._best(entry, choice.placement).ticks
+                ticks[number] = self._best(entry, choice.placement).what.ticks
         total = _weighted(choice.job, ticks)
         return None if limit is not None and total > limit else total
+
+    def _estimate(self, choice: _Choice) -> Estimate:
+        """What the exposed time of a choice is owed to."""
+        exposed = [entry for entry in choice.job.entries if entry.weight]
+        return together(
+            (float(entry.weight), self._best(entry, choice.placement).estimate) for entry in exposed
+        )
 
     def _reduction(self, entry: SettledEntry, placement: Placement) -> Reduction:
         return Reduction(placement, entry.over, self._how.collapse)
@@ -225,14 +273,14 @@ class _Planner:
             self._bounds[key] = self._search(entry).bound_ticks(reduction)
         return self._bounds[key]
 
-    def _best(self, entry: SettledEntry, placement: Placement) -> Found:
-        """The entry's best program on a placement; those with equal prices share a search."""
+    def _best(self, entry: SettledEntry, placement: Placement) -> Distinct[Found]:
+        """The entry's best answer on a placement; those with equal prices share a search."""
         reduction = self._reduction(entry, placement)
         key = _key(entry, reduction)
         if key not in self._known:
-            [self._known[key]] = self._search(entry).best(reduction, 1)
+            [self._known[key]] = self._search(entry).distinct(reduction, 1)
         found = self._known[key]
-        return replace(found, reduction=reduction)
+        return replace(found, what=replace(found.what, reduction=reduction))
 
     def _search(self, entry: SettledEntry) -> CandidateSearch:
         key = entry.goal, entry.payload_bytes
@@ -264,7 +312,7 @@ class _Planner:
             maker = AnswerMaker(self._simulator, self._library(entry.goal), self._go_on)
             found = self._best(entry, chosen.placement)
             answer = maker.answer(number, found, entry.payload_bytes)
-            alone = self._alone(entry, chosen, found)
+            alone = self._alone(entry, chosen, found.what)
             yield Planned(entry, answer, alone.ticks / TICKS_PER_SECOND, alone.reduction.placement)
             self._watcher.judged(number, len(entries))
 
@@ -278,9 +326,20 @@ class _Planner:
         for bound, _, placement in others:
             if bound >= best.ticks or not self._go_on():
                 break
-            other = self._best(entry, placement)
+            other = self._best(entry, placement).what
             best = other if other.ticks < best.ticks else best
         return best
+
+
+def _sized_for(matrix: tuple[tuple[int, ...], ...], jobs: Sequence[SettledJob]) -> SettledJob:
+    """The job whose axes have the sizes of a placement. Raises InputError if there is none."""
+    sizes = [prod(row) for row in matrix]
+    for job in jobs:
+        if sizes == [axis.size for axis in job.axes]:
+            return job
+    rows = ", ".join(f"{axis.name} {size}" for axis, size in zip(jobs[0].axes, sizes, strict=False))
+    hint = f"one row for each axis, with a product that the job allows; these are {rows}"
+    raise InputError("the placement does not fit the job's axes", where="--placement", hint=hint)
 
 
 def _so_far(best: Sequence[tuple[Fraction, int, _Choice]]) -> list[Provisional]:

@@ -14,7 +14,7 @@ from hierarchies import Axis, Hierarchy, Reduction, System, load, placements
 from hierarchies.fabric import cast
 from price_oracle import Machine, groups_of
 from strategies import reductions, smart_systems
-from synth.collectives.algorithms import Algorithm
+from synth.collectives.algorithms import Algorithm, Choice
 from synth.price.step_prices import Simulator
 from synth.price.ways import MEMORY, Line
 
@@ -28,7 +28,7 @@ def whole(system: System) -> Reduction:
 
 def in_network(system: System, reduction: Reduction, what: Instruction) -> list[Line]:
     roles = cast(reduction, what.groups.free, what.groups.zero)
-    lines = Simulator(system).lines(what.collective, roles)
+    lines = Simulator(system, Choice.ANY).lines(what.collective, roles)
     return [line for line in lines if line.algorithm is Algorithm.IN_NETWORK]
 
 
@@ -47,14 +47,20 @@ def test_wires_are_as_busy_as_priced(system: System, data: st.DataObject) -> Non
         for wire, amount in machine.in_network(what.collective, group):
             loads[wire] = loads.get(wire, 0.0) + float(amount) / machine.capacity(wire)
     expected: dict[str, float] = {}
+    one_way: dict[str, float] = {}
     for wire, seconds in loads.items():
         assert isinstance(wire, tuple)
         name = system.hierarchy.names[wire[0]]
         expected[name] = max(expected.get(name, 0.0), seconds)
+        way = f"{name} {'out' if wire[1] == 'up' else 'in'}"
+        one_way[way] = max(one_way.get(way, 0.0), seconds)
     [line] = in_network(system, reduction, what)
     found = dict(line.loads)
     del found[MEMORY]
     assert found == pytest.approx(expected, rel=1e-9)
+    each = dict(line.resources)
+    del each[MEMORY]
+    assert each == pytest.approx(one_way, rel=1e-9)
 
 
 @pytest.mark.parametrize("gpus", [4, 5, 6, 7, 8])
@@ -71,7 +77,7 @@ def test_bytes_of_an_all_reduce_in_one_switch(gpus: int) -> None:
     what = Instruction(Collective.ALL_REDUCE, Groups((0,)))
     [line] = in_network(system, whole(system), what)
     assert dict(line.bytes_per_port) == pytest.approx({"gpu": (gpus + 1) / gpus})
-    assert line.latency_seconds == pytest.approx(3 * 3.4e-6)
+    assert line.latency_seconds == pytest.approx(8.4e-6 + 3 * 3.4e-6)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +97,7 @@ def test_between_nodes_a_tree_does_what_no_switch_does() -> None:
     what = Instruction(Collective.ALL_REDUCE, Groups((0, 1)))
     [line] = in_network(system, whole(system), what)
     assert dict(line.bytes_per_port) == pytest.approx({"node": 1 / 8, "gpu": 9 / 8})
-    assert line.latency_seconds == pytest.approx(2 * 14e-6 + 3 * 3.4e-6)
+    assert line.latency_seconds == pytest.approx(8.4e-6 + 2 * 14e-6 + 3 * 3.4e-6)
     for collective in (Collective.REDUCE_SCATTER, Collective.ALL_GATHER):
         assert not in_network(system, whole(system), replace(what, collective=collective))
     inside = Instruction(Collective.REDUCE_SCATTER, Groups((1,)))

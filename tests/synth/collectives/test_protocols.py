@@ -42,10 +42,10 @@ def test_what_is_data_of_what_is_sent() -> None:
 
 @given(smart_systems(), st.data(), st.sampled_from(Collective))
 @examples(30, 100)
-def test_a_protocol_changes_latency_and_share_and_nothing_else(
+def test_a_protocol_changes_latency_launch_and_share_and_nothing_else(
     system: System, data: st.DataObject, collective: Collective
 ) -> None:
-    """As if the links had the protocol's latency, and its share of their bandwidth."""
+    """As if the links had its latency and its share of their bandwidth, and a call its launch."""
     reduction = data.draw(reductions(system.hierarchy))
     assume(reduction.tree.digits)
     roles = cast(reduction, tuple(range(len(reduction.tree.digits))), ())
@@ -54,12 +54,13 @@ def test_a_protocol_changes_latency_and_share_and_nothing_else(
         by_protocol.setdefault(line.protocol, []).append(line)
     for protocol, lines in by_protocol.items():
         links = tuple(as_simple(link, protocol) for link in system.links)
+        more = protocol.launch_seconds - SIMPLE.launch_seconds if system.launches else 0.0
         same = Simulator(replace(system, links=links)).lines(collective, roles)
         plain = [line for line in same if line.algorithm is not Algorithm.IN_NETWORK]
         found = [line for line in lines if line.algorithm is not Algorithm.IN_NETWORK]
         for one, other in zip(found, plain, strict=True):
             assert one.algorithm is other.algorithm
-            assert one.latency_seconds == pytest.approx(other.latency_seconds)
+            assert one.latency_seconds == pytest.approx(other.latency_seconds + more)
             assert dict(one.loads) == pytest.approx(dict(other.loads))
 
 

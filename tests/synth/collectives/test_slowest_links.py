@@ -13,9 +13,6 @@ from exhaustive import examples
 from grammar import Collective, Goal, parse
 from hierarchies import (
     Axis,
-    Domain,
-    Fault,
-    InputError,
     Reduction,
     System,
     fault_of,
@@ -24,9 +21,9 @@ from hierarchies import (
 )
 from hierarchies.fabric import cast
 from hierarchies.links import Network, Wiring
-from strategies import all_valid, reductions, smart_systems, spelled
+from strategies import all_valid, faulty, reductions, spelled
 from synth.collectives.algorithms import Choice
-from synth.plan.answers import priced
+from synth.plan.answers import in_segments, priced
 from synth.plan.planner import answers
 from synth.plan.request import Request
 from synth.price.bound import bound
@@ -42,29 +39,6 @@ SIZE = 2**24
 
 
 @st.composite
-def faulty(draw: st.DrawFn, most_devices: int = 12) -> System:
-    """A small system with some units and ports slower, and ports missing where there are others."""
-    system = draw(smart_systems(most_devices))
-    faults: dict[tuple[object, ...], Fault] = {}
-    for _ in range(draw(st.integers(1, 3))):
-        device = draw(st.integers(0, system.devices - 1))
-        level = draw(st.integers(0, len(system.links) - 1))
-        path, link = system.hierarchy.digits(device)[: level + 1], system.links[level]
-        port = draw(st.none() | st.integers(0, link.ports - 1))
-        port = port if link.domain is Domain.SWITCH else None
-        share = draw(st.sampled_from([0.25, 0.5, 0.9]))
-        if port is not None and draw(st.booleans()):
-            share = 0.0
-        fault = Fault(path, share, port)
-        faults[fault.what] = fault
-    try:
-        return system.with_faults(faults.values())
-    except InputError:
-        assume(False)
-        raise
-
-
-@st.composite
 def cases(draw: st.DrawFn) -> tuple[System, Reduction, str]:
     system = draw(faulty())
     reduction = draw(reductions(system.hierarchy))
@@ -76,7 +50,7 @@ def cases(draw: st.DrawFn) -> tuple[System, Reduction, str]:
 
 def price(system: System, reduction: Reduction, text: str) -> float:
     derivation = derived(parse(text), reduction.tree)
-    return total_seconds(priced(Simulator(system), derivation, reduction, SIZE))
+    return total_seconds(priced(Simulator(system, Choice.ANY), derivation, reduction, SIZE))
 
 
 @given(cases())
@@ -103,7 +77,9 @@ def test_one_step_takes_no_longer_link_by_link(case: tuple[System, Reduction, st
                          reduction.tree)  # fmt: skip
     assume(len(derivation.instructions) == 1)
     schedule = lower(derivation, reduction, SIZE * reduction.tree.devices)
-    prices = tuple(priced(Simulator(system), derivation, reduction, schedule.padded_bytes))
+    prices = tuple(
+        priced(Simulator(system, Choice.ANY), derivation, reduction, schedule.padded_bytes)
+    )
     flowed = simulate(schedule, prices, Network.of(system))
     assert flowed.seconds <= total_seconds(prices) * (1 + 1e-9)
 
@@ -123,21 +99,20 @@ def test_the_search_is_exact_as_brute_force_says(axes: dict[str, int], what: str
         SIZE,
         3,
         Language(3),
+        Choice.ANY,
         segments=(1, 4),
         stripes=False,
+        exact=True,
     )
     report = answers(system, request)
     found = []
-    simulator = Simulator(system)
+    simulator = Simulator(system, Choice.ANY)
     for placement in placements(system.hierarchy, request.axes):
         reduction = Reduction(placement, ("data",))
         for steps in all_valid(len(reduction.tree.digits), Language(3)):
             derivation = derived(spelled(steps, reduction.tree), reduction.tree)
-            tried = []
-            for segments in (1, 4):
-                works = [p.work for p in priced(simulator, derivation, reduction, SIZE / segments)]
-                tried.append(price_ticks(works, segments))
-            found.append(min(tried))
+            count, prices, _ = in_segments(simulator, derivation, reduction, SIZE, (1, 4))
+            found.append(price_ticks([price.work for price in prices], count))
     assert [a.candidate.ticks for a in report.answers] == sorted(found)[:3]
 
 

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from hierarchies import load
+from exhaustive import examples
+from grammar import Goal
+from hierarchies import Axis, Domain, System, fault_of, load
+from hierarchies.links import Wiring
+from strategies import smart_systems
 from synth.cli.app import app
+from synth.degraded.comparison import cost
+from synth.plan.request import Request
+from synth.semantics.programs import Language
 
 QUICK = ("--max-steps", "3", "--segments", "4", "--no-stripes")
 ONE = ("dgx-h100:2", "--axes", "data=16", "--reduce", "data")
@@ -76,14 +86,32 @@ def test_what_a_slow_cable_costs() -> None:
     assert top["answers"][0]["seconds"] == best
 
 
+def test_with_axes_left_over_both_are_asked_on_the_placement_of_frameworks() -> None:
+    """A fault is no reason to recommend another placement from one collective."""
+    words = ("cost", "dgx-h100:4", "--axes", "data=8,model=4", "--reduce", "data")
+    quick = ("--slow", "node3=0.5", "--no-stripes", "--max-steps", "3", "--segments", "1")
+    said = " ".join(run(*words, *quick).stdout.split())
+    where = said.index("placement: data on 2 of 8 gpus in each of the 4 nodes")
+    assert "[[4, 2], [1, 4]] placed as frameworks lay axes out" in said[where:]
+    body = asked(*words, *quick)
+    assert (body["healthy"]["placement"], body["laid_out_by"]) == ([[4, 2], [1, 4]], "framework")
+    assert body["best"]["placement"] == body["healthy"]["placement"]
+    inside = asked(*words, *quick, "--placement", "[[1, 8], [4, 1]]")
+    assert inside["best"]["placement"] == [[1, 8], [4, 1]]
+    assert "laid_out_by" not in inside
+
+
 def test_a_program_is_followed_on_either_machine_by_what_is_fastest_there() -> None:
-    """The slow port makes a tree the fastest there; the healthy machine keeps its own way."""
-    where = ("dgx-h100:4", "--axes", "data=32", "--reduce", "data")
-    followed = asked("cost", *where, *QUICK, "--slow", "node3/nic2=0.5")["followed"]
+    """The slow port makes a tree the fastest there; the healthy machine keeps its own way.
+
+    By stated prices: flows take links at their described bandwidth, calibrated or not.
+    """
+    where = ("dgx-h100:4", "--axes", "data=32", "--reduce", "data", "--prices", "stated")
+    followed = asked("cost", *where, *QUICK, "--slow", "node3/nic2=0.25")["followed"]
     segments = ("--segments", str(followed["segments"]))
     healthy = asked("time", followed["program"], *where, *segments)
     assert followed["healthy_seconds"] == pytest.approx(healthy["seconds"], rel=1e-6)
-    slow = asked("time", followed["program"], *where, *segments, "--slow", "node3/nic2=0.5")
+    slow = asked("time", followed["program"], *where, *segments, "--slow", "node3/nic2=0.25")
     assert healthy["seconds"] < followed["seconds"] <= slow["seconds"] * (1 + 1e-6)
 
 
@@ -197,3 +225,36 @@ def test_bad_flags_are_told(flags: tuple[str, ...], told: str) -> None:
 def test_whole_units_missing_leave_an_even_machine_for_every_verb() -> None:
     assert asked("systems", "dgx-h100:4", "--without", "node2")["system"]["devices"] == 24
     assert load("dgx-h100:4").devices == 32
+
+
+@st.composite
+def slowed(draw: st.DrawFn) -> tuple[System, System, Request]:
+    """A machine, the same with one link slower, and any request of all its devices."""
+    whole = draw(smart_systems(8))
+    wiring = Wiring(whole)
+    cables = sorted(
+        {
+            wiring.cable(first)
+            for level, link in enumerate(whole.links)
+            for first in range(wiring.firsts[level], wiring.firsts[level + 1])
+            if link.domain not in (Domain.BUS, Domain.TORUS)
+        }
+    )
+    assume(cables)
+    name, share = draw(st.sampled_from(cables)), draw(st.sampled_from([0.5, 0.9]))
+    fault = replace(fault_of(name, whole.hierarchy), share=share)
+    language = Language(3, goal=draw(st.sampled_from(Goal)))
+    axes = (Axis("data", whole.devices),)
+    size = draw(st.sampled_from([10**4, 10**7, 10**9]))
+    request = Request(axes, ("data",), size, 1, language, segments=(1, 2, 8))
+    return whole, whole.with_faults([fault]), request
+
+
+@given(slowed())
+@examples(15, 60)
+def test_a_slower_link_is_never_told_to_be_faster(case: tuple[System, System, Request]) -> None:
+    """For every request: what is found on one machine is tried on the other."""
+    found = cost(*case)
+    assert found.seconds >= found.healthy.candidate.seconds
+    assert found.same_seconds is not None
+    assert found.same_seconds >= found.seconds

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import assume, given, settings
@@ -25,11 +26,13 @@ from hierarchies import (
 )
 from hierarchies.fabric import cast, groups_of_children
 from hierarchies.links import Network
+from places import ROOT
 from strategies import reductions, smart_systems, switches
 from synth.collectives.algorithms import Algorithm, Choice
 from synth.collectives.slowest_links import SlowestLinks, carried_and_busy
 from synth.degraded import GroupProgram, Survivors, UnevenRequest, uneven_answers
 from synth.degraded.cores import cores
+from synth.degraded.handing import run_on_arrays
 from synth.degraded.lowering import phases, rehearsed
 from synth.degraded.programs import level_programs
 from synth.plan.planner import answers
@@ -38,6 +41,11 @@ from synth.price.flows import simulate
 from synth.price.step_prices import Simulator
 from synth.semantics.programs import Language
 from synth.semantics.schedule import GroupList, Schedule
+from synth.verbs.answers.degraded import GroupStep, UnevenReply
+from synth.verbs.answers.given import uneven_of
+from synth.verbs.answers.parts import as_json
+from synth.verbs.outputs import groups_document
+from synth.verify import concrete
 from synth.verify.concrete import prove_groups
 from synth.verify.replay import Failure
 from synth.verify.symbolic import Proved, Refuted
@@ -110,7 +118,7 @@ def test_a_program_is_priced_loaded_and_followed_as_any_schedule(
     axis, cards = Axis("all", system.devices), system.hierarchy.cardinalities
     whole = Reduction(Placement(system.hierarchy, (axis,), (cards,)), ("all",))
     schedule = Schedule(Program(()), whole, segments * size, program.chunks, found, segments)
-    simulator = Simulator(system)
+    simulator = Simulator(system, Choice.ANY)
     prices = [
         simulator.exchange(one.collective, one.among, one.size_bytes)
         for one in found
@@ -164,14 +172,14 @@ def test_groups_that_are_grids_cost_what_the_simulator_says(
     groups = groups_of_children(tuple(slot for level in roles for slot in level)).tolist()
     listed = GroupList(tuple(map(tuple, groups)), (1.0,) * len(groups))
     collective = data.draw(st.sampled_from(COLLECTIVES))
-    simulator = Simulator(system)
+    simulator = Simulator(system, Choice.ANY)
     ours = {(x.algorithm, x.protocol): x for x in simulator.lines(collective, listed)}
     theirs = {(x.algorithm, x.protocol): x for x in simulator.lines(collective, roles)}
     assert {a for a, _ in theirs} - {a for a, _ in ours} <= {Algorithm.HALVING_DOUBLING}
     assert set(ours) <= set(theirs)
     for key, line in ours.items():
         assert line.latency_seconds == pytest.approx(theirs[key].latency_seconds)
-        _, levels = carried_and_busy(SlowestLinks(system).loads(collective, key[0], roles))
+        _, levels, _ = carried_and_busy(SlowestLinks(system).loads(collective, key[0], roles))
         told = dict(line.loads)
         for name, seconds in zip(system.hierarchy.names, levels, strict=True):
             assert told.get(name, 0.0) == pytest.approx(seconds / key[1].share)
@@ -200,7 +208,9 @@ def test_the_core_is_ranked_as_the_even_machine_is() -> None:
         system,
         hierarchy=Hierarchy.of(node=2, gpu=15),
     )
-    request = Request((Axis("data", 30),), ("data",), 2**24, 1, Language(3), stripes=False)
+    request = Request(
+        (Axis("data", 30),), ("data",), 2**24, 1, Language(3), stripes=False, exact=True
+    )
     best = answers(even, request).answers[0].candidate
     assert found.seconds == pytest.approx(best.seconds, rel=1e-3)
 
@@ -263,12 +273,6 @@ def test_one_device_that_is_left_has_nothing_to_do() -> None:
 
 
 def test_what_top_prints_is_handed_out_and_run(tmp_path: Path) -> None:
-    from synth.degraded.handing import run_on_arrays
-    from synth.verbs.answers.degraded import UnevenReply
-    from synth.verbs.answers.given import uneven_of
-    from synth.verbs.answers.parts import as_json
-    from synth.verbs.outputs import groups_document
-
     left = without(load("dgx-h100:4"), "node3/gpu5")
     body = json.loads(json.dumps(as_json(UnevenReply.of(ranked(left, asked(left))))))
     ranking = uneven_of(body)
@@ -278,6 +282,65 @@ def test_what_top_prints_is_handed_out_and_run(tmp_path: Path) -> None:
         seen = run_on_arrays(ranking.handed(rank), "float32", 1001, 1)
         assert seen.equal
         assert seen.bitwise_equal
+    for answer in body["answers"]:
+        assert_pieces_are_held(answer["group_steps"], answer["chunks"], 31)
     body["answers"][0]["group_steps"][0]["groups"][0].pop()
     with pytest.raises(InputError):
         uneven_of(body).handed(1).check()
+
+
+def assert_pieces_are_held(steps: list[dict[str, Any]], chunks: int, ranks: int) -> None:
+    """Followed chunk by chunk from the text alone: a piece is of what its group holds, each chunk
+    of that in one of the pieces.
+    """
+    held = {rank: set(range(chunks)) for rank in range(ranks)}
+    for step in steps:
+        for number, group in enumerate(step["groups"]):
+            whole = set().union(*(held[rank] for rank in group))
+            match step["collective"]:
+                case "reduce-scatter":
+                    pieces = step["pieces"][number]
+                    assert sorted(chunk for piece in pieces for chunk in piece) == sorted(whole)
+                    held.update(zip(group, map(set, pieces), strict=True))
+                case "reduce":
+                    held.update({rank: set() for rank in group} | {group[0]: whole})
+                case _:
+                    held.update({rank: set(whole) for rank in group})
+
+
+@pytest.mark.parametrize(
+    ("name", "lost"), [("dgx-h100:4", "node3/gpu5"), ("p2-a100:2", "node1/gpu3")]
+)
+def test_no_piece_names_a_chunk_that_its_group_does_not_hold(name: str, lost: str) -> None:
+    left = without(load(name), lost)
+    report = ranked(left, replace(asked(left), k=40))
+    scattering = 0
+    for answer in report.answers:
+        program = answer.candidate.program
+        steps = [as_json(GroupStep.of(step)) for step in program.steps]
+        scattering += sum(step["pieces"] is not None for step in steps)
+        assert_pieces_are_held(steps, program.chunks, left.devices - 1)
+    assert scattering > 10
+
+
+def test_the_example_of_the_page_is_right() -> None:
+    text = (ROOT / "docs" / "groups.md").read_text(encoding="utf-8")
+    [example] = [json.loads(part.split("```")[0]) for part in text.split("```json")[1:]]
+    steps = [
+        concrete.GroupStep(
+            Collective(step["collective"]),
+            tuple(map(tuple, step["groups"])),
+            step["pieces"]
+            and tuple(tuple(frozenset(piece) for piece in some) for some in step["pieces"]),
+        )
+        for step in example["steps"]
+    ]
+    assert_pieces_are_held(example["steps"], example["chunks"], len(example["devices"]))
+    verdict = prove_groups(steps, example["proved_for"], chunks=example["chunks"])
+    assert isinstance(verdict, Proved)
+    left = without(load("dgx-h100:2"), "node1/gpu5")
+    written = groups_document(
+        uneven_of(as_json(UnevenReply.of(ranked(left, asked(left))))).handed(1)
+    )
+    assert list(written) == list(example)
+    assert {f"`{key}`" for key in written} <= set(text.replace(",", " ").split())

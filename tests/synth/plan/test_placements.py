@@ -10,6 +10,7 @@ from hierarchies import Axis, Domain, Hierarchy, Level, Link, System, load, plac
 from synth.plan.library import Library
 from synth.plan.placements import BestPlaced, Placed, PlacementSearch, ranked
 from synth.plan.request import Request, Watcher
+from synth.price.step_prices import Simulator
 from synth.semantics.programs import Language
 
 SYSTEM = load("dgx-h100:2")
@@ -19,7 +20,9 @@ REQUEST = Request(
 
 
 def surveyed(request: Request, watcher: Watcher | None = None) -> BestPlaced:
-    return PlacementSearch(SYSTEM, request, watcher or Watcher(), Library(request.language)).run()
+    return PlacementSearch(
+        Simulator(SYSTEM, request.choice), request, watcher or Watcher(), Library(request.language)
+    ).run()
 
 
 def test_ranks_begin_anew_on_each_placement() -> None:
@@ -52,7 +55,9 @@ def test_the_best_of_all_are_the_best_of_each(payload_bytes: int) -> None:
 
     def best(k: int, per_placement: bool = False) -> list[Placed]:
         asked = replace(request, k=k, per_placement=per_placement)
-        found = PlacementSearch(system, asked, Watcher(), Library(asked.language)).run()
+        found = PlacementSearch(
+            Simulator(system, asked.choice), asked, Watcher(), Library(asked.language)
+        ).run()
         return sorted(found.best, key=lambda one: one.key)
 
     each = best(9, per_placement=True)
@@ -89,7 +94,9 @@ def test_the_first_of_like_placements_is_told() -> None:
     links = (Link(Domain.SWITCH, 1e18, 0.0), Link(Domain.SWITCH, 1e18, 0.0))
     system = System("alike", "", Hierarchy(levels), links, 1e18)
     request = replace(REQUEST, payload_bytes=1, k=3)
-    found = PlacementSearch(system, request, Watcher(), Library(request.language)).run()
+    found = PlacementSearch(
+        Simulator(system, request.choice), request, Watcher(), Library(request.language)
+    ).run()
     keys = [(one.found.key, one.position) for one in found.best]
     assert keys == sorted(keys)
 

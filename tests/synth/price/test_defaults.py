@@ -10,6 +10,7 @@ from exhaustive import examples
 from grammar import Collective, Goal
 from hierarchies import Axis, Placement, Reduction, System, load, placements
 from hierarchies.fabric import cast
+from results.bounds import optimum
 from strategies import reductions, smart_systems
 from synth.collectives.algorithms import Algorithm, Choice
 from synth.collectives.protocols import Protocol
@@ -67,13 +68,26 @@ def test_the_plain_step_of_a_program_is_never_dearer(
     found = defaults(simulator, reduction, payload, goal)
     lines = simulator.lines(collective, roles)
     assert found.chosen in found.options
-    for name, (price,) in found.options.items():
+    xla = found.options.get("xla", ())
+    assert [price.what for price in xla] in ([], *_in_all_dimensions(goal))
+    for name, (price,) in ((n, p) for n, p in found.options.items() if n != "xla"):
         assert price.algorithm is ALGORITHMS[name]
         assert step.seconds <= price.seconds
         assert found.seconds[name] == price.ticks / TICKS_PER_SECOND
         known = {(line.algorithm, line.protocol): line for line in lines}
         assert known[price.algorithm, price.protocol].seconds(payload) == price.seconds
         assert price.what == goal.value
+
+
+def _in_all_dimensions(goal: Goal) -> list[list[str]]:
+    """The phases of XLA's own way, over two dimensions of a torus and over more."""
+    stages = {
+        Goal.ALL_REDUCE: ["reduce-scatter", "all-gather"],
+        Goal.REDUCE_SCATTER: ["reduce-scatter"],
+        Goal.ALL_GATHER: ["all-gather"],
+        Goal.ALL_TO_ALL: ["all-to-all"],
+    }.get(goal, [])
+    return [[what for what in stages for _ in range(many)] for many in (2, 3, 4) if stages]
 
 
 @given(*CASES)
@@ -93,20 +107,42 @@ def test_what_is_told_is_done(
     assert tree.chosen == ("tree" if "tree" in free.options else only)
 
 
+@pytest.mark.parametrize(
+    "name", ["tpu-v4-pod-slice:1", "tpu-v4-pod-slice:4", "tpu-v5e-slice:2", "tpu-v5e-slice"]
+)
+def test_an_all_to_all_on_a_torus_is_what_its_middle_lets_through(name: str) -> None:
+    """Half of what half of a line or ring of k has goes across its middle, over one link or two:
+    k/4 buffers, or k/8; not once around all devices.
+    """
+    system = load(name)
+    least = max(
+        children / 4 * GB / link.bandwidth_bytes_per_second / (2 if link.wraps else 1)
+        for children, link in zip(system.hierarchy.cardinalities, system.links, strict=True)
+        if children > 1
+    )
+    found = defaults(Simulator(system), whole(system), GB, Goal.ALL_TO_ALL)
+    assert found.chosen == "xla"
+    assert least <= found.seconds["xla"] * (1 + 1e-9) < 1.01 * least
+    if optimum.applies(system) and system.devices <= 64:
+        assert least == pytest.approx(optimum.least_seconds(system, Goal.ALL_TO_ALL, GB))
+
+
 def test_a_flat_ring_on_all_rails() -> None:
     """4.8 ms a GB for 32 GPUs: 2 (31/32) buffers through eight NICs of 50 GB/s, and the waits."""
     [ring] = all_of("dgx-h100:4").options["ring"]
     assert ring.seconds - ring.latency_seconds == pytest.approx(2 * 31 / 32 / 400)
-    assert ring.latency_seconds == pytest.approx(2 * (28 * 3.4e-6 + 4 * 14e-6) - 2 * 3.4e-6)
+    assert ring.latency_seconds == pytest.approx(
+        8.4e-6 + 2 * (28 * 3.4e-6 + 4 * 14e-6) - 2 * 3.4e-6
+    )
     assert ring.protocol is Protocol.SIMPLE
 
 
 def test_inside_a_node_and_over_two() -> None:
     """An NVSwitch moves 9/8 buffers where a ring moves 14/8; the trees across two nodes one."""
     one, two = all_of("dgx-h100:1").options, all_of("dgx-h100:2").options
-    assert one["nvls"][0].seconds == pytest.approx(9 / 8 / 450 + 3 * 3.4e-6)
-    assert one["ring"][0].seconds == pytest.approx(14 / 8 / 450 + 14 * 3.4e-6)
-    assert two["nvls_tree"][0].seconds == pytest.approx(1 / 400 + 3 * 3.4e-6 + 2 * 14e-6)
+    assert one["nvls"][0].seconds == pytest.approx(9 / 8 / 450 + 3 * 3.4e-6 + 8.4e-6)
+    assert one["ring"][0].seconds == pytest.approx(14 / 8 / 450 + 14 * 3.4e-6 + 8.4e-6)
+    assert two["nvls_tree"][0].seconds == pytest.approx(1 / 400 + 3 * 3.4e-6 + 2 * 14e-6 + 8.4e-6)
 
 
 @pytest.mark.parametrize(
@@ -124,7 +160,7 @@ def test_inside_a_node_and_over_two() -> None:
         ("dgx-h100:4", ((4, 8),), Goal.ALL_TO_ALL, ["direct"]),
         ("dgx-a100:4", ((4, 8),), Goal.ALL_REDUCE, ["ring", "tree"]),
         ("dgx-a100:4", ((1, 8), (4, 1)), Goal.ALL_GATHER, ["ring"]),
-        ("tpu-v4-pod-slice", ((4, 4, 4),), Goal.ALL_TO_ALL, ["ring"]),
+        ("tpu-v4-pod-slice", ((4, 4, 4),), Goal.ALL_TO_ALL, ["ring", "xla"]),
         ("tpu-v4-pod-slice", ((4, 1, 1), (1, 4, 4)), Goal.ALL_TO_ALL, ["direct"]),
     ],
 )

@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from exhaustive import examples
 from overlap_oracle import least_seconds, works
+from synth.collectives.algorithms import Algorithm
 from synth.events.overlap import Work
-from synth.price.segments import Overlapped, Phases, _bounds, _rows, cheapest, price_ticks
+from synth.price.choices import undominated
+from synth.price.segments import (
+    Choices,
+    Followed,
+    Overlapped,
+    Phases,
+    _rows,
+    best_choice,
+    bounds_of_rows,
+    cheapest,
+    price_ticks,
+)
+from synth.price.ways import Line, fastest
 
 COUNTS = (1, 2, 5)
 
@@ -47,7 +62,7 @@ def test_the_cheapest_are_those_of_simulating_all(
     market: tuple[list[tuple[int, ...]], dict[int, list[Phases]]], count: int, limit: int | None
 ) -> None:
     paths, moves = market
-    found = cheapest(paths, moves, count, limit)
+    found = cheapest(Followed(paths, single(moves)), count, limit)
     assert len(found) == len(set(found))
     wanted = brute(paths, moves, count, limit)
     assert set(found) == wanted
@@ -60,7 +75,7 @@ def test_bounds_of_rows_are_those_of_their_phases(
 ) -> None:
     paths, moves = market
     for segments, labelled in moves.items():
-        bounds = _bounds(_rows(paths, len(labelled)), labelled, segments)
+        bounds = bounds_of_rows(_rows(paths, len(labelled)), [(x,) for x in labelled], segments)
         for path, bound in zip(paths, bounds, strict=True):
             phases = [phase for label in path for phase in labelled[label]]
             assert bound == pytest.approx(least_seconds(phases, segments), rel=1e-12)
@@ -77,10 +92,94 @@ def test_an_overlapped_program_beats_what_barriers_prefer() -> None:
         ]
         for m in (1, 8)
     }
-    assert cheapest([(0,), (1,)], {1: moves[1]}, 1) == [Overlapped(0, 3 * 10**12, 1)]
-    assert cheapest([(0,), (1,)], moves, 1) == [Overlapped(1, 225 * 10**10, 8)]
+    alone = single({1: moves[1]})
+    assert cheapest(Followed([(0,), (1,)], alone), 1) == [Overlapped(0, 3 * 10**12, 1)]
+    assert cheapest(Followed([(0,), (1,)], single(moves)), 1) == [Overlapped(1, 225 * 10**10, 8)]
 
 
 def test_nothing_to_choose_from() -> None:
-    assert cheapest([], {1: []}, 3) == []
-    assert cheapest([()], {1: []}, 3) == [Overlapped(0, 0, 1)]
+    assert cheapest(Followed([], {1: []}), 3) == []
+    assert cheapest(Followed([()], {1: []}), 3) == [Overlapped(0, 0, 1)]
+
+
+# Where steps have a choice of algorithms.
+
+
+@st.composite
+def open_markets(draw: st.DrawFn) -> tuple[list[tuple[int, ...]], dict[int, list[Choices]]]:
+    """As ``markets``, each label with up to three ways to do it."""
+    labels = draw(st.integers(1, 4))
+    phases = st.lists(works(), max_size=2).map(tuple)
+    some = st.lists(phases, min_size=1, max_size=3)
+    moves = {m: draw(st.lists(some, min_size=labels, max_size=labels)) for m in COUNTS}
+    path = st.lists(st.integers(0, labels - 1), max_size=3).map(tuple)
+    return draw(st.lists(path, min_size=1, max_size=6, unique=True)), moves
+
+
+def every_way(path: tuple[int, ...], every: list[Choices], segments: int) -> list[int]:
+    """The price of a path by each choice for its labels."""
+    return [
+        price_ticks([phase for phases in ways for phase in phases], segments)
+        for ways in product(*(every[label] for label in path))
+    ]
+
+
+@given(open_markets(), st.integers(1, 6), st.none() | st.integers(0, 30 * 10**12))
+@examples(30, 100)
+def test_the_cheapest_are_those_of_all_choices(
+    market: tuple[list[tuple[int, ...]], dict[int, list[Choices]]], count: int, limit: int | None
+) -> None:
+    paths, moves = market
+    found = []
+    for number, path in enumerate(paths):
+        prices = {m: min(every_way(path, moves[m], m)) for m in COUNTS}
+        least = min(COUNTS, key=lambda m: (prices[m], m))
+        found.append(Overlapped(number, prices[least], least))
+    found.sort(key=lambda one: one.ticks)
+    worst = found[min(count, len(found)) - 1].ticks
+    worst = worst if limit is None else min(worst, limit)
+    got = cheapest(Followed(paths, moves), count, limit)
+    assert len(got) == len(set(got))
+    assert set(got) == {one for one in found if one.ticks <= worst}
+
+
+@given(open_markets())
+@examples(30, 100)
+def test_one_program_takes_the_best_of_all_choices(
+    market: tuple[list[tuple[int, ...]], dict[int, list[Choices]]],
+) -> None:
+    paths, moves = market
+    for segments, every in moves.items():
+        for path in paths:
+            some = [every[label] for label in path]
+            _, best = best_choice(some, segments)
+            phases = [p for ways, n in zip(some, best, strict=True) for p in ways[n]]
+            assert price_ticks(phases, segments) == min(every_way(path, every, segments))
+
+
+def test_what_is_slower_alone_may_be_better_beside_others() -> None:
+    """Two steps on one link: latency is hidden by the other step, and what the link does is not."""
+    quick, lean = (Work(0.0, {"node": 4.0}),), (Work(2.0, {"node": 3.0}),)
+    assert best_choice([[quick, lean]] * 2, 1)[1] == (0, 0)
+    assert 1 in best_choice([[quick, lean]] * 2, 8)[1]
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(0, 5)), min_size=1))
+def test_a_line_is_left_out_only_for_one_that_asks_for_no_more(
+    asks: list[tuple[int, int, int]],
+) -> None:
+    lines = [
+        Line(Algorithm.RING, float(wait), (("node", float(node)), ("gpu", float(gpu))), ())
+        for wait, node, gpu in asks
+    ]
+    kept = undominated(lines, 1.0)
+    assert kept[0] == fastest(lines, 1.0)
+    assert len(set(map(repr, kept))) == len(kept)
+    rows = [(line.latency_seconds, *(s for _, s in line.loads)) for line in kept]
+    for ask in asks:
+        assert any(all(a <= b for a, b in zip(row, ask, strict=True)) for row in rows)
+
+
+def single(moves: dict[int, list[Phases]]) -> dict[int, list[Choices]]:
+    """Labels that have no choice."""
+    return {segments: [(phases,) for phases in every] for segments, every in moves.items()}

@@ -108,7 +108,7 @@ def derivation_of(steps: tuple[Instruction, ...], reduction: Reduction) -> Deriv
 
 def lines_of(system: System, reduction: Reduction, what: Instruction) -> tuple[Line, ...]:
     roles = cast(reduction, what.groups.free, what.groups.zero)
-    return Simulator(system).lines(what.collective, roles)
+    return Simulator(system, Choice.ANY).lines(what.collective, roles)
 
 
 def phases(
@@ -116,7 +116,7 @@ def phases(
     reduction: Reduction,
     derivation: Derivation,
     payload_bytes: float = GB,
-    choice: Choice = Choice.AUTO,
+    choice: Choice = Choice.ANY,
 ) -> list[StepPrice]:
     simulator = Simulator(system, choice)
     return [
@@ -317,6 +317,12 @@ def memory(line: Line) -> float:
 # Latency: messages that wait for each other.
 
 
+def launched(system: System, line: Line) -> float:
+    """What NCCL's model adds once a call."""
+    each = {Protocol.SIMPLE: 8.4e-6, Protocol.LL: 6.6e-6, Protocol.LL128: 14e-6}
+    return each[line.protocol] if system.launches else 0.0
+
+
 @given(asked(plain=True))
 @settings(deadline=None)
 def test_a_ring_waits_for_its_slowest_piece(case: tuple[System, Reduction, Instruction]) -> None:
@@ -337,7 +343,8 @@ def test_a_ring_waits_for_its_slowest_piece(case: tuple[System, Reduction, Instr
     assert line.algorithm is Algorithm.RING
     rounds = ROUNDS[what.collective]
     beside = [one + other for one, other in zip(hops, hops[1:] + hops[:1], strict=True)]
-    expected = rounds * sum(hops) - (min(hops) if rounds == 1 else min(beside))
+    expected = launched(system, line)
+    expected += rounds * sum(hops) - (min(hops) if rounds == 1 else min(beside))
     assert line.latency_seconds == pytest.approx(expected, rel=1e-9, abs=1e-18)
 
 
@@ -356,6 +363,7 @@ def test_a_chain_waits_as_the_longest_of_its_cut_rings(
         longest = max(longest, sum(system.links[level].latency_seconds for level in crossed))
     line = lines_of(system, reduction, replace(what, collective=collective))[0]
     assert line.algorithm is Algorithm.RING
+    longest += launched(system, line)
     assert line.latency_seconds == pytest.approx(longest, rel=1e-9, abs=1e-18)
 
 
@@ -363,7 +371,7 @@ def test_a_chain_waits_as_the_longest_of_its_cut_rings(
     ("algorithm", "expected"),
     [
         (Algorithm.RING, 2 * (4 * 10 + 4 * 7 * 1 - 1)),
-        (Algorithm.TREE, 2 * (2 * 10 + 3 * 1)),
+        (Algorithm.TREE, 2 * (2 * 10 + 7 * 1)),
         (Algorithm.HALVING_DOUBLING, 2 * (2 * 10 + 3 * 1)),
     ],
 )
@@ -452,9 +460,12 @@ def test_more_ports_never_take_more(
 def test_the_fastest_algorithm_beats_a_fixed_one(
     case: tuple[System, Reduction, Derivation],
 ) -> None:
-    auto, ring, tree = (phases(*case, choice=choice) for choice in (Choice.AUTO, *FIXED))
-    for best, *others in zip(auto, ring, tree, strict=True):
-        assert all(best.seconds <= other.seconds for other in others)
+    best, auto, ring, tree = (
+        phases(*case, choice=choice) for choice in (Choice.ANY, Choice.AUTO, *FIXED)
+    )
+    for least, ours, *others in zip(best, auto, ring, tree, strict=True):
+        assert all(least.seconds <= other.seconds for other in (ours, *others))
+    assert sum(p.seconds for p in auto) <= sum(p.seconds for p in ring)
     assert {p.algorithm for p in ring} <= {Algorithm.RING, None}
     assert {p.algorithm for p in tree} <= {Algorithm.RING, Algorithm.TREE, None}
 
@@ -468,11 +479,11 @@ def test_steps_wait_for_each_other(case: tuple[System, Reduction, Derivation]) -
     """A program's price is the sum of its steps', each priced by itself; both in whole ticks."""
     system, reduction, derivation = case
     steps = moves(derivation)
-    fresh = [Simulator(system).move(move, reduction, GB) for move in steps]
+    fresh = [Simulator(system, Choice.ANY).move(move, reduction, GB) for move in steps]
     assert list(chain.from_iterable(fresh)) == phases(system, reduction, derivation)
-    found = Simulator(system).prices(steps, reduction, GB)
+    found = Simulator(system, Choice.ANY).prices(steps, reduction, GB)
     assert found == [sum(price.ticks for price in prices) for prices in fresh]
-    works = Simulator(system).works(steps, reduction, GB)
+    works = Simulator(system, Choice.ANY).works(steps, reduction, GB)
     assert works == [tuple(price.work for price in prices) for prices in fresh]
     assert all(price.work.alone_seconds == price.seconds for prices in fresh for price in prices)
 
@@ -596,11 +607,13 @@ def test_on_symmetric_domains_the_order_of_axes_does_not_matter(
 @given(machines(24), st.data())
 @examples(30, 100)
 def test_a_level_of_one_child_changes_nothing(system: System, data: st.DataObject) -> None:
+    """But for a slower one around the rest, which says that trees are inside a node."""
     reduction = data.draw(reductions(system.hierarchy))
     place = data.draw(st.integers(0, len(system.links)))
     hierarchy = system.hierarchy
     domain = data.draw(st.sampled_from([Domain.SWITCH, Domain.RING, Domain.MESH, Domain.BUS]))
-    idle = Link(domain, data.draw(st.floats(1e6, 1e12)), 1.0)
+    quickest = min(link.latency_seconds for link in system.links)
+    idle = Link(domain, data.draw(st.floats(1e6, 1e12)), quickest)
     taller = Hierarchy((*hierarchy.levels[:place], Level("idle", 1), *hierarchy.levels[place:]))
     links = (*system.links[:place], idle, *system.links[place:])
     rows = tuple((*row[:place], 1, *row[place:]) for row in reduction.placement.matrix)
@@ -621,7 +634,7 @@ def test_nor_does_it_to_trees(place: int) -> None:
     levels, links = [flat.hierarchy.levels[0]], [flat.links[0]]
     levels.insert(place, idle[0])
     links.insert(place, idle[1])
-    taller = System("taller", "", Hierarchy(tuple(levels)), tuple(links), 1e18)
+    taller = replace(flat, hierarchy=Hierarchy(tuple(levels)), links=tuple(links))
     check_same_prices(flat, whole(flat), taller, whole(taller))
 
 
@@ -632,7 +645,8 @@ def one_level(
     domain: Domain, children: int, bandwidth: float = 1.0, latency: float = 0.0
 ) -> System:
     hierarchy = Hierarchy((Level("gpu", children),))
-    return System("one", "", hierarchy, (Link(domain, bandwidth, latency),), 1e18)
+    links = (Link(domain, bandwidth, latency),)
+    return System("one", "", hierarchy, links, 1e18, launches=False)
 
 
 def rails(nodes: int, latencies: tuple[float, float] = (0.0, 0.0)) -> System:
@@ -642,7 +656,7 @@ def rails(nodes: int, latencies: tuple[float, float] = (0.0, 0.0)) -> System:
         Link(Domain.SWITCH, 50 * GB, latencies[0], ports=8),
         Link(Domain.SWITCH, 450 * GB, latencies[1]),
     )
-    return System("rails", "", hierarchy, links, 1e18)
+    return System("rails", "", hierarchy, links, 1e18, launches=False)
 
 
 def whole(system: System) -> Reduction:
@@ -661,7 +675,7 @@ HIERARCHICAL = "reduce-scatter node inside; all-reduce root across(node); all-ga
 THREE_STEPS = "reduce-scatter node inside; all-reduce node parallel(root); all-gather node inside"
 
 
-def program_seconds(system: System, text: str, choice: Choice = Choice.AUTO) -> float:
+def program_seconds(system: System, text: str, choice: Choice = Choice.ANY) -> float:
     reduction = whole(system)
     derivation = derived(parse(text), reduction.tree)
     return sum(p.seconds for p in phases(system, reduction, derivation, GB, choice))

@@ -16,7 +16,7 @@ from synth.price.ways import MEMORY, Line, Way, fastest, leanest
 LATENCIES = (5.0, 3.0, 1.0)
 LINKS = tuple(Link(Domain.SWITCH, 1.0, latency) for latency in LATENCIES)
 LEVELS = (Level("rack", 2), Level("node", 2), Level("gpu", 2))
-SYSTEM = System("by hand", "", Hierarchy(LEVELS), LINKS, 1e18)
+SYSTEM = System("by hand", "", Hierarchy(LEVELS), LINKS, 1e18, launches=False)
 RING = Way(
     "all-reduce",
     Algorithm.RING,
@@ -28,6 +28,7 @@ RING = Way(
     memory_seconds=0.0625,
     protocols=(Protocol.SIMPLE,),
     peers=(7.0, 8.0, 9.0),
+    children=(2, 2, 2),
     spared=1,
 )
 
@@ -45,6 +46,21 @@ def test_a_ring_waits_for_all_messages_but_the_cheapest() -> None:
     assert RING.counted(LINKS) == (4.0, 8.0, 7.0)
     assert latency(RING, (5.0, 3.0, 9.0)) == 20 + 24 + 72 - 5
     assert latency(replace(RING, spared=0)) == 52
+
+
+@pytest.mark.parametrize("protocol", Protocol)
+def test_every_call_costs_its_launch(protocol: Protocol) -> None:
+    """By NCCL's model; also of what is sent at once, and unless the machine has none."""
+    links = tuple(
+        replace(link, ll_latency_seconds=1.0, ll128_latency_seconds=1.0) for link in LINKS
+    )
+    without = replace(SYSTEM, links=links)
+    launch = {"simple": 8.4e-6, "ll": 6.6e-6, "ll128": 14e-6}[protocol.value]
+    for way in (RING, replace(RING, at_once=True, spared=0)):
+        silent = way.line(without, protocol)
+        loud = way.line(replace(without, launches=True), protocol)
+        assert loud.latency_seconds == pytest.approx(silent.latency_seconds + launch, abs=1e-12)
+        assert loud.loads == silent.loads
 
 
 def test_messages_are_spared_with_their_hops() -> None:

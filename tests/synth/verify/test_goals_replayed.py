@@ -20,7 +20,7 @@ from strategies import all_valid, programs, reductions, spelled, trees, valid_pr
 from strategies import word as said
 from synth.emit import emit
 from synth.emit.source import CannotExpressError
-from synth.emit.targets import TARGETS, able_to_run
+from synth.emit.targets import able_to_run
 from synth.run.backends import Trial, run
 from synth.semantics.layout import Shuffle, kinds
 from synth.semantics.lowering import lower, moves
@@ -28,7 +28,16 @@ from synth.semantics.programs import Language, explore_moves
 from synth.semantics.rules import Derivation, Kind, Refusal, derive
 from synth.semantics.schedule import Exchange, Transpose
 from synth.semantics.truth_tables import space
-from synth.verify.replay import Failure, compare, multiplicities, plain_result, replay, wanted
+from synth.verify.replay import (
+    Failure,
+    compare,
+    compare_stripes,
+    multiplicities,
+    plain_result,
+    replay,
+    replay_stripes,
+    wanted,
+)
 
 IN_PIECES = tuple(goal for goal in Goal if goal.in_pieces)
 LENGTHS = (1, 7, 30)
@@ -40,6 +49,35 @@ def assert_right(steps: tuple[Instruction, ...], reduction: Reduction, goal: Goa
         schedule = scheduled(program, reduction, goal, elements, 1 + 2 * (number % 2))
         assert schedule.goal is goal
         assert compare(schedule, elements) is None, program
+
+
+@given(reductions(), st.sampled_from(Goal), st.data(), st.integers(1, 60), st.integers(2, 4))
+@examples(30, 100)
+def test_stripes_give_the_same_results(
+    reduction: Reduction, goal: Goal, data: st.DataObject, elements: int, many: int
+) -> None:
+    """Of every piece a slice where the goal is in pieces, some of them empty, for any programs."""
+    assume(len(reduction.tree.digits) <= 3)
+    stripes = [
+        scheduled(
+            data.draw(valid_programs(reduction.tree, goal)),
+            reduction,
+            goal,
+            data.draw(st.integers(1, 9)),
+            data.draw(st.integers(1, 3)),
+        )
+        for _ in range(many)
+    ]
+    assert compare_stripes(stripes, elements) is None
+
+
+def test_the_second_stripe_of_an_all_gather_has_the_rest_of_every_piece() -> None:
+    reduction, goal = Reduction.plain(3), Goal.ALL_GATHER
+    first, second = (scheduled("all-gather root inside", reduction, goal, n) for n in (2, 4))
+    held = np.arange(9).reshape(3, 3)
+    assert np.array_equal(replay_stripes([first, second], held), [range(9)] * 3)
+    failure = compare_stripes([first, replace(second, phases=())], 9)
+    assert isinstance(failure, Failure)
 
 
 # What is right, said once more without arrays of pieces.
@@ -397,19 +435,18 @@ def test_priced_moves_are_those_of_lowering(goal: Goal) -> None:
 @pytest.mark.parametrize("goal", OTHERS)
 def test_what_is_no_all_reduce_is_refused_by_who_cannot_take_it(goal: Goal) -> None:
     source = made(goal)
-    assert able_to_run(source) == ()
-    for name, row in TARGETS.items():
-        if row.places or row.tells:
-            continue
+    runs = ("torch", "jax", "jax-flat", "mpi")
+    if not (goal.from_first or goal.to_first):
+        runs += ("mscclpp",)
+    assert able_to_run(source) == runs
+    for name in (*runs, "json", "trace", "svg"):
+        assert emit(name, source)
+    if "mscclpp" not in runs:
         with pytest.raises(CannotExpressError) as caught:
-            emit(name, source)
-        assert f"{name} cannot express a program for {goal.value}" in str(caught.value)
-        assert "check --replay" in caught.value.hint
-        assert "rankfile" in caught.value.hint
-    with pytest.raises(
-        InputError, match=f"runs all-reduces only, and the program is for {goal.value}"
-    ):
-        run("numpy", source, Trial(16))
+            emit("mscclpp", source)
+        assert f"mscclpp cannot express a program for {goal.value}: " in str(caught.value)
+        assert caught.value.hint == f"these can: {', '.join(runs)}"
+    assert run("numpy", source, Trial(16)).equal
 
 
 def test_the_order_of_ranks_is_told_for_every_goal() -> None:

@@ -12,10 +12,14 @@ from hypothesis import strategies as st
 from grammar import Goal
 from hierarchies import InputError, Placement, System, load, placements
 from strategies import systems
+from synth.calibration.typical import typical
 from synth.plan.planner import answers
 from synth.plan.request import Request, Watcher
 from synth.price.steps import TICKS_PER_SECOND
 from synth.semantics.programs import Language
+from synth.tables.style import printed
+from synth.tables.table import TABLES
+from synth.verbs.answers.planning import PlanReply
 from synth.verify.symbolic import Proved
 from synth.workload.assignments import SettledEntry, assignments, settled
 from synth.workload.files import load_job, read_job, shipped_jobs
@@ -133,3 +137,37 @@ def test_a_plan_that_is_stopped_says_so_and_has_a_placement() -> None:
 def test_no_placement_asked_for_is_the_callers_mistake() -> None:
     with pytest.raises(InputError, match="k is 0"):
         How(k=0)
+
+
+HSDP = """name = "h"
+title = "t"
+[axes]
+replica = 4
+shard = 8
+[[collective]]
+name = "gathers"
+request = "all-gather"
+over = ["shard"]
+bytes = "256 MiB"
+times = 80
+hidden = 0.9
+[[collective]]
+name = "sums"
+request = "all-reduce"
+over = ["replica"]
+bytes = "32 MiB"
+times = 40
+hidden = 0.9
+"""
+
+
+@pytest.mark.slow
+def test_what_frameworks_lay_out_comes_first_where_prices_do_not_tell_another_from_it() -> None:
+    """Another placement has a price that is lower by less than such prices tell."""
+    how = How(k=2, language=Language(3), stripes=False)
+    near = plan_job(typical(load("dgx-h100:4")), read_job(HSDP), how)
+    first, second = near.ranking
+    assert first.placement.matrix == ((4, 1), (1, 8))
+    assert second.exposed_seconds < first.exposed_seconds
+    text = printed(TABLES["plan"](PlanReply.of(near)))
+    assert "less is no better here" in " ".join(text.split())

@@ -1,0 +1,201 @@
+"""The placement that an answer recommends: one collective alone cannot choose among them.
+
+A sum over ``data`` says nothing of what ``model`` sends, and where it is fastest by itself the rest
+of the job may wait a hundred times as long. So where axes are left over, programs are ranked on the
+placement that is given, else on the one that frameworks lay out. Placements on which this one
+collective would be faster stand apart. What a whole job sends is weighed by ``synth.workload``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from grammar import Goal
+from hierarchies import (
+    Axis,
+    InputError,
+    Reduction,
+    System,
+    count_placements,
+    load,
+    nearest,
+    placements,
+    row_major,
+)
+from synth.collectives.algorithms import Choice
+from synth.plan.candidates import CandidateSearch, Found
+from synth.plan.distinct import Distinct
+from synth.plan.library import Library
+from synth.plan.planner import Wanted, answers, answers_to
+from synth.plan.request import Answer, Report, Request, Watcher
+from synth.price.resolution import finest
+from synth.price.segments import SEGMENTS
+from synth.price.step_prices import Simulator
+from synth.semantics.programs import Language
+
+MOST_ELSEWHERE = 3
+"""How many other placements are shown."""
+
+
+def advised(
+    system: System,
+    request: Request,
+    watcher: Watcher | None = None,
+    library: Library | None = None,
+) -> Report:
+    """The answers of ``planner.answers`` on the placement that is kept, and faster ones apart.
+
+    Where no axis is left over, or a placement is given, those answers and no more. With
+    ``per_placement`` the placement of frameworks comes first. Raises InputError as ``answers`` and
+    ``kept`` do.
+    """
+    watcher = watcher or Watcher()
+    library = library or Library(request.language, watcher.searching)
+    placed = kept(system, request)
+    report = answers(system, placed, watcher, library)
+    if placed is not request:
+        first = report.answers[0].candidate.ticks
+        elsewhere = _Elsewhere(system, placed, watcher, library)
+        found = elsewhere.under(int(first / (1 + finest(system))))
+        last = report.answers[-1].rank
+        wanted = [
+            Wanted(last + number, one, request.payload_bytes)
+            for number, one in enumerate(found, start=1)
+        ]
+        others, judged = answers_to(elsewhere.simulator, wanted, watcher, library)
+        complete = report.complete and judged and not elsewhere.stopped
+        looked = replace(report.looked, complete=complete)
+        return replace(report, looked=looked, faster_elsewhere=others)
+    if request.per_placement and left_over(request):
+        return replace(report, answers=_framework_first(system, report.answers))
+    return report
+
+
+def left_over(request: Request) -> tuple[str, ...]:
+    """The axes that send something of which the request says nothing."""
+    names = (axis.name for axis in request.axes if axis.size > 1)
+    return tuple(name for name in names if name not in request.over)
+
+
+def kept(system: System, request: Request) -> Request:
+    """The request on the placement of frameworks; unchanged where nothing is to be chosen.
+
+    That is where a placement is given, every placement is asked for, no axis is left over, or
+    there is only one placement. Raises InputError for axes that do not fit the system, and where
+    frameworks cut a level in the middle: then there is no placement that could be kept.
+    """
+    others = left_over(request)
+    if request.placement is not None or request.per_placement or not others:
+        return request
+    if count_placements(system.hierarchy, request.axes) == 1:
+        return request
+    placement = row_major(system.hierarchy, request.axes)
+    if placement is None:
+        sizes = ", ".join(f"{axis.name}={axis.size}" for axis in request.axes)
+        raise InputError(
+            f"{sizes}, laid out with the last axis innermost, cuts a level of {system.hierarchy} "
+            f"in the middle, and {' and '.join(others)} is not reduced over",
+            hint="say what every axis sends, or choose a placement: 'collsynth place' lists them",
+        )
+    return replace(request, placement=placement.matrix, by_framework=True)
+
+
+def _framework_first(system: System, every: Sequence[Answer]) -> tuple[Answer, ...]:
+    first = row_major(system.hierarchy, every[0].candidate.reduction.placement.axes)
+    return tuple(sorted(every, key=lambda one: one.candidate.reduction.placement != first))
+
+
+class _Elsewhere:
+    """The best program of every other placement, as far as it is faster. One use.
+
+    ``stopped``: whether the work was, so that something may be missing. ``simulator``: what prices.
+    """
+
+    def __init__(
+        self, system: System, request: Request, watcher: Watcher, library: Library
+    ) -> None:
+        self._system = system
+        self._request = request
+        self._watcher = watcher
+        self.stopped = False
+        self.simulator = Simulator(system, request.choice)
+        self._search = CandidateSearch(
+            library,
+            self.simulator,
+            request.payload_bytes,
+            request.segments,
+            stripes=request.stripes,
+            go_on=self._go_on,
+        )
+
+    def under(self, limit: int) -> list[Distinct[Found]]:
+        """The best few whose price is not above the limit, fastest first.
+
+        Placements that lie alike for this collective count as one: the first of them.
+        """
+        best: list[tuple[int, int, Distinct[Found]]] = []
+        for bound, position, reduction in sorted(self._bounds(), key=lambda one: one[:2]):
+            if len(best) == MOST_ELSEWHERE:
+                limit = best[-1][0]
+            if bound > limit or not self._go_on():
+                break
+            found = self._search.distinct(reduction, 1, limit)
+            best += [(one.what.ticks, position, one) for one in found if one.what.ticks <= limit]
+            best = sorted(best, key=lambda one: one[:2])[:MOST_ELSEWHERE]
+        return [found for _, _, found in best]
+
+    def _go_on(self) -> bool:
+        self.stopped = self.stopped or not self._watcher.go_on()
+        return not self.stopped
+
+    def _bounds(self) -> Iterator[tuple[int, int, Reduction]]:
+        """The bound of each kind of reduction in ticks, and the position of its placement."""
+        seen = set()
+        every = placements(self._system.hierarchy, self._request.axes)
+        for position, placement in enumerate(every):
+            reduction = Reduction(placement, self._request.over, self._request.collapse)
+            if reduction.parts not in seen:
+                seen.add(reduction.parts)
+                yield self._search.bound_ticks(reduction), position, reduction
+
+
+def top(
+    system: str | System,
+    *,
+    axes: Mapping[str, int],
+    reduce: str | Sequence[str],
+    payload_bytes: int = 2**30,
+    k: int = 10,
+    max_steps: int = 5,
+    algorithm: str = "auto",
+    segments: int | None = None,
+    request: str = "all-reduce",
+    placement: Sequence[Sequence[int]] | None = None,
+) -> Report:
+    """The k best programs for a request, proved, and the placement to run them on, in one call.
+
+    ``system`` is a catalogue name (``dgx-h100:4``), the path of a TOML file, or a System;
+    ``axes`` maps names to sizes; ``reduce`` names one or several of them; ``payload_bytes`` is the
+    whole tensor on each device; ``segments`` is the one number of segments to try beside 1, None
+    for several; ``request`` what is asked for, an all-reduce or another ``Goal``.
+
+    All placements are ranked where all axes are reduced over. Where some are not, it is the
+    ``placement`` given, else the one that frameworks lay out, the last axis innermost; the report's
+    ``faster_elsewhere`` has others. Raises InputError for anything that does not fit together.
+    """
+    for what, given, known in (("algorithm", algorithm, Choice), ("request", request, Goal)):
+        names = [one.value for one in known]
+        if given not in names:
+            raise InputError(f"no {what} {given!r}", hint=nearest(given, names))
+    asked = Request(
+        axes=tuple(Axis(name, size) for name, size in axes.items()),
+        over=(reduce,) if isinstance(reduce, str) else tuple(reduce),
+        payload_bytes=payload_bytes,
+        k=k,
+        language=Language(max_steps, goal=Goal(request)),
+        choice=Choice(algorithm),
+        placement=None if placement is None else tuple(tuple(row) for row in placement),
+        segments=SEGMENTS if segments is None else tuple(sorted({1, segments})),
+    )
+    return advised(load(system) if isinstance(system, str) else system, asked)

@@ -1,0 +1,107 @@
+"""Whole buffers that go from device to device: what no collective over groups says.
+
+A *permute* gives every device the buffer of one device: axes change places, and nothing is added
+up, cut or copied to several. A *send-receive* is the same for some of the devices: a stage of a
+pipeline hands its values to the next.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+
+from hierarchies import Axis, Devices, InputError, Placement
+from hierarchies.errors import nearest
+
+NOBODY = -1
+
+
+class Transfer(Enum):
+    """The kinds of point-to-point requests."""
+
+    PERMUTE = "permute"
+    SEND_RECEIVE = "send-receive"
+
+
+@dataclass(frozen=True, eq=False)
+class PointToPoint:
+    """Buffers of ``size_bytes`` that go from device to device, all at once.
+
+    ``senders[device]`` is the device whose buffer it gets: itself where it keeps its own,
+    ``NOBODY`` where it gets none. In a permute every device is named once; in a send-receive once
+    at most.
+    """
+
+    what: Transfer
+    placement: Placement
+    senders: Devices
+    size_bytes: int
+
+    def __post_init__(self) -> None:
+        named = self.senders[self.senders != NOBODY]
+        assert len(self.senders) == self.placement.hierarchy.devices
+        assert len(np.unique(named)) == len(named), "a device sends once at most"
+        assert self.what is not Transfer.PERMUTE or len(named) == len(self.senders)
+
+    @property
+    def pairs(self) -> Devices:
+        """Who sends to whom, shape (pairs, 2), by receiver; without those that stay."""
+        receivers = np.arange(len(self.senders))
+        some = (self.senders != NOBODY) & (self.senders != receivers)
+        return np.stack([self.senders[some], receivers[some]], axis=1)
+
+
+def coordinates(placement: Placement) -> dict[str, Devices]:
+    """Every device's coordinate on each axis, by name; shape (devices,) each.
+
+    An axis that lies on two levels as 2 x 4 counts the outer one slowest.
+    """
+    parts = [
+        (axis, row[level])
+        for level in range(len(placement.hierarchy.levels))
+        for axis, row in zip(placement.axes, placement.matrix, strict=True)
+    ]
+    devices = np.arange(placement.hierarchy.devices)
+    digits = np.unravel_index(devices, [size for _, size in parts])
+    found = {axis.name: np.zeros_like(devices) for axis in placement.axes}
+    for (axis, size), digit in zip(parts, digits, strict=True):
+        found[axis.name] = found[axis.name] * size + digit
+    return found
+
+
+def devices_at(placement: Placement, at: dict[str, Devices]) -> Devices:
+    """The devices that have these coordinates: the inverse of ``coordinates``."""
+    names = [axis.name for axis in placement.axes]
+    shape = [axis.size for axis in placement.axes]
+    own = coordinates(placement)
+    place = np.ravel_multi_index([own[name] for name in names], shape)
+    wanted = np.ravel_multi_index([at[name] for name in names], shape)
+    return np.asarray(np.argsort(place)[wanted])
+
+
+def send_receive(
+    placement: Placement, axis: str, source: int, target: int, size_bytes: int
+) -> PointToPoint:
+    """From every device at one coordinate of an axis to the one at another: stage to stage.
+
+    Raises InputError for an axis or a coordinate that does not exist.
+    """
+    sizes = {one.name: one for one in placement.axes}
+    if axis not in sizes:
+        raise InputError(f"no axis {axis!r} to send along", hint=nearest(axis, sizes))
+    for where in (source, target):
+        _check_on(sizes[axis], where)
+    at = coordinates(placement)
+    senders = devices_at(placement, at | {axis: np.full_like(at[axis], source)})
+    senders[(at[axis] != target) | (source == target)] = NOBODY
+    return PointToPoint(Transfer.SEND_RECEIVE, placement, senders, size_bytes)
+
+
+def _check_on(axis: Axis, coordinate: int) -> None:
+    if not 0 <= coordinate < axis.size:
+        raise InputError(
+            f"no coordinate {coordinate} on {axis.name}={axis.size}",
+            hint=f"from 0 to {axis.size - 1}",
+        )

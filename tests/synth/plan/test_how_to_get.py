@@ -1,0 +1,112 @@
+"""How an answer is got: only what the runtime has, in its own words."""
+
+from __future__ import annotations
+
+import pytest
+
+from grammar import Goal
+from hierarchies import Axis, Reduction, load
+from strategies import source
+from synth.collectives.algorithms import Algorithm, Choice
+from synth.emit import emit
+from synth.plan.how_to_get import By, advice
+from synth.plan.planner import answers
+from synth.plan.request import Against, Answer, Request
+from synth.semantics.programs import Language
+
+
+def ranked(
+    name: str,
+    payload: int,
+    k: int = 1,
+    goal: Goal = Goal.ALL_REDUCE,
+    choice: Choice = Choice.AUTO,
+) -> list[Answer]:
+    system = load(name)
+    request = Request(
+        (Axis("data", system.devices),),
+        ("data",),
+        payload,
+        k,
+        Language(3, goal=goal),
+        choice,
+        stripes=False,
+    )
+    return list(answers(system, request).answers)
+
+
+def test_one_call_by_another_algorithm_is_a_line_of_the_environment() -> None:
+    """NCCL takes a ring on two nodes, where a tree takes three fifths of its time."""
+    [answer] = ranked("dgx-a100:2", 2**24)
+    assert answer.candidate.text == "all-reduce root inside"
+    assert (answer.defaults.chosen, answer.against_default) == ("ring", Against.FASTER)
+    assert advice(answer).by is By.ENVIRONMENT
+    assert advice(answer).text == "NCCL_ALGO=Tree NCCL_PROTO=LL128"
+
+
+def test_several_calls_are_a_file() -> None:
+    [answer] = ranked("p2-a100:4", 2**30)
+    assert advice(answer).by is By.FILE
+    assert advice(answer).text.startswith("collsynth emit --from ANSWER.json --rank 1")
+
+
+@pytest.mark.parametrize("choice", [Choice.ANY, Choice.DIRECT])
+def test_what_no_library_has_is_no_gain(choice: Choice) -> None:
+    """All send to all at once: no library does so in an all-reduce over nodes."""
+    [answer] = ranked("dgx-h100:4", 2**16, choice=choice)
+    assert answer.estimate.surely_below(answer.baseline_estimate)
+    assert not answer.gains
+    assert advice(answer).by is By.NOTHING
+    assert "direct" in advice(answer).text
+
+
+@pytest.mark.parametrize("name", ["dgx-h100:4", "mi300x:2", "tpu-v5p-slice:2", "p2-v100:2"])
+@pytest.mark.parametrize("payload", [2**16, 2**24])
+def test_nothing_is_priced_that_no_runtime_does(name: str, payload: int) -> None:
+    """NCCL and RCCL have rings, trees and their switches; XLA on a torus has rings alone."""
+    had = {Algorithm.RING, Algorithm.TREE, Algorithm.IN_NETWORK}
+    had -= {Algorithm.TREE} if name.startswith("tpu") else set()
+    for answer in ranked(name, payload, 5):
+        steps = [price for price in answer.prices if price.algorithm]
+        assert {price.algorithm for price in steps} <= had
+        trees = {price.what for price in steps if price.algorithm is Algorithm.TREE}
+        assert trees <= {"all-reduce"}
+        assert answer.against_default is not Against.NOT_OFFERED
+        assert advice(answer).by is not By.NOTHING
+
+
+@pytest.mark.parametrize("name", ["dgx-h100:1", "dgx-a100:1", "gb200-nvl72:1", "gb200-nvl72:2"])
+def test_no_tree_is_advised_for_what_is_a_chain(name: str) -> None:
+    """NCCL's trees are chains inside a node (NVIDIA/nccl issues 545 and 919): 7 hops on 8 GPUs, 71
+    in a rack, up and down again. By its own model a tree by LL on two racks takes 102 us."""
+    for payload in (2**16, 2**24):
+        [answer] = ranked(name, payload)
+        assert "Tree" not in advice(answer).text.replace("NVLSTree", "")
+
+
+@pytest.mark.parametrize("goal", [Goal.ALL_GATHER, Goal.REDUCE_SCATTER, Goal.ALL_TO_ALL])
+def test_nothing_is_promised_that_cannot_be_handed_out(goal: Goal) -> None:
+    for answer in ranked("dgx-h100:4", 2**30, 4, goal):
+        if advice(answer).by is By.FILE:
+            target = advice(answer).text.partition(";")[0].split()[-1]
+            reduction = Reduction(answer.placement, ("data",))
+            assert emit(target, source(answer.candidate.text, reduction, 2**30, goal=goal))
+
+
+@pytest.mark.parametrize(
+    ("name", "payload", "default"),
+    [
+        ("gb200-nvl72:1", 2**28, "nvls"),
+        ("gb200-nvl72:4", 2**28, "nvls_tree"),
+        ("gb200-nvl72:4", 2**32, "nvls_tree"),
+        ("tpu-v5e-slice", 2**30, "xla"),
+        ("tpu-v4-pod-slice", 2**30, "xla"),
+    ],
+)
+def test_the_runtime_does_what_it_does(name: str, payload: int, default: str) -> None:
+    """Racks of NVLink reduce in their switches; XLA uses the links of all dimensions."""
+    [answer] = ranked(name, payload)
+    assert answer.defaults.chosen == default
+    if default == "xla":
+        assert answer.baseline_seconds < 1.05 * answer.bound.seconds
+        assert advice(answer).by is By.DEFAULT
