@@ -1,11 +1,14 @@
 """Judge calibrated prices by other people's measurements: ``python -m results.fidelity``.
 
-Two judgements, neither of rows that the fit has seen:
+Four judgements, none of rows that the fit has seen:
 
 * sizes: fitted to every other size of all tables of a family, judged by the sizes between
   (interpolation);
 * tables: fitted to all tables but those of one collective among the same ranks, forced to the same
-  algorithm, judged by these (extrapolation to other collectives, numbers of nodes, algorithms).
+  algorithm, judged by these (extrapolation to other collectives, numbers of nodes, algorithms);
+* nodes: fitted to all tables of so many nodes or fewer, judged by those of more;
+* beyond: fitted to the rows from 64 MiB on, judged by the smaller ones; and to those up to 1 MiB,
+  judged by the larger ones.
 
 Prices are those of ``synth.calibration.prediction``, which are the simulator's lines.
 """
@@ -15,26 +18,25 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from hierarchies import InputError, System
+from grammar import Goal
+from hierarchies import InputError
 from results import pages, record
 from results.fidelity import aims
+from results.fidelity.judging import Judged, beyond_sizes, by_nodes, by_sizes, by_tables
 from results.fidelity.tables import SHARED, Family, several_runs, systems, tables, told
 from synth.calibration import prior as likeness
-from synth.calibration.fit import Calibrated, fit
 from synth.calibration.measurements import Configuration, Measurement
-from synth.calibration.prediction import Predictor
 
 COMMAND = "python -m results.fidelity"
 DATA = Path(__file__).with_name("fidelity.json")
 SPREADS = DATA.with_name("spreads.json")
-CLASSES = {"small": 0, "middle": 1 << 16, "large": 1 << 24}
+CLASSES = {"small": 0, "middle": 1 << 18, "large": 1 << 24}
 CLEAR = 1.1
 """Two measured options differ if one takes so many times as long as the other."""
 PROGRAMS = {
@@ -43,73 +45,7 @@ PROGRAMS = {
     "reduce; broadcast": ("reduce", "broadcast"),
 }
 """Ways to reduce on all, of which collectives each is made."""
-
-
-@dataclass(frozen=True)
-class Judged:
-    """A row that the fit had not seen, and what it said of it."""
-
-    what: Configuration
-    size_bytes: int
-    seconds: float
-    fitted: float
-    low: float
-    high: float
-
-    @property
-    def error(self) -> float:
-        return self.fitted / self.seconds - 1
-
-    @property
-    def width(self) -> float:
-        """By which factor the ends of its interval lie from the middle, on a logarithmic scale."""
-        return float(np.sqrt(self.high / self.low))
-
-    @property
-    def covered(self) -> bool:
-        return self.low <= self.seconds <= self.high
-
-
-def fitted(machines: Sequence[System], measurements: Sequence[Measurement]) -> Calibrated:
-    """The description that explains the measurements best, fitted to them."""
-    return min((fit(machine, measurements) for machine in machines), key=lambda each: each.loss)
-
-
-def judged(found: Calibrated, measurement: Measurement) -> Iterator[Judged]:
-    predictor = Predictor(found.system, measurement)
-    for sample in measurement.samples:
-        said = predictor.at(sample.size_bytes)
-        assert said.interval is not None, "the system is calibrated"
-        yield Judged(
-            measurement.configuration,
-            sample.size_bytes,
-            sample.seconds,
-            said.seconds,
-            said.interval.low_seconds,
-            said.interval.high_seconds,
-        )
-
-
-def by_sizes(machines: Sequence[System], measurements: Sequence[Measurement]) -> list[Judged]:
-    """Every other size fitted, those between judged; tables of too few sizes are left out."""
-    whole = [m for m in measurements if len(m.samples) >= 6]
-    if not whole:
-        return []
-    found = fitted(machines, [replace(m, samples=m.samples[::2]) for m in whole])
-    return [row for m in whole for row in judged(found, replace(m, samples=m.samples[1::2]))]
-
-
-def by_tables(machines: Sequence[System], measurements: Sequence[Measurement]) -> list[Judged]:
-    """Each configuration judged by a fit to all others."""
-    found = []
-    for one in dict.fromkeys(m.configuration for m in measurements):
-        others = [m for m in measurements if m.configuration != one]
-        if others:
-            seen = fitted(machines, others)
-            found += [
-                row for m in measurements if m.configuration == one for row in judged(seen, m)
-            ]
-    return found
+JUDGES = {"sizes": by_sizes, "tables": by_tables, "nodes": by_nodes, "beyond": beyond_sizes}
 
 
 def classed(size_bytes: int) -> str:
@@ -225,14 +161,14 @@ def family(one: Family, links: dict[str, Any]) -> tuple[dict[str, Any], dict[str
     measurements = tables(one)
     machines = systems(one, links)
     floor = noise(measurements)
-    rows = {"sizes": by_sizes(machines, measurements), "tables": by_tables(machines, measurements)}
+    rows = {kind: judge(machines, measurements) for kind, judge in JUDGES.items()}
     return {
         "name": one["name"],
         "tables": len(measurements),
         "collectives": sorted({m.collective for m in measurements}),
         "ranks": sorted({"x".join(map(str, m.members)) for m in measurements}),
         "judged": {kind: summary(some, floor) for kind, some in rows.items()},
-        "pairs": {kind: pairs(some) for kind, some in rows.items()},
+        "pairs": {kind: pairs(rows[kind]) for kind in aims.PAIRED},
     }, rows
 
 
@@ -240,7 +176,7 @@ def measured() -> dict[str, Any]:
     """Everything: each family, and all together."""
     given = told()
     found = []
-    everything: dict[str, list[Judged]] = {"sizes": [], "tables": []}
+    everything: dict[str, list[Judged]] = {kind: [] for kind in JUDGES}
     floor: dict[str, list[float]] = {name: [] for name in CLASSES}
     for one in given["family"]:
         said, rows = family(one, given["links"])
@@ -254,12 +190,16 @@ def measured() -> dict[str, Any]:
         **record.origin(COMMAND),
         "families": found,
         "all": {kind: summary(rows, floor) for kind, rows in everything.items()},
+        "apart": {
+            kind: summary([row for row in rows if row.what[0] == Goal.ALL_TO_ALL.value], floor)
+            for kind, rows in everything.items()
+        },
         "pairs": {
             kind: {
                 what: [sum(one["pairs"][kind][what][i] for one in found) for i in (0, 1)]
                 for what in ("algorithms", "placements", "programs")
             }
-            for kind in everything
+            for kind in aims.PAIRED
         },
         "excluded": given["excluded"],
     }
@@ -273,8 +213,8 @@ def spread_by(factor: float) -> None:
 
     for name in ("PROTOCOL", "ALGORITHM", "OWN", "ALONE"):
         setattr(likeness, name, scaled(getattr(likeness, name)))
-    for trait, (launch, hop, gap, share) in [*likeness.SPREADS.items()]:
-        likeness.SPREADS[trait] = (factor * launch, factor * hop, factor * gap, factor * share)
+    for trait, spreads in [*likeness.SPREADS.items()]:
+        likeness.SPREADS[trait] = scaled(spreads)
 
 
 def sensitivity(factor: float) -> dict[str, Any]:
@@ -302,6 +242,9 @@ def page(data: dict[str, Any]) -> str:
         spreads=others,
         factors={factor: factors[factor] for factor in sorted(factors, key=float)},
         kinds=aims.KINDS,
+        paired=aims.PAIRED,
+        classes=aims.CLASSES,
+        covered=aims.COVERED,
         sizes=aims.SIZES,
         targets=aims.targets,
         both=aims.both,

@@ -104,11 +104,12 @@ def _link(system: System, level: int, kept: Sequence[int]) -> Link:
     """A level's link, with only those ports of a child that serve devices of the part."""
     link, inside = system.links[level], prod(kept[level + 1 :])
     block = system.block(level)
-    if link.ports >= (whole := system.hierarchy.devices_in_child(level)):
-        return replace(link, ports=link.ports // whole * inside)
+    each = system.ports_of_block(level)
+    if block == 1:
+        return replace(link, ports=each * inside)
     for inner in range(level + 1, len(kept)):
         beside = system.hierarchy.devices_in_child(inner)
         if beside <= block < beside * system.hierarchy.cardinalities[inner]:
             behind = block // beside * prod(kept[inner + 1 :])
-            return replace(link, ports=inside // behind)
-    return replace(link, ports=1)
+            return replace(link, ports=each * (inside // behind))
+    return replace(link, ports=each)

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from math import log2
 
 from grammar import Collective, Goal
 from hierarchies import Domain, InputError, System, nearest
 from hierarchies.calibration import FASTEST
 from synth.calibration.busy_part import BusyPart, busy_part
 from synth.calibration.measurements import SEND_RECEIVE, Measurement
-from synth.collectives.algorithms import Algorithm
+from synth.collectives.algorithms import Algorithm, network
 from synth.collectives.nccl_model import Ranks
 from synth.collectives.protocols import Protocol, protocols
 from synth.price.defaults import ALGORITHMS, DIRECT, names, quickest_seconds
@@ -32,6 +33,7 @@ _FORCED = {
     **{algorithm.value: algorithm for algorithm in Algorithm},
 }
 """The algorithms a runtime can be forced to use, in lower case and without underscores."""
+WIDE_TREE = 0.5
 
 
 @dataclass(frozen=True)
@@ -39,12 +41,28 @@ class Candidate:
     """One algorithm and protocol for a measurement, linear in what is fitted.
 
     For each level of the system: ``waited``, the messages that wait for each other; ``paced``, the
-    messages that keep a minimum gap; and the ``busy_seconds`` of the way.
+    messages that keep a minimum gap; ``peers``, whom one exchanges with at once; ``wide``, what is
+    left of the bandwidth for more than two children, ``busy_seconds`` with that; and ``doublings``
+    of two children, each of which may lose some more.
     """
 
     way: Way
     protocol: Protocol
     waited: tuple[float, ...]
+    wide: tuple[float, ...]
+
+    @property
+    def peers(self) -> tuple[float, ...]:
+        return self.way.peers if self.way.at_once else (0.0,) * len(self.waited)
+
+    @property
+    def busy_seconds(self) -> tuple[float, ...]:
+        rows = zip(self.way.busy_seconds, self.wide, self.way.children, strict=True)
+        return tuple(busy / (wide if m > 2 else 1.0) for busy, wide, m in rows)
+
+    @property
+    def doublings(self) -> tuple[float, ...]:
+        return tuple(log2(m / 2) if m > 2 else 0.0 for m in self.way.children)
 
     @property
     def paced(self) -> tuple[float, ...]:
@@ -73,9 +91,23 @@ def candidates(system: System, measurement: Measurement) -> tuple[Candidate, ...
     part = busy_part(system, measurement)
     links = part.system.links
     return tuple(
-        Candidate(each.way, protocol, each.way.counted(links))
+        Candidate(each.way, protocol, each.way.counted(links), wide(system, each.way.algorithm))
         for each in allowed_ways(part, measurement)
         for protocol in each.protocols
+    )
+
+
+def wide(system: System, algorithm: Algorithm) -> tuple[float, ...]:
+    """By level what is left of an algorithm's bandwidth where more than two children take part.
+
+    NCCL's trees between nodes reach half of what their bytes would need from four nodes on, as if
+    the port of an inner node carried what both its children get: forced on B200 190.7 and 192.6
+    GB/s, where two nodes reach 335 (../shared/data/published); on Alps, by NCCL's own choice, 47 at
+    8 nodes and 64 MiB.
+    """
+    tree, between = algorithm is Algorithm.TREE, network(system)
+    return tuple(
+        WIDE_TREE if tree and level <= between else 1.0 for level in range(len(system.links))
     )
 
 
@@ -186,6 +218,7 @@ def sent_around(system: System, members: tuple[int, ...]) -> Way:
         2 / system.memory_bytes_per_second,
         protocols(system.links[level] for level in spans),
         waits,
+        members,
         at_once=True,
         members=members,
     )

@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from math import prod
 from shlex import quote
 
-from grammar import Goal
+from grammar import Collective, Goal
 from hierarchies import InputError, System
 from synth.calibration.logs.matching import host_level, with_commas
 from synth.calibration.logs.tables import COLLECTIVES
 from synth.calibration.measurements import Measurement
 from synth.calibration.prediction import Predictor
-from synth.collectives.nccl_model import NVLS, RING, SPELLINGS, TREE
+from synth.collectives.algorithms import Algorithm
+from synth.collectives.nccl_model import NVLS, RING, SPELLINGS, TREE, has
 from synth.collectives.protocols import Protocol, protocols
 
 SMALLEST_BYTES, LARGEST_BYTES, LARGEST_LL_BYTES = 2**10, 2**30, 2**26
@@ -178,8 +179,9 @@ def _on(system: System, groups: Groups) -> Iterator[Experiment]:
         yield _made(system, groups, ring, protocol, (what,))
     yield _made(system, groups, (Goal.ALL_GATHER, None), None, (f"{bandwidth}, by another way",))
     if not single:
-        tree = (Goal.ALL_REDUCE, TREE)
-        yield _made(system, groups, tree, Protocol.SIMPLE, (f"trees over {crossed}",))
+        if has(Collective.ALL_REDUCE, Algorithm.TREE, links):
+            tree = (Goal.ALL_REDUCE, TREE)
+            yield _made(system, groups, tree, Protocol.SIMPLE, (f"trees over {crossed}",))
         yield _made(system, groups, (Goal.REDUCE_SCATTER, None), None, ("a check of the rings",))
         yield _made(system, groups, (Goal.ALL_TO_ALL, None), None, (f"exchanges over {crossed}",))
     if all(link.reduces for link in links):

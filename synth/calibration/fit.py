@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import isfinite
+from math import expm1, isfinite
 
 import numpy as np
 import numpy.typing as npt
 
 from hierarchies import Calibration, Crossing, Fit, InputError, System
 from hierarchies.calibration import FASTEST, MODEL
-from synth.calibration.candidates import Candidate, candidates, chosen
+from synth.calibration.candidates import Candidate, candidates, chosen, wide
 from synth.calibration.identifiability import undetermined
 from synth.calibration.measurements import Measurement
 from synth.calibration.prior import unmeasured
 from synth.calibration.residuals import FittedRow, followed, residuals, strayed, strays
 from synth.calibration.solver import Rows, Solution, solve, unseen_seconds
+from synth.collectives.algorithms import Algorithm
 from synth.collectives.protocols import Protocol
 
 PREFERRED = (MODEL, FASTEST)
@@ -54,7 +55,7 @@ def fit(system: System, measurements: Sequence[Measurement]) -> Calibrated:
     tried = [(rows, solve(bare, rows)) for rows in (_rows(bare, checked, how) for how in PREFERRED)]
     best = min(range(len(tried)), key=lambda which: tried[which][1].loss)
     rows, first = tried[best]
-    away = strayed(rows.sizes, rows.seconds, first.fitted)
+    away = strayed(rows.sizes, rows.seconds, first.fitted, rows.table)
     solution = solve(bare, rows, ~away) if away.any() else first
     found = _fitted_rows(rows, checked, solution, away)
     found = _unseen(bare, rows, solution, found)
@@ -146,18 +147,23 @@ def _fits(system: System, rows: Rows, solution: Solution) -> Iterator[Fit]:
     """
     levels = len(system.links)
     crossed = [any(each.waited[i] for each in rows.candidates) for i in range(levels)]
+    algorithms = {one.value: one for one in Algorithm}
     gone = Counter(rows.candidates[pair].key for pair in solution.chosen)
     fitted = [*zip(solution.keys, solution.unknowns, strict=True)]
     for key, unknowns in [*fitted, *unmeasured(solution.keys, solution.unknowns, solution.lowest)]:
         numbers = unknowns.tolist()
         protocol = Protocol(key[2])
+        kept = wide(system, algorithms[key[1]]) if key[1] else (1.0,) * levels
         found = []
         for level, link in enumerate(system.links):
-            hop, gap, inverse = (numbers[1 + part * levels + level] for part in range(3))
+            hop, gap, inverse, peer, loss = numbers[1 + level :: levels]
+            if key[1] != Algorithm.DIRECT.value:
+                peer = 0.0
             if not crossed[level]:
                 hop = protocol.latency_seconds(link) or link.latency_seconds
-                gap, inverse = 0.0, 1 / protocol.share
-            found.append(Crossing(_short(hop), _short(gap), float(f"{1 / inverse:.6g}")))
+                gap, inverse, peer, loss = 0.0, 1 / protocol.share, 0.0, 0.0
+            share, loss = (float(f"{each:.6g}") for each in (1 / inverse, -expm1(-loss)))
+            found.append(Crossing(_short(hop), _short(gap), share, _short(peer), kept[level], loss))
         yield Fit(key[2], tuple(found), _short(numbers[0]), key[1], key[0], gone[key])
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from hierarchies import System
-from synth.calibration.prior import Floats, Key
+from synth.calibration.prior import PARTS, Floats, Key
 from synth.calibration.solver import Rows, Solution
 
 ALIKE = 0.02
@@ -75,13 +75,13 @@ def _directions(columns: Floats) -> Iterator[list[int]]:
 def _busy(rows: Rows, key: Key, column: int) -> bool:
     """Whether a column is the bandwidth share of a level that the way sends bytes over."""
     candidate = next(candidate for candidate in rows.candidates if candidate.key == key)
-    level = column - 1 - 2 * len(candidate.waited)
-    return level >= 0 and candidate.way.busy_seconds[level] > 0
+    which, level = divmod(column - 1, len(candidate.waited))
+    return column > 0 and PARTS[which] == "share" and candidate.way.busy_seconds[level] > 0
 
 
 def _names(system: System) -> list[str]:
     levels = system.hierarchy.names
-    parts = [f"{what} of level {name!r}" for what in ("hop", "gap", "share") for name in levels]
+    parts = [f"{what} of level {name!r}" for what in PARTS for name in levels]
     return ["launch", *parts]
 
 

@@ -38,20 +38,23 @@ TRAITS = {
     SEND_RECEIVE: {"both ways": 1.0, "copying": 1.0},
 }
 """For each collective, the part of its rounds that has a trait."""
-PROTOCOL, ALGORITHM = (1.0, 1.0, 3.0, 1.0), (0.5, 1.0, 1.0, 0.3)
-"""Expected deviations of launch, hop, gap and inverse share, as fractions of the description (a
-gap's of its hop): of a protocol from the description, of an algorithm from its protocol."""
-SPREADS = {
-    **dict.fromkeys(("one way", "both ways"), (0.5, 0.5, 0.5, 0.3)),
-    **dict.fromkeys(("reducing", "copying"), (0.2, 0.2, 0.2, 0.2)),
+PARTS = ("hop", "gap", "share", "peer", "loss")
+"""What a fit knows of each level, in the order of its columns; before them is the launch."""
+PROTOCOL, ALGORITHM = (1.0, 1.0, 3.0, 1.0, 1.0, 1.0), (0.5, 1.0, 1.0, 0.3, 1.0, 1.0)
+"""Expected deviations of launch, hop, gap, inverse share, peer and loss, as fractions of the
+description (a gap's and a peer's of its hop): of a protocol from the description, of an algorithm
+from its protocol."""
+SPREADS: dict[str, tuple[float, ...]] = {
+    **dict.fromkeys(("one way", "both ways"), (0.5, 0.5, 0.5, 0.3, 0.5, 0.5)),
+    **dict.fromkeys(("reducing", "copying"), (0.2, 0.2, 0.2, 0.2, 0.2, 0.2)),
 }
-"""How far a trait moves these four, in the same fractions."""
-OWN, ALONE = (0.3, 0.3, 0.3, 0.1), (0.5, 0.5, 0.5, 0.2)
+"""How far a trait moves these six, in the same fractions."""
+OWN, ALONE = (0.3, 0.3, 0.3, 0.1, 0.3, 0.5), (0.5, 0.5, 0.5, 0.2, 0.5, 0.5)
 """How far a way deviates from its algorithm plus traits; and if it has no traits (ALONE)."""
 
 
 def part(column: int, levels: int) -> int:
-    """What a column of a fit's unknowns is: 0 launch, 1 hop, 2 gap, 3 inverse share."""
+    """What a column of a fit's unknowns is: 0 launch, else one more than its place in ``PARTS``."""
     return 0 if column == 0 else 1 + (column - 1) // levels
 
 
@@ -84,7 +87,7 @@ def unmeasured(
 ) -> Iterator[tuple[Key, Floats]]:
     """Ways that no row can have taken, by algorithms that some row can, with expected numbers.
 
-    ``unknowns`` are the fitted numbers, shape (keys, 1 + 3 levels), ``lowest`` their lower bounds,
+    ``unknowns`` are the fitted numbers, one row for each key, ``lowest`` their lower bounds,
     equal for all ways by one protocol. The expectation is given all ways by the same protocol.
     """
     for _, algorithm, protocol in [key for key in keys if key[1] and not key[0]]:
@@ -98,11 +101,13 @@ def unmeasured(
 
 def _given(key: Key, others: Sequence[Key], known: Floats) -> Floats:
     """A way's expectation given those of others: the conditional mean of a normal distribution."""
-    levels = (known.shape[1] - 1) // 3
+    levels = (known.shape[1] - 1) // len(PARTS)
     place = {other: number for number, other in enumerate(others)}
     ways = [other for other in others if other[0]]
     strayed = np.array([known[place[way]] - known[place[_like(way)]] for way in ways])
     found: Floats = known[place[_like(key)]].copy()
+    if not ways:
+        return found
     for column in range(len(found)):
         what = part(column, levels)
         weights = np.linalg.solve(_covariance(ways, ways, what), _covariance(ways, [key], what))

@@ -16,19 +16,25 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
+from grammar import Goal
 from hierarchies import Measured, Residual, Stray
-from hierarchies.calibration import ANY, COVERED
+from hierarchies.calibration import ANY, COVERED, NORMAL_MARGIN, beyond
 from synth.calibration.measurements import Configuration, Measurement
 from synth.calibration.prior import ALGORITHM, Floats, Key
 
+Integers = npt.NDArray[np.int64]
+ALL_TO_ALL = Goal.ALL_TO_ALL.value
 CLASSES = (0, 1 << 16, 1 << 20, 1 << 24, 1 << 28)
 """Where classes of sizes begin, in bytes."""
 FEWEST_ROWS = 8
 """A way has ratios of its own in a class of sizes with at least this many of its rows."""
 _FAR, _SPREADS = 2.0, 5.0
-EXPECTED = ALGORITHM[3]
+MOST_DROPPED = 0.2
+"""The share of a table's rows that may be outliers."""
+EXPECTED, EXPECTED_LARGE, LARGE = ALGORITHM[3], 0.2, 1 << 24
 """How far a table is expected to lie from a fit before any was left out, in logarithms: as far as
-the fit expects the shares of algorithms to stray. It counts as much as one table."""
+the fit expects the shares of algorithms to stray, and less from a size on that only bytes limit. It
+counts as much as one table."""
 
 
 @dataclass(frozen=True)
@@ -50,11 +56,14 @@ class FittedRow:
     tables_seconds: float = 0.0
 
 
-def strayed(sizes: Floats, seconds: Floats, fitted: Floats) -> npt.NDArray[np.bool_]:
+def strayed(
+    sizes: Floats, seconds: Floats, fitted: Floats, tables: Integers
+) -> npt.NDArray[np.bool_]:
     """Which rows are outliers, ignored by the fit: off by more than a factor of 2 and 5 spreads.
 
     The spread is the median distance of the rows of the same class, put to scale so that it is a
-    standard deviation where errors are normal (Hampel's rule).
+    standard deviation where errors are normal (Hampel's rule). Where more than ``MOST_DROPPED`` of
+    a table's rows are off, it is the fit that is wrong about them, and none is ignored.
     """
     off = np.log(seconds / fitted)
     away = np.zeros(len(off), dtype=np.bool_)
@@ -64,6 +73,9 @@ def strayed(sizes: Floats, seconds: Floats, fitted: Floats) -> npt.NDArray[np.bo
         distance = np.abs(off[mine] - np.median(off[mine]))
         spread = 1.4826 * float(np.median(distance))
         away[mine] = distance > max(np.log(_FAR), _SPREADS * spread)
+    for table in np.unique(tables):
+        mine = tables == table
+        away[mine] &= away[mine].mean() <= MOST_DROPPED
     return away
 
 
@@ -120,23 +132,38 @@ def strays(rows: Sequence[FittedRow]) -> tuple[Stray, ...]:
 
     The logarithms of ratios are taken to be normal about 0 with a spread of each table's own, whose
     mean square is known from n tables and what was expected: Student's t with n + 1 degrees of
-    freedom, which is wide where tables are few.
+    freedom, which is wide where tables are few. A table that lies beyond all others counts for as
+    much less as it was expected to be off more. All-to-alls are told by all-to-alls.
     """
-    classes: dict[int, dict[Configuration, list[float]]] = {}
+    classes: dict[tuple[str, int], dict[Configuration, list[float]]] = {}
+    configurations = dict.fromkeys(row.measurement.configuration for row in rows)
+    others = {
+        one: followed([row for row in rows if row.measurement.configuration != one])
+        for one in configurations
+    }
     for row in rows:
-        mine = classes.setdefault(_class(row.size_bytes), {})
+        one = row.measurement
+        whose = one.collective if one.collective == ALL_TO_ALL else ANY
+        mine = classes.setdefault((whose, _class(row.size_bytes)), {})
         if row.tables_seconds:
+            known = others[one.configuration]
+            farther = beyond(known, one.collective, one.members, row.size_bytes)
             off = float(np.log(row.seconds / row.tables_seconds))
-            mine.setdefault(row.measurement.configuration, []).append(off)
+            off /= float(np.hypot(1, farther / _expected(row.size_bytes)))
+            mine.setdefault(one.configuration, []).append(off)
     found = []
-    for smallest, tables in sorted(classes.items()):
+    for (whose, smallest), tables in sorted(classes.items()):
         squares = [float(np.mean(np.square(offs))) for offs in tables.values()]
-        known = len(squares) + 1
-        spread = float(np.sqrt((sum(squares) + EXPECTED**2) / known))
-        margin = float(scipy.special.stdtrit(known, (1 + COVERED) / 2))
+        freedom = len(squares) + 1
+        spread = float(np.sqrt((sum(squares) + _expected(smallest) ** 2) / freedom))
+        margin = float(scipy.special.stdtrit(freedom, (1 + COVERED) / 2))
         high = float(np.exp(margin * spread))
-        found.append(Stray(smallest, len(tables), _short(1 / high), _short(high)))
+        found.append(Stray(smallest, len(tables), _short(1 / high), _short(high), whose))
     return tuple(found)
+
+
+def _expected(size_bytes: int) -> float:
+    return EXPECTED if size_bytes < LARGE else EXPECTED_LARGE
 
 
 def _class(size_bytes: int) -> int:
@@ -151,12 +178,18 @@ def _residual(smallest: int, key: tuple[str, str, str], ratios: Sequence[float])
     """Order statistics that hold a new ratio with the probability that is stated.
 
     Of n rows the k-th smallest is above a new one in k of n + 1 cases (conformal prediction). With
-    few rows they are the smallest and the largest, and hold a new ratio less often than stated.
+    few rows they are the smallest and the largest, which hold a new ratio less often than stated:
+    then both lie farther from the median, by as much as for normal logarithms.
     """
     ordered = sorted(ratios)
     outside = int(round((len(ordered) + 1) * (1 - COVERED) / 2, 9))
     place = max(0, outside - 1)
-    three = (ordered[place], float(np.median(ordered)), ordered[-1 - place])
-    low, median, high = map(_short, three)
+    middle, farther = float(np.median(ordered)), 1.0
+    if not outside and len(ordered) > 1:
+        farther = NORMAL_MARGIN / float(scipy.special.ndtri(1 - 1 / (len(ordered) + 1)))
+    low, median, high = (
+        _short(middle * (ratio / middle) ** farther)
+        for ratio in (ordered[place], middle, ordered[-1 - place])
+    )
     collective, algorithm, protocol = key
     return Residual(smallest, len(ordered), low, median, high, protocol, algorithm, collective)

@@ -1,10 +1,11 @@
 """The least squares of a calibration: which way each row went, and what the ways cost.
 
 Unknown for every way (collective, algorithm, protocol) are a launch and, for each level, a hop, a
-gap and the inverse of a share. Given which way a row went and what it was limited by, its seconds
-are linear in them. So both are found by turns: the ways as the fastest at the last numbers, the
-numbers by non-negative least squares (scipy's) of relative errors, weighted anew each time by the
-soft-L1 loss so that a row far off pulls no harder than one near by.
+gap, the inverse of a share, a cost for each peer, and the logarithm of what the inverse share grows
+by with each doubling of children. Given which way a row went and what it was limited by, its
+seconds are linear in them (nearly: in the last). So both are found by turns: the ways as the
+fastest at the last numbers, the numbers by non-negative least squares (scipy's) of relative errors,
+weighted anew each time by the soft-L1 loss so that a row far off pulls no harder than one near by.
 
 What rows leave open comes from a prior (``prior``), added as rows of their own: a way is like its
 algorithm for other collectives whose rounds are of the same kinds, an algorithm like others by the
@@ -13,7 +14,7 @@ same protocol, and a protocol like the description and the launch in NCCL's mode
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,22 +22,21 @@ import numpy.typing as npt
 import scipy
 
 from hierarchies import System
-from hierarchies.calibration import ANY
 from synth.calibration.candidates import Candidate
-from synth.calibration.prior import Floats, Key, expected, part
-from synth.collectives.protocols import Protocol
+from synth.calibration.expectations import described, ways
+from synth.calibration.prior import PARTS, Floats, Key, expected, part
 
 Integers = npt.NDArray[np.int64]
 
-LAUNCH_SECONDS = {Protocol.SIMPLE: 8.4e-6, Protocol.LL: 6.6e-6, Protocol.LL128: 14.0e-6}
-"""What NCCL's model adds once a call (v2.28.7-1, src/graph/tuning.cc)."""
 LEAST_LATENCY = 0.1
 """No launch and no hop is fitted below this fraction of what was expected."""
 MOST_SHARE = 2.0
 """No link is fitted to carry more than this many times its described bandwidth."""
 NOISE = ((0, 0.15), (1 << 16, 0.10), (1 << 24, 0.05))
 """Relative errors expected of rows from a size on."""
-_ROUNDS = 40
+_ROUNDS, _ENOUGH = 40, 1e-6
+_UNSEEN_ROUNDS, _UNSEEN_ENOUGH = 10, 1e-4
+"""Fits that only judge the last one start there, and need not be as exact."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Solution:
-    """Unknowns by way, shape (ways, 1 + 3 levels): launch, hops, gaps, inverse shares.
+    """Unknowns by way, shape (ways, 1 + 5 levels): launch, and for each level those of ``PARTS``.
 
     ``chosen`` is the candidate each row was taken to have gone by, ``fitted`` its seconds;
     ``design`` the rows of the last least squares, scaled to expected errors, over all unknowns in
@@ -96,7 +96,8 @@ def unseen_seconds(
     for group in np.unique(groups):
         mine = groups == group
         if (keep & ~mine).any():
-            found[mine] = problem.descend(solution.unknowns, keep & ~mine).fitted[mine]
+            seen = problem.descend(solution.unknowns, keep & ~mine, _UNSEEN_ROUNDS, _UNSEEN_ENOUGH)
+            found[mine] = seen.fitted[mine]
     return found
 
 
@@ -106,19 +107,24 @@ class _Problem:
     def __init__(self, system: System, rows: Rows) -> None:
         self.system, self.rows = system, rows
         self.levels = len(system.links)
-        self.keys = _keys([candidate.key for candidate in rows.candidates], system)
+        self.keys = ways([candidate.key for candidate in rows.candidates], system)
         self.place = np.array([self.keys.index(c.key) for c in rows.candidates])
         self.waited = np.array([c.waited for c in rows.candidates])
         self.paced = np.array([c.paced for c in rows.candidates])
-        self.busy = np.array([c.way.busy_seconds for c in rows.candidates])
+        self.peers = np.array([c.peers for c in rows.candidates])
+        self.busy = np.array([c.busy_seconds for c in rows.candidates])
+        self.doublings = np.array([c.doublings for c in rows.candidates])
         self.memory = np.array([c.way.memory_seconds for c in rows.candidates])
         self.size, self.taken = rows.sizes[rows.row], rows.seconds[rows.row]
         self.first = np.searchsorted(rows.row, np.arange(len(rows.sizes)))
-        self.scale = np.array([_described(system, Protocol(key[2])) for key in self.keys])
+        self.scale = np.array([described(system, key) for key in self.keys])
         self._correct()
         self.lowest = np.zeros_like(self.scale)
         self.lowest[:, : 1 + self.levels] = LEAST_LATENCY * self.scale[:, : 1 + self.levels]
-        self.lowest[:, 1 + 2 * self.levels :] = 1 / MOST_SHARE
+        self.lowest[:, self._part("peer")] = LEAST_LATENCY * self.scale[:, self._part("peer")]
+        self.lowest[:, self._part("share")] = 1 / MOST_SHARE
+        self.unasked = np.ones_like(self.scale)
+        self.unasked[:, self._part("gap")] = 0.0
         self.noise = np.empty(len(rows.sizes))
         for size, noise in NOISE:
             self.noise[rows.sizes >= size] = noise
@@ -127,36 +133,44 @@ class _Problem:
     def _correct(self) -> None:
         """Scale the description to the rows: one factor for all latencies, one for each bandwidth.
 
-        Factors are medians over tables of measured / described seconds: of the smallest rows for
-        latencies, of the largest for bandwidths.
+        Factors are medians over tables of measured / described seconds: first of the largest rows
+        that bytes limit, for bandwidths, then of the smallest that wait, for latencies. Tables of
+        large sizes alone say nothing of a latency, and those of small ones of no bandwidth. What a
+        peer costs is left as it is: work of the sender, and much the same over TCP and RDMA.
         """
-        described = self.scale.copy()
-        seconds, _ = self.seconds(described)
-        chosen = self.choose(seconds)
-        quiet = seconds - self.size * (
-            self.busy * described[self.place][:, 1 + 2 * self.levels :]
-        ).max(axis=1)
         ratios: dict[int, list[float]] = {}
-        latency = []
+        for pair, seconds, quiet in self._ends(-1):
+            if quiet <= seconds / 2:
+                level = int(self._loads(self.scale)[pair].argmax())
+                ratios.setdefault(level, []).append((self.taken[pair] - quiet) / (seconds - quiet))
+        for level, found in ratios.items():
+            off = min(max(float(np.median(found)), 1 / MOST_SHARE), 100.0)
+            self.scale[:, self._part("share")][:, level] *= off
+        waits = [
+            (self.taken[pair] - seconds + quiet) / quiet
+            for pair, seconds, quiet in self._ends(0)
+            if quiet >= seconds / 2
+        ]
+        if waits:
+            factor = min(max(float(np.median(waits)), 0.2), 50.0)
+            for name in ("hop", "gap"):
+                self.scale[:, self._part(name)] *= factor
+            self.scale[:, 0] *= factor
+
+    def _ends(self, which: int) -> Iterator[tuple[int, float, float]]:
+        """Of each table's smallest (0) or largest (-1) row: its way, its seconds as scaled so far,
+        and how many of them pass without bytes.
+        """
+        seconds, _ = self.seconds(self.scale)
+        chosen = self.choose(seconds)
+        quiet = seconds - self._loads(self.scale).max(axis=1)
         for table in np.unique(self.rows.table):
-            mine = np.flatnonzero(self.rows.table == table)
-            small, large = mine[0], mine[-1]
-            start, end = self.first[small], self.first[small] + (self.rows.row == small).sum()
-            latency.append(self.rows.seconds[small] / quiet[start:end].min())
-            pair = chosen[large]
-            level = int(
-                (self.busy[pair] * described[self.place[pair], 1 + 2 * self.levels :]).argmax()
-            )
-            ratios.setdefault(level, []).append(self.rows.seconds[large] / seconds[pair])
-        factor = min(max(float(np.median(latency)), 0.2), 50.0)
-        self.scale[:, : 1 + 2 * self.levels] *= factor
-        for level in range(self.levels):
-            off = float(np.median(ratios.get(level, [1.0])))
-            self.scale[:, 1 + 2 * self.levels + level] *= min(max(off, 1 / MOST_SHARE), 100.0)
+            pair = int(chosen[np.flatnonzero(self.rows.table == table)[which]])
+            yield pair, float(seconds[pair]), float(quiet[pair])
 
     def starts(self) -> list[Floats]:
         """The scaled description, and three variants with gaps or other launches and hops."""
-        hops, gaps = slice(1, 1 + self.levels), slice(1 + self.levels, 1 + 2 * self.levels)
+        hops, gaps = self._part("hop"), self._part("gap")
         found = []
         for waited, kept, launch in (
             (1.0, 0.0, 1.0),
@@ -173,13 +187,24 @@ class _Problem:
 
     def seconds(self, unknowns: Floats) -> tuple[Floats, Integers]:
         """Seconds of each candidate; its limit: -1 for gaps, a level, ``levels`` for memory."""
-        levels, mine = self.levels, unknowns[self.place]
-        hops = (self.waited * mine[:, 1 : 1 + levels]).sum(axis=1)
-        gaps = (self.paced * mine[:, 1 + levels : 1 + 2 * levels]).sum(axis=1)
-        busy = self.size[:, None] * self.busy * mine[:, 1 + 2 * levels :]
-        limits = np.column_stack([gaps, busy, self.size * self.memory])
+        mine = unknowns[self.place]
+        hops = (self.waited * mine[:, self._part("hop")]).sum(axis=1)
+        peers = (self.peers * mine[:, self._part("peer")]).sum(axis=1)
+        gaps = (self.paced * mine[:, self._part("gap")]).sum(axis=1)
+        limits = np.column_stack([gaps, self._loads(unknowns), self.size * self.memory])
         limit = limits.argmax(axis=1)
-        return mine[:, 0] + hops + limits.max(axis=1), limit - 1
+        return mine[:, 0] + hops + peers + limits.max(axis=1), limit - 1
+
+    def _part(self, name: str) -> slice:
+        """The columns of one of ``PARTS``."""
+        first = 1 + PARTS.index(name) * self.levels
+        return slice(first, first + self.levels)
+
+    def _loads(self, unknowns: Floats) -> Floats:
+        """How long each candidate keeps each level busy."""
+        mine = unknowns[self.place]
+        grown = mine[:, self._part("share")] * np.exp(self.doublings * mine[:, self._part("loss")])
+        return np.asarray(self.size[:, None] * self.busy * grown)
 
     def choose(self, seconds: Floats) -> Integers:
         """The fastest candidate of each row."""
@@ -187,18 +212,27 @@ class _Problem:
         fastest = np.flatnonzero(seconds <= least[self.rows.row])
         return np.asarray(fastest[np.searchsorted(self.rows.row[fastest], np.arange(len(least)))])
 
-    def descend(self, start: Floats, kept: npt.NDArray[np.bool_]) -> Solution:
-        """Improve ways and numbers by turns while the loss falls; a step that fails is halved."""
+    def descend(
+        self,
+        start: Floats,
+        kept: npt.NDArray[np.bool_],
+        rounds: int = _ROUNDS,
+        enough: float = _ENOUGH,
+    ) -> Solution:
+        """Improve ways and numbers by turns while the loss falls; a step that fails is halved.
+
+        At most so many ``rounds``, and while one wins more than this share of the loss.
+        """
         best = self._solution(start, kept)
         step = 1.0
-        for _ in range(_ROUNDS):
+        for _ in range(rounds):
             aim = self._least(best, kept)
             while True:
                 tried = self._solution(best.unknowns + step * (aim - best.unknowns), kept)
-                if tried.loss < best.loss * (1 - 1e-6) or step < 1 / 16:
+                if tried.loss < best.loss * (1 - enough) or step < 1 / 16:
                     break
                 step /= 2
-            if tried.loss >= best.loss * (1 - 1e-6):
+            if tried.loss >= best.loss * (1 - enough):
                 break
             best, step = tried, min(1.0, 2 * step)
         return best
@@ -208,26 +242,27 @@ class _Problem:
         chosen = self.choose(seconds)
         fitted = seconds[chosen]
         off = (fitted / self.rows.seconds - 1) / self.noise
-        design = self._design(chosen, limit)
+        design = self._design(unknowns, chosen, limit)
         strayed = self.prior @ (unknowns / self.scale).ravel() - self.wanted
         loss = float((2 * (np.sqrt(1 + off[kept] ** 2) - 1)).sum() + (strayed**2).sum())
         return Solution(self.keys, unknowns, chosen, fitted, design, loss, self.lowest)
 
-    def _design(self, chosen: Integers, limit: Integers) -> Floats:
+    def _design(self, unknowns: Floats, chosen: Integers, limit: Integers) -> Floats:
         """How each row's seconds grow with each unknown (in units of what is described)."""
-        levels, width = self.levels, 1 + 3 * self.levels
-        design = np.zeros((len(chosen), len(self.keys), width))
+        design = np.zeros((len(chosen), *self.scale.shape))
         number, place = np.arange(len(chosen)), self.place[chosen]
         design[number, place, 0] = 1.0
-        design[number, place, 1 : 1 + levels] = self.waited[chosen]
-        for row, (pair, what) in enumerate(
-            zip(chosen.tolist(), limit[chosen].tolist(), strict=True)
-        ):
-            if what == -1:
-                design[row, place[row], 1 + levels : 1 + 2 * levels] = self.paced[pair]
-            elif what < levels:
-                column = 1 + 2 * levels + what
-                design[row, place[row], column] = self.size[pair] * self.busy[pair, what]
+        design[number, place, self._part("hop")] = self.waited[chosen]
+        design[number, place, self._part("peer")] = self.peers[chosen]
+        share, loss = self._part("share").start, self._part("loss").start
+        what = limit[chosen]
+        paced = np.flatnonzero(what == -1)
+        design[paced, place[paced], self._part("gap")] = self.paced[chosen[paced]]
+        crossing = np.flatnonzero((what >= 0) & (what < self.levels))
+        pair, level, way = chosen[crossing], what[crossing], place[crossing]
+        load = self._loads(unknowns)[pair, level]
+        design[crossing, way, share + level] = load / unknowns[way, share + level]
+        design[crossing, way, loss + level] = load * self.doublings[pair, level]
         design *= self.scale[None, :, :]
         return np.asarray(
             design.reshape(len(chosen), -1) / (self.rows.seconds * self.noise)[:, None]
@@ -243,18 +278,34 @@ class _Problem:
             @ (now.unknowns / self.scale).ravel()
         )
         aims = (self.rows.seconds - known) / (self.rows.seconds * self.noise)
-        matrix = np.vstack([now.design * weight[:, None], self.prior])
-        target = np.concatenate([aims * weight, self.wanted])
-        lowest = (self.lowest / self.scale).ravel()
-        found, _ = scipy.optimize.nnls(matrix, target - matrix @ lowest)
-        return np.asarray((found + lowest).reshape(self.scale.shape) * self.scale)
+        asked = self._asked(now.design[kept])
+        expected = np.abs(self.prior[:, asked]).any(axis=1)
+        matrix = np.vstack([now.design[:, asked] * weight[:, None], self.prior[expected][:, asked]])
+        target = np.concatenate([aims * weight, self.wanted[expected]])
+        lowest = (self.lowest / self.scale).ravel()[asked]
+        found = self.unasked.ravel().copy()
+        found[asked], _ = scipy.optimize.nnls(matrix, target - matrix @ lowest)
+        found[asked] += lowest
+        return np.asarray(found.reshape(self.scale.shape) * self.scale)
+
+    def _asked(self, design: Floats) -> npt.NDArray[np.bool_]:
+        """Which unknowns some row tells of, by the same protocol at least.
+
+        All others are what the prior expects: to leave them out changes nothing and saves half of
+        the time.
+        """
+        used = np.asarray(np.any(design.reshape(len(design), *self.scale.shape), axis=0))
+        for protocol in dict.fromkeys(key[2] for key in self.keys):
+            mine = [number for number, key in enumerate(self.keys) if key[2] == protocol]
+            used[mine] = used[mine].any(axis=0)
+        return np.asarray(used.ravel())
 
     def _priors(self) -> tuple[Floats, Floats]:
         """The prior as rows, in units of what is described.
 
         It is made for all ways by one protocol together; its rows are independent, of spread 1.
         """
-        width = 1 + 3 * self.levels
+        width = self.scale.shape[1]
         rows, wanted = [], []
         for protocol in dict.fromkeys(key[2] for key in self.keys):
             places = [i for i, key in enumerate(self.keys) if key[2] == protocol]
@@ -265,34 +316,3 @@ class _Problem:
                 rows.append(found.reshape(len(places), -1))
                 wanted.append(aim)
         return np.concatenate(rows), np.concatenate(wanted)
-
-
-def _keys(leaves: Sequence[Key], system: System) -> tuple[Key, ...]:
-    """Protocols, then algorithms for any collective, then the ways themselves."""
-    found: dict[Key, None] = {}
-    for protocol in _known(system):
-        found[ANY, ANY, protocol.value] = None
-    for key in leaves:
-        found[ANY, key[1], key[2]] = None
-    for key in leaves:
-        found[key] = None
-    return tuple(sorted(found, key=lambda key: (bool(key[0]), bool(key[1]))))
-
-
-def _known(system: System) -> list[Protocol]:
-    """Protocols that at least one link supports."""
-    return [
-        protocol
-        for protocol in Protocol
-        if any(protocol.latency_seconds(link) is not None for link in system.links)
-    ]
-
-
-def _described(system: System, protocol: Protocol) -> Floats:
-    """Launch, hops, gaps and inverse shares before anything was measured; none is 0."""
-    hops = [
-        max(protocol.latency_seconds(link) or link.latency_seconds, 1e-9) for link in system.links
-    ]
-    return np.array(
-        [LAUNCH_SECONDS[protocol], *hops, *hops, *[1 / protocol.share] * len(system.links)]
-    )

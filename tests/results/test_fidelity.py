@@ -7,7 +7,7 @@ import pytest
 from machines import bare, calibrated, measured
 from results import pages, record
 from results.fidelity import __main__ as fidelity
-from results.fidelity import aims, tables
+from results.fidelity import aims, judging, tables
 from shared import shared
 
 
@@ -42,6 +42,20 @@ def test_no_row_is_judged_by_a_fit_that_has_seen_it() -> None:
     assert [row.size_bytes for row in halves] == between
 
 
+def test_what_lies_beyond_is_judged_by_fits_to_what_does_not() -> None:
+    """More nodes by fewer, small rows by large ones and large by small: each row as often."""
+    seen = [measured(calibrated(), "all-gather", (nodes, 4)) for nodes in (1, 2, 4, 8)]
+    rows = judging.by_nodes([bare()], seen)
+    assert {row.what[1][0] for row in rows} == {4, 8}
+    assert len(rows) == 3 * len(seen[0].samples)
+    assert max(abs(row.error) for row in rows if row.size_bytes >= 1 << 26) < 0.1
+    some = seen[:2]
+    beyond = judging.beyond_sizes([bare()], some)
+    sizes = [sample.size_bytes for sample in seen[0].samples]
+    below, above = ([s for s in sizes if s < 1 << 26], [s for s in sizes if s > 1 << 20])
+    assert [row.size_bytes for row in beyond] == [*below, *below, *above, *above]
+
+
 def test_the_noise_of_runs_is_told_by_class_of_sizes() -> None:
     runs = [measured(calibrated(), "all-gather", (8, 4), noise=0.1, seed=seed) for seed in (1, 2)]
     floor = fidelity.noise(runs)
@@ -56,6 +70,9 @@ def test_targets_are_those_of_the_issue_and_never_loosened() -> None:
         0.15,
         0.95,
     )
+    assert aims.CLASSES == {"large": (0.06, 0.25), "middle": (0.12, 0.5), "small": (0.14, 0.55)}
+    assert aims.COVERED == (0.85, 0.95)
+    assert fidelity.CLASSES == {"small": 0, "middle": 1 << 18, "large": 1 << 24}
     assert fidelity.CLEAR == 1.1
 
 
@@ -65,7 +82,7 @@ def test_families_that_fall_short_say_why() -> None:
     short = {
         family["name"]
         for family in data["families"]
-        if not all(aims.meets(judged) for judged in family["judged"].values())
+        if not all(aims.meets(family["judged"][kind]) for kind in aims.PAIRED)
     }
     assert short <= whys
 

@@ -110,8 +110,9 @@ def nominal_seconds(system: System, candidate: Candidate, size_bytes: float) -> 
         n * (candidate.protocol.latency_seconds(link) or 0.0)
         for n, link in zip(candidate.waited, system.links, strict=True)
     )
+    launch = candidate.protocol.launch_seconds if system.launches else 0.0
     busy = max(candidate.way.busy_seconds) / candidate.protocol.share
-    return waited + size_bytes * max(busy, candidate.way.memory_seconds)
+    return launch + waited + size_bytes * max(busy, candidate.way.memory_seconds)
 
 
 @given(measurements(), sizes)

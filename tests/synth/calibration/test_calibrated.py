@@ -37,7 +37,7 @@ from synth.plan.planner import answers
 from synth.plan.request import Request
 from synth.price.bound import bound
 from synth.price.defaults import defaults
-from synth.price.intervals import Interval, interval, tied, widened
+from synth.price.intervals import interval, widened
 from synth.price.step_prices import Simulator
 
 seconds = st.floats(0, 1e-3).map(lambda x: round(x * 1e6, 4) * 1e-6)
@@ -68,10 +68,17 @@ strays = st.lists(
 )
 
 
+crowds = st.one_of(
+    st.just(()), st.tuples(seconds, st.floats(0.01, 1), st.sampled_from((0.0, 0.1, 0.9)))
+)
+
+
 @st.composite
 def calibrations(draw: st.DrawFn) -> Calibration:
     def fitted(protocol: str, algorithm: str = "", collective: str = "") -> Fit:
-        levels = tuple(Crossing(draw(seconds), draw(seconds), draw(shares)) for _ in range(2))
+        levels = tuple(
+            Crossing(draw(seconds), draw(seconds), draw(shares), *draw(crowds)) for _ in range(2)
+        )
         return Fit(protocol, levels, draw(seconds), algorithm, collective, draw(st.integers(0, 99)))
 
     fits = [fitted(protocol) for protocol in ("simple", "ll", "ll128")]
@@ -102,6 +109,8 @@ def test_a_fitted_system_is_read_as_it_was_written() -> None:
 
 WRONG = {
     "share = { node": "is missing or unknown",
+    "wide = { node": "is missing or unknown",
+    "loss = 1": "less than 1",
     "launch_us = ": "launch_us",
     'protocol = "simple"': "no fit for",
     "members = { node": "is missing or unknown",
@@ -114,9 +123,16 @@ WRONG = {
 def test_a_calibration_that_is_wrong_is_told_with_its_place(given_text: str) -> None:
     ring = Measured("reduce", (1, 8), (("ring", "simple"),), 8, 64)
     told = replace(calibration(), measured=(ring,), strays=(Stray(0, 3, 0.5, 2.0),))
+    first, *others = told.fits
+    crowded = replace(
+        first, levels=(replace(first.levels[0], wide=0.5, loss=0.25), first.levels[1])
+    )
+    told = replace(told, fits=(crowded, *others))
     text = described(replace(load("dgx-a100:2"), calibration=told))
     broken = {
         "share = { node": text.replace('share = { "node"', 'share = { "pod"'),
+        "wide = { node": text.replace('wide = { "node"', 'wide = { "pod"'),
+        "loss = 1": text.replace('loss = { "node" = 0.25', 'loss = { "node" = 1.0'),
         "launch_us = ": text.replace("launch_us = ", "launch = ", 1),
         'protocol = "simple"': text.replace('protocol = "simple"', 'protocol = "plain"'),
         "members = { node": text.replace('members = { "node"', 'members = { "pod"'),
@@ -186,6 +202,45 @@ def test_messages_that_keep_a_distance_do_so_while_bytes_move() -> None:
     assert prices[2].seconds == pytest.approx(nominal.seconds, rel=1e-3)
 
 
+def test_peers_are_paid_for_whatever_is_on_the_wire() -> None:
+    """31 peers of an all-to-all, 28 of them on other nodes; other collectives have none."""
+    asked, plain = reduction((32,), ("a0",), 0), calibration()
+    dear = replace(plain, fits=tuple(_peers(fit, 1e-5, 1e-6) for fit in plain.fits))
+    for size in (1e3, 1e9):
+        for goal, more in ((Goal.ALL_TO_ALL, 28 * 1e-5 + 3 * 1e-6), (Goal.ALL_REDUCE, 0.0)):
+            before, now = (
+                min(
+                    defaults(
+                        Simulator(replace(bare(), calibration=one)), asked, size, goal
+                    ).seconds.values()
+                )
+                for one in (plain, dear)
+            )
+            assert now == pytest.approx(before + more)
+
+
+def _peers(fit: Fit, between: float, inside: float) -> Fit:
+    each = zip(fit.levels, (between, inside), strict=True)
+    return replace(fit, levels=tuple(replace(one, peer_seconds=cost) for one, cost in each))
+
+
+@given(st.integers(1, 3), st.floats(0.1, 1), st.floats(0, 0.9))
+def test_more_nodes_have_a_smaller_share_of_the_bandwidth(
+    doublings: int, wide: float, loss: float
+) -> None:
+    """Large rings on all 2 ** n nodes: the seconds of their bytes, against those without a loss."""
+    system, members = bare(), (1 << doublings, 1)
+    asked = Measurement("all-gather", members, members, (Sample(1 << 40, 1.0),))
+    levels = (Crossing(0.0, 0.0, 0.5, 0.0, wide, loss), Crossing(0.0, 0.0, 0.5))
+    plain = (Crossing(0.0, 0.0, 0.5),) * 2
+    lost, kept = (
+        predict(replace(system, calibration=Calibration((Fit("simple", each, 0.0),), ())), asked)
+        for each in (levels, plain)
+    )
+    left = 1.0 if doublings == 1 else wide * (1 - loss) ** (doublings - 1)
+    assert lost[0].seconds == pytest.approx(kept[0].seconds / left)
+
+
 def test_a_bound_is_of_what_is_faster_description_or_measurement() -> None:
     asked = reduction((32,), ("a0",), 0)
     nominal = bound(bare(), asked, 1e9).seconds
@@ -231,9 +286,30 @@ def test_what_was_not_measured_is_never_narrower_than_what_was(
     low, high = widened(found, way, ranks, size)
     least, most = widened(seen, way, ranks, size)
     assert low <= least <= 1 <= most <= high
-    unseen = replace(found, measured=())
-    assert widened(unseen, way, ranks, size)[0] <= low
-    assert widened(unseen, way, ranks, size)[1] >= high
+
+
+@given(calibrations(), collectives, hows, members, st.integers(1, 1 << 40), st.integers(0, 2))
+def test_intervals_open_with_the_distance_from_what_was_measured(
+    found: Calibration,
+    collective: str,
+    how: tuple[str, str],
+    ranks: tuple[int, int],
+    size: int,
+    which: int,
+) -> None:
+    """Twice as many nodes, or GPUs, or bytes: never narrower where these were not measured."""
+    kind = Measured(collective, (1, 1), (how,), 1, 1)
+    one_size = replace(
+        found, measured=(kind,), strays=tuple(s for s in found.strays if not s.smallest_bytes)
+    )
+    farther = [*ranks, size]
+    farther[which] *= 2
+    *more, larger = farther
+    one_size = replace(one_size, residuals=())
+    low, high = widened(one_size, (collective, *how), ranks, size)
+    least, most = widened(one_size, (collective, *how), tuple(more), larger)
+    assert least <= low * (1 + 1e-12)
+    assert most >= high * (1 - 1e-12)
 
 
 def test_a_row_is_of_its_collective_members_way_and_sizes() -> None:
@@ -245,18 +321,41 @@ def test_a_row_is_of_its_collective_members_way_and_sizes() -> None:
     )
     seen = ("all-reduce", "ring", "simple")
     assert widened(known, seen, (2, 4), 64) == widened(known, seen, (2, 4), 1 << 20) == (0.9, 1.1)
-    assert widened(known, seen, (2, 4), 63) == (0.25, 4.0)
-    assert widened(known, seen, (2, 4), 1 << 21) == (0.5, 2.0)
-    assert widened(known, seen, (4, 4), 1 << 16) == (0.5, 2.0)
+    assert widened(known, seen, (2, 2), 64) == (
+        pytest.approx(1 / opened(4.0, 0.5)),
+        pytest.approx(opened(4.0, 0.5)),
+    )
+    assert widened(known, seen, (2, 4), 32)[1] == pytest.approx(opened(4.0, 1))
+    assert widened(known, seen, (2, 4), 1 << 21)[1] == pytest.approx(opened(2.0, 1))
+    assert widened(known, seen, (2, 4), 1 << 40)[1] == pytest.approx(opened(2.0, 6))
+    assert widened(known, seen, (8, 4), 1 << 16)[1] == pytest.approx(opened(2.0, 1))
     assert widened(known, seen, (), 1 << 16) == (0.5, 2.0)
     assert widened(known, ("all-gather", "ring", "simple"), (2, 4), 64) == (0.25, 4.0)
     assert widened(known, ("all-reduce", "ring", "ll"), (2, 4), 64) == (0.25, 4.0)
 
 
+def opened(ratio: float, doublings: float) -> float:
+    """A ratio of nine in ten with a fifth, as a logarithm, for each doubling besides."""
+    return float(np.exp(np.hypot(np.log(ratio), 1.645 * 0.2 * doublings)))
+
+
+def test_all_to_alls_are_told_by_all_to_alls() -> None:
+    ring = Measured("all-reduce", (8, 4), (("ring", "simple"),), 8, 1 << 30)
+    known = replace(
+        calibration(),
+        measured=(ring, replace(ring, collective="all-to-all", ways=(("direct", "simple"),))),
+        strays=(Stray(0, 3, 0.5, 2.0), Stray(0, 2, 0.2, 5.0, "all-to-all")),
+    )
+    way = ("all-to-all", "direct", "simple")
+    assert widened(known, way, (4, 4), 8)[1] == pytest.approx(opened(5.0, 0.5))
+    without = replace(known, measured=(ring,), strays=known.strays[:1])
+    assert widened(without, way, (8, 4), 8)[1] == pytest.approx(opened(2.0, 2.5))
+
+
 def _row(table: int, number: int, off: float) -> FittedRow:
     """A row of a table that lies so far from a fit without it, in logarithms."""
     size = 1 << 20
-    one = Measurement("all-reduce", (table + 1, 4), (8, 4), (Sample(size, 1.0),))
+    one = Measurement("all-reduce", (8, 4), (8, 4), (Sample(size, 1.0),), f"way {table}")
     way = ("all-reduce", "ring", "simple")
     seconds = float(np.exp(off)) * (1 + 1e-9 * number)
     return FittedRow(one, size, seconds, 1.0, way, tables_seconds=1.0, halves_seconds=1.0)
@@ -292,11 +391,7 @@ def test_strays_are_wide_where_tables_are_few() -> None:
     assert highs[-1] == pytest.approx(np.exp(student.ppf(0.95, 21) * 0.3), rel=1e-5)
 
 
-def test_ties_are_intervals_that_overlap() -> None:
-    near, far = Interval(1.0, 1.2), Interval(1.3, 1.5)
-    assert tied(near, Interval(1.2, 1.4))
-    assert not tied(near, far)
-    assert not tied(None, None)
+def test_without_a_calibration_there_is_no_interval() -> None:
     assert interval(bare(), ()) is None
 
 

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from hierarchies import InputError, System, load
+from hierarchies import Calibration, Crossing, Fit, InputError, System, load
+from hierarchies.units import duration
 from log_writer import Written, devices, text
 from places import ROOT
 from shared import shared
@@ -27,6 +28,7 @@ from synth.calibration.measurements import Measurement, Sample
 from synth.calibration.prediction import Predictor
 from synth.cli.app import app
 from synth.collectives.nccl_model import SPELLINGS
+from synth.collectives.protocols import Protocol
 
 SYSTEM = load("dgx-a100:4")
 SIZES = tuple(2**power for power in range(10, 33, 2))
@@ -109,6 +111,24 @@ def test_what_is_named_is_always_slow(node: float, gpu: float) -> None:
     for finding in found.findings:
         if finding.kind == "level-short":
             assert finding.share == pytest.approx(slow[finding.level], rel=0.12)
+
+
+def test_launches_are_expected_and_only_what_is_above_them_is_found() -> None:
+    """Of a run as priced nothing; of messages four times as slow, three more times each."""
+    slow = tuple(replace(link, latency_seconds=4 * link.latency_seconds) for link in SYSTEM.links)
+    usual = measured_on(SYSTEM, (4, 8), "usual")
+    late = measured_on(replace(SYSTEM, links=slow), (4, 8), "late")
+    hops = usual.measurement.samples[0].seconds - Protocol.SIMPLE.launch_seconds
+    levels = tuple(Crossing(link.latency_seconds, 0.0, 1.0) for link in SYSTEM.links)
+    fit = Fit("simple", levels, Protocol.SIMPLE.launch_seconds)
+    for system in (SYSTEM, replace(SYSTEM, calibration=Calibration((fit,), ()))):
+        assert [one.kind for one in diagnose(system, [usual]).findings] == ["as-predicted"]
+        found = diagnose(system, [late])
+        [said] = [f.text for f in found.findings if f.kind == "latency"]
+        assert found.runs[0].extra_seconds == pytest.approx(3 * hops, rel=1e-3)
+        assert said.endswith(f"{duration(3 * hops)} more")
+    [unlaunched] = diagnose(replace(SYSTEM, launches=False), [usual]).runs
+    assert unlaunched.extra_seconds == pytest.approx(Protocol.SIMPLE.launch_seconds, rel=1e-3)
 
 
 def test_faster_than_predicted_and_than_the_bound_is_said() -> None:
@@ -229,7 +249,7 @@ def test_the_verb_says_in_json_what_the_table_says() -> None:
     assert run["members"] == [2, 8]
     assert code == int(run["share"] < 0.9)
     _, table, _ = ask("doctor", "dgx-a100:2", file)
-    assert all(finding["text"] in table for finding in body["findings"])
+    assert all(finding["text"] in " ".join(table.split()) for finding in body["findings"])
 
 
 @pytest.mark.parametrize(
@@ -304,6 +324,16 @@ def test_calibrate_writes_a_description_that_predicts_what_was_measured(tmp_path
     assert not any(finding.kind in ("short", "level-short") for finding in found.findings)
 
 
+def test_calibrate_prints_how_far_off_it_is_and_what_it_could_not_tell(tmp_path: Path) -> None:
+    place = tmp_path / "my.toml"
+    code, out, _ = ask("calibrate", "dgx-a100:2", *fixtures(), "-o", str(place))
+    body = json.loads(ask("calibrate", "dgx-a100:2", *fixtures(), "--json")[1])
+    assert code == 0
+    assert f"44 measured rows fitted, {body['median_error']:.1%} off in the median" in out
+    assert all(line in " ".join(out.split()) for line in body["undetermined"])
+    assert ask("calibrate", "dgx-a100:2", *fixtures())[1] == out
+
+
 def test_calibrate_says_in_json_what_it_could_not_tell() -> None:
     code, out, _ = ask("calibrate", "dgx-a100:2", *fixtures(), "--json")
     body = json.loads(out)
@@ -336,6 +366,8 @@ def test_what_was_left_out_stands_in_the_description(tmp_path: Path) -> None:
     lines[at] = lines[at].replace("     0  ", "     7  ", 1)
     log = tmp_path / "log.txt"
     log.write_text("\n".join(lines))
-    code, out, error = ask("calibrate", "dgx-a100:2", str(log))
+    place = tmp_path / "my.toml"
+    code, out, error = ask("calibrate", "dgx-a100:2", str(log), "-o", str(place))
     assert code == 0, error
-    assert out.startswith("# log.txt: wrong results at ")
+    assert "left out:\n  log.txt: wrong results at " in out
+    assert place.read_text().startswith("# log.txt: wrong results at ")

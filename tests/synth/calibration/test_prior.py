@@ -105,7 +105,7 @@ def test_every_collective_has_traits_and_each_side_of_each_sums_to_one() -> None
         assert sum(traits.get(name, 0) for name in ("reducing", "copying")) == 1
 
 
-@pytest.mark.parametrize("what", range(4))
+@pytest.mark.parametrize("what", range(6))
 def test_expectations_are_those_of_traits_drawn_one_by_one(what: int) -> None:
     """By the sum over traits, not by the matrices of the module."""
     ways = [(name, "ring") for name in (*RINGS, *CHAINS)]
@@ -133,11 +133,11 @@ def test_expectations_are_those_of_traits_drawn_one_by_one(what: int) -> None:
     assert alone == pytest.approx(ALONE[what] ** 2)
 
 
-@given(st.lists(st.floats(0.1, 5.0), min_size=28, max_size=28))
+@given(st.lists(st.floats(0.1, 5.0), min_size=44, max_size=44))
 def test_ways_without_rows_are_all_named_and_none_is_cheaper_than_may_be(some: list[float]) -> None:
     asked = keys(("all-reduce", "ring"), ("broadcast", "ring"))
-    lowest = np.full((len(asked), 7), 0.5)
-    found = dict(unmeasured(asked, np.array(some).reshape(len(asked), 7), lowest))
+    lowest = np.full((len(asked), 11), 0.5)
+    found = dict(unmeasured(asked, np.array(some).reshape(len(asked), 11), lowest))
     assert {key[:2] for key in found} == {
         (collective.value, by.value)
         for collective, by in RECIPES
@@ -147,7 +147,7 @@ def test_ways_without_rows_are_all_named_and_none_is_cheaper_than_may_be(some: l
 
 
 def test_columns_are_launch_hops_gaps_and_shares() -> None:
-    assert [part(column, 2) for column in range(7)] == [0, 1, 1, 2, 2, 3, 3]
+    assert [part(column, 2) for column in range(11)] == [0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
 
 
 def test_a_calibration_names_what_it_tells_of_unmeasured_collectives() -> None:

@@ -1,0 +1,271 @@
+"""What a collective takes by priors of its links' media: the form, its numbers, how they are found.
+
+A row takes, by the way that NCCL's model chooses and the fastest protocol,
+
+    launch + hops waited for + peers + bytes x the busiest level's seconds per byte
+
+with numbers by medium. All are logarithms of factors to NCCL's constants and to data sheets, each
+with a spread about what is more general: a medium's share about that of all links inside nodes, or
+between. So few families of a medium stay near the others (partial pooling: Gelman and Hill, 2006).
+TCP copies through the processor: its rate saturates, share = 1 / (1 + link's rate / processor's).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import least_squares
+from scipy.sparse import csr_array
+
+from hierarchies import INSIDE
+from results.typical.rows import LEVELS, Floats, Integers, Rows
+from synth.calibration.typical import SWITCHED, Medium, Spread, Typical
+from synth.collectives.protocols import Protocol
+
+CLASSES = (0, 1 << 16, 1 << 24)
+NOISE = np.array([0.4, 0.5, 0.25])
+"""Expected deviations of logarithms by class of sizes, of rows of a family and of families."""
+ALIKE = 0.5
+"""The part of the deviations that rows of one family and class have in common."""
+PROTOCOLS = tuple(protocol.value for protocol in Protocol)
+HOPS_US = {
+    **dict.fromkeys(("nvlink", "xgmi"), (3.4, 0.6, 1.9)),
+    **dict.fromkeys(("pcie", SWITCHED), (5.7, 1.0, 2.5)),
+}
+NETWORK_US = (14.0, 2.7, 4.0)
+"""NCCL's constants by protocol, as the catalogue has them."""
+TREE_WIDE = 0.5
+_PLACES = ("inside", "between")
+MEDIA = (
+    *("nvlink", "xgmi", "pcie", SWITCHED),
+    *("infiniband", "roce", "efa", "slingshot", "tcpxo", "tcp"),
+)
+
+
+def _priors() -> dict[str, tuple[float, float]]:
+    """Each unknown's logarithm before any row, and its spread."""
+    found = {f"launch {protocol}": (0.0, 0.7) for protocol in PROTOCOLS}
+    found["launch in-network"] = (0.0, 1.0)
+    for place in _PLACES:
+        found |= {f"hop {place} {protocol}": (0.0, 0.7) for protocol in PROTOCOLS}
+    found |= {f"hop {medium}": (0.0, 0.5) for medium in MEDIA}
+    found |= {"share inside": (np.log(0.8), 0.5), "share between": (np.log(0.8), 0.5)}
+    found |= {f"share {medium}": (0.0, 0.3) for medium in MEDIA}
+    for way in ("in-network", "direct", "tree inside", "tree between"):
+        found[f"share {way}"] = (0.0, 0.3)
+    found |= {"share ll": (0.0, 0.3), "share ll128": (0.0, 0.2), "loss": (np.log(0.05), 1.0)}
+    found |= {"peer inside": (np.log(1e-6), 1.0), "peer between": (np.log(15e-6), 1.0)}
+    return found | {"copied GB_per_s": (np.log(5.0), 1.0)}
+
+
+Names = npt.NDArray[np.str_]
+Kept = npt.NDArray[np.bool_]
+NEW = 0.25
+"""What lies outside of all others of a new machine, in families: a quarter, as its rows are partly
+alike. This and ``OTHERS`` were chosen so that intervals hold 85 to 95 % of machines left out."""
+OTHERS = 4.0
+"""What all machines of other media count in the spread of one, in families."""
+PRIORS = _priors()
+NAMES = tuple(PRIORS)
+START, SPREAD = (np.array([each[i] for each in PRIORS.values()]) for i in (0, 1))
+
+
+def kin(medium: str) -> str:
+    """Media whose machines stray alike: those that processors copy, PCIe, RDMA, and NVLink."""
+    if medium == "tcp" or medium.startswith("pcie"):
+        return medium[:4]
+    return place_of(medium)
+
+
+def place_of(medium: str) -> str:
+    return "inside" if medium in (*INSIDE, SWITCHED) else "between"
+
+
+@dataclass
+class Model:
+    """The form for some rows: which unknowns each candidate's launch, hops, peers and shares have.
+
+    Matrices of (candidates, unknowns), and logarithms of constants, one a level where there are.
+    """
+
+    rows: Rows
+    launch: tuple[Floats, Any] = field(init=False)
+    hops: list[tuple[Floats, Any]] = field(init=False)
+    shares: list[tuple[Floats, Any]] = field(init=False)
+    peers: list[Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        rows = self.rows
+        self._protocol = np.array([PROTOCOLS.index(each) for each in rows.protocol])
+        launches = np.log([Protocol(each).launch_seconds for each in PROTOCOLS])[self._protocol]
+        named = [[f"launch {each}" for each in some] for some in (rows.protocol, rows.algorithm)]
+        self.launch = launches, self._matrix(*named)
+        levels = range(LEVELS)
+        media = [np.array([each[level] for each in rows.media]) for level in levels]
+        self.hops = [self._hops(each) for each in media]
+        self.shares = [self._shares(level, media[level]) for level in levels]
+        self.peers = [self._matrix([f"peer {place_of(m)}" for m in each]) for each in media]
+        self._between = [np.array([place_of(m) == "between" for m in each]) for each in media]
+        self._tcp = [each == "tcp" for each in media]
+
+    def _matrix(self, *columns: Sequence[str]) -> Any:
+        """Which unknowns each candidate has, by their names; sparse, as few of them."""
+        found: list[tuple[int, int]] = []
+        for names in columns:
+            known = [NAMES.index(name) if name in PRIORS else -1 for name in names]
+            found += [(at, column) for at, column in enumerate(known) if column >= 0]
+        places = np.array(found, dtype=np.int64).reshape(-1, 2)
+        shape = len(self.rows.row), len(NAMES)
+        return csr_array((np.ones(len(places)), (places[:, 0], places[:, 1])), shape=shape)
+
+    def _hops(self, media: Names) -> tuple[Floats, Any]:
+        constants = np.array([HOPS_US.get(medium, NETWORK_US) for medium in media])
+        micro = constants[np.arange(len(media)), self._protocol]
+        places = [f"hop {place_of(m)} {p}" for m, p in zip(media, self.rows.protocol, strict=True)]
+        return np.log(micro * 1e-6), self._matrix(places, [f"hop {medium}" for medium in media])
+
+    def _shares(self, level: int, media: Names) -> tuple[Floats, Any]:
+        rows, places = self.rows, [place_of(medium) for medium in media]
+        trees = [way == "tree" for way in rows.algorithm]
+        matrix = self._matrix(
+            *([f"share {each}" for each in some] for some in (places, media, rows.algorithm)),
+            [f"share {protocol}" for protocol in rows.protocol],
+            [f"share tree {p}" if tree else "" for p, tree in zip(places, trees, strict=True)],
+        )
+        far = np.array(trees) & rows.wide[:, level] & np.array([p == "between" for p in places])
+        known = np.log([Protocol(each).share for each in rows.protocol])
+        return known + np.where(far, np.log(TREE_WIDE), 0.0), matrix
+
+    def seconds(self, unknowns: Floats) -> Floats:
+        """What each row takes."""
+        rows, sizes = self.rows, self.rows.size[self.rows.row]
+        constant, matrix = self.launch
+        found, busy = np.exp(constant + matrix @ unknowns), sizes * rows.memory
+        copied = np.exp(unknowns[NAMES.index("copied GB_per_s")]) * 1e9
+        loss = min(0.9, float(np.exp(unknowns[NAMES.index("loss")])))
+        for level in range(LEVELS):
+            hop, share = self.hops[level], self.shares[level]
+            found = found + rows.waited[:, level] * np.exp(hop[0] + hop[1] @ unknowns)
+            found = found + rows.peers[:, level] * np.exp(self.peers[level] @ unknowns)
+            left = np.exp(share[0] + np.minimum(share[1] @ unknowns, 0.0))
+            rate = np.where(self._tcp[level], 1 + rows.bandwidth[:, level] / copied, 1.0)
+            lost = (1 - loss) ** np.where(self._between[level], rows.doublings[:, level], 0.0)
+            busy = np.maximum(busy, sizes * rows.busy[:, level] * rate / (left * lost))
+        return np.asarray(np.minimum.reduceat(found + busy, rows.first))
+
+
+def classes(size: Floats) -> Integers:
+    return np.asarray(np.searchsorted(CLASSES, size, side="right") - 1)
+
+
+def weights(rows: Rows) -> Floats:
+    """Each family counts in each class as rows of which ALIKE is in common: 2 at most."""
+    found, which = np.zeros(len(rows.size)), classes(rows.size)
+    for family in np.unique(rows.family):
+        for each in range(len(CLASSES)):
+            mine = (rows.family == family) & (which == each)
+            found[mine] = 1 / (1 + (mine.sum() - 1) * ALIKE)
+    return found
+
+
+def learn(model: Model, keep: Kept, start: Floats = START, rounds: int = 15) -> Floats:
+    """The unknowns that explain the kept rows best, by a loss that far rows pull no harder at."""
+    rows = model.rows
+    noise = NOISE[classes(rows.size)]
+    weight, aim = np.sqrt(weights(rows)), np.log(rows.seconds)
+
+    def off(unknowns: Floats) -> Floats:
+        far = (np.log(model.seconds(unknowns)) - aim) / noise
+        pulled = np.sign(far) * np.sqrt(2 * (np.sqrt(1 + far**2) - 1)) * weight
+        return np.concatenate([pulled[keep], (unknowns - START) / SPREAD])
+
+    return np.asarray(least_squares(off, start, x_scale=SPREAD, max_nfev=rounds).x)
+
+
+def typical(unknowns: Floats, source: str, counts: dict[str, int], tables: int) -> Typical:
+    """Unknowns as numbers of a file, without spreads; ``counts``: families by medium, "" all."""
+    found = {name: float(np.exp(each)) for name, each in zip(NAMES, unknowns, strict=True)}
+
+    def medium(name: str) -> Medium:
+        place, known = place_of(name), HOPS_US.get(name, NETWORK_US)
+        hops = {
+            protocol: short(us * found[f"hop {place} {protocol}"] * found[f"hop {name}"])
+            for protocol, us in zip(PROTOCOLS, known, strict=True)
+        }
+        share = short(found[f"share {place}"] * found[f"share {name}"])
+        return Medium(name=name, families=counts.get(name, 0), hop_us=hops, share=share)
+
+    ways = ("in-network", "direct", "tree inside", "tree between")
+    return Typical(
+        source=source,
+        families=counts[""],
+        tables=tables,
+        loss=short(min(0.9, found["loss"])),
+        wide=TREE_WIDE,
+        copied_GB_per_s=short(found["copied GB_per_s"]),
+        in_network_launch=short(found["launch in-network"]),
+        launch_us={
+            p: short(Protocol(p).launch_seconds * 1e6 * found[f"launch {p}"]) for p in PROTOCOLS
+        },
+        peer_us={place: short(1e6 * found[f"peer {place}"]) for place in _PLACES},
+        protocol={name: short(found[f"share {name}"]) for name in ("ll", "ll128")},
+        way={name: short(found[f"share {name}"]) for name in ways},
+        medium=[medium(name) for name in MEDIA],
+        spread=[],
+    )
+
+
+def short(number: float) -> float:
+    return float(f"{number:.4g}")
+
+
+def spreads(ratios: Floats, rows: Rows, media: Sequence[str]) -> list[Spread]:
+    """Between which ratios nine of ten machines lie, by medium and class of sizes.
+
+    ``ratios`` are measured / priced seconds of machines that the prices had not seen, not a number
+    where a row does not count; ``media`` what joins each family. Order statistics in which every
+    family counts once, and all others of its ``kin`` together as ``OTHERS`` more: few of one
+    medium do not make a narrow interval. The price itself is always between.
+    """
+    found, which = [], classes(rows.size)
+    for medium in MEDIA:
+        for each, least in enumerate(CLASSES):
+            counts = (which == each) & np.isfinite(ratios)
+            weight, families = _by_family(rows.family, counts, medium, media)
+            low, high = _between(ratios, weight)
+            low, high = short(min(1.0, low)), short(max(1.0, high))
+            found.append(
+                Spread(medium=medium, from_bytes=least, families=families, low=low, high=high)
+            )
+    return found
+
+
+def _by_family(
+    family: Integers, counts: Kept, medium: str, media: Sequence[str]
+) -> tuple[Floats, int]:
+    """The weight of each row for the spread of a medium, and how many families have it."""
+    near = [n for n, each in enumerate(media) if kin(each) == kin(medium)]
+    known = [n for n in near if (counts & (family == n)).any()]
+    own = [n for n in known if media[n] == medium]
+    weight = np.zeros(len(family))
+    for number in known:
+        mine = counts & (family == number)
+        whole = 1.0 if number in own else OTHERS / (len(known) - len(own))
+        weight[mine] = whole / mine.sum()
+    return weight, len(own)
+
+
+def _between(ratios: Floats, weight: Floats) -> tuple[float, float]:
+    """Order statistics that a new machine is between in 9 of 10 cases, itself one family more
+    (conformal prediction); with few the smallest and the largest, which hold fewer.
+    """
+    order = [place for place in np.argsort(ratios) if weight[place]]
+    risen = np.cumsum(weight[order])
+    whole = float(risen[-1])
+    outside = max(0.0, 0.05 * (whole + 1) - NEW)
+    low, high = np.searchsorted(risen, [outside, whole - outside])
+    return float(ratios[order[int(low)]]), float(ratios[order[min(int(high), len(order) - 1)]])

@@ -1,0 +1,143 @@
+"""Measured rows with every way each may have gone, as arrays: what a price by priors is made of."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hierarchies import System
+from results.fidelity.tables import Family, systems, tables, told
+from synth.calibration.candidates import Candidate, candidates, chosen
+from synth.calibration.measurements import Measurement
+from synth.calibration.typical import medium_of
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+LEVELS = 2
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A family: its tables and its machine, whose links have their medium ("" for none).
+
+    ``group`` is left out together: families of one operator's machines. ``judged``: whether it is
+    judged, or only learned from (PCIe described as switches, where one medium is the class's).
+    """
+
+    name: str
+    group: str
+    system: System
+    measurements: tuple[Measurement, ...]
+    judged: bool = True
+
+    @property
+    def media(self) -> tuple[str, ...]:
+        return tuple(medium_of(link) for link in self.system.links)
+
+
+def machines() -> list[Machine]:
+    """The families of ``results.fidelity`` that have tables by their machines."""
+    media, given = _media(), told()
+    return [
+        machine
+        for family in given["family"]
+        if "vidur" not in family
+        for machine in _machines(family, given["links"], media)
+    ]
+
+
+def _media() -> dict[str, dict[str, str]]:
+    with Path(__file__).with_name("families.toml").open("rb") as file:
+        return tomllib.load(file)
+
+
+def _machines(
+    family: Family, links: dict[str, Any], media: dict[str, dict[str, str]]
+) -> Iterator[Machine]:
+    named = (
+        media["between"].get(family["name"], ""),
+        media["inside"][family["link"]] if family["gpus"] > 1 else "",
+    )
+    name, measurements = family["name"], tuple(tables(family))
+    group = name.split(",")[0].split("-docs")[0].removesuffix(" one node")
+    found = systems(family, links)
+    for system in found:
+        marked = tuple(
+            replace(link, medium=medium) for link, medium in zip(system.links, named, strict=True)
+        )
+        network = family["gpus"] == 1
+        judged = system is (found[0] if network else found[-1])
+        if judged or not network:
+            yield Machine(name, group, replace(system, links=marked), measurements, judged)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows (``size``, ``seconds``, ``family``, ``table``), and the candidates of all of them.
+
+    Of each candidate: its ``row``, and what it asks of each level, shape (candidates, levels).
+    """
+
+    size: Floats
+    seconds: Floats
+    family: Integers
+    table: Integers
+    row: Integers
+    first: Integers
+    waited: Floats
+    peers: Floats
+    busy: Floats
+    memory: Floats
+    bandwidth: Floats
+    doublings: Floats
+    wide: npt.NDArray[np.bool_]
+    protocol: tuple[str, ...]
+    algorithm: tuple[str, ...]
+    media: tuple[tuple[str, ...], ...]
+
+
+def rows(known: Sequence[Machine], runtime: str) -> Rows:
+    """All rows of some families, each with the ways that the runtime may have gone by then."""
+    gathered = [
+        (number, table, sample, machine, mine)
+        for number, machine in enumerate(known)
+        for table, measurement in enumerate(machine.measurements)
+        for sample, mine in _ways(machine, measurement, runtime)
+    ]
+    flat = [(at, one, each[3]) for at, each in enumerate(gathered) for one in each[4]]
+    children = np.array([one.way.children for _, one, _ in flat], dtype=float)
+    row = np.array([at for at, _, _ in flat])
+    count = np.arange(len(gathered))
+    return Rows(
+        np.array([float(sample.size_bytes) for _, _, sample, _, _ in gathered]),
+        np.array([sample.seconds for _, _, sample, _, _ in gathered]),
+        np.array([number for number, *_ in gathered]),
+        np.array([1000 * number + table for number, table, *_ in gathered]),
+        row,
+        np.searchsorted(row, count),
+        np.array([one.waited for _, one, _ in flat]),
+        np.array([one.way.peers if one.way.at_once else (0.0,) * LEVELS for _, one, _ in flat]),
+        np.array([one.way.busy_seconds for _, one, _ in flat]),
+        np.array([one.way.memory_seconds for _, one, _ in flat]),
+        np.array([[k.bandwidth_bytes_per_second for k in m.system.links] for _, _, m in flat]),
+        np.log2(np.maximum(children, 2) / 2),
+        children > 2,
+        tuple(one.protocol.value for _, one, _ in flat),
+        tuple(one.way.algorithm.value for _, one, _ in flat),
+        tuple(machine.media for _, _, machine in flat),
+    )
+
+
+def _ways(
+    machine: Machine, measurement: Measurement, runtime: str
+) -> Iterator[tuple[Any, Sequence[Candidate]]]:
+    known = candidates(machine.system, measurement)
+    for sample in measurement.samples:
+        taken = chosen(machine.system, measurement, runtime, sample.size_bytes)
+        yield sample, [one for one in known if taken in (None, one.way.algorithm.value)] or known

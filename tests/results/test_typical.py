@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import pytest
+
+from hierarchies import Calibration
+from hierarchies.calibration import MODEL
+from results import pages, record
+from results.fidelity.tables import SHARED
+from results.typical import __main__ as results_typical
+from results.typical.model import CLASSES, MEDIA, START, Model, kin, typical
+from results.typical.rows import machines, rows
+from synth.calibration.prediction import Predictor
+from synth.calibration.typical import learned
+from synth.calibration.typical import typical as priced
+
+
+def test_the_page_is_what_the_data_gives() -> None:
+    data = record.read(results_typical.DATA)
+    assert results_typical.page(data) == pages.README.read_text(encoding="utf-8")
+
+
+def test_the_numbers_that_price_are_those_of_the_data() -> None:
+    data = record.read(results_typical.DATA)
+    assert learned().model_dump(exclude={"spread"}) == data["numbers"]
+    assert [(one.medium, one.from_bytes) for one in learned().spread] == [
+        (medium, least) for medium in MEDIA for least in CLASSES
+    ]
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="no ../shared/data beside this checkout")
+@pytest.mark.parametrize("name", ["sophia-dgxa100", "together-h100", "aws-p4d-a100", "rtx4090x8"])
+def test_what_is_learned_is_what_prices_say(name: str) -> None:
+    """The arrays that are fitted, and the lines of the simulator, before anything is learned."""
+    [machine] = [one for one in machines() if one.name == name and one.judged]
+    numbers = typical(START, "", {"": 1}, 1)
+    known = numbers.model_copy(update={"spread": learned().spread})
+    found = Model(rows([machine], MODEL)).seconds(START)
+    system = priced(machine.system, known)
+    assert isinstance(system.calibration, Calibration)
+    expected = [
+        Predictor(system, measurement).at(sample.size_bytes).seconds
+        for measurement in machine.measurements
+        for sample in measurement.samples
+    ]
+    assert found.tolist() == pytest.approx(expected, rel=2e-3)
+
+
+def test_media_that_stray_alike_lend_each_other_their_spread() -> None:
+    assert kin("infiniband") == kin("roce") == kin("efa") != kin("tcp")
+    assert kin("pcie") == kin("pcie switched") != kin("nvlink") == kin("xgmi")
