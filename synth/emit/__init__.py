@@ -16,12 +16,14 @@ hierarchies.errors.InputError: --target: no target 'svgg'; did you mean svg?
 """
 
 from synth.emit.mesh import Mesh, RankOrder
+from synth.emit.package import Entry, emit_all
 from synth.emit.source import CannotExpressError, Files, Options, Source
 from synth.emit.targets import TARGETS, able_to_run, emit, target_of
 
 __all__ = [
     "TARGETS",
     "CannotExpressError",
+    "Entry",
     "Files",
     "Mesh",
     "Options",
@@ -29,5 +31,6 @@ __all__ = [
     "Source",
     "able_to_run",
     "emit",
+    "emit_all",
     "target_of",
 ]

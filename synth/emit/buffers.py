@@ -25,13 +25,30 @@ class Buffers:
 
 def buffers(schedule: Schedule) -> Buffers:
     """Follow the sizes of all buffers forwards through a schedule, and their use backwards."""
-    parts = [np.ones(schedule.devices, dtype=np.int64)]
+    parts = [_at_first(schedule)]
     for phase in schedule.phases:
         parts.append(_after(phase, parts[-1]))
-    needed = [np.ones(schedule.devices, dtype=bool)]
+    needed = [_at_last(schedule)]
     for phase, held in zip(reversed(schedule.phases), reversed(parts[:-1]), strict=True):
         needed.append(_before(phase, needed[-1]) & (held > 0))
     return Buffers(np.stack(parts), np.stack(needed[::-1]))
+
+
+def _at_first(schedule: Schedule) -> Devices:
+    """What devices are given: for an all-gather a piece; for a broadcast only the first has any."""
+    goal = schedule.goal
+    parts = np.full(schedule.devices, schedule.pieces if goal.gathers else 1, dtype=np.int64)
+    if goal.from_first:
+        parts[schedule.reduction.grid()[:, 1:]] = 0
+    return parts
+
+
+def _at_last(schedule: Schedule) -> npt.NDArray[np.bool_]:
+    """Whose buffers are the result."""
+    needed = np.ones(schedule.devices, dtype=bool)
+    if schedule.goal.to_first:
+        needed[schedule.reduction.grid()[:, 1:]] = False
+    return needed
 
 
 def _after(phase: Phase, parts: Devices) -> Devices:

@@ -1,4 +1,4 @@
-"""JAX: one self-contained file with an all-reduce for shard_map, a check and a clock.
+"""JAX: one self-contained file with a collective for shard_map, a check and a clock.
 
 In JAX all devices run one program, so at any moment all buffers have one shape, and a collective
 over mesh axes has all devices taking part. What a schedule asks beyond that is done by explicit
@@ -14,7 +14,7 @@ import numpy as np
 
 from synth.emit.buffers import Buffers, buffers
 from synth.emit.source import CannotExpressError, Files, Source, cannot, in_stripe
-from synth.emit.text import python_file
+from synth.emit.text import by_ranks, python_file
 from synth.semantics.schedule import Exchange, Phase, Transpose
 
 
@@ -58,15 +58,18 @@ def _written(source: Source, explicit: bool) -> Files:
         with in_stripe(source, number):
             found.append(_steps(stripe, explicit))
     steps = [step for of_stripe in found for step in of_stripe]
+    first, last = by_ranks(source)
+    ordered = ([_Step()] * len(first), [_Step()] * len(last))
     return python_file(
         "jax",
         source,
         explicit=explicit,
-        how=found,
+        how=[[*ordered[0], *of_stripe, *ordered[1]] for of_stripe in found],
         emulated=_numbers(source, found, lambda e, _: e.collective.rooted),
         crowded=_numbers(source, found, lambda _, step: step.everyone),
         alone=any(step.alone for step in steps),
-        reorders=any(
+        reorders=bool(first or last)
+        or any(
             isinstance(phase, Transpose) and not step.idle
             for stripe, of_stripe in zip(source.stripes, found, strict=True)
             for phase, step in zip(stripe.schedule.phases, of_stripe, strict=True)
@@ -88,8 +91,9 @@ def _numbers(
 
 
 def _steps(source: Source, explicit: bool) -> tuple[_Step, ...]:
-    held, parts, found = buffers(source.schedule), 1, []
-    for number, phase in enumerate(source.schedule.phases):
+    schedule, found = source.schedule, []
+    held, parts = buffers(schedule), schedule.pieces if schedule.goal.gathers else 1
+    for number, phase in enumerate(schedule.phases):
         found.append(_step(source, held, number, phase))
         if found[-1].alone and not explicit:
             raise cannot(source, number, "only devices with some coordinates 0 take part")
@@ -103,6 +107,8 @@ def _step(source: Source, held: Buffers, number: int, phase: Phase) -> _Step:
     if isinstance(phase, Exchange):
         idle = phase.groups.size < source.schedule.devices
         in_pieces = phase.collective.in_pieces
+        if idle and phase.collective.apart:
+            raise cannot(source, number, "only some devices take part, and all have blocks")
         return _Step(alone=idle and not in_pieces, everyone=idle and in_pieces)
     moving = np.zeros_like(needed)
     moving[phase.devices] = True
@@ -115,7 +121,7 @@ def _step(source: Source, held: Buffers, number: int, phase: Phase) -> _Step:
 
 def _parts_after(phase: Phase, parts: int) -> int:
     """By how much the payload is divided in the buffers of all devices, once they did a phase."""
-    if not isinstance(phase, Exchange) or not phase.collective.in_pieces:
+    if not isinstance(phase, Exchange) or not phase.collective.in_pieces or phase.collective.apart:
         return parts
     members = int(phase.groups.shape[1])
     return parts // members if phase.collective.gathers else parts * members

@@ -1,8 +1,9 @@
 """Where each rank must run, in the files of the launchers that start the processes of a job.
 
-Ranks are numbered in ``RankOrder.AXES`` here whatever the options say: in machine order launchers
-need no file. A launcher knows hosts and counts the processes of one host in the order of their
-ranks; which device a process gets is said beside it, by the order in which it sees the devices.
+Ranks are numbered by the axes as given, or in a framework's order, if the options name one: in
+machine order launchers need no file. A launcher knows hosts and counts the processes of one host
+in the order of their ranks; which device a process gets is said beside it, by the order in which
+it sees the devices.
 """
 
 from __future__ import annotations
@@ -10,16 +11,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from hierarchies import Devices, InputError, within
+from synth.emit.conventions import BY_COORDINATES, HOST_LEVELS
+from synth.emit.frameworks import FRAMEWORKS
 from synth.emit.mesh import RankOrder, mesh
 from synth.emit.source import Files, Source
 
-HOST_LEVELS = ("node", "host")
 _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -150,15 +153,24 @@ def apply():
 
 
 def jax_devices(source: Source) -> Files:
-    """The order of ``jax.devices()`` that makes a mesh of the parallelism axes."""
+    """The order of ``jax.devices()`` that makes a mesh of the parallelism axes.
+
+    A TPU's chips are known by their coordinates: their ids count hosts of 2 x 2 chips.
+    """
+    source = replace(source, options=replace(source.options, rank_order=RankOrder.AXES))
     axes = source.placement.axes
+    by_id = "sorted(jax.devices(), key=lambda device: device.id)"
+    counted = "The ids must count the machine's devices host by host, in the order of 'hosts'."
+    if source.system.is_torus:
+        by_id = BY_COORDINATES
+        counted = "Levels are z, y, x of d.coords, of one slice from its corner on."
     body = {
         "about": _about(source),
         "use": [
             "plan = json.load(open('jax_devices.json'))",
-            "devices = sorted(jax.devices(), key=lambda device: device.id)",
+            f"devices = {by_id}",
             "mesh = Mesh(numpy.array(devices)[plan['order']].reshape(plan['shape']), plan['axes'])",
-            "The ids must count the machine's devices host by host, in the order of 'hosts'.",
+            counted,
         ],
         "hosts": list(hosts(source)),
         "axes": [axis.name for axis in axes],
@@ -200,7 +212,13 @@ def kubernetes(source: Source) -> Files:
 
 def _devices(source: Source) -> Devices:
     """The device of every rank."""
-    return mesh(source.placement, RankOrder.AXES).devices
+    return mesh(source.placement, rank_order(source)).devices
+
+
+def rank_order(source: Source) -> RankOrder:
+    """How ranks are counted here: by the axes, unless the options name a framework."""
+    asked = source.options.rank_order
+    return RankOrder.AXES if asked is RankOrder.MACHINE else asked
 
 
 def _ranks_by_host(source: Source) -> list[tuple[int, ...]]:
@@ -216,19 +234,21 @@ def _about(source: Source) -> dict[str, Any]:
         "hierarchy": str(placement.hierarchy),
         "axes": {axis.name: axis.size for axis in placement.axes},
         "placement": [list(row) for row in placement.matrix],
-        "rank_order": RankOrder.AXES.value,
+        "rank_order": rank_order(source).value,
     }
 
 
 def _header(source: Source, how: list[str]) -> list[str]:
     """Comment lines that say what the ranks of a file are, and how the file is used."""
-    placement = source.placement
+    placement, order = source.placement, rank_order(source)
     axes = ", ".join(f"{axis.name}={axis.size}" for axis in placement.axes)
+    counted = [placement.axes[place].name for place in order.slowest_first(placement.axes)]
+    whose = "as given" if order is RankOrder.AXES else f"as {FRAMEWORKS[order.value].title} does"
     return [
         f"# collsynth: ranks for placement {placement} of {axes}",
         f"# on {source.system.name}: {placement.hierarchy}.",
-        "# Ranks count the axes in the order given, the last one fastest; code emitted for this",
-        f"# job must use the same rank order ({RankOrder.AXES.value}).",
+        f"# Ranks count the axes {whose}: {', '.join(counted)}, the last one fastest; code emitted",
+        f"# for this job must use the same rank order ({order.value}).",
         *(f"# {line}" for line in how),
     ]
 

@@ -7,13 +7,15 @@ is what varies: the way JAX's meshes and people name groups, where schedules lis
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from math import prod
 
 import numpy as np
 
-from hierarchies import Devices, Placement
+from hierarchies import Axis, Devices, Placement
+from synth.emit.frameworks import FRAMEWORKS
 
 Dims = tuple[int, ...]
 
@@ -23,11 +25,24 @@ class RankOrder(Enum):
 
     * machine: device by device, outermost level slowest: what launchers do by themselves;
     * axes: by the coordinates on the parallelism axes, the first axis slowest: what frameworks
-      expect that compute coordinates from ranks. The launcher must be told (target rankfile).
+      expect that compute coordinates from ranks. The launcher must be told (target rankfile);
+    * megatron, torchtitan, deepspeed: likewise, the axes in the order of that framework.
     """
 
     MACHINE = "machine"
     AXES = "axes"
+    MEGATRON = "megatron"
+    TORCHTITAN = "torchtitan"
+    DEEPSPEED = "deepspeed"
+
+    def slowest_first(self, axes: Sequence[Axis]) -> tuple[int, ...]:
+        """The positions of the axes in the order in which ranks count them.
+
+        Raises InputError for axes that a framework's order does not have.
+        """
+        if self in (RankOrder.MACHINE, RankOrder.AXES):
+            return tuple(range(len(axes)))
+        return FRAMEWORKS[self.value].positions(axes)
 
 
 @dataclass(frozen=True)
@@ -71,15 +86,19 @@ class Mesh:
 
 
 def mesh(placement: Placement, order: RankOrder = RankOrder.MACHINE) -> Mesh:
-    """The mesh of a placement, its ranks numbered in one of two orders."""
+    """The mesh of a placement, its ranks numbered in this order.
+
+    Raises InputError for axes that a framework's order does not have.
+    """
     found = [
         MeshAxis(level, axis, f"{name}.{placement.axes[axis].name}", row[level])
         for level, name in enumerate(placement.hierarchy.names)
         for axis, row in enumerate(placement.matrix)
         if row[level] > 1
     ]
-    if order is RankOrder.AXES:
-        found.sort(key=lambda a: (a.axis, a.level))
+    if order is not RankOrder.MACHINE:
+        slowest = order.slowest_first(placement.axes)
+        found.sort(key=lambda a: (slowest.index(a.axis), a.level))
     return Mesh(tuple(found), placement)
 
 

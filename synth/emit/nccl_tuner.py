@@ -1,9 +1,10 @@
 """A table for NCCL's example tuner plugin: which algorithm each communicator of a program uses.
 
 A tuner cannot say a program, only how NCCL carries out one collective: so there are rows for the
-leaves, the communicators of the schedule, for the plain all-reduce over the reduction group, and
-for everything else. Ring or tree is what our simulator finds faster for that communicator with all
-its replicas at work; its prices are lines in the size, so the border is exact to the byte.
+leaves, the communicators of the schedule, for the plain collective over the reduction group, and
+for everything else. NCCL makes an all-to-all of sends, which no tuner is asked about. Ring or tree
+is what our simulator finds faster for that communicator with all its replicas at work; its prices
+are lines in the size, so the border is exact to the byte.
 
 Facts, from NVIDIA/nccl plugins/tuner/example/plugin.c @ 35512d6f:
 
@@ -39,7 +40,7 @@ from hierarchies import Devices, InputError
 from hierarchies.fabric import cast
 from synth.collectives.algorithms import Algorithm, Choice
 from synth.emit.launchers import host_level
-from synth.emit.source import Files, Source
+from synth.emit.source import CannotExpressError, Files, Source
 from synth.price.step_prices import Simulator
 from synth.price.ways import Line
 from synth.semantics.schedule import Exchange
@@ -99,7 +100,12 @@ PROTOCOLS = {
 
 
 def write(source: Source) -> Files:
-    """The table. Raises InputError if the number of channels is not given."""
+    """The table.
+
+    Raises CannotExpressError for an all-to-all, InputError if the number of channels is not given.
+    """
+    if source.schedule.goal.apart:
+        raise CannotExpressError("all-to-all: NCCL sends it, and asks no tuner how", where="step 1")
     channels = source.options.channels
     if channels is None:
         raise InputError(
@@ -124,17 +130,17 @@ def leaves(source: Source) -> Iterator[Communicator]:
     """The communicators of the schedule's exchanges, in their order."""
     schedule = source.schedule
     exchanges = [phase for phase in schedule.phases if isinstance(phase, Exchange)]
-    steps = instructions(schedule.program, schedule.reduction.tree)
+    steps = instructions(schedule.program, schedule.reduction.tree, schedule.goal)
     for exchange, step in zip(exchanges, steps, strict=True):
         yield from _communicators(source, step, exchange.groups)
 
 
 def _flat(source: Source) -> Iterator[Communicator]:
-    """The plain all-reduce over the reduction group, if there is anything to reduce."""
+    """The plain collective over the reduction group, if there is anything to do."""
     reduction = source.schedule.reduction
     if reduction.tree.digits:
         everything = Groups(tuple(range(len(reduction.tree.digits))))
-        step = Instruction(Collective.ALL_REDUCE, everything)
+        step = Instruction(Collective(source.schedule.goal.value), everything)
         yield from _communicators(source, step, reduction.grid())
 
 

@@ -39,8 +39,9 @@ class Options:
 class Source:
     """A schedule on a system, with the price of each phase and z3's verdict on its program.
 
-    Prices are of one segment. Where several programs run side by side, each reduces a slice of
-    the payload: this is the first of them, and ``beside`` has the others, in the order of slices.
+    Prices are of one segment. Where several programs run side by side, each has a slice of the
+    payload (of every member's piece, where the goal is in pieces): this is the first of them, and
+    ``beside`` has the others, in the order of slices.
     """
 
     schedule: Schedule

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from grammar import Goal
 from hierarchies import InputError, nearest
 from synth.emit import jax, launchers, nccl_tuner, torch
 from synth.emit.chakra import trace as chakra
@@ -24,9 +23,8 @@ class Target:
 
     ``runs``: its files carry out the program, as those of torch do. ``overlaps``: they can do so in
     segments and stripes; other targets get schedules of one segment and one stripe. ``places``:
-    only the placement is written, for any program. ``tells``: only the simulated run is shown, for
-    any collective; the remaining targets get all-reduces only. ``check`` raises what ``write``
-    would raise, sooner; None where writing is quick.
+    only the placement is written, for any program. ``check`` raises what ``write`` would raise,
+    sooner; None where writing is quick.
     """
 
     summary: str
@@ -34,7 +32,6 @@ class Target:
     runs: bool = False
     overlaps: bool = False
     places: bool = False
-    tells: bool = False
     check: Callable[[Source], None] | None = None
 
 
@@ -45,16 +42,16 @@ TARGETS: Mapping[str, Target] = {
     "jax": Target("one JAX file: a factored mesh, groups by axis names", jax.write, True, True),
     "jax-flat": Target("one JAX file: groups of explicit ranks", jax.write_flat, True, True),
     "mpi": Target("one mpi4py file", partial(python_file, "mpi"), runs=True, overlaps=True),
-    "mscclpp": Target("a proved MSCCL++ execution plan", mscclpp.write, True, check=mscclpp.check),
+    "mscclpp": Target(
+        "a proved MSCCL++ execution plan", mscclpp.write, runs=True, check=mscclpp.check
+    ),
     "chakra": Target("Chakra traces and ASTRA-sim inputs", chakra.write),
     "nccl-tuner": Target("NCCL tuner: algorithms for the leaves", nccl_tuner.write),
     "json": Target("the schedule as JSON, by a published schema", document.write, overlaps=True),
     "trace": Target(
-        "a Chrome/Perfetto timeline of the simulated run", timeline.write, overlaps=True, tells=True
+        "a Chrome/Perfetto timeline of the simulated run", timeline.write, overlaps=True
     ),
-    "svg": Target(
-        "a drawing of the simulated run, and a table", picture.write, overlaps=True, tells=True
-    ),
+    "svg": Target("a drawing of the simulated run, and a table", picture.write, overlaps=True),
     "rankfile": Target("Open MPI: which device each rank gets", launchers.rankfile, places=True),
     "slurm": Target("Slurm: hosts for --distribution=arbitrary", launchers.slurm, places=True),
     "torchrun": Target("torchrun: a RANK for each process", launchers.torchrun, places=True),
@@ -79,13 +76,6 @@ def emit(target: str, source: Source) -> Files:
     row = target_of(target)
     if row.places:
         return row.write(source.stripes[0])
-    if not _serves(row, source):
-        able = ", ".join(name for name, row in TARGETS.items() if row.places or row.tells)
-        raise CannotExpressError(
-            f"{target} cannot express a program for {source.schedule.goal.value}: only all-reduces "
-            "are handed out",
-            hint=f"check --replay carries it out on arrays here; these can: {able}",
-        )
     if not row.overlaps:
         _check_alone(target, source)
     try:
@@ -110,7 +100,7 @@ def _check_alone(target: str, source: Source) -> None:
         able = ", ".join(name for name, row in TARGETS.items() if row.overlaps)
         raise InputError(
             f"target {target} has no stripes, and the payload is split over {len(source.stripes)}",
-            hint=f"these have: {able}",
+            hint=f"ask for an answer without, with --no-stripes; these have: {able}",
         )
     if source.schedule.segments > 1:
         raise InputError(
@@ -119,13 +109,7 @@ def _check_alone(target: str, source: Source) -> None:
         )
 
 
-def _serves(target: Target, source: Source) -> bool:
-    return target.places or target.tells or source.schedule.goal is Goal.ALL_REDUCE
-
-
 def _can(target: Target, source: Source) -> bool:
-    if not _serves(target, source):
-        return False
     try:
         (target.check or target.write)(source)
     except InputError:

@@ -7,14 +7,21 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from hierarchies import Placement
 from synth.emit.buffers import Buffers, buffers
+from synth.emit.frameworks import FRAMEWORKS
 from synth.emit.mesh import Mesh, RankOrder, among
+from synth.emit.mesh import mesh as mesh_of
 from synth.emit.source import Files, Source, cannot, in_stripe
-from synth.semantics.schedule import Exchange, Transpose
+from synth.semantics.schedule import Exchange, Schedule, Transpose
 
 _NUMBERING = {
     RankOrder.MACHINE: "device by device, as launchers do by themselves",
     RankOrder.AXES: "by the axes, the last one fastest (the launcher must be told)",
+    **{
+        RankOrder(name): f"as {one.title} counts axes (the launcher must be told)"
+        for name, one in FRAMEWORKS.items()
+    },
 }
 _SHOWN = 8
 
@@ -31,8 +38,13 @@ def _templates() -> Environment:
 
 def python_file(runtime: str, source: Source, **more: Any) -> Files:
     """``collsynth_RUNTIME.py``. Raises CannotExpressError for groups no mesh axes can give."""
-    template = _templates().get_template(f"{runtime}.py.jinja")
-    return {f"collsynth_{runtime}.py": template.render(**_words(source), **more)}
+    words = _words(source) | more
+    return {f"collsynth_{runtime}.py": rendered(f"{runtime}.py.jinja", **words)}
+
+
+def rendered(template: str, **words: Any) -> str:
+    """A template of this package, filled in."""
+    return _templates().get_template(template).render(**words)
 
 
 def _words(source: Source) -> dict[str, Any]:
@@ -45,7 +57,9 @@ def _words(source: Source) -> dict[str, Any]:
     phases = [phase for one in source.schedules for phase in one.phases]
     exchanges = [phase for phase in phases if isinstance(phase, Exchange)]
     orders = [step.get("names", ()) for stripe in stripes for step in stripe["steps"]]
+    steps = [step for stripe in stripes for step in stripe["steps"]]
     return {
+        **request(schedule),
         "made_by": source.options.made_by,
         "over": ", ".join(reduction.over),
         "system": source.system,
@@ -55,19 +69,45 @@ def _words(source: Source) -> dict[str, Any]:
         "proved": source.proved,
         "payload_bytes": source.payload_bytes,
         "seconds": source.seconds,
-        "world": schedule.devices,
         "members": reduction.tree.devices,
-        "numbering": _NUMBERING[source.options.rank_order],
-        "mesh": [(axis.name, axis.size) for axis in mesh.axes],
-        "axes": [(name, _strings(parts)) for name, parts in axes],
+        **mesh_words(placement, source.options.rank_order),
         "reduced": _strings(reduced),
         **stripes[0],
         "striped": len(stripes) > 1,
         "stripes": stripes,
         "overlapped": len(stripes) > 1 or stripes[0]["segments"] > 1,
         "ascending": all(_ascending(names, mesh) for names in orders),
-        "transposes": len(exchanges) < len(phases),
+        "transposes": any("shape" in step for step in steps),
+        "in_place": any(not e.collective.in_pieces for e in exchanges),
         "collectives": {exchange.collective.value for exchange in exchanges},
+    }
+
+
+def mesh_words(placement: Placement, order: RankOrder) -> dict[str, Any]:
+    """How ranks are numbered, and the mesh that their coordinates are of."""
+    made = mesh_of(placement, order)
+    parts = [(axis.name, made.of_axis(number)) for number, axis in enumerate(placement.axes)]
+    return {
+        "numbering": _NUMBERING[order],
+        "mesh": [(axis.name, axis.size) for axis in made.axes],
+        "axes": [(name, _strings(of_axis)) for name, of_axis in parts],
+        "world": placement.hierarchy.devices,
+    }
+
+
+def request(schedule: Schedule) -> dict[str, Any]:
+    """What is requested, by the names it has in text, as a function and as a class."""
+    goal = schedule.goal
+    return {
+        "request": goal.value,
+        "an": "an" if goal.value[0] in "aeiou" else "a",
+        "function": goal.value.replace("-", "_"),
+        "kind": "".join(word.capitalize() for word in goal.value.split("-")),
+        "reduces": goal.reduces,
+        "rooted": goal.rooted,
+        "in_pieces": schedule.goal.in_pieces,
+        "given": schedule.given_pieces,
+        "result": schedule.result_pieces,
     }
 
 
@@ -94,6 +134,42 @@ def _stripes(source: Source) -> list[dict[str, Any]]:
 
 
 def _steps(source: Source, held: Buffers) -> list[dict[str, Any]]:
+    first, last = by_ranks(source)
+    return [*first, *_phases(source, held), *last]
+
+
+def by_ranks(source: Source) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Steps before and after a schedule's that put the caller's pieces in the order of ranks.
+
+    In a schedule they are in that of members, outermost level first. None if that is the same.
+    """
+    schedule = source.schedule
+    shape, axes = _members(source)
+    if axes == sorted(axes) or not schedule.phases:
+        return [], []
+    before = {"shape": shape, "axes": tuple(axes), "comment": "pieces from the order of ranks"}
+    after = {
+        "shape": tuple(shape[axis] for axis in axes),
+        "axes": tuple(axes.index(axis) for axis in range(len(axes))),
+        "comment": "pieces to the order of ranks",
+    }
+    first = [{**before, "only": ()}] if schedule.given_pieces > 1 else []
+    return first, [{**after, "only": ()}] if schedule.result_pieces > 1 else []
+
+
+def _members(source: Source) -> tuple[tuple[int, ...], list[int]]:
+    """The sizes of the mesh axes of a reduction group by ranks; by members, which are slowest.
+
+    They differ where ranks are numbered by axes and several of these are on several levels.
+    """
+    reduction, mesh = source.schedule.reduction, source.mesh
+    names = [axis.name for axis in source.placement.axes]
+    own = [axis for axis in mesh.axes if names[axis.axis] in reduction.over]
+    by_members = sorted(own, key=lambda axis: (axis.level, axis.axis))
+    return tuple(axis.size for axis in own), [own.index(axis) for axis in by_members]
+
+
+def _phases(source: Source, held: Buffers) -> list[dict[str, Any]]:
     mesh, schedule = source.mesh, source.schedule
     found: list[dict[str, Any]] = []
     for number, phase in enumerate(schedule.phases):

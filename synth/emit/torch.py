@@ -2,30 +2,38 @@
 
 from __future__ import annotations
 
+from grammar import Goal
 from synth.emit.source import Files, Source
 from synth.emit.text import python_file
 
-_DELEGATED = (
+_OWN = {
+    Goal.ALL_REDUCE: ("allreduce",),
+    Goal.REDUCE_SCATTER: ("_reduce_scatter_base", "reduce_scatter_single"),
+    Goal.ALL_GATHER: ("_allgather_base", "all_gather_single"),
+    Goal.REDUCE: ("reduce",),
+    Goal.BROADCAST: ("broadcast",),
+    Goal.ALL_TO_ALL: ("alltoall_base", "all_to_all_single"),
+}
+"""What torch calls a request of a process group: its name before torch 2.13, and from then on."""
+
+_OTHERS = (
     "allgather",
     "allgather_into_tensor_coalesced",
     "allreduce_coalesced",
     "alltoall",
-    "alltoall_base",
     "barrier",
-    "broadcast",
     "gather",
     "recv",
-    "reduce",
     "reduce_scatter",
     "reduce_scatter_tensor_coalesced",
     "scatter",
     "send",
-    "_allgather_base",
-    "_reduce_scatter_base",
 )
-"""What a process group can be asked for beside the all-reduce."""
+"""What else a process group can be asked for."""
 
 
 def write(source: Source) -> Files:
     """``collsynth_torch.py``. Raises CannotExpressError for groups no mesh has."""
-    return python_file("torch", source, delegated=_DELEGATED)
+    own = _OWN[source.schedule.goal]
+    names = sorted({*_OTHERS, *(name for names in _OWN.values() for name in names)})
+    return python_file("torch", source, delegated=[name for name in names if name not in own])

@@ -5,16 +5,16 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from grammar import Goal
 from hierarchies import InputError
 from synth.run.trial import RunError, Seen, Trial
 from synth.semantics.schedule import Schedule
-from synth.verify.replay import Failure, plain_sum, replay_stripes
+from synth.verify.replay import Failure, plain_result, replay_stripes
 
 Array = npt.NDArray[Any]
 
@@ -28,6 +28,8 @@ def on_arrays(stripes: Sequence[Schedule], trial: Trial, go_on: Callable[[], boo
     out and if ``go_on`` says no; InputError if memory is too small.
     """
     first, end = stripes[0], time.monotonic() + trial.timeout_seconds
+    itemsize = np.dtype(trial.dtype).itemsize
+    elements = max(1, trial.payload_bytes // itemsize)
 
     def ask(phase: object = None) -> None:
         if time.monotonic() > end:
@@ -36,67 +38,95 @@ def on_arrays(stripes: Sequence[Schedule], trial: Trial, go_on: Callable[[], boo
         if not go_on():
             raise RunError("stopped before the end", hint="the budget is used up")
 
-    def plain() -> None:
-        plain_sum(first.reduction, given)
+    def plain(given: Array) -> Array:
         ask()
+        return plain_result(first.reduction, given, first.goal)
+
+    def run(given: Array) -> Array:
+        found = replay_stripes(stripes, given, ask)
+        if isinstance(found, Failure):
+            raise RunError(found.reason)
+        return found
 
     try:
-        given = drawn(first.devices, trial.dtype, trial.payload_bytes)
-        replayed = partial(replay_stripes, stripes, given, ask)
-        return measured(given, first.reduction.grid(), replayed, plain, trial.repeat)
+        each = -(-elements // first.pieces) if first.goal.gathers else elements
+        given = drawn(first.devices, trial.dtype, each)
+        found, seconds, plain_seconds = _timed(given, run, plain, trial.repeat)
+        if first.goal is Goal.ALL_REDUCE:
+            checked = _compared(given, found, first.reduction.grid())
+        else:
+            checked = _compared_with(plain, run, given, found, first)
     except MemoryError:
         raise InputError(
             f"{first.devices} devices with {trial.payload_bytes} bytes each do not fit into memory",
             where="--bytes",
             hint="give less",
         ) from None
+    return Seen(elements * itemsize, seconds, plain_seconds, *checked)
 
 
-def drawn(devices: int, dtype: str, payload_bytes: int) -> Array:
-    """The payloads that devices start with, shape (devices, elements): the same for every call."""
+def drawn(devices: int, dtype: str, elements: int) -> Array:
+    """What devices start with, shape (devices, elements): the same for every call."""
     kind, random = np.dtype(dtype), np.random.default_rng(0)
-    shape = (devices, max(1, payload_bytes // kind.itemsize))
+    shape = (devices, elements)
     if np.issubdtype(kind, np.floating):
         wide = np.float64 if kind.itemsize == 8 else np.float32
         return random.standard_normal(shape, wide).astype(kind, copy=False)
     return random.integers(-100, 100, shape, kind)
 
 
-def measured(
-    given: Array,
-    groups: npt.NDArray[np.int64],
-    run: Callable[[], Array | Failure],
-    plain: Callable[[], object],
-    repeat: int,
-) -> Seen:
-    """Time a run, and compare its result with the sum of each group's payloads.
-
-    The plain sum is timed beside it. Raises RunError for a failure.
-    """
+def _timed(
+    given: Array, run: Callable[[Array], Array], plain: Callable[[Array], Array], repeat: int
+) -> tuple[Array, float, float]:
+    """The result of a run, its median seconds, and those of the plain result beside it."""
     seconds, plain_seconds = [], []
     for _ in range(repeat):
         begun = time.perf_counter()
-        found = run()
+        found = run(given)
         between = time.perf_counter()
-        plain()
+        plain(given)
         plain_seconds.append(time.perf_counter() - between)
         seconds.append(between - begun)
-    if isinstance(found, Failure):
-        raise RunError(found.reason)
-    equal, error, same_bits = _compared(given, found, groups)
-    return Seen(
-        bytes=given.shape[1] * given.itemsize,
-        seconds=statistics.median(seconds),
-        plain_seconds=statistics.median(plain_seconds),
-        equal=equal,
-        error=error,
-        bitwise_equal=same_bits,
-    )
+    return found, statistics.median(seconds), statistics.median(plain_seconds)
 
 
-def _compared(
-    given: Array, found: Array, groups: npt.NDArray[np.int64]
-) -> tuple[bool, float, bool]:
+Checked = tuple[bool, float, bool]
+"""Whether a result is right as far as rounding allows, its error, and whether its bits are."""
+
+
+def _compared_with(
+    plain: Callable[[Array], Array],
+    run: Callable[[Array], Array],
+    given: Array,
+    found: Array,
+    schedule: Schedule,
+) -> Checked:
+    """A result beside the plain one: copies bit for bit, sums as far as rounding allows.
+
+    Sums of floats are compared bit for bit too, on whole numbers small enough to need no rounding.
+    """
+    wanted = plain(given)
+    if not (schedule.goal.reduces and np.issubdtype(given.dtype, np.floating)):
+        same = _same_bits(found, wanted)
+        return same, 0.0, same
+    room = plain(np.abs(given).astype(np.float64))
+    members = schedule.reduction.tree.devices
+    allowed = 2 * members * float(np.finfo(given.dtype).eps) * room
+    off = np.abs(found.astype(np.float64) - wanted.astype(np.float64))
+    error = float((off / np.maximum(allowed, 1e-300)).max())
+    exact = int(2 / np.finfo(given.dtype).eps)
+    most = max(1, min(100, exact // members))
+    whole = np.random.default_rng(1).integers(-most, most + 1, given.shape).astype(given.dtype)
+    whole[schedule.reduction.grid()[:, exact:]] = 0  # so many alone cannot pass what is exact
+    return error <= 1, error, _same_bits(run(whole), plain(whole))
+
+
+def _same_bits(found: Array, wanted: Array) -> bool:
+    kind = f"i{found.itemsize}"
+    return bool((found.view(kind) == wanted.view(kind)).all())
+
+
+def _compared(given: Array, found: Array, groups: npt.NDArray[np.int64]) -> Checked:
     """Whether the sums are right, their error, and whether all have the same bits.
 
     It goes group by group, so that few arrays of wider numbers are held at once.

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from grammar import Goal
 from hierarchies import InputError, nearest
-from synth.emit import Source, emit
+from synth.emit import Files, Source, emit
+from synth.emit.transfers import TransferSource, emit_transfer
 from synth.run.arrays import on_arrays
 from synth.run.processes import Command, supervise
 from synth.run.trial import RunError, Seen, Trial
@@ -114,31 +114,58 @@ def run(
     Raises InputError for an unknown or missing backend, a dtype or size that it cannot take;
     CannotExpressError as ``emit`` does; RunError if a process fails or time runs out.
     """
+    row = _row(backend)
+    _check(backend, row, source.schedule.devices, trial)
+    if row.commands is None:
+        return on_arrays(source.schedules, trial, go_on)
+    return _carried_out(row, emit(row.target, source), source.schedule.devices, trial, go_on)
+
+
+def run_transfer(
+    backend: str, source: TransferSource, trial: Trial, go_on: Callable[[], bool] = lambda: True
+) -> Seen:
+    """Execute a permute, or what stages send: how long it took, and whether all got their buffers.
+
+    What stands beside it is the runtime's own all-to-all (JAX: all-gather) in its place. Raises as
+    ``run`` does, and InputError for the backend without processes.
+    """
+    row = _row(backend)
+    devices = len(source.senders)
+    _check(backend, row, devices, trial)
+    if row.commands is None:
+        able = [name for name, other in BACKENDS.items() if other.commands]
+        raise InputError(
+            f"backend {backend!r} has no {source.request.what.value}",
+            where="--backend",
+            hint=f"these have: {', '.join(able)}",
+        )
+    return _carried_out(row, emit_transfer(row.target, source), devices, trial, go_on)
+
+
+def _row(backend: str) -> Backend:
     if backend not in BACKENDS:
         raise InputError(
             f"no backend {backend!r}", where="--backend", hint=nearest(backend, BACKENDS)
         )
-    row = BACKENDS[backend]
-    _check(backend, row, source, trial)
-    if row.commands is None:
-        return on_arrays(source.schedules, trial, go_on)
+    return BACKENDS[backend]
+
+
+def _carried_out(
+    row: Backend, files: Files, devices: int, trial: Trial, go_on: Callable[[], bool]
+) -> Seen:
+    """What the one emitted file reports when it is run by a process for each device."""
+    assert row.commands is not None
     flags = ["--bytes", str(trial.payload_bytes), "--dtype", trial.dtype]
     flags += ["--repeat", str(trial.repeat), *(["--check"] if trial.check else [])]
-    [(name, text)] = emit(row.target, source).items()
+    [(name, text)] = files.items()
     with tempfile.TemporaryDirectory(prefix="collsynth-") as place:
         file = Path(place) / name
         file.write_text(str(text), encoding="utf-8")
-        commands = row.commands(source.schedule.devices, file, flags)
+        commands = row.commands(devices, file, flags)
         return _seen(supervise(commands, file.parent, trial.timeout_seconds, go_on))
 
 
-def _check(name: str, row: Backend, source: Source, trial: Trial) -> None:
-    goal = source.schedule.goal
-    if goal is not Goal.ALL_REDUCE:
-        raise InputError(
-            f"backend {name!r} runs all-reduces only, and the program is for {goal.value}",
-            hint="check --replay carries it out on arrays here",
-        )
+def _check(name: str, row: Backend, devices: int, trial: Trial) -> None:
     if missing := [module for module in row.needs if find_spec(module) is None]:
         raise InputError(
             f"backend {name!r} needs {', '.join(missing)}, which is not installed",
@@ -157,7 +184,6 @@ def _check(name: str, row: Backend, source: Source, trial: Trial) -> None:
             where="--dtype",
             hint=f"it takes {', '.join(row.dtypes)}",
         )
-    devices = source.schedule.devices
     if devices > row.most_devices:
         raise InputError(
             f"{devices} devices are too many for backend {name!r} on one machine",

@@ -24,7 +24,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Slice:
-    """How much of the payload a stripe reduced, and in how many segments."""
+    """How much of the payload a stripe carried, and in how many segments."""
 
     elements: int
     segments: int
@@ -32,11 +32,12 @@ class Slice:
 
 @dataclass(frozen=True)
 class Seen:
-    """The bytes as run, median seconds, and those of the same backend's plain all-reduce.
+    """The bytes as run, median seconds, and those of the same backend's plain collective.
 
     ``equal``, ``error`` (in units of what rounding allows) and ``bitwise_equal`` compare the result
-    with the plain sum, if that was checked. ``segments`` or ``stripes`` say into what the payload
-    was cut, where processes say so.
+    with the plain one, if that was checked. After an all-reduce the bits are those of all devices
+    of a group; else those of the plain result, of sums where they are exact. ``segments`` or
+    ``stripes`` say into what the payload was cut, where processes say so.
     """
 
     bytes: int

@@ -6,7 +6,20 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import payloads
 from mpi4py import MPI
+
+
+def check(run, job: dict, rank: int, elements: int, kind: type) -> None:
+    """One call: bit for bit what plain arithmetic gives, as all sums are exact."""
+    given = payloads.given(job, rank, elements).astype(kind)
+    kept, found = given.copy(), run(given)
+    assert np.array_equal(given, kept), "the input is another now"
+    wanted = payloads.wanted(job, rank, elements)
+    assert (found is None) is (wanted is None)
+    if wanted is not None:
+        right = wanted.astype(kind)
+        assert np.array_equal(found[: right.size], right), f"{job['program']}: {elements} {kind}"
 
 
 def main(folder: Path) -> None:
@@ -18,15 +31,11 @@ def main(folder: Path) -> None:
         sys.modules[spec.name] = module
         spec.loader.exec_module(module)
         comm = MPI.COMM_WORLD.Dup()
-        run = module.AllReduce(comm)
-        mine = next(group for group in job["groups"] if rank in group)
+        kind = "".join(word.capitalize() for word in job["request"].split("-"))
+        run = getattr(module, kind)(comm)
         for elements in job["elements"]:
-            place = np.arange(elements, dtype=np.int64)
-            for kind in (np.int64, np.int32, np.float64):
-                values = [(place * 7919 + r * 104729) % 1009 for r in range(job["world"])]
-                wanted = sum(values[r] for r in mine).astype(kind)
-                found = run(values[rank].astype(kind))
-                assert np.array_equal(found, wanted), f"{job['program']}: {elements} {kind}"
+            for dtype in (np.int64, np.int32, np.float64):
+                check(run, job, rank, elements, dtype)
         report = module.selfcheck(run, job["elements"][-1], np.float32)
         assert report["equal"], f"{job['program']}: {report}"
         assert report["bitwise_equal"], f"{job['program']}: {report}"

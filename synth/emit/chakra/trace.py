@@ -12,7 +12,8 @@ Facts, all from stored public sources:
   groups by whole numbers from 1: astra-sim/astra-sim astra-sim/workload/Workload.cc @ 0383c203;
 * a group runs one ring in its order, the whole machine and ``involved_dim`` the algorithms of
   system.json per dimension: astra-sim/system/CommunicatorGroup.cc @ 0b0a1de0, Sys.cc @ 013fe678;
-* an all-gather's size is what a member has before: native_collectives/.../Ring.cc @ 7c775188;
+* an all-gather's size is what a member has before, an all-to-all's all that it has for others:
+  native_collectives/.../Ring.cc @ 7c775188;
 * GB are 2**30 bytes, dimensions have at least 2 NPUs, a switch has 2 hops, a message pays for the
   innermost dimension in which its ends differ: astra-sim/astra-network-analytical
   common/NetworkFunction.cc @ 0f6d65e7, NetworkParser.cc, Switch.cc, MultiDimTopology.cc @ 047ef653;
@@ -48,7 +49,12 @@ from synth.semantics.schedule import Exchange, Transpose
 PREFIX = "trace"
 VERSION = "0.0.4"
 _COMPUTE, _COLLECTIVE = 4, 7
-_TYPES = {Collective.ALL_REDUCE: 0, Collective.ALL_GATHER: 2, Collective.REDUCE_SCATTER: 7}
+_TYPES = {
+    Collective.ALL_REDUCE: 0,
+    Collective.ALL_GATHER: 2,
+    Collective.ALL_TO_ALL: 6,
+    Collective.REDUCE_SCATTER: 7,
+}
 _TOPOLOGIES = {
     Domain.SWITCH: "Switch",
     Domain.RING: "Ring",
@@ -151,7 +157,7 @@ class _Traces:
     def exchange(self, number: int, phase: Exchange) -> None:
         """One collective node on every member of a group."""
         if phase.collective not in _TYPES:
-            why = "ASTRA-sim prices all-reduce, reduce-scatter and all-gather only"
+            why = "ASTRA-sim prices all-reduce, reduce-scatter, all-gather and all-to-all only"
             raise cannot(self._source, number, why)
         sizes = self._sizes[number][phase.groups[:, 0]]
         members = phase.groups.shape[1]
@@ -300,6 +306,8 @@ def _run(source: Source, dimensions: Dimensions, notes: list[str]) -> str:
     ]
     if domains & {Domain.RING, Domain.TORUS}:
         remarks.append("Rings go one way around: expect half of the bandwidth we count on.")
+    if not all(link.wraps for link in links):
+        remarks.append("A line or grid is told as if its ends were joined: there is no other word.")
     if Domain.BUS in domains:
         remarks.append("A bus is told as a switch that gives every device an equal share of it.")
     if any(link.through for link in links):

@@ -1,6 +1,7 @@
 """The JSON Schema of schedule documents, as the models that read them.
 
-A document of version 1 is one schedule; one of version 2 has several that run side by side.
+A document of version 1 is one schedule; one of version 2 has several that run side by side. Of
+versions 3 and 4 they are the same for a request that is no all-reduce, whose name they say.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ Json = dict[str, Any]
 
 FORMAT = "collsynth.schedule"
 VERSION, STRIPED_VERSION = 1, 2
+OF_REQUESTS = 2
+"""What the versions are higher by where the request is no all-reduce."""
 
 Positive = Annotated[int, Field(ge=1)]
 Device = Annotated[int, Field(ge=0)]
@@ -35,9 +38,9 @@ class LevelPart(Part):
 class ExchangePart(Part):
     """One collective, run by several groups of devices at once."""
 
-    collective: Literal["all-reduce", "reduce-scatter", "all-gather", "reduce", "broadcast"] = (
-        Field(description="What every group does, with its members' whole buffers; reductions add.")
-    )
+    collective: Literal[
+        "all-reduce", "reduce-scatter", "all-gather", "reduce", "broadcast", "all-to-all"
+    ] = Field(description="What every group does, with its members' whole buffers; reductions add.")
     groups: Annotated[list[Group], Field(min_length=1)] = Field(
         description="Device ids in member order; the first member is the root of a reduce or "
         "broadcast. Groups are disjoint and of one size; devices in none of them do nothing."
@@ -64,13 +67,15 @@ StepPart = Annotated[ExchangePart | TransposePart, Field(discriminator="collecti
 
 
 Steps = Annotated[list[StepPart], Field(description="What is done, in this order.")]
-Payload = Annotated[int, Field(ge=1, description="What each device has to reduce.")]
+Payload = Annotated[
+    int, Field(ge=1, description="The largest buffer of a device, before or after.")
+]
 Padded = Annotated[
     int,
     Field(
         ge=1,
         description="These bytes with padding at their end: the next multiple of "
-        "pieces * segments.",
+        "pieces * segments. Of requests in pieces each piece is padded at its end.",
     ),
 ]
 Pieces = Annotated[int, Field(ge=1, description="Into how many equal parts each segment is cut.")]
@@ -105,21 +110,25 @@ class Head(Part):
         description="The parallelism matrix: one row an axis, one column a level."
     )
     reduce: Annotated[list[str], Field(min_length=1)] = Field(description="The axes reduced over.")
+    request: Literal["reduce-scatter", "all-gather", "reduce", "broadcast", "all-to-all"] | None = (
+        Field(default=None, description="What is asked for; an all-reduce, if it is not said.")
+    )
     collapse: bool = Field(
         description="Whether the axes reduced over make one digit a level in the program, named "
         "after the level; else one each, named level.axis."
     )
     devices: Positive = Field(description="How many devices there are; ids count from 0.")
     reduction_groups: Annotated[list[Group], Field(min_length=1)] = Field(
-        description="The devices whose payloads are added up: at the end each member of a group "
-        "holds the sum of all its members' payloads."
+        description="The devices that belong together: at the end of an all-reduce each member of "
+        "a group holds the sum of all its members' payloads. The order counts: pieces are numbered "
+        "by it, and the first member is the root."
     )
 
 
 class Document(Head):
-    """A schedule of collsynth: what each device does, step by step, to carry out an all-reduce."""
+    """A schedule of collsynth: what each device does, step by step, to carry out a request."""
 
-    version: Literal[1] = Field(
+    version: Literal[1, 3] = Field(
         description="Keys may be added under the same number; readers refuse other numbers."
     )
     program: ProgramText
@@ -131,7 +140,7 @@ class Document(Head):
 
 
 class StripePart(Part):
-    """A slice of the payload and the steps that reduce it, beside those of the other stripes."""
+    """A slice of the payload and the steps that carry it, beside those of the other stripes."""
 
     program: ProgramText
     payload_bytes: Payload
@@ -144,13 +153,13 @@ class StripePart(Part):
 class StripedDocument(Head):
     """Several schedules that run side by side, each for a slice of the payload."""
 
-    version: Literal[2] = Field(
+    version: Literal[2, 4] = Field(
         description="Keys may be added under the same number; readers refuse other numbers."
     )
     payload_bytes: Payload
     stripes: Annotated[list[StripePart], Field(min_length=2)] = Field(
-        description="Slices follow each other in the payload, in this order; their payload_bytes "
-        "sum to it. No stripe waits for another."
+        description="Slices follow each other in the payload, or in each piece of a request in "
+        "pieces, in this order; their payload_bytes sum to it. No stripe waits for another."
     )
 
 

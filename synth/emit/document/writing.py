@@ -17,12 +17,13 @@ from typing import Any
 import numpy as np
 from pydantic import ValidationError
 
-from grammar import Collective, Program, instructions, parse
+from grammar import Collective, Goal, Program, instructions, parse
 from hierarchies import Axis, Hierarchy, InputError, Level, Placement, Reduction, within
 from synth.emit.buffers import Buffers, buffers
 from synth.emit.document.schema import (
     DOCUMENTS,
     FORMAT,
+    OF_REQUESTS,
     STRIPED_VERSION,
     VERSION,
     Document,
@@ -71,9 +72,10 @@ def striped_document(stripes: Sequence[Schedule], system: str | None = None) -> 
 def _origin(schedule: Schedule, version: int, system: str | None) -> Json:
     reduction = schedule.reduction
     placement = reduction.placement
+    plain = schedule.goal is Goal.ALL_REDUCE
     return {
         "format": FORMAT,
-        "version": version,
+        "version": version if plain else version + OF_REQUESTS,
         **({} if system is None else {"system": system}),
         "levels": [
             {"name": level.name, "count": level.cardinality} for level in placement.hierarchy.levels
@@ -81,6 +83,7 @@ def _origin(schedule: Schedule, version: int, system: str | None) -> Json:
         "axes": {axis.name: axis.size for axis in placement.axes},
         "placement": [list(row) for row in placement.matrix],
         "reduce": list(reduction.over),
+        **({} if plain else {"request": schedule.goal.value}),
         "collapse": reduction.collapse,
     }
 
@@ -143,7 +146,7 @@ def read(text: str) -> Schedule:
     """The schedule of a document: ``document(read(printed(document(s)))) == document(s)``.
 
     The document must agree with itself: sizes, groups and devices fit each other, step by step.
-    Whether its steps make an all-reduce is for the replay to say. Raises InputError with the
+    Whether its steps do what is requested is for the replay to say. Raises InputError with the
     place of the first thing wrong, and for a document of several stripes.
     """
     found = read_stripes(text)
@@ -161,14 +164,16 @@ def read_stripes(text: str) -> tuple[Schedule, ...]:
         found = DOCUMENTS.validate_json(text)
     except ValidationError as error:
         raise _refused(error) from None
-    reduction = _reduction(found)
+    reduction, goal = _reduction(found), Goal(found.request or Goal.ALL_REDUCE)
+    version = VERSION if isinstance(found, Document) else STRIPED_VERSION
+    _same("version", found.version, version + (OF_REQUESTS if found.request else 0))
     _same("reduction_groups", found.reduction_groups, reduction.grid().tolist())
     if isinstance(found, Document):
-        return (_schedule(found, reduction, ""),)
+        return (_schedule(found, reduction, goal, ""),)
     sizes = [stripe.payload_bytes for stripe in found.stripes]
     _same("payload_bytes", found.payload_bytes, sum(sizes))
     return tuple(
-        _schedule(stripe, reduction, f"stripes.{number}.")
+        _schedule(stripe, reduction, goal, f"stripes.{number}.")
         for number, stripe in enumerate(found.stripes)
     )
 
@@ -177,20 +182,26 @@ def _refused(error: ValidationError) -> InputError:
     """The first thing wrong; places begin with the version where that is known."""
     first = error.errors(include_url=False)[0]
     if first["type"].startswith("union_tag") and not first["loc"]:
-        return InputError(f"no version {VERSION} or {STRIPED_VERSION}", where="version")
+        last = STRIPED_VERSION + OF_REQUESTS
+        return InputError(f"no version from {VERSION} to {last}", where="version")
     place = ".".join(str(part) for part in first["loc"][1:]) or "schedule"
     return InputError(first["msg"], where=place)
 
 
-def _schedule(found: Document | StripePart, reduction: Reduction, place: str) -> Schedule:
+def _schedule(
+    found: Document | StripePart, reduction: Reduction, goal: Goal, place: str
+) -> Schedule:
     devices = reduction.placement.hierarchy.devices
+    if goal.in_pieces:
+        _same(f"{place}pieces", found.pieces, reduction.tree.devices)
     schedule = Schedule(
-        _program(found.program, reduction, place),
+        _program(found.program, reduction, goal, place),
         reduction,
         found.payload_bytes,
         found.pieces,
         tuple(_phase(step, f"{place}steps.{i}", devices) for i, step in enumerate(found.steps)),
         found.segments,
+        goal,
     )
     _same(f"{place}padded_bytes", found.padded_bytes, schedule.padded_bytes)
     _check_sizes(schedule, place)
@@ -207,10 +218,10 @@ def _reduction(found: Document | StripedDocument) -> Reduction:
     return reduction
 
 
-def _program(text: str, reduction: Reduction, place: str) -> Program:
+def _program(text: str, reduction: Reduction, goal: Goal, place: str) -> Program:
     with within(f"{place}program"):
         program = parse(text)
-        instructions(program, reduction.tree)
+        instructions(program, reduction.tree, goal)
     return program
 
 
@@ -247,6 +258,9 @@ def _check_sizes(schedule: Schedule, stripe: str) -> None:
     held = buffers(schedule)
     for i, phase in enumerate(schedule.phases):
         place = f"{stripe}steps.{i}"
+        if isinstance(phase, Exchange) and phase.collective not in schedule.goal.alphabet:
+            what = f"{phase.collective.value} in a program for {schedule.goal.value}"
+            raise InputError(what, where=place)
         parts = _parts(held, i, phase)
         if not parts or any(schedule.pieces % part for part in parts):
             raise InputError("its devices hold nothing that fits it", where=place)

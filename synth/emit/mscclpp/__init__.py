@@ -8,6 +8,7 @@ GPUs all-reduce in two rounds: each sends the other its half to be summed, then 
 >>> from grammar import parse
 >>> from hierarchies import Reduction
 >>> from synth.emit.mesh import mesh
+>>> from synth.emit.mscclpp.homes import BUFFERS, SPAN
 >>> from synth.emit.mscclpp.moves import moves
 >>> from synth.semantics.lowering import lower
 >>> from synth.semantics.rules import derive
@@ -15,7 +16,10 @@ GPUs all-reduce in two rounds: each sends the other its half to be summed, then 
 >>> schedule = lower(derive(parse("all-reduce root inside"), reduction.tree), reduction, 64)
 >>> found = moves(schedule, mesh(reduction.placement), reduction.grid()[0], hosts=(0, 0))
 >>> for each in found.rounds:
-...     print([(send.source, send.target, send.chunks, send.scratch) for send in each.sends])
-[(1, 0, (0,), 0), (0, 1, (1,), 0)]
-[(0, 1, (0,), None), (1, 0, (1,), None)]
+...     print([(send.source, send.target, send.chunks) for send in each.sends])
+...     print([BUFFERS[send.goes[0] // SPAN] for send in each.sends])
+[(1, 0, (0,)), (0, 1, (1,))]
+['s', 's']
+[(1, 0, (1,)), (0, 1, (0,))]
+['i', 'i']
 """

@@ -8,11 +8,14 @@ for each channel) before what came is touched.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
+from itertools import groupby
 from typing import Literal, TypeVar
 
-from synth.emit.mscclpp.moves import Chunks, Round, Send
+from synth.emit.mscclpp.homes import BUFFERS, INPUT, SCRATCH, SPAN, place
+from synth.emit.mscclpp.moves import Keep, Places, Send
 from synth.emit.mscclpp.schema import Copy, Local, Nop, Operation, Put, Reduce, Remote, Sync
 
 MOST_OPERATIONS = 64
@@ -22,23 +25,53 @@ MOST_CHANNELS_PER_OPERATION = 8
 MOST_SOURCES_PER_REDUCE = 10
 
 MEMORY, PORT = "memory", "port"
-INPUT, SCRATCH = "i", "s"
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Window:
-    """The chunks that a block works on, and where its copy of the plan lies in the buffers."""
+    """The labels that a block works on, and which copy of the plan it belongs to.
+
+    A copy is a part of every piece. ``pieces`` are how many chunks a piece has in the input, in the
+    output and in scratch, the whole of which is one.
+    """
 
     first: int
     end: int
-    input_shift: int = 0
-    scratch_shift: int = 0
+    copy: int = 0
+    copies: int = 1
+    pieces: tuple[int, int, int] = (1, 1, 1)
 
-    def shifted(self, kind: str, index: int) -> int:
-        """Where the copy has what lies at an index of the plan's input or scratch."""
-        return index + (self.input_shift if kind == INPUT else self.scratch_shift)
+    def shifted(self, places: Places) -> Places:
+        """Where the copy has what lies at places of the plan's buffers."""
+        if self.copies == 1:
+            return places
+        return tuple(map(self._shifted, places))
+
+    def _shifted(self, at: int) -> int:
+        buffer, index = divmod(at, SPAN)
+        size = self.pieces[buffer]
+        piece, within = divmod(index, size)
+        return buffer * SPAN + (piece * self.copies + self.copy) * size + within
+
+
+class Asks(Enum):
+    """When a rank waits until those it sends to have signalled that they are ready."""
+
+    NEVER = "never"
+    HOMES = "before each message that goes to homes"
+    START = "once, for all messages of a launch"
+
+
+@dataclass(frozen=True)
+class Task:
+    """A round as one rank has it: what goes out, what comes in, what it does by itself then."""
+
+    phase: int
+    out: list[Send]
+    come: list[Send]
+    keep: Keep | None = None
 
 
 @dataclass(frozen=True)
@@ -53,43 +86,56 @@ class Excess:
 class Block:
     """A threadblock as it is written: operations, and what they refer to by position.
 
-    ``hosts[rank]`` tells memory channels (same host) from port channels. With ``asks`` no
-    rank puts into another's home before that rank has signalled that it is ready. ``channels`` and
+    ``hosts[rank]`` tells memory channels (same host) from port channels. ``channels`` and
     ``buffers`` map what is used to its number among those of its channel type.
     """
 
     rank: int
     hosts: Sequence[int]
     window: Window
-    asks: bool = False
+    asks: Asks = Asks.NEVER
     ops: list[Operation] = field(default_factory=list)
     channels: dict[str, dict[int, int]] = field(default_factory=lambda: {MEMORY: {}, PORT: {}})
     buffers: dict[str, dict[tuple[int, str], int]] = field(
         default_factory=lambda: {MEMORY: {}, PORT: {}}
     )
 
-    def write(self, rounds: Sequence[tuple[Round, list[Send], list[Send]]]) -> Excess | None:
-        """Append the rounds, each with what goes out and what comes in; stop at a passed limit."""
-        for round, outgoing, incoming in rounds:
-            out = self._mine(outgoing, [send.target for send in outgoing])
-            come = self._mine(incoming, [send.source for send in incoming])
-            if not (out or come):
-                continue
-            if self.asks:
-                self._ask(out, come)
-            if out:
-                self._meet()
-                self._copy(out)
-                self._put(out)
-                self._meet()
-                self._on_channels("signal", [send.target for send in out])
-            self._on_channels("wait", [send.source for send in come])
-            if come and come[0].scratch is not None:
-                self._reduce(come)
+    def write(self, tasks: Sequence[Task]) -> Excess | None:
+        """Append what the rank does, round by round; stop at a passed limit."""
+        rounds = [
+            (
+                task,
+                self._mine(task.out, [send.target for send in task.out]),
+                self._mine(task.come, [send.source for send in task.come]),
+            )
+            for task in tasks
+        ]
+        if self.asks is Asks.START:
+            for task, out, come in rounds:
+                for peer in (*(send.target for send in out), *(send.source for send in come)):
+                    self._channel(peer)
+                if why := self._passed():
+                    return Excess(task.phase, why)
+            self._on_channels("signal", _once(s.source for _, _, come in rounds for s in come))
+            self._on_channels("wait", _once(s.target for _, out, _ in rounds for s in out))
+        for task, out, come in rounds:
+            self._round(task, out, come)
             why = self._passed()
             if why:
-                return Excess(round.phase, why)
+                return Excess(task.phase, why)
         return None
+
+    def _round(self, task: Task, out: list[Send], come: list[Send]) -> None:
+        self._ask(out, come)
+        if out:
+            self._meet()
+            self._copy(out)
+            self._put(out)
+            self._meet()
+            self._on_channels("signal", [send.target for send in out])
+        self._on_channels("wait", [send.source for send in come])
+        if task.keep is not None:
+            self._keep(task.keep, come)
 
     def _mine(self, sends: list[Send], peers: list[int]) -> list[Send]:
         """The parts of messages in the window, from the next higher rank around.
@@ -97,7 +143,7 @@ class Block:
         As each rank begins with another peer, no peer gets all messages at once.
         """
         order = sorted(range(len(sends)), key=lambda at: (peers[at] - self.rank) % len(self.hosts))
-        cut = [_cut(sends[at], self.window) for at in order]
+        cut = [_cut_send(sends[at], self.window) for at in order]
         return [send for send in cut if send.chunks]
 
     def _meet(self) -> None:
@@ -116,61 +162,71 @@ class Block:
         known = self.buffers[self._type(peer)]
         return known.setdefault((peer, kind), len(known))
 
-    def _local(self, kind: str, index: int, size: int) -> Local:
-        return Local(kind, self.window.shifted(kind, index), size)
-
-    def _remote(self, peer: int, kind: str, index: int, size: int) -> Remote:
-        return Remote(self._buffer(peer, kind), self.window.shifted(kind, index), size)
+    def _remote(self, peer: int, at: int, size: int) -> Remote:
+        buffer, index = divmod(at, SPAN)
+        return Remote(self._buffer(peer, BUFFERS[buffer]), index, size)
 
     def _ask(self, out: list[Send], come: list[Send]) -> None:
-        """Signal that the own home buffer is free to write, and wait until the targets' are."""
-        askers = [send.source for send in come if send.scratch is None]
+        """Signal that the own buffers are free to write, and wait until the targets' are."""
+        askers = [send.source for send in come if self._asked(send)]
         if askers:
             self._meet()
             self._on_channels("signal", askers)
-        self._on_channels("wait", [send.target for send in out if send.scratch is None])
+        self._on_channels("wait", [send.target for send in out if self._asked(send)])
+
+    def _asked(self, send: Send) -> bool:
+        return self.asks is Asks.HOMES and send.goes[0] // SPAN != BUFFERS.index(SCRATCH)
 
     def _copy(self, out: list[Send]) -> None:
         """Lay out in scratch what proxies are to read, each stretch once."""
         pieces = {
-            (send.stage + at + k, first + k)
+            (goes, come)
             for send in out
             if send.stage is not None
-            for at, first, size in _runs(send.chunks)
-            for k in range(size)
+            for goes, come in zip(self._staged(send), self.window.shifted(send.come), strict=True)
         }
         if not pieces:
             return
-        stages, homes = zip(*sorted(pieces), strict=True)
-        for at, home, size in _runs(homes):
-            came, goes = self._local(INPUT, home, size), self._local(SCRATCH, stages[at], size)
-            self.ops.append(Copy(src_buff=[came], dst_buff=[goes]))
+        goes, come = zip(*sorted(pieces), strict=True)
+        self._copy_runs(come, goes)
         self._meet()
 
+    def _copy_runs(self, come: Places, goes: Places) -> None:
+        for (here, there), size in _runs(come, goes):
+            self.ops.append(Copy(src_buff=[_local(here, size)], dst_buff=[_local(there, size)]))
+
+    def _staged(self, send: Send) -> Places:
+        first = place(SCRATCH, send.stage or 0)
+        return self.window.shifted(tuple(range(first, first + len(send.chunks))))
+
     def _put(self, out: list[Send]) -> None:
-        """Copy to the peers: threads to memory, and the proxy of a port channel by itself."""
+        """Copy to the peers: threads to memory, and the proxy of a port channel by itself.
+
+        The executor takes all sources of one operation from the buffer of the first.
+        """
         pieces: dict[str, list[tuple[Local, Remote, int]]] = {MEMORY: [], PORT: []}
         for send in out:
-            for at, first, size in _runs(send.chunks):
-                where = (INPUT, first) if send.scratch is None else (SCRATCH, send.scratch + at)
-                come = (INPUT, first) if send.stage is None else (SCRATCH, send.stage + at)
+            come = self.window.shifted(send.come) if send.stage is None else self._staged(send)
+            for (here, there), size in _runs(come, self.window.shifted(send.goes)):
                 pieces[self._type(send.target)].append(
                     (
-                        self._local(*come, size),
-                        self._remote(send.target, *where, size),
+                        _local(here, size),
+                        self._remote(send.target, there, size),
                         self._channel(send.target),
                     )
                 )
         for kind, refs in pieces.items():
-            for some in _batches(refs, MOST_CHANNELS_PER_OPERATION):
-                self.ops.append(
-                    Put(
-                        src_buff=[source for source, _, _ in some],
-                        dst_buff=[target for _, target, _ in some],
-                        channel_ids=[at for _, _, at in some] if kind == PORT else None,
-                        channel_type=kind,
+            refs.sort(key=lambda ref: ref[0].type)
+            for _, alike in groupby(refs, key=lambda ref: ref[0].type):
+                for some in _batches(list(alike), MOST_CHANNELS_PER_OPERATION):
+                    self.ops.append(
+                        Put(
+                            src_buff=[source for source, _, _ in some],
+                            dst_buff=[target for _, target, _ in some],
+                            channel_ids=[at for _, _, at in some] if kind == PORT else None,
+                            channel_type=kind,
+                        )
                     )
-                )
 
     def _on_channels(self, name: Literal["signal", "wait"], peers: list[int]) -> None:
         for kind in (MEMORY, PORT):
@@ -178,13 +234,23 @@ class Block:
             for some in _batches(ids, MOST_CHANNELS_PER_OPERATION):
                 self.ops.append(Sync(name, some, kind))
 
-    def _reduce(self, come: list[Send]) -> None:
+    def _keep(self, keep: Keep, come: list[Send]) -> None:
+        """Add up what came and the own values, or copy those."""
+        low, high = _cut(keep.chunks, self.window)
+        own, goes = (self.window.shifted(p[low:high]) for p in (keep.come, keep.goes))
+        if not own:
+            return
+        if not come:
+            if any(at // SPAN != BUFFERS.index(INPUT) for at in own):
+                self._meet()
+            self._copy_runs(own, goes)
         for some in _batches(come, MOST_SOURCES_PER_REDUCE - 1):
             self._meet()
-            for at, first, size in _runs(some[0].chunks):
-                own = self._local(INPUT, first, size)
-                others = [self._local(SCRATCH, (send.scratch or 0) + at, size) for send in some]
-                self.ops.append(Reduce(src_buff=[own, *others], dst_buff=[own]))
+            others = (self.window.shifted(send.goes) for send in some)
+            for (there, *places), size in _runs(goes, own, *others):
+                sources = [_local(at, size) for at in places]
+                self.ops.append(Reduce(src_buff=sources, dst_buff=[_local(there, size)]))
+            own = goes
 
     def _passed(self) -> str:
         """Which limit is passed, if one is."""
@@ -203,22 +269,38 @@ def too_many_channels(count: int, kind: str) -> str:
     return f"{count} {kind} channels, the limit is {MOST_CHANNELS}"
 
 
-def _cut(send: Send, window: Window) -> Send:
+def _once(peers: Iterable[int]) -> list[int]:
+    """Each peer once, in the order in which they come."""
+    return list(dict.fromkeys(peers))
+
+
+def _local(at: int, size: int) -> Local:
+    buffer, index = divmod(at, SPAN)
+    return Local(BUFFERS[buffer], index, size)
+
+
+def _cut(chunks: Sequence[int], window: Window) -> tuple[int, int]:
+    """Which of ascending chunks are in a window: from one position up to another."""
+    return bisect_left(chunks, window.first), bisect_left(chunks, window.end)
+
+
+def _cut_send(send: Send, window: Window) -> Send:
     """The part of a message that is in a window."""
-    low, high = bisect_left(send.chunks, window.first), bisect_left(send.chunks, window.end)
+    low, high = _cut(send.chunks, window)
     if (low, high) == (0, len(send.chunks)):
         return send
-    scratch = None if send.scratch is None else send.scratch + low
+    parts = (send.chunks[low:high], send.come[low:high], send.goes[low:high])
     stage = None if send.stage is None else send.stage + low
-    return Send(send.source, send.target, send.chunks[low:high], scratch, stage)
+    return Send(send.source, send.target, *parts, stage)
 
 
-def _runs(chunks: Chunks) -> Iterator[tuple[int, int, int]]:
-    """Stretches of consecutive chunks: position in ``chunks``, first chunk, length."""
+def _runs(*places: Places) -> Iterator[tuple[tuple[int, ...], int]]:
+    """Stretches in which all places are consecutive: the first ones, and the length."""
+    rows = list(zip(*places, strict=True))
     start = 0
-    for at in range(1, len(chunks) + 1):
-        if at == len(chunks) or chunks[at] != chunks[at - 1] + 1:
-            yield start, chunks[start], at - start
+    for at in range(1, len(rows) + 1):
+        if at == len(rows) or any(b != a + 1 for a, b in zip(rows[at - 1], rows[at], strict=True)):
+            yield rows[start], at - start
             start = at
 
 

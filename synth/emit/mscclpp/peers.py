@@ -51,8 +51,6 @@ def _busy(collective: Collective, needed: Mask) -> tuple[Mask, Mask]:
     everyone = np.ones_like(needed)
     root = np.zeros_like(needed)
     root[:, 0] = True
-    if collective.apart:
-        raise AssertionError("no all-reduce has an all-to-all")
     holding = root if collective.rooted else everyone
     if not collective.reduces:
         return holding, needed

@@ -1,6 +1,6 @@
-"""Execution plans for MSCCL++'s executor: an all-reduce in place, in chunks, by all GPUs at once.
+"""Execution plans for MSCCL++'s executor: a collective in chunks, by all GPUs at once.
 
-A plan reduces inside each reduction group, so with replicas it is not the plain all-reduce of its
+A plan works inside each reduction group, so with replicas it is not the plain collective of its
 communicator, which must span the whole machine. Ranks, channels and buffers are known by position:
 an operation's ``channel_ids`` and ``buffer_id`` count the channels and remote buffers of its type
 that its threadblock lists, and those lists count the GPU's, the channels again per type.
@@ -11,17 +11,27 @@ src/core/executor/execution_plan.cc (keys, units, alignment), src/core/include/e
 do), and at commit 011094ce26936e685f4d0dd18cbab4d2d0a24f18, src/core/executor/executor.cc (which
 channels are joined, scratch). What follows from them:
 
-* ``index`` and ``size`` count chunks of input size / ``input_chunks``; the input must be a multiple
-  of ``buffer_alignment`` x chunks, so ``min_message_size`` is one unit of that.
+* ``index`` and ``size`` count chunks of input size / ``input_chunks``, which must be output size /
+  ``output_chunks``. Both must be a multiple of ``buffer_alignment`` x chunks, so
+  ``min_message_size`` is one unit of that: of the output of an all-gather, else of the input.
+* The name of the ``collective`` and ``inplace`` only choose the plan for a caller of the NCCL
+  interface (src/ext/nccl/nccl.cc and, at 03599e27d78e4c662bb068fb75859c06ee437e4e,
+  algorithm_selector.cc). It asks for broadcasts too, but chooses
+  without a look at the root; nowhere is there a reduce. A reduce-scatter whose output is a piece of
+  its input does not count as in place there. An all-to-all it does not ask for yet: such a plan is
+  for the executor itself.
 * Offsets are 32 bits wide. Scratch is made for the whole allocation the input lies in, up to
-  ``max_message_size``, so that one bounds the scratch to 64 MiB where the payload lets it.
+  ``max_message_size``, so that one bounds the scratch to 64 MiB where the payload lets it. Of an
+  all-gather that size is the output's, so it counts as many times as there are members.
 * ``reuse_resources`` shares channels among user buffers, which a plan must not do that puts into
   them; so it is off, and the 64 MB of shared scratch are no limit.
 * A proxy that puts from the input counts from the start of the allocation it lies in, where threads
   count from the input itself. So what goes to other hosts is copied to scratch first.
 * ``flush`` looks at the number of its targets, not of its channels, so it does nothing in plans as
   the project's own language writes them; ``pwsf`` passes the address of the source offsets for an
-  offset. Neither is used: what proxies read is written again only after the data were answered.
+  offset. Neither is used: what proxies read is written again only after the data were answered, or
+  after the target has said in the next launch that it is ready.
+* A peer's input or output is taken to begin in its allocation where the own one does.
 """
 
 from __future__ import annotations
@@ -35,8 +45,10 @@ import numpy as np
 
 from hierarchies import Devices
 from synth.emit.launchers import places
-from synth.emit.mscclpp.blocks import MEMORY, PORT, Block, Excess, Window
-from synth.emit.mscclpp.moves import Moves, Round, Send, chunks_of, moves
+from synth.emit.mscclpp.blocks import MEMORY, PORT, Asks, Block, Excess, Task, Window
+from synth.emit.mscclpp.homes import NAMES, REFUSED, Homes
+from synth.emit.mscclpp.layout import Layout, copies_of, message_sizes, numbers_of_lanes, windows_of
+from synth.emit.mscclpp.moves import Moves, Send, chunks_of, moves
 from synth.emit.mscclpp.peers import crowded
 from synth.emit.mscclpp.proof import Failure, prove
 from synth.emit.mscclpp.schema import (
@@ -52,33 +64,8 @@ from synth.emit.mscclpp.schema import (
     Threadblock,
 )
 from synth.emit.source import CannotExpressError, Files, Source, cannot
-from synth.semantics.schedule import padded
 
-ALIGNMENT = 16
-MOST_BYTES = 2**32 - 1
-SPARE_SCRATCH_BYTES = 2**26
-MOST_BLOCKS = 64
-MOST_BLOCKS_OF_ALL = 2048
-BYTES_PER_COPY = 2**18
-MOST_COPIES = 8
-MOST_RANK_COPIES = 32
-
-Work = list[tuple[Round, list[Send], list[Send]]]
-
-
-@dataclass(frozen=True)
-class Layout:
-    """How the work of a GPU is cut into threadblocks.
-
-    The payload is cut into ``copies``, which are treated alike side by side, for speed; each
-    copy's chunks into ``lanes``, where one threadblock alone would pass a limit of the format.
-    All threadblocks of a GPU must run at once, or one could wait for a peer's that does not; so
-    there are at most ``MOST_BLOCKS``, fewer than any such GPU has processors. In all there are at
-    most ``MOST_BLOCKS_OF_ALL``, and ``MOST_RANK_COPIES`` copies, for the sake of the proof's time.
-    """
-
-    copies: int
-    lanes: int
+Work = list[Task]
 
 
 @dataclass(frozen=True)
@@ -96,21 +83,23 @@ class Group:
 def write(source: Source) -> Files:
     """The plan, proved by symbolic execution, as one file.
 
-    In most programs what a rank is sent depends on what it sent itself, so it comes when the rank
-    is ready for it. Where that is not so the proof finds a race, and the plan is written again with
-    ranks that ask first.
+    In most all-reduces what a rank is sent depends on what it sent itself, so it comes when the
+    rank is ready for it. Where that is not so the proof finds a race, and the plan is written again
+    with ranks that ask first. In other collectives a rank need not hear again from one that it
+    sends to, which may still read what it got in the launch before: so all ask at the start.
 
-    Raises CannotExpressError for a step that passes a limit of the format, for payloads beyond its
-    offsets, and for ranks that are not numbered host by host.
+    Raises CannotExpressError for a request that MSCCL++ has no plans for, for a step that passes a
+    limit of the format, for payloads beyond its offsets, and for ranks that are not numbered host
+    by host.
     """
     groups = _groups(source)
     group = _group(source, groups)
     failure: Failure | None = None
-    for asks in (False, True):
+    for asks in _asking(group.moves.homes):
         layout, blocks = _blocks(source, group, asks)
-        sizes = _sizes(source, group.moves, layout)
-        name, text = _plan(sizes, _gpus(group, groups, layout, blocks))
-        failure = prove(text, groups.tolist())
+        sizes = message_sizes(source, group.moves, layout)
+        name, text = _plan(group.moves.homes, sizes, _gpus(group, groups, layout, blocks))
+        failure = prove(text, groups.tolist(), NAMES[source.schedule.goal])
         if failure is None:
             return {f"{name}.json": text}
         if not failure.race:
@@ -125,14 +114,22 @@ def check(source: Source) -> None:
     """
     group = _group(source, _groups(source))
     try:
-        layout, _ = _blocks(source, group, asks=True)
-        _sizes(source, group.moves, layout)
+        layout, _ = _blocks(source, group, _asking(group.moves.homes)[-1])
+        message_sizes(source, group.moves, layout)
     except CannotExpressError:
         write(source)
 
 
+def _asking(homes: Homes) -> tuple[Asks, ...]:
+    """How much ranks may have to ask, least first."""
+    return (Asks.NEVER, Asks.HOMES) if homes.inplace else (Asks.START,)
+
+
 def _groups(source: Source) -> Devices:
     """The ranks of every reduction group, ascending: shape (groups, members)."""
+    goal = source.schedule.goal
+    if goal in REFUSED:
+        raise CannotExpressError(f"a program for {goal.value}: {REFUSED[goal]}")
     return np.sort(source.mesh.ranks(source.schedule.reduction.grid()), axis=1)
 
 
@@ -142,26 +139,26 @@ def _group(source: Source, groups: Devices) -> Group:
     hosts = _hosts(source)
     excess = crowded(schedule, places(source)[:, 0])
     if excess is not None:
-        raise _passed(source, excess, _numbers_of_lanes(source, chunks_of(schedule))[-1])
+        raise _passed(source, excess, numbers_of_lanes(source, chunks_of(schedule))[-1])
     crossed = np.diff(np.array(hosts)[groups], axis=1) != 0
     if (crossed != crossed[0]).any():
         raise AssertionError("the reduction groups lie on the hosts in different ways")
     own = [hosts[rank] for rank in groups[0]]
     found = moves(schedule, mesh, groups[0], own)
-    _sizes(source, found, Layout(1, 1))
+    message_sizes(source, found, Layout(1, 1))
     return Group(found, _work(found, len(own)), own)
 
 
-def _plan(sizes: tuple[int, int], gpus: list[Gpu]) -> tuple[str, str]:
+def _plan(homes: Homes, sizes: tuple[int, int], gpus: list[Gpu]) -> tuple[str, str]:
     """The name and the text of a plan for messages of these sizes, a line for each GPU.
 
     The name is the plan's own: the executor knows plans by names.
     """
     plan = Plan(
         name="",
-        collective="allreduce",
+        collective=NAMES[homes.goal],
         protocol="Simple",
-        inplace=True,
+        inplace=homes.inplace,
         min_message_size=sizes[0],
         max_message_size=sizes[1],
         gpus=[],
@@ -169,7 +166,7 @@ def _plan(sizes: tuple[int, int], gpus: list[Gpu]) -> tuple[str, str]:
     lines = [GPU.dump_json(gpu, exclude_none=True).decode() for gpu in gpus]
     head = json.dumps(PLAN.dump_python(plan, exclude={"name", "gpus"}))
     digest = hashlib.sha256("\n".join([head, *lines]).encode()).hexdigest()[:12]
-    named, listed = replace(plan, name=f"collsynth-allreduce-{digest}"), ",\n".join(lines)
+    named, listed = replace(plan, name=f"collsynth-{plan.collective}-{digest}"), ",\n".join(lines)
     text = PLAN.dump_json(named).decode().replace("[]", f"[\n{listed}\n]")
     return named.name, text + "\n"
 
@@ -185,39 +182,46 @@ def _hosts(source: Source) -> list[int]:
 
 
 def _work(found: Moves, ranks: int) -> list[Work]:
-    """For every rank its rounds, each with what it sends and what it gets."""
+    """For every rank its rounds, each with what it sends, what it gets and what it does then."""
     work: list[Work] = [[] for _ in range(ranks)]
     for round in found.rounds:
-        sent: dict[int, tuple[list[Send], list[Send]]] = {}
+        out: dict[int, list[Send]] = {}
+        come: dict[int, list[Send]] = {}
         for send in round.sends:
-            sent.setdefault(send.source, ([], []))[0].append(send)
-            sent.setdefault(send.target, ([], []))[1].append(send)
-        for rank, (out, come) in sent.items():
-            work[rank].append((round, out, come))
+            out.setdefault(send.source, []).append(send)
+            come.setdefault(send.target, []).append(send)
+        keeps = {keep.rank: keep for keep in round.keeps}
+        for rank in sorted({*out, *come, *keeps}):
+            task = Task(round.phase, out.get(rank, []), come.get(rank, []), keeps.get(rank))
+            work[rank].append(task)
     return work
 
 
-def _blocks(source: Source, group: Group, asks: bool) -> tuple[Layout, list[list[Block]]]:
+def _blocks(source: Source, group: Group, asks: Asks) -> tuple[Layout, list[list[Block]]]:
     """The layout with the fewest lanes that keep to the limits; its blocks, a row for each window.
 
-    Raises CannotExpressError for the phase that passes a limit however many lanes there are.
+    Raises CannotExpressError for the phase that passes a limit however many lanes there are. Where
+    there are pieces a copy has a part of each, so that it may pass a limit that the whole keeps.
     """
     excess, lanes = None, 1
-    for lanes in _numbers_of_lanes(source, group.moves.chunks):
-        blocks, excess = _written(group, _windows(group.moves, Layout(1, lanes)), asks)
+    for lanes in numbers_of_lanes(source, group.moves.homes.message):
+        blocks, excess = _written(group, windows_of(group.moves, Layout(1, lanes)), asks)
         if excess is None:
             break
     if excess is not None:
         raise _passed(source, excess, lanes)
-    layout = Layout(_copies(source, lanes) if group.moves.rounds else 1, lanes)
-    others, excess = _written(group, _windows(group.moves, layout)[lanes:], asks)
-    if excess is not None:
-        raise AssertionError("a block passes a limit that was checked before")
-    return layout, blocks + others
+    copies = copies_of(source, lanes) if group.moves.rounds else 1
+    while copies > 1:
+        layout = Layout(copies, lanes)
+        rows, excess = _written(group, windows_of(group.moves, layout), asks)
+        if excess is None:
+            return layout, rows
+        copies //= 2
+    return Layout(1, lanes), blocks
 
 
 def _written(
-    group: Group, windows: list[Window], asks: bool
+    group: Group, windows: list[Window], asks: Asks
 ) -> tuple[list[list[Block]], Excess | None]:
     """The blocks of every window, one for each rank; up to the first that passes a limit."""
     rows: list[list[Block]] = []
@@ -232,54 +236,16 @@ def _written(
     return rows, None
 
 
-def _numbers_of_lanes(source: Source, chunks: int) -> list[int]:
-    """Into how many lanes the chunks may be cut, fewest first."""
-    most = min(chunks, MOST_BLOCKS, max(1, MOST_BLOCKS_OF_ALL // source.schedule.devices))
-    return [lanes for lanes in range(1, most + 1) if chunks % lanes == 0]
-
-
 def _passed(source: Source, excess: Excess, lanes: int) -> CannotExpressError:
     blocks = "one threadblock" if lanes == 1 else f"even each of {lanes} threadblocks"
     return cannot(source, excess.phase, f"{blocks} would need {excess.why}")
 
 
-def _copies(source: Source, lanes: int) -> int:
-    """How many copies are worth while: a threadblock alone moves some tens of GB/s."""
-    most = min(MOST_COPIES, MOST_BLOCKS // lanes, MOST_RANK_COPIES // source.schedule.devices)
-    copies = 1
-    while 2 * copies <= most and source.schedule.payload_bytes >= 2 * copies * BYTES_PER_COPY:
-        copies *= 2
-    return copies
-
-
-def _windows(found: Moves, layout: Layout) -> list[Window]:
-    size = found.chunks // layout.lanes
-    most = max(found.scratch)
-    return [
-        Window(lane * size, (lane + 1) * size, copy * found.chunks, copy * most)
-        for copy in range(layout.copies)
-        for lane in range(layout.lanes)
-    ]
-
-
-def _sizes(source: Source, found: Moves, layout: Layout) -> tuple[int, int]:
-    """The smallest and largest message; raises CannotExpressError for offsets beyond 32 bits."""
-    chunks, scratch = found.chunks * layout.copies, max(found.scratch) * layout.copies
-    payload = padded(source.schedule.payload_bytes, chunks * ALIGNMENT)
-
-    def largest(scratch_bytes: int) -> int:
-        chunk = min(MOST_BYTES // chunks, scratch_bytes // max(1, scratch))
-        return chunk // ALIGNMENT * ALIGNMENT * chunks
-
-    if payload > largest(MOST_BYTES):
-        need = f"{payload} bytes and {payload // chunks * scratch} of scratch"
-        raise CannotExpressError(f"{need}: offsets have 32 bits", where="payload")
-    return ALIGNMENT * chunks, max(payload, largest(SPARE_SCRATCH_BYTES))
-
-
 def _gpus(group: Group, groups: Devices, layout: Layout, blocks: list[list[Block]]) -> list[Gpu]:
     """All GPUs by rank. GPUs at the same place in their groups differ only in ranks named."""
-    chunks, scratch = group.moves.chunks * layout.copies, max(group.moves.scratch) * layout.copies
+    homes = group.moves.homes
+    lengths = homes.inputs, homes.outputs, max(group.moves.scratch)
+    inputs, outputs, scratch = (length * layout.copies for length in lengths)
     found = []
     for place in range(len(group.hosts)):
         used = _Used({MEMORY: [], PORT: []}, {})
@@ -293,7 +259,7 @@ def _gpus(group: Group, groups: Devices, layout: Layout, blocks: list[list[Block
             buffers = [
                 RemoteBuffer(ranks[peer], buffer, [kind]) for peer, buffer, kind in used.buffers
             ]
-            found.append(Gpu(ranks[place], chunks, chunks, scratch, own, channels, buffers))
+            found.append(Gpu(ranks[place], inputs, outputs, scratch, own, channels, buffers))
     return sorted(found, key=attrgetter("id"))
 
 

@@ -7,7 +7,8 @@ put of a port channel is a segment too, as a proxy does it later. The past of a 
 of segments, and two accesses to one chunk, one of them a write, must have one in the other's past.
 
 The plan is launched twice, with new input that the rank's user writes as soon as its own kernel has
-ended. So what is still under way then, a peer's late write or a proxy's late read, is a race too.
+ended; the output is the user's then, too. So what is still under way, a peer's late write or a
+proxy's late read, is a race, and so is a write to the output of a rank whose user still reads it.
 """
 
 from __future__ import annotations
@@ -40,13 +41,14 @@ from synth.emit.mscclpp.schema import (
     Remote,
     Sync,
 )
+from synth.emit.mscclpp.wanted import IN_PLACE, Value, given, wanted
 
 LAUNCHES = 2
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a plan is not an all-reduce of the groups; ``race``: two accesses lack an order."""
+    """Why a plan is not the collective of the groups; ``race``: two accesses lack an order."""
 
     reason: str
     race: bool = False
@@ -62,21 +64,26 @@ class _Cell:
     readers: int = 0
 
 
-def prove(text: str, groups: Iterable[Sequence[int]]) -> Failure | None:
-    """None if a plan's text leaves on every rank the sum over its group (of ranks), and no race.
+def prove(
+    text: str, groups: Iterable[Sequence[int]], collective: str = "allreduce"
+) -> Failure | None:
+    """None if a plan's text is a collective inside each group (of ranks), and has no race.
 
-    Checked besides: keys, positions and sizes, the limits of the format, that channels come in
+    Pieces are in the order of ranks. Checked besides: that an input which is not the output is
+    only read, keys, positions and sizes, the limits of the format, that channels come in
     pairs, that no threadblock waits for ever, and that no signal is left over. If no
     group names another's ranks, groups run one by one, and alike ones (except for ranks) run once;
     errors then count the ranks inside the group.
     """
     try:
         plan = read(text)
+        require(plan.collective == collective, f"collective is {plan.collective!r}")
+        require(plan.inplace == IN_PLACE[collective], f"inplace is {plan.inplace!r}")
         for gpus, members in _apart(plan.gpus, [sorted(group) for group in groups]):
-            machine = _Machine(gpus)
+            machine = _Machine(gpus, members, collective)
             for _ in range(LAUNCHES):
                 machine.launch()
-                machine.compare(members)
+                machine.compare()
     except WrongError as wrong:
         return Failure(wrong.reason, wrong.race)
     except (KeyError, IndexError, ValueError) as error:
@@ -154,16 +161,21 @@ def _apart(gpus: list[Gpu], groups: list[list[int]]) -> list[tuple[list[Gpu], li
 class _Machine:
     """All ranks' memory, channels and threadblocks."""
 
-    def __init__(self, gpus: list[Gpu]) -> None:
-        self.inputs = [[_Cell() for _ in range(gpu.input_chunks)] for gpu in gpus]
-        self.memory = [
-            {"i": own, "o": own, "s": [_Cell() for _ in range(gpu.scratch_chunks)]}
-            for own, gpu in zip(self.inputs, gpus, strict=True)
-        ]
+    def __init__(self, gpus: list[Gpu], groups: list[list[int]], collective: str) -> None:
+        self.given: dict[int, list[Value]] = {}
+        self.wanted: dict[int, list[Value]] = {}
+        for group in groups:
+            for rank in group:
+                chunks = gpus[rank].input_chunks
+                self.given[rank] = given(collective, group, rank, chunks)
+                self.wanted[rank] = wanted(collective, group, rank, chunks)
+                same = len(self.wanted[rank]) == gpus[rank].output_chunks
+                require(same, f"gpu {rank}: not an output for {chunks} chunks of input")
+        self.memory = [_memory(gpu, IN_PLACE[collective]) for gpu in gpus]
         self.peers = paired(gpus)
         self.signals: dict[Channel, deque[int]] = {channel: deque() for channel in self.peers}
         self.proxies: dict[Channel, int] = dict.fromkeys(self.peers, 0)
-        self.users = [0] * len(gpus)
+        self.users, self.wrote = [0] * len(gpus), [0] * len(gpus)
         self.blocks = [block for gpu in gpus for block in blocks_of(gpu)]
         self._next = 0
         check_owners(self.blocks)
@@ -174,12 +186,16 @@ class _Machine:
 
     def launch(self) -> None:
         """Users write new input, all threadblocks run to their end, users look at the result."""
-        for rank, cells in enumerate(self.inputs):
+        for rank, cells in enumerate(self.memory):
             user = self._segment()
-            _write(cells, user, self.users[rank])
-            for chunk, cell in enumerate(cells):
-                cell.chunk, cell.ranks = chunk, 1 << rank
+            for own in _buffers_of_users(cells):
+                _write(own, user, self.users[rank])
+                for cell in own:
+                    cell.chunk = -1
+            for cell, (chunk, ranks) in zip(cells["i"], self.given[rank], strict=True):
+                cell.chunk, cell.ranks = chunk, ranks
             self.users[rank] |= user
+            self.wrote[rank] = user
         for block in self.blocks:
             block.at, block.past, block.coming = 0, self.users[block.rank], 0
             block.segment = self._segment()
@@ -281,24 +297,39 @@ class _Machine:
         return self._slice(block.rank, chunks.type, chunks)
 
     def _slice(self, rank: int, kind: str, chunks: Local | Remote) -> list[_Cell]:
-        """The cells an operation names; o is the same memory as i, in place."""
+        """The cells an operation names."""
         cells = self.memory[rank][kind]
         first, size = chunks.index, chunks.size
         if first < 0 or size <= 0 or first + size > len(cells):
             raise WrongError(f"{kind}[{first}:{first + size}] of rank {rank} is not there")
         return cells[first : first + size]
 
-    def compare(self, groups: Iterable[Sequence[int]]) -> None:
-        """Users look: every chunk holds one contribution of each member, and is at rest."""
-        for group in groups:
-            wanted = sum(1 << rank for rank in group)
-            for rank in group:
-                written = 0
-                for chunk, cell in enumerate(self.inputs[rank]):
-                    if (cell.chunk, cell.ranks) != (chunk, wanted):
-                        raise WrongError(f"rank {rank}, chunk {chunk}: not the sum over its group")
-                    written |= cell.writer
-                _in_order(written, self.users[rank], "the result is written too late")
+    def compare(self) -> None:
+        """Users look: every chunk is what it must be, and at rest; inputs are only read."""
+        for rank, cells in enumerate(self.memory):
+            written = 0
+            for at, (cell, value) in enumerate(zip(cells["o"], self.wanted[rank], strict=True)):
+                if (cell.chunk, cell.ranks) != value:
+                    raise WrongError(f"rank {rank}, chunk {at}: not what it is to end with")
+                written |= cell.writer
+            _in_order(written, self.users[rank], "the result is written too late")
+            if cells["i"] is not cells["o"]:
+                kept = all(cell.writer == self.wrote[rank] for cell in cells["i"])
+                require(kept, f"rank {rank}: the input is written")
+
+
+def _memory(gpu: Gpu, inplace: bool) -> dict[str, list[_Cell]]:
+    """The chunks of a GPU's buffers; in place the output is the input."""
+    inputs, outputs, scratch = (
+        [_Cell() for _ in range(size)]
+        for size in (gpu.input_chunks, gpu.output_chunks, gpu.scratch_chunks)
+    )
+    return {"i": inputs, "o": inputs if inplace else outputs, "s": scratch}
+
+
+def _buffers_of_users(memory: dict[str, list[_Cell]]) -> list[list[_Cell]]:
+    """What is not scratch, each once."""
+    return [memory["i"]] if memory["i"] is memory["o"] else [memory["i"], memory["o"]]
 
 
 def _used(op: Put | Sync, block: Block) -> list[Channel]:

@@ -90,22 +90,22 @@ def _misread(error: ValidationError) -> str:
 
 
 def _check_sizes(plan: Plan) -> None:
-    """The header: a plain all-reduce in place, of sizes that all offsets can say."""
+    """The header: of a kind that is judged, of sizes that all offsets can say."""
     require(plan.name != "", "it has no name")
-    require(plan.collective == "allreduce", f"collective is {plan.collective!r}")
     require(plan.protocol == "Simple", f"protocol is {plan.protocol!r}")
-    require(plan.inplace, f"inplace is {plan.inplace!r}")
     require(not plan.reuse_resources, "it puts into buffers that are not its own")
     least, most = plan.min_message_size, plan.max_message_size
     for rank, gpu in enumerate(plan.gpus):
         require(gpu.id == rank, f"gpu {rank} has another id")
-        chunks = gpu.input_chunks
-        require(chunks == gpu.output_chunks > 0, f"gpu {rank}: input and output differ")
+        require(min(gpu.input_chunks, gpu.output_chunks) > 0, f"gpu {rank} has no chunks")
+        chunks = gpu.output_chunks if plan.collective == "allgather" else gpu.input_chunks
         unit = chunks * plan.buffer_alignment
         require(0 < least <= most and least % unit == 0, f"gpu {rank}: sizes from {least}")
-        largest = max(most, most // chunks * gpu.scratch_chunks)
-        require(largest <= MOST_BYTES, f"gpu {rank}: offsets overflow")
-        require(chunks == plan.gpus[0].input_chunks, f"gpu {rank}: another number of chunks")
+        longest = max(gpu.input_chunks, gpu.output_chunks, gpu.scratch_chunks)
+        require(most // chunks * longest <= MOST_BYTES, f"gpu {rank}: offsets overflow")
+        first = plan.gpus[0]
+        same = (gpu.input_chunks, gpu.output_chunks) == (first.input_chunks, first.output_chunks)
+        require(same, f"gpu {rank}: another number of chunks")
 
 
 def renamed(gpu: Gpu, place: Mapping[int, int]) -> Gpu:

@@ -17,6 +17,7 @@ import numpy as np
 from synth.emit.source import Source
 from synth.emit.timeline.phases import PhaseRun, lanes_of, names_of_devices, phase_runs
 from synth.events.overlap import Span
+from synth.price.steps import busy_in_all
 from synth.semantics.schedule import Transpose
 
 MOST_DEVICES = 16
@@ -133,6 +134,7 @@ def _covered(bars: tuple[Bar, ...]) -> float:
 
 def _link_rows(source: Source, runs: list[PhaseRun]) -> Iterator[Row]:
     """The busiest port of each level, outermost first, and the memory of a device."""
+    every = busy_in_all([([run.price], len(run.spans)) for run in runs])
     for name in (*source.system.hierarchy.names, _MEMORY):
         using = [(run, dict(run.price.busy_seconds).get(name, 0.0)) for run in runs]
         bars = tuple(
@@ -141,9 +143,8 @@ def _link_rows(source: Source, runs: list[PhaseRun]) -> Iterator[Row]:
             for span in run.spans
             if busy and (length := span.end_seconds - span.begin_seconds) > 0
         )
-        in_all = sum(busy * len(run.spans) for run, busy in using)
         kind = _MEMORY if name == _MEMORY else "link"
-        yield Row(kind, name, 1, in_all, bars)
+        yield Row(kind, name, 1, every.get(name, 0.0), bars)
 
 
 def _bar(run: PhaseRun, span: Span, busy_share: float) -> Bar:

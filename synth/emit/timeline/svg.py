@@ -29,6 +29,8 @@ COLOURS = {
 _LEFT, _WIDTH, _RIGHT = 280, 640, 80
 _TOP, _GAP = 46, 8
 _ALONE, _BESIDE = 16, 5
+_LETTERS = 40
+"""Labels of more letters are pressed together, so that they are not cut."""
 _UNPRINTABLE = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -97,10 +99,12 @@ def _row(row: Row, y: int, tall: int, lane: int, seconds: float) -> Iterator[str
     count = f" (and {row.alike - 1} alike)" if row.alike > 1 else ""
     label = {"device": row.name, "link": f"{row.name}: busiest port"}.get(row.kind, row.name)
     share = row.busy_seconds / seconds if seconds else 0.0
+    said = label + count
+    fitted = f' textLength="{_LEFT - 16}" lengthAdjust="spacingAndGlyphs"'
     yield f'<g class="row {row.kind}">'
     yield (
-        f'<text class="label" x="{_LEFT - 8}" y="{y + tall // 2 + 4}" text-anchor="end">'
-        f"{_text(label + count)}</text>"
+        f'<text class="label" x="{_LEFT - 8}" y="{y + tall // 2 + 4}" text-anchor="end"'
+        f"{fitted if len(said) > _LETTERS else ''}>{_text(said)}</text>"
     )
     yield (
         f'<rect class="ground" x="{_LEFT}" y="{y}" width="{_WIDTH}" height="{tall}" '

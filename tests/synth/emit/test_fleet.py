@@ -11,20 +11,23 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib.util import find_spec
-from itertools import chain
+from itertools import chain, cycle
 from math import prod
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import exhaustive
 from forking import FLEET, torch_python
-from grammar import Instruction
+from goal_schedules import OTHERS
+from grammar import Goal, Instruction
 from hierarchies import Axis, Hierarchy, Level, Placement, Reduction
 from strategies import all_valid, source, spelled, striped
 from synth.emit import Options, RankOrder, Source, emit
 from synth.run.backends import mpiexec
 from synth.run.processes import Command, supervise
+from synth.semantics.programs import Language
 
 TORCH = pytest.mark.skipif(find_spec("torch") is None, reason="needs the extra torch")
 MPI = pytest.mark.skipif(
@@ -52,11 +55,13 @@ def run_all(target: str, folder: Path, sources: Sequence[Source]) -> int:
         file = f"emitted{number}.py"
         (folder / file).write_text(str(text))
         schedule = given.schedule
-        groups = given.mesh.ranks(schedule.reduction.grid()).tolist()
+        # Pieces are in the order of ranks, which need not count as members do.
+        groups = np.sort(given.mesh.ranks(schedule.reduction.grid()), axis=1).tolist()
         units = sum(stripe.pieces * stripe.segments for stripe in given.schedules)
         jobs.append(
             {
                 "file": file,
+                "request": schedule.goal.value,
                 "program": str(schedule.program),
                 "world": schedule.devices,
                 "groups": groups,
@@ -161,6 +166,60 @@ def oddities() -> list[Source]:
 @QUICK_RUNTIMES
 def test_a_few_programs_run(target: str, tmp_path: Path) -> None:
     given = [*sources(sampled(2, 6), Reduction.plain(2, 2)), *oddities()]
+    assert run_all(target, tmp_path, given) == len(given)
+
+
+def requested(goal: Goal, reduction: Reduction, some: int, order: RankOrder) -> list[Source]:
+    """Programs for a request: with barriers, in segments, and side by side."""
+    listed = all_valid(len(reduction.tree.digits), Language(3, goal=goal))
+    chosen = random.Random(some).sample(listed, min(some, len(listed)))
+    programs = [spelled(steps, reduction.tree) for steps in chosen]
+    found = [
+        *(source(program, reduction, 64, 1, goal) for program in programs),
+        *(source(program, reduction, 5, 5, goal) for program in programs[:2]),
+        striped([(programs[0], 40, 2), (programs[-1], 30, 1)], reduction, goal),
+    ]
+    options = Options(rank_order=order)
+    return [
+        replace(one, options=options, beside=tuple(replace(b, options=options) for b in one.beside))
+        for one in found
+    ]
+
+
+@QUICK_RUNTIMES
+def test_every_request_runs(target: str, tmp_path: Path) -> None:
+    given = [
+        one
+        for goal in OTHERS
+        for one in requested(goal, Reduction.plain(2, 2), 3, RankOrder.MACHINE)
+    ]
+    assert run_all(target, tmp_path, given) == len(given)
+
+
+@pytest.mark.slow
+@RUNTIMES
+def test_every_request_runs_on_eight_ranks(target: str, tmp_path: Path) -> None:
+    """Three levels; replicas; two axes on two levels, whose ranks may not count as members do.
+
+    Each request in another order of ranks, as all of each take nine minutes.
+    """
+    hierarchy = Hierarchy((Level("node", 2), Level("gpu", 4)))
+    cube = Hierarchy.of(pod=2, node=2, gpu=2)
+    axes = (Axis("data", 4), Axis("model", 2))
+    placement = Placement(hierarchy, axes, ((2, 2), (1, 2)))
+    both = Placement(hierarchy, (Axis("data", 2), Axis("model", 4)), ((1, 2), (2, 2)))
+    reductions = [
+        Reduction(Placement(cube, (Axis("data", 8),), ((2, 2, 2),)), ("data",)),
+        Reduction(placement, ("data",)),
+        Reduction(placement, ("data", "model")),
+        Reduction(both, ("data", "model"), collapse=False),
+    ]
+    given = [
+        one
+        for goal, order in zip(OTHERS, cycle(RankOrder), strict=False)
+        for made in reductions
+        for one in requested(goal, made, 3, order)
+    ]
     assert run_all(target, tmp_path, given) == len(given)
 
 

@@ -20,12 +20,13 @@ import numpy as np
 import pytest
 
 from exhaustive import Sample, sampled
-from forking import jax_python
-from grammar import Collective
+from forking import FLEET, jax_python
+from grammar import Collective, Goal
 from hierarchies import Axis, Hierarchy, Level, Placement, Reduction
 from strategies import all_valid, source, spelled, striped
 from synth.emit import CannotExpressError, Files, RankOrder, Source
 from synth.emit.jax import write, write_flat
+from synth.semantics.programs import Language
 from synth.semantics.schedule import Exchange, Transpose
 
 NAME = "collsynth_jax.py"
@@ -66,6 +67,27 @@ for path, groups in asked:
         found = fast.all_reduce_rows(fast.mesh(jax.devices()[:fast.WORLD]))(rows)
         if not np.array_equal(found, wanted):
             wrong.append(path)
+print(json.dumps(wrong))
+"""
+
+REQUESTED = """
+sys.path.insert(0, fleet)
+import payloads
+jax.config.update("jax_enable_x64", True)
+wrong = []
+for path, job in asked:
+    fast = load(path)
+    rows = getattr(fast, job["request"].replace("-", "_") + "_rows")(fast.mesh())
+    for elements, kind, most in ((3, "int64", 1009), (101, "bfloat16", 16)):
+        given = [payloads.given(job, rank, elements, most) for rank in range(fast.WORLD)]
+        found = np.asarray(rows(np.stack(given).astype(jnp.dtype(kind))))
+        for rank in range(fast.WORLD):
+            wanted = payloads.wanted(job, rank, elements, most)
+            if wanted is not None and found[rank][: len(wanted)].tolist() != wanted.tolist():
+                wrong.append([path, rank, elements, kind])
+    report = fast.selfcheck(101, jnp.float32)
+    if not (report["equal"] and report["bitwise_equal"]):
+        wrong.append([path, report])
 print(json.dumps(wrong))
 """
 
@@ -182,10 +204,74 @@ REPLICAS = [
 ]
 
 
+def check_requests(sources: Sequence[Source], folder: Path, writer: Write) -> None:
+    """Run files for any request: bit for bit what plain arithmetic gives."""
+    asked = []
+    for number, given in enumerate(sources):
+        path = folder / f"program{number}.py"
+        path.write_text(str(writer(given)[NAME]))
+        job = {"request": given.schedule.goal.value, "groups": ranks(given)}
+        asked.append((str(path), job))
+    script = LOAD + f"fleet = {str(FLEET)!r}\n" + REQUESTED
+    wrong = run(script, sources[0].schedule.devices, asked)
+    assert not wrong, wrong[:3]
+
+
+def requested(goal: Goal, reduction: Reduction, some: int) -> list[Source]:
+    """Programs for a request: with barriers, in segments, and side by side."""
+    listed = all_valid(len(reduction.tree.digits), Language(3, goal=goal))
+    chosen = random.Random(7).sample(listed, min(some, len(listed)))
+    programs = [spelled(steps, reduction.tree) for steps in chosen]
+    return [
+        *(source(program, reduction, 64, 1, goal) for program in programs),
+        source(programs[-1], reduction, 3, 3, goal),
+        striped([(programs[0], 40, 2), (programs[-1], 30, 1)], reduction, goal),
+    ]
+
+
+@needs_jax
+@pytest.mark.parametrize("goal", [Goal.ALL_GATHER, Goal.ALL_TO_ALL])
+def test_a_few_programs_for_other_requests_are_exact(goal: Goal, tmp_path: Path) -> None:
+    check_requests(requested(goal, Reduction.plain(2, 2), 2), tmp_path, write)
+
+
 @pytest.mark.slow
 @needs_jax
 @BOTH
+@pytest.mark.parametrize("goal", [goal for goal in Goal if goal is not Goal.ALL_REDUCE])
 @pytest.mark.parametrize("order", RankOrder)
+def test_every_request_is_exact(
+    goal: Goal, order: RankOrder, writer: Write, tmp_path: Path
+) -> None:
+    """Eight devices, two axes of which over both levels; ranks in both orders."""
+    reduction = cluster((2, 4), ((2, 2), (1, 2)), ("data", "model"))
+    given = [ordered(one, order) for one in requested(goal, reduction, 3)]
+    beside = cluster((2, 4), ((2, 2), (1, 2)), ("data",))
+    given += [ordered(one, order) for one in requested(goal, beside, 1)]
+    check_requests(given, tmp_path, writer)
+
+
+@needs_jax
+def test_explicit_groups_ask_for_no_check_of_types(tmp_path: Path) -> None:
+    (tmp_path / NAME).write_text(str(write_flat(source(HIERARCHICAL, Reduction.plain(2, 2)))[NAME]))
+    script = LOAD + UNCHECKED
+    assert "check_vma=False" in run(script, 4, str(tmp_path / NAME))
+
+
+UNCHECKED = """
+fast = load(asked)
+call = jax.shard_map(fast.all_reduce, mesh=fast.mesh(), in_specs=fast.ROWS, out_specs=P())
+try:
+    call(jnp.ones((4, 8)))
+except TypeError as error:
+    print(json.dumps(str(error)))
+"""
+
+
+@pytest.mark.slow
+@needs_jax
+@BOTH
+@pytest.mark.parametrize("order", [RankOrder.MACHINE, RankOrder.AXES])
 def test_replicas_sum_apart(order: RankOrder, writer: Write, tmp_path: Path) -> None:
     found = [ordered(s, order) for reduction in REPLICAS for s in sources(reduction, 6)]
     check_sums(found, tmp_path, writer)
@@ -304,7 +390,7 @@ LARGE = [
 
 @needs_jax
 @BOTH
-@pytest.mark.parametrize("order", RankOrder)
+@pytest.mark.parametrize("order", [RankOrder.MACHINE, RankOrder.AXES])
 @pytest.mark.parametrize("some", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_compiled_groups_are_the_schedule_s(
     some: int, order: RankOrder, writer: Write, tmp_path: Path

@@ -12,15 +12,26 @@ from dataclasses import replace
 from itertools import product
 from math import prod
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from hierarchies import Axis, Hierarchy, InputError, Level, Placement, Reduction
+from hierarchies import (
+    Axis,
+    Hierarchy,
+    InputError,
+    Level,
+    Placement,
+    Reduction,
+    load,
+    placements,
+)
 from strategies import placed, source
-from synth.emit import Options, Source
+from synth.emit import Options, RankOrder, Source
 from synth.emit.launchers import (
     host_level,
     hosts,
@@ -31,7 +42,10 @@ from synth.emit.launchers import (
     slurm,
     torchrun,
 )
+from synth.emit.mesh import mesh
 
+FASTEST_FIRST = ("tensor", "context", "data", "pipeline")
+"""Megatron's axes by its default order, tp-cp-ep-dp-pp."""
 Seats = dict[int, tuple[str, int]]
 
 
@@ -45,10 +59,16 @@ def emitted(placement: Placement, **options: Any) -> Source:
 def sources(draw: st.DrawFn) -> Source:
     placement = draw(placed())
     level = draw(st.sampled_from([None, *placement.hierarchy.names]))
-    given = emitted(placement, host_level=level)
+    order = draw(st.sampled_from([RankOrder.MACHINE, RankOrder.AXES, RankOrder.MEGATRON]))
+    if order is RankOrder.MEGATRON:
+        assume(len(placement.axes) <= len(FASTEST_FIRST))
+        names = draw(st.permutations(FASTEST_FIRST))
+        axes = tuple(Axis(n, a.size) for n, a in zip(names, placement.axes, strict=False))
+        placement = Placement(placement.hierarchy, axes, placement.matrix)
+    given = emitted(placement, host_level=level, rank_order=order)
     if draw(st.booleans()):
-        names = tuple(f"n-{number}.cluster" for number in range(len(hosts(given))))
-        given = replace(given, options=replace(given.options, hosts=names[::-1]))
+        hosted = tuple(f"n-{number}.cluster" for number in range(len(hosts(given))))
+        given = replace(given, options=replace(given.options, hosts=hosted[::-1]))
     return given
 
 
@@ -66,7 +86,10 @@ def wanted(given: Source) -> Seats:
                 size = placement.matrix[axis][level]
                 rest, part = divmod(rest, size)
                 coordinates[axis] = coordinates[axis] * size + part
-        rank = number(coordinates, [axis.size for axis in placement.axes])
+        axes = range(len(placement.axes))
+        if given.options.rank_order is RankOrder.MEGATRON:
+            axes = sorted(axes, key=lambda n: -FASTEST_FIRST.index(placement.axes[n].name))
+        rank = number([coordinates[n] for n in axes], [placement.axes[n].size for n in axes])
         host = number(digits[:split], cards[:split])
         found[rank] = (hosts(given)[host], number(digits[split:], cards[split:]))
     return found
@@ -146,6 +169,8 @@ def test_the_torchrun_module_sets_the_environment(monkeypatch: pytest.MonkeyPatc
 
 @given(sources())
 def test_the_order_for_jax_is_the_device_of_every_rank(given: Source) -> None:
+    """Its mesh has the axes as they are given, whatever the order of ranks."""
+    given = replace(given, options=replace(given.options, rank_order=RankOrder.AXES))
     plan = json.loads(text(jax_devices(given), "jax_devices.json"))
     per_host = given.schedule.devices // len(hosts(given))
     found = {
@@ -252,3 +277,21 @@ def test_options_that_do_not_fit_are_refused(options: dict[str, Any], told: str)
     with pytest.raises(InputError) as refused:
         rankfile(emitted(crossed(), **options))
     assert str(refused.value) == told
+
+
+def test_chips_of_a_slice_are_ordered_by_coordinates() -> None:
+    """Whatever ids they have: the mesh has each chip where the placement puts it."""
+    system = load("tpu-v5e-slice:2x4")
+    axes = (Axis("data", 4), Axis("model", 2))
+    for placement in placements(system.hierarchy, axes):
+        given = replace(emitted(placement), system=system)
+        plan = json.loads(text(jax_devices(given), "jax_devices.json"))
+        chips = [
+            SimpleNamespace(coords=(x, y, 0), core_on_chip=0) for x in (1, 0) for y in range(4)
+        ]
+        [line] = [one for one in plan["use"] if one.startswith("devices = ")]
+        words = {"jax": SimpleNamespace(devices=lambda chips=chips: chips)}
+        devices = eval(line.removeprefix("devices = "), words)
+        made = np.array(devices, dtype=object)[plan["order"]].reshape(plan["shape"])
+        ids = np.array([[chip.coords[1] * 2 + chip.coords[0] for chip in row] for row in made])
+        assert ids.reshape(-1).tolist() == mesh(placement, RankOrder.AXES).devices.tolist()

@@ -15,7 +15,7 @@ from synth.semantics.lowering import lower
 from synth.semantics.rules import Derivation, derive
 from synth.semantics.schedule import Exchange
 
-ORDERS = st.sampled_from(RankOrder)
+ORDERS = st.sampled_from([RankOrder.MACHINE, RankOrder.AXES])
 
 
 @given(placed(), ORDERS)

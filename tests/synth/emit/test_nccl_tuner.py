@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grammar import Collective, Groups, Instruction, Program
+from grammar import Collective, Goal, Groups, Instruction, Program
 from hierarchies import Axis, Hierarchy, InputError, Level, Reduction, load, placements
 from hierarchies.fabric import cast
 from strategies import reductions, source, valid_programs
 from synth.collectives.algorithms import Algorithm, Choice
-from synth.emit import Source
+from synth.emit import CannotExpressError, Source
 from synth.emit.nccl_tuner import FILE, NAMES, PROTOCOLS, Communicator, leaves, write
 from synth.emit.nccl_tuner import _cost as cost
 from synth.emit.source import Options
@@ -100,7 +100,12 @@ def plain(**levels: int) -> Reduction:
 def test_every_leaf_has_a_row_for_every_size(data: st.DataObject, reduction: Reduction) -> None:
     if len(reduction.tree.digits) > 3:
         return
-    made = source(data.draw(valid_programs(reduction.tree)), reduction)
+    goal = data.draw(st.sampled_from([Goal.ALL_REDUCE, *Goal]))
+    made = source(data.draw(valid_programs(reduction.tree, goal)), reduction, goal=goal)
+    if goal is Goal.ALL_TO_ALL:
+        with pytest.raises(CannotExpressError, match="asks no tuner"):
+            table(made)
+        return
     rows = table(made)
     hierarchy = reduction.placement.hierarchy
     inner = hierarchy.names.index("node") + 1 if "node" in hierarchy.names else 0

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from forking import FLEET, torch_python
+from grammar import Goal
 from hierarchies import Axis, Hierarchy, Level, Placement, Reduction
 from strategies import source, striped
 from synth.emit import emit
@@ -57,6 +58,29 @@ def test_training_with_the_program_is_training(
     words = (str(FLEET / "forked.py"), "8", str(FLEET / "torch_uses.py"), str(tmp_path))
     ranks = Command("the ranks", (*torch_python(), *words), {"OMP_NUM_THREADS": "1"})
     assert len(supervise([ranks], tmp_path, 300).split()) == 5
+
+
+REQUESTS = {
+    Goal.ALL_GATHER: "all-gather node parallel(root); all-gather node inside",
+    Goal.REDUCE_SCATTER: "reduce-scatter node parallel(root); reduce-scatter node inside",
+    Goal.ALL_TO_ALL: "all-to-all node inside; all-to-all node parallel(root)",
+    Goal.REDUCE: "reduce node inside; reduce node master(root)",
+    Goal.BROADCAST: "broadcast node master(root); broadcast node inside",
+}
+
+
+@NEEDS_TORCH
+@pytest.mark.slow
+@pytest.mark.parametrize("segments", [1, 3])
+def test_every_request_is_used_as_torch_s_own(segments: int, tmp_path: Path) -> None:
+    """FSDP2's parameters and gradients, tokens of experts, process groups."""
+    for goal, program in REQUESTS.items():
+        given = source(program, beside_model(2, 4), 16 * segments, segments, goal)
+        [text] = emit("torch", given).values()
+        (tmp_path / f"{goal.value.replace('-', '_')}.py").write_text(str(text))
+    words = (str(FLEET / "forked.py"), "8", str(FLEET / "torch_requests.py"), str(tmp_path))
+    ranks = Command("the ranks", (*torch_python(), *words), {"OMP_NUM_THREADS": "1"})
+    assert supervise([ranks], tmp_path, 300).split() == ["done"]
 
 
 @NEEDS_TORCH
@@ -154,6 +178,11 @@ def test_emitted_files_pass_mypy(target: str, tmp_path: Path) -> None:
         for segments in (1, 8):
             [text] = emit(target, source(program, beside_model(2, 4), segments=segments)).values()
             (tmp_path / f"emitted{number}_{segments}.py").write_text(str(text))
+    for goal, program in REQUESTS.items():
+        for segments in (1, 3):
+            given = source(program, beside_model(2, 4), 3 * segments, segments, goal)
+            [text] = emit(target, given).values()
+            (tmp_path / f"{goal.name}{segments}.py").write_text(str(text))
     for number, stripes in enumerate(STRIPES):
         [text] = emit(target, striped(stripes, beside_model(2, 4))).values()
         (tmp_path / f"striped{number}.py").write_text(str(text))

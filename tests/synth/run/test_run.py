@@ -17,13 +17,18 @@ import numpy as np
 import pytest
 
 from forking import FLEET, jax_python, python_with, torch_python
-from hierarchies import InputError, Reduction
+from grammar import Goal
+from hierarchies import Axis, Hierarchy, InputError, Placement, Reduction
 from places import ROOT
-from strategies import source, striped
-from synth.run import BACKENDS, RunError, Trial, run
+from strategies import source, striped, switches
+from synth.emit.transfers import TransferSource
+from synth.run import BACKENDS, RunError, Trial, run, run_transfer
 from synth.run.backends import mpiexec
 from synth.run.processes import Command, supervise
 from synth.run.trial import Slice
+from synth.semantics.point_to_point import PointToPoint, Transfer, send_receive
+from synth.semantics.schedule import Exchange
+from synth.train.point_to_point import priced_transfer
 
 NESTED = "reduce-scatter d0 inside; all-reduce d0 parallel(root); all-gather d0 inside"
 LINUX = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into Linux's /proc")
@@ -107,6 +112,79 @@ def check_equal(backend: str, dtype: str) -> None:
     assert seen.error is not None
     assert 0 <= seen.error <= 1
     assert min(seen.seconds, seen.plain_seconds) > 0
+
+
+REQUESTS = {
+    Goal.REDUCE_SCATTER: "reduce-scatter d0 parallel(root); reduce-scatter d0 inside",
+    Goal.ALL_GATHER: "all-gather d0 inside; all-gather d0 master(root); broadcast d0 inside",
+    Goal.REDUCE: "reduce d0 inside; reduce d0 master(root)",
+    Goal.BROADCAST: "broadcast d0 master(root); broadcast d0 inside",
+    Goal.ALL_TO_ALL: "all-to-all d0 parallel(root); all-to-all d0 inside",
+}
+
+
+@pytest.mark.usefixtures("processes_are_forked")
+@pytest.mark.parametrize(
+    ("segments", "dtype"),
+    [
+        pytest.param(1, "int64", marks=pytest.mark.slow),
+        pytest.param(1, "float32", marks=pytest.mark.slow),
+        (3, "bfloat16"),
+    ],
+)
+@pytest.mark.parametrize("goal", REQUESTS)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_run_of_any_request_is_equal_to_the_plain_one(
+    backend: str, goal: Goal, segments: int, dtype: str
+) -> None:
+    """Of elements that neither ranks nor segments divide."""
+    skip_without(backend)
+    dtype = dtype if dtype in BACKENDS[backend].dtypes else "int32"
+    size = {"int64": 8, "bfloat16": 2}.get(dtype, 4)
+    given = source(REQUESTS[goal], Reduction.plain(2, 2), 2003 * size, segments, goal)
+    seen = run(backend, given, Trial(2003 * size, dtype, 1, check=True))
+    assert (seen.bytes, seen.equal, seen.bitwise_equal) == (2003 * size, True, True)
+
+
+@pytest.mark.usefixtures("processes_are_forked")
+@pytest.mark.parametrize("backend", [name for name, row in BACKENDS.items() if row.commands])
+@pytest.mark.parametrize("dtype", ["int64", pytest.param("float32", marks=pytest.mark.slow)])
+def test_buffers_go_from_device_to_device(backend: str, dtype: str) -> None:
+    skip_without(backend)
+    for given in transfers():
+        seen = run_transfer(backend, given, Trial(8008, dtype, 1, check=True))
+        assert (seen.bytes, seen.equal, seen.bitwise_equal) == (8008, True, True)
+
+
+def transfers() -> list[TransferSource]:
+    """A permute in which one device keeps its own, and what a stage sends to the next."""
+    axes = (Axis("pipe", 2), Axis("data", 2))
+    placement = Placement(Hierarchy.of(node=2, gpu=2), axes, ((2, 1), (1, 2)))
+    requests = (
+        PointToPoint(Transfer.PERMUTE, placement, np.array([0, 3, 1, 2]), 8000),
+        send_receive(placement, "pipe", 0, 1, 8000),
+    )
+    system = switches(placement.hierarchy)
+    return [TransferSource(one, system, priced_transfer(one, system)) for one in requests]
+
+
+def test_a_backend_without_processes_has_no_point_to_point() -> None:
+    with pytest.raises(InputError, match="backend 'numpy' has no permute"):
+        run_transfer("numpy", transfers()[0], Trial(64))
+
+
+@pytest.mark.parametrize("goal", [goal for goal in REQUESTS if goal is not Goal.BROADCAST])
+def test_a_run_that_is_wrong_is_seen(goal: Goal) -> None:
+    """Pieces in the order of reversed groups; of a reduce, one without its last step."""
+    programs = {**REQUESTS, Goal.ALL_GATHER: "all-gather d0 inside; all-gather d0 parallel(root)"}
+    given = source(programs[goal], Reduction.plain(2, 2), 64, 1, goal)
+    *phases, last = [p for p in given.schedule.phases if isinstance(p, Exchange)]
+    if goal is not Goal.REDUCE:
+        phases = [replace(p, among=p.groups[:, ::-1]) for p in (*phases, last)]
+    broken = replace(given, schedule=replace(given.schedule, phases=tuple(phases)))
+    seen = run("numpy", broken, Trial(64, "float32", 1))
+    assert not seen.equal
+    assert not seen.bitwise_equal
 
 
 @pytest.mark.usefixtures("processes_are_forked")

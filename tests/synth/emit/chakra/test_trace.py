@@ -13,7 +13,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grammar import Collective, Program, parse
+from grammar import Collective, Goal, Program, parse
 from hierarchies import (
     Axis,
     Domain,
@@ -35,7 +35,12 @@ from synth.emit.chakra.trace import device_bytes_per_second, write
 from synth.semantics.schedule import Exchange, Transpose
 
 HOUSE = "reduce-scatter node inside; all-reduce node parallel; all-gather node inside"
-PRICED = {Collective.ALL_REDUCE: 0, Collective.ALL_GATHER: 2, Collective.REDUCE_SCATTER: 7}
+PRICED = {
+    Collective.ALL_REDUCE: 0,
+    Collective.ALL_GATHER: 2,
+    Collective.ALL_TO_ALL: 6,
+    Collective.REDUCE_SCATTER: 7,
+}
 FIELDS = {
     "BoolList": [("values", 1, "bool", "many")],
     "AttributeProto": [
@@ -182,7 +187,8 @@ def along(involved: list[bool], counts: list[int], device: int) -> list[int]:
 def test_traces_say_what_the_schedule_does(data: st.DataObject, reduction: Reduction) -> None:
     if len(reduction.tree.digits) > 3:
         return
-    made = source(data.draw(valid_programs(reduction.tree)), reduction)
+    goal = data.draw(st.sampled_from([Goal.ALL_REDUCE, *Goal]))
+    made = source(data.draw(valid_programs(reduction.tree, goal)), reduction, goal=goal)
     told = {phase.collective for phase in made.schedule.phases if isinstance(phase, Exchange)}
     if told <= set(PRICED) and made.schedule.devices > 1:
         check(made)

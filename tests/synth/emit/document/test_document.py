@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exhaustive import examples
+from grammar import Goal
 from hierarchies import Axis, Hierarchy, InputError, Placement, Reduction
 from places import ROOT
 from strategies import reductions, source, striped, valid_programs
@@ -40,7 +41,9 @@ NESTED = "reduce-scatter node inside; all-reduce node parallel(root); all-gather
 def sources(draw: st.DrawFn) -> Source:
     reduction = draw(reductions().filter(lambda made: len(made.tree.digits) <= 3))
     payload, segments = draw(st.integers(1, 5000)), draw(st.sampled_from([1, 1, 3, 8]))
-    return source(draw(valid_programs(reduction.tree)), reduction, payload, segments)
+    goal = draw(st.sampled_from([Goal.ALL_REDUCE, *Goal]))
+    program = draw(valid_programs(reduction.tree, goal))
+    return source(program, reduction, payload, segments, goal)
 
 
 def nested() -> Source:
@@ -56,8 +59,10 @@ def small() -> Reduction:
 @st.composite
 def side_by_side(draw: st.DrawFn) -> Source:
     reduction = draw(reductions().filter(lambda made: len(made.tree.digits) <= 3))
-    some = st.tuples(valid_programs(reduction.tree), st.integers(1, 5000), st.sampled_from([1, 3]))
-    return striped(draw(st.lists(some, min_size=2, max_size=4)), reduction)
+    goal = draw(st.sampled_from([Goal.ALL_REDUCE, *Goal]))
+    program = valid_programs(reduction.tree, goal)
+    some = st.tuples(program, st.integers(1, 5000), st.sampled_from([1, 3]))
+    return striped(draw(st.lists(some, min_size=2, max_size=4)), reduction, goal)
 
 
 def two_stripes() -> Source:
@@ -102,6 +107,7 @@ def test_every_document_is_valid_by_the_schema(given: Source) -> None:
 def test_a_document_is_read_back_as_it_was(given: Source) -> None:
     found = read(text(given))
     assert document(found) == document(given.schedule)
+    assert found.goal is given.schedule.goal
     assert found.program == given.schedule.program
     assert found.reduction == given.schedule.reduction
     for one, other in zip(found.phases, given.schedule.phases, strict=True):
@@ -119,10 +125,13 @@ def test_a_document_is_read_back_as_it_was(given: Source) -> None:
 def test_stripes_are_valid_by_the_schema_and_read_back(given: Source) -> None:
     made = json.loads(text(given))
     assert list(jsonschema.Draft202012Validator(schema()).iter_errors(made)) == []
-    assert made["version"] == 2
+    plain = given.schedule.goal is Goal.ALL_REDUCE
+    assert made["version"] == (2 if plain else 4)
+    assert ("request" in made) is not plain
     found = read_stripes(text(given))
     assert striped_document(found) == striped_document(given.schedules)
-    assert compare_stripes(found, 31) is None
+    if not given.schedule.goal.in_pieces:
+        assert compare_stripes(found, 31) is None
     with pytest.raises(InputError, match="stripes where one schedule is asked"):
         read(text(given))
 
@@ -162,6 +171,10 @@ def test_a_step_that_sums_what_it_should_not_is_for_the_replay_to_find() -> None
 
 SPOILS: list[tuple[str, Spoil]] = [
     ("version", lambda d: d.update(version=3)),
+    ("version", lambda d: d.update(version=5)),
+    ("version", lambda d: d.update(request="reduce")),
+    ("request", lambda d: d.update(version=3, request="all-reduce")),
+    ("pieces", lambda d: d.update(version=3, request="reduce-scatter")),
     ("stripes", lambda d: d.update(version=2)),
     ("format", lambda d: d.update(format="other")),
     ("surprise", lambda d: d.update(surprise=1)),

@@ -19,8 +19,8 @@ from grammar import Goal
 from hierarchies import Axis, Hierarchy, Level, Placement, Reduction
 from strategies import reductions, source, striped, valid_programs
 from synth.emit import Source, emit
-from synth.emit.timeline.chart import MOST_DEVICES, chart
-from synth.emit.timeline.svg import COLOURS, ticks, write
+from synth.emit.timeline.chart import MOST_DEVICES, Row, chart
+from synth.emit.timeline.svg import COLOURS, _row, ticks, write
 from synth.emit.timeline.trace import write as trace
 from synth.price.steps import StepPrice
 from synth.semantics.schedule import Transpose
@@ -110,6 +110,16 @@ def test_the_drawing_is_xml_of_what_it_shows(given: Source) -> None:
     for node in drawing.iter(f"{SVG}rect"):
         assert float(node.get("x", "")) + float(node.get("width", "")) <= 1000
     assert "style" not in {name for node in drawing.iter() for name in node.attrib}
+
+
+def test_a_long_label_fits_beside_the_bars() -> None:
+    name = "device 0 (data 0, tensor 0, pipeline 0)"
+    for alike, pressed in ((1, False), (32, True)):
+        drawn = "".join(_row(Row("device", name, alike, 0.0, ()), 0, 16, 16, 1.0))
+        [label] = ElementTree.fromstring(drawn).findall("text[@class='label']")
+        room = float(label.get("x", ""))
+        assert (label.get("textLength") is not None) == pressed
+        assert float(label.get("textLength", 0)) < room
 
 
 def test_a_small_machine_shows_each_device_once_and_a_large_one_a_class_of_them() -> None:

@@ -1,0 +1,42 @@
+"""What every rank of a job gives and must get, by plain arithmetic, for every request."""
+
+import numpy as np
+
+MODULUS = 1009
+
+
+def length(job: dict, elements: int) -> int:
+    """The elements of one of the pieces that a payload has, a piece for each rank of a group."""
+    return -(-elements // len(job["groups"][0]))
+
+
+def given(job: dict, rank: int, elements: int, most: int = MODULUS) -> np.ndarray:
+    """What a rank begins with: no two ranks, and no two places, have the same pattern."""
+    if job["request"] == "all-gather":
+        elements = length(job, elements)
+    place = np.arange(elements, dtype=np.int64)
+    return (place * 7919 + rank * 104729) % most
+
+
+def wanted(job: dict, rank: int, elements: int, most: int = MODULUS) -> np.ndarray | None:
+    """What it must end with; None if that does not matter."""
+    group = next(group for group in job["groups"] if rank in group)
+    place, piece = group.index(rank), length(job, elements)
+    all_given = np.stack([given(job, other, elements, most) for other in group])
+    whole = np.zeros((len(group), piece * len(group)), dtype=np.int64)
+    whole[:, : all_given.shape[1]] = all_given
+    mine = slice(place * piece, (place + 1) * piece)
+    match job["request"]:
+        case "all-reduce":
+            return all_given.sum(axis=0)
+        case "reduce":
+            return all_given.sum(axis=0) if place == 0 else None
+        case "broadcast":
+            return all_given[0]
+        case "all-gather":
+            return all_given.reshape(-1)[:elements]
+        case "reduce-scatter":
+            return whole[:, mine].sum(axis=0)
+        case "all-to-all":
+            return whole[:, mine].reshape(-1)
+    raise AssertionError(job["request"])
