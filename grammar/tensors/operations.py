@@ -1,0 +1,187 @@
+"""A training step as a graph of primitives: values in, operations in order, values out.
+
+The step knows no axes: it is what one device would compute. ``Operation`` is an equation of a
+jaxpr (``dot_general``, ``reduce_sum``); one that repeats a body (``scan``: layers, or time) keeps
+it as a body and a count, so that 96 layers are no longer than 2.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from textwrap import indent
+from typing import Any
+
+from grammar.tensors.sharding import Type
+
+Parameter = bool | int | float | str | tuple["Parameter", ...] | tuple[tuple[str, "Parameter"], ...]
+"""What a primitive is told beside its operands: numbers, words, lists, and named entries."""
+
+
+@dataclass(frozen=True, eq=False)
+class Literal:
+    """A constant of rank 0 that stands in the text: always replicated.
+
+    Equal are those that are spelled alike: nan is nan, and -0.0 is not 0.0.
+    """
+
+    value: bool | int | float
+    dtype: str
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Literal) and str(self) == str(other)
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+    def __str__(self) -> str:
+        return f"{_plain(self.value)}:{self.dtype}"
+
+
+@dataclass(frozen=True)
+class Value:
+    """A value by its name, which is unlike any other in its graph."""
+
+    name: str
+    type: Type
+
+    def __str__(self) -> str:
+        return self.name
+
+
+Operand = Value | Literal
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One primitive: what it reads, what it makes, its parameters, and where its user wrote it.
+
+    ``body`` is what a ``scan`` repeats: its inputs are the constants, the carried values and one
+    slice of each scanned operand; its outputs the carried values and one slice of each stacked
+    result. ``line`` ("gpt.py:31") is for messages and is no part of what is computed.
+    """
+
+    primitive: str
+    operands: tuple[Operand, ...]
+    results: tuple[Value, ...]
+    parameters: tuple[tuple[str, Parameter], ...] = ()
+    body: Graph | None = None
+    line: str = field(default="", compare=False)
+
+    @cached_property
+    def parameter(self) -> Mapping[str, Parameter]:
+        """The parameters by name."""
+        return dict(self.parameters)
+
+    def __str__(self) -> str:
+        """``v1: f32[8] = reduce_sum(v0) axes=(1) @mlp.py:12``; a body stands in lines below."""
+        made = ", ".join(f"{one}: {one.type}" for one in self.results)
+        read = ", ".join(map(str, self.operands))
+        told = "".join(f" {name}={_spelled(value)}" for name, value in self.parameters)
+        body = "" if self.body is None else f" {{\n{indent(str(self.body), '  ')}}}"
+        line = f" @{_BLANKS.sub('_', self.line)}" if self.line else ""
+        return f"{made} = {self.primitive}({read}){told}{body}{line}"
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A step, or the body of a repetition: operations in an order in which they can be done.
+
+    Every operand is an input or the result of an operation before; names are unique.
+    ``asserts`` say so, as graphs are made by our own front end and parser.
+    """
+
+    inputs: tuple[Value, ...]
+    operations: tuple[Operation, ...]
+    outputs: tuple[Operand, ...]
+
+    @cached_property
+    def values(self) -> Mapping[str, Value]:
+        """Inputs and results by name."""
+        made = (value for operation in self.operations for value in operation.results)
+        return {value.name: value for value in (*self.inputs, *made)}
+
+    def everywhere(self) -> Iterator[Operation]:
+        """All operations, those of bodies once, after the operation that repeats them."""
+        for operation in self.operations:
+            yield operation
+            if operation.body is not None:
+                yield from operation.body.everywhere()
+
+    def __str__(self) -> str:
+        """Inputs, operations and outputs, one a line."""
+        return self.spelled([""] * len(self.inputs), [""] * len(self.outputs))
+
+    def spelled(self, of_inputs: Sequence[str], of_outputs: Sequence[str]) -> str:
+        """The same, with words behind inputs and outputs."""
+        inputs = (
+            f"in {one}: {one.type}{more}\n"
+            for one, more in zip(self.inputs, of_inputs, strict=True)
+        )
+        outputs = (f"out {one}{more}\n" for one, more in zip(self.outputs, of_outputs, strict=True))
+        return "".join((*inputs, *(f"{one}\n" for one in self.operations), *outputs))
+
+
+@dataclass(frozen=True)
+class Step:
+    """A named training step: a graph whose inputs and outputs have parts to play.
+
+    ``roles`` says of each input what it is: ``parameter``, ``moment``, ``batch``, ``state``;
+    ``updates`` which output comes back as which input in the next step, as pairs of places.
+    ``labels`` are the names its user gave ("layers/0/attention/query").
+    """
+
+    name: str
+    graph: Graph
+    roles: tuple[str, ...]
+    labels: tuple[str, ...]
+    updates: tuple[tuple[int, int], ...] = ()
+
+    def __str__(self) -> str:
+        """The text that ``parse_step`` reads. A label that is the name is left out."""
+        of_inputs = [
+            f" {role}" + (f" {json.dumps(label)}" if label != value.name else "")
+            for value, role, label in zip(self.graph.inputs, self.roles, self.labels, strict=True)
+        ]
+        into = {out: f" -> {self.graph.inputs[place]}" for out, place in self.updates}
+        of_outputs = [into.get(at, "") for at in range(len(self.graph.outputs))]
+        return f"step {_word(self.name)}\n{self.graph.spelled(of_inputs, of_outputs)}"
+
+
+def _spelled(value: Parameter) -> str:
+    """A parameter: ``3``, ``clip``, ``(0,1)``; entries that have names as ``{axis=1,size=2}``."""
+    if isinstance(value, str):
+        return _word(value)
+    if not isinstance(value, tuple):
+        return _plain(value)
+    if value and all(map(_is_entry, value)):
+        entries: Any = value
+        return f"{{{','.join(f'{name}={_spelled(one)}' for name, one in entries)}}}"
+    return f"({','.join(map(_spelled, value))})"
+
+
+def _is_entry(value: Any) -> bool:
+    """Whether it is a name and a value; a list of such pairs is one of named entries."""
+    return (
+        isinstance(value, tuple)
+        and len(value) == 2
+        and isinstance(value[0], str)
+        and _NAME.fullmatch(value[0]) is not None
+    )
+
+
+def _word(text: str) -> str:
+    """A word as it stands, or in quotation marks where it would be read as something else."""
+    bare = _NAME.fullmatch(text) and text not in ("true", "false", "inf", "nan")
+    return text if bare else json.dumps(text)
+
+
+def _plain(value: bool | int | float) -> str:
+    return str(value).lower() if isinstance(value, bool) else repr(value)
+
+
+_NAME = re.compile(r"[A-Za-z_][\w./-]*", re.ASCII)
+_BLANKS = re.compile(r"[\s{}]")

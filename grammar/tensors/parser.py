@@ -1,0 +1,289 @@
+"""Text to step, and text to type, with a caret under what cannot be read.
+
+The text is checked as far as the language goes: every value is there before it is read, a name
+stands for one value, a loop is given what its body takes. What a primitive does with its operands
+the language does not know; that is for those who do something with the step.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
+from typing import Any, NoReturn
+
+from lark import Lark, Token, Tree, UnexpectedInput
+
+from grammar.carets import caret, unreadable
+from grammar.tensors.operations import Graph, Literal, Operand, Operation, Parameter, Step, Value
+from grammar.tensors.sharding import Kind, Sharding, Type, dtype_bytes
+from hierarchies import InputError
+
+MOST_NESTED = 16
+"""How deep loops, and lists of parameters, may stand in each other."""
+
+_WORDS = {
+    "_STEP": "step",
+    "_IN": "in",
+    "_OUT": "out",
+    "NAME": "a name",
+    "TYPE": "a type, as f32[8,16]",
+    "LITERAL": "a number with its type, as 0.5:f32",
+    "NUMBER": "a number",
+    "WORD": "a word",
+    "STRING": "a text in quotation marks",
+    "ROLE": "parameter, moment, batch or state",
+    "KIND": "sum, max or min",
+    "LINE": "@ and a line of code",
+    "COLON": "':'",
+    "EQUAL": "'='",
+    "COMMA": "','",
+    "LPAR": "'('",
+    "RPAR": "')'",
+    "LBRACE": "'{'",
+    "RBRACE": "'}'",
+    "LSQB": "'['",
+    "RSQB": "']'",
+    "AT": "'@'",
+    "_NEWLINE": "a new line",
+    "$END": "the end",
+}
+
+
+def parse_step(text: str, *, where: str = "step") -> Step:
+    """Read a step. ``parse_step(str(step)) == step``.
+
+    Raises InputError with the line, a caret and what could have stood there; likewise for a value
+    that is not known, a name that is given twice, and a loop whose body takes something else.
+    """
+    if not text.endswith("\n"):
+        text += "\n"
+    name, graph = _read(text, "start", where).children
+    reader = _Reader(text, where)
+    found = reader.graph(graph)
+    return Step(
+        name=_text(name),
+        graph=found,
+        roles=tuple(reader.roles),
+        labels=tuple(reader.labels),
+        updates=tuple(reader.updates),
+    )
+
+
+def parse_type(text: str, *, where: str = "type") -> tuple[Type, Sharding]:
+    """``f32[8@data,16,64@(seq,model)]{sum:expert}`` as an element type, a shape and a sharding."""
+    dtype, *rest = _read(text, "sharded", where).children
+    shape, cut, partial = [], [], []
+    for part in filter(None, rest):
+        if part.data == "dimension":
+            size, axes = part.children
+            shape.append(int(size))
+            cut.append(tuple(map(str, axes.children)) if axes else ())
+        else:
+            kind, axes = part.children
+            partial += [(Kind(str(kind)), str(axis)) for axis in axes.children]
+    dtype_bytes(str(dtype))
+    return Type(str(dtype), tuple(shape)), Sharding(tuple(cut), tuple(partial))
+
+
+@cache
+def _lark() -> Lark:
+    source = resources.files("grammar.tensors").joinpath("step.lark").read_text(encoding="utf-8")
+    return Lark(source, parser="lalr", start=["start", "sharded"], propagate_positions=True)
+
+
+def _read(text: str, start: str, where: str) -> Any:
+    """The tree of a text: what lark makes of it has no closer type."""
+    try:
+        return _lark().parse(text, start)
+    except UnexpectedInput as error:
+        raise unreadable(text, error, _WORDS, what=where) from None
+
+
+@dataclass
+class _Reader:
+    """Reads one graph; a body has a reader of its own, whose values nobody else knows."""
+
+    text: str
+    where: str
+    known: dict[str, Value] = field(default_factory=dict)
+    roles: list[str] = field(default_factory=list)
+    labels: list[str] = field(default_factory=list)
+    updates: list[tuple[int, int]] = field(default_factory=list)
+    depth: int = 0
+
+    @property
+    def is_body(self) -> bool:
+        return self.depth > 0
+
+    def graph(self, tree: Any) -> Graph:
+        inputs: list[Value] = []
+        operations: list[Operation] = []
+        outputs: list[Operand] = []
+        for line in tree.children:
+            match line.data:
+                case "input":
+                    if operations or outputs:
+                        self._refuse(line.children[0], "inputs stand before everything else")
+                    inputs.append(self._input(line.children))
+                case "operation":
+                    if outputs:
+                        self._refuse(line.children[0].children[0], "outputs stand at the end")
+                    operations.append(self._operation(line.children))
+                case "output":
+                    outputs.append(self._output(line.children, inputs, len(outputs)))
+        return Graph(tuple(inputs), tuple(operations), tuple(outputs))
+
+    def _input(self, parts: Sequence[Any]) -> Value:
+        name, type_, role, label = parts
+        if (role is None) is not self.is_body:
+            problem = "the input of a body has no role" if role else "what is this input's role?"
+            self._refuse(role or name, problem, "parameter, moment, batch or state")
+        self.roles.append(str(role))
+        self.labels.append(str(name) if label is None else _text(label))
+        return self._new(name, type_)
+
+    def _output(self, parts: Sequence[Any], inputs: Sequence[Value], at: int) -> Operand:
+        operand, into = parts
+        found = self._operand(operand)
+        if into is not None:
+            places = [place for place, value in enumerate(inputs) if value.name == into]
+            if not places or self.is_body:
+                self._refuse(into, f"{into} is no input of the step")
+            if not isinstance(found, Value) or found.type != inputs[places[0]].type:
+                self._refuse(into, f"{into} is of another type")
+            if any(place == places[0] for _, place in self.updates):
+                self._refuse(into, f"{into} is updated twice")
+            self.updates.append((at, places[0]))
+        return found
+
+    def _operation(self, parts: Sequence[Any]) -> Operation:
+        """``values = name(operands) parameters body line``, in this order."""
+        by_rule = {rule: [one for one in parts if _is(one, rule)] for rule in _PARTS}
+        name, line = parts[len(by_rule["value"])], parts[-1]
+        operands = tuple(map(self._operand, by_rule["operand"]))
+        parameters = self._entries(by_rule["entry"])
+        inside = next(iter(by_rule["body"]), None)
+        results = tuple(self._new(*one.children) for one in by_rule["value"])
+        body = None
+        if inside is not None:
+            if self.depth == MOST_NESTED:
+                self._refuse(name, f"more than {MOST_NESTED} loops in each other")
+            inner = _Reader(self.text, self.where, depth=self.depth + 1)
+            body = inner.graph(inside.children[0])
+        found = Operation(
+            str(name), operands, results, parameters, body, str(line or "").removeprefix("@")
+        )
+        if (name == "scan") is not (body is not None):
+            self._refuse(name, f"{name} {'without' if body is None else 'with'} a body")
+        if body is not None and (problem := _unlike(found, body)):
+            self._refuse(name, problem)
+        return found
+
+    def _entries(self, trees: Sequence[Any], depth: int = 0) -> tuple[tuple[str, Parameter], ...]:
+        found: dict[str, Parameter] = {}
+        for tree in trees:
+            name, value = tree.children
+            if name in found:
+                self._refuse(name, f"{name} is given twice")
+            found[str(name)] = self._parameter(value, depth)
+        return tuple(found.items())
+
+    def _parameter(self, given: Any, depth: int = 0) -> Parameter:
+        if isinstance(given, Tree):
+            if depth == MOST_NESTED:
+                where = f"{self.where}, line {given.meta.line}"
+                raise InputError(f"more than {MOST_NESTED} lists in each other", where=where)
+            inside = [one for one in given.children if one is not None]
+            if given.data == "named":
+                return self._entries(inside, depth + 1)
+            return tuple(self._parameter(one, depth + 1) for one in inside)
+        match given.type:
+            case "NUMBER":
+                return _number(given)
+            case "STRING":
+                return _text(given)
+        return {"true": True, "false": False}.get(str(given), str(given))
+
+    def _operand(self, tree: Any) -> Operand:
+        [token] = tree.children
+        if token.type == "NAME":
+            if token not in self.known:
+                self._refuse(token, f"no value {token} before this line")
+            return self.known[str(token)]
+        value, _, dtype = token.partition(":")
+        self._checked(token, dtype)
+        return Literal(value == "true" if value in ("true", "false") else _number(value), dtype)
+
+    def _new(self, name: Token, type_: Token) -> Value:
+        if name in self.known:
+            self._refuse(name, f"{name} is already the name of a value")
+        dtype, _, shape = type_.removesuffix("]").partition("[")
+        self._checked(type_, dtype)
+        sizes = tuple(map(int, shape.split(","))) if shape else ()
+        value = Value(str(name), Type(dtype, sizes))
+        self.known[value.name] = value
+        return value
+
+    def _checked(self, at: Token, dtype: str) -> None:
+        try:
+            dtype_bytes(dtype)
+        except InputError as error:
+            self._refuse(at, error.problem, error.hint)
+
+    def _refuse(self, at: Token, problem: str, hint: str = "") -> NoReturn:
+        line, column = at.line or 1, at.column or 1
+        where = f"{self.where}, line {line}, column {column}"
+        raise InputError(f"{problem}{caret(self.text, line, column)}", where=where, hint=hint)
+
+
+_PARTS = ("value", "operand", "entry", "body")
+
+
+def _is(part: Any, rule: str) -> bool:
+    return isinstance(part, Tree) and part.data == rule
+
+
+def _unlike(loop: Operation, body: Graph) -> str:
+    """How a loop and its body do not fit; empty if they do."""
+    told = [loop.parameter.get(key) for key in ("length", "num_consts", "num_carry")]
+    if not all(type(one) is int and one >= 0 for one in told):
+        return "a loop says its length, num_consts and num_carry"
+    length, consts, carried = (int(str(one)) for one in told)
+    kept = consts + carried
+    if len(loop.operands) != len(body.inputs) or len(loop.operands) < kept:
+        return f"{len(loop.operands)} values for the {len(body.inputs)} inputs of the body"
+    if len(loop.results) != len(body.outputs) or len(loop.results) < carried:
+        return f"{len(loop.results)} results of the {len(body.outputs)} outputs of the body"
+    wanted = [one.type for one in body.inputs]
+    given = list(map(_type, loop.operands))
+    made = [_type(one) for one in body.outputs]
+    pairs = [*zip(given[:kept], wanted[:kept], strict=True)]
+    pairs += zip(given[kept:], (_long(length, one) for one in wanted[kept:]), strict=True)
+    pairs += zip(made[:carried], wanted[consts:kept], strict=True)
+    results = [one.type for one in loop.results]
+    pairs += zip(results[:carried], made[:carried], strict=True)
+    pairs += zip(results[carried:], (_long(length, one) for one in made[carried:]), strict=True)
+    return next((f"{one} where the body has {two}" for one, two in pairs if one != two), "")
+
+
+def _type(operand: Operand) -> Type:
+    return operand.type if isinstance(operand, Value) else Type(operand.dtype, ())
+
+
+def _long(length: int, one: Type) -> Type:
+    return Type(one.dtype, (length, *one.shape))
+
+
+def _number(text: str) -> int | float:
+    """A whole number, or one with a point; nan is always the same object, so that it equals."""
+    if text == "nan":
+        return math.nan
+    return float(text) if any(mark in text for mark in (".", "e", "inf")) else int(text)
+
+
+def _text(token: Token) -> str:
+    return str(json.loads(token)) if token.type == "STRING" else str(token)

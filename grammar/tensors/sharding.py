@@ -1,0 +1,251 @@
+"""How a value of a training step lies on the axes of a placement: its sharding.
+
+Along one axis a value lies in one of three ways: every device holds all of it (*replicate*), each
+holds its block of one dimension (*split*), or each holds a value of full size, and the sum (or
+maximum, or minimum) of them is what is meant (*partial*). On ``data=4, model=2`` a matrix
+``f32[8@data,16]{sum:model}`` has four blocks of two rows, each the sum of what two devices hold.
+
+After Shardy's and PyTorch DTensor's types; design of the step, sections 1 and 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from itertools import chain
+from math import prod
+
+from hierarchies import InputError
+
+
+class Kind(Enum):
+    """What puts the parts of a partial value together."""
+
+    SUM = "sum"
+    MAX = "max"
+    MIN = "min"
+
+
+@dataclass(frozen=True)
+class Split:
+    """Along an axis, each device has its block of ``dimension``."""
+
+    dimension: int
+
+
+Lie = Split | Kind | None
+"""How a value lies along one axis: split, partial of a kind, or (None) replicated."""
+
+
+@dataclass(frozen=True)
+class Sharding:
+    """For each dimension the axes that cut it, major to minor, and the partial axes with a kind.
+
+    An axis occurs once at most; one that does not occur is replicated. ``partial`` is sorted, by
+    kind and then by name, so that equal shardings are equal. The block of a dimension that a device
+    holds is the mixed-radix number of its coordinates on the axes of that dimension, the first
+    axis slowest; ``[a,b]`` and ``[b,a]`` therefore differ. Raises InputError for an axis that
+    occurs twice.
+    """
+
+    dimensions: tuple[tuple[str, ...], ...]
+    partial: tuple[tuple[Kind, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        in_order = sorted(self.partial, key=lambda one: (one[0].value, one[1]))
+        object.__setattr__(self, "partial", tuple(in_order))
+        found = [*self.splitting, *(axis for _, axis in self.partial)]
+        for axis in found:
+            if found.count(axis) > 1:
+                raise InputError(
+                    f"axis {axis!r} occurs {found.count(axis)} times in {self.spelled()}",
+                    hint="an axis cuts one dimension, or is partial, or is not named",
+                )
+
+    @property
+    def splitting(self) -> tuple[str, ...]:
+        """The axes that cut a dimension, by dimensions."""
+        return tuple(chain.from_iterable(self.dimensions))
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The axes that occur: along all others the value is replicated."""
+        return (*self.splitting, *(axis for _, axis in self.partial))
+
+    def along(self, axis: str) -> Lie:
+        """How the value lies along one axis."""
+        for dimension, axes in enumerate(self.dimensions):
+            if axis in axes:
+                return Split(dimension)
+        return next((kind for kind, other in self.partial if other == axis), None)
+
+    def without(self, axis: str) -> Sharding:
+        """The same, but replicated along an axis."""
+        kept = tuple(tuple(one for one in axes if one != axis) for axes in self.dimensions)
+        return Sharding(kept, tuple(one for one in self.partial if one[1] != axis))
+
+    def laid(self, axis: str, lie: Lie) -> Sharding:
+        """The same, but along ``axis`` as said: a split is the minor-most of its dimension."""
+        rest = self.without(axis)
+        match lie:
+            case None:
+                return rest
+            case Kind():
+                return Sharding(rest.dimensions, (*rest.partial, (lie, axis)))
+            case Split(dimension):
+                cut = (
+                    (*axes, axis) if at == dimension else axes
+                    for at, axes in enumerate(rest.dimensions)
+                )
+                return Sharding(tuple(cut), rest.partial)
+
+    def parts(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
+        """In how many blocks each dimension is cut, on axes of such sizes."""
+        return tuple(prod(sizes[axis] for axis in axes) for axes in self.dimensions)
+
+    def spelled(self, shape: Sequence[int] = ()) -> str:
+        """``[8@data,16,64@(seq,model)]{sum:expert}``; sizes are question marks without a shape."""
+        sizes: Sequence[int | str] = shape or ["?"] * len(self.dimensions)
+        inside = ",".join(map(_dimension, sizes, self.dimensions))
+        kinds = {kind: [a for k, a in self.partial if k is kind] for kind, _ in self.partial}
+        partial = ",".join(f"{kind.value}:{_axes(axes)}" for kind, axes in kinds.items())
+        return f"[{inside}]" + (f"{{{partial}}}" if partial else "")
+
+
+def replicated(rank: int) -> Sharding:
+    """The whole value on every device."""
+    return Sharding(((),) * rank)
+
+
+@dataclass(frozen=True)
+class Type:
+    """A value as the step means it: its element type, as JAX prints it ("bf16"), and its shape."""
+
+    dtype: str
+    shape: tuple[int, ...]
+
+    @property
+    def elements(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def bytes(self) -> int:
+        """Of the whole value. A boolean takes a byte; a key, four for each of its words."""
+        return self.elements * dtype_bytes(self.dtype)
+
+    def __str__(self) -> str:
+        return self.dtype + replicated(len(self.shape)).spelled(self.shape)
+
+    def sharded(self, sharding: Sharding) -> str:
+        """``f32[8@data,16]{sum:model}``"""
+        return self.dtype + sharding.spelled(self.shape)
+
+
+def dtype_bytes(dtype: str) -> int:
+    """Bytes of one element, ``bf16`` has 2. Raises InputError for a type that is not known."""
+    if dtype in _BYTES:
+        return _BYTES[dtype]
+    raise InputError(f"unknown element type {dtype!r}", hint=f"known are: {', '.join(_BYTES)}")
+
+
+def check_type(
+    value: Type, sharding: Sharding, sizes: Mapping[str, int], *, where: str = ""
+) -> None:
+    """Raise InputError where a value cannot lie so.
+
+    An axis without a size, a dimension that the product of its axes does not divide, a sum of
+    booleans or of keys, and a key that is not replicated.
+    """
+    if len(sharding.dimensions) != len(value.shape):
+        problem = f"{value} has {len(value.shape)} dimensions, its sharding {sharding.spelled()}"
+        raise InputError(problem, where=where)
+    for axis in sharding.axes:
+        if axis not in sizes:
+            raise InputError(
+                f"no axis {axis!r}", where=where, hint=f"the axes are {', '.join(sizes)}"
+            )
+    if value.dtype == "key" and sharding.axes:
+        raise InputError(
+            f"a key lies as {sharding.spelled()}", where=where, hint="keys are always replicated"
+        )
+    for kind, axis in sharding.partial:
+        if value.dtype == "bool" and kind is Kind.SUM:
+            problem = f"a boolean is a partial sum over {axis!r}"
+            raise InputError(problem, where=where, hint="'or' is a maximum, 'and' a minimum")
+    for at, (size, parts) in enumerate(zip(value.shape, sharding.parts(sizes), strict=True)):
+        if size % parts:
+            over = " x ".join(f"{axis}={sizes[axis]}" for axis in sharding.dimensions[at])
+            raise InputError(
+                f"{over} cuts dimension {at} of {value} in {parts} parts, of {size} elements",
+                where=where,
+                hint="the product of the axes must divide the size",
+            )
+
+
+def part_shape(value: Type, sharding: Sharding, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    """The shape of what one device holds."""
+    return tuple(
+        size // parts for size, parts in zip(value.shape, sharding.parts(sizes), strict=True)
+    )
+
+
+def block(sharding: Sharding, sizes: Mapping[str, int], at: Mapping[str, int]) -> tuple[int, ...]:
+    """Which block of each dimension the device at these coordinates holds: first axis slowest."""
+
+    def number(axes: tuple[str, ...]) -> int:
+        found = 0
+        for axis in axes:
+            found = found * sizes[axis] + at[axis]
+        return found
+
+    return tuple(map(number, sharding.dimensions))
+
+
+def shardings(rank: int, axes: Sequence[str], kinds: Sequence[Kind]) -> Iterator[Sharding]:
+    """Every sharding of a value of a rank over some axes, each once.
+
+    Of rank 2 with one kind of partial 4, 18 and 92 over one, two and three axes: which axes cut,
+    which of the rest are partial, and an ordered list for each dimension.
+    """
+    if not axes:
+        yield replicated(rank)
+        return
+    axis = axes[-1]
+    for rest in shardings(rank, axes[:-1], kinds):
+        yield rest
+        for kind in kinds:
+            yield Sharding(rest.dimensions, (*rest.partial, (kind, axis)))
+        for dimension, before in enumerate(rest.dimensions):
+            for place in range(len(before) + 1):
+                with_it = (*before[:place], axis, *before[place:])
+                cut = (*rest.dimensions[:dimension], with_it, *rest.dimensions[dimension + 1 :])
+                yield Sharding(cut, rest.partial)
+
+
+def _dimension(size: int | str, axes: tuple[str, ...]) -> str:
+    return f"{size}@{_axes(axes)}" if axes else str(size)
+
+
+def _axes(axes: Sequence[str]) -> str:
+    return axes[0] if len(axes) == 1 else f"({','.join(axes)})"
+
+
+_BYTES: Mapping[str, int] = {
+    "bool": 1,
+    "i8": 1,
+    "u8": 1,
+    "i16": 2,
+    "u16": 2,
+    "i32": 4,
+    "u32": 4,
+    "i64": 8,
+    "u64": 8,
+    "f8_e4m3fn": 1,
+    "f8_e5m2": 1,
+    "f16": 2,
+    "bf16": 2,
+    "f32": 4,
+    "f64": 8,
+    "key": 8,
+}
