@@ -1,0 +1,108 @@
+"""What a primitive is told beside its operands, from JAX's objects to numbers, words and lists.
+
+``GatherDimensionNumbers(offset_dims=(2,), ...)`` becomes named entries, ``float32`` becomes
+"f32", a mode its word in small letters. What is not given (None) is left out, and so is what says
+nothing of the value that is computed: on which devices JAX would have it, how a loop is unrolled.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from typing import Any
+
+import numpy as np
+from jax.extend.core import Primitive
+from jax.numpy import dtype as dtype_of
+
+from grammar.tensors.operations import Parameter
+from hierarchies import InputError
+
+SAYS_NOTHING = frozenset(
+    [
+        "sharding",
+        "out_sharding",
+        "accuracy",
+        "weak_type",
+        "jaxpr",
+        "update_jaxpr",
+        "update_consts",
+        "unroll",
+        "linear",
+        "_split_transpose",
+    ]
+)
+
+
+def parameters_of(given: Mapping[str, Any], *, where: str) -> tuple[tuple[str, Parameter], ...]:
+    """The parameters of an equation by name, in the order of names. Raises InputError."""
+    return tuple(
+        (name, _one(value, name, where))
+        for name, value in sorted(given.items())
+        if name not in SAYS_NOTHING and value is not None
+    )
+
+
+def dtype_name(dtype: Any) -> str:
+    """``f32`` of ``float32``, as JAX prints it in types, and ``key`` of all kinds of keys."""
+    name = str(getattr(dtype, "name", dtype))
+    if name.startswith("key<"):
+        return "key"
+    for long, short in _SHORT.items():
+        if name.startswith(long):
+            return short + name.removeprefix(long)
+    return name
+
+
+def number_of(given: Any) -> bool | int | float:
+    """A number as Python's, as short as its dtype can tell: 0.9, not 0.8999999761581421.
+
+    nan is always the same object, so that what holds it is equal to what was read from its text.
+    """
+    exact: bool | int | float = np.asarray(given).item()
+    if not isinstance(exact, float):
+        return exact
+    if math.isnan(exact):
+        return math.nan
+    short = float(str(np.asarray(given)[()]))
+    return short if np.asarray(short).astype(given.dtype) == given else exact
+
+
+def _one(value: Any, name: str, where: str) -> Parameter:
+    if isinstance(value, Enum):
+        return str(value.name).lower()
+    match value.item() if isinstance(value, np.generic) else value:
+        case bool() | int() | str() as plain:
+            return plain
+        case float() as number:
+            return math.nan if math.isnan(number) else number
+        case None:
+            return "none"
+        case np.dtype() | type():
+            return dtype_name(dtype_of(value))
+        case Primitive():
+            return str(value.name)
+        case tuple() | list() if not hasattr(value, "_fields"):
+            return tuple(_one(item, name, where) for item in value)
+        case _ if name == "impl":  # a kind of random numbers: functions, and a short name
+            return str(getattr(value, "tag", value))
+    named = dict(_named(value))
+    if not named:
+        problem = f"parameter {name} is a {type(value).__name__}"
+        raise InputError(problem, where=where, hint="numbers, words, lists and types can be kept")
+    return tuple((key, _one(item, name, where)) for key, item in named.items() if item is not None)
+
+
+def _named(value: Any) -> Iterator[tuple[str, Any]]:
+    """The entries of a dataclass or a named tuple."""
+    if is_dataclass(value) and not isinstance(value, type):
+        for field in fields(value):
+            yield field.name, getattr(value, field.name)
+    elif hasattr(value, "_fields"):
+        for name in value._fields:
+            yield name, getattr(value, name)
+
+
+_SHORT = {"float": "f", "bfloat": "bf", "uint": "u", "int": "i"}

@@ -1,0 +1,62 @@
+"""Which primitives of JAX a step may have, and which calls are replaced by what they call.
+
+Lists, not guesses: ``scatter-add`` carries a jaxpr, too (how it adds), and is no call; a name that
+stands in neither list is refused, as nobody could say how it is cut. What works element by element
+stands apart, as most that is asked of a primitive has one answer for all of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+INLINED: Mapping[str, str] = {
+    "jit": "jaxpr",
+    "pjit": "jaxpr",
+    "closed_call": "call_jaxpr",
+    "core_call": "call_jaxpr",
+    "custom_jvp_call": "call_jaxpr",
+    "custom_vjp_call": "call_jaxpr",
+    "custom_vjp_call_jaxpr": "fun_jaxpr",
+    "remat2": "jaxpr",
+    "checkpoint": "jaxpr",
+}
+"""Calls, and the parameter that holds what they call; names of several versions of JAX."""
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+ARITHMETIC = _words(
+    "add add_any sub mul div rem max min neg abs sign floor ceil round exp exp2 expm1 log "
+    "log1p tanh sin cos tan logistic sqrt rsqrt cbrt pow integer_pow square erf erfc erf_inv "
+    "atan2 eq ne lt le gt ge and or xor not shift_left shift_right_logical "
+    "shift_right_arithmetic is_finite nextafter select_n clamp"
+)
+"""One result for each element, by some arithmetic."""
+
+MOVED = _words(
+    "copy stop_gradient convert_element_type bitcast_convert_type transpose reshape squeeze "
+    "rev expand_dims broadcast_in_dim slice dynamic_slice dynamic_update_slice split "
+    "concatenate pad gather scatter iota"
+)
+"""Data that is moved, converted, or written as it is: no arithmetic."""
+
+REDUCED = _words(
+    "reduce_sum reduce_max reduce_min reduce_prod reduce_and reduce_or argmax argmin cumsum "
+    "cummax cumprod cummin cumlogsumexp reduce_window_max reduce_window_min reduce_window_sum "
+    "select_and_scatter_add scatter-add sort top_k"
+)
+"""Several elements put together, or compared with each other."""
+
+RANDOM = _words("random_bits random_wrap random_seed random_split random_fold_in")
+"""Made from keys, which have no layout: always whole."""
+
+MULTIPLIED = frozenset(("dot_general", "ragged_dot_general", "conv_general_dilated"))
+"""Sums of products: nearly all of the work of a step."""
+
+REPEATED = "scan"
+"""The one primitive that is kept with a body."""
+
+KNOWN = ARITHMETIC | MOVED | REDUCED | RANDOM | MULTIPLIED | {REPEATED}
+"""All that a step may have when the calls are replaced."""

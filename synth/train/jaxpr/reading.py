@@ -1,0 +1,188 @@
+"""A jaxpr to our graph: calls replaced by what they call, loops over layers or time kept.
+
+Nothing is merged and nothing moved: what rematerialisation computes twice stays twice. Every
+refusal names the primitive and the line where its user wrote it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import PurePath
+from typing import Any
+
+import numpy as np
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Var
+from jax.extend.core import Literal as Constant
+from jax.extend.source_info_util import summarize
+
+from grammar.tensors.operations import Graph, Literal, Operand, Operation, Value
+from grammar.tensors.sharding import Type
+from hierarchies import InputError
+from synth.train.jaxpr.parameters import dtype_name, number_of, parameters_of
+from synth.train.jaxpr.primitives import INLINED, KNOWN, REPEATED
+
+
+def read_jaxpr(
+    closed: ClosedJaxpr, names: Sequence[str], unknown: Sequence[str] = ()
+) -> tuple[Graph, tuple[Any, ...]]:
+    """The graph of a jaxpr whose inputs are to have these names, and the arrays it captured.
+
+    Captured arrays (a mask made by numpy) are inputs after those that have names. Primitives
+    that are ``unknown`` are kept as they are. Raises InputError for any other that is not known,
+    by its name and its user's line.
+    """
+    reader = _Reader(count(), frozenset(unknown))
+    inputs = reader.named(closed.jaxpr.invars, names)
+    outputs = reader.called(closed.jaxpr, closed.consts)
+    captured = tuple(reader.captured)
+    held = tuple(value for value, _ in captured)
+    graph = Graph((*inputs, *held), tuple(reader.operations), outputs)
+    return graph, tuple(array for _, array in captured)
+
+
+@dataclass
+class _Reader:
+    """Reads one graph, the whole step or the body of a loop; ``numbers`` go on in the bodies.
+
+    ``line`` is that of the call that is being replaced: JAX knows no line of its own functions.
+    """
+
+    numbers: Iterator[int]
+    unknown: frozenset[str]
+    line: str = ""
+    known: dict[Var, Operand] = field(default_factory=dict)
+    operations: list[Operation] = field(default_factory=list)
+    captured: list[tuple[Value, Any]] = field(default_factory=list)
+
+    def named(self, variables: Sequence[Var], names: Sequence[str]) -> tuple[Value, ...]:
+        """Values for inputs, with these names."""
+        found = tuple(
+            Value(name, _type(one.aval, where=name))
+            for one, name in zip(variables, names, strict=True)
+        )
+        self.known.update(zip(variables, found, strict=True))
+        return found
+
+    def called(self, jaxpr: Jaxpr, consts: Sequence[Any]) -> tuple[Operand, ...]:
+        """Read what a jaxpr does, whose inputs are known, and give what it returns."""
+        for variable, const in zip(jaxpr.constvars, consts, strict=True):
+            self.known[variable] = self._constant(const)
+        for equation in jaxpr.eqns:
+            self._equation(equation)
+        return tuple(map(self._operand, jaxpr.outvars))
+
+    def _equation(self, equation: JaxprEqn) -> None:
+        name = equation.primitive.name
+        if name in INLINED:
+            self._inlined(equation, equation.params[INLINED[name]])
+            return
+        where = line_of(equation) or self.line
+        if name not in KNOWN and (name not in self.unknown or _holds_program(equation)):
+            raise _refused(equation, where)
+        operands = tuple(map(self._operand, equation.invars))
+        parameters = parameters_of(equation.params, where=where)
+        body = None
+        if name == REPEATED:
+            body, more = self._body(equation.params["jaxpr"])
+            parameters, operands = _with_constants(parameters, operands, more)
+        results = tuple(self._value(one, where) for one in equation.outvars)
+        self.operations.append(Operation(name, operands, results, parameters, body, where))
+
+    def _inlined(self, equation: JaxprEqn, what: ClosedJaxpr | Jaxpr) -> None:
+        jaxpr, consts = (what.jaxpr, what.consts) if isinstance(what, ClosedJaxpr) else (what, ())
+        given = list(map(self._operand, equation.invars))
+        self.known.update(zip(jaxpr.invars, given, strict=True))
+        before, self.line = self.line, line_of(equation) or self.line
+        made = self.called(jaxpr, consts)
+        self.line = before
+        self.known.update(zip(equation.outvars, made, strict=True))
+
+    def _body(self, closed: ClosedJaxpr) -> tuple[Graph, list[Operand]]:
+        """The body of a loop, and what it captured, which it takes before everything else."""
+        inside = _Reader(self.numbers, self.unknown, self.line)
+        names = [self._name() for _ in closed.jaxpr.invars]
+        inputs = inside.named(closed.jaxpr.invars, names)
+        outputs = inside.called(closed.jaxpr, closed.consts)
+        held = tuple(value for value, _ in inside.captured)
+        graph = Graph((*held, *inputs), tuple(inside.operations), outputs)
+        return graph, [self._constant(array) for _, array in inside.captured]
+
+    def _operand(self, atom: Any) -> Operand:
+        return self._constant(atom.val) if isinstance(atom, Constant) else self.known[atom]
+
+    def _constant(self, given: Any) -> Operand:
+        """A number stands in the text; an array, or a key, becomes one more input, once."""
+        kind = dtype_name(given.dtype)
+        if np.ndim(given) == 0 and kind != "key":
+            return Literal(number_of(given), kind)
+        for value, array in self.captured:
+            if array is given:
+                return value
+        value = Value(self._name(), Type(kind, tuple(np.shape(given))))
+        self.captured.append((value, given))
+        return value
+
+    def _value(self, variable: Var, where: str) -> Value:
+        value = Value(self._name(), _type(variable.aval, where=where))
+        self.known[variable] = value
+        return value
+
+    def _name(self) -> str:
+        return f"v{next(self.numbers)}"
+
+
+def line_of(equation: JaxprEqn) -> str:
+    """``gpt2.py:31``, the line of its user's code; empty where none is known."""
+    place, _, _ = summarize(equation.source_info).partition(" ")
+    path, _, line = place.partition(":")
+    return f"{PurePath(path).name}:{line.partition(':')[0]}" if line else ""
+
+
+def _with_constants(
+    parameters: tuple[tuple[str, Any], ...], operands: tuple[Operand, ...], more: list[Operand]
+) -> tuple[tuple[tuple[str, Any], ...], tuple[Operand, ...]]:
+    """A loop that takes ``more`` constants before its others."""
+    held = {"num_consts": dict(parameters)["num_consts"] + len(more)}
+    return tuple((key, held.get(key, value)) for key, value in parameters), (*more, *operands)
+
+
+def _type(aval: Any, *, where: str) -> Type:
+    shape = tuple(getattr(aval, "shape", (None,)))
+    if not all(isinstance(size, int) for size in shape):
+        hint = "all shapes must be known before the step runs"
+        raise InputError(f"a value has the shape {shape}", where=where, hint=hint)
+    return Type(dtype_name(aval.dtype), shape)
+
+
+def _refused(equation: JaxprEqn, where: str) -> InputError:
+    """Why a primitive cannot be part of a step."""
+    name = equation.primitive.name
+    hint = _HINTS.get(name, "")
+    if not hint and _holds_program(equation):
+        hint = "a primitive that holds a program of its own cannot be typed"
+    return InputError(
+        f"primitive {name!r} is not known",
+        where=where,
+        hint=hint
+        or f"replicated = ({name!r},) as an attribute of the model has every device do it whole",
+    )
+
+
+def _holds_program(equation: JaxprEqn) -> bool:
+    return any(
+        isinstance(one, (Jaxpr, ClosedJaxpr))
+        for value in equation.params.values()
+        for one in (value if isinstance(value, (tuple, list)) else (value,))
+    )
+
+
+_HINTS = {
+    "while": "how often it goes round must be known: a fori_loop with fixed bounds, or a scan",
+    "cond": "which branch is taken depends on data: compute both and choose with jnp.where",
+    "pallas_call": "a kernel of one's own cannot be cut: write it with jax.numpy for the trace",
+    "random_unwrap": "a key is not data: draw from it with jax.random",
+    "shard_map": "a step is traced for one device: its collectives are what is to be found",
+    "debug_callback": "take prints out of the model",
+}

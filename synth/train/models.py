@@ -1,0 +1,116 @@
+"""Where a step comes from: the zoo, a text that was kept, or a model of one's own.
+
+JAX is loaded here and only when a step is traced: reading a kept text needs none.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from grammar.tensors.operations import Step
+from hierarchies import InputError
+from synth.train.zoo.sizes import sizes_of
+
+MOST_UNROLLED = 256
+"""More layers than these one after the other take minutes to trace."""
+
+OWN = re.compile(r"(?P<file>.+\.py):(?P<function>[A-Za-z_]\w*)")
+"""A model of one's own: a file, and a function in it."""
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """How a model of the zoo is written down, as ``zoo.models.How`` says, and what trains it."""
+
+    batch: int = 8
+    optimizer: str = "adamw"
+    dtype: str = "float32"
+    unrolled: bool = False
+    remat: bool = False
+    one_hot: bool = False
+
+
+def zoo_step(name: str, changes: Mapping[str, int], spelling: Spelling) -> Step:
+    """The step of a model of the zoo. Raises InputError, also where JAX is not installed."""
+    if OWN.fullmatch(name):
+        hint = "a model of one's own is code, which only the command line runs, on its own machine"
+        raise InputError(f"no model {name!r}", hint=hint)
+    sizes = sizes_of(name, changes)
+    if spelling.unrolled and getattr(sizes, "layers", 0) > MOST_UNROLLED:
+        problem = f"{getattr(sizes, 'layers', 0)} layers one after the other"
+        raise InputError(problem, where=name, hint=f"at most {MOST_UNROLLED}; or as a loop")
+    with _jax():
+        from synth.train.zoo.models import How
+        from synth.train.zoo.table import model_of, step_of
+    how = How(spelling.batch, spelling.unrolled, spelling.remat, spelling.dtype, spelling.one_hot)
+    return step_of(model_of(name, sizes, how), spelling.optimizer)
+
+
+def own_step(spec: str) -> Step:
+    """The step that ``file.py:function`` returns what is needed for. This runs the file.
+
+    The function takes nothing and returns ``(loss, parameters, batch)``, which AdamW trains, or
+    a whole step with what it is called with: ``(step, parameters, moments, batch)``. Its attribute
+    ``replicated`` may name primitives that are not known, and that every device is to do whole.
+    """
+    found = OWN.fullmatch(spec)
+    assert found is not None, spec
+    with _jax():
+        from synth.train.jaxpr.tracing import traced
+        from synth.train.zoo.optimizers import OPTIMIZERS
+    function = getattr(_loaded(Path(found["file"])), found["function"], None)
+    if not callable(function):
+        raise InputError(f"no function {found['function']!r}", where=found["file"])
+    try:
+        given = function()
+    except Exception as error:  # whatever the code of somebody else may raise
+        raise InputError(f"{type(error).__name__}: {error}", where=spec) from error
+    name = Path(found["file"]).stem
+    unknown = tuple(getattr(function, "replicated", ()))
+    match given:
+        case (loss, parameters, batch) if callable(loss):
+            adamw = OPTIMIZERS["adamw"]
+            moments = adamw.moments(parameters)
+            return traced(name, adamw.step(loss), (parameters, moments, batch), unknown)
+        case (step, parameters, moments, batch) if callable(step):
+            return traced(name, step, (parameters, moments, batch), unknown)
+    hint = "return (loss, parameters, batch), or (step, parameters, moments, batch)"
+    raise InputError(f"it returned a {type(given).__name__}", where=spec, hint=hint)
+
+
+def _loaded(path: Path) -> Any:
+    """The module that a file is; what it imports may lie beside it."""
+    if not path.is_file():
+        raise InputError(f"there is no file {str(path)!r}")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(path.parent))
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # whatever the code of somebody else may raise
+        raise InputError(f"{type(error).__name__}: {error}", where=str(path)) from error
+    finally:
+        sys.path.remove(str(path.parent))
+    return module
+
+
+@contextmanager
+def _jax() -> Iterator[None]:
+    """Around imports that need JAX. Raises InputError that says how to have it."""
+    try:
+        yield
+    except ImportError as error:
+        named = (error.name or "").split(".")[0]
+        if named not in ("jax", "jaxlib"):
+            raise
+        problem = f"tracing a model needs JAX 0.10 or later, and {error}"
+        raise InputError(problem, hint="pip install 'collsynth[jax]'") from None

@@ -1,0 +1,147 @@
+"""What a model of the zoo is, and the few pieces that several of them are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+Tree = Any
+"""Nested dicts and lists of arrays, or of what has a shape and a dtype."""
+
+
+@dataclass(frozen=True)
+class How:
+    """How a model is written down: ``batch`` samples at once; layers one by one or as a loop.
+
+    ``remat``: of a layer only its input is kept, the rest is computed again. ``dtype``: in which
+    numbers it computes; parameters and moments are float32. ``one_hot``: experts are reached by
+    products with zeros and ones, else by sorting the tokens.
+    """
+
+    batch: int
+    unrolled: bool = False
+    remat: bool = False
+    dtype: str = "float32"
+    one_hot: bool = False
+
+
+@dataclass(frozen=True)
+class Model:
+    """Shapes of the parameters and of a batch, and the loss that a step lowers."""
+
+    name: str
+    parameters: Tree
+    batch: Tree
+    loss: Callable[[Tree, Tree], Array]
+
+
+def shaped(*shape: int, dtype: str = "float32") -> jax.ShapeDtypeStruct:
+    """An array that need not exist."""
+    return jax.ShapeDtypeStruct(shape, jnp.dtype(dtype))
+
+
+def tokens(how: How, sequence: int) -> jax.ShapeDtypeStruct:
+    """A batch of token numbers."""
+    return shaped(how.batch, sequence, dtype="int32")
+
+
+def stacked(layers: int, layer: Tree, how: How) -> Tree:
+    """The parameters of equal layers: stacked for a loop, or in a list; none are an empty one."""
+    if how.unrolled or not layers:
+        return [layer] * layers
+    return jax.tree.map(lambda one: shaped(layers, *one.shape), layer)
+
+
+def repeated(layer: Callable[[Array, Tree], Array], x: Array, weights: Tree, how: How) -> Array:
+    """One layer after the other, as a loop (``scan``) or written out."""
+    one = jax.checkpoint(layer) if how.remat else layer
+    if isinstance(weights, list):
+        for each in weights:
+            x = one(x, each)
+        return x
+    return lax.scan(lambda carried, each: (one(carried, each), None), x, weights)[0]
+
+
+def computed_in(how: How, tree: Tree) -> Tree:
+    """Parameters, or a batch, in the numbers that the model computes in; whole numbers stay."""
+    kind = jnp.dtype(how.dtype)
+
+    def one(value: Array) -> Array:
+        return value.astype(kind) if jnp.issubdtype(value.dtype, jnp.floating) else value
+
+    return jax.tree.map(one, tree)
+
+
+def layer_norm(x: Array, weights: Tree) -> Array:
+    """To mean 0 and variance 1 over the last dimension, then scaled and shifted."""
+    middle = x - x.mean(-1, keepdims=True)
+    variance = (middle**2).mean(-1, keepdims=True)
+    return middle * lax.rsqrt(variance + 1e-5) * weights["scale"] + weights["shift"]
+
+
+def norm_shapes(width: int) -> Tree:
+    """The parameters of ``layer_norm``."""
+    return {"scale": shaped(width), "shift": shaped(width)}
+
+
+def cross_entropy(logits: Array, classes: Array, counted: Array | None = None) -> Array:
+    """The mean of minus log of what the model gives to the right class, in float32.
+
+    ``counted``: how much each of them counts; all alike if not given.
+    """
+    logits = logits.astype(jnp.float32)
+    logits = logits - lax.stop_gradient(logits.max(-1, keepdims=True))
+    right = jnp.take_along_axis(logits, classes[..., None], axis=-1)[..., 0]
+    lost = jnp.log(jnp.exp(logits).sum(-1)) - right
+    return lost.mean() if counted is None else (lost * counted).sum() / counted.sum()
+
+
+def attention_shapes(width: int, heads: int) -> Tree:
+    """Query, key and value apart, so that heads can be cut: a fused ``[d, 3d]`` cannot."""
+    head = width // heads
+    into = {name: shaped(width, heads, head) for name in ("query", "key", "value")}
+    biases = {f"{name}_bias": shaped(heads, head) for name in ("query", "key", "value")}
+    return {**into, **biases, "out": shaped(heads, head, width), "out_bias": shaped(width)}
+
+
+def attention(x: Array, weights: Tree, *, causal: bool) -> Array:
+    """Each token looks at all others, or at those before it, by several heads."""
+    query, key, value = (
+        jnp.einsum("btd,dhe->bthe", x, weights[name]) + weights[f"{name}_bias"]
+        for name in ("query", "key", "value")
+    )
+    seen = attended(query, key, value, causal=causal)
+    return jnp.einsum("bthe,hed->btd", seen, weights["out"]) + weights["out_bias"]
+
+
+def attended(query: Array, key: Array, value: Array, *, causal: bool) -> Array:
+    """The softmax of query by key, times value; ``[batch, token, head, element]``."""
+    scores = jnp.einsum("bqhe,bkhe->bhqk", query, key) / query.shape[-1] ** 0.5
+    scores = scores.astype(jnp.float32)
+    if causal:
+        length = scores.shape[-1]
+        before = lax.broadcasted_iota(jnp.int32, (length, length), 0)
+        mask = before >= lax.broadcasted_iota(jnp.int32, (length, length), 1)
+        scores = jnp.where(mask, scores, -1e30)
+    weight = jax.nn.softmax(scores, axis=-1).astype(value.dtype)
+    return jnp.einsum("bhqk,bkhe->bqhe", weight, value)
+
+
+def two_layers_shapes(width: int, hidden: int) -> Tree:
+    """The parameters of ``two_layers``."""
+    return {
+        "up": shaped(width, hidden),
+        "up_bias": shaped(hidden),
+        "down": shaped(hidden, width),
+        "down_bias": shaped(width),
+    }
+
+
+def two_layers(x: Array, weights: Tree, bend: Callable[[Array], Array]) -> Array:
+    """Wider, bent, and back."""
+    return bend(x @ weights["up"] + weights["up_bias"]) @ weights["down"] + weights["down_bias"]

@@ -1,0 +1,45 @@
+"""A model of the zoo by the kind of its sizes, and the step that trains it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from grammar.tensors.operations import Step
+from hierarchies import InputError
+from synth.train.jaxpr.tracing import traced
+from synth.train.zoo.bert import bert
+from synth.train.zoo.gpt2 import gpt2
+from synth.train.zoo.llama import llama
+from synth.train.zoo.lstm import lstm
+from synth.train.zoo.mlp import mlp
+from synth.train.zoo.models import How, Model
+from synth.train.zoo.optimizers import OPTIMIZERS
+from synth.train.zoo.resnet import resnet
+from synth.train.zoo.sizes import Bert, Gpt2, Llama, Lstm, Mlp, ResNet, Sizes, ViT
+from synth.train.zoo.vit import vit
+
+MODELS: Mapping[type[Any], Callable[[str, Any, How], Model]] = {
+    Mlp: mlp,
+    Gpt2: gpt2,
+    Llama: llama,
+    Bert: bert,
+    ResNet: resnet,
+    Lstm: lstm,
+    ViT: vit,
+}
+"""What makes a model of its name, its sizes, and how it is to be written."""
+
+
+def model_of(name: str, sizes: Sizes, how: How) -> Model:
+    """A model of the zoo of these sizes."""
+    return MODELS[type(sizes)](name, sizes, how)
+
+
+def step_of(model: Model, optimizer: str) -> Step:
+    """The step that trains a model. Raises InputError for an optimizer that is not known."""
+    if optimizer not in OPTIMIZERS:
+        raise InputError(f"no optimizer {optimizer!r}", hint=f"there are: {', '.join(OPTIMIZERS)}")
+    how = OPTIMIZERS[optimizer]
+    given = (model.parameters, how.moments(model.parameters), model.batch)
+    return traced(model.name, how.step(model.loss), given)

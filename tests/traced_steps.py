@@ -1,0 +1,75 @@
+"""Steps of the zoo, traced for tests; each once in a process."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from grammar.tensors.operations import Operand, Step, Value
+from synth.train.zoo.models import How, Model
+from synth.train.zoo.optimizers import OPTIMIZERS
+from synth.train.zoo.sizes import sizes_of
+from synth.train.zoo.table import model_of, step_of
+
+TINY = (
+    "mlp-tiny",
+    "gpt2-tiny",
+    "llama3-tiny",
+    "mixtral-tiny",
+    "bert-tiny",
+    "resnet-tiny",
+    "lstm-tiny",
+    "vit-tiny",
+)
+
+
+def model(name: str, changes: tuple[tuple[str, int], ...] = (), **how: Any) -> Model:
+    """A model of the zoo; a batch of 4 unless said."""
+    return model_of(name, sizes_of(name, dict(changes)), How(**({"batch": 4} | how)))
+
+
+@cache
+def step(
+    name: str, changes: tuple[tuple[str, int], ...] = (), optimizer: str = "adamw", **how: Any
+) -> Step:
+    """The step that trains it."""
+    return step_of(model(name, changes, **how), optimizer)
+
+
+def signatures(one: Step) -> set[Any]:
+    """Operations that compute alike: primitive, parameters and types."""
+
+    def typed(operands: tuple[Operand, ...]) -> tuple[Any, ...]:
+        return tuple(o.type if isinstance(o, Value) else o for o in operands)
+
+    return {
+        (o.primitive, o.parameters, typed(o.operands), typed(o.results))
+        for o in one.graph.everywhere()
+    }
+
+
+def arguments(one: Model, optimizer: str = "adamw", seed: int = 0) -> tuple[Any, Any, Any]:
+    """Parameters, moments and a batch of random numbers: small weights, scales near 1."""
+    random = np.random.default_rng(seed)
+
+    def weight(path: Any, like: Any) -> Any:
+        scale = "scale" in str(path) or "norm" in str(path[-1])
+        return jnp.asarray(scale + 0.1 * random.standard_normal(like.shape), like.dtype)
+
+    def data(path: Any, like: Any) -> Any:
+        if jnp.issubdtype(like.dtype, jnp.floating):
+            made = random.standard_normal(like.shape)
+            return jnp.asarray(made > 0 if "masked" in str(path) else made, like.dtype)
+        most = 2 if {"sentences", "follows"} & {str(p.key) for p in path} else 8
+        return jnp.asarray(random.integers(0, most, like.shape), like.dtype)
+
+    nothing = jax.tree.map(
+        lambda like: jnp.zeros(like.shape, like.dtype),
+        OPTIMIZERS[optimizer].moments(one.parameters),
+    )
+    parameters = jax.tree_util.tree_map_with_path(weight, one.parameters)
+    return parameters, nothing, jax.tree_util.tree_map_with_path(data, one.batch)
