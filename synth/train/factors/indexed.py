@@ -1,0 +1,93 @@
+"""Factors of looking up and writing by indices: gather, scatter-add, scatter.
+
+The last dimension of the indices is the index itself; the others are rows of them, each of which
+looks up (writes) one window. An embedding has one indexed dimension, the words: if it is cut,
+each part looks up the words that it has and takes zero for the others, so results are a sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from grammar.tensors.operations import Operation
+from synth.train.factors.factor import Cut, Index
+from synth.train.factors.indices import Indices, Names, Note
+from synth.train.factors.parameters import entry, number, numbers, shape_of
+
+NUMBERS = "dimension_numbers"
+
+
+def gather(operation: Operation) -> Indices:
+    """Windows taken whole and not indexed; rows and batches; the indexed dimension: sum."""
+    operand, indices = map(shape_of, operation.operands)
+    collapsed, indexed = (
+        entry(operation, NUMBERS, key) for key in ("collapsed_slice_dims", "start_index_map")
+    )
+    batches, offsets = (
+        entry(operation, NUMBERS, key) for key in ("operand_batching_dims", "offset_dims")
+    )
+    index_batches = entry(operation, NUMBERS, "start_indices_batching_dims")
+    taken = numbers(operation, "slice_sizes")
+    whole = [at not in indexed and taken[at] == size for at, size in enumerate(operand)]
+    windows = [at for at in range(len(operand)) if at not in (*collapsed, *batches)]
+    names = _operand_names(operand, batches, [at for at in windows if whole[at]])
+    notes = {f"window {at}": Note(cut=Cut("slice_sizes", at)) for at in windows}
+    rows = _row_names(indices, index_batches)
+    rank = len(operation.results[0].type.shape)
+    result = _among(rank, offsets, [names[at] for at in windows], rows[:-1])
+    for at in (at for at in collapsed if at in indexed):
+        names = (*names[:at], f"indexed {at}", *names[at + 1 :])
+        notes[f"indexed {at}"] = Note(index=Index.LOOK_UP)
+    return Indices([names, rows], [result], notes=notes)
+
+
+def scatter_add(operation: Operation) -> Indices:
+    """Windows and batches; the indexed dimension; rows: sum, and what is added to is a sum, too."""
+    return _scatter(operation, adds=True, indexed=True)
+
+
+def scatter(operation: Operation) -> Indices:
+    """Windows and batches; the indexed dimension if no two indices are equal."""
+    return _scatter(operation, adds=False, indexed=bool(number(operation, "unique_indices")))
+
+
+def _scatter(operation: Operation, *, adds: bool, indexed: bool) -> Indices:
+    operand, indices, updates = map(shape_of, operation.operands)
+    inserted = entry(operation, NUMBERS, "inserted_window_dims")
+    written = entry(operation, NUMBERS, "scatter_dims_to_operand_dims")
+    batches = entry(operation, NUMBERS, "operand_batching_dims")
+    places = entry(operation, NUMBERS, "update_window_dims")
+    windows = [at for at in range(len(operand)) if at not in (*inserted, *batches)]
+    sizes = dict(zip(windows, (updates[place] for place in places), strict=True))
+    whole = [at for at in windows if at not in written and sizes[at] == operand[at]]
+    names = _operand_names(operand, batches, whole)
+    rows = _row_names(indices, entry(operation, NUMBERS, "scatter_indices_batching_dims"))
+    notes: dict[str, Note] = {name: Note(partial=(0,)) for name in rows if name and "row" in name}
+    if not adds:
+        rows = tuple(None if name in notes else name for name in rows)
+    update = _among(len(updates), places, [names[at] for at in windows], rows[:-1])
+    for at in (at for at in inserted if indexed and at in written):
+        names = (*names[:at], f"indexed {at}", *names[at + 1 :])
+        notes[f"indexed {at}"] = Note(index=Index.DROP)
+    return Indices([names, rows, update], [names], notes=notes)
+
+
+def _operand_names(shape: Sequence[int], batches: Sequence[int], windows: Sequence[int]) -> Names:
+    named = {
+        **{at: f"batch {count}" for count, at in enumerate(batches)},
+        **{at: f"window {at}" for at in windows},
+    }
+    return tuple(named.get(at) for at in range(len(shape)))
+
+
+def _row_names(shape: Sequence[int], batches: Sequence[int]) -> Names:
+    """Of the indices: batches, rows, and None for the index itself, which is last."""
+    named = {at: f"batch {count}" for count, at in enumerate(batches)}
+    return (*(named.get(at, f"row {at}") for at in range(len(shape) - 1)), None)
+
+
+def _among(rank: int, places: Sequence[int], windows: Sequence[str | None], rows: Names) -> Names:
+    """Windows at their places, rows in their order at all others."""
+    others = iter(rows)
+    at_place = dict(zip(places, windows, strict=True))
+    return tuple(at_place[at] if at in at_place else next(others) for at in range(rank))

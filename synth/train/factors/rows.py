@@ -1,0 +1,19 @@
+"""All that an operation may do along one axis."""
+
+from __future__ import annotations
+
+from grammar.tensors.operations import Operation
+from synth.train.factors.factor import Row, row
+from synth.train.factors.partials import partials
+from synth.train.factors.table import factors
+
+
+def rows(operation: Operation, *, replicate_unknown: bool = False) -> tuple[Row, ...]:
+    """Every legal row: all replicated, one for each factor, those of partial operands.
+
+    ``dot_general`` with a batch, a left, a right and a contracting dimension has 1 + 4 + 2.
+    Raises InputError as ``factors`` does.
+    """
+    found = factors(operation, replicate_unknown=replicate_unknown)
+    whole = Row((None,) * len(operation.operands), (None,) * len(operation.results))
+    return (whole, *map(row, found), *partials(operation))

@@ -1,0 +1,92 @@
+"""The table: of every primitive, the rule that names its indices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from grammar.tensors.operations import Operation
+from grammar.tensors.sharding import Kind
+from hierarchies import InputError
+from hierarchies.errors import nearest
+from synth.train.factors import indexed, plain, products, windows
+from synth.train.factors.factor import Factor
+from synth.train.factors.indices import Indices
+from synth.train.factors.parameters import words
+
+Rule = Callable[[Operation], Indices]
+
+ELEMENTWISE = words(
+    """
+    add add_any sub mul div rem max min clamp pow integer_pow square sqrt rsqrt cbrt abs neg sign
+    exp exp2 expm1 log log1p logistic tanh sin cos tan atan2 erf erfc erf_inv floor ceil round
+    eq ne lt le gt ge is_finite select_n and or xor not
+    shift_left shift_right_logical shift_right_arithmetic
+    convert_element_type reduce_precision stop_gradient copy
+    """
+)
+"""What computes each element of its results from the same element of its operands."""
+
+TABLE: Mapping[str, Rule] = {
+    **dict.fromkeys(ELEMENTWISE, plain.elementwise),
+    "bitcast_convert_type": plain.same_width,
+    "transpose": plain.transpose,
+    "rev": plain.untouched("dimensions"),
+    "squeeze": plain.squeeze,
+    "broadcast_in_dim": plain.broadcast_in_dim,
+    "reshape": plain.reshape,
+    "iota": plain.iota,
+    "reduce_sum": plain.reduce(Kind.SUM),
+    "reduce_max": plain.reduce(Kind.MAX),
+    "reduce_min": plain.reduce(Kind.MIN),
+    "reduce_and": plain.reduce(Kind.MIN),
+    "reduce_or": plain.reduce(Kind.MAX),
+    "reduce_prod": plain.reduce(None),
+    "argmax": plain.reduce(None),
+    "argmin": plain.reduce(None),
+    "cumsum": plain.untouched("axis"),
+    "cumprod": plain.untouched("axis"),
+    "cummax": plain.untouched("axis"),
+    "cummin": plain.untouched("axis"),
+    "cumlogsumexp": plain.untouched("axis"),
+    "sort": plain.untouched("dimension"),
+    "top_k": plain.untouched("axis"),
+    "split": plain.untouched("axis"),
+    "concatenate": plain.untouched("dimension"),
+    "slice": plain.slice_,
+    "dynamic_slice": plain.dynamic_slice,
+    "dynamic_update_slice": plain.dynamic_update_slice,
+    "pad": plain.pad,
+    "dot_general": products.dot_general,
+    "ragged_dot_general": products.ragged_dot_general,
+    "conv_general_dilated": products.convolution,
+    "reduce_window_sum": windows.reduce_window,
+    "reduce_window_max": windows.reduce_window,
+    "reduce_window_min": windows.reduce_window,
+    "select_and_scatter_add": windows.select_and_scatter_add,
+    "gather": indexed.gather,
+    "scatter-add": indexed.scatter_add,
+    "scatter": indexed.scatter,
+    **dict.fromkeys(words("random_bits random_wrap random_unwrap"), plain.nothing),
+    **dict.fromkeys(words("random_seed random_split random_fold_in"), plain.nothing),
+}
+
+
+def factors(operation: Operation, *, replicate_unknown: bool = False) -> tuple[Factor, ...]:
+    """The factors of an operation.
+
+    Raises InputError, with its user's line, for a primitive that is not in the table; if asked,
+    such a one has no factor instead, and is computed on all devices alike.
+    """
+    if operation.primitive in TABLE:
+        return TABLE[operation.primitive](operation).factors(operation)
+    if replicate_unknown:
+        return ()
+    if operation.body is not None:
+        raise InputError(
+            f"{operation.primitive} repeats a body", where=operation.line, hint="cut its operations"
+        )
+    raise InputError(
+        f"no factors are known of the primitive {operation.primitive!r}",
+        where=operation.line,
+        hint=f"{nearest(operation.primitive, TABLE)}; or ask for unknown ones to be replicated",
+    )
