@@ -1,0 +1,54 @@
+"""Pipeline schedules: which passes of which microbatches each rank does, one after the other.
+
+An order is checked when it is made: one that exists can be carried out. It is written in PyTorch's
+notation, whose runtime carries it out: ``1F0`` is stage 1's forward pass of microbatch 0.
+
+>>> from synth.train.orders import one_f_one_b, parse, timeline, Durations
+>>> order = one_f_one_b(ranks=2, microbatches=2)
+>>> print(order)
+0F0 0F1 0B0 0B1
+1F0 1B0 1F1 1B1
+>>> parse(str(order)) == order
+True
+>>> timeline(order, Durations(forward_seconds=1, backward_seconds=2).on(order)).seconds
+9.0
+"""
+
+from synth.train.orders.clock import (
+    Durations,
+    Protocol,
+    Span,
+    Timeline,
+    Transfers,
+    timeline,
+)
+from synth.train.orders.generators import (
+    SCHEDULES,
+    gpipe,
+    interleaved,
+    looped_bfs,
+    one_f_one_b,
+    zero_bubble_h1,
+)
+from synth.train.orders.order import Action, Order, Pass
+from synth.train.orders.text import csv, parse
+
+__all__ = [
+    "SCHEDULES",
+    "Action",
+    "Durations",
+    "Order",
+    "Pass",
+    "Protocol",
+    "Span",
+    "Timeline",
+    "Transfers",
+    "csv",
+    "gpipe",
+    "interleaved",
+    "looped_bfs",
+    "one_f_one_b",
+    "parse",
+    "timeline",
+    "zero_bubble_h1",
+]

@@ -1,0 +1,219 @@
+"""An order: what each rank of a pipeline does in turn, checked so that all of it can be done.
+
+A model is cut into stages 0, 1, ... and a batch into microbatches. A rank has one stage, or several
+(chunks, virtual stages). It does a forward pass of every microbatch on each of its stages, and a
+backward pass, which may be split in two: the gradient of the stage's input, for which the stage
+before waits, and that of its weights, for which nobody waits (zero bubble).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from itertools import pairwise
+
+from hierarchies import InputError
+from synth.events.longest_path import Arranged, CircleError, arranged
+
+
+class Pass(Enum):
+    """What is done of a microbatch on a stage, by PyTorch's letter."""
+
+    FORWARD = "F"
+    BACKWARD = "B"
+    INPUT = "I"
+    """The half of a backward pass that makes the gradient of the stage's input."""
+    WEIGHT = "W"
+    """The half that makes the gradients of its weights; it comes after the other."""
+
+
+@dataclass(frozen=True)
+class Action:
+    """One pass of one microbatch on one stage; ``1F0`` in PyTorch's notation."""
+
+    stage: int
+    kind: Pass
+    microbatch: int
+
+    def __str__(self) -> str:
+        return f"{self.stage}{self.kind.value}{self.microbatch}"
+
+
+@dataclass(frozen=True)
+class Order:
+    """For each rank the actions that it does one after the other.
+
+    Every stage is on one rank and does each microbatch once: F, then B or I and later W. Stage s
+    needs the activations of s - 1 and the gradients of s + 1; followed together with the order of
+    each rank they have no circle. Raises InputError for what is not so.
+    """
+
+    ranks: tuple[tuple[Action, ...], ...]
+
+    def __post_init__(self) -> None:
+        for rank, actions in enumerate(self.ranks):
+            if not actions:
+                raise InputError(f"rank {rank} has no actions", hint="every rank has a stage")
+        if not self.ranks:
+            raise InputError("an order without ranks", hint="a line for each rank, as in 0F0 0B0")
+        self._check_once()
+        self._check_complete()
+        self._check_each_stage()
+        try:
+            _ = self.tasks
+        except CircleError as circle:
+            raise self._stuck([self.actions[task] for task in circle.tasks]) from None
+
+    def __str__(self) -> str:
+        return "\n".join(" ".join(map(str, actions)) for actions in self.ranks)
+
+    @cached_property
+    def actions(self) -> tuple[Action, ...]:
+        """Of all ranks, one rank after the other."""
+        return tuple(action for actions in self.ranks for action in actions)
+
+    @cached_property
+    def numbers(self) -> Mapping[Action, int]:
+        """The place of each action among ``actions``."""
+        return {action: number for number, action in enumerate(self.actions)}
+
+    @cached_property
+    def rank_of(self) -> Mapping[int, int]:
+        """The rank of each stage."""
+        return {action.stage: rank for rank, some in enumerate(self.ranks) for action in some}
+
+    @cached_property
+    def stages(self) -> int:
+        return 1 + max(action.stage for action in self.actions)
+
+    @cached_property
+    def microbatches(self) -> int:
+        return 1 + max(action.microbatch for action in self.actions)
+
+    def needs(self, action: Action) -> tuple[Action, ...]:
+        """What must have been done before, whatever the order: who made what it reads."""
+        stage, microbatch = action.stage, action.microbatch
+        match action.kind:
+            case Pass.FORWARD:
+                return (Action(stage - 1, Pass.FORWARD, microbatch),) if stage else ()
+            case Pass.WEIGHT:
+                return (Action(stage, Pass.INPUT, microbatch),)
+            case Pass.BACKWARD | Pass.INPUT:
+                forward = Action(stage, Pass.FORWARD, microbatch)
+                if stage + 1 == self.stages:
+                    return (forward,)
+                return (forward, self._gradient(stage + 1, microbatch))
+
+    @cached_property
+    def tasks(self) -> Arranged:
+        """The actions by their numbers, each after what it needs and what its rank does before."""
+        numbers = self.numbers
+        before = [[numbers[one] for one in self.needs(action)] for action in self.actions]
+        return arranged(before, [[numbers[one] for one in actions] for actions in self.ranks])
+
+    def held(self) -> tuple[int, ...]:
+        """For each rank how many microbatches' activations it holds at most, chunk by chunk.
+
+        From a forward pass until the backward pass, or its half for the input, has ended. What
+        ``W`` still needs after that, the paper of zero bubble counts by itself: ``waiting``.
+        """
+        return self._most({Pass.FORWARD: 1, Pass.BACKWARD: -1, Pass.INPUT: -1})
+
+    def waiting(self) -> tuple[int, ...]:
+        """For each rank how many weight gradients wait at most: I is done and W is not."""
+        return self._most({Pass.INPUT: 1, Pass.WEIGHT: -1})
+
+    def _most(self, changes: Mapping[Pass, int]) -> tuple[int, ...]:
+        found = []
+        for actions in self.ranks:
+            most = now = 0
+            for action in actions:
+                now += changes.get(action.kind, 0)
+                most = max(most, now)
+            found.append(most)
+        return tuple(found)
+
+    def _gradient(self, stage: int, microbatch: int) -> Action:
+        """What makes the gradient of a stage's input."""
+        whole = Action(stage, Pass.BACKWARD, microbatch)
+        return whole if whole in self.numbers else Action(stage, Pass.INPUT, microbatch)
+
+    def _check_once(self) -> None:
+        """Every action once, all those of a stage by one rank."""
+        seen: set[Action] = set()
+        ranks: dict[int, int] = {}
+        for rank, actions in enumerate(self.ranks):
+            for action in actions:
+                first = ranks.setdefault(action.stage, rank)
+                if first != rank:
+                    raise InputError(
+                        f"stage {action.stage} is on rank {first} and, by {action}, on rank {rank}",
+                        hint="all passes of a stage are done where its weights are",
+                    )
+                if action in seen:
+                    raise InputError(f"rank {rank} does {action} twice")
+                seen.add(action)
+
+    def _check_complete(self) -> None:
+        """Every stage does F of each microbatch, and B or the two halves of it."""
+        for stage in range(self.stages):
+            if stage not in self.rank_of:
+                raise InputError(
+                    f"stage {stage} has no actions, stage {self.stages - 1} has",
+                    hint="stages are numbered from 0, and each has work",
+                )
+            for microbatch in range(self.microbatches):
+                found = {kind for kind in Pass if Action(stage, kind, microbatch) in self.numbers}
+                if found not in _WHOLE:
+                    raise self._unlike(stage, microbatch, found)
+
+    def _unlike(self, stage: int, microbatch: int, found: set[Pass]) -> InputError:
+        """What is missing of a microbatch on a stage, or too much."""
+        where = f"rank {self.rank_of[stage]}"
+        most = f"microbatches are 0 to {self.microbatches - 1}"
+        if Pass.FORWARD not in found:
+            return InputError(f"{stage}F{microbatch} is missing", where=where, hint=most)
+        backward = sorted(kind.value for kind in found - {Pass.FORWARD})
+        hint = "a backward pass is B, or I and later W"
+        if not backward:
+            return InputError(f"{stage}B{microbatch} is missing", where=where, hint=most)
+        if "B" in backward:
+            both = " and ".join(f"{stage}{kind}{microbatch}" for kind in backward)
+            return InputError(f"{both} do the same", where=where, hint=hint)
+        other = "W" if backward == ["I"] else "I"
+        problem = f"{stage}{other}{microbatch} is missing beside {stage}{backward[0]}{microbatch}"
+        return InputError(problem, where=where, hint=hint)
+
+    def _check_each_stage(self) -> None:
+        """F before its backward pass, I before W: both are on one rank."""
+        for action in self.actions:
+            for needed in self.needs(action):
+                if needed.stage == action.stage and self.numbers[needed] > self.numbers[action]:
+                    raise InputError(
+                        f"{action} comes before {needed}",
+                        where=f"rank {self.rank_of[action.stage]}",
+                        hint=f"{action} needs what {needed} makes",
+                    )
+
+    def _stuck(self, circle: Iterable[Action]) -> InputError:
+        """The ranks that wait for each other, as a chain of actions that ends where it begins."""
+        chain = list(circle)
+        said = []
+        for action, other in pairwise([*chain, chain[0]]):
+            if other in self.needs(action):
+                said.append(f"{action} needs {other}")
+            else:
+                said.append(f"rank {self.rank_of[other.stage]} does {other} before {action}")
+        return InputError(
+            f"no rank can go on: {', '.join(said)}",
+            hint="on one of the ranks the two must be the other way round",
+        )
+
+
+_WHOLE = (
+    {Pass.FORWARD, Pass.BACKWARD},
+    {Pass.FORWARD, Pass.INPUT, Pass.WEIGHT},
+)
+"""What a stage does of each microbatch."""

@@ -1,0 +1,192 @@
+"""The schedules known by name: their published times, bubbles and activations."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hierarchies import InputError
+from synth.train.orders import (
+    SCHEDULES,
+    Action,
+    Durations,
+    Order,
+    Pass,
+    Protocol,
+    Transfers,
+    gpipe,
+    interleaved,
+    looped_bfs,
+    one_f_one_b,
+    parse,
+    timeline,
+    zero_bubble_h1,
+)
+
+SECONDS = st.integers(1, 16).map(lambda n: n / 4)
+STAGES, MICROBATCHES, CHUNKS = st.integers(1, 6), st.integers(1, 12), st.integers(1, 4)
+
+
+def seconds_of(order: Order, f: float, b: float, w: float | None = None, c: float = 0) -> float:
+    return timeline(order, Durations(f, b, w).on(order), Transfers(c)).seconds
+
+
+@given(STAGES, MICROBATCHES, SECONDS, SECONDS)
+def test_gpipe_and_1f1b(stages: int, m: int, f: float, b: float) -> None:
+    """(m + S - 1)(f + b), an idle share of (S - 1) / (m + S - 1); GPipe holds m, 1F1B fewer."""
+    for order in (gpipe(stages, m), one_f_one_b(stages, m), looped_bfs(stages, m, 1)):
+        found = timeline(order, Durations(f, b).on(order))
+        assert found.seconds == (m + stages - 1) * (f + b)
+        assert found.idle_share == pytest.approx((stages - 1) / (m + stages - 1))
+    assert gpipe(stages, m).held() == looped_bfs(stages, m, 1).held() == (m,) * stages
+    assert one_f_one_b(stages, m).held() == tuple(min(stages - s, m) for s in range(stages))
+
+
+@given(STAGES, st.integers(1, 4), CHUNKS, SECONDS, SECONDS)
+def test_interleaved(stages: int, rounds: int, chunks: int, f: float, b: float) -> None:
+    """m(f + b) + (S - 1)(f + b)/V; holds min(2(S - s - 1) + (V - 1)S + 1, mV) chunks."""
+    m = rounds * stages
+    order = interleaved(stages, m, chunks)
+    expected = m * (f + b) + (stages - 1) * (f + b) / chunks
+    assert seconds_of(order, f, b) == pytest.approx(expected)
+    assert order.held() == tuple(
+        min(2 * (stages - s - 1) + (chunks - 1) * stages + 1, m * chunks) for s in range(stages)
+    )
+    breadth_first = looped_bfs(stages, m, chunks)
+    assert seconds_of(breadth_first, f, b) == pytest.approx(expected)
+    assert breadth_first.held() == (m * chunks,) * stages
+
+
+@given(STAGES, st.integers(0, 8), SECONDS, SECONDS, SECONDS)
+def test_zero_bubble_h1(stages: int, more: int, f: float, i: float, w: float) -> None:
+    """Its bubble is (S - 1)(T_F + T_B - T_W), where W takes no longer than either of the others.
+
+    Table 2 of "Zero Bubble Pipeline Parallelism" (arXiv 2401.10241), whose B is our I; memory by
+    the sentence before it: rank s holds (S - s) M_B + s M_W, all in all never more than S.
+    """
+    m = stages + more
+    order = zero_bubble_h1(stages, m)
+    w = min(w, f, i)
+    assert seconds_of(order, f, i + w, w) == m * (f + i + w) + (stages - 1) * (f + i - w)
+    assert order.held() == tuple(stages - s for s in range(stages))
+    assert order.waiting() == tuple(s + 1 for s in range(stages))
+    for actions in order.ranks:
+        inside = 0
+        for action in actions:
+            inside += {Pass.FORWARD: 1, Pass.INPUT: 0, Pass.WEIGHT: -1}[action.kind]
+            assert inside <= stages
+
+
+@pytest.mark.parametrize(
+    ("name", "eager", "rendezvous"), [("gpipe", 35.4, 41.0), ("1f1b", 39.4, 40.6)]
+)
+def test_the_protocol_decides_which_is_faster(name: str, eager: float, rendezvous: float) -> None:
+    order = SCHEDULES[name](4, 8, 1)
+    seconds = Durations(1, 2).on(order)
+    for protocol, expected in zip(Protocol, (eager, rendezvous), strict=True):
+        found = timeline(order, seconds, Transfers(0.4, protocol))
+        assert found.seconds == pytest.approx(expected)
+
+
+@st.composite
+def orders(draw: st.DrawFn) -> Order:
+    ranks, rounds, chunks = draw(st.integers(1, 4)), draw(st.integers(1, 2)), draw(CHUNKS)
+    return SCHEDULES[draw(st.sampled_from(sorted(SCHEDULES)))](ranks, ranks * rounds, chunks)
+
+
+def slowly(order: Order, seconds: Durations, transfers: Transfers) -> dict[Action, Fraction]:
+    """When each action ends: looked at again and again, in exact numbers, until nothing changes."""
+    rank = {action: number for number, row in enumerate(order.ranks) for action in row}
+    takes = seconds.on(order)
+    ends = dict.fromkeys(order.actions, Fraction(0))
+    changed = True
+    while changed:
+        changed = False
+        for row in order.ranks:
+            free = Fraction(0)
+            for action in row:
+                start = free
+                for needed in order.needs(action):
+                    arrives = ends[needed]
+                    if rank[needed] != rank[action]:
+                        waits = free if transfers.protocol is Protocol.RENDEZVOUS else 0
+                        arrives = max(arrives, waits) + Fraction(transfers.seconds)
+                    start = max(start, arrives)
+                free = start + Fraction(takes(action))
+                changed = changed or free != ends[action]
+                ends[action] = free
+    return ends
+
+
+@given(orders(), SECONDS, SECONDS, SECONDS)
+def test_the_clock_is_the_slow_one_s(order: Order, f: float, b: float, c: float) -> None:
+    for protocol in Protocol:
+        found = timeline(order, Durations(f, b).on(order), Transfers(c, protocol))
+        expected = slowly(order, Durations(f, b), Transfers(c, protocol))
+        for span in (span for row in found.ranks for span in row):
+            assert span.end_seconds == pytest.approx(float(expected[span.action]))
+
+
+@given(orders(), SECONDS, SECONDS, SECONDS)
+def test_laws_of_transfers(order: Order, f: float, b: float, c: float) -> None:
+    """Eager is never later than rendezvous, they are equal where transfers are free; and bounds."""
+    durations = Durations(f, b)
+
+    def seconds(of: Durations, c: float, protocol: Protocol = Protocol.EAGER) -> float:
+        return timeline(order, of.on(order), Transfers(c, protocol)).seconds
+
+    eager, rendezvous = (seconds(durations, c, protocol) for protocol in Protocol)
+    free = seconds(durations, 0)
+    assert eager <= rendezvous + 1e-9
+    assert free == seconds(durations, 0, Protocol.RENDEZVOUS) <= eager + 1e-9
+    assert eager <= seconds(replace(durations, forward_seconds=f + 1), c) + 1e-9
+    assert free >= order.microbatches * (f + b) - 1e-9
+    assert timeline(order, durations.on(order)).idle_share >= -1e-9
+
+
+@given(STAGES, MICROBATCHES, SECONDS)
+def test_eager_transfers_of_gpipe(stages: int, m: int, c: float) -> None:
+    expected = (m + stages - 1) * 3 + 2 * (stages - 1) * c
+    assert seconds_of(gpipe(stages, m), 1, 2, c=c) == pytest.approx(expected)
+
+
+def test_nothing_is_transferred_on_one_rank() -> None:
+    """A pipeline folded into a V: stages 1 and 2 are both on rank 1."""
+    order = parse("0F0 3F0 3B0 0B0\n1F0 2F0 2B0 1B0")
+    seconds = Durations(2, 4).on(order)
+    assert timeline(order, seconds, Transfers(10)).seconds == 4 * 1 + 4 * 2 + 4 * 10
+
+
+def test_no_time_at_all_is_not_idle() -> None:
+    order = gpipe(2, 2)
+    assert timeline(order, Durations(0, 0).on(order)).idle_share == 0
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: gpipe(0, 1), "0 ranks; at least 1"),
+        (lambda: one_f_one_b(2, 0), "0 microbatches; at least 1"),
+        (lambda: looped_bfs(2, 2, 0), "0 chunks; at least 1"),
+        (
+            lambda: interleaved(4, 9, 2),
+            "9 microbatches on 4 ranks make no equal rounds; 8 or 12 do",
+        ),
+        (lambda: Durations(-1, 2), "-1 s; a duration is 0 or more"),
+        (lambda: Durations(1, float("inf")), "inf s; a duration is 0 or more"),
+        (lambda: Transfers(float("nan")), "nan s; a duration is 0 or more"),
+        (
+            lambda: Durations(1, 2, 3),
+            "3 s of 2 s are the gradients of weights; they are a part of the backward pass",
+        ),
+    ],
+)
+def test_what_makes_no_schedule_is_refused(make: object, said: str) -> None:
+    assert callable(make)
+    with pytest.raises(InputError) as error:
+        make()
+    assert str(error.value) == said
