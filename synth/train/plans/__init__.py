@@ -1,0 +1,37 @@
+"""Plans of a training step: how every value lies and every operation is cut, and what follows.
+
+``parse_recipe`` reads "data=8 tensor=4; batch over data; zero=1", ``plan_of`` writes that out for a
+step, and ``apply`` puts in the redistributions that a plan needs and nothing else.
+
+>>> from grammar.tensors.operations import Graph, Operation, Step, Value
+>>> from grammar.tensors.sharding import Sharding, Type
+>>> from synth.train.factors import rows
+>>> from synth.train.plans import Cuts, Plan, apply
+>>> x, total = Value("x", Type("f32", (8,))), Value("total", Type("f32", ()))
+>>> sum_ = Operation("reduce_sum", (x,), (total,), (("axes", (0,)),))
+>>> step = Step("sum", Graph((x,), (sum_,), (total,)), ("batch",), ("x",))
+>>> whole, contracted, *_ = rows(sum_)
+>>> plan = Plan((("data", 4),), Cuts((Sharding((("data",),)),), ((("data", contracted),),)))
+>>> apply(step, plan).outputs[0].spelled()
+'[]{sum:data}'
+"""
+
+from synth.train.plans.applying import apply, redistributions
+from synth.train.plans.plan import Cuts, Plan, Rows
+from synth.train.plans.program import Done, Moved, Program
+from synth.train.plans.recipes import Recipe, plan_of
+from synth.train.plans.text import parse_recipe
+
+__all__ = [
+    "Cuts",
+    "Done",
+    "Moved",
+    "Plan",
+    "Program",
+    "Recipe",
+    "Rows",
+    "apply",
+    "parse_recipe",
+    "plan_of",
+    "redistributions",
+]

@@ -1,0 +1,77 @@
+"""A plan: how a training step lies on axes, said of every operation and every input.
+
+What a recipe's name stands for ("data parallel over 8") is written out here: a row along each axis
+for every operation, so that any mixture can be said, and nothing is decided later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from grammar.tensors.operations import Graph
+from grammar.tensors.sharding import Sharding
+from synth.train.factors import Row
+
+Rows = tuple[tuple[str, Row], ...]
+"""Of one operation a row for each axis, major axes first; along axes not named all is whole."""
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """How a graph is cut: the sharding of every input, and what every operation does.
+
+    For an operation that repeats a body it is the body's cuts: one choice for all repetitions.
+    The inputs of a body are its constants, what it carries, and a slice of what it scans.
+    """
+
+    inputs: tuple[Sharding, ...]
+    operations: tuple[Rows | Cuts, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The axes with their sizes, in the order of the placement, and how a step is cut over them."""
+
+    axes: tuple[tuple[str, int], ...]
+    cuts: Cuts
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        """The axes by name."""
+        return dict(self.axes)
+
+
+@dataclass(frozen=True)
+class Loop:
+    """How the operands of a ``scan`` divide: constants, what is carried, and what is scanned."""
+
+    constants: int
+    carried: int
+
+    def of_operands(self, inputs: tuple[Sharding, ...]) -> tuple[Sharding, ...]:
+        """How the operands lie whose slices lie as the inputs of the body do."""
+        kept = self.constants + self.carried
+        return (*inputs[:kept], *map(stacked, inputs[kept:]))
+
+    def carry(self, inputs: tuple[Sharding, ...]) -> tuple[Sharding, ...]:
+        """How what is carried lies, in and out."""
+        return inputs[self.constants : self.constants + self.carried]
+
+
+def loop_of(parameter: Mapping[str, object]) -> Loop:
+    """As a ``scan`` says in its parameters."""
+    return Loop(int(str(parameter["num_consts"])), int(str(parameter["num_carry"])))
+
+
+def stacked(one: Sharding) -> Sharding:
+    """How a stack lies of which each slice lies so: its first dimension, layers or time, whole."""
+    return Sharding(((), *one.dimensions), one.partial)
+
+
+def whole(graph: Graph) -> Cuts:
+    """Nothing is cut: every device does all."""
+    return Cuts(
+        tuple(Sharding(((),) * len(one.type.shape)) for one in graph.inputs),
+        tuple(() if one.body is None else whole(one.body) for one in graph.operations),
+    )

@@ -1,0 +1,182 @@
+"""The cheapest way to make a value lie otherwise: a shortest path over shardings.
+
+There is one price: the bytes that one device must send or receive at least, then the number of
+requests, then the number of moves. All axes that are given may be used, also those along which the
+value is replicated before and after: over ``data=3`` an all-reduce is cheaper where each of two
+replicas along ``model=2`` reduces a half and gathers the other.
+
+The price is a share of the value's bytes, so a path depends on neither the element type nor, as
+long as the same axes divide it, on the shape: what was found once is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+from itertools import islice
+from math import gcd, prod
+
+from grammar.tensors.sharding import Kind, Sharding, Type, check_type
+from hierarchies import InputError
+from synth.search.best_first import Puzzle, explore
+from synth.train.resharding.moves import Move, Path
+from synth.train.resharding.rules import moves
+
+Allowed = Callable[[Move], bool]
+Room = tuple[int, ...]
+MOST_TIED = 16
+_REQUESTS = 64
+"""Prices count requests below bytes: no path has as many."""
+
+
+class First(Enum):
+    """What counts before the other: bytes, or requests, of which each costs latency."""
+
+    BYTES = "bytes"
+    REQUESTS = "requests"
+
+
+def every_move(move: Move) -> bool:
+    """The moves that may be taken, if nobody says otherwise."""
+    return True
+
+
+def path_between(
+    value: Type,
+    source: Sharding,
+    target: Sharding,
+    sizes: Mapping[str, int],
+    allowed: Allowed = every_move,
+) -> Path:
+    """The cheapest path of moves from one sharding of a value to another, over axes of such sizes.
+
+    ``allowed`` may rule moves out, as a runtime without point to point would. No value on the way
+    lies in a way that its shape does not divide into. Raises InputError for shardings that do not
+    fit the value or the axes, for partial values of several kinds at once (which is put together
+    first is not said), and where the moves that are allowed do not lead there.
+    """
+    return paths_between(value, source, target, sizes, allowed)[0]
+
+
+def paths_between(
+    value: Type,
+    source: Sharding,
+    target: Sharding,
+    sizes: Mapping[str, int],
+    allowed: Allowed = every_move,
+    first: First = First.BYTES,
+) -> tuple[Path, ...]:
+    """All paths of the least price, up to ``MOST_TIED``: bytes count first, or requests do.
+
+    Which of them is fastest only a machine can tell. Raises InputError as ``path_between`` does.
+    """
+    for role, sharding in (("source", source), ("target", target)):
+        check_type(value, sharding, sizes, where=f"{role} of a redistribution")
+        check_one_kind(value, sharding, f"{role} of a redistribution")
+    every = prod(sizes.values())
+    room = tuple(gcd(size, every**2) for size in value.shape)
+    summed = () if value.dtype in ("bool", "key") else (Kind.SUM,)
+    kinds = frozenset((*summed, *(kind for kind, _ in (*source.partial, *target.partial))))
+    found = _cheapest(source, target, tuple(sizes.items()), (room, kinds), (allowed, first))
+    if not found:
+        raise InputError(
+            f"no allowed moves lead from {value.sharded(source)} to {value.sharded(target)}",
+            hint="allow all-gather and all-reduce: with these every sharding can be reached",
+        )
+    return found
+
+
+def check_one_kind(value: Type, sharding: Sharding, where: str) -> None:
+    """Refuse sums along one axis with maxima along another. Raises InputError."""
+    kinds = sorted({kind.value for kind, _ in sharding.partial})
+    if len(kinds) > 1:
+        raise InputError(
+            f"{value.sharded(sharding)} is partial in {len(kinds)} ways: {', '.join(kinds)}",
+            where=where,
+            hint="the maximum of sums is not the sum of maxima: redistribute one of them first",
+        )
+
+
+@lru_cache(maxsize=2**14)
+def _cheapest(
+    source: Sharding,
+    target: Sharding,
+    axes: tuple[tuple[str, int], ...],
+    of_value: tuple[Room, frozenset[Kind]],
+    rules: tuple[Allowed, First],
+) -> tuple[Path, ...]:
+    """Of the value only what of each dimension's size axes could divide, and its partial kinds."""
+    (room, kinds), (allowed, first) = of_value, rules
+
+    def following(before: Sharding) -> Iterator[tuple[_Edge, Sharding]]:
+        for edge in _edges(before, axes, kinds, room):
+            if allowed(edge.move):
+                yield edge, edge.move.after
+
+    puzzle = Puzzle(source, following, lambda one: one == target, lambda one: int(one != target))
+    graph = explore(puzzle, max_moves=_most_moves(len(axes)))
+    spelled = sorted(graph.alphabet, key=lambda edge: edge.spelled)
+    rank = {edge: number for number, edge in enumerate(spelled)}
+    best = graph.cheapest(
+        [edge.price(first) for edge in graph.alphabet], [rank[edge] for edge in graph.alphabet]
+    )
+    found: list[Path] = []
+    least = None
+    for one in islice(best, MOST_TIED):
+        least = one.price if least is None else least
+        if one.price > least:
+            break
+        found.append(Path(source, target, tuple(graph.alphabet[i].move for i in one.labels)))
+    return tuple(found)
+
+
+@dataclass(frozen=True, eq=False)
+class _Edge:
+    """A move, what it sends, and how it is spelled, which decides between equal prices.
+
+    ``sent`` is in units of which the whole value has ``whole``.
+    """
+
+    move: Move
+    sent: int
+    whole: int
+    spelled: tuple[str, str]
+
+    def price(self, first: First) -> int:
+        """In whole numbers, as sums then do not depend on their order."""
+        if first is First.BYTES:
+            return self.sent * _REQUESTS + bool(self.sent)
+        return bool(self.sent) * 4 * _REQUESTS * self.whole + self.sent
+
+
+@lru_cache(maxsize=2**14)
+def _edges(
+    before: Sharding, axes: tuple[tuple[str, int], ...], kinds: frozenset[Kind], room: Room
+) -> tuple[_Edge, ...]:
+    """The moves from a sharding to those that divide the value."""
+    sizes = dict(axes)
+    whole = prod(sizes.values()) ** 2
+    every = moves(before, sizes, kinds)
+    return tuple(
+        _Edge(move, _sent(move, sizes, whole), whole, (str(move), move.after.spelled()))
+        for move in every
+        if _divides(move.after, sizes, room)
+    )
+
+
+def _sent(move: Move, sizes: Mapping[str, int], whole: int) -> int:
+    """Shares of bytes have denominators that divide the square of all devices."""
+    found = move.least(sizes) * whole
+    assert found.denominator == 1, "parts and groups multiply to no more than that"
+    return found.numerator
+
+
+def _most_moves(axes: int) -> int:
+    """No cheapest path needs more: free every axis at once a dimension, then cut axis by axis."""
+    return 2 * axes + 3
+
+
+def _divides(sharding: Sharding, sizes: Mapping[str, int], room: Room) -> bool:
+    return not any(size % parts for size, parts in zip(room, sharding.parts(sizes), strict=True))

@@ -1,0 +1,125 @@
+"""Seconds of a redistribution on a machine: the planner's answers to its requests.
+
+Bytes that must be sent bound a path from below; how long it takes the machine says. So the paths
+of the least bytes and those of the fewest requests are both answered, and the fastest is taken: a
+small value is not worth four requests that save a third of its bytes. Every request has its
+answer, a proved program with its price; what goes point to point is priced link by link. Local
+moves are not priced.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from grammar import Goal
+from grammar.tensors.sharding import Sharding, Type
+from hierarchies import InputError, Placement, System
+from synth.plan.library import Library
+from synth.plan.planner import answers
+from synth.plan.request import Answer, Request
+from synth.price.segments import SEGMENTS
+from synth.price.steps import StepPrice
+from synth.semantics.point_to_point import PointToPoint
+from synth.semantics.programs import Language
+from synth.train.point_to_point import priced_transfer
+from synth.train.resharding.moves import Path
+from synth.train.resharding.paths import Allowed, First, every_move, paths_between
+from synth.train.resharding.requests import Communication, communications
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A communication and what the planner says: its best program, or the price of a transfer."""
+
+    communication: Communication
+    answer: Answer | StepPrice
+
+    @property
+    def seconds(self) -> float:
+        match self.answer:
+            case StepPrice(seconds=seconds):
+                return seconds
+            case answer:
+                return answer.candidate.seconds
+
+
+@dataclass(frozen=True)
+class Redistribution:
+    """A path on a machine, with the answer to each of its requests."""
+
+    path: Path
+    requests: tuple[Answered, ...]
+
+    @property
+    def seconds(self) -> float:
+        """One request after the other; what is local is not counted."""
+        return sum(one.seconds for one in self.requests)
+
+
+class Redistributor:
+    """Answers redistributions on one placement of one system; what was asked before is kept.
+
+    ``max_steps``, ``segments`` and ``stripes`` are the planner's. Raises InputError for a placement
+    on another machine.
+    """
+
+    def __init__(
+        self,
+        system: System,
+        placement: Placement,
+        *,
+        max_steps: int = Language.max_steps,
+        segments: tuple[int, ...] = SEGMENTS,
+        stripes: bool = True,
+    ) -> None:
+        if placement.hierarchy != system.hierarchy:
+            raise InputError(
+                f"the placement is on {placement.hierarchy}, not on {system.hierarchy}",
+                hint="one placement of the system's own levels is needed",
+            )
+        self.system = system
+        self.placement = placement
+        self.sizes = {axis.name: axis.size for axis in placement.axes}
+        self._max_steps = max_steps
+        self._segments, self._stripes = segments, stripes
+        self._known: dict[tuple[Goal, tuple[str, ...], int], Answer] = {}
+        self._libraries: dict[Goal, Library] = {}
+
+    def redistribution(
+        self, value: Type, source: Sharding, target: Sharding, allowed: Allowed = every_move
+    ) -> Redistribution:
+        """The fastest of the paths of the least bytes, and of those of the fewest requests.
+
+        Of equal ones the one of the least bytes. Raises InputError as ``path_between`` does.
+        """
+        paths = [
+            path
+            for first in First
+            for path in paths_between(value, source, target, self.sizes, allowed, first)
+        ]
+        unlike = {path.requests(self.sizes): path for path in reversed(paths)}
+        found = [
+            Redistribution(path, tuple(map(self._answered, self._communications(path, value))))
+            for path in reversed(unlike.values())
+        ]
+        return min(found, key=lambda one: one.seconds)
+
+    def _communications(self, path: Path, value: Type) -> tuple[Communication, ...]:
+        return communications(path, value, self.placement)
+
+    def _answered(self, one: Communication) -> Answered:
+        if isinstance(one.request, PointToPoint):
+            return Answered(one, priced_transfer(one.request, self.system))
+        key = (one.request.goal, one.request.over, one.request.payload_bytes)
+        if key not in self._known:
+            self._known[key] = self._best(one.request)
+        return Answered(one, self._known[key])
+
+    def _best(self, request: Request) -> Answer:
+        language = replace(request.language, max_steps=self._max_steps)
+        library = self._libraries.setdefault(request.goal, Library(language))
+        asked = replace(
+            request, k=1, language=language, segments=self._segments, stripes=self._stripes
+        )
+        [best] = answers(self.system, asked, library=library).answers
+        return best
