@@ -5,20 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from synth.service.page.collective_rows import (
+    WEIGHTS,
+    CollectiveRow,
+    hint,
+    row_of,
+    rows_of,
+    text_of,
+)
 from synth.service.page.forms import BOXES, AxisRow, Fields, axis_rows, flag, typed, written
 from synth.verbs.planning import TopQuestion
 from synth.verbs.questions.fields import Kind
 from synth.verbs.questions.named_texts import NamedText
 
 _LEAST_ROWS = 3
-_ALWAYS_SEEN = ("request", "bytes", "k")
-HINTS = {name: flag(name).what for name in BOXES}
+_ALWAYS_SEEN = ("request", "bytes", "k", *WEIGHTS)
+HINTS = {name: flag(name).what for name in BOXES} | {name: hint(name) for name in WEIGHTS}
 SWITCHES = [name for name, one in BOXES.items() if one.kind == Kind.SWITCH]
 USUAL = {
     name: "" if one.default is None else str(one.default)
     for name, one in BOXES.items()
     if name not in SWITCHES
-}
+} | dict.fromkeys(WEIGHTS, "")
 """The texts in the boxes of a form that is not filled in: the defaults of a question."""
 
 
@@ -31,6 +39,7 @@ class FormValues:
     own: str = ""
     texts: Mapping[str, str] = field(default_factory=USUAL.copy)
     axes: tuple[AxisRow, ...] = ()
+    sent: tuple[CollectiveRow, ...] = (CollectiveRow(),)
     ticked: frozenset[str] = field(default_factory=frozenset)
 
     @property
@@ -41,7 +50,12 @@ class FormValues:
         )
 
 
-EXAMPLE = FormValues(count="4", axes=(AxisRow("data", "8", True), AxisRow("model", "4"), AxisRow()))
+EXAMPLE = FormValues(
+    count="4",
+    axes=(AxisRow("data", "8", True), AxisRow("model", "4"), AxisRow()),
+    sent=(CollectiveRow("model", "64MiB", "160"), CollectiveRow()),
+)
+"""A job: one collective would say nothing of where the other axis had better lie."""
 
 
 def of_fields(fields: Fields) -> FormValues:
@@ -51,7 +65,8 @@ def of_fields(fields: Fields) -> FormValues:
     )
     switches = frozenset(name for name in SWITCHES if fields.get(name))
     boxes = dict(zip(USUAL, texts, strict=True))
-    return FormValues(system, count, own, boxes, _enough(axis_rows(fields)), switches)
+    sent = tuple(rows_of(fields)) or (CollectiveRow(),)
+    return FormValues(system, count, own, boxes, _enough(axis_rows(fields)), sent, switches)
 
 
 def of_question(question: TopQuestion) -> FormValues:
@@ -60,16 +75,19 @@ def of_question(question: TopQuestion) -> FormValues:
     own = given.text if isinstance(given, NamedText) else ""
     name, _, count = (given.name if isinstance(given, NamedText) else given).partition(":")
     answers = {box: getattr(question, one.name) for box, one in BOXES.items()}
-    axes = [
-        AxisRow(axis, str(length), axis in question.reduce)
-        for axis, length in question.axes.items()
-    ]
+    texts = {box: written(box, answers[box]) for box in BOXES if box not in SWITCHES}
+    over, others = question.reduce or [], question.collectives[1:]
+    for first in question.collectives[:1]:
+        texts |= {name: text_of(first, name) for name in ("bytes", "request", *WEIGHTS)}
+        over = first.reduce
+    axes = [AxisRow(axis, str(length), axis in over) for axis, length in question.axes.items()]
     return FormValues(
         system="" if own else name,
         count=count,
         own=own,
-        texts={box: written(box, answers[box]) for box in USUAL},
+        texts=USUAL | texts,
         axes=_enough(axes),
+        sent=(*map(row_of, others), CollectiveRow()),
         ticked=frozenset(box for box in SWITCHES if answers[box] is typed(box, "yes")),
     )
 

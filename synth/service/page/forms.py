@@ -14,7 +14,9 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from hierarchies import InputError, Reduction, System, count_placements, placements
+from synth.plan.advice import kept, left_over
 from synth.service.errors import clipped
+from synth.service.page.collective_rows import WEIGHTS, collectives_of
 from synth.tables.style import many
 from synth.verbs.planning import TopQuestion
 from synth.verbs.questions.fields import Flag, Kind, flag_of, flags_of
@@ -27,11 +29,12 @@ BOXES = {
     one.word.strip("-").replace("-", "_"): one
     for one in flags_of(TopQuestion)
     if one.name not in ("system", "axes", "reduce", "placement")
+    and one.name in TopQuestion.model_fields
 }
 """The flags of ``top`` that have a box of their own, by the names of the boxes."""
 _STUBS: dict[str, Any] = {"system": "dgx-h100", "axes": {}, "reduce": []}
 _OWN = "own.toml"
-_WHERE = {one.word: name for name, one in BOXES.items()}
+_WHERE = {one.word: name for name, one in BOXES.items()} | {name: name for name in WEIGHTS}
 
 
 @dataclass
@@ -84,7 +87,10 @@ def one_of(fields: Fields, name: str) -> str:
 
 
 def question(fields: Fields) -> tuple[dict[str, Any], Checked]:
-    """The question of ``top`` as JSON, and what could not be made one."""
+    """The question of ``top`` as JSON, and what could not be made one.
+
+    With further collectives the form's own is the first of a list of them.
+    """
     checked = Checked()
     axes, over = _axes(fields, checked)
     given: dict[str, Any] = {"system": _system(fields), "axes": axes, "reduce": over}
@@ -92,6 +98,12 @@ def question(fields: Fields) -> tuple[dict[str, Any], Checked]:
         if text := one_of(fields, name):
             with checked.noting(name):
                 given[box.name] = typed(name, text)
+    first: dict[str, Any] = {"reduce": over}
+    first |= {key: given[key] for key in ("bytes", "request") if key in given}
+    with checked.noting("sent"):
+        if several := collectives_of(fields, first):
+            alone = {key: value for key, value in given.items() if key not in first}
+            given = {**alone, "collectives": several}
     return given, checked
 
 
@@ -124,15 +136,29 @@ def _check_machine(sound: TopQuestion, system: System, checked: Checked) -> None
     checked.tell("axes", f"product {prod(sound.axes.values())} of {left} devices")
     with checked.noting("axes"):
         axes = axes_of(sound.axes)
-        if system.missing:
+        if system.missing and not sound.collectives:
             sound.asked()
         elif system.devices <= MOST_DEVICES:
             count = count_placements(system.hierarchy, axes)
             checked.tell("axes", f"; {many(count, 'placement')}")
-            first = next(placements(system.hierarchy, axes))
-            with checked.noting("reduce"):
-                Reduction(first, tuple(sound.reduce))
-                sound.asked()
+            _check_sent(sound, system, checked)
+
+
+def _check_sent(sound: TopQuestion, system: System, checked: Checked) -> None:
+    """Note what is wrong with the collectives; and what of the axes is left unsaid."""
+    if sound.collectives:
+        with checked.noting("sent"):
+            sound.job()
+            system.check_even()
+        return
+    with checked.noting("reduce"):
+        first = next(placements(system.hierarchy, axes_of(sound.axes)))
+        Reduction(first, tuple(sound.reduce or ()))
+        request = sound.asked()
+        if kept(system, request) is not request:
+            others = " and ".join(left_over(request))
+            checked.tell("reduce", f"{others}: nothing is said of what it sends, so the placement")
+            checked.tell("reduce", " is the one that frameworks lay out; add what it sends below")
 
 
 def _sound(given: dict[str, Any], checked: Checked) -> TopQuestion:
@@ -143,7 +169,9 @@ def _sound(given: dict[str, Any], checked: Checked) -> TopQuestion:
         except InputError as error:
             name = _field(error)
             checked.note(name, error)
-            if name in _STUBS and given.get(name) != _STUBS[name]:
+            if error.where.startswith("collectives"):
+                given["reduce"] = given.pop("collectives")[0]["reduce"]
+            elif name in _STUBS and given.get(name) != _STUBS[name]:
                 given[name] = _STUBS[name]
             elif name in given and name not in _STUBS:
                 del given[name]
@@ -155,6 +183,10 @@ def _field(error: InputError) -> str:
     """The field of the form that a mistake is about; for the user's own text it is the system."""
     if error.where.startswith(_OWN):
         return "system"
+    listed, _, place = error.where.partition(".")
+    if listed == "collectives":
+        number, _, key = place.partition(".")
+        return key.partition(".")[0] if number == "0" else "sent"
     return _WHERE.get(error.where, error.where.split(".")[0].split(",")[0])
 
 

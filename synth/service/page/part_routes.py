@@ -11,6 +11,8 @@ from fastapi import APIRouter, Depends, Request
 from markupsafe import Markup
 from starlette.responses import HTMLResponse, Response
 
+from synth.report.curves import curves
+from synth.report.details import emit_question, title
 from synth.service.auth.identity import Caller
 from synth.service.errors import not_there, unavailable
 from synth.service.http.state import state_of
@@ -19,7 +21,7 @@ from synth.service.jobs.known import Answered
 from synth.service.page.answer_routes import Index, ViewedAnswer, viewed
 from synth.service.page.rendering import render
 from synth.service.page.responses import PageCaller, PageRoute, page, wants_part
-from synth.service.page.results import TABS, curves, emit_question, result, title
+from synth.service.page.results import TABS, result
 from synth.tables.rows import Ranking
 from synth.verbs.answers import judge
 from synth.verbs.answers.parts import BinaryFile, TextFile

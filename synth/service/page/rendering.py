@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -12,10 +11,10 @@ from importlib.resources.abc import Traversable
 from pathlib import PurePath
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from jinja2 import Environment
 
-from hierarchies.units import duration, volume
-from synth.tables.style import axes_text, carried, way
+from synth.report.rendering import environment, style
+from synth.tables.rankings import LESS_IS_NO_BETTER
 
 POLICY = (
     "default-src 'self'; object-src 'none'; base-uri 'none'; "
@@ -41,9 +40,10 @@ class Static:
 
 @cache
 def static() -> Mapping[str, Static]:
-    """Every file under static/ by its path there."""
+    """Every file under static/ by its path there, and the style that reports have too."""
     root = resources.files("synth.service.page") / "static"
-    return dict(sorted(_files(root, "")))
+    found = {"page.css": _static("page.css", style().encode())}
+    return dict(sorted({**found, **dict(_files(root, ""))}.items()))
 
 
 def _files(folder: Traversable, before: str) -> Iterator[tuple[str, Static]]:
@@ -51,10 +51,13 @@ def _files(folder: Traversable, before: str) -> Iterator[tuple[str, Static]]:
         path = f"{before}{one.name}"
         if one.is_dir():
             yield from _files(one, f"{path}/")
-            continue
-        content = one.read_bytes()
-        kind = _TYPES.get(PurePath(one.name).suffix, "application/octet-stream")
-        yield path, Static(content, kind, sha256(content).hexdigest()[:16])
+        else:
+            yield path, _static(path, one.read_bytes())
+
+
+def _static(path: str, content: bytes) -> Static:
+    kind = _TYPES.get(PurePath(path).suffix, "application/octet-stream")
+    return Static(content, kind, sha256(content).hexdigest()[:16])
 
 
 def address(path: str) -> str:
@@ -64,23 +67,11 @@ def address(path: str) -> str:
 
 @cache
 def _environment() -> Environment:
-    made = Environment(
-        loader=PackageLoader("synth.service.page"),
-        autoescape=select_autoescape(default=True, default_for_string=True),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    texts = (duration, volume, axes_text, way, carried)
-    made.filters |= {text.__name__: text for text in texts} | {"pretty": _pretty}
-    made.globals |= {"static": address}
+    made = environment("synth.service.page")
+    made.globals |= {"static": address, "less_is_no_better": LESS_IS_NO_BETTER}
     return made
 
 
 def render(template: str, **given: Any) -> str:
     """A template with its values in place, all of them escaped."""
     return _environment().get_template(template).render(**given)
-
-
-def _pretty(value: Any) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False)

@@ -2,17 +2,19 @@
 import { byId, reveal } from "./parts.js";
 
 const form = byId("ask");
-const rows = byId("axes");
+// Tables of rows that come and go; the form's own collective is number 1.
+const tables = [
+  { rows: byId("axes"), add: byId("add"), template: byId("axis"), what: "axis", first: 1 },
+  { rows: byId("sent"), add: byId("add-sent"), template: byId("collective"), what: "collective", first: 2 },
+];
 
-function number() {
+function number({ rows, what, first }) {
   [...rows.rows].forEach((row, at) => {
-    const [name, size] = row.querySelectorAll("input:not([type])");
-    const over = row.querySelector("input[type=checkbox]");
-    name.setAttribute("aria-label", `Name of axis ${at + 1}`);
-    size.setAttribute("aria-label", `Size of axis ${at + 1}`);
-    over.setAttribute("aria-label", `The collective is over axis ${at + 1}`);
-    over.value = at;
-    row.querySelector(".remove").setAttribute("aria-label", `Remove axis ${at + 1}`);
+    for (const input of row.querySelectorAll("[data-label]")) {
+      input.setAttribute("aria-label", `${input.dataset.label} ${at + first}`);
+      if (input.type === "checkbox") input.value = at;
+    }
+    row.querySelector(".remove").setAttribute("aria-label", `Remove ${what} ${at + first}`);
   });
 }
 
@@ -49,22 +51,25 @@ function soon() {
   timer = setTimeout(check, 250);
 }
 
-byId("add").addEventListener("click", () => {
-  rows.append(byId("axis").content.cloneNode(true));
-  number();
-  rows.lastElementChild.querySelector("input").focus();
-});
-
-rows.addEventListener("click", (event) => {
-  const button = event.target.closest(".remove");
-  if (!button) return;
-  const row = button.closest("tr");
-  const next = row.nextElementSibling ?? row.previousElementSibling;
-  row.remove();
-  number();
-  (next?.querySelector("input") ?? byId("add")).focus();
-  soon();
-});
+for (const table of tables) {
+  const { rows, add, template } = table;
+  add.addEventListener("click", () => {
+    rows.append(template.content.cloneNode(true));
+    number(table);
+    rows.lastElementChild.querySelector("input").focus();
+  });
+  rows.addEventListener("click", (event) => {
+    const button = event.target.closest(".remove");
+    if (!button) return;
+    const row = button.closest("tr");
+    const next = row.nextElementSibling ?? row.previousElementSibling;
+    row.remove();
+    number(table);
+    (next?.querySelector("input") ?? add).focus();
+    soon();
+  });
+  number(table);
+}
 
 byId("file").addEventListener("change", async (event) => {
   const [file] = event.target.files;
@@ -75,6 +80,5 @@ byId("file").addEventListener("change", async (event) => {
 
 form.addEventListener("input", soon);
 reveal();
-number();
 check();
 byId("problems")?.focus();

@@ -1,7 +1,6 @@
 // A result: rows to choose from, the picture of the machine, curves, timeline and code.
 import { byId, data, fetchPart, fill, reveal } from "./parts.js";
 import { drawMachine } from "./machine.js";
-import { drawCurves } from "./curves.js";
 
 const chosen = byId("chosen");
 
@@ -18,7 +17,6 @@ async function sizes() {
   const place = byId("sizes");
   if (!place) return;
   if (place.dataset.sizes) await fill(place, place.dataset.sizes, { method: "POST" });
-  if (byId("curves")) drawCurves(byId("plot"), data("curves"));
 }
 
 function tabs(root) {

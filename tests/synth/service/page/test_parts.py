@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
+from dataclasses import asdict
 from hashlib import sha256
 from html.parser import HTMLParser
 from importlib import resources
@@ -16,23 +17,20 @@ from hypothesis import strategies as st
 
 pytest.importorskip("fastapi", reason="needs the extra server")
 
-import numpy as np
 
-from hierarchies import InputError, catalogue, load
-from strategies import reductions
-from synth.emit.mesh import RankOrder, mesh
+from hierarchies import InputError
 from synth.plan.request import Watcher
+from synth.report.colours import contrast
+from synth.report.curves import curves
+from synth.report.details import emit_question
+from synth.report.topology import topology
 from synth.service.limits import Limits
 from synth.service.page.answer_routes import ViewedAnswer
-from synth.service.page.colours import DARK, LIGHT, contrast, paints
-from synth.service.page.coordinates import coordinates
 from synth.service.page.form_values import EXAMPLE, of_fields, of_question
 from synth.service.page.forms import check, question, read
 from synth.service.page.rendering import render, static
-from synth.service.page.results import curves, emit_question, over_sizes, ranking_of, result
-from synth.service.page.topology import folded, topology
+from synth.service.page.results import over_sizes, ranking_of, result
 from synth.tables.rows import rows
-from synth.verbs.answers.machine_parts import MachineInFull
 from synth.verbs.answers.parts import as_json
 from synth.verbs.planning import TopQuestion
 from synth.verbs.questions.question import asked
@@ -90,21 +88,6 @@ class Page(HTMLParser):
         self.said += data
 
 
-@given(st.integers(1, 300))
-def test_paint_is_read_on_and_few_values_differ_in_hue(values: int) -> None:
-    found = paints(values)
-    assert len(found) == values
-    assert all(contrast(one.fill, one.ink) >= 4.5 for one in found)
-    if values <= 8:
-        assert len({one.fill for one in found}) == values
-
-
-def test_contrast_is_that_of_the_guidelines() -> None:
-    assert contrast("#000000", "#ffffff") == pytest.approx(21)
-    assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.01)
-    assert contrast(DARK, DARK) == 1 < contrast(DARK, LIGHT)
-
-
 PAIRS = [
     *(
         ("ink", ground)
@@ -157,55 +140,6 @@ def test_nothing_is_fetched_from_elsewhere() -> None:
         assert not re.search(r"\s(style|on[a-z]+)=\"", text)
 
 
-@settings(deadline=None)
-@given(reductions())
-def test_coordinates_are_those_of_the_mesh(reduction: Any) -> None:
-    placement = reduction.placement
-    devices = np.arange(placement.hierarchy.devices)
-    ranks = mesh(placement, RankOrder.AXES).ranks(devices)
-    sizes = [axis.size for axis in placement.axes]
-    known = np.stack(np.unravel_index(ranks, sizes), axis=1).tolist()
-    digits = np.stack(np.unravel_index(devices, placement.hierarchy.cardinalities), axis=1)
-    found = [list(coordinates(device, placement.matrix)) for device in digits.tolist()]
-    assert found == known
-
-
-@pytest.mark.parametrize("name", catalogue())
-def test_a_machine_is_drawn_with_each_device_once_and_nothing_in_the_same_place(name: str) -> None:
-    drawn = topology(MachineInFull.of(load(name)))
-    ids = [node["data"]["id"] for node in drawn.nodes]
-    assert len(set(ids)) == len(ids)
-    devices = [node for node in drawn.nodes if node["data"]["kind"] == "device"]
-    assert [node["data"]["device"] for node in devices] == list(drawn.devices)
-    assert 1 < len(devices) <= 128
-    at = [
-        (node["position"]["x"], node["position"]["y"]) for node in drawn.nodes if "position" in node
-    ]
-    for number, (x, y) in enumerate(at):
-        assert all(abs(x - u) >= 46 or abs(y - v) >= 30 for u, v in at[:number])
-    known = set(ids)
-    assert all({e["data"]["source"], e["data"]["target"]} <= known for e in drawn.edges)
-    assert all(node["data"].get("parent", ids[0]) in known for node in drawn.nodes)
-    assert (len(devices) < load(name).devices) == bool(drawn.left_out)
-
-
-def test_speeds_and_what_is_left_out_are_told() -> None:
-    drawn = topology(MachineInFull.of(load("dgx-h100:2048")))
-    told = " ".join(node["data"]["name"] for node in drawn.nodes)
-    assert "8 × 50 GB/s" in told
-    assert "450 GB/s" in told
-    assert drawn.left_out == "16 of 2048 nodes are drawn; those left out look alike"
-
-
-@given(st.lists(st.integers(1, 50), min_size=1, max_size=4), st.integers(1, 200))
-def test_folding_keeps_to_its_limit_and_to_whole_inner_units(counts: list[int], most: int) -> None:
-    shown = folded(counts, most)
-    assert np.prod(shown) <= max(1, most)
-    assert all(1 <= some <= count for some, count in zip(shown, counts, strict=True))
-    if counts[-1] <= most:
-        assert shown[-1] == counts[-1]
-
-
 def test_faults_are_marked_where_they_are(answers: dict[str, Any]) -> None:
     uneven = topology(answers["uneven"].system)
     missing = [n["data"]["name"] for n in uneven.nodes if n["data"].get("missing")]
@@ -254,15 +188,14 @@ def test_an_uneven_row_is_handed_out_as_groups(answers: dict[str, Any]) -> None:
     assert verb.answer(asked(verb.question, given_), Watcher()).body["target"] == "json"
 
 
-def test_the_plot_has_every_size_and_every_crossover(answers: dict[str, Any]) -> None:
+def test_the_table_of_curves_has_every_size_and_every_crossover(answers: dict[str, Any]) -> None:
     answer = answers["range"]
     drawn = curves(answer)
-    columns = drawn.as_json()
-    assert columns["bytes"] == sorted(one.bytes for one in answer.sizes)
-    assert all(len(columns[name]) == len(answer.sizes) for name in ("best", "default", "bound"))
-    assert columns["crossovers"] == [one.from_bytes for one in answer.stretches][1:]
+    assert [one.bytes for one in drawn.sizes] == sorted(one.bytes for one in answer.sizes)
+    assert drawn.crossovers == answer.stretches[1:]
     shown = Page(render("sizes.html", curves=drawn, link=None))
     assert len([1 for tag, _ in shown.elements if tag == "tr"]) == 1 + len(answer.sizes)
+    assert len([1 for tag, _ in shown.elements if tag == "svg"]) == 2
 
 
 def test_a_question_over_sizes_is_one_that_can_be_put(answers: dict[str, Any]) -> None:
@@ -305,13 +238,22 @@ def test_hostile_texts_stay_texts(hostile: str, answers: dict[str, Any]) -> None
     assert hostile in Page(parts).said
 
 
-def form(**fields: str | list[str]) -> dict[str, list[str]]:
+MORE = {
+    "sent_reduce": ["model", "", "data, model"],
+    "sent_request": ["all-gather", "all-reduce", "broadcast"],
+    "sent_bytes": ["64MiB", "", "5"],
+    "sent_times": ["160", "", ""],
+    "sent_hidden": ["", "", "0.5"],
+}
+
+
+def form(**fields: Any) -> dict[str, list[str]]:
     usual = {"system": "dgx-h100", "count": "4", "axis_name": ["data", "model", ""]}
     usual |= {"axis_size": ["8", "4", ""], "reduce": "0", "request": "all-reduce", "bytes": "1GiB"}
     return {k: v if isinstance(v, list) else [v] for k, v in (usual | fields).items()}
 
 
-def wrong(**fields: str | list[str]) -> dict[str, str]:
+def wrong(**fields: Any) -> dict[str, str]:
     given_, found = question(form(**fields))
     return check(given_, found, Limits().check).wrong
 
@@ -323,6 +265,8 @@ def test_a_sound_form_is_a_question_and_says_what_it_comes_to() -> None:
     assert checked.told == {
         "system": "4 node × 8 gpu: 32 devices",
         "axes": "product 32 of 32 devices; 3 placements",
+        "reduce": "model: nothing is said of what it sends, so the placement is the one that "
+        "frameworks lay out; add what it sends below",
     }
     question_ = asked(TopQuestion, given_)
     put = question_.model_dump(mode="json")
@@ -339,6 +283,8 @@ def _sent(filling: Any) -> bytes:
 
     pairs = [(name, getattr(filling, name)) for name in ("system", "count", "own")]
     pairs += filling.texts.items()
+    for one in filling.sent:
+        pairs += [(f"sent_{name}", text) for name, text in asdict(one).items()]
     for number, row in enumerate(filling.axes):
         pairs += [("axis_name", row.name), ("axis_size", row.size)]
         pairs += [("reduce", str(number))] if row.over else []
@@ -347,9 +293,32 @@ def _sent(filling: Any) -> bytes:
 
 
 def test_the_example_can_be_put_as_it_stands() -> None:
+    """It is a job: the form opens with the question that users have."""
     given_, found = question(read(_sent(EXAMPLE)))
     assert check(given_, found, Limits().check).wrong == {}
     assert of_fields(read(_sent(EXAMPLE))).axes[:2] == EXAMPLE.axes[:2]
+    assert of_fields(read(_sent(EXAMPLE))).sent == EXAMPLE.sent
+    job = asked(TopQuestion, given_).job()
+    assert [entry.name for entry in job.entries] == [
+        "all-reduce over data",
+        "all-reduce over model",
+    ]
+
+
+def test_further_rows_make_the_request_the_first_of_a_job() -> None:
+    given_, found = question(form(**MORE, times="2", k="3"))
+    assert check(given_, found, Limits().check).wrong == {}
+    question_ = asked(TopQuestion, given_)
+    put = question_.model_dump(mode="json")
+    figures = ("reduce", "request", "bytes", "times", "hidden")
+    assert [tuple(one[name] for name in figures) for one in put["collectives"]] == [
+        (["data"], "all-reduce", 2**30, 2, 0),
+        (["model"], "all-gather", 2**26, 160, 0),
+        (["data", "model"], "broadcast", 5, 1, 0.5),
+    ]
+    again, found = question(read(_sent(of_question(question_))))
+    assert found.wrong == {}
+    assert asked(TopQuestion, again).model_dump(mode="json") == put
 
 
 @pytest.mark.parametrize(
@@ -372,6 +341,16 @@ def test_the_example_can_be_put_as_it_stands() -> None:
         ({"slow": "node1/nic0=7"}, "slow", "above 0 and at most 1"),
         ({"bytes": "1KiB..1MiB", "per_placement": "yes"}, "per_placement", "a range of sizes"),
         ({"own": "name = 3"}, "system", "own.toml"),
+        ({"times": "3"}, "times", "weighs a collective against others, and there is only one"),
+        ({**MORE, "times": "x"}, "sent", "'x' is no number"),
+        ({**MORE, "times": "0"}, "times", "greater than 0"),
+        ({**MORE, "bytes": "1KiB..1MiB"}, "bytes", "a range of sizes among several"),
+        ({**MORE, "sent_bytes": ["much", "", "5"]}, "sent", "the size 'much' cannot be read"),
+        ({**MORE, "sent_bytes": ["", "", "5"]}, "sent", "required"),
+        ({**MORE, "sent_reduce": ["modl", "", "data"]}, "sent", "did you mean model"),
+        ({**MORE, "without": "node1/gpu1"}, "sent", "lacks 1 of 32 devices"),
+        ({**MORE, "per_placement": "yes"}, "per_placement", "several collectives share"),
+        ({"count": "6", "axis_size": ["4", "12", ""]}, "reduce", "cuts a level of 6 node x 8 gpu"),
     ],
 )
 def test_what_is_wrong_is_said_at_its_field(fields: Any, field: str, said: str) -> None:
@@ -420,6 +399,9 @@ def test_no_bytes_break_the_reading_of_a_form(raw: bytes) -> None:
                 "segments",
                 "algorithm",
                 "max_steps",
+                "times",
+                "hidden",
+                *MORE,
             ]
         ),
         st.text(max_size=30),

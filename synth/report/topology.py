@@ -17,7 +17,7 @@ from hierarchies import Domain
 from synth.verbs.answers.machine_parts import LevelInFull, MachineException, MachineInFull
 
 MOST_DEVICES = 128
-_DEVICE, _GAP, _PAD, _HUB, _HUB_WIDTH = 46, 12, 26, 64, 150
+DEVICE, _GAP, _PAD, _HUB, _HUB_WIDTH = 46, 12, 26, 64, 150
 _MOST_MESHED = 8
 _HUBS = {Domain.SWITCH, Domain.BUS}
 _PORT = re.compile(r"/port[0-9]+")
@@ -27,16 +27,31 @@ Path = tuple[int, ...]
 
 
 @dataclass(frozen=True)
+class Box:
+    """Where a unit is drawn that has others inside."""
+
+    id: str
+    name: str
+    x: float
+    y: float
+    width: float
+    height: float
+
+
+@dataclass(frozen=True)
 class Topology:
     """Nodes and edges as the drawing library takes them, the devices, and what is left out.
 
-    Devices are known by their numbers, with their digits, outermost first.
+    Devices are known by their numbers, with their digits, outermost first. Boxes are for drawings
+    made without that library, which finds them itself; ``size`` is how wide and tall all is.
     """
 
     nodes: list[Json]
     edges: list[Json]
     devices: Mapping[int, Path]
     left_out: str
+    boxes: Sequence[Box]
+    size: tuple[float, float]
 
 
 def topology(system: MachineInFull) -> Topology:
@@ -45,7 +60,9 @@ def topology(system: MachineInFull) -> Topology:
     drawing = _Drawing(system.levels, shown, {one.unit: one for one in system.exceptions})
     drawing.children((), (0.0, 0.0))
     left_out = _left_out(system.levels, shown)
-    return Topology(drawing.nodes, drawing.edges, drawing.devices, left_out)
+    wide, high = drawing.size(0)
+    size = (wide - _PAD, high - _PAD * 1.5)  # the whole has no box around it
+    return Topology(drawing.nodes, drawing.edges, drawing.devices, left_out, drawing.boxes, size)
 
 
 def folded(counts: Sequence[int], most: int) -> list[int]:
@@ -96,12 +113,13 @@ class _Drawing:
     nodes: list[Json] = field(default_factory=list)
     edges: list[Json] = field(default_factory=list)
     devices: dict[int, Path] = field(default_factory=dict)
+    boxes: list[Box] = field(default_factory=list)
 
     def children(self, path: Path, corner: tuple[float, float]) -> None:
         """The children of a unit, their links, and what is inside; ``corner`` is top left."""
         depth = len(path)
         count = self.shown[depth]
-        width, height = self._size(depth + 1)
+        width, height = self.size(depth + 1)
         across = self._columns(depth)
         whole = across * (width + _GAP) - _GAP
         hub = _has_hub(self.levels[depth], count)
@@ -122,6 +140,7 @@ class _Drawing:
         data: Json = {"id": _id(path), "name": name, "kind": "unit", **_parent(path[:-1])}
         if len(path) < len(self.levels):
             self.nodes.append({"data": data})
+            self.boxes.append(Box(data["id"], name, *at, *self.size(len(path))))
             self.children(path, (at[0] + _PAD / 2, at[1] + _PAD / 2))
             return
         number = _number(path, [level.count for level in self.levels])
@@ -130,7 +149,7 @@ class _Drawing:
         units = [unit_name(self.levels, path[: n + 1]) for n in range(len(path))]
         if any(unit in self.faults and self.faults[unit].missing for unit in units):
             data |= {"missing": 1}
-        middle = {"x": at[0] + _DEVICE / 2, "y": at[1] + _DEVICE / 2}
+        middle = {"x": at[0] + DEVICE / 2, "y": at[1] + DEVICE / 2}
         self.nodes.append({"data": data, "position": middle})
 
     def _hub(self, path: Path, children: list[Path], at: Mapping[str, float]) -> None:
@@ -157,11 +176,11 @@ class _Drawing:
     def _columns(self, depth: int) -> int:
         return columns(self.shown[depth], len(self.levels) - depth)
 
-    def _size(self, depth: int) -> tuple[float, float]:
+    def size(self, depth: int) -> tuple[float, float]:
         """How wide and tall a unit of a level is drawn."""
         if depth == len(self.levels):
-            return _DEVICE, _DEVICE
-        width, height = self._size(depth + 1)
+            return DEVICE, DEVICE
+        width, height = self.size(depth + 1)
         across = self._columns(depth)
         down = ceil(self.shown[depth] / across)
         hub = _has_hub(self.levels[depth], self.shown[depth])

@@ -1,0 +1,161 @@
+"""Which device holds which coordinates, and which devices work together, drawn on the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+
+from markupsafe import Markup
+
+from synth.report.colours import Paint, paints
+from synth.report.details import Device
+from synth.report.topology import DEVICE, Box, Topology
+
+_EDGE, _LARGE = 14, 700
+_FEW = 5
+"""So many letters of coordinates fit a device in the usual size."""
+Place = tuple[float, float]
+
+
+def groups(
+    devices: Sequence[Device], axes: Sequence[str], over: Sequence[str]
+) -> Mapping[int, tuple[int, ...]]:
+    """The group of each device: its coordinates on the axes that the collective is not over.
+
+    Devices that hold the same ones differ only on axes it is over, so they work together.
+    """
+    fixed = [number for number, name in enumerate(axes) if name not in over]
+    return {
+        one.number: tuple(one.coordinates[number] for number in fixed)
+        for one in devices
+        if one.coordinates
+    }
+
+
+def drawing(
+    drawn: Topology, devices: Sequence[Device], axes: Sequence[str], over: Sequence[str]
+) -> Markup:
+    """The machine, each device with its number and coordinates, and one fill for each group."""
+    together = groups(devices, axes, over)
+    different = sorted(set(together.values()))
+    fills = dict(zip(different, paints(max(1, len(different))), strict=False))
+    by_name = {one.number: one for one in devices}
+    wide, high = drawn.size
+    parts = [*_units(drawn)]
+    for node in drawn.nodes:
+        if node["data"]["kind"] == "device":
+            one = by_name[node["data"]["device"]]
+            at = node["position"]["x"], node["position"]["y"]
+            paint = fills[together[one.number]] if one.number in together else None
+            parts += _device(one, at, axes, paint)
+        elif node["data"]["kind"] == "hub":
+            parts += _hub(node["data"]["name"], (node["position"]["x"], node["position"]["y"]))
+    width, height = wide + 2 * _EDGE, high + 2 * _EDGE
+    large = " large" if width > _LARGE else ""
+    return Markup(
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="placed{large}" role="img" '
+        f'viewBox="{-_EDGE} {-_EDGE} {width:g} {height:g}" width="{width:g}" height="{height:g}" '
+        'font-family="system-ui, sans-serif" font-size="11" fill="currentColor">'
+        f"<title>{escape(caption(axes, over))}</title>{''.join(parts)}</svg>"
+    )
+
+
+def caption(axes: Sequence[str], over: Sequence[str]) -> str:
+    """What the picture says, in words."""
+    held = f"({', '.join(axes)})" if len(axes) > 1 else ", ".join(axes)
+    rest = [name for name in axes if name not in over]
+    same = f": they have the same coordinates on {', '.join(rest)}" if rest else ""
+    return (
+        f"In each device: its number, and its coordinates on {held}. Devices of one colour are one "
+        f"group over {', '.join(over)}{same}."
+    )
+
+
+def _units(drawn: Topology) -> Iterator[str]:
+    """Boxes and links, from the outermost level inwards, so that what is inside lies above."""
+    middles = {
+        node["data"]["id"]: (node["position"]["x"], node["position"]["y"])
+        for node in drawn.nodes
+        if "position" in node
+    }
+    tops = dict(middles)
+    for box in drawn.boxes:
+        middles[box.id] = (box.x + box.width / 2, box.y + box.height / 2)
+        tops[box.id] = (box.x + box.width / 2, box.y)
+    deepest = max((edge["data"]["source"].count(".") for edge in drawn.edges), default=0)
+    for depth in range(deepest + 1):
+        for edge in drawn.edges:
+            if edge["data"]["source"].count(".") == depth:
+                yield _edge(edge, *_ends(edge, middles, tops))
+        yield from (_unit(box) for box in drawn.boxes if box.id.count(".") == depth)
+    for edge in drawn.edges:
+        if edge["data"]["label"]:
+            yield _label(edge["data"]["label"], *_ends(edge, middles, tops))
+
+
+def _ends(
+    edge: Mapping[str, Mapping[str, str]], middles: Mapping[str, Place], tops: Mapping[str, Place]
+) -> tuple[Place, Place]:
+    """Where a link begins and ends: what hangs at a hub hangs there by its upper edge."""
+    source, target = edge["data"]["source"], edge["data"]["target"]
+    return (tops if target.startswith("hub") else middles)[source], middles[target]
+
+
+def _unit(box: Box) -> str:
+    return (
+        f'<rect class="unit" x="{box.x:g}" y="{box.y:g}" width="{box.width:g}" '
+        f'height="{box.height:g}" rx="5" fill="#ffffff" fill-opacity="0.5" '
+        'stroke="currentColor" stroke-opacity="0.4"/>'
+        f'<text x="{box.x + box.width / 2:g}" y="{box.y + box.height - 8:g}" '
+        f'text-anchor="middle">{escape(box.name)}</text>'
+    )
+
+
+def _edge(edge: Mapping[str, Mapping[str, str]], begin: Place, end: Place) -> str:
+    faulty = bool(edge["classes"])
+    dashes = ' stroke-dasharray="6 4"' if faulty else ""
+    return (
+        f'<line class="{"worn" if faulty else "wire"}" x1="{begin[0]:g}" y1="{begin[1]:g}" '
+        f'x2="{end[0]:g}" y2="{end[1]:g}" stroke="#7b8794" '
+        f'stroke-width="{edge["data"]["wide"]}"{dashes}/>'
+    )
+
+
+def _label(text: str, begin: Place, end: Place) -> str:
+    """What is said of a link, in its middle; a seam around the letters keeps lines from them."""
+    x, y = (begin[0] + end[0]) / 2, (begin[1] + end[1]) / 2
+    return (
+        f'<text class="seam" x="{x:g}" y="{y + 4:g}" text-anchor="middle" stroke="#ffffff" '
+        f'stroke-width="4" paint-order="stroke">{escape(text)}</text>'
+    )
+
+
+def _hub(name: str, at: Place) -> Iterator[str]:
+    wide = max(150.0, 6.2 * max(map(len, name.split("\n"))) + 16)
+    yield (
+        f'<rect class="hub" x="{at[0] - wide / 2:g}" y="{at[1] - 16:g}" width="{wide:g}" '
+        'height="32" rx="5" fill="#e4e9ee" stroke="#7b8794"/>'
+    )
+    for number, line in enumerate(name.split("\n")):
+        yield (
+            f'<text x="{at[0]:g}" y="{at[1] - 3 + 13 * number:g}" text-anchor="middle">'
+            f"{escape(line)}</text>"
+        )
+
+
+def _device(one: Device, at: Place, axes: Sequence[str], paint: Paint | None) -> Iterator[str]:
+    """A device: its number, and its coordinates in the order of the axes; dashed if missing."""
+    held = ", ".join(f"{n} {c}" for n, c in zip(axes, one.coordinates, strict=False))
+    said = ",".join(map(str, one.coordinates)) or "missing"
+    fill = f'fill="{paint.fill}"' if paint else 'fill="none" stroke-dasharray="4 3"'
+    ink = f' fill="{paint.ink}"' if paint else ""
+    small = 11 if len(said) <= _FEW else max(5, 11 * _FEW // len(said) + 1)
+    yield (
+        f'<g class="device"{ink}><title>{escape(f"device {one.number}, {one.name}")}: '
+        f"{escape(held or 'missing')}</title>"
+        f'<rect x="{at[0] - DEVICE / 2:g}" y="{at[1] - DEVICE / 2:g}" width="{DEVICE}" '
+        f'height="{DEVICE}" rx="5" {fill} stroke="currentColor" stroke-opacity="0.4"/>'
+        f'<text x="{at[0]:g}" y="{at[1] - 5:g}" text-anchor="middle" font-weight="600">'
+        f'{one.number}</text><text x="{at[0]:g}" y="{at[1] + 13:g}" text-anchor="middle" '
+        f'font-size="{small}">{said}</text></g>'
+    )

@@ -1,0 +1,249 @@
+"""What pages and reports are drawn with: colours, coordinates, machines, curves, placements."""
+
+from __future__ import annotations
+
+from math import isclose
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hierarchies import catalogue, load
+from hierarchies.units import duration, volume
+from strategies import reductions
+from synth.emit.mesh import RankOrder, mesh
+from synth.plan.request import Watcher
+from synth.report.colours import DARK, LIGHT, contrast, paints
+from synth.report.coordinates import coordinates
+from synth.report.curves import curves
+from synth.report.details import Device
+from synth.report.placement import drawing
+from synth.report.topology import folded, topology
+from synth.verbs.answers import judge
+from synth.verbs.answers.machine_parts import MachineInFull
+from synth.verbs.answers.ranked import SweepReply
+from synth.verbs.questions.question import asked
+from synth.verbs.table import VERBS
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def answer(verb: str, question: dict[str, Any]) -> Any:
+    """A verb's answer, read."""
+    body = VERBS[verb].answer(asked(VERBS[verb].question, question), Watcher()).body
+    return judge(verb).validate_python(body)
+
+
+@given(st.integers(1, 300))
+def test_paint_is_read_on_and_few_values_differ_in_hue(values: int) -> None:
+    found = paints(values)
+    assert len(found) == values
+    assert all(contrast(one.fill, one.ink) >= 4.5 for one in found)
+    if values <= 8:
+        assert len({one.fill for one in found}) == values
+
+
+def test_contrast_is_that_of_the_guidelines() -> None:
+    assert contrast("#000000", "#ffffff") == pytest.approx(21)
+    assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.01)
+    assert contrast(DARK, DARK) == 1 < contrast(DARK, LIGHT)
+
+
+@settings(deadline=None)
+@given(reductions())
+def test_coordinates_are_those_of_the_mesh(reduction: Any) -> None:
+    placement = reduction.placement
+    devices = np.arange(placement.hierarchy.devices)
+    ranks = mesh(placement, RankOrder.AXES).ranks(devices)
+    sizes = [axis.size for axis in placement.axes]
+    known = np.stack(np.unravel_index(ranks, sizes), axis=1).tolist()
+    digits = np.stack(np.unravel_index(devices, placement.hierarchy.cardinalities), axis=1)
+    found = [list(coordinates(device, placement.matrix)) for device in digits.tolist()]
+    assert found == known
+
+
+@pytest.mark.parametrize("name", catalogue())
+def test_a_machine_is_drawn_with_each_device_once_and_nothing_in_the_same_place(name: str) -> None:
+    drawn = topology(MachineInFull.of(load(name)))
+    ids = [node["data"]["id"] for node in drawn.nodes]
+    assert len(set(ids)) == len(ids)
+    devices = [node for node in drawn.nodes if node["data"]["kind"] == "device"]
+    assert [node["data"]["device"] for node in devices] == list(drawn.devices)
+    assert 1 < len(devices) <= 128
+    at = [
+        (node["position"]["x"], node["position"]["y"]) for node in drawn.nodes if "position" in node
+    ]
+    for number, (x, y) in enumerate(at):
+        assert all(abs(x - u) >= 46 or abs(y - v) >= 30 for u, v in at[:number])
+    known = set(ids)
+    assert all({e["data"]["source"], e["data"]["target"]} <= known for e in drawn.edges)
+    assert all(node["data"].get("parent", ids[0]) in known for node in drawn.nodes)
+    assert (len(devices) < load(name).devices) == bool(drawn.left_out)
+
+
+def test_speeds_and_what_is_left_out_are_told() -> None:
+    drawn = topology(MachineInFull.of(load("dgx-h100:2048")))
+    told = " ".join(node["data"]["name"] for node in drawn.nodes)
+    assert "8 × 50 GB/s" in told
+    assert "450 GB/s" in told
+    assert drawn.left_out == "16 of 2048 nodes are drawn; those left out look alike"
+
+
+@given(st.lists(st.integers(1, 50), min_size=1, max_size=4), st.integers(1, 200))
+def test_folding_keeps_to_its_limit_and_to_whole_inner_units(counts: list[int], most: int) -> None:
+    shown = folded(counts, most)
+    assert np.prod(shown) <= max(1, most)
+    assert all(1 <= some <= count for some, count in zip(shown, counts, strict=True))
+    if counts[-1] <= most:
+        assert shown[-1] == counts[-1]
+
+
+@pytest.mark.parametrize("name", ["dgx-h100:2", "p2-v100:3", "mi300x:2"])
+def test_what_lies_inside_is_drawn_inside(name: str) -> None:
+    """A device lies in the boxes of the units that it is in, and in no other."""
+    drawn = topology(MachineInFull.of(load(name)))
+    parents = {node["data"]["id"]: node["data"].get("parent") for node in drawn.nodes}
+    for node in drawn.nodes:
+        if "position" not in node:
+            continue
+        x, y = node["position"]["x"], node["position"]["y"]
+        assert 0 <= x <= drawn.size[0]
+        assert 0 <= y <= drawn.size[1]
+        above, parent = set(), node["data"].get("parent")
+        while parent:
+            above.add(parent)
+            parent = parents[parent]
+        assert above == {
+            box.id
+            for box in drawn.boxes
+            if box.x < x < box.x + box.width and box.y < y < box.y + box.height
+        }
+    for box in drawn.boxes:
+        assert box.x + box.width <= drawn.size[0] + 1e-9
+        assert box.y + box.height <= drawn.size[1] + 1e-9
+
+
+PLACED: dict[str, tuple[dict[str, int], list[str], list[list[int]]]] = {
+    "inner": ({"data": 2, "model": 8}, ["model"], [[2, 1], [1, 8]]),
+    "outer": ({"data": 2, "model": 8}, ["data"], [[2, 1], [1, 8]]),
+    "split": ({"data": 4, "model": 4}, ["data"], [[2, 2], [1, 4]]),
+    "two of three": ({"a": 2, "b": 2, "c": 4}, ["a", "c"], [[2, 1], [1, 2], [1, 4]]),
+    "all": ({"data": 16}, ["data"], [[2, 8]]),
+}
+
+
+@pytest.mark.parametrize("case", PLACED)
+def test_devices_of_one_colour_are_a_group_that_is_lowered(case: str) -> None:
+    """The judge is the schedule of the plain collective: it knows no drawing."""
+    axes, over, matrix = PLACED[case]
+    lowered = answer(
+        "lower",
+        {
+            "program": "all-reduce root inside",
+            "system": "dgx-h100:2",
+            "axes": axes,
+            "reduce": over,
+            "placement": matrix,
+        },
+    )
+    drawn = topology(MachineInFull.of(load("dgx-h100:2")))
+    there = [
+        Device(number, f"u{number}", coordinates(at, matrix))
+        for number, at in drawn.devices.items()
+    ]
+    picture = ElementTree.fromstring(str(drawing(drawn, there, list(axes), over)))
+    coloured: dict[str, set[int]] = {}
+    for one in picture.iter(f"{SVG}g"):
+        if one.get("class") == "device":
+            [box] = one.findall(f"{SVG}rect")
+            number, held = (text.text or "" for text in one.findall(f"{SVG}text"))
+            coloured.setdefault(box.get("fill") or "", set()).add(int(number))
+            assert held == ",".join(map(str, there[int(number)].coordinates))
+    assert sorted(map(sorted, coloured.values())) == sorted(map(sorted, lowered.steps[0].groups))
+
+
+def test_devices_that_are_missing_have_no_colour() -> None:
+    drawn = topology(MachineInFull.of(load("dgx-h100:1")))
+    there = [Device(n, f"u{n}", () if n == 3 else (n,)) for n in drawn.devices]
+    picture = ElementTree.fromstring(str(drawing(drawn, there, ["data"], ["data"])))
+    devices = [one for one in picture.iter(f"{SVG}g") if one.get("class") == "device"]
+    fills = [one.findall(f"{SVG}rect")[0].get("fill") for one in devices]
+    assert fills[3] == "none"
+    assert fills.count("none") == 1
+    assert "missing" in "".join(devices[3].itertext())
+
+
+@pytest.fixture(scope="module")
+def over_sizes() -> SweepReply:
+    found: SweepReply = answer(
+        "top",
+        {
+            "system": "p2-a100:2",
+            "axes": {"data": 32},
+            "reduce": ["data"],
+            "bytes": [2**10, 2**26],
+            "max_steps": 3,
+        },
+    )
+    return found
+
+
+def points(picture: ElementTree.Element, name: str) -> list[tuple[float, float, str]]:
+    """Where a line's points lie, and what each says."""
+    return [
+        (float(one.get("cx", "")), float(one.get("cy", "")), "".join(one.itertext()))
+        for one in picture.iter(f"{SVG}circle")
+        if one.get("class") == name
+    ]
+
+
+def test_curves_have_a_point_for_each_size_where_it_belongs(over_sizes: SweepReply) -> None:
+    """Equal ratios are equal distances, for sizes and times; larger times lie higher."""
+    found = curves(over_sizes)
+    times, rates = (ElementTree.fromstring(str(one)) for one in found.drawings)
+    for name, field in (("best", "seconds"), ("default", "baseline_seconds")):
+        drawn = points(times, name)
+        assert len(drawn) == len(over_sizes.sizes)
+        x = np.log([one.bytes for one in found.sizes])
+        y = -np.log([getattr(one, field) for one in found.sizes])
+        for place, value in (([p[0] for p in drawn], x), ([p[1] for p in drawn], y)):
+            slope, start = np.polyfit(value, place, 1)
+            assert slope > 0
+            assert np.abs(slope * value + start - place).max() < 0.2
+        for one, (_, _, said) in zip(found.sizes, drawn, strict=True):
+            assert said.endswith(f"{volume(one.bytes)}: {duration(getattr(one, field))}")
+    for one, (_, _, said) in zip(found.sizes, points(rates, "best"), strict=True):
+        rate = 2 * 31 / 32 * one.bytes / one.seconds / 1e9  # as nccl-tests count an all-reduce
+        shown = float(said.rpartition(": ")[2].removesuffix(" GB/s"))
+        assert isclose(shown, rate, rel_tol=1e-5)
+
+
+def test_curves_mark_where_another_answer_is_the_best(over_sizes: SweepReply) -> None:
+    for one in curves(over_sizes).drawings:
+        marks = [
+            "".join(line.itertext())
+            for line in ElementTree.fromstring(str(one)).iter(f"{SVG}line")
+            if line.get("class") == "crossover"
+        ]
+        assert marks == [
+            f"another answer from {volume(stretch.from_bytes)} on"
+            for stretch in over_sizes.stretches[1:]
+        ]
+
+
+def test_curves_of_one_size_and_of_nothing_to_do_are_drawn_or_left_out(
+    over_sizes: SweepReply,
+) -> None:
+    one = over_sizes.model_copy(update={"sizes": over_sizes.sizes[:1]})
+    for drawn in curves(one).drawings:
+        picture = ElementTree.fromstring(str(drawn))
+        assert len(points(picture, "best")) == 1
+        assert "nan" not in str(drawn)
+    none = [size.model_copy(update=dict.fromkeys(NO_TIME, 0.0)) for size in over_sizes.sizes]
+    assert curves(over_sizes.model_copy(update={"sizes": none})).drawings == []
+
+
+NO_TIME = ("seconds", "baseline_seconds", "bound_seconds")
