@@ -22,6 +22,8 @@ GOLDEN_COMMANDS = {
         *("import", "nvidia-smi", str(Path(__file__).parent / "imports" / "switched.txt")),
         *("--nodes", "4", "--gpu", "a100"),
     ],
+    "graph": ["graph", "dgx-h100:4", "--slow", "node1/nic2=0.5"],
+    "trace": ["trace", str(Path(__file__).parent / "steps" / "mlp-tiny.step")],
     "place": ["place", "dgx-h100:4", "--axes", "data=8,model=4"],
     "count": ["count", "--digits", "3"],
     "top": ["top", "p2-a100:4", "--axes", "data=16,model=4", "--reduce", "data", "-k", "4"],
@@ -37,6 +39,15 @@ GOLDEN_COMMANDS = {
         *("top", "p2-a100:4", "--axes", "data=32,model=2", "--reduce", "data"),
         *("--bytes", "1KiB..1GiB", "--max-steps", "3"),
     ],
+    "top-job": [
+        *("top", "dgx-h100:4", "--axes", "data=8,model=4", "--no-stripes", "-k", "2"),
+        *("--reduce", "data", "--bytes", "1GiB"),
+        *("--reduce", "model", "--bytes", "64MiB", "--times", "160"),
+    ],
+    "top-placed": [
+        *("top", "p2-a100:4", "--axes", "data=16,model=4", "--reduce", "data", "-k", "1"),
+        *("--placement", "[[1, 16], [4, 1]]"),
+    ],
     "top-all-to-all": [
         *("top", "dgx-h100:4", "--axes", "expert=16,data=2", "--reduce", "expert"),
         *("--request", "all-to-all", "--bytes", "64MiB", "-k", "3"),
@@ -46,6 +57,10 @@ GOLDEN_COMMANDS = {
         *("job", "--layers", "40", "--hidden", "5120", "--heads", "40", "--vocabulary", "32000"),
         *("--sequence", "2048", "--axes", "data=any,tensor=1|2|4|8", "--micro-batches", "8"),
         *("--memory", "70", "--name", "a-13b"),
+    ],
+    "order": ["order", "1f1b", "--stages", "4", "--microbatches", "8", "--transfer", "0.4"],
+    "order-zero-bubble": [
+        *("order", "zero-bubble-h1", "--stages", "8", "--chunks", "2", "--microbatches", "4"),
     ],
     "top-nothing-to-do": ["top", "dgx-h100:1", "--axes", "data=1,model=8", "--reduce", "data"],
     "check": ["check", NESTED, *P2, "--replay"],

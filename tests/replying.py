@@ -49,9 +49,18 @@ COMMANDS = {
 }
 COMMANDS["run"][1] = "reduce-scatter root inside; all-gather root inside"
 SHAPES = [
-    *("systems", "system-slow", "import", "place", "count", "striped", "sweep", "uneven"),
+    *("systems", "system-slow", "import", "graph", "place", "count", "striped", "sweep", "uneven"),
     "systems-ranked",
-    *("cost-slow", "cost-uneven", "plan-open", "job", "check", "check-refuted", "check-irregular"),
+    *(
+        "cost-slow",
+        "cost-uneven",
+        "plan-open",
+        "job",
+        "order",
+        "check",
+        "check-refuted",
+        "check-irregular",
+    ),
     *("lower-transposed", "lower-all-to-all", "time", "emit-torch", "emit-chakra", "run"),
     *("calibrate-plan", "calibrate", "doctor"),
 ]

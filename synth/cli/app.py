@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from synth.cli.commands import COMMANDS, GROUPS, SERVICE
+from synth.cli.commands import COMMANDS, GROUPS, SERVICE, InOrder
 from synth.cli.commands.asking import Store, Verbose
 
 app = typer.Typer(
@@ -36,7 +36,9 @@ def _main(
     """Results go to standard output, progress and log to standard error."""
 
 
-for _name, _command in {**COMMANDS, **SERVICE}.items():
+for _name, _command in COMMANDS.items():
+    app.command(_name, cls=InOrder)(_command)
+for _name, _command in SERVICE.items():
     app.command(_name)(_command)
 for _name, _group in GROUPS.items():
     app.add_typer(_group, name=_name)

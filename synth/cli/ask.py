@@ -9,23 +9,27 @@ import signal
 import time as clock
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import PurePath
 from types import FrameType
 from typing import Any, Protocol
 
 import typer
+from pydantic import BaseModel
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from hierarchies import InputError, within
+from synth.cli.collected import collected
 from synth.cli.inputs import READERS, names_only, unread
 from synth.cli.outputs import deliver, printing
 from synth.plan.request import Watcher
+from synth.report import report
 from synth.tables.style import console
 from synth.tables.table import TABLES
 from synth.verbs.answers import judge
 from synth.verbs.answers.parts import TextFile
 from synth.verbs.export import WrongProgramError
-from synth.verbs.questions.fields import flag_of
+from synth.verbs.questions.fields import flag_of, lists_of
 from synth.verbs.questions.question import Question, asked
 from synth.verbs.reply import Outcome, Reply
 from synth.verbs.table import VERBS
@@ -53,18 +57,20 @@ def ask(
     as_json: bool,
     budget_seconds: float | None,
     output: str | None = None,
+    page: str | None = None,
     before: Opening = nullcontext,
 ) -> int:
     """Put a question, print the answer, and say how it ended: the exit code.
 
-    Files that are the answer go to ``output``, or with ``as_json`` the JSON that holds them. An
-    answer that was given ``before`` is given again. A caller's mistake, and what cannot be written,
-    becomes one line on standard error and exit code 2.
+    Files that are the answer go to ``output``, or with ``as_json`` the JSON that holds them, and
+    after that a report to ``page``. An answer that was given ``before`` is given again. A caller's
+    mistake, and what cannot be written, becomes one line on standard error and exit code 2.
     """
     begun = clock.perf_counter()
     try:
+        _check_page(page)
         model = VERBS[verb].question
-        question = asked(model, dict(_read(model, flags)))
+        question = asked(model, dict(_read(model, _with_ending(model, flags, output, as_json))))
         if log.isEnabledFor(logging.INFO):
             named = names_only(question.model_dump(mode="json", exclude_none=True))
             log.info("asked: %s", json.dumps(named))
@@ -76,10 +82,45 @@ def ask(
             deliver([TextFile(name=f"{verb}.json", text=text)], output)
         else:
             _show(verb, reply.body, output)
+        if page is not None:
+            given = names_only(question.model_dump(mode="json", exclude_defaults=True))
+            text = report(verb, given, reply.body)
+            deliver([TextFile(name=f"{verb}.html", text=text)], page)
     except InputError as error:
         typer.echo(f"collsynth: {error}", err=True)
         return int(Outcome.NO) if isinstance(error, WrongProgramError) else USAGE
     return INTERRUPTED if watcher.interrupted else int(reply.outcome)
+
+
+def _check_page(page: str | None) -> None:
+    """Refuse, before anything is worked out, what a browser would not take for a page."""
+    if page is not None and PurePath(page).suffix.lower() not in (".html", ".htm"):
+        raise InputError(
+            f"{page!r} does not end in .html",
+            where="--report",
+            hint="a report is a page for browsers, as in report.html",
+        )
+
+
+def _with_ending(
+    model: type[Question], flags: Mapping[str, Any], output: str | None, as_json: bool
+) -> Mapping[str, Any]:
+    """The flags, with the format that ``-o x.svg`` names where the flag for it is not given.
+
+    With ``as_json`` the file is for the JSON, and its ending says nothing.
+    """
+    ending = PurePath(output or "").suffix.removeprefix(".").lower()
+    if as_json or not ending:
+        return flags
+    takes = (name for name in model.model_fields if (f := flag_of(model, name)) and f.ending)
+    return {**{name: ending for name in takes if flags.get(name) is None}, **_given(flags)}
+
+
+def _given(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Without flags that are not given."""
+    return {
+        name: value for name, value in flags.items() if value is not None and value is not False
+    }
 
 
 def _answered(verb: str, question: Question, watcher: _Screen, before: Before | None) -> Reply:
@@ -186,11 +227,13 @@ def _watching(budget_seconds: float | None, part: bool) -> Iterator[_Screen]:
         yield _Screen(budget_seconds, progress, interrupt)
 
 
-def _read(model: type[Question], flags: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _read(model: type[BaseModel], flags: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """The keys and values of a question from its flags. Raises InputError that names the flag."""
-    given = {
-        name: value for name, value in flags.items() if value is not None and value is not False
-    }
+    for key, each in lists_of(model).items():
+        flags, items = collected(model, key, flags)
+        if items:
+            yield key, [dict(_read(each.item, item)) for item in items]
+    given = _given(flags)
     asked_by = {name: flag for name in given if (flag := flag_of(model, name))}
     nobody = {flag.unread for flag in asked_by.values()}
     for name, flag in asked_by.items():

@@ -6,12 +6,15 @@ import json
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from hierarchies import InputError, file_text
 from hierarchies.importers import texts
 from synth.calibration.logs.files import log_text
+from synth.train.models import OWN, own_step
+from synth.train.zoo.sizes import ZOO
 from synth.verbs.questions.fields import File
 from synth.workload.files import job_file_text
 
@@ -53,20 +56,21 @@ def unread(paths: Sequence[str]) -> list[Named]:
 
 def answer(text: str) -> Any:
     """What ``top --json`` printed: in a file, or on standard input for ``-``."""
+    where = "standard input" if text == "-" else text
+    hint = "give what 'collsynth top --json' or 'collsynth plan --json' printed"
     try:
         raw = sys.stdin.buffer.read() if text == "-" else Path(text).read_bytes()
         found = json.loads(raw)
     except OSError as error:
-        raise InputError(f"cannot read {text!r}: {error.strerror}", where="--from") from None
+        raise InputError(f"cannot read: {error.strerror}", where=where) from None
     except (ValueError, RecursionError):
-        hint = "give what 'collsynth top --json' printed"
-        raise InputError(f"{text!r} holds no JSON", where="--from", hint=hint) from None
+        raise InputError("this holds no JSON", where=where, hint=hint) from None
     if not isinstance(found, dict):
-        raise InputError(f"{text!r} holds no answer", where="--from", hint="JSON of 'top --json'")
+        raise InputError("this holds no answer", where=where, hint=hint)
     return found
 
 
-def program(text: str) -> str:
+def program(text: str, what: str = "a program") -> str:
     """Standard input for ``-``, a file's text if there is such a file, else the text itself."""
     try:
         if text == "-":
@@ -75,14 +79,25 @@ def program(text: str) -> str:
         if path.is_file():
             return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
-        raise InputError("the program is not text in UTF-8", where=text) from None
+        raise InputError("the file is not text in UTF-8", where=text) from None
     except (OSError, ValueError):
         return text
     if _FILE_NAME.fullmatch(text):
-        raise InputError(
-            f"there is no file {text!r}", hint="give a program, a file, or - for stdin"
-        )
+        raise InputError(f"there is no file {text!r}", hint=f"give {what}, a file, or - for stdin")
     return text
+
+
+def step(spec: str) -> str | Named:
+    """A name of the zoo unchanged; else a text: of a file, of what FILE.py:FUNCTION traces to.
+
+    The latter runs the file, which nothing but this command line does.
+    """
+    if spec in ZOO:
+        return spec
+    if OWN.fullmatch(spec):
+        return _named(spec, str(own_step(spec)))
+    text = program(spec, "a model of the zoo")
+    return spec if text == spec else _named(spec, text)
 
 
 def names_only(question: Any) -> Any:
@@ -106,5 +121,7 @@ READERS: Mapping[File, Callable[[Any], Any]] = {
     File.LOGS: logs,
     File.ANSWER: answer,
     File.PROGRAM: program,
+    File.ORDER: partial(program, what="a pipeline order"),
+    File.STEP: step,
 }
 """What reads a word that may name a file, by what the file holds."""

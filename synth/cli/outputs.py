@@ -41,8 +41,8 @@ def printing() -> Iterator[None]:
 def deliver(files: Sequence[AnyFile], output: str | None) -> None:
     """Write files where the caller wants them; one alone may go to standard output.
 
-    Several are written all or not at all. Raises InputError for several files and no folder, and
-    for what cannot be written.
+    Folders that are not there are made. Several are written all or not at all. Raises InputError
+    for several files and no folder, and for what cannot be written.
     """
     if output is None:
         if len(files) > 1:
@@ -72,6 +72,8 @@ def _write(place: Path, content: bytes) -> None:
         place.write_bytes(content)
         return
     target = place.resolve()
+    if not target.parent.exists():
+        target.parent.mkdir(parents=True)
     with TemporaryDirectory(prefix=".collsynth-", dir=target.parent) as name:
         draft = Path(name) / "draft"
         draft.write_bytes(content)

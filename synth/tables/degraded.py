@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from rich.console import RenderableType
 
 from hierarchies.units import duration, volume
+from synth.tables.left_over import LAID_OUT
+from synth.tables.placements import placement_of, words
 from synth.tables.rows import in_lines, ranked_table, rows, stripe
 from synth.tables.style import (
     axes_text,
@@ -79,6 +81,7 @@ def cost(reply: CostReply) -> RenderableType:
     what = lacking(system.exceptions) or "the smaller machine"
     return paragraphs(
         f"{asked}, {axes_text(before.axes)} on {system.name}, {shape(system.levels)}",
+        *_placed(reply),
         f"{what}: {duration(abs(lost))} {'more' if lost >= 0 else 'less'} a call\n",
         made,
         "",
@@ -88,13 +91,28 @@ def cost(reply: CostReply) -> RenderableType:
     )
 
 
+def _placed(reply: CostReply) -> Iterator[str]:
+    """Where the axes lie on the healthy machine, and where now if that is elsewhere."""
+    said = []
+    for one in (reply.healthy, reply.best):
+        if one.placement is not None:
+            lies = words(placement_of(reply.system.levels, one.axes, one.placement))
+            said.append(f"{lies}, {one.placement}")
+    yield from (f"placement: {each}" for each in said[:1])
+    yield from (f"placement now: {each}" for each in said[1:] if each != said[0])
+    if reply.laid_out_by:
+        yield f"placed {LAID_OUT}"
+    if said:
+        yield ""
+
+
 def _followed(followed: FollowedProgram | None) -> Iterator[str]:
     """What came of one program, followed on every link."""
     if followed is None:
         return
     cut = f" in {followed.segments} segments" if followed.segments > 1 else ""
     yield (
-        f"link by link, {followed.program or 'nothing'}{cut}: "
+        f"link by link at the stated bandwidth, {followed.program or 'nothing'}{cut}: "
         f"{duration(followed.healthy_seconds)} healthy, {duration(followed.seconds)} now"
     )
     for one in followed.busiest:

@@ -1,22 +1,84 @@
-"""Diagnoses as people read them."""
+"""What was measured, as people read it: fits, tests still to run, diagnoses."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from rich.console import RenderableType
 
 from hierarchies.units import duration, volume
-from synth.tables.style import paragraphs, table
-from synth.verbs.answers.measured import DiagnosedRun, DoctorReply, FindingPart, RunRow
+from synth.tables.style import follows, many, paragraphs, shape, table, table_of
+from synth.verbs.answers.measured import (
+    CalibratedReply,
+    ClassResidual,
+    DiagnosedRun,
+    DoctorReply,
+    ExperimentPart,
+    FindingPart,
+    RunRow,
+    TestsReply,
+)
 
 
 def doctor(answer: DoctorReply) -> RenderableType:
     """Every run as a table, then what all say together."""
     runs = [part for run in answer.runs for part in (*_run(run), "")]
     findings = [line for finding in answer.findings for line in _finding(finding)]
-    return paragraphs(*runs, "findings:", *findings)
+    return paragraphs(*runs, follows(answer.prices), "findings:", *findings)
+
+
+def calibrated(answer: CalibratedReply | TestsReply) -> RenderableType:
+    """How near the fit came to its rows, and what these leave open; or the tests to run."""
+    if isinstance(answer, TestsReply):
+        return _tests(answer)
+    off = "" if answer.median_error is None else f", {answer.median_error:.1%} off in the median"
+    wider = [one for one in answer.residuals if not (one.collective or one.algorithm)]
+    return paragraphs(
+        f"{answer.system.name}, {shape(answer.system.levels)}: "
+        f"{many(answer.rows, 'measured row')} fitted{off}",
+        *(f"  {source}" for source in answer.sources),
+        "",
+        table_of([one for one in wider if not one.protocol], _RESIDUALS, right="sizes from,rows"),
+        "",
+        *_listed("left out", answer.warnings),
+        *_listed("not followed by the fit", answer.dropped),
+        *_listed("undetermined, so priced like what is similar", answer.undetermined),
+        "-o FILE writes the calibrated description.",
+    )
+
+
+_RESIDUALS: Mapping[str, Callable[[ClassResidual], str]] = {
+    "sizes from": lambda one: volume(one.smallest_bytes),
+    "rows": lambda one: str(one.rows),
+    "nine of ten took": lambda one: f"{one.low:.2f} to {one.high:.2f} times the price",
+}
+"""Of rows that the fit had not seen, by class of sizes."""
+
+
+def _listed(head: str, lines: Sequence[str]) -> Iterator[str]:
+    if lines:
+        yield f"{head}:"
+        yield from (f"  {line}" for line in lines)
+
+
+def _tests(answer: TestsReply) -> RenderableType:
+    seconds = sum(one.seconds for one in answer.experiments)
+    return paragraphs(
+        f"{many(len(answer.experiments), 'test')} of {answer.system.name}, "
+        f"{shape(answer.system.levels)}: about {duration(seconds)} in all",
+        "",
+        table_of(answer.experiments, _TESTS, right="takes", wraps="tells"),
+        "\n-o FILE writes the script that runs them.",
+    )
+
+
+_TESTS: Mapping[str, Callable[[ExperimentPart], str]] = {
+    "test": lambda one: one.name,
+    "who": lambda one: one.groups,
+    "takes": lambda one: duration(one.seconds),
+    "tells": lambda one: "; ".join(one.tells),
+}
 
 
 def _finding(finding: FindingPart) -> Iterator[str]:

@@ -8,11 +8,16 @@ from dataclasses import replace
 from rich.console import RenderableType
 
 from hierarchies.units import duration, volume
+from synth.plan.request import Against
+from synth.price.resolution import FINEST
 from synth.tables.degraded import uneven
-from synth.tables.rows import Row, Stripe, ranked_table, rows
+from synth.tables.left_over import laid_out_words, left_over, unsaid
+from synth.tables.placements import Matrix, placed, placement_of, rank_orders, words
+from synth.tables.rows import Row, Stripe, default_first, ranked_table, rows
 from synth.tables.style import (
     axes_text,
     between,
+    follows,
     lacking,
     many,
     paragraphs,
@@ -31,17 +36,22 @@ from synth.verbs.answers.planning import (
     SystemsRankedReply,
     UnpricedEntry,
 )
-from synth.verbs.answers.ranked import RankedAnswer, RankingReply, SweepReply
+from synth.verbs.answers.ranked import Answer, RankedAnswer, RankingReply, SweepReply
 
-_SPEEDUP = "speed-up: over the default, what the runtime would choose on the same placement"
-_LEGEND = f"{_SPEEDUP}\nbound: share of the time that no schedule can avoid"
-_SEEN_RATIO = 1.005
-"""Times below this ratio are called equal: it would be printed as 1.00."""
+_BUSBW = "busbw: GB/s as nccl-tests count it"
+_SPEEDUP = (
+    "speed-up: over the default, what the runtime would choose on the same placement;\n"
+    "same: prices do not tell them apart; none: no runtime offers it"
+)
+_NEAR = "near: so many other programs that prices do not tell from it; the simplest is shown"
+_LEGEND = f"{_BUSBW}\n{_SPEEDUP}\nbound: share of the time that no schedule can avoid"
 
 
-def top(reply: RankingReply | SweepReply | UnevenReply) -> RenderableType:
-    """The answers of one size, or of a range of sizes."""
+def top(reply: RankingReply | SweepReply | UnevenReply | PlanReply) -> RenderableType:
+    """The answers of one size, or of a range of sizes; of several collectives their plan."""
     match reply:
+        case PlanReply():
+            return plan(reply)
         case SweepReply():
             return sweep(reply)
         case UnevenReply():
@@ -52,48 +62,71 @@ def top(reply: RankingReply | SweepReply | UnevenReply) -> RenderableType:
 
 def ranking(reply: RankingReply) -> RenderableType:
     """The answers of one size."""
-    columns = ("#", "placement", "program", "time", "speed-up", "bound", "limited by", "proof")
     axes = reply.answers[0].axes if reply.answers else {}
-    others = [name for name in axes if name not in reply.reduce]
+    matrices = [one.placement for one in reply.answers]
+    near = ["near"] * any(one.others for one in reply.answers)
+    columns = _with_placement("#", "program", *near, "time", "busbw", "speed-up", "bound",
+                              "limited by", "proof", matrices=matrices)  # fmt: skip
     programs = many(reply.considered.programs, "program")
     default = duration(reply.best_default_seconds)
     return paragraphs(
-        *_asked(reply, axes, reply.bytes),
-        ranked_table(rows(reply), *columns),
+        *_asked(reply, axes, matrices, reply.bytes),
+        ranked_table([*default_first(reply), *rows(reply)], *columns),
         *_reasons(reply),
+        *_to_do(reply.answers),
+        *_rank_orders(reply.system, reply.answers[:1]),
         f"\n{searched(reply.considered)}, {programs} ranked; best default: {default}",
         _LEGEND,
-        *_ties(reply.answers, "answer"),
-        f"not priced: what the axis {' or '.join(others)} sends" if others else None,
+        *[_NEAR] * len(near),
+        *_ties(reply.answers, "answer", reply.system),
+        *left_over(reply),
         stopped(reply.complete),
     )
 
 
+def _with_placement(first: str, *columns: str, matrices: Sequence[Matrix]) -> list[str]:
+    """The columns of a ranking: the placement is one of them where there are several."""
+    several = len({str(matrix) for matrix in matrices}) > 1
+    return [first, *["placement"] * several, *columns]
+
+
+def _rank_orders(system: MachineInFull, answers: Sequence[Answer]) -> Iterator[RenderableType]:
+    """What the placement of an answer asks of each framework."""
+    for one in answers:
+        yield from rank_orders(system.levels, one.axes, one.placement, f" of {one.rank}")
+
+
 def _asked(
-    reply: RankingReply | SweepReply, axes: Mapping[str, int], *sizes_bytes: int
-) -> Iterator[str]:
-    """The question and its machine in words, and what rows and columns of a placement mean."""
+    reply: RankingReply | SweepReply,
+    axes: Mapping[str, int],
+    matrices: Sequence[Matrix],
+    *sizes_bytes: int,
+) -> Iterator[RenderableType]:
+    """The question and its machine, and the placements of the answers, in words."""
     asked, system = request_text(reply.request, reply.reduce, *sizes_bytes), reply.system
     yield f"{asked}, {axes_text(axes)} on {system.name}, {shape(system.levels)}"
     if lacks := lacking(system.exceptions):
         yield lacks
-    yield f"placement: {_rows_and_columns(axes, system)}\n"
-
-
-def _rows_and_columns(axes: Iterable[str], system: MachineInFull) -> str:
-    levels = ", ".join(level.name for level in system.levels)
-    return f"rows {', '.join(axes)}; columns {levels}"
+    yield from placed(system.levels, axes, matrices)
+    yield from laid_out_words(reply)
+    yield ""
 
 
 def sweep(reply: SweepReply) -> RenderableType:
     """From which size on which answer is the best."""
-    columns = ("sizes", "placement", "program", "time", "speed-up", "bound", "proof")
     axes = reply.stretches[0].first.axes if reply.stretches else {}
+    matrices = [one.first.placement for one in reply.stretches]
+    columns = _with_placement(
+        "sizes", "program", "time", "busbw", "speed-up", "bound", "proof", matrices=matrices
+    )
     return paragraphs(
-        *_asked(reply, axes, *reply.bytes),
-        ranked_table([replace(row, interval=()) for row in rows(reply)], *columns),
-        f"\n{many(len(reply.sizes), 'size')} asked; changes are told to 1%",
+        *_asked(reply, axes, matrices, *reply.bytes),
+        ranked_table(rows(reply), *columns),
+        f"\n{many(len(reply.sizes), 'size')} asked; changes are told to 1%; one program a size: "
+        "ask one size for\nseveral side by side, which may take less",
         f"{_LEGEND}; first and last size",
+        follows(reply.system.prices),
+        *left_over(reply),
         stopped(reply.complete),
     )
 
@@ -104,15 +137,36 @@ def several(reply: SystemsRankedReply) -> RenderableType:
     if isinstance(first, SweepReply):
         each = [part for one in reply.systems for part in (top(one), "")]
         return paragraphs(*each, stopped(reply.complete))
-    columns = ("system", "placement", "program", "time", "speed-up", "limited by", "proof")
-    others = (one for one in reply.systems if not isinstance(one, SweepReply))
+    if isinstance(first, PlanReply):
+        plans = [one for one in reply.systems if isinstance(one, PlanReply)]
+        return paragraphs(*_planned(plans), stopped(reply.complete))
+    columns = ("system", "program", "time", "busbw", "speed-up", "limited by", "proof")
+    others = [one for one in reply.systems if isinstance(one, RankingReply | UnevenReply)]
     asked = request_text(first.request, first.reduce, first.bytes)
     return paragraphs(
         f"{asked}: the best on each of {many(len(reply.systems), 'system')}\n",
         ranked_table((_best(one) for one in others if one.answers), *columns),
-        _SPEEDUP,
+        "",
+        *(line for one in others for line in _best_placed(one)),
+        *(laid_out_words(first) if isinstance(first, RankingReply) else ()),
+        f"{_BUSBW}\n{_SPEEDUP}",
         stopped(reply.complete),
     )
+
+
+def _planned(plans: Sequence[PlanReply]) -> Iterator[RenderableType]:
+    """The best placement of each system for a job, and what a step waits there."""
+    yield f"{plans[0].title}: the best placement on each of {many(len(plans), 'system')}\n"
+    yield table_of(plans, _PLANNED, right="a step waits,by the runtime's choice")
+    yield "a step waits: for communication that compute does not hide"
+
+
+_PLANNED: Mapping[str, Callable[[PlanReply], str]] = {
+    "system": lambda plan: plan.system.name,
+    "placement": lambda plan: str(plan.ranking[0].placement),
+    "a step waits": lambda plan: duration(plan.ranking[0].exposed_seconds),
+    "by the runtime's choice": lambda plan: duration(plan.default_exposed_seconds),
+}
 
 
 def _best(reply: RankingReply | UnevenReply) -> Row:
@@ -124,24 +178,37 @@ def _best(reply: RankingReply | UnevenReply) -> Row:
     return row
 
 
+def _best_placed(reply: RankingReply | UnevenReply) -> Iterator[str]:
+    """Where the axes of a system's best answer lie."""
+    if isinstance(reply, RankingReply) and reply.answers:
+        best = reply.answers[0]
+        lies = words(placement_of(reply.system.levels, best.axes, best.placement))
+        yield f"{reply.system.name}: {lies}, {best.placement}"
+
+
 def plan(reply: PlanReply) -> RenderableType:
     """The placement of a job, what each entry does on it, and the next best placements."""
     best, *others = reply.ranking
     exposed, default = best.exposed_seconds, reply.default_exposed_seconds
     longer = default / exposed if exposed else 1.0
-    gain = f", {longer:.2f} times as long" if longer >= _SEEN_RATIO else ", as long"
+    told = longer > 1 + FINEST and any(_gains(reply.entries))
+    gain = f", {longer:.2f} times as long" if told else ", as long as prices can tell"
     return paragraphs(
         ": ".join(filter(None, (reply.job, reply.title))),
         f"on {reply.system.name}, {shape(reply.system.levels)}: {axes_text(best.axes)}",
         lacking(reply.system.exceptions) or None,
-        f"placement {best.placement}: {_rows_and_columns(best.axes, reply.system)}",
+        *placed(reply.system.levels, best.axes, [best.placement]),
         f"a step waits {duration(exposed)} for communication that compute does not hide\n"
         f"(with the runtime's own choice on the same placement {duration(default)}{gain})\n",
         *_entries(reply),
+        *_gains(reply.entries),
         "",
-        *_others(others),
-        *_ties(reply.ranking, "placement"),
+        *_others(reply.system, best, others),
+        *_ties(reply.ranking, "placement", reply.system),
         *_unpriced(reply.unpriced),
+        *unsaid(reply),
+        *rank_orders(reply.system.levels, best.axes, best.placement),
+        "",
         f"{searched(reply.considered)}; what computing costs is not weighed",
         "loss: one call against the placement that the entry would have wanted for itself",
         stopped(reply.complete),
@@ -158,9 +225,20 @@ def _entries(reply: PlanReply) -> Iterator[RenderableType]:
     yield ""
     requests = [entry.request.value for entry in reply.entries]
     titled = [replace(row, title=(one,)) for row, one in zip(rows(reply), requests, strict=True)]
-    yield ranked_table(titled, "#", "request", "program", "bound", "limited by", "proof")
+    columns = ("#", "request", "program", "speed-up", "bound", "limited by", "proof")
+    yield ranked_table(titled, *columns)
 
 
+def _gains(entries: Iterable[PlannedEntry]) -> Iterator[str]:
+    """How to get what entries gain over the runtime's own choice."""
+    for one in entries:
+        if one.answer.against_default is Against.FASTER:
+            yield f"\n{one.name}: {one.answer.advice.text}"
+
+
+LESS_IS_NO_BETTER = (
+    "less is no better here: prices do not tell it from the first, which is as frameworks lay out"
+)
 _COSTS: Mapping[str, Callable[[PlannedEntry], str]] = {
     "#": lambda entry: str(entry.answer.rank),
     "entry": lambda entry: entry.name,
@@ -174,34 +252,60 @@ _COSTS: Mapping[str, Callable[[PlannedEntry], str]] = {
 }
 
 
-def _others(options: list[PlacementOption]) -> Iterator[RenderableType]:
+def _others(
+    system: MachineInFull, best: PlacementOption, options: list[PlacementOption]
+) -> Iterator[RenderableType]:
+    """The placements that are next best, in words, and why one with less exposed is not first."""
+
+    def lies(option: PlacementOption) -> str:
+        where = words(placement_of(system.levels, option.axes, option.placement))
+        return f"{where}\n{option.placement}"
+
+    def waits(option: PlacementOption) -> str:
+        intervals = map(between, filter(None, [option.interval_seconds]))
+        return "\n".join([duration(option.exposed_seconds), *intervals])
+
     if options:
-        yield table_of(options, _OPTIONS, right="exposed")
+        cells = {
+            "next best": lambda option: axes_text(option.axes).replace(", ", ",\n"),
+            "placement": lies,
+            "exposed": waits,
+        }
+        yield table_of(options, cells, right="exposed", wraps="placement")
+        if any(option.exposed_seconds < best.exposed_seconds for option in options):
+            yield LESS_IS_NO_BETTER
         yield ""
 
 
-_OPTIONS: Mapping[str, Callable[[PlacementOption], str]] = {
-    "next best": lambda option: axes_text(option.axes),
-    "placement": lambda option: str(option.placement),
-    "exposed": lambda option: "\n".join(
-        [duration(option.exposed_seconds), *map(between, filter(None, [option.interval_seconds]))]
-    ),
-}
-
-
-def _ties(ranked: Sequence[RankedAnswer | PlacementOption], what: str) -> Iterator[str]:
-    """What ties with the first, also the default: measurements cannot tell their prices apart."""
+def _ties(
+    ranked: Sequence[RankedAnswer | PlacementOption], what: str, system: MachineInFull
+) -> Iterator[str]:
+    """What prices follow, and what ties with the first, also the default: measurements cannot tell
+    their prices apart. Those of other machines say nothing of which of two is faster.
+    """
     first = ranked[0] if ranked else None
+    yield follows(system.prices)
     if first is None or first.interval_seconds is None:
+        return
+    if system.prices == "typical":
+        yield "below each time: where 9 of 10 machines with such links lay"
         return
     text = "below each time: where 9 of 10 measurements lay about such prices"
     many_tied = sum(one.tied for one in ranked)
     if many_tied > 1:
-        text += f"\n{many(many_tied, what)} tie with the first: their intervals overlap"
-    baseline = first.baseline_interval_seconds if isinstance(first, RankedAnswer) else None
-    if baseline and baseline[0] <= first.interval_seconds[1]:
-        text += f"\nthe default ({between(baseline)}) ties with the first, too"
+        text += f"\n{many(many_tied, what)} tie: prices do not tell them from the first"
     yield text
+
+
+def _to_do(answers: Sequence[RankedAnswer]) -> Iterator[str]:
+    """What to do where the first answer is none that a runtime offers."""
+    if answers and answers[0].against_default is Against.NOT_OFFERED:
+        offered = (one for one in answers if one.against_default is Against.FASTER)
+        best = next(offered, None)
+        least = (
+            "none here is faster than the default; a larger -k, or --algorithm ring, may show one"
+        )
+        yield f"\nof what runtimes offer: {f'{best.rank}, {best.advice.text}' if best else least}"
 
 
 def _unpriced(entries: list[UnpricedEntry]) -> Iterator[str]:

@@ -11,7 +11,9 @@ from rich.table import Table
 from grammar import Goal
 from hierarchies.units import duration, volume
 from synth.calibration.logs.tables import busbw_factor
-from synth.tables.style import MARKS, request_text, table_of
+from synth.plan.request import Against
+from synth.price.resolution import FINEST
+from synth.tables.style import MARKS, request_text, table_of, way
 from synth.verbs.answers.degraded import UnevenAnswer, UnevenReply
 from synth.verbs.answers.planning import PlannedEntry, PlanReply
 from synth.verbs.answers.ranked import Answer, RankedAnswer, RankingReply, SweepReply
@@ -38,7 +40,8 @@ class Stripe:
 class Row:
     """A row of a ranking. Several rows may share a rank; title and interval may be empty.
 
-    On a machine that lacks devices the placement is ``-``.
+    On a machine that lacks devices the placement is ``-``. ``by`` is the algorithm where that is
+    all that tells a row from the default; the row stands for ``others`` near it.
     """
 
     rank: str
@@ -53,6 +56,8 @@ class Row:
     limited_by: Ends
     proof: str
     tied: bool
+    by: str = ""
+    others: int = 0
 
 
 @dataclass(frozen=True)
@@ -76,6 +81,43 @@ def rows(reply: Ranking) -> list[Row]:
         case UnevenReply():
             priced = [_Priced(one, reply.bytes, reply.bound_seconds) for one in reply.answers]
     return [_row(reply.request, reply.reduce, one) for one in priced]
+
+
+def elsewhere_rows(reply: RankingReply) -> list[Row]:
+    """The rows of faster placements elsewhere; their speed-up is the gain over the first answer."""
+    found = []
+    for one in reply.elsewhere:
+        priced = _Priced(one.answer, reply.bytes, one.answer.bound_seconds)
+        row = _row(reply.request, reply.reduce, priced)
+        found.append(replace(row, speedup=(f"{one.gain:.2f}x",)))
+    return found
+
+
+def default_first(reply: RankingReply) -> list[Row]:
+    """The runtime's own choice as a row, where no answer is better and none is just that."""
+    first = reply.answers[0] if reply.answers else None
+    if first is None or not first.steps or first.against_default in _BETTER:
+        return []
+    if first.against_default is Against.SAME and _is_plain(first, reply.request):
+        return []
+    row = replace(rows(reply)[0], rank="-", others=0, limited_by=("-",), proof="")
+    interval, plain = first.default.interval_seconds or (), first.default.seconds
+    members = prod(first.axes[name] for name in reply.reduce)
+    return [
+        replace(
+            row,
+            stripes=(Stripe((f"{reply.request.value} root inside",), "", ""),),
+            by=f"by {first.default.name}: {first.default.advice.text}",
+            time=(duration(plain),),
+            bus_bandwidth=(bus_bandwidth(reply.request.value, reply.bytes, plain, members),),
+            interval=tuple(duration(end) for end in interval),
+            speedup=("",),
+            bound=(_share(first.bound_seconds, plain),),
+        )
+    ]
+
+
+_BETTER = (Against.FASTER, Against.NOT_OFFERED)
 
 
 def bus_bandwidth(request: str, size_bytes: float, seconds: float, members: int) -> str:
@@ -106,7 +148,8 @@ def in_lines(stripes: Iterable[Stripe]) -> str:
 def ranked_table(rows: Iterable[Row], *columns: str) -> Table:
     """Some columns of a ranking in a terminal."""
     cells = {column: _CELLS[column] for column in columns}
-    return table_of(rows, cells, right="#,sizes,time,speed-up,bound", wraps="program")
+    right = "#,sizes,near,time,busbw,speed-up,gain,bound"
+    return table_of(rows, cells, right=right, wraps="program")
 
 
 _CELLS: Mapping[str, Callable[[Row], str]] = {
@@ -115,12 +158,15 @@ _CELLS: Mapping[str, Callable[[Row], str]] = {
     "system": lambda row: _lines(row.title),
     "request": lambda row: _lines(row.title),
     "placement": lambda row: row.placement.replace("], ", "],\n "),
-    "program": lambda row: in_lines(row.stripes),
-    "time": lambda row: "\n".join(filter(None, (_lines(row.time), " to ".join(row.interval)))),
+    "program": lambda row: "\n".join(filter(None, (in_lines(row.stripes), row.by))),
+    "near": lambda row: f"+{row.others}" if row.others else "",
+    "time": lambda row: "\n".join(filter(None, (_lines(row.time), _lines(row.interval)))),
+    "busbw": lambda row: _lines(tuple(one.removesuffix(" GB/s") for one in row.bus_bandwidth)),
     "speed-up": lambda row: _lines(row.speedup),
+    "gain": lambda row: _lines(row.speedup),
     "bound": lambda row: _lines(row.bound),
     "limited by": lambda row: _lines(row.limited_by),
-    "proof": lambda row: MARKS[row.proof],
+    "proof": lambda row: MARKS.get(row.proof, ""),
     "proof at this size": lambda row: MARKS[row.proof],
 }
 
@@ -142,6 +188,8 @@ def _row(request: Goal, over: Sequence[str], *priced: _Priced) -> Row:
         rank=str(first.rank),
         title=(),
         stripes=tuple(_stripes(placed) if placed else [stripe(first.program, [first.segments])]),
+        by=_by(first, request),
+        others=first.others,
         placement=str(placed[0].placement) if placed else "-",
         time=_ends(duration(answer.seconds) for answer in answers),
         interval=tuple(end for interval in intervals for end in interval),
@@ -149,12 +197,41 @@ def _row(request: Goal, over: Sequence[str], *priced: _Priced) -> Row:
             bus_bandwidth(request.value, one.size_bytes, one.answer.seconds, members)
             for one in priced
         ),
-        speedup=_ends(f"{answer.speedup:.2f}x" for answer in answers),
+        speedup=_ends(map(_speedup, answers)),
         bound=_ends(_share(one.bound_seconds, one.answer.seconds) for one in priced),
         limited_by=_ends(answer.limited_by or "-" for answer in answers),
         proof=first.proof,
         tied=isinstance(first, RankedAnswer) and first.tied,
     )
+
+
+def _speedup(answer: Answer | UnevenAnswer) -> str:
+    """How often the default takes as long; only what prices can tell and a runtime offers."""
+    if isinstance(answer, UnevenAnswer):
+        near = 1 / (1 + FINEST) <= answer.speedup <= 1 + FINEST
+        return "same" if near else f"{answer.speedup:.2f}x"
+    match answer.against_default:
+        case Against.FASTER:
+            return f"{answer.baseline_seconds / answer.runtime_seconds:.2f}x"
+        case Against.SLOWER:
+            return f"{answer.speedup:.2f}x"
+        case Against.SAME:
+            return "same"
+        case Against.NOT_OFFERED:
+            return "none"
+
+
+def _by(answer: Answer | UnevenAnswer, request: Goal) -> str:
+    """The algorithm of a plain collective, where that is what tells it from the default."""
+    if isinstance(answer, UnevenAnswer) or answer.against_default is Against.SAME:
+        return ""
+    return f"by {way(answer.steps[0])}" if _is_plain(answer, request) else ""
+
+
+def _is_plain(answer: Answer, request: Goal) -> bool:
+    """Whether it is the plain collective, in one call or in segments of it."""
+    collectives = [step.collective for step in answer.steps]
+    return len(answer.stripes) == 1 and collectives == [request.value]
 
 
 def _stretch(reply: SweepReply, index: int) -> Row:
@@ -163,7 +240,8 @@ def _stretch(reply: SweepReply, index: int) -> Row:
     last = _Priced(one.last, one.until_bytes, one.last.bound_seconds)
     title = _ends([volume(one.from_bytes), volume(one.until_bytes)])
     row = _row(reply.request, reply.reduce, first, last)
-    return replace(row, rank=str(index + 1), title=title)
+    smallest = tuple(duration(end) for end in one.first.interval_seconds or ())
+    return replace(row, rank=str(index + 1), title=title, interval=smallest)
 
 
 def _entry(entry: PlannedEntry) -> Row:

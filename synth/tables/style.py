@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from io import StringIO
 from typing import TypeVar
 
-from rich.console import Console, Group, RenderableType
-from rich.table import Table
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.table import Column, Table
 from rich.text import Text
 
 from grammar import Goal
@@ -19,22 +20,21 @@ from synth.verbs.answers.planning import PlacementsConsidered
 from synth.verbs.answers.ranked import Considered
 
 T = TypeVar("T")
-_PIPE_WIDTH = 200
+_PIPE_WIDTH = 120
+_GAP = 2
 MARKS = {"proved": "proved", "refuted": "REFUTED", "unknown": "unknown"}
 
 
 def console() -> Console:
-    """Standard output; wide where it is not a terminal, so that nothing is cut."""
+    """Standard output; of one width where it is not a terminal, so that answers are the same."""
     out = Console(highlight=False, markup=False)
     return out if out.is_terminal else Console(width=_PIPE_WIDTH, highlight=False, markup=False)
 
 
-def printed(what: RenderableType) -> str:
-    """What would be printed, as plain text."""
+def printed(what: RenderableType, width: int = _PIPE_WIDTH) -> str:
+    """What would be printed, as plain text of so many columns."""
     out = StringIO()
-    plain = Console(
-        file=out, width=_PIPE_WIDTH, color_system=None, force_terminal=False, highlight=False
-    )
+    plain = Console(file=out, width=width, color_system=None, force_terminal=False, highlight=False)
     plain.print(what, markup=False)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
 
@@ -50,9 +50,31 @@ def many(count: int, what: str) -> str:
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
+class _Fitting(Table):
+    """A table that is never wider than the screen, and loses nothing.
+
+    Columns that may not wrap are cut by rich where they do not fit; so where they do not, all wrap.
+    """
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if sum(map(_width, self.columns)) + _GAP * (len(self.columns) - 1) > options.max_width:
+            for column in self.columns:
+                column.no_wrap = False
+        yield from super().__rich_console__(console, options)
+
+
+def _width(column: Column) -> int:
+    """How much a column of texts needs: its longest line, or its longest word if it wraps."""
+    texts = [column.header, *column.cells]
+    lines = [line for text in texts for line in str(text).split("\n")]
+    if not column.no_wrap:
+        lines = [word for line in lines for word in line.split()]
+    return max(map(cell_len, lines), default=0)
+
+
 def table(*columns: str, right: str = "", wraps: str = "") -> Table:
-    """A table whose column ``wraps`` gives way on a narrow screen, and no other."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    """A table whose column ``wraps`` gives way on a narrow screen, before any other."""
+    table = _Fitting(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         table.add_column(
             column,
@@ -71,6 +93,18 @@ def table_of(
     for row in rows:
         found.add_row(*(cell(row) for cell in cells.values()))
     return found
+
+
+_FOLLOWED = {
+    "stated": "prices: as the description states its links; calibrate to have yours",
+    "typical": "prices: what such links reach on other machines; calibrate to have yours",
+    "calibrated": "prices: calibrated on measurements of this machine",
+}
+
+
+def follows(prices: str) -> str:
+    """What prices follow, in a line: data sheets, what such links reach, or measurements."""
+    return _FOLLOWED[prices]
 
 
 def between(interval: Sequence[float]) -> str:

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from math import gcd, prod
 from typing import Any
 
 from rich.console import RenderableType
 
+from grammar import Goal
+from hierarchies import Domain
 from hierarchies.units import duration, volume
+from synth.tables.comparing import diff
 from synth.tables.degraded import cost
 from synth.tables.drafts import draft
-from synth.tables.measured import doctor
+from synth.tables.graphs import graph
+from synth.tables.measured import calibrated, doctor
+from synth.tables.orders import order
+from synth.tables.placements import legend, order_table, placed
 from synth.tables.rankings import plan, several, top
+from synth.tables.rows import bus_bandwidth
 from synth.tables.style import (
     MARKS,
     axes_text,
     between,
     carried,
+    follows,
     lacking,
     many,
     paragraphs,
@@ -26,9 +35,16 @@ from synth.tables.style import (
     table_of,
     way,
 )
+from synth.tables.traces import trace
 from synth.verbs.answers import judge
 from synth.verbs.answers.machine_parts import Calibration, LevelInFull, Machine, MachineInFull
-from synth.verbs.answers.machines import CatalogueReply, CountReply, PlaceReply, SystemReply
+from synth.verbs.answers.machines import (
+    CatalogueReply,
+    CountReply,
+    PlacementInWords,
+    PlaceReply,
+    SystemReply,
+)
 from synth.verbs.answers.outputs import Checked, RunReply
 from synth.verbs.answers.parts import Json, StepPrice
 from synth.verbs.answers.programs import CheckReply, LowerReply, TimeReply
@@ -55,7 +71,7 @@ def _system(system: MachineInFull) -> RenderableType:
     return paragraphs(
         f"{system.name}: {system.title}",
         f"{system.devices} devices, {shape(system.levels)}\n",
-        table_of(system.levels, _LEVELS, wraps="note"),
+        table_of(system.levels, {**_LEVELS, "ports": _ports_among(system.levels)}, wraps="note"),
         "",
         f"exceptions: {lacks}" if lacks else None,
         f"device memory: {device.memory_GB_per_s:g} GB/s{doubt}",
@@ -68,7 +84,7 @@ def _system(system: MachineInFull) -> RenderableType:
 _LEVELS: Mapping[str, Callable[[LevelInFull], str]] = {
     "level": lambda level: level.name,
     "count": lambda level: str(level.count),
-    "domain": lambda level: level.domain.value + (",\nreduces" if level.reduces else ""),
+    "domain": lambda level: ",\n".join(_domain(level)),
     "GB/s a port": lambda level: f"{level.bandwidth_GB_per_s:g}",
     "ports": lambda level: str(level.ports),
     "latency": lambda level: "\n".join(_latencies(level)),
@@ -77,6 +93,27 @@ _LEVELS: Mapping[str, Callable[[LevelInFull], str]] = {
         f"unconfirmed: {', '.join(level.unconfirmed)}" if level.unconfirmed else ""
     ),
 }
+
+
+def _ports_among(levels: list[LevelInFull]) -> Callable[[LevelInFull], str]:
+    """How many ports a child has, and where they do not divide how many devices share how many."""
+
+    def said(level: LevelInFull) -> str:
+        inside = prod(one.count for one in levels[levels.index(level) + 1 :])
+        together = gcd(inside, level.ports)
+        shared, ports = inside // together, level.ports // together
+        uneven = level.domain is Domain.SWITCH and shared > 1 and ports > 1
+        return f"{level.ports},\n{ports} for every {shared}" if uneven else str(level.ports)
+
+    return said
+
+
+def _domain(level: LevelInFull) -> Iterator[str]:
+    yield level.domain.value
+    if level.reduces:
+        yield "reduces"
+    if not level.wraps:
+        yield "ends open"
 
 
 def _calibrated(calibration: Calibration | None) -> Iterator[str]:
@@ -100,12 +137,30 @@ def _latencies(level: LevelInFull) -> Iterator[str]:
 
 
 def _place(answer: PlaceReply) -> RenderableType:
-    levels = answer.system.levels
+    levels, lies = answer.system.levels, "placement (ranks of each axis's first group)"
     placements = many(answer.count, "placement")
-    head = f"{placements} of {axes_text(answer.axes)} on {shape(levels)}"
-    names = ", ".join(level.name for level in levels)
-    rows = f"rows: {', '.join(answer.axes)}; columns: {names}"
-    return paragraphs(head, rows, *(str(matrix) for matrix in answer.placements))
+    one = len(answer.described) == 1
+    head = f"{axes_text(answer.axes)} on {shape(levels)}"
+    made = table(lies, "matrix", *["default of"] * (not one), wraps=lies)
+    for described, matrix in zip(answer.described, answer.placements, strict=True):
+        default = [order.framework for order in described.orders if order.default]
+        where = ";\n".join(described.lies) or "everything on one device"
+        made.add_row(where, str(matrix), *[",\n".join(default) or "-"] * (not one))
+    return paragraphs(
+        f"{'one of ' if one and answer.count > 1 else ''}{placements} of {head}\n",
+        made,
+        f"\nmatrix: {legend(levels, answer.axes)}",
+        *_orders(answer.described),
+    )
+
+
+def _orders(described: list[PlacementInWords]) -> Iterator[RenderableType]:
+    """What each framework is told, where there is but one placement."""
+    if len(described) == 1:
+        yield "\nrank order:"
+        yield from order_table(described[0].orders)
+    else:
+        yield "default of: whose own rank order it is; --placement shows what others need"
 
 
 def _count(answer: CountReply) -> RenderableType:
@@ -162,14 +217,20 @@ def _time(answer: TimeReply) -> RenderableType:
     return paragraphs(
         f"{answer.program or '(nothing to do)'}  on {answer.system}",
         lacking(answer.exceptions) or None,
+        *placed(answer.levels, answer.axes, [answer.placement]),
         "",
-        table_of(answer.steps, _STEPS, right="bytes,time,latency", wraps="busiest port carries"),
+        table_of(
+            answer.steps, _STEPS, right="bytes,time,busbw,latency", wraps="busiest port carries"
+        ),
         "",
-        f"{_together(answer)}total {duration(answer.seconds)}{_measured(answer)}; "
+        f"{_together(answer)}total {duration(answer.seconds)}{_measured(answer)}, "
+        f"{bus_bandwidth(answer.request.value, answer.bytes, answer.seconds, _members(answer))} "
+        "of bus bandwidth; "
         f"bound {duration(answer.bound_seconds)} ({answer.bound_by or 'nothing to do'})",
         f"default ({default.name}, {default.protocol.value}): {duration(answer.baseline_seconds)} "
         f"({speedup:.2f}x); "
         + ", ".join(f"by {name} {duration(seconds)}" for name, seconds in answer.defaults.items()),
+        follows(answer.prices),
     )
 
 
@@ -178,15 +239,29 @@ _STEPS: Mapping[str, Callable[[StepPrice], str]] = {
     "algorithm": lambda step: way(step).replace("-d", "-\nd"),
     "bytes": lambda step: volume(step.bytes),
     "time": lambda step: duration(step.seconds),
+    "busbw": lambda step: _busbw(step.collective, step.bytes, step.seconds, step.members),
     "latency": lambda step: duration(step.latency_seconds),
     "limited by": lambda step: step.limited_by,
     "busiest port carries": lambda step: "\n".join(carried(step)),
 }
 
 
+def _busbw(collective: str, size_bytes: float, seconds: float, members: int) -> str:
+    """A step's bus bandwidth in GB/s; none for what is local."""
+    if members < 2:
+        return "-"
+    return bus_bandwidth(collective, size_bytes, seconds, members).removesuffix(" GB/s")
+
+
+def _members(answer: TimeReply) -> int:
+    """How many devices a group of the request has."""
+    return prod(answer.axes[name] for name in answer.reduce)
+
+
 def _measured(answer: TimeReply) -> str:
     interval = answer.interval_seconds
-    return f" (measurements say {between(interval)})" if interval else ""
+    where = "others" if answer.prices == "typical" else "measurements"
+    return f" ({where} took {between(interval)})" if interval else ""
 
 
 def _run(answer: RunReply) -> RenderableType:
@@ -194,7 +269,7 @@ def _run(answer: RunReply) -> RenderableType:
     measured, predicted = answer.measured_seconds, answer.predicted_seconds
     made.add_row("program", duration(measured), duration(predicted))
     measured, predicted = answer.measured_plain_seconds, answer.predicted_plain_seconds
-    made.add_row("plain all-reduce", duration(measured), duration(predicted))
+    made.add_row(f"plain {answer.request.value}", duration(measured), duration(predicted))
     padding = answer.padded_bytes - answer.bytes
     size = volume(answer.bytes) + (f" (padded by {padding} B)" if padding else "")
     cut = f", in {answer.segments} segments" if answer.segments > 1 else ""
@@ -205,17 +280,20 @@ def _run(answer: RunReply) -> RenderableType:
         answer.program or "(nothing to do)",
         f"{how}: {size} of {answer.dtype}{cut}\n",
         made,
-        f"\n{_checked(answer.check, answer.dtype)}" if answer.check else None,
+        f"\n{_checked(answer.check, answer)}" if answer.check else None,
     )
 
 
-def _checked(check: Checked, dtype: str) -> str:
-    same = "equal to the plain all-reduce" if check.equal else "WRONG"
-    if dtype.startswith(("float", "bfloat")):
+def _checked(check: Checked, answer: RunReply) -> str:
+    same = f"equal to the plain {answer.request.value}" if check.equal else "WRONG"
+    goal = answer.request
+    if goal.reduces and answer.dtype.startswith(("float", "bfloat")):
         error = "not a number" if check.error is None else f"{check.error:.2g}"
         same += f" (largest error {error} of what rounding allows)"
     bits = "the same bits" if check.bitwise_equal else "DIFFERENT bits"
-    return f"check: {same}; {bits} on all devices of a group"
+    where = "as there, of sums that need no rounding" if goal.reduces else "as there"
+    where = "on all devices of a group" if goal is Goal.ALL_REDUCE else where
+    return f"check: {same}; {bits} {where}"
 
 
 def _together(answer: TimeReply) -> str:
@@ -229,17 +307,22 @@ def _together(answer: TimeReply) -> str:
 _DRAWN: Mapping[str, Callable[[Any], RenderableType]] = {
     "systems": _systems,
     "import": draft,
+    "graph": graph,
     "place": _place,
     "count": _count,
     "top": top,
     "sweep": several,
     "cost": cost,
     "plan": plan,
+    "order": order,
+    "diff": diff,
     "check": _check,
     "lower": _lower,
     "time": _time,
     "run": _run,
+    "calibrate": calibrated,
     "doctor": doctor,
+    "trace": trace,
 }
 
 

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from grammar import Goal, canonical, parse
 from hierarchies import InputError, Reduction
 from synth.emit import Options, Source
-from synth.plan.answers import pick_of, priced
+from synth.plan.answers import all_priced
+from synth.plan.request import Part
 from synth.plan.stripes import whole_bytes
 from synth.price.defaults import defaults
 from synth.price.step_prices import Simulator
-from synth.price.steps import total_seconds
+from synth.price.steps import StepPrice, total_seconds
 from synth.semantics.lowering import lower
 from synth.semantics.rules import Derivation, Refusal, derive
 from synth.verbs.answers.given import Remembered, Slice
@@ -58,22 +59,24 @@ def hand_out(chosen: Remembered, options: Options) -> HandOut:
     simulator = Simulator(chosen.system, chosen.algorithm)
     slices = chosen.beside or (Slice(chosen.program, size, chosen.segments),)
     sizes = whole_bytes([one.size_bytes for one in slices], size)
-    first, *others = (
-        _source(replace(one, size_bytes=own), chosen, simulator, options)
+    parts = [
+        Part(derived_from_text(one.program, reduction, chosen.goal), own, one.segments)
         for one, own in zip(slices, sizes, strict=True)
+    ]
+    prices = all_priced(simulator, parts, reduction)
+    first, *others = (
+        _source(part, each, chosen, options) for part, each in zip(parts, prices, strict=True)
     )
     plain = total_seconds(defaults(simulator, reduction, size, chosen.goal).baseline)
     return HandOut(replace(first, beside=tuple(others)), plain)
 
 
-def _source(one: Slice, chosen: Remembered, simulator: Simulator, options: Options) -> Source:
-    """What emitters need of one stripe: its program, proved, lowered and priced for its bytes."""
-    reduction, size = chosen.reduction, one.size_bytes
-    derivation = derived_from_text(one.program, reduction, chosen.goal)
-    verdict = judged(derivation)
+def _source(
+    part: Part, prices: tuple[StepPrice, ...], chosen: Remembered, options: Options
+) -> Source:
+    """What emitters need of one stripe: its program, proved, and lowered for its bytes."""
+    verdict = judged(part.derivation)
     if isinstance(verdict, Refuted):
-        raise AssertionError(f"the rules and z3 disagree on {derivation.program}: {verdict}")
-    pick = pick_of(max(1, len(chosen.beside)))
-    prices = tuple(priced(simulator, derivation, reduction, size / one.segments, pick))
-    schedule = lower(derivation, reduction, size, one.segments)
+        raise AssertionError(f"the rules and z3 disagree on {part.program}: {verdict}")
+    schedule = lower(part.derivation, chosen.reduction, part.size_bytes, part.segments)
     return Source(schedule, chosen.system, prices, verdict, options)

@@ -7,16 +7,34 @@ from typing import Annotated
 from pydantic import Field
 
 from grammar import Goal, admitted
-from hierarchies import catalogue, count_placements, known, placements
+from hierarchies import Placement, catalogue, count_placements, known, placements
+from hierarchies.graphs import graph_of
 from synth.plan.request import Watcher
 from synth.semantics.programs import Language, explore_states
+from synth.verbs.answers.graphs import GraphFormat, GraphReply
 from synth.verbs.answers.machine_parts import Machine as MachineInBrief
 from synth.verbs.answers.machine_parts import MachineInFull
-from synth.verbs.answers.machines import CatalogueReply, CountReply, PlaceReply, SystemReply
+from synth.verbs.answers.machines import (
+    CatalogueReply,
+    CountReply,
+    PlacementInWords,
+    PlaceReply,
+    SystemReply,
+)
+from synth.verbs.answers.ranked import matrix_of
 from synth.verbs.questions.fields import Flag, Limited
-from synth.verbs.questions.flags import Across, Axes, Machine, MaxSteps, PerhapsMachine, Requested
+from synth.verbs.questions.flags import (
+    Across,
+    Axes,
+    Machine,
+    MaxSteps,
+    OnePlacement,
+    PerhapsMachine,
+    Requested,
+)
 from synth.verbs.questions.named_texts import system_of
 from synth.verbs.questions.question import FaultyQuestion, Question, axes_of
+from synth.verbs.questions.question import matrix_of as frozen_matrix
 from synth.verbs.reply import Outcome, Reply, reply
 
 
@@ -26,11 +44,27 @@ class SystemsQuestion(FaultyQuestion):
     system: Annotated[PerhapsMachine, Flag("Show this one in full", spelled="NAME")] = None
 
 
+class GraphQuestion(FaultyQuestion):
+    """Write a machine as a graph of devices, ports, switches and cables, or draw it."""
+
+    system: Machine
+    format: Annotated[
+        GraphFormat | None,
+        Field(strict=False),
+        Flag(
+            f"How it is written: {', '.join(GraphFormat)}",
+            "; else as the name after -o ends",
+            ending=True,
+        ),
+    ] = None
+
+
 class PlaceQuestion(Question):
-    """List every placement of parallelism axes on a system."""
+    """List every placement of parallelism axes on a system, and what frameworks do by default."""
 
     system: Machine
     axes: Axes
+    placement: OnePlacement = None
 
 
 class CountQuestion(Question):
@@ -51,15 +85,30 @@ def systems(question: SystemsQuestion, watcher: Watcher) -> Reply:
     return reply(CatalogueReply.like(systems=listed))
 
 
+def graph(question: GraphQuestion, watcher: Watcher) -> Reply:
+    """A machine as a graph in one format, and in few words what is in it."""
+    # Not at the top of the file: networkx takes longer to load than all other modules together.
+    from hierarchies.graphs.formats import FORMATS
+
+    system = question.changed(system_of(question.system))
+    found = graph_of(system)
+    format = question.format or GraphFormat.GRAPHML
+    return reply(GraphReply.of(system, found, format, FORMATS[format](system, found)))
+
+
 def place(question: PlaceQuestion, watcher: Watcher) -> Reply:
-    """Every placement of the axes, in order, and how many there are."""
+    """Every placement of the axes, in order, or the one that is given; how many there are."""
     system = system_of(question.system).check_even()
     axes = axes_of(question.axes)
+    every = list(placements(system.hierarchy, axes))
+    if question.placement is not None:
+        every = [Placement(system.hierarchy, axes, frozen_matrix(question.placement))]
     found = PlaceReply.like(
         question,
         system=MachineInBrief.of(system),
         count=count_placements(system.hierarchy, axes),
-        placements=[[list(row) for row in p.matrix] for p in placements(system.hierarchy, axes)],
+        placements=[matrix_of(one) for one in every],
+        described=[PlacementInWords.of(one, system.is_torus) for one in every],
     )
     return reply(found)
 

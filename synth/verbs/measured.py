@@ -20,7 +20,7 @@ from synth.verbs.questions import notations
 from synth.verbs.questions.fields import File, Flag, Limited
 from synth.verbs.questions.flags import Figure, Machine, Numbers
 from synth.verbs.questions.named_texts import MOST_FILES, NamedText, system_of
-from synth.verbs.questions.question import Question
+from synth.verbs.questions.question import PricedQuestion, Question
 from synth.verbs.reply import Outcome, Reply, reply
 
 
@@ -84,7 +84,7 @@ class CalibrateQuestion(LogsQuestion):
     ] = "mpirun"
 
 
-class DoctorQuestion(LogsQuestion):
+class DoctorQuestion(LogsQuestion, PricedQuestion):
     """What should I get, and why don't I? Measured beside predicted, and the level at fault."""
 
 
@@ -125,7 +125,7 @@ def _plan(system: System, question: CalibrateQuestion) -> Reply:
 
 def doctor(question: DoctorQuestion, watcher: Watcher) -> Reply:
     """Measured beside predicted and bound, size by size, and which level falls short."""
-    system = system_of(question.system)
+    system = question.priced(system_of(question.system))
     diagnosis = diagnose(system, question.matched(system))
     short = any(run.short for run in diagnosis.runs)
     return reply(DoctorReply.of(system, diagnosis), Outcome.NO if short else Outcome.OK)

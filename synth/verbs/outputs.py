@@ -12,18 +12,25 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field
 
 from grammar import Goal
-from hierarchies import InputError
+from hierarchies import InputError, nearest
 from synth.collectives.algorithms import Choice
 from synth.degraded.handing import Handed, run_on_arrays
-from synth.emit import TARGETS, Options, RankOrder, Source, emit, target_of
+from synth.emit import TARGETS, Entry, Options, RankOrder, Source, emit, emit_all, target_of
 from synth.plan.request import Watcher, programs_text
 from synth.run import BACKENDS, Seen, Trial, run
 from synth.semantics.schedule import ends, padded
 from synth.verbs.answers.degraded import GroupStep
-from synth.verbs.answers.given import Remembered, UnevenRanking, remembered, uneven_of
+from synth.verbs.answers.given import (
+    Remembered,
+    UnevenRanking,
+    planned,
+    remembered,
+    uneven_of,
+)
 from synth.verbs.answers.outputs import (
     Checked,
     EmittedGroupsReply,
+    EmittedPlanReply,
     EmittedReply,
     HandedStripe,
     RunReply,
@@ -33,14 +40,16 @@ from synth.verbs.export import hand_out
 from synth.verbs.questions import notations
 from synth.verbs.questions.fields import File, Flag, Limited
 from synth.verbs.questions.flags import Figure, Measure, PerhapsBytes, PerhapsMachine, ProgramText
-from synth.verbs.questions.question import PerhapsPlacedQuestion
+from synth.verbs.questions.question import PerhapsPlacedQuestion, PricedQuestion
 from synth.verbs.reply import Outcome, Reply, reply
 
 MOST_HOSTS = 2**16
+ALL = "all"
+"""In the place of the name of an entry: every entry of the plan."""
 GROUPS_FORMAT, GROUPS_VERSION = "collsynth-groups", 1
 
 
-class HandOutQuestion(PerhapsPlacedQuestion):
+class HandOutQuestion(PerhapsPlacedQuestion, PricedQuestion):
     """A program on one placement, or an answer that ``top`` gave before (the key ``from``).
 
     ``rank`` chooses among the answers, and ``placement`` too where several have that rank.
@@ -59,12 +68,15 @@ class HandOutQuestion(PerhapsPlacedQuestion):
         Flag("What 'top --json' printed", ": a file, or -", "--from ANSWER", file=File.ANSWER),
     ] = Field(default=None, alias="from")
     rank: Annotated[Figure, Flag("Which answer of --from")] = 1
+    entry: Annotated[
+        str | None, Flag("Which entry of a plan, by its name", "; all: every one, as one package")
+    ] = None
     bytes: PerhapsBytes = None
     request: Annotated[
         Goal | None, Field(strict=False), Flag("What the program does, if no all-reduce")
     ] = None
     algorithm: Annotated[
-        Choice | None, Field(strict=False), Flag("What is predicted: auto, ring or tree")
+        Choice | None, Field(strict=False), Flag("What is predicted, as in top")
     ] = None
     segments: Annotated[
         int | None,
@@ -77,11 +89,12 @@ class HandOutQuestion(PerhapsPlacedQuestion):
 
         Raises InputError if neither or both are given, and for what does not fit together.
         """
-        if self.answer is None and self.rank != 1:
-            raise InputError(f"rank {self.rank} of no answers", hint="it chooses among --from's")
+        if self.answer is None and (self.rank != 1 or self.entry is not None):
+            what = f"rank {self.rank}" if self.entry is None else f"entry {self.entry!r}"
+            raise InputError(f"{what} of no answers", hint="it chooses among --from's")
         if self.answer is not None:
             self._check_alone()
-            found = remembered(self.answer, self.rank, self.placement)
+            found = self._remembered(self.answer)
         elif self.program is None or self.system is None:
             raise InputError(
                 "nothing to hand out is given",
@@ -89,7 +102,28 @@ class HandOutQuestion(PerhapsPlacedQuestion):
             )
         else:
             system, reduction = self.place(self.program)
+            system = self.priced(system)
             found = Remembered(system, reduction, self.program, 2**30, Choice.AUTO)
+        return self._changed(found)
+
+    def planned(self) -> dict[str, Remembered]:
+        """All entries of a plan, by name. Raises InputError for an answer that is no plan."""
+        if self.answer is None:
+            raise InputError("entries of no plan", where="--entry", hint="give one with --from")
+        self._check_alone()
+        return {name: self._changed(one) for name, one in planned(self.answer).items()}
+
+    def _remembered(self, answer: dict[str, Any]) -> Remembered:
+        if self.entry is None:
+            return remembered(answer, self.rank, self.placement)
+        found = planned(answer)
+        if self.entry not in found:
+            hint = nearest(self.entry, found)
+            raise InputError(f"no entry {self.entry!r}", where="--entry", hint=hint)
+        return found[self.entry]
+
+    def _changed(self, found: Remembered) -> Remembered:
+        """As the question would have it: another size, other segments."""
         return replace(
             found,
             payload_bytes=self.bytes or found.payload_bytes,
@@ -112,6 +146,8 @@ class HandOutQuestion(PerhapsPlacedQuestion):
         """How many devices the machine of the answer has, 0 without one. Raises as ``chosen``."""
         if self.answer is None:
             return 0
+        if self.entry == ALL:
+            return next(iter(self.planned().values())).system.devices
         ranking = self.groups()
         return len(ranking.uneven.devices) if ranking else self.chosen().system.devices
 
@@ -134,7 +170,7 @@ class EmitQuestion(HandOutQuestion):
     rank_order: Annotated[
         RankOrder,
         Field(strict=False),
-        Flag("How the job's ranks are numbered: machine or axes"),
+        Flag(f"How the job's ranks are numbered: {', '.join(one.value for one in RankOrder)}"),
     ] = RankOrder.MACHINE
     hosts: Annotated[
         Annotated[list[str], Field(max_length=MOST_HOSTS)] | None,
@@ -151,11 +187,11 @@ class EmitQuestion(HandOutQuestion):
 class RunQuestion(HandOutQuestion):
     """Execute a program here, check it, and print measured beside predicted time."""
 
-    bytes: Annotated[PerhapsBytes, Flag("The whole tensor on each device", ", e.g. 1MiB")] = 2**20
+    bytes: Annotated[PerhapsBytes, Flag("The largest buffer of a device", ", e.g. 1MiB")] = 2**20
     backend: Annotated[str, Flag(f"One of: {', '.join(BACKENDS)}")] = "numpy"
     dtype: Annotated[str, Flag("What the tensor is made of")] = "float32"
     repeat: Annotated[int, Flag("How often it is timed")] = Field(default=5, ge=1, le=1000)
-    check: Annotated[bool, Flag("Compare with the plain all-reduce")] = False
+    check: Annotated[bool, Flag("Compare with the plain collective")] = False
     timeout_seconds: Annotated[
         Measure, Flag("Seconds after which all are ended", spelled="--timeout")
     ] = Field(default=120.0, gt=0, strict=False)
@@ -173,16 +209,32 @@ def emitted(question: EmitQuestion, watcher: Watcher) -> Reply:
         channels=question.channels,
         made_by=f"collsynth {version('collsynth')}",
     )
-    chosen = question.chosen()
+    if question.entry == ALL:
+        return _emitted_plan(question, options)
+    source = _source(question, question.chosen(), options)
+    files = emit(question.target, source)
+    return reply(EmittedReply.of(source, question.target, files))
+
+
+def _source(question: EmitQuestion, chosen: Remembered, options: Options) -> Source:
+    """What is handed out; in one segment for targets that have no more."""
     if not target_of(question.target).overlaps:
         chosen = replace(chosen, segments=1)
-    given = hand_out(chosen, options)
-    files = emit(question.target, given.source)
-    return reply(EmittedReply.of(given.source, question.target, files))
+    return hand_out(chosen, options).source
+
+
+def _emitted_plan(question: EmitQuestion, options: Options) -> Reply:
+    """All entries of a plan, as one package or a file each."""
+    entries = [
+        Entry(name, _source(question, one, options)) for name, one in question.planned().items()
+    ]
+    return reply(EmittedPlanReply.of(entries, question.target, emit_all(question.target, entries)))
 
 
 def executed(question: RunQuestion, watcher: Watcher) -> Reply:
     """What was seen when a program ran here, beside what was predicted for its system."""
+    if question.entry == ALL:
+        raise InputError("a run of every entry", where="--entry", hint="name one")
     ranking = question.groups()
     if ranking is not None:
         return _executed_groups(question, ranking)
@@ -202,6 +254,7 @@ def executed(question: RunQuestion, watcher: Watcher) -> Reply:
     found = RunReply(
         schema_version=SCHEMA_VERSION,
         system=given.source.system.name,
+        request=schedule.goal,
         program=programs_text(str(one.program) for one in given.source.schedules),
         backend=question.backend,
         devices=schedule.devices,
@@ -286,6 +339,7 @@ def _executed_groups(question: RunQuestion, ranking: UnevenRanking) -> Reply:
     found = RunReply(
         schema_version=SCHEMA_VERSION,
         system=chosen.system,
+        request=Goal.ALL_REDUCE,
         program=chosen.program.text,
         backend="numpy",
         devices=len(chosen.devices),
@@ -305,12 +359,16 @@ def _executed_groups(question: RunQuestion, ranking: UnevenRanking) -> Reply:
 
 
 def _padded(source: Source, seen: Seen) -> int:
-    """The payload's bytes with padding: each stripe's slice is padded to whole pieces."""
+    """The payload's bytes with padding: each stripe's slice is padded to whole pieces.
+
+    Where the goal is in pieces, as an all-gather's is, each of them is sliced and padded by itself.
+    """
     schedules = source.schedules
-    cuts = (0, *ends([one.payload_bytes for one in schedules], seen.bytes))
+    each = source.schedule.pieces if source.schedule.goal.in_pieces else 1
+    cuts = (0, *ends([one.payload_bytes for one in schedules], -(-seen.bytes // each)))
     segments = [stripe.segments for stripe in seen.stripes]
     segments = segments or [seen.segments or one.segments for one in schedules]
     return sum(
-        padded(end - begin, one.pieces * cut)
+        each * padded(end - begin, one.pieces // each * cut)
         for one, cut, (begin, end) in zip(schedules, segments, pairwise(cuts), strict=True)
     )

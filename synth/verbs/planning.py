@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from grammar import Goal
 from hierarchies import MOST_AXES, InputError, System, within
 from synth.collectives.algorithms import Choice
 from synth.degraded import uneven_answers
 from synth.degraded.comparison import cost, uneven_request
+from synth.plan.advice import advised, kept
 from synth.plan.library import Library
-from synth.plan.planner import answers
 from synth.plan.request import Request, Unranked, Watcher
 from synth.plan.sizes import sweep
 from synth.semantics.programs import Language
@@ -23,6 +23,7 @@ from synth.verbs.answers.degraded import CostReply, UnevenReply
 from synth.verbs.answers.planning import JobReply, PlanReply, SystemsRankedReply
 from synth.verbs.answers.ranked import RankingReply, SweepReply
 from synth.verbs.questions import notations
+from synth.verbs.questions.collectives import Collectives, job_asked
 from synth.verbs.questions.fields import File, Flag, Limited
 from synth.verbs.questions.flags import (
     Across,
@@ -36,6 +37,7 @@ from synth.verbs.questions.flags import (
     OneOrMoreBytes,
     OnePlacement,
     Over,
+    PerhapsOver,
     Requested,
     Segments,
     Stripes,
@@ -44,6 +46,7 @@ from synth.verbs.questions.named_texts import Given, job_of, system_of
 from synth.verbs.questions.question import (
     FaultyQuestion,
     MachineQuestion,
+    PricedQuestion,
     Question,
     axes_of,
     matrix_of,
@@ -59,11 +62,21 @@ from synth.workload.transformer import transformer_job
 MOST_SYSTEMS = 1024
 
 
-class RankedQuestion(FaultyQuestion):
-    """A collective over some axes, and how programs for it are looked for."""
+class RankedQuestion(FaultyQuestion, PricedQuestion):
+    """A collective over some axes, and how programs for it are looked for.
+
+    Or several collectives: then they are a job, which needs one placement for all.
+    """
 
     axes: Axes
-    reduce: Over
+    reduce: Annotated[
+        PerhapsOver,
+        Flag(
+            "Axes the request is over",
+            ", separated by commas. Again for each further collective of a job, "
+            "with its own --bytes, --times, --hidden and --request after it",
+        ),
+    ] = None
     bytes: OneOrMoreBytes = 2**30
     k: Annotated[int, Limited.K, Flag("How many answers", spelled="-k")] = 10
     max_steps: MaxSteps = 5
@@ -75,7 +88,35 @@ class RankedQuestion(FaultyQuestion):
     request: Requested = Goal.ALL_REDUCE
     segments: Segments = "auto"
     stripes: Stripes = True
+    exact: Annotated[bool, Flag("Rank also what prices cannot tell apart")] = False
     explain: Annotated[bool, Flag("Say of every answer why, in words")] = False
+    collectives: Collectives = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _one_or_several(self) -> Self:
+        """Refuse neither and both. Raises InputError."""
+        if not self.collectives and self.reduce is None:
+            hint = 'name the axes, as in ["data"], or list several collectives'
+            raise InputError("nothing to reduce over is given", where="reduce", hint=hint)
+        if len(self.collectives) == 1:
+            hint = "give its reduce, bytes and request themselves"
+            raise InputError("a list of one collective", where="collectives", hint=hint)
+        for key in ("reduce", "bytes", "request") if self.collectives else ():
+            if getattr(self, key) != type(self).model_fields[key].default:
+                hint = f"each of them has its own {key}"
+                raise InputError(f"{key} beside several collectives", where=key, hint=hint)
+        return self
+
+    def job(self) -> Job:
+        """The job that several collectives are, as a job file would say it.
+
+        Raises InputError for what no job may be, and for what is asked of one collective only.
+        """
+        for flag, given in (("--per-placement", self.per_placement), ("--explain", self.explain)):
+            if given:
+                hint = "leave it out, or ask for one collective"
+                raise InputError("several collectives share a placement", where=flag, hint=hint)
+        return job_asked(self.axes, self.collectives)
 
     def asked(self) -> Request:
         """The question as the planner's request; of a range of sizes, at its largest.
@@ -90,7 +131,7 @@ class RankedQuestion(FaultyQuestion):
             )
         return Request(
             axes=axes_of(self.axes),
-            over=tuple(self.reduce),
+            over=tuple(self.reduce or ()),
             payload_bytes=self.bytes if isinstance(self.bytes, int) else max(self.bytes),
             k=self.k,
             language=Language(self.max_steps, self.across, self.request),
@@ -100,11 +141,16 @@ class RankedQuestion(FaultyQuestion):
             per_placement=self.per_placement,
             segments=segment_counts(self.segments),
             stripes=self.stripes,
+            exact=self.exact,
         )
 
 
 class TopQuestion(RankedQuestion, MachineQuestion):
-    """Rank placements and programs for a collective, proved, fastest first."""
+    """Rank programs for a collective, proved, fastest first; or find a placement for several."""
+
+    def asked_of(self, system: System) -> Request:
+        """The request of one collective on the placement that is kept. Raises as ``kept``."""
+        return kept(system, self.asked())
 
     @property
     def system_name(self) -> str:
@@ -118,7 +164,9 @@ class SweepQuestion(RankedQuestion):
     systems: Annotated[
         list[Given],
         Limited.SYSTEMS,
-        Flag("Catalogue names, name:N, or files", spelled="SYSTEM...", file=File.SYSTEMS),
+        Flag(
+            "Catalogue names, name:N or name:AxB, or files", spelled="SYSTEM...", file=File.SYSTEMS
+        ),
     ] = Field(min_length=1, max_length=MOST_SYSTEMS)
     k: Annotated[int, Limited.K, Flag("How many answers of each", spelled="-k")] = 10
     explain: bool = False  # asked with ``top``, whose table has room for reasons
@@ -137,6 +185,7 @@ class CostQuestion(MachineQuestion):
     bytes: Bytes = 2**30
     max_steps: MaxSteps = 5
     algorithm: Algorithm = Choice.AUTO
+    placement: OnePlacement = None
     request: Requested = Goal.ALL_REDUCE
     segments: Segments = "auto"
     stripes: Stripes = True
@@ -160,17 +209,7 @@ class PlanQuestion(MachineQuestion):
     collapse: Collapse = True
     segments: Segments = "auto"
     stripes: Stripes = True
-
-    def how(self) -> How:
-        """How programs are looked for. Raises InputError for what makes no sense."""
-        return How(
-            self.k,
-            Language(self.max_steps, self.across),
-            self.algorithm,
-            self.collapse,
-            segment_counts(self.segments),
-            self.stripes,
-        )
+    placement: OnePlacement = None
 
 
 class JobQuestion(Question):
@@ -217,6 +256,19 @@ class JobQuestion(Question):
         return transformer_job(Shape(**shape), Training(**training), sizes, name=self.name)
 
 
+def how(question: PlanQuestion | RankedQuestion) -> How:
+    """How programs for a job are looked for. Raises InputError for what makes no sense."""
+    return How(
+        question.k,
+        Language(question.max_steps, question.across),
+        question.algorithm,
+        question.collapse,
+        segment_counts(question.segments),
+        question.stripes,
+        None if question.placement is None else matrix_of(question.placement),
+    )
+
+
 def _whole(size: str | int) -> str | int:
     return int(size) if isinstance(size, str) and size.isdecimal() else size
 
@@ -226,15 +278,19 @@ def top(
 ) -> Reply:
     """The ranked, proved programs; for a range of sizes, which is best from which size on.
 
+    Of several collectives the one placement for all, as ``plan`` answers.
     ``known``: gives programs of a language searched before; used for questions of one size.
     """
     system = question.machine()
+    if question.collectives:
+        return _planned(system, question.job(), question, watcher)
     if system.missing:
         return _uneven(system, question, watcher)
     if isinstance(question.bytes, tuple):
-        return ranked(SweepReply.of(sweep(system, question.asked(), *question.bytes, watcher)))
+        request = question.asked_of(system)
+        return ranked(SweepReply.of(sweep(system, request, *question.bytes, watcher)))
     request = question.asked()
-    report = answers(system, request, watcher, known(request.language) if known else None)
+    report = advised(system, request, watcher, known(request.language) if known else None)
     return ranked(RankingReply.of(report, question.explain))
 
 
@@ -260,16 +316,21 @@ def ranked(
     found: RankingReply | SweepReply | UnevenReply | PlanReply | SystemsRankedReply,
 ) -> Reply:
     """A reply with its outcome: NO if z3 refutes any answer, else PARTIAL if work was left out."""
-    if any(one.proof == "refuted" for one in found.answers):
+    others = found.elsewhere if isinstance(found, RankingReply) else []
+    if any(one.proof == "refuted" for one in (*found.answers, *(one.answer for one in others))):
         return reply(found, Outcome.NO)
     return reply(found, Outcome.OK if found.complete else Outcome.PARTIAL)
 
 
 def plan(question: PlanQuestion, watcher: Watcher) -> Reply:
     """The placement on which a job waits least for its collectives (their exposed time)."""
-    system = question.machine().check_even()
-    found = plan_job(system, job_of(question.job), question.how(), watcher)
-    return ranked(PlanReply.of(found))
+    return _planned(question.machine(), job_of(question.job), question, watcher)
+
+
+def _planned(
+    system: System, job: Job, question: PlanQuestion | TopQuestion, watcher: Watcher
+) -> Reply:
+    return ranked(PlanReply.of(plan_job(system.check_even(), job, how(question), watcher)))
 
 
 def job(question: JobQuestion, watcher: Watcher) -> Reply:
@@ -279,7 +340,7 @@ def job(question: JobQuestion, watcher: Watcher) -> Reply:
 
 def costs(question: CostQuestion, watcher: Watcher) -> Reply:
     """A request on the healthy machine and on what is left of it."""
-    whole = system_of(question.system)
+    whole = question.priced(system_of(question.system))
     found = cost(whole.healthy, question.machine(), question.asked(), Unranked(watcher))
     return reply(CostReply.of(found), Outcome.OK if found.complete else Outcome.PARTIAL)
 

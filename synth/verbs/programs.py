@@ -20,7 +20,7 @@ from synth.price.steps import limiting, total_seconds
 from synth.semantics.lowering import lower
 from synth.semantics.rules import Derivation, Refusal, derive, derived_on
 from synth.semantics.states import holdings
-from synth.verbs.answers.machine_parts import MachineException
+from synth.verbs.answers.machine_parts import LevelInBrief, MachineException
 from synth.verbs.answers.parts import (
     SCHEMA_VERSION,
     StepPrice,
@@ -36,6 +36,7 @@ from synth.verbs.answers.programs import (
     TimeReply,
     TreePart,
 )
+from synth.verbs.answers.ranked import axes_of, matrix_of
 from synth.verbs.export import derived_from_text
 from synth.verbs.questions import notations
 from synth.verbs.questions.fields import Flag, Limited
@@ -53,6 +54,7 @@ from synth.verbs.questions.question import (
     FaultyQuestion,
     PerhapsPlacedQuestion,
     PlacedQuestion,
+    PricedQuestion,
     segment_counts,
 )
 from synth.verbs.reply import Outcome, Reply, reply
@@ -102,7 +104,7 @@ class LowerQuestion(PlacedQuestion):
     bytes: Bytes = 2**30
 
 
-class TimeQuestion(LowerQuestion, FaultyQuestion):
+class TimeQuestion(LowerQuestion, FaultyQuestion, PricedQuestion):
     """Price a program step by step, with the reason of each price."""
 
     algorithm: Algorithm = Choice.AUTO
@@ -139,7 +141,10 @@ def check(question: CheckQuestion, watcher: Watcher) -> Reply:
         **judged_keys(verdict),
         replay=replay,
     )
-    return reply(found, Outcome.OK if found.right else Outcome.NO)
+    wrong = refused is not None or isinstance(verdict, Refuted)
+    if wrong or (found.replay is not None and not found.replay.equal):
+        return reply(found, Outcome.NO)
+    return reply(found, Outcome.OK if found.right else Outcome.UNKNOWN)
 
 
 def lowered(question: LowerQuestion, watcher: Watcher) -> Reply:
@@ -155,7 +160,7 @@ def lowered(question: LowerQuestion, watcher: Watcher) -> Reply:
 
 def time(question: TimeQuestion, watcher: Watcher) -> Reply:
     """What each phase of a program costs and why."""
-    system = question.changed(system_of(question.system))
+    system = question.priced(question.changed(system_of(question.system)))
     reduction = question.reduction(system)
     derivation = derived_from_text(question.program, reduction, question.request)
     simulator = Simulator(system, question.algorithm)
@@ -167,6 +172,10 @@ def time(question: TimeQuestion, watcher: Watcher) -> Reply:
     found = TimeReply.like(
         question,
         system=system.name,
+        levels=LevelInBrief.all_of(system.hierarchy),
+        axes=axes_of(reduction.placement.axes),
+        placement=matrix_of(reduction.placement),
+        prices=system.prices,
         exceptions=MachineException.all_of(system),
         program=str(derivation.program),
         segments=segments,
@@ -174,7 +183,7 @@ def time(question: TimeQuestion, watcher: Watcher) -> Reply:
         seconds=taken,
         barrier_seconds=total_seconds(barriers),
         baseline_seconds=total_seconds(plain.baseline),
-        **default_keys(plain),
+        **default_keys(plain, interval(system, plain.baseline)),
         interval_seconds=interval_of(interval(system, prices * segments, taken)),
         baseline_interval_seconds=interval_of(interval(system, plain.baseline)),
         bound_seconds=least.seconds,

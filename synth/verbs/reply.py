@@ -11,11 +11,16 @@ from synth.verbs.answers.parts import Json, as_json
 
 
 class Outcome(IntEnum):
-    """How a question ended; the numbers are the command line's exit codes."""
+    """How a question ended; the numbers are the command line's exit codes.
+
+    UNKNOWN: neither yes nor no, as z3 came to no end. A script that takes it for a no would throw
+    away programs that may be right.
+    """
 
     OK = 0
     NO = 1
     PARTIAL = 4
+    UNKNOWN = 5
 
 
 @dataclass(frozen=True)

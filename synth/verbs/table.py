@@ -7,16 +7,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from synth.plan.request import Watcher
+from synth.verbs.comparing import DiffQuestion, diff
 from synth.verbs.importing import ImportQuestion, imported
 from synth.verbs.machines import (
     CountQuestion,
+    GraphQuestion,
     PlaceQuestion,
     SystemsQuestion,
     count,
+    graph,
     place,
     systems,
 )
 from synth.verbs.measured import CalibrateQuestion, DoctorQuestion, calibrate, doctor
+from synth.verbs.orders import OrderQuestion, ordered
 from synth.verbs.outputs import EmitQuestion, RunQuestion, emitted, executed
 from synth.verbs.planning import (
     CostQuestion,
@@ -33,6 +37,7 @@ from synth.verbs.planning import (
 from synth.verbs.programs import CheckQuestion, LowerQuestion, TimeQuestion, check, lowered, time
 from synth.verbs.questions.question import Question
 from synth.verbs.reply import Reply
+from synth.verbs.traces import TraceQuestion, trace
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,7 @@ class Verb:
 VERBS: Mapping[str, Verb] = {
     "systems": Verb(SystemsQuestion, systems),
     "import": Verb(ImportQuestion, imported),
+    "graph": Verb(GraphQuestion, graph),
     "place": Verb(PlaceQuestion, place),
     "count": Verb(CountQuestion, count, partial=True),
     "top": Verb(TopQuestion, top, partial=True),
@@ -59,6 +65,8 @@ VERBS: Mapping[str, Verb] = {
     "cost": Verb(CostQuestion, costs, partial=True),
     "plan": Verb(PlanQuestion, plan, partial=True),
     "job": Verb(JobQuestion, job),
+    "order": Verb(OrderQuestion, ordered),
+    "diff": Verb(DiffQuestion, diff),
     "check": Verb(CheckQuestion, check),
     "lower": Verb(LowerQuestion, lowered),
     "time": Verb(TimeQuestion, time),
@@ -66,4 +74,5 @@ VERBS: Mapping[str, Verb] = {
     "run": Verb(RunQuestion, executed, repeatable=False),
     "calibrate": Verb(CalibrateQuestion, calibrate),
     "doctor": Verb(DoctorQuestion, doctor),
+    "trace": Verb(TraceQuestion, trace),
 }

@@ -26,6 +26,7 @@ def ask_and_exit(
     as_json: bool,
     budget: float | None = None,
     output: str | None = None,
+    page: str | None = None,
 ) -> None:
     """Put a question, print the answer, and exit as it ended."""
     # Not at the top of the file: it loads numpy, z3 and pydantic, and --help must not wait for it.
@@ -33,7 +34,9 @@ def ask_and_exit(
 
     url = chosen_store.get()
     more = {} if url is None else {"before": partial(_answers_in, url)}
-    code = ask(verb, flags, as_json=as_json, budget_seconds=budget, output=output, **more)
+    code = ask(
+        verb, flags, as_json=as_json, budget_seconds=budget, output=output, page=page, **more
+    )
     if code:
         raise typer.Exit(code)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -29,6 +30,7 @@ StoreUrl = Annotated[
         " COLLSYNTH_STORE, or a file in your data folder.",
     ),
 ]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of words.")]
 keys = typer.Typer(no_args_is_help=True, help="Make, list and revoke the keys of a service.")
 
 
@@ -116,6 +118,7 @@ def create(
     rate: Annotated[float | None, typer.Option(help="Requests a second; else as set up.")] = None,
     jobs_per_day: Annotated[int | None, typer.Option(help="Jobs a day; else as set up.")] = None,
     store: StoreUrl = None,
+    as_json: AsJson = False,
 ) -> None:
     """Make a key and print it, once: only a digest is kept."""
     with _store(store) as opened:
@@ -128,26 +131,37 @@ def create(
         if jobs_per_day is not None and jobs_per_day < 0:
             problem, hint = f"{jobs_per_day} jobs a day", "0 or more, or leave it out"
             raise InputError(problem, where="--jobs-per-day", hint=hint)
-        typer.echo(opened.keys.create(team, name, rate, jobs_per_day).secret)
+        made = opened.keys.create(team, name, rate, jobs_per_day)
+        _say(made.secret, {"id": made.id, "team": made.team, "secret": made.secret}, as_json)
 
 
 @keys.command("list")
 def list_(
     team: Annotated[str | None, typer.Option(help="Only those of this team.")] = None,
     store: StoreUrl = None,
+    as_json: AsJson = False,
 ) -> None:
     """List the keys: id, team, when they were made, if they are revoked, what for."""
     with _store(store) as opened:
-        for key in opened.keys.known(team):
-            state = "revoked" if key.revoked else "valid"
-            made = f"{key.created:%Y-%m-%d}"
-            typer.echo(f"{key.id}  {key.team}  {made}  {state}  {key.name}".rstrip())
+        found = [
+            {
+                "id": key.id,
+                "team": key.team,
+                "created": f"{key.created:%Y-%m-%d}",
+                "state": "revoked" if key.revoked else "valid",
+                "name": key.name,
+            }
+            for key in opened.keys.known(team)
+        ]
+        if found or as_json:
+            _say("\n".join("  ".join(key.values()).rstrip() for key in found), found, as_json)
 
 
 @keys.command("revoke")
 def revoke(
     key_id: Annotated[str, typer.Argument(metavar="ID", help="As 'collsynth keys list' has it.")],
     store: StoreUrl = None,
+    as_json: AsJson = False,
 ) -> None:
     """Admit a key no longer; servers notice within seconds."""
     with _store(store) as opened:
@@ -157,6 +171,12 @@ def revoke(
 
             hint = "'collsynth keys list' lists them"
             raise InputError(f"there is no key {key_id[:40]!r}", hint=hint)
+        if as_json:
+            _say("", {"id": key_id, "state": "revoked"}, as_json)
+
+
+def _say(text: str, body: Any, as_json: bool) -> None:
+    typer.echo(json.dumps(body) if as_json else text)
 
 
 @contextmanager

@@ -7,12 +7,13 @@ What the flags are is in ``verbs.json``, which a test makes from the questions (
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import resources
 from inspect import Parameter, Signature
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from synth.cli.commands.asking import Verbose, ask_and_exit
 from synth.verbs.questions.fields import Asked
@@ -21,15 +22,38 @@ _TYPES = {"switch": bool, "whole": int, "number": float, "text": str}
 _FILES = "A file or folder instead of the screen; with --json, for the JSON."
 _OUTPUTS = {
     "import": "A file for the description; with --json, the JSON.",
+    "graph": "A file for the graph (.graphml, .json, .dot, .svg); with --json, the JSON.",
     "job": _FILES,
+    "order": "A file for PyTorch's CSV; with --json, for the JSON.",
     "emit": _FILES,
-    "calibrate": _FILES,
+    "trace": "A file for the text of the step; with --json, the JSON.",
+    "calibrate": "A file for the description or script; with --json, the JSON.",
 }
 """The help of ``-o``, for each verb whose answer has files."""
+_REPORTED = ("top", "sweep", "plan")
+"""The verbs whose answers can be had as a page."""
+_ORDER = "collsynth.order"
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+Report = Annotated[
+    str | None,
+    typer.Option(metavar="FILE.html", help="Also write the answer, with drawings, as a page."),
+]
 Budget = Annotated[
     float | None, typer.Option(help="Seconds after which to stop with what there is.")
 ]
+
+
+class InOrder(TyperCommand):
+    """A command that remembers the order of its flags: some belong to the one before them.
+
+    Parsers keep the values of a repeated flag together, and forget what stood between them.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Note the names as they were given, each as often as it was; then parse as usual."""
+        *_, order = self.make_parser(ctx).parse_args(args=list(args))
+        ctx.meta[_ORDER] = [one.name for one in order]
+        return super().parse_args(ctx, args)
 
 
 def commands() -> dict[str, Callable[..., None]]:
@@ -40,18 +64,24 @@ def commands() -> dict[str, Callable[..., None]]:
 
 def _command(verb: str, row: Mapping[str, Any]) -> Callable[..., None]:
     """A verb's command for typer: a function whose signature lists the flags."""
+    asked_for = [Asked(**flag) for flag in row["flags"]]
+    each = {one.name: one.each for one in asked_for if one.each}
 
     def command(
+        context: typer.Context,
         as_json: bool,
         verbose: bool,
         budget: float | None = None,
         output: str | None = None,
+        report: str | None = None,
         **flags: Any,
     ) -> None:
-        ask_and_exit(verb, flags, as_json=as_json, budget=budget, output=output)
+        flags = _in_order(flags, each, context.meta.get(_ORDER, ()))
+        ask_and_exit(verb, flags, as_json=as_json, budget=budget, output=output, page=report)
 
     taken = [
-        *(_parameter(Asked(**flag)) for flag in row["flags"]),
+        _keyword("context", typer.Context, Parameter.empty),
+        *map(_parameter, asked_for),
         *_terminal(verb, row["partial"]),
     ]
     command.__doc__ = row["help"]
@@ -60,9 +90,24 @@ def _command(verb: str, row: Mapping[str, Any]) -> Callable[..., None]:
     return command
 
 
+def _in_order(
+    flags: Mapping[str, Any], each: Mapping[str, str], order: Sequence[str]
+) -> dict[str, Any]:
+    """The flags, and in the place of those of items one list of them as they were given.
+
+    ``--reduce a --bytes 1 --reduce b``: ``[("reduce", "a"), ("bytes", "1"), ("reduce", "b")]``.
+    """
+    values = {name: iter(flags[name] or ()) for name in each}
+    found = {name: value for name, value in flags.items() if name not in each}
+    for name in order:
+        if name in each:
+            found.setdefault(each[name], []).append((name, next(values[name])))
+    return found
+
+
 def _parameter(flag: Asked) -> Parameter:
     """A flag as typer has it."""
-    kind: Any = list[str] if flag.several else _TYPES[flag.kind]
+    kind: Any = list[str] if flag.several or flag.each else _TYPES[flag.kind]
     option: Any
     if flag.is_argument:
         many = "..." if flag.several else ""
@@ -72,6 +117,8 @@ def _parameter(flag: Asked) -> Parameter:
     if flag.required:
         return _keyword(flag.name, Annotated[kind, option], Parameter.empty)
     usual = False if kind is bool else flag.default
+    if flag.each and usual is not None:
+        usual = [usual]
     return _keyword(flag.name, Annotated[kind | None, option], usual)
 
 
@@ -80,6 +127,8 @@ def _terminal(verb: str, partial: bool) -> Iterator[Parameter]:
     if verb in _OUTPUTS:
         option = typer.Option("-o", "--output", help=_OUTPUTS[verb])
         yield _keyword("output", Annotated[str | None, option], None)
+    if verb in _REPORTED:
+        yield _keyword("report", Report, None)
     if partial:
         yield _keyword("budget", Budget, None)
     yield _keyword("as_json", Json, False)

@@ -25,6 +25,21 @@ bytes,seconds,inplace_seconds
 268435456,0.002759,0.0027578
 1073741824,0.011298,0.011277
 """
+_STEP = """\
+step mlp
+in weight: f32[16,4] parameter
+in features: f32[8,16] batch
+v0: f32[8,4] = dot_general(features, weight) dimension_numbers=(((1),(0)),((),())) @mlp.py:3
+v1: f32[8,4] = max(v0, 0.0:f32) @mlp.py:3
+out v1
+"""
+
+_KEPT = {
+    "system": {"name": "pair", "levels": [{"name": "gpu", "count": 2}]},
+    "reduce": ["data"],
+    "bytes": 1024,
+    "answers": [{"rank": 1, "program": "", "seconds": 1e-5}],
+}
 
 EXAMPLES: Mapping[str, Mapping[str, Any]] = {
     "systems": {"system": "dgx-h100:4"},
@@ -34,6 +49,7 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {
         "gpu": "a100",
         "nodes": 4,
     },
+    "graph": {"system": "dgx-h100:2", "format": "dot"},
     "place": {"system": "dgx-h100:4", "axes": {"data": 8, "model": 4}},
     "count": {"digits": 2},
     "top": {"system": "dgx-h100:4", "axes": {"data": 8, "model": 4}, "reduce": ["data"], "k": 3},
@@ -56,6 +72,8 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {
         "sequence": 2048,
         "micro_batches": 8,
     },
+    "order": {"order": "1f1b", "stages": 4, "microbatches": 8, "transfer": 0.4},
+    "diff": {"first": _KEPT, "second": {**_KEPT, "bytes": 2048}},
     "check": {"program": _NESTED.replace("node", "d0"), "tree": [2, 16]},
     "lower": {"program": _NESTED, **_ON},
     "time": {"program": _NESTED, **_ON, "bytes": "64MiB"},
@@ -69,5 +87,6 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {
         "backend": "numpy",
     },
     "calibrate": {"system": "dgx-h100:2", "plan": True},
+    "trace": {"model": {"name": "mlp.step", "text": _STEP}},
     "doctor": {"system": "dgx-a100:2", "files": [{"name": "all_reduce.csv", "text": _LOG}]},
 }

@@ -5,6 +5,6 @@ before it is accepted, and the server that takes it holds a lease. So a server t
 job, and two servers do not work on one. How a job ended is one word:
 
 >>> from synth.service.jobs.bodies import outcome_word
->>> [outcome_word(code) for code in (0, 1, 4)]
-['ok', 'no', 'partial']
+>>> [outcome_word(code) for code in (0, 1, 4, 5)]
+['ok', 'no', 'partial', 'unknown']
 """

@@ -29,7 +29,7 @@ from synth.verbs.answers.parts import (
     Whole,
     judged_keys,
 )
-from synth.verbs.answers.ranked import Asked, axes_of, matrix_of
+from synth.verbs.answers.ranked import LAID_OUT_BY, Asked, LaidOutBy, axes_of, matrix_of
 from synth.verify import concrete
 
 Ranks = list[Whole]
@@ -76,6 +76,7 @@ class UnevenAnswer(Judged):
     steps: list[StepPrice] = Field(description="Of one segment.")
     group_steps: list[GroupStep] = Field(description="Who does what with whom.")
     proved_for: Positive = Field(description="The proof is for so many devices.")
+    others: Whole = Field(description="So many other programs that prices do not tell from it.")
 
     @classmethod
     def of(cls, answer: degraded.UnevenAnswer, report: UnevenReport) -> Self:
@@ -224,11 +225,13 @@ class CostReply(Asked):
     choices: list[EvenInside] = Field(description="The largest even machines inside.")
     followed: FollowedProgram | None = Field(description="Null where devices are missing.")
     complete: Complete
+    laid_out_by: LaidOutBy = LAID_OUT_BY
 
     @classmethod
     def of(cls, cost: Cost) -> Self:
         before, now = cost.healthy, cost.now
         choices: list[EvenInside] = []
+        by_framework = isinstance(now, planned.Report) and now.request.by_framework
         if isinstance(now, UnevenReport):
             best = BestAnswer.of_uneven(now)
             choices = [EvenInside.of(choice) for choice in now.choices]
@@ -246,4 +249,5 @@ class CostReply(Asked):
             lost_seconds=cost.seconds - before.candidate.seconds,
             choices=choices,
             followed=FollowedProgram.of(cost.followed) if cost.followed else None,
+            **({"laid_out_by": "framework"} if by_framework else {}),
         )

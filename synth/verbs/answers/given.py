@@ -43,12 +43,14 @@ class _Level(BaseModel):
     name: str
     count: int
     domain: Domain
+    medium: str = ""
     bandwidth_GB_per_s: float
     latency_us: float
     ll_latency_us: float | None = None
     ll128_latency_us: float | None = None
     reduces: bool = False
     ports: int
+    wraps: bool = True
     through: list[str]
     sources: dict[str, str] = {}
     unconfirmed: list[str] = []
@@ -66,6 +68,8 @@ class _Level(BaseModel):
             self.reduces,
             _seconds(self.ll_latency_us),
             _seconds(self.ll128_latency_us),
+            self.medium,
+            self.wraps,
         )
 
 
@@ -97,6 +101,7 @@ class _Machine(BaseModel):
     levels: list[_Level]
     exceptions: list[_Exception] = []
     device: _Device
+    launches: bool = True
     calibration: CalibrationTable | None = None
 
     def system(self) -> System:
@@ -111,6 +116,7 @@ class _Machine(BaseModel):
             self.device.source,
             tuple(self.device.unconfirmed),
             calibration_of(self.calibration, hierarchy.names) if self.calibration else None,
+            launches=self.launches,
         )
         faults = [one.fault(hierarchy) for one in self.exceptions]
         return healthy.with_faults(faults) if faults else healthy
@@ -144,6 +150,7 @@ class _Ranking(BaseModel):
 
 
 class _Entry(BaseModel):
+    name: str = ""
     request: Goal
     over: list[str]
     bytes: Payload
@@ -239,6 +246,27 @@ class Remembered:
     beside: tuple[Slice, ...] = ()
 
 
+_HINT = "give what 'collsynth top --json' or 'collsynth plan --json' printed"
+
+
+def planned(given: Mapping[str, Any]) -> dict[str, Remembered]:
+    """The answers to all entries of a plan, by their names.
+
+    Raises InputError for JSON that is no plan, and for a name that two entries have.
+    """
+    if "entries" not in given:
+        raise InputError(
+            "an entry of an answer that is no plan", where="--entry", hint="choose by --rank"
+        )
+    plan = _read(_Plan, given, _HINT)
+    found = {one.name: _remembered(plan, one, one.answer) for one in plan.entries}
+    if len(found) < len(plan.entries):
+        raise InputError(
+            "two entries have one name", where="from.entries", hint="choose by --rank, their number"
+        )
+    return found
+
+
 def remembered(given: Mapping[str, Any], rank: int, placement: Matrix | None) -> Remembered:
     """The answer of a rank, in a ranking or among the entries of a plan.
 
@@ -246,13 +274,12 @@ def remembered(given: Mapping[str, Any], rank: int, placement: Matrix | None) ->
 
     Raises InputError for JSON that is no ranking, and for a rank it does not have.
     """
-    hint = "give what 'collsynth top --json' or 'collsynth plan --json' printed"
     if "entries" in given:
-        plan = _read(_Plan, given, hint)
+        plan = _read(_Plan, given, _HINT)
         answer = _chosen([entry.answer for entry in plan.entries], rank, None)
         [entry] = [entry for entry in plan.entries if entry.answer is answer]
         return _remembered(plan, entry, answer)
-    ranking = _read(_Ranking, given, hint)
+    ranking = _read(_Ranking, given, _HINT)
     return _remembered(ranking, ranking, _chosen(ranking.answers, rank, placement))
 
 

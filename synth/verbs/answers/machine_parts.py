@@ -6,27 +6,35 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
-from hierarchies import Domain, Level, Link, System, table_of
+from hierarchies import Domain, Hierarchy, Level, Link, System, table_of
 from synth.emit.document.schema import LevelPart
 from synth.verbs.answers.parts import Number, Part, Positive, Share, Told, Whole, sometimes
 
+PricesName = Literal["stated", "typical", "calibrated"]
 DomainName = Annotated[Domain, Field(strict=False)]
 
 
 class LevelInBrief(LevelPart, Part):
     """One level of a machine."""
 
+    @classmethod
+    def all_of(cls, hierarchy: Hierarchy) -> list[LevelInBrief]:
+        """The levels of a machine, outermost first."""
+        return [LevelInBrief.like(one, count=one.cardinality) for one in hierarchy.levels]
+
 
 class LevelInFull(LevelInBrief):
     """One level, every number of its links, and who says so."""
 
     domain: DomainName = Field(description="How the children of one parent are joined.")
+    medium: str = Field(description="What its links are: nvlink, infiniband, ...; may be empty.")
     bandwidth_GB_per_s: Number = Field(description="Of one port, in one direction.")
     latency_us: Number = Field(description="Of a message by protocol Simple, in microseconds.")
     ll_latency_us: Number | None = Field(description="By LL; null where there is no such protocol.")
     ll128_latency_us: Number | None = Field(description="By LL128; null as well.")
     reduces: bool = Field(description="Whether its switches can add up.")
     ports: Positive = Field(description="Of one child.")
+    wraps: bool = Field(description="Whether the ends of a ring or torus are joined.")
     through: list[str] = Field(description="Inner levels whose links are crossed, too.")
     sources: dict[str, str] = Field(description="Where each number comes from, by its key.")
     unconfirmed: list[str] = Field(description="Keys whose numbers no primary source confirms.")
@@ -93,6 +101,9 @@ class Fit(_Way):
     hop_us: dict[str, Number] = Field(description="Waited for with every message.")
     gap_us: dict[str, Number] = Field(description="What must lie between two messages.")
     share: dict[str, Number] = Field(description="Of the bandwidth described, what is had.")
+    peer_us: dict[str, Number] = sometimes("For each member that one exchanges with at once.", {})
+    wide: dict[str, Number] = sometimes("Of the share, what more than two children have.", {})
+    loss: dict[str, Number] = sometimes("Of the share, what each doubling of children loses.", {})
     rows: Whole = Field(description="How many measured rows were taken to have gone this way.")
 
 
@@ -119,6 +130,7 @@ class MeasuredTable(Part):
 class Stray(Part):
     """How far tables lay from fits without them, in one class of sizes."""
 
+    collective: Told = sometimes("Of this collective only.", "")
     from_bytes: Whole = Field(description="Where the class begins.")
     tables: Whole = Field(description="How many were left out, one after the other.")
     low: Number = Field(description="Nine of ten ratios of measured to fitted lie above.")
@@ -129,6 +141,7 @@ class Calibration(Part):
     """What was measured on a machine: the ``[calibration]`` of its description."""
 
     runtime: Literal["fastest", "model"] = Field(description="How the runtime was seen to choose.")
+    families: Whole = Field(description="Of how many machines of others, where none is this one.")
     sources: list[str] = Field(description="Which measurements.")
     undetermined: list[str] = Field(description="What they do not tell.")
     dropped: list[str] = Field(description="Rows that the fit did not follow.")
@@ -148,10 +161,7 @@ class Machine(Part):
 
     @classmethod
     def of(cls, system: System) -> Self:
-        levels = system.hierarchy.levels
-        return cls.like(
-            system, levels=[LevelInBrief.like(one, count=one.cardinality) for one in levels]
-        )
+        return cls.like(system, levels=LevelInBrief.all_of(system.hierarchy))
 
 
 class MachineInFull(Part):
@@ -163,7 +173,11 @@ class MachineInFull(Part):
     levels: list[LevelInFull] = Field(min_length=1, description="Outermost first.")
     exceptions: list[MachineException] = Field(description="What is missing or slower.")
     device: Device = Field(description="What its devices are.")
-    calibration: Calibration | None = Field(description="What was measured; null if nothing was.")
+    launches: bool = Field(description="Whether a call costs its launch where it is not fitted.")
+    prices: PricesName = Field(description="What prices follow: see --prices.")
+    calibration: Calibration | None = Field(
+        description="What prices follow: measurements, or what such links reach; null: as stated."
+    )
 
     @classmethod
     def of(cls, system: System) -> Self:
@@ -177,7 +191,9 @@ class MachineInFull(Part):
                 memory_GB_per_s=system.memory_bytes_per_second / 1e9,
                 source=system.memory_source,
             ),
-            calibration=Calibration.model_validate(table_of(known, hierarchy.names))
+            calibration=Calibration.model_validate(
+                {"families": 0} | table_of(known, hierarchy.names)
+            )
             if known
             else None,
         )

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Self
 
 from pydantic import Discriminator, Field, Tag
 
+from hierarchies import Placement, in_words
+from synth.emit.conventions import conventions
 from synth.verbs.answers.machine_parts import Machine, MachineInFull
 from synth.verbs.answers.parts import (
     Axes,
     GoalName,
     Matrix,
+    Part,
     Positive,
     Reply,
     Whole,
@@ -36,13 +39,35 @@ SystemsReply = Annotated[
 ]
 
 
+class FrameworkOrder(Part):
+    """What a placement asks of a framework that counts ranks in an order of its own."""
+
+    framework: str = Field(description="Its name.")
+    default: bool = Field(description="Whether its own order is this placement already.")
+    possible: bool = Field(description="False if its order cannot have these axes.")
+    say: str = Field(min_length=1, description="The line to write or to change, or why not.")
+
+
+class PlacementInWords(Part):
+    """A placement as people say it."""
+
+    lies: list[str] = Field(description="For each axis above 1 where its groups lie.")
+    orders: list[FrameworkOrder] = Field(description="What it asks of each framework.")
+
+    @classmethod
+    def of(cls, placement: Placement, torus: bool) -> Self:
+        orders = [FrameworkOrder.like(one) for one in conventions(placement, torus)]
+        return cls(lies=list(in_words(placement)), orders=orders)
+
+
 class PlaceReply(Reply):
-    """Every placement of axes on a machine."""
+    """Every placement of axes on a machine, or the one that was asked for."""
 
     system: Machine = Field(description="The machine.")
     axes: Axes = Field(description="Sizes by name; their order is that of the rows.")
     count: Positive = Field(description="How many placements there are.")
     placements: list[Matrix] = Field(description="One row an axis, one column a level.")
+    described: list[PlacementInWords] = Field(description="The same in words, in that order.")
 
 
 class CountReply(Reply):

@@ -13,7 +13,7 @@ from synth.calibration.doctor import Diagnosis, Finding, FindingKind, Reading, R
 from synth.calibration.experiments import Experiment, kept, lines
 from synth.calibration.fit import Calibrated
 from synth.calibration.logs.matching import Matched
-from synth.verbs.answers.machine_parts import Machine
+from synth.verbs.answers.machine_parts import Machine, PricesName
 from synth.verbs.answers.parts import (
     Number,
     OneFile,
@@ -92,6 +92,7 @@ class ClassResidual(Part):
 class ClassStray(Part):
     """How far tables lay from fits without them, in one class of sizes."""
 
+    collective: str = Field(description="Of this collective; empty: of any other.")
     smallest_bytes: Whole = Field(description="Where the class of sizes begins.")
     tables: Whole = Field(description="How many were left out, one after the other.")
     low: Number = Field(description="The lower end of nine of ten ratios.")
@@ -240,6 +241,7 @@ class DoctorReply(Reply):
     """What a system should give, beside what it gave."""
 
     system: Machine = Field(description="The machine.")
+    prices: PricesName = Field(description="What predictions follow: see --prices.")
     runs: list[DiagnosedRun] = Field(min_length=1, description="One a table.")
     findings: list[FindingPart] = Field(description="What they say together.")
 
@@ -247,6 +249,7 @@ class DoctorReply(Reply):
     def of(cls, system: System, diagnosis: Diagnosis) -> Self:
         return cls.like(
             system=Machine.of(system),
+            prices=system.prices,
             runs=[DiagnosedRun.of(run) for run in diagnosis.runs],
             findings=[FindingPart.of(finding) for finding in diagnosis.findings],
         )

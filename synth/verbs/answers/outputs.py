@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from collections.abc import Sequence
 from typing import Annotated, Literal, Self
 
 from pydantic import Discriminator, Field, Tag
 
-from synth.emit import Files, Source
+from synth.emit import Entry, Files, Source
 from synth.plan.request import programs_text
 from synth.verbs.answers.parts import (
+    SCHEMA_VERSION,
     BinaryFile,
+    GoalName,
     Number,
     OneFile,
     Part,
@@ -88,9 +91,51 @@ class EmittedGroupsReply(Reply):
     files: OneFile = Field(description="What to save.")
 
 
+class EmittedEntry(Part):
+    """One of the collectives of a plan."""
+
+    name: str = Field(description="What the job calls it.")
+    request: GoalName = Field(description="What is to be done.")
+    program: str = Field(description="Its steps; of several stripes all, with ' | ' between.")
+    proof: Literal["proved", "unknown"] = Field(description="What z3 says now.")
+    seconds: Predicted
+
+    @classmethod
+    def of(cls, entry: Entry) -> Self:
+        source = entry.source
+        return cls.like(
+            source,
+            name=entry.name,
+            request=source.schedule.goal,
+            program=programs_text(str(schedule.program) for schedule in source.schedules),
+            proof="proved" if source.proved else "unknown",
+        )
+
+
+class EmittedPlanReply(Reply):
+    """All collectives of a plan in the words of a runtime or tool."""
+
+    target: str = Field(description="Which runtime or tool.")
+    system: str = Field(description="The name of the machine.")
+    entries: list[EmittedEntry] = Field(min_length=1, description="What was planned.")
+    files: list[AnyFile] = Field(min_length=1, description="What to save, in one folder.")
+
+    @classmethod
+    def of(cls, entries: Sequence[Entry], target: str, files: Files) -> Self:
+        return cls(
+            schema_version=SCHEMA_VERSION,
+            target=target,
+            system=entries[0].source.system.name,
+            entries=[EmittedEntry.of(entry) for entry in entries],
+            files=[_file(name, content) for name, content in files.items()],
+        )
+
+
 EmitReply = Annotated[
-    Annotated[EmittedReply, Tag("")] | Annotated[EmittedGroupsReply, Tag("proved_for")],
-    Discriminator(having("proved_for")),
+    Annotated[EmittedReply, Tag("")]
+    | Annotated[EmittedGroupsReply, Tag("proved_for")]
+    | Annotated[EmittedPlanReply, Tag("entries")],
+    Discriminator(having("proved_for", "entries")),
 ]
 
 
@@ -99,13 +144,16 @@ class Checked(Part):
 
     equal: bool | None = Field(description="Whether it is right, as far as rounding allows.")
     error: Number | None = Field(description="A multiple of what rounding allows.")
-    bitwise_equal: bool | None = Field(description="Whether all devices have the same bits.")
+    bitwise_equal: bool | None = Field(
+        description="Whether all devices have the bits they must have."
+    )
 
 
 class RunReply(Reply):
     """What was seen when a program ran here, beside what was predicted for its system."""
 
     system: str = Field(description="The name of the machine that was asked about.")
+    request: GoalName = Field(description="What the program is for.")
     program: str = Field(description="Its steps.")
     backend: str = Field(description="What ran it.")
     devices: Positive = Field(description="How many there were.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Callable
+from math import prod
 from typing import Annotated, Any, ClassVar, Literal, Self, cast
 
 from pydantic import (
@@ -20,6 +21,7 @@ from synth.collectives.algorithms import Algorithm, Choice
 from synth.collectives.protocols import Protocol
 from synth.emit.document import schema
 from synth.emit.document.schema import Positive as Positive
+from synth.plan.how_to_get import AS_IT_IS, By
 from synth.price.defaults import Defaults as RuntimeDefaults
 from synth.price.intervals import Interval as PriceInterval
 from synth.price.steps import StepPrice as PricedStep
@@ -46,7 +48,7 @@ CollectiveName = Literal[
     "all-reduce", "reduce-scatter", "all-gather", "reduce", "broadcast", "all-to-all"
 ]
 StepName = CollectiveName | Literal["transpose"]
-DefaultName = Literal["ring", "tree", "nvls", "nvls_tree", "direct"]
+DefaultName = Literal["ring", "tree", "nvls", "nvls_tree", "direct", "xla"]
 
 
 def as_json(answer: BaseModel) -> Json:
@@ -108,6 +110,7 @@ class StepPrice(Part):
     collective: StepName = Field(description="What it does.")
     algorithm: AlgorithmName | None = Field(description="How; null where nothing is sent.")
     protocol: ProtocolName | None = Field(description="By which; null where nothing is sent.")
+    members: Positive = Field(description="How many devices each group has.")
     bytes: Number = Field(description="The larger of a member's buffers before and after.")
     seconds: Seconds = Field(description="How long it takes.")
     latency_seconds: Seconds = Field(description="What of that is waiting for messages.")
@@ -120,6 +123,7 @@ class StepPrice(Part):
             price,
             collective=price.what,
             protocol=price.protocol if price.algorithm else None,
+            members=prod(price.members),
             bytes=price.size_bytes,
             bytes_per_port=dict(price.bytes_per_port),
         )
@@ -207,11 +211,21 @@ def judged_keys(verdict: Verdict) -> Json:
             return {"proof": "unknown", "counterexample": None, "proof_reason": verdict.reason}
 
 
+class Advised(Part):
+    """How an answer is got from a runtime."""
+
+    by: Annotated[By, Field(strict=False)] = Field(description="What it takes.")
+    text: str = Field(min_length=1, description="The line, the command, or why there is none.")
+
+
 class DefaultChoice(Part):
     """What the runtime would choose for the plain collective."""
 
     name: DefaultName = Field(description="Which way.")
     protocol: ProtocolName = Field(description="By which protocol.")
+    seconds: Seconds = Field(description="What that takes.")
+    interval_seconds: Interval | None = Field(description="Of a calibrated system; else null.")
+    advice: Advised = Field(description="How to get it: by setting nothing.")
 
 
 class Defaults(Ordered):
@@ -223,9 +237,15 @@ class Defaults(Ordered):
     default: DefaultChoice = Field(description="The one that the runtime would choose.")
 
 
-def default_keys(found: RuntimeDefaults) -> Json:
+def default_keys(found: RuntimeDefaults, interval: PriceInterval | None) -> Json:
     """The runtime's choices as the keys of ``Defaults``: seconds by name, and the one chosen."""
-    chosen = DefaultChoice(name=cast(DefaultName, found.chosen), protocol=found.protocol)
+    chosen = DefaultChoice(
+        name=cast(DefaultName, found.chosen),
+        protocol=found.protocol,
+        seconds=found.seconds[found.chosen],
+        interval_seconds=interval_of(interval),
+        advice=Advised.like(AS_IT_IS),
+    )
     return {"defaults": found.seconds, "default": chosen}
 
 

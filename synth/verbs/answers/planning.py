@@ -6,7 +6,6 @@ from typing import Annotated, Self
 
 from pydantic import Discriminator, Field, Tag
 
-from synth.price.intervals import tied
 from synth.verbs.answers.degraded import UnevenReply
 from synth.verbs.answers.machine_parts import MachineInFull
 from synth.verbs.answers.parts import (
@@ -33,25 +32,6 @@ from synth.workload.files import write
 from synth.workload.job import Job
 from synth.workload.planner import JobPlan, Option, Planned
 
-TopReply = Annotated[
-    Annotated[RankingReply, Tag("")]
-    | Annotated[SweepReply, Tag("stretches")]
-    | Annotated[UnevenReply, Tag("uneven")],
-    Discriminator(having("stretches", "uneven")),
-]
-
-
-class SystemsRankedReply(Reply):
-    """One question put to several systems."""
-
-    systems: list[TopReply] = Field(min_length=1, description="What top answers of each, in order.")
-    complete: bool = Field(description="False if something of one, or one, may be missing.")
-
-    @property
-    def answers(self) -> list[Judged]:
-        """Those of all systems."""
-        return [answer for one in self.systems for answer in one.answers]
-
 
 class PlacementOption(Part):
     """A placement of a whole job."""
@@ -60,17 +40,16 @@ class PlacementOption(Part):
     placement: Matrix = Field(description="One row an axis, one column a level.")
     exposed_seconds: Seconds = Field(description="What a step waits for communication.")
     interval_seconds: Interval | None = Field(description="Of a calibrated system; else null.")
-    tied: bool = Field(description="Whether its interval overlaps that of the first.")
+    tied: bool = Field(description="Whether prices do not tell it from the first.")
 
     @classmethod
     def of(cls, plan: JobPlan, option: Option) -> Self:
-        interval = plan.interval(option)
         return cls.like(
             option,
             axes=axes_of(option.axes),
             placement=matrix_of(option.placement),
-            interval_seconds=interval_of(interval),
-            tied=tied(plan.interval(plan.ranking[0]), interval),
+            interval_seconds=interval_of(option.interval),
+            tied=not plan.ranking[0].estimate.told_from(option.estimate),
         )
 
 
@@ -162,6 +141,27 @@ class PlanReply(Reply):
             unpriced=[UnpricedEntry.of(one) for one in plan.job.unpriced],
             considered=PlacementsConsidered.like(plan),
         )
+
+
+TopReply = Annotated[
+    Annotated[RankingReply, Tag("")]
+    | Annotated[SweepReply, Tag("stretches")]
+    | Annotated[UnevenReply, Tag("uneven")]
+    | Annotated[PlanReply, Tag("entries")],
+    Discriminator(having("stretches", "uneven", "entries")),
+]
+
+
+class SystemsRankedReply(Reply):
+    """One question put to several systems."""
+
+    systems: list[TopReply] = Field(min_length=1, description="What top answers of each, in order.")
+    complete: bool = Field(description="False if something of one, or one, may be missing.")
+
+    @property
+    def answers(self) -> list[Judged]:
+        """Those of all systems."""
+        return [answer for one in self.systems for answer in one.answers]
 
 
 class JobReply(Reply):

@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Self
 
-from pydantic import Field
+from pydantic import ConfigDict, Field, model_validator
 
 from synth.emit.document.schema import (
-    ExchangePart,
     Head,
     Padded,
     Payload,
     Pieces,
     ProgramText,
     Segments,
-    TransposePart,
+    Steps,
 )
 from synth.semantics.rules import Kind
-from synth.verbs.answers.machine_parts import MachineException
+from synth.verbs.answers.machine_parts import LevelInBrief, MachineException, PricesName
 from synth.verbs.answers.parts import (
     DEFAULTS,
     VERDICT,
+    Axes,
     Defaults,
     GoalName,
     Interval,
     Judged,
     LimitedBy,
+    Matrix,
     Ordered,
     Part,
     Positive,
@@ -87,36 +88,43 @@ class CheckReply(Reply, Judged):
         return self.valid and (self.replay is None or self.replay.equal)
 
 
-class AllToAllPart(Part):
-    """An all-to-all, run by several groups of devices at once; documents of files have none."""
-
-    collective: Literal["all-to-all"] = Field(description="What every group does.")
-    groups: list[list[Whole]] = Field(min_length=1, description="Device ids in member order.")
-    bytes: Positive = Field(description="The larger of a member's buffers before and after.")
-
-
-LoweredStep = Annotated[
-    ExchangePart | TransposePart | AllToAllPart, Field(discriminator="collective")
-]
-
-
 class LowerReply(Head, Ordered):
-    """The schedule of a program for the real devices, as a document of version 1."""
+    """The schedule of a program for the real devices, as a document of version 1 or 3."""
 
     last = (
-        *("system", "levels", "axes", "placement", "reduce", "collapse", "program", "devices"),
-        *("payload_bytes", "padded_bytes", "pieces", "segments", "reduction_groups", "steps"),
+        *("system", "levels", "axes", "placement", "reduce", "request", "collapse"),
+        *("program", "devices", "payload_bytes", "padded_bytes", "pieces", "segments"),
+        *("reduction_groups", "steps"),
+    )
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "if": {"properties": {"version": {"const": 1}}},
+            "then": {"properties": {"request": {"type": "null"}}},
+            "else": {"properties": {"request": {"type": "string"}}, "required": ["request"]},
+        }
     )
 
     schema_version: Version  # type: ignore[assignment]  # never left out
-    version: int = Field(ge=1, le=1, description="The version of the document.")
+    version: int = Field(
+        ge=1,
+        le=3,
+        description="The version of the document.",
+        json_schema_extra={"not": {"const": 2}},
+    )
     system: str = Field(description="The name of the machine.")
     program: ProgramText
     payload_bytes: Payload
     padded_bytes: Padded
     pieces: Pieces
     segments: Segments
-    steps: list[LoweredStep] = Field(description="What is done, in this order.")
+    steps: Steps
+
+    @model_validator(mode="after")
+    def _of_its_version(self) -> Self:
+        if self.version == 2 or (self.version == 1) is not (self.request is None):
+            raise ValueError("version 3 is for requests that are no all-reduce, and says which")
+        return self
 
 
 class TimeReply(Reply, Defaults):
@@ -129,6 +137,11 @@ class TimeReply(Reply, Defaults):
     )
 
     system: str = Field(description="The name of the machine.")
+    levels: list[LevelInBrief] = Field(min_length=1, description="Of the machine.")
+    axes: Axes = Field(description="Sizes by name; their order is that of the rows.")
+    placement: Matrix = Field(description="One row an axis, one column a level.")
+    reduce: list[str] = Field(min_length=1, description="The axes that the program is over.")
+    prices: PricesName = Field(description="What prices follow: see --prices.")
     exceptions: list[MachineException] = Field(description="What of it is missing or slower.")
     request: GoalName = Field(description="What the program is to do.")
     program: str = Field(description="Its canonical spelling.")

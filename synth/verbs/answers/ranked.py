@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field
 
 from hierarchies import Axis, Placement, System
 from synth.plan import request as planned
 from synth.plan.explanation import why
+from synth.plan.how_to_get import advice
 from synth.plan.sizes import Sweep
-from synth.price.intervals import tied
 from synth.verbs.answers.machine_parts import MachineInFull
 from synth.verbs.answers.parts import (
     DEFAULTS,
     VERDICT,
+    Advised,
     Axes,
     ChoiceName,
     Complete,
@@ -38,6 +39,7 @@ from synth.verbs.answers.parts import (
     default_keys,
     interval_of,
     judged_keys,
+    sometimes,
 )
 
 
@@ -63,6 +65,9 @@ class Stripe(Judged):
         )
 
 
+Against = Annotated[planned.Against, Field(strict=False)]
+
+
 class Answer(Judged, Defaults):
     """A placement and the programs that run on it, with their price, proof and reasons."""
 
@@ -70,6 +75,7 @@ class Answer(Judged, Defaults):
         *DEFAULTS,
         *("bound_seconds", "limited_by", "steps", "stripes"),
         *("interval_seconds", "baseline_interval_seconds", "why"),
+        *("against_default", "runtime_seconds", "advice", "others", "least_seconds"),
         *VERDICT,
     )
 
@@ -89,6 +95,11 @@ class Answer(Judged, Defaults):
     interval_seconds: Interval | None = Field(description="Of a calibrated system; else null.")
     baseline_interval_seconds: Interval | None = Field(description="The same of the default.")
     why: list[str] = Field(min_length=1, description="Sentences: what the prices say.")
+    against_default: Against = Field(description="As far as prices can tell, as it would be run.")
+    runtime_seconds: Seconds = Field(description="By algorithms that runtimes have alone.")
+    advice: Advised = Field(description="How to get it.")
+    others: Whole = Field(description="So many other programs that prices do not tell from it.")
+    least_seconds: Seconds = Field(description="The least price among it and them.")
 
     @classmethod
     def of(cls, answer: planned.Answer, **more: Any) -> Self:
@@ -108,7 +119,9 @@ class Answer(Judged, Defaults):
             interval_seconds=interval_of(answer.interval),
             baseline_interval_seconds=interval_of(answer.baseline_interval),
             why=why(answer),
-            **default_keys(answer.defaults),
+            against_default=answer.against_default,
+            advice=Advised.like(advice(answer)),
+            **default_keys(answer.defaults, answer.baseline_interval),
             **judged_keys(answer.verdict),
             **more,
         )
@@ -129,12 +142,12 @@ class RankedAnswer(Answer):
 
     last = (*Answer.last, "tied")
 
-    tied: bool = Field(description="Whether its interval overlaps that of the first.")
+    tied: bool = Field(description="Whether prices do not tell it from the first.")
 
     @classmethod
     def beside(cls, first: planned.Answer, answer: planned.Answer) -> Self:
-        """An answer, and whether measurements tell it from the first."""
-        return cls.of(answer, tied=tied(first.interval, answer.interval))
+        """An answer, and whether prices tell it from the first."""
+        return cls.of(answer, tied=not first.estimate.told_from(answer.estimate))
 
 
 class Asked(Reply):
@@ -152,6 +165,7 @@ def _asked_keys(system: System, request: planned.Request) -> Json:
         "request": request.goal,
         "reduce": list(request.over),
         "algorithm": request.choice,
+        **({"laid_out_by": "framework"} if request.by_framework else {}),
     }
 
 
@@ -161,6 +175,24 @@ class Considered(Part):
     placements: Whole = Field(description="How many were looked at.")
     of_placements: Whole = Field(description="How many there are.")
     programs: Whole = Field(description="How many were ranked.")
+
+
+class Elsewhere(Part):
+    """Another placement, on which the collective would be faster if nothing else were sent."""
+
+    gain: Number = Field(description="Seconds of the first answer / its seconds.")
+    answer: Answer = Field(description="The best program there; its rank follows the answers'.")
+
+    @classmethod
+    def of(cls, first: planned.Answer, answer: planned.Answer) -> Self:
+        gain = first.candidate.seconds / answer.candidate.seconds
+        return cls(gain=gain, answer=Answer.of(answer))
+
+
+LaidOutBy = Literal["framework"]
+LAID_OUT_BY: Any = sometimes(
+    "Who chose the placement, if nobody asked for one and other axes send what is not said.", ""
+)
 
 
 class RankingReply(Asked):
@@ -174,18 +206,25 @@ class RankingReply(Asked):
     considered: Considered = Field(description="What they were chosen from.")
     complete: Complete
     explain: bool = Field(description="Whether the table says why of every answer.")
+    laid_out_by: LaidOutBy = LAID_OUT_BY
+    elsewhere: list[Elsewhere] = sometimes("Faster placements, if nothing else were sent.", [])
 
     @classmethod
     def of(cls, report: planned.Report, explain: bool) -> Self:
+        first, others = report.answers[0], {}
+        if report.request.by_framework:
+            found = [Elsewhere.of(first, one) for one in report.faster_elsewhere]
+            others = {"elsewhere": found}
         return cls.like(
             report,
             report.looked,
             report.request,
             **_asked_keys(report.system, report.request),
             bytes=report.request.payload_bytes,
-            answers=[RankedAnswer.beside(report.answers[0], one) for one in report.answers],
+            answers=[RankedAnswer.beside(first, one) for one in report.answers],
             considered=Considered.like(report.looked),
             explain=explain,
+            **others,
         )
 
 
@@ -216,6 +255,7 @@ class SweepReply(Asked):
     stretches: list[Stretch] = Field(description="From the smallest size on.")
     sizes: list[SizeFigures] = Field(description="Every size that was asked.")
     complete: Complete
+    laid_out_by: LaidOutBy = LAID_OUT_BY
 
     @property
     def answers(self) -> list[Answer]:

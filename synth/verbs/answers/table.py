@@ -9,7 +9,9 @@ from typing import Any
 from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
 
+from synth.verbs.answers.comparing import DiffReply
 from synth.verbs.answers.degraded import CostReply
+from synth.verbs.answers.graphs import GraphReply
 from synth.verbs.answers.importing import ImportReply
 from synth.verbs.answers.machines import CountReply, PlaceReply, SystemsReply
 from synth.verbs.answers.measured import CalibrateReply, DoctorReply
@@ -17,10 +19,13 @@ from synth.verbs.answers.outputs import EmitReply, RunReply
 from synth.verbs.answers.parts import Json
 from synth.verbs.answers.planning import JobReply, PlanReply, SystemsRankedReply, TopReply
 from synth.verbs.answers.programs import CheckReply, LowerReply, TimeReply
+from synth.verbs.answers.training.orders import OrderReply
+from synth.verbs.answers.training.traces import TraceReply
 
 REPLIES: Mapping[str, Any] = {
     "systems": SystemsReply,
     "import": ImportReply,
+    "graph": GraphReply,
     "place": PlaceReply,
     "count": CountReply,
     "top": TopReply,
@@ -28,6 +33,8 @@ REPLIES: Mapping[str, Any] = {
     "cost": CostReply,
     "plan": PlanReply,
     "job": JobReply,
+    "order": OrderReply,
+    "diff": DiffReply,
     "check": CheckReply,
     "lower": LowerReply,
     "time": TimeReply,
@@ -35,6 +42,7 @@ REPLIES: Mapping[str, Any] = {
     "run": RunReply,
     "calibrate": CalibrateReply,
     "doctor": DoctorReply,
+    "trace": TraceReply,
 }
 """By verb its answer's model, or a union of models; every answer fits exactly one of a union."""
 

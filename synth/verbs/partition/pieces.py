@@ -101,10 +101,11 @@ def _answer(task: WholeQuestion, watcher: Watcher, libraries: LibraryCache) -> J
 
 def _sizes(task: SomeSizes, watcher: Watcher, libraries: LibraryCache) -> SizesAnswered:
     question = asked(TopQuestion, task.question)
-    request = question.asked()
+    system = question.machine()
+    request = question.asked_of(system)
     counting = _Counting(watcher, len(task.sizes))
     library = libraries.library(request.language, watcher)
-    asker = Asker(question.machine(), request, counting, library)
+    asker = Asker(system, request, counting, library)
     for size in task.sizes:
         asker.ask(size)
         counting.sizes_done += 1

@@ -87,12 +87,12 @@ def _named(question: TopQuestion, rounds: Rounds) -> Rounds:
 
 def _top(question: TopQuestion, pieces: int) -> Rounds:
     ends = question.bytes
-    if pieces < 2 or isinstance(ends, int):
+    if pieces < 2 or isinstance(ends, int) or question.collectives:
         return (yield from _whole("top", question))
     system = question.machine()
     if system.missing:
         return (yield from _whole("top", question))
-    placements = how_many(system, question.asked())
+    placements = how_many(system, question.asked_of(system))
     if placements * len(grid(*ends)) < LEAST_PRICED:
         return (yield from _whole("top", question))
     return (yield from _range(question, system, placements, pieces))
@@ -114,7 +114,7 @@ def _range(question: TopQuestion, system: System, placements: int, pieces: int) 
         wanted = between(chosen) if complete else []
     sizes = sorted(answered.items())
     stretches = spans([chosen[size] for size, _ in sizes])
-    asked_of = (system, question.asked())
+    asked_of = (system, question.asked_of(system))
     return ranked(SweepReply.over(asked_of, question.bytes, sizes, stretches, complete))
 
 

@@ -45,7 +45,7 @@ class Limited(Enum):
     ANSWER = auto()
     """An earlier answer, as ``emit --from`` takes, with the system it is about."""
     TEXT = auto()
-    """Texts read only when the question is answered, such as logs: limited with the whole body."""
+    """What is only read, such as logs or two answers to compare: limited with the whole body."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,8 @@ class File(Enum):
     LOGS = auto()
     ANSWER = auto()
     PROGRAM = auto()
+    ORDER = auto()
+    STEP = auto()
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,8 @@ class Flag:
     ``spelled`` is ``--`` and the key by default; without a dash it is an argument, known by its
     place; ``...`` at its end allows it several times; ``--no-...`` turns off a default.
     ``file``: what the file holds that the word may name. ``unread``: a key whose files are not
-    read if this flag is given (``calibrate --plan`` needs no logs). ``also``: other keys that it
+    read if this flag is given (``calibrate --plan`` needs no logs). ``ending``: where it is not
+    given, it is the ending of the file that the answer goes to. ``also``: other keys that it
     sets. Where a field has two flags the later one counts; it takes spelling, notation and file
     from the earlier one unless it has its own.
     """
@@ -97,6 +100,7 @@ class Flag:
     notation: Notation | None = None
     file: File | None = None
     unread: str = ""
+    ending: bool = False
     also: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     @property
@@ -132,6 +136,19 @@ class Flag:
         return handler(schema) | {"description": _sentence(off if self.turns_off else self.what)}
 
 
+@dataclass(frozen=True)
+class Each:
+    """The mark of a list whose items are given one after the other on a command line.
+
+    ``begins`` names the flag that begins an item; those that follow belong to it: in ``--reduce
+    data --bytes 1GiB --reduce model --bytes 64MiB`` there are two. One item alone is no list, but
+    fills the question's own fields of those names.
+    """
+
+    item: type[BaseModel]
+    begins: str
+
+
 class Kind(StrEnum):
     """What follows a flag: nothing (a switch), a whole number, any number, or any text."""
 
@@ -146,6 +163,7 @@ class Asked:
     """A flag as a command or a form shows it, such as ``--bytes`` with its help and default.
 
     ``word`` is what one types, or the name of an argument; ``metavar`` stands for its value.
+    ``each`` names the list of which each item may have one.
     """
 
     name: str
@@ -156,6 +174,7 @@ class Asked:
     required: bool = False
     several: bool = False
     default: Any = None
+    each: str = ""
 
     @property
     def is_argument(self) -> bool:
@@ -179,8 +198,25 @@ def flags_of(question: type[BaseModel]) -> list[Asked]:
     """
     kin = {name: age for age, one in enumerate(question.__mro__) for name in get_annotations(one)}
     flags = {name: flag_of(question, name) for name in question.model_fields}
-    found = [_asked(question, name, flag) for name, flag in flags.items() if flag is not None]
-    return sorted(found, key=lambda one: (not one.is_argument, not one.required, kin[one.name]))
+    found = {name: _asked(question, name, flag) for name, flag in flags.items() if flag is not None}
+    for key, each in lists_of(question).items():
+        for one in flags_of(each.item):
+            begins = one.name == each.begins
+            found[one.name] = replace(found.get(one.name, one), required=begins, each=key)
+            kin.setdefault(one.name, kin[key])
+    return sorted(
+        found.values(), key=lambda one: (not one.is_argument, not one.required, kin[one.name])
+    )
+
+
+def lists_of(question: type[BaseModel]) -> dict[str, Each]:
+    """The lists of a question whose items are given one after the other."""
+    return {
+        name: mark
+        for name, field in question.model_fields.items()
+        for mark in field.metadata
+        if isinstance(mark, Each)
+    }
 
 
 def _asked(question: type[BaseModel], name: str, flag: Flag) -> Asked:

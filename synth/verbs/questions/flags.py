@@ -74,7 +74,9 @@ ProgramText = Annotated[
     Field(max_length=2**16),
     Flag("A program", ", a file with one, or - for stdin", "PROGRAM", file=File.PROGRAM),
 ]
-_SYSTEM = Flag("A catalogue name, name:N, or a TOML file", spelled="SYSTEM", file=File.SYSTEM)
+_SYSTEM = Flag(
+    "A catalogue name, name:N or name:AxB, or a TOML file", spelled="SYSTEM", file=File.SYSTEM
+)
 Machine = Annotated[Given, Limited.SYSTEM, _SYSTEM]
 PerhapsMachine = Annotated[Given | None, Limited.SYSTEM, _SYSTEM]
 MaxSteps = Annotated[int, Limited.MAX_STEPS, Flag("The longest programs to look at")]
@@ -82,7 +84,10 @@ Across = Annotated[bool, Flag("Also groups over any set of digits")]
 Algorithm = Annotated[
     Choice,
     Field(strict=False),
-    Flag("ring, tree, or auto: the fastest that the links have, for each step"),
+    Flag(
+        "auto: for each step the fastest that the runtime has; any: that the links allow; or one: "
+        + ", ".join(choice.value for choice in Choice if choice.one)
+    ),
 ]
 Segments = Annotated[
     Annotated[int, Field(ge=1, le=4096)] | Literal["auto"],
@@ -90,6 +95,10 @@ Segments = Annotated[
         "N: in one or in N segments, whose steps overlap; auto: the best of several",
         notation=notations.SEGMENTS,
     ),
+]
+Prices = Annotated[
+    Literal["typical", "stated"],
+    Flag("Where nothing is calibrated: typical, what such links reach; stated, data sheets"),
 ]
 Stripes = Annotated[
     bool, Flag("One program for the whole payload, none side by side", spelled="--no-stripes")

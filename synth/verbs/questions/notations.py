@@ -113,6 +113,14 @@ def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
+def _number(text: str) -> int | float:
+    """``160`` or ``0.5``."""
+    try:
+        return int(text) if _WHOLE.fullmatch(text) else float(text)
+    except ValueError:
+        raise InputError(f"{text[:40]!r} is no number", hint="write one, as in 160") from None
+
+
 def _segments(text: str) -> str | int:
     return int(text) if _WHOLE.fullmatch(text) else text
 
@@ -145,4 +153,5 @@ SHARES = Notation(_shares, _shares_text)
 SIZES = Notation(str, sizes_text)
 """Read by the question itself: in JSON, too, a size may be a text."""
 SEGMENTS = Notation(_segments)
+NUMBER = Notation(_number)
 MATRIX = Notation(_matrix)

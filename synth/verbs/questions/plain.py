@@ -77,6 +77,6 @@ def refused(error: ValidationError) -> InputError:
     place = place_of(found["loc"])
     own = found.get("ctx", {}).get("error")
     if isinstance(own, InputError):
-        return own.at(place)
+        return own.at(place) if place else own
     hint = found["msg"][0].lower() + found["msg"][1:]
     return InputError(f"{shown(found['input'])} cannot be used", where=place, hint=hint)

@@ -21,6 +21,7 @@ from hierarchies import (
     placements,
     within,
 )
+from synth.calibration.typical import typical
 from synth.price.segments import SEGMENTS
 from synth.verbs.questions import notations
 from synth.verbs.questions.fields import Flag
@@ -35,6 +36,7 @@ from synth.verbs.questions.flags import (
     PerhapsAxes,
     PerhapsMachine,
     PerhapsOver,
+    Prices,
     ProgramText,
     Requested,
 )
@@ -90,14 +92,24 @@ class FaultyQuestion(Question):
             return system.with_faults(found[:count])
 
 
-class MachineQuestion(FaultyQuestion):
+class PricedQuestion(Question):
+    """Which prices an uncalibrated machine has."""
+
+    prices: Prices = "typical"
+
+    def priced(self, system: System) -> System:
+        """The system, priced by what its links' media reach unless data sheets are asked for."""
+        return typical(system) if self.prices == "typical" else system
+
+
+class MachineQuestion(FaultyQuestion, PricedQuestion):
     """A machine, and what of it is missing or slower."""
 
     system: Machine
 
     def machine(self) -> System:
         """The system with its faults. Raises InputError for impossible ones."""
-        return self.changed(system_of(self.system))
+        return self.priced(self.changed(system_of(self.system)))
 
 
 def axes_of(axes: dict[str, int]) -> tuple[Axis, ...]:

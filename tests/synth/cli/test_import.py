@@ -33,7 +33,7 @@ def test_what_is_written_is_what_the_json_holds_and_the_table_is_shown_too(tmp_p
     path = tmp_path / "my.toml"
     result = run("nccl-xml", DUMP, "--nodes", "2", "--suggested", "-o", str(path))
     assert result.exit_code == 0
-    assert "found: 4 gpus, 5 nics, 72 nvlinks" in result.stdout
+    assert "found: 4 gpus, 4 nics, 1 virtual interfaces, 72 nvlinks" in result.stdout
     body = json.loads(run("nccl-xml", DUMP, "--nodes", "2", "--suggested", "--json").stdout)
     assert body["complete"]
     assert path.read_text(encoding="utf-8") == body["files"][0]["text"]

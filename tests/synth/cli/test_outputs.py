@@ -137,6 +137,13 @@ def test_json_goes_into_the_file_too(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "none").touch()
     result = run(*TORCH, "-o", str(tmp_path / "none" / "file.py"))
     assert result.exit_code == 2
-    assert "cannot write: No such file or directory" in result.stderr
+    assert "cannot write: Not a directory" in result.stderr
+
+
+def test_a_folder_that_is_not_there_is_made(tmp_path: Path) -> None:
+    place = tmp_path / "new" / "folder" / "file.py"
+    assert run(*TORCH, "-o", str(place)).exit_code == 0
+    assert place.read_text(encoding="utf-8") == run(*TORCH).stdout

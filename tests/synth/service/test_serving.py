@@ -224,6 +224,18 @@ def test_a_data_folder_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.M
     told(run("keys", "list"), "--store")
 
 
+def test_keys_are_made_listed_and_revoked_in_json(tmp_path: Path) -> None:
+    store = ("--store", store_in(tmp_path), "--json")
+    assert json.loads(run("keys", "list", *store).stdout) == []
+    made = json.loads(run("keys", "create", "team", "--name", "nightly", *store).stdout)
+    assert made["secret"].startswith(f"cs_{made['id']}_")
+    [listed] = json.loads(run("keys", "list", *store).stdout)
+    assert (listed["id"], listed["team"], listed["state"]) == (made["id"], "team", "valid")
+    revoked = json.loads(run("keys", "revoke", made["id"], *store).stdout)
+    assert revoked == {"id": made["id"], "state": "revoked"}
+    assert json.loads(run("keys", "list", *store).stdout)[0]["state"] == "revoked"
+
+
 def test_the_data_folder_is_its_owners_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import Any
 
-from synth.tables.rows import bus_bandwidth, in_lines, stripe
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hierarchies import Axis, load
+from hierarchies.units import duration
+from synth.collectives.algorithms import Choice
+from synth.plan.planner import answers
+from synth.plan.request import Request
+from synth.semantics.programs import Language
+from synth.tables.rows import bus_bandwidth, default_first, in_lines, rows, stripe
+from synth.verbs.answers.ranked import RankingReply
 
 
 def test_bus_bandwidth_is_as_nccl_tests_count_it() -> None:
@@ -28,3 +39,43 @@ def test_of_a_program_only_what_there_is_is_said(
     program: str, segments: list[int], share: str, lines: str
 ) -> None:
     assert in_lines([stripe(program, segments, share)]) == lines
+
+
+def ranking(name: str, payload: int, **how: Any) -> RankingReply:
+    system = load(name)
+    axes = (Axis("data", system.devices),)
+    request = Request(axes, ("data",), payload, 2, Language(3), **how)
+    return RankingReply.of(answers(system, request), explain=False)
+
+
+def test_an_algorithm_is_named_where_it_is_the_difference() -> None:
+    """NCCL takes a ring on two nodes: a tree is told by its name, and how often it is as fast."""
+    first, *_ = rows(ranking("dgx-a100:2", 2**24, stripes=False))
+    assert (first.stripes[0].steps, first.by) == (("all-reduce root inside",), "by tree, LL128")
+    assert float(first.speedup[0].rstrip("x")) > 1.02
+    plain = rows(ranking("dgx-h100:1", 2**30, stripes=False))[0]
+    assert (plain.by, plain.speedup) == ("", ("same",))
+
+
+def test_the_default_stands_first_where_it_is_what_to_do_and_no_row_is_it() -> None:
+    torus = ranking("tpu-v5e-slice", 2**30)
+    [row] = default_first(torus)
+    assert row.by == "by xla: keep the default"
+    assert row.time == (duration(torus.answers[0].baseline_seconds),)
+    assert default_first(ranking("dgx-h100:1", 2**30, stripes=False)) == []
+    assert default_first(ranking("p2-a100:4", 2**30, stripes=False)) == []
+
+
+def test_what_no_runtime_has_is_no_speed_up() -> None:
+    first, *_ = rows(ranking("dgx-h100:4", 2**16, stripes=False, choice=Choice.ANY))
+    assert first.speedup == ("none",)
+
+
+@given(st.floats(1e-9, 1e5))
+def test_times_have_three_digits_and_no_exponent(seconds: float) -> None:
+    number, unit = duration(seconds).split()
+    value = float(number) * {"s": 1.0, "ms": 1e-3, "us": 1e-6}[unit]
+    assert value == pytest.approx(seconds, rel=0.00501)
+    assert len(number.lstrip("0.").replace(".", "")) <= 3 or seconds >= 999.5
+    assert float(number) < 1000 or unit == "s"
+    assert "e" not in number or seconds < 1e-10

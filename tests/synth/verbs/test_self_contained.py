@@ -30,11 +30,20 @@ OURS = (ROOT / "hierarchies" / "catalogue" / "dgx-a100.toml").read_text(encoding
 OURS = OURS.replace('name = "dgx-a100"', 'name = "ours"').replace(
     "default_count = 4", "default_count = 2"
 )
+KEPT = {
+    "system": {"name": "pair", "levels": [{"name": "gpu", "count": 2}]},
+    "bytes": 1024,
+    "answers": [{"rank": 1, "program": "", "seconds": 1e-5}],
+}
 TEXTS = {
     "ours.toml": OURS,
     "job.toml": job_text("gpt-18b-3d"),
     "dump.xml": (HERE / "imports" / "switched.xml").read_text(encoding="utf-8"),
     "network.conf": "SwitchName=leaf1 Nodes=n[1-2]\n",
+    "before.json": json.dumps(KEPT),
+    "after.json": json.dumps({**KEPT, "bytes": 2048}),
+    "kept.step": (HERE / "steps" / "mlp-tiny.step").read_text(encoding="utf-8"),
+    "order.csv": "0F0,0B0\n1F0,1B0\n",
     "log.csv": (ROOT / "docs/logs/sophia-all-gather-2x8.csv").read_text(encoding="utf-8"),
 }
 PLACED = {"axes": {"data": 16}, "reduce": ["data"]}
@@ -56,6 +65,10 @@ CASES: Mapping[str, tuple[tuple[str, ...], dict[str, Any]]] = {
             "inside": SYSTEM,
             "suggested": True,
         },
+    ),
+    "graph": (
+        ("ours.toml", "--format", "dot", "--without", "node0/gpu1"),
+        {"system": SYSTEM, "format": "dot", "without": ["node0/gpu1"]},
     ),
     "place": (
         ("ours.toml", "--axes", "a=4,b=4"),
@@ -99,6 +112,14 @@ CASES: Mapping[str, tuple[tuple[str, ...], dict[str, Any]]] = {
             "axes": {"data": "any", "tensor": "1|2"},
         },
     ),
+    "order": (
+        ("order.csv", "--transfer", "0.5"),
+        {"order": "0F0,0B0\n1F0,1B0\n", "transfer": 0.5},
+    ),
+    "diff": (
+        ("before.json", "after.json"),
+        {"first": KEPT, "second": {**KEPT, "bytes": 2048}},
+    ),
     "check": (
         (NESTED, "ours.toml", *FLAGS, "--replay"),
         {"program": NESTED, "system": SYSTEM, **PLACED, "replay": True},
@@ -127,6 +148,7 @@ CASES: Mapping[str, tuple[tuple[str, ...], dict[str, Any]]] = {
         ("ours.toml", "log.csv"),
         {"system": SYSTEM, "files": [named("log.csv")]},
     ),
+    "trace": (("kept.step",), {"model": named("kept.step")}),
 }
 MORE: Mapping[str, tuple[str, tuple[str, ...], dict[str, Any]]] = {
     "one node": (
@@ -295,7 +317,7 @@ HOSTILE: Mapping[str, Any] = {
 
 
 @pytest.mark.parametrize("case", HOSTILE)
-@pytest.mark.parametrize("verb", [name for name in CASES if name not in ("count", "job")])
+@pytest.mark.parametrize("verb", [name for name in CASES if name not in ("count", "job", "diff")])
 def test_a_name_opens_no_file(
     verb: str, case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,12 +21,13 @@ Path = tuple[Any, ...]
 
 NAMED_FREELY = {
     *("axes", "sources", "bytes_per_port", "counted", "environment", "delivered"),
-    *("hop_us", "gap_us", "defaults"),
+    *("hop_us", "gap_us", "peer_us", "defaults"),
 }
 """Keys whose values are tables with keys that depend on the question."""
 LEFT_OUT = {
     *("count", "ports", "reduces", "ll_latency_us", "ll128_latency_us"),
     *("collective", "algorithm", "protocol", "residual", "measured", "stray"),
+    *("peer_us", "wide", "loss"),
 }
 """Keys that some parts may leave out: of a draft's level, and of a calibration."""
 ANY_VALUE = {"suggestion"}
@@ -73,7 +74,8 @@ def changed(body: Any, path: Path, other: Any) -> Any:
 
 
 def named_freely(path: Path) -> bool:
-    by_level = path[-1:] in (("share",), ("members",)) and "calibration" in path
+    named = {("share",), ("members",), ("wide",), ("loss",)}
+    by_level = path[-1:] in named and "calibration" in path
     return bool(path) and (path[-1] in NAMED_FREELY or by_level)
 
 

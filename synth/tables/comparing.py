@@ -1,0 +1,64 @@
+"""How two answers differ, as people read it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from rich.console import RenderableType
+
+from hierarchies.units import duration, volume
+from synth.tables.style import paragraphs, table_of
+from synth.verbs.answers.comparing import Changed, Compared, DiffReply, Told
+
+
+def diff(answer: DiffReply) -> RenderableType:
+    """What was asked and on what machine, where that differs; then the lines that do."""
+    if answer.same:
+        return paragraphs("the two answers are the same")
+    return paragraphs(
+        *_changes("asked", answer.asked),
+        *_changes("machine", answer.machine),
+        *(part for line in answer.lines for part in _line(line)),
+        None if answer.lines else "what is recommended, and what it takes, is the same",
+    )
+
+
+def _changes(heading: str, changes: Sequence[Changed]) -> Iterator[RenderableType]:
+    if changes:
+        cells: Mapping[str, Callable[[Changed], str]] = {
+            heading: lambda one: one.what,
+            "first": lambda one: _value(one, one.first),
+            "second": lambda one: _value(one, one.second),
+        }
+        yield table_of(changes, cells, wraps="second")
+        yield ""
+
+
+def _value(changed: Changed, value: object) -> str:
+    if changed.what == "bytes" and isinstance(value, int):
+        return volume(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:g}"
+    return "-" if value is None else str(value)
+
+
+def _line(line: Compared) -> Iterator[str]:
+    first, second = line.first, line.second
+    if first is None or second is None:
+        yield f"{line.what}: only in the {'second' if first is None else 'first'} answer"
+        yield from (_told(found) for found in (first, second) if found)
+        return
+    ratio = f" ({second.seconds / first.seconds:.2f}x)" if first.seconds else ""
+    took = f"{duration(first.seconds)}, then {duration(second.seconds)}{ratio}"
+    yield f"{line.what}: {took}"
+    if first.how == second.how:
+        yield f"  {first.how}"
+        return
+    yield f"  first:  {first.how}"
+    yield f"  second: {second.how}"
+
+
+def _told(found: Told) -> str:
+    return f"  {found.how}: {duration(found.seconds)}"

@@ -1,0 +1,104 @@
+"""The verb that looks at pipeline schedules: on a clock, and as PyTorch's file."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import Field
+
+from hierarchies import InputError, nearest, within
+from synth.plan.request import Watcher
+from synth.train.orders import SCHEDULES, Durations, Order, Protocol, Transfers, parse, timeline
+from synth.verbs.answers.training.orders import OrderReply
+from synth.verbs.questions.fields import File, Flag
+from synth.verbs.questions.flags import Measure
+from synth.verbs.questions.question import Question
+from synth.verbs.reply import Reply, reply
+
+MOST_ACTIONS = 2**15
+_NAME = re.compile(r"[a-z0-9_-]+")
+Count = Annotated[int, Field(ge=1, le=MOST_ACTIONS)]
+Seconds = Annotated[Measure, Field(ge=0, strict=False)]
+
+
+class OrderQuestion(Question):
+    """Show a pipeline schedule on a clock, or check an order of your own; -o for PyTorch."""
+
+    order: Annotated[
+        str,
+        Field(max_length=2**18),
+        Flag(
+            f"One of {', '.join(SCHEDULES)}; or an order in PyTorch's notation",
+            ": 0F0,0F1,0B0,0B1 with a line for each rank, a file, or - for stdin",
+            "ORDER",
+            file=File.ORDER,
+        ),
+    ]
+    stages: Annotated[
+        Count | None, Flag("Stages of the model", ": as many as there are ranks, unless --chunks")
+    ] = None
+    microbatches: Annotated[Count | None, Flag("Microbatches of a step")] = None
+    chunks: Annotated[Count | None, Flag("Stages of each rank, where they are interleaved")] = None
+    forward: Annotated[
+        Seconds, Flag("Seconds of a microbatch's forward pass on all stages of a rank")
+    ] = 1.0
+    backward: Annotated[Seconds, Flag("Seconds of its backward pass")] = 2.0
+    weight: Annotated[
+        Seconds | None,
+        Flag("Seconds of that for the gradients of weights, where it is in halves", "; else half"),
+    ] = None
+    transfer: Annotated[Seconds, Flag("Seconds from rank to rank")] = 0.0
+    protocol: Annotated[
+        Protocol,
+        Field(strict=False),
+        Flag("eager: sent when it is ready; rendezvous: when the receiver is free, too"),
+    ] = Protocol.EAGER
+
+    def chosen(self) -> Order:
+        """The order. Raises InputError for a name that is none, and for what is wrong in a text."""
+        if self.order in SCHEDULES:
+            return self._made()
+        if _NAME.fullmatch(self.order):
+            problem = f"no schedule is called {self.order[:40]!r}"
+            raise InputError(problem, where="ORDER", hint=nearest(self.order, SCHEDULES))
+        if self.chunks is not None:
+            raise InputError("an order says which stages a rank has", where="--chunks")
+        with within("ORDER"):
+            found = parse(self.order)
+        for flag, given, there in (
+            ("--stages", self.stages, found.stages),
+            ("--microbatches", self.microbatches, found.microbatches),
+        ):
+            if given not in (None, there):
+                raise InputError(f"{given}, and the order has {there}", where=flag)
+        return found
+
+    def _made(self) -> Order:
+        """A schedule by its name."""
+        for flag, given in (("--stages", self.stages), ("--microbatches", self.microbatches)):
+            if given is None:
+                raise InputError(f"{self.order} needs {flag}", hint=f"as in {flag} 8")
+        assert self.stages
+        assert self.microbatches
+        chunks = self.chunks or 1
+        if self.stages % chunks:
+            hint = f"as many as ranks times {chunks}"
+            raise InputError(f"{self.stages} in chunks of {chunks}", where="--stages", hint=hint)
+        if chunks > 1 and self.order in ("gpipe", "1f1b"):
+            problem = f"{self.order} has one stage a rank"
+            raise InputError(problem, where="--chunks", hint="the others have several")
+        if 3 * self.stages * self.microbatches > MOST_ACTIONS:
+            problem = f"{self.stages} stages and {self.microbatches} microbatches are too many"
+            raise InputError(problem, hint=f"one times the other at most {MOST_ACTIONS // 3}")
+        return SCHEDULES[self.order](self.stages // chunks, self.microbatches, chunks)
+
+
+def ordered(question: OrderQuestion, watcher: Watcher) -> Reply:
+    """An order with its times, what each rank holds, and the file that PyTorch reads."""
+    order = question.chosen()
+    durations = Durations(question.forward, question.backward, question.weight)
+    transfers = Transfers(question.transfer, question.protocol)
+    found = timeline(order, durations.on(order), transfers)
+    name = question.order if question.order in SCHEDULES else None
+    return reply(OrderReply.of(name, order, found, durations, transfers))

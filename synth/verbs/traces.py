@@ -1,0 +1,95 @@
+"""The verb that takes a model in: what does one of its training steps compute?"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from grammar.tensors.operations import Step
+from grammar.tensors.parser import parse_step
+from hierarchies import InputError
+from synth.plan.request import Watcher
+from synth.train.models import Spelling, zoo_step
+from synth.train.zoo.sizes import sizes_of
+from synth.verbs.answers.training.traces import TraceReply
+from synth.verbs.questions import notations
+from synth.verbs.questions.fields import File, Flag, Harmless, Limited
+from synth.verbs.questions.named_texts import Given, NamedText
+from synth.verbs.questions.question import Question
+from synth.verbs.reply import Reply, reply
+
+_SHAPE = Harmless("shapes grow with it, operations do not, and unrolled layers have a limit")
+
+
+class ModelQuestion(Question):
+    """A model: one of the zoo, or a step that was traced before, as a text.
+
+    What a model of the zoo looks like may be changed; a text is what it is.
+    """
+
+    model: Annotated[
+        Given,
+        Limited.TEXT,
+        Flag(
+            "A model of the zoo, as gpt2-small, or a step that was kept",
+            ", a file or -; or a model of your own: FILE.py:FUNCTION, which is run",
+            "MODEL",
+            file=File.STEP,
+        ),
+    ]
+    sizes: Annotated[
+        dict[str, Annotated[int, _SHAPE]],
+        Field(max_length=16),
+        Flag("Other sizes than it has", ", as layers=2,sequence=128", notation=notations.AXES),
+    ] = Field(default_factory=dict)
+    batch: Annotated[int, _SHAPE, Field(ge=1), Flag("Samples in a batch")] = 8
+    optimizer: Annotated[Literal["adamw", "sgd"], Flag("What updates it: adamw or sgd")] = "adamw"
+    dtype: Annotated[
+        Literal["float32", "bfloat16"],
+        Flag("What it computes in: float32, or bfloat16 with parameters in float32"),
+    ] = "float32"
+    unrolled: Annotated[bool, Flag("Layers one after the other, not as a loop")] = False
+    remat: Annotated[bool, Flag("Compute layers again instead of keeping their values")] = False
+    one_hot: Annotated[bool, Flag("Experts by products with zeros and ones, not by sorting")] = (
+        False
+    )
+
+    def spelling(self) -> Spelling:
+        """How a model of the zoo is written down."""
+        return Spelling(
+            batch=self.batch,
+            optimizer=self.optimizer,
+            dtype=self.dtype,
+            unrolled=self.unrolled,
+            remat=self.remat,
+            one_hot=self.one_hot,
+        )
+
+    def step(self) -> Step:
+        """The step. Raises InputError for what is wrong in a text, or with the sizes."""
+        if isinstance(self.model, NamedText):
+            usual = ModelQuestion(model=self.model)
+            for name in sorted(set(ModelQuestion.model_fields) - {"model"}):
+                if getattr(self, name) != getattr(usual, name):
+                    hint = "a text is what it is: trace the model again"
+                    raise InputError("this changes models of the zoo", where=name, hint=hint)
+            return parse_step(self.model.text, where=self.model.name)
+        return zoo_step(self.model, self.sizes, self.spelling())
+
+    def all_sizes(self) -> dict[str, int]:
+        """The sizes of a model of the zoo that are numbers; none of a text."""
+        if isinstance(self.model, NamedText):
+            return {}
+        found = asdict(sizes_of(self.model, self.sizes))
+        return {name: size for name, size in found.items() if isinstance(size, int)}
+
+
+class TraceQuestion(ModelQuestion):
+    """Trace a training step: what it computes, and its text, which other verbs take."""
+
+
+def trace(question: TraceQuestion, watcher: Watcher) -> Reply:
+    """The step in numbers, and its text."""
+    return reply(TraceReply.of(question.step(), question.all_sizes()))

@@ -1,0 +1,97 @@
+"""Two kept answers are told apart: what was asked, the machine, and what is recommended."""
+
+from __future__ import annotations
+
+import copy
+import json
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from hierarchies import InputError
+from replying import body_of
+from synth.cli.app import app
+from synth.plan.request import Watcher
+from synth.verbs.comparing import DiffQuestion, diff
+from synth.verbs.reply import Outcome
+
+KINDS = ("top", "top-sweep", "plan-open", "uneven")
+
+
+def compared(first: dict[str, Any], second: dict[str, Any]) -> tuple[dict[str, Any], Outcome]:
+    found = diff(DiffQuestion(first=first, second=second), Watcher())
+    return found.body, found.outcome
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_an_answer_is_the_same_as_itself(name: str) -> None:
+    body, outcome = compared(body_of(name), copy.deepcopy(body_of(name)))
+    assert (body["same"], outcome) == (True, Outcome.OK)
+    assert [body[key] for key in ("asked", "machine", "lines")] == [[], [], []]
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_both_ways_the_same_differences_are_told(name: str) -> None:
+    before, after = body_of(name), copy.deepcopy(body_of(name))
+    after["system"]["levels"][0]["bandwidth_GB_per_s"] += 1
+    rows = after.get("answers") or [
+        after[key][0] for key in ("stretches", "entries") if key in after
+    ]
+    answer = rows[0].get("first") or rows[0].get("answer") or rows[0]
+    answer["seconds"] *= 2
+    forth, outcome = compared(before, after)
+    back, _ = compared(after, before)
+    level = after["system"]["levels"][0]["name"]
+    assert outcome is Outcome.NO
+    assert [one["what"] for one in forth["machine"]] == [f"{level} bandwidth_GB_per_s"]
+    assert len(forth["lines"]) == 1
+    for key in ("asked", "machine", "lines"):
+        turned = [{**one, "first": one["second"], "second": one["first"]} for one in back[key]]
+        assert forth[key] == turned
+
+
+def test_what_was_asked_differently_is_told() -> None:
+    after = body_of("top") | {"bytes": 2048, "reduce": ["model"]}
+    body, _ = compared(body_of("top"), after)
+    assert [one["what"] for one in body["asked"]] == ["reduce", "bytes"]
+
+
+def test_a_rank_that_only_one_has_is_told() -> None:
+    fewer = copy.deepcopy(body_of("top"))
+    last = fewer["answers"].pop()["rank"]
+    [line] = compared(body_of("top"), fewer)[0]["lines"]
+    assert (line["what"], line["second"]) == (f"rank {last}", None)
+
+
+def test_mistakes_are_said_in_one_line(tmp_path: Path) -> None:
+    good = tmp_path / "good.json"
+    good.write_text(json.dumps(body_of("top")))
+    for name, body, said in (
+        ("count", body_of("count"), "no answer of top or plan"),
+        ("plan", body_of("plan-open"), "different questions"),
+        ("torn", {"answers": [{"rank": 1}], "system": body_of("top")["system"]}, "answers.0"),
+        ("list", [1], "holds no answer"),
+    ):
+        other = tmp_path / f"{name}.json"
+        other.write_text(json.dumps(body))
+        found = CliRunner().invoke(app, ["diff", str(good), str(other)])
+        assert (found.exit_code, found.stdout, found.stderr.count("\n")) == (2, "", 1)
+        assert said in found.stderr
+
+
+ODD: tuple[Any, ...] = (None, 5, "x", [None], [{}], [[1]], {}, {"sources": 5}, {"sources": [{}]})
+
+
+@pytest.mark.parametrize("odd", ODD, ids=json.dumps)
+@pytest.mark.parametrize("name", KINDS)
+def test_whatever_an_answer_holds_it_is_read_or_refused(name: str, odd: Any) -> None:
+    """Answers may have been written by anybody: a wrong part is the caller's mistake."""
+    whole = body_of(name)
+    torn = [whole | {key: odd} for key in whole]
+    torn += [whole | {"system": whole["system"] | {key: odd}} for key in whole["system"]]
+    for one in (*torn, {}):
+        with suppress(InputError):
+            compared(one, whole)
