@@ -41,7 +41,8 @@ def row(parameter: Any) -> str:
         spelling = ", ".join(f"`{word}`" for word in (*parameter.opts, *parameter.secondary_opts))
     said = [(parameter.help or "").replace("|", "\\|")]
     if parameter.default not in (None, False, "", (), []) and not parameter.required:
-        said.append(f"Default: {parameter.default}.")
+        default = parameter.default
+        said.append(f"Default: {default[0] if isinstance(default, list) else default}.")
     if getattr(parameter, "envvar", None):
         said.append(f"Variable: `{parameter.envvar}`.")
     return f"| {spelling} | {' '.join(said)} |"
