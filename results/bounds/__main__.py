@@ -6,6 +6,8 @@ devices; three axes, the number of devices factored as evenly as its prime facto
 larger sizes first; every non-empty set of these axes; an all-reduce of 1 GiB, the best of all
 placements. Those whose devices meet on one mesh, ring or torus are compared with a linear program
 over flows instead (``optimum``), with 1, 2 and 4 outermost children and no more than 64 devices.
+Steps take any algorithm that the links allow, also those that no runtime has: the question is how
+near programs come, not what to do.
 
 ``--check`` computes everything again and compares it with what is there, without writing;
 ``--only WORD`` prints what it finds for systems whose name contains the word, and writes nothing.
@@ -29,9 +31,11 @@ from hierarchies.fabric import cast, members
 from results import pages, record
 from results.bounds import figures, optimum
 from results.bounds.figures import short, summed
+from synth.collectives.algorithms import Choice
 from synth.plan.planner import answers
 from synth.plan.request import Answer, Report, Request
 from synth.price.bound import bound
+from synth.price.steps import busy_in_all
 from synth.semantics.programs import Language
 
 COMMAND = "python -m results.bounds"
@@ -85,13 +89,15 @@ def meshed() -> tuple[str, ...]:
 
 def cases(name: str) -> list[dict[str, Any]]:
     """The best answer for every non-empty set of the axes of a system."""
-    system = load(name)
+    system = replace(load(name), launches=False)
     axes = tuple(Axis(f"axis{i}", size) for i, size in enumerate(evenly(system.devices)))
     names = [axis.name for axis in axes]
     found = []
     for count in range(1, len(axes) + 1):
         for over in combinations(names, count):
-            report = answers(system, Request(axes, over, PAYLOAD_BYTES, k=1))
+            report = answers(
+                system, Request(axes, over, PAYLOAD_BYTES, k=1, choice=Choice.ANY, exact=True)
+            )
             found.append({"system": name} | _case(system, report))
     return found
 
@@ -157,11 +163,7 @@ def _all(reduction: Reduction) -> tuple[int, ...]:
 
 def _busiest(answer: Answer) -> tuple[str, float]:
     """The resource that is busy longest in all segments of all stripes, and its seconds."""
-    busy: dict[str, float] = {}
-    for stripe in answer.stripes:
-        for price in stripe.prices:
-            for name, seconds in price.busy_seconds:
-                busy[name] = busy.get(name, 0.0) + stripe.part.segments * seconds
+    busy = busy_in_all([(stripe.prices, stripe.part.segments) for stripe in answer.stripes])
     return max(busy.items(), key=lambda item: item[1])
 
 
@@ -179,12 +181,15 @@ def _beaten_by(report: Report) -> list[str]:
 
 def flows(name: str) -> list[dict[str, Any]]:
     """The best answer for all devices of a system against the linear program, for every goal."""
-    system = load(name)
+    system = replace(load(name), launches=False)
     found = []
     for goal in optimum.GOALS:
         language = Language(goal=goal)
         axis = Axis("all", system.devices)
-        report = answers(system, Request((axis,), (axis.name,), PAYLOAD_BYTES, 1, language))
+        report = answers(
+            system,
+            Request((axis,), (axis.name,), PAYLOAD_BYTES, 1, language, Choice.ANY, exact=True),
+        )
         [answer] = report.answers
         least = optimum.least_seconds(system, goal, PAYLOAD_BYTES)
         found.append(
@@ -208,11 +213,13 @@ def flows(name: str) -> list[dict[str, Any]]:
 
 def nominal() -> list[dict[str, Any]]:
     """All GPUs of a machine with a NIC for each: overlapped against barriers and a flat ring."""
-    system = load(NOMINAL)
+    system = replace(load(NOMINAL), launches=False)
     axis = Axis("all", system.devices)
     found = []
     for size in (10**9, PAYLOAD_BYTES):
-        [answer] = answers(system, Request((axis,), (axis.name,), size, k=1)).answers
+        [answer] = answers(
+            system, Request((axis,), (axis.name,), size, k=1, choice=Choice.ANY, exact=True)
+        ).answers
         seconds = answer.candidate.seconds
         found.append(
             {

@@ -26,6 +26,8 @@ GOALS = (Goal.ALL_REDUCE, Goal.REDUCE_SCATTER, Goal.ALL_GATHER, Goal.ALL_TO_ALL)
 def applies(system: System) -> bool:
     """Whether devices meet on one mesh or ring, or on torus levels alone."""
     domains = [link.domain for _, link in _crossed(system)]
+    if not all(link.wraps for _, link in _crossed(system)):
+        return False
     alone = len(domains) == 1 and domains[0] in (Domain.RING, Domain.MESH)
     return alone or (bool(domains) and set(domains) == {Domain.TORUS})
 

@@ -81,7 +81,7 @@ def _switch(ports: int, gigabytes_per_second: float, microseconds: float, *throu
 
 
 def _made(name: str, hierarchy: Hierarchy, *links: Link) -> System:
-    return System(name, "", hierarchy, links, 1e12)
+    return System(name, "", hierarchy, links, 1e12, launches=False)
 
 
 _TWO, _FOUR = Hierarchy.of(node=2, gpu=4), Hierarchy.of(node=4, gpu=4)
@@ -127,7 +127,7 @@ def cases() -> Iterator[Case]:
     for name, system in systems().items():
         switches = all(link.domain is Domain.SWITCH for link in system.links)
         small = system.devices <= MOST_TREES
-        choices = tuple(Choice) if small else (Choice.RING, Choice.AUTO)
+        choices = (Choice.RING, *[Choice.TREE] * small, Choice.ANY)
         for asked, payload in product(requests(system.devices), PAYLOADS):
             for choice in choices if switches else (Choice.RING,):
                 yield Case(name, asked, payload, choice, whole=small)

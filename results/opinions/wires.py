@@ -107,10 +107,12 @@ class Wires:
         )
 
     def _around(self, level: int, sender: int, target: int) -> list[Way]:
-        """From one child of a circle to another, the shorter way or both."""
+        """From one child of a circle to another, the shorter way or both; of a line the only."""
         count, digits = self._counts[level], self.digits(sender)
         ahead = (target - digits[level]) % count
         senses = [(1, ahead), (-1, count - ahead)]
+        if not self.system.links[level].wraps:
+            senses = senses[:1] if target > digits[level] else senses[1:]
         least = min(hops for _, hops in senses)
         senses = [one for one in senses if one[1] == least]
         if count == 2:

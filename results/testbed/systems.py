@@ -20,4 +20,6 @@ def built(shape: tuple[int, ...], megabits: tuple[float, ...]) -> System:
         "x".join(map(str, shape)) + ", " + "/".join(f"{rate:g}" for rate in megabits) + " Mbit/s"
     )
     name = title.replace(", ", "-").replace("/", "-").replace(" Mbit-s", "")
-    return System(name, title, Hierarchy(levels), links, _FAR_FASTER_BYTES_PER_SECOND)
+    return System(
+        name, title, Hierarchy(levels), links, _FAR_FASTER_BYTES_PER_SECOND, launches=False
+    )

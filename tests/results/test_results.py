@@ -74,7 +74,14 @@ def test_the_survey_finds_what_the_planner_finds(algorithm: str) -> None:
     for sizes, over in (((8, 8), ("axis0",)), ((4, 2, 8), ("axis0", "axis2"))):
         axes = tuple(Axis(f"axis{i}", size) for i, size in enumerate(sizes))
         request = Request(
-            axes, over, payload, 1, choice=Choice(algorithm), per_placement=True, segments=(1,)
+            axes,
+            over,
+            payload,
+            1,
+            choice=Choice(algorithm),
+            per_placement=True,
+            segments=(1,),
+            exact=True,
         )
         expected = [
             (
@@ -235,7 +242,10 @@ def test_the_figures_of_the_bounds_are_of_the_cases() -> None:
     for case in told["flows"]:
         assert case["ratio"] >= 1 - 1e-6
         assert case["bound_ratio"] >= case["ratio"] * (1 - 1e-5)
-    assert not [case for case in told["cases"] + told["flows"] if case["beaten_by"]]
+    assert not [case for case in told["cases"] if case["beaten_by"]]
+    # XLA's rings in all dimensions at once are no program: the answer says to keep them.
+    beaten = [case for case in told["flows"] if case["beaten_by"]]
+    assert all(case["domain"] == "torus" and "xla" in case["beaten_by"] for case in beaten)
 
 
 def on_one_machine(domain: Domain, sizes: tuple[int, ...]) -> System:

@@ -160,7 +160,7 @@ def test_prices_wait_as_long_as_messages_do(
     names = ("pod", "node", "gpu")[: len(counts)]
     hierarchy = Hierarchy.of(**dict(zip(names, counts, strict=True)))
     links = tuple(Link(Domain.SWITCH, 1e9, seconds) for seconds in latencies)
-    system = System("made", "", hierarchy, links, 1e18)
+    system = System("made", "", hierarchy, links, 1e18, launches=False)
     [placement] = placements(hierarchy, (Axis("all", members),))
     reduction = Reduction(placement, ("all",))
     free = tuple(range(len(reduction.tree.digits)))
