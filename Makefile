@@ -30,8 +30,8 @@ help:  ## list the commands
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,results,server,postgres,cluster]' $(RUNTIMES)
 	@touch $@ .venv/core .venv/server
 
-demo: .venv/core  ## install, and run the main job on a real machine of the catalogue
-	$(BIN)/collsynth top p2-a100:4 --axes data=16,model=4 --reduce data --bytes 1GiB -k 10
+demo: .venv/core  ## install, and plan a training job on a real machine of the catalogue
+	$(BIN)/collsynth plan dgx-h100:4 --job docs/jobs/a-13b.toml
 
 test: quick slow  ## run all tests, the quick ones first
 
@@ -57,8 +57,9 @@ wheel: .venv/dev  ## build wheel and sdist, and try the wheel far from the check
 	$(PYTHON) -m venv build/wheel/venv
 	build/wheel/venv/bin/python -m pip install --quiet --disable-pip-version-check dist/*.whl
 	$(PYTHON) -m zipfile -l dist/*.whl > build/wheel/files
-	for file in templates/form.html static/page.css static/vendor/uplot/LICENSE; do \
-	  grep -q "synth/service/page/$$file" build/wheel/files || { echo "$$file is not in the wheel"; exit 1; }; done
+	for file in report/page.css report/templates/report.html \
+	    service/page/templates/form.html service/page/static/vendor/cytoscape/LICENSE; do \
+	  grep -q "synth/$$file" build/wheel/files || { echo "$$file is not in the wheel"; exit 1; }; done
 	test "$$($(BIN)/python -c '$(EDITION)')" = "$$(cd build/wheel && venv/bin/python -c '$(EDITION)')"
 	cd build/wheel && venv/bin/collsynth top dgx-h100:2 --axes data=16 --reduce data -k 1
 	cd build/wheel && venv/bin/collsynth check "all-reduce root inside" --tree 2,8

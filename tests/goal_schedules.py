@@ -6,6 +6,8 @@ from grammar import Goal, Program, parse
 from hierarchies import Reduction, Tree
 from strategies import switches
 from synth.emit import Source
+from synth.plan.answers import priced
+from synth.price.step_prices import Simulator
 from synth.semantics.lowering import lower
 from synth.semantics.rules import Derivation, derive
 from synth.semantics.schedule import Schedule
@@ -28,5 +30,7 @@ def scheduled(
 
 def made(goal: Goal) -> Source:
     reduction = Reduction.plain(2, 2)
-    schedule = scheduled(f"{goal.value} root inside", reduction, goal, 16)
-    return Source(schedule, switches(reduction.placement.hierarchy), (), Proved())
+    derivation = derived(f"{goal.value} root inside", reduction.tree, goal)
+    system = switches(reduction.placement.hierarchy)
+    prices = tuple(priced(Simulator(system), derivation, reduction, 16))
+    return Source(lower(derivation, reduction, 16), system, prices, Proved())

@@ -28,10 +28,12 @@ def main() -> None:
         with browsing(browser, server.url, viewport=size, reduced_motion="reduce") as seen:
             seen.page.goto("/")
             until(seen.page, "document.querySelector('#axes-told').textContent")
+            seen.page.set_viewport_size({"width": 1180, "height": 1060})
             seen.page.screenshot(path=PICTURES / "form.png")
+            seen.page.set_viewport_size(size)
             seen.page.goto(plain)
             seen.page.locator("#sizes").scroll_into_view_if_needed()
-            seen.page.wait_for_selector("#plot .uplot canvas")
+            seen.page.wait_for_selector("#sizes svg.curve")
             seen.page.evaluate("scrollTo(0, 0)")
             seen.page.screenshot(path=PICTURES / "ranking.png")
         how = {"viewport": size, "color_scheme": "dark", "reduced_motion": "reduce"}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
-from math import prod
+from math import gcd, prod
 
-from hypothesis import reject
+from hypothesis import assume, reject
 from hypothesis import strategies as st
 
 import oracle
@@ -30,6 +30,7 @@ from grammar import (
 from hierarchies import (
     Axis,
     Domain,
+    Fault,
     Hierarchy,
     InputError,
     Level,
@@ -135,6 +136,9 @@ def systems(draw: st.DrawFn, most_devices: int = 32, plain: bool = False) -> Sys
         ports = {Domain.TORUS: prod(inside)}.get(domain, 1)
         if domain is Domain.SWITCH and draw(st.booleans()):
             ports = prod(inside[: draw(st.integers(0, len(inside)))])
+            uneven = ports * draw(st.integers(1, 3))
+            ports = uneven if serves_whole_children(uneven, inside) else ports
+        wraps = domain not in (Domain.RING, Domain.TORUS) or draw(st.booleans())
         links.append(
             Link(
                 domain,
@@ -142,10 +146,20 @@ def systems(draw: st.DrawFn, most_devices: int = 32, plain: bool = False) -> Sys
                 draw(st.floats(0, 1e-4)),
                 ports,
                 through[level],
+                wraps=wraps,
             )
         )
     memory = draw(st.floats(1e10, 1e13))
     return System("drawn", "", hierarchy, tuple(links), memory)
+
+
+def serves_whole_children(ports: int, inside: Sequence[int]) -> bool:
+    """Whether the devices that share a port are whole children of one of the levels inside."""
+    block = prod(inside) // gcd(ports, prod(inside))
+    wholes = [prod(inside[level + 1 :]) for level in range(len(inside))]
+    return any(
+        block % w == 0 and c % (block // w) == 0 for w, c in zip(wholes, inside, strict=True)
+    ) or block == prod(inside)
 
 
 @st.composite
@@ -222,11 +236,15 @@ def unword(said: oracle.Word) -> Instruction:
 
 
 def source(
-    program: Program | str, reduction: Reduction, payload_bytes: int = 2**20, segments: int = 1
+    program: Program | str,
+    reduction: Reduction,
+    payload_bytes: int = 2**20,
+    segments: int = 1,
+    goal: Goal = Goal.ALL_REDUCE,
 ) -> Source:
     """What emitters get for a valid program, on a machine of plain switches."""
     text = parse(program) if isinstance(program, str) else program
-    derivation = derive(text, reduction.tree)
+    derivation = derive(text, reduction.tree, goal)
     assert isinstance(derivation, Derivation), derivation
     system = switches(reduction.placement.hierarchy)
     schedule = lower(derivation, reduction, payload_bytes, segments)
@@ -234,9 +252,13 @@ def source(
     return Source(schedule, system, prices, Proved())
 
 
-def striped(stripes: Sequence[tuple[Program | str, int, int]], reduction: Reduction) -> Source:
+def striped(
+    stripes: Sequence[tuple[Program | str, int, int]],
+    reduction: Reduction,
+    goal: Goal = Goal.ALL_REDUCE,
+) -> Source:
     """What emitters get for programs side by side: each with its bytes and segments."""
-    first, *others = [source(program, reduction, *cut) for program, *cut in stripes]
+    first, *others = [source(program, reduction, *cut, goal) for program, *cut in stripes]
     return replace(first, beside=tuple(others))
 
 
@@ -322,3 +344,26 @@ def jobs(draw: st.DrawFn) -> Job:
         )
     except InputError:
         reject()
+
+
+@st.composite
+def faulty(draw: st.DrawFn, most_devices: int = 12) -> System:
+    """A small system with some units and ports slower, and ports missing where there are others."""
+    system = draw(smart_systems(most_devices))
+    faults: dict[tuple[object, ...], Fault] = {}
+    for _ in range(draw(st.integers(1, 3))):
+        device = draw(st.integers(0, system.devices - 1))
+        level = draw(st.integers(0, len(system.links) - 1))
+        path, link = system.hierarchy.digits(device)[: level + 1], system.links[level]
+        port = draw(st.none() | st.integers(0, link.ports - 1))
+        port = port if link.domain is Domain.SWITCH else None
+        share = draw(st.sampled_from([0.25, 0.5, 0.9]))
+        if port is not None and draw(st.booleans()):
+            share = 0.0
+        fault = Fault(path, share, port)
+        faults[fault.what] = fault
+    try:
+        return system.with_faults(faults.values())
+    except InputError:
+        assume(False)
+        raise
