@@ -52,7 +52,8 @@ def advice(answer: Answer) -> Advice:
     if answer.plain:
         return _of_one_step(answer, answer.runtime_prices[0])
     target = "jax" if XLA in answer.defaults.options else "torch"
-    command = f"collsynth emit --from ANSWER.json --rank {answer.rank} --target {target}"
+    which = f"--bytes {answer.payload_bytes}" if answer.by_size else f"--rank {answer.rank}"
+    command = f"collsynth emit --from ANSWER.json {which} --target {target}"
     return Advice(By.FILE, "; ".join([command, *_otherwise(answer)]))
 
 

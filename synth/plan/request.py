@@ -148,7 +148,7 @@ class Answer:
     ``runtime_estimate`` is the price where steps take only algorithms that the runtime has, and
     ``runtime_prices`` are those of the first stripe then.
     ``calls_bound`` is what no schedule can beat where switches that add up are used by the calls
-    that they offer.
+    that they offer. ``by_size`` says that it is one of a range, of which each size has its own.
     """
 
     rank: int
@@ -168,6 +168,7 @@ class Answer:
     others: int = 0
     least_seconds: float = 0.0
     calls_bound: Bound | None = None
+    by_size: bool = False
 
     @property
     def gains(self) -> bool:

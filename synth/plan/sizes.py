@@ -170,4 +170,5 @@ class Asker:
         answered, complete = answers_to(simulator, wanted, self._watcher, library)
         self.complete = searched.looked.complete and complete
         for one, answer in zip(searched.best, answered, strict=True):
-            self.chosen[size], self.answers[size] = choice_of(one.found), answer
+            self.chosen[size] = choice_of(one.found)
+            self.answers[size] = replace(answer, by_size=True)

@@ -115,7 +115,7 @@ class HandOutQuestion(PerhapsPlacedQuestion, PricedQuestion):
 
     def _remembered(self, answer: dict[str, Any]) -> Remembered:
         if self.entry is None:
-            return remembered(answer, self.rank, self.placement)
+            return remembered(answer, self.rank, self.placement, self.bytes)
         found = planned(answer)
         if self.entry not in found:
             hint = nearest(self.entry, found)

@@ -29,6 +29,7 @@ from hierarchies import (
     fault_of,
     within,
 )
+from hierarchies.units import volume
 from synth.collectives.algorithms import Choice
 from synth.degraded import GroupProgram
 from synth.degraded.handing import Handed
@@ -149,6 +150,38 @@ class _Ranking(BaseModel):
     answers: list[_Answer]
 
 
+class _Stretch(BaseModel):
+    from_bytes: Payload
+    first: _Answer
+
+
+class _Sweep(BaseModel):
+    """What ``top`` printed of a range of sizes: one answer for each size."""
+
+    system: _Machine
+    request: Goal = Goal.ALL_REDUCE
+    over: list[str] = Field(alias="reduce")
+    bytes: tuple[Payload, Payload]
+    algorithm: Choice = Choice.AUTO
+    collapse: bool = True
+    stretches: Annotated[list[_Stretch], Field(min_length=1)]
+
+    def at(self, size_bytes: int | None) -> _Ranking:
+        """The ranking of one of its sizes. Raises InputError for a size that was not asked."""
+        smallest, largest = self.bytes
+        if size_bytes is None or not smallest <= size_bytes <= largest:
+            size = "no size" if size_bytes is None else f"{size_bytes} bytes"
+            raise InputError(
+                f"{size} of an answer for a range",
+                where="--bytes",
+                hint=f"choose one: {volume(smallest)} ({smallest}) to {volume(largest)} ({largest})",
+            )
+        before = [one for one in self.stretches if one.from_bytes <= size_bytes]
+        return _Ranking.model_construct(
+            **{**dict(self), "bytes": size_bytes}, answers=[before[-1].first]
+        )
+
+
 class _Entry(BaseModel):
     name: str = ""
     request: Goal
@@ -267,19 +300,27 @@ def planned(given: Mapping[str, Any]) -> dict[str, Remembered]:
     return found
 
 
-def remembered(given: Mapping[str, Any], rank: int, placement: Matrix | None) -> Remembered:
-    """The answer of a rank, in a ranking or among the entries of a plan.
+def remembered(
+    given: Mapping[str, Any],
+    rank: int,
+    placement: Matrix | None = None,
+    size_bytes: int | None = None,
+) -> Remembered:
+    """The answer of a rank, in a ranking or among the entries of a plan; of a range, of a size.
 
     ``placement`` chooses where several answers of a ranking have that rank.
 
-    Raises InputError for JSON that is no ranking, and for a rank it does not have.
+    Raises InputError for JSON that is none of them, and for a rank or a size it does not have.
     """
     if "entries" in given:
         plan = _read(_Plan, given, _HINT)
         answer = _chosen([entry.answer for entry in plan.entries], rank, None)
         [entry] = [entry for entry in plan.entries if entry.answer is answer]
         return _remembered(plan, entry, answer)
-    ranking = _read(_Ranking, given, _HINT)
+    if "stretches" in given:
+        ranking = _read(_Sweep, given, _HINT).at(size_bytes)
+    else:
+        ranking = _read(_Ranking, given, _HINT)
     return _remembered(ranking, ranking, _chosen(ranking.answers, rank, placement))
 
 

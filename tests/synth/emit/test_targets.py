@@ -22,12 +22,13 @@ from synth.collectives.algorithms import Choice
 from synth.emit import TARGETS, able_to_run, emit
 from synth.plan.planner import answers
 from synth.plan.request import Request
+from synth.plan.sizes import sweep
 from synth.run import BACKENDS
 from synth.semantics.programs import Language
 from synth.verbs.answers.given import remembered
 from synth.verbs.answers.parts import as_json
 from synth.verbs.answers.planning import PlanReply
-from synth.verbs.answers.ranked import RankingReply
+from synth.verbs.answers.ranked import RankingReply, SweepReply
 from synth.workload.files import load_job
 from synth.workload.planner import How, plan_job
 
@@ -143,6 +144,24 @@ def test_a_system_is_remembered_whole(system: System, choice: Choice, collapse: 
             given_link.bandwidth_bytes_per_second, rel=1e-14
         )
         assert link.latency_seconds == pytest.approx(given_link.latency_seconds, rel=1e-14)
+
+
+def test_of_a_range_the_answer_of_a_size_is_remembered_as_its_advice_says() -> None:
+    """TPUs change programs with size; each is handed out for a size, and says by which command."""
+    request = Request(axes=(Axis("data", 8),), over=("data",))
+    over = sweep(load("tpu-v5e-slice:4x2"), request, 2**10, 2**26)
+    told = json.loads(json.dumps(as_json(SweepReply.of(over))))
+    assert len(over.stretches) > 1
+    for one in over.stretches:
+        for size in (one.from_bytes, one.until_bytes):
+            back = remembered(told, 1, None, size)
+            assert back.program == str(one.first.candidate.program)
+            assert back.payload_bytes == size
+    for size in (None, 2**10 - 1, 2**26 + 1):
+        with pytest.raises(InputError, match=r"of an answer for a range; choose one: 1 KiB"):
+            remembered(told, 1, None, size)
+    asked = [one["first"]["advice"] for one in told["stretches"]]
+    assert all("--bytes" in one["text"] for one in asked if one["by"] == "file")
 
 
 def test_an_entry_of_a_plan_is_remembered_as_an_answer_is() -> None:

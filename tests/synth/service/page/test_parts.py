@@ -193,7 +193,9 @@ def test_the_table_of_curves_has_every_size_and_every_crossover(answers: dict[st
     drawn = curves(answer)
     assert [one.bytes for one in drawn.sizes] == sorted(one.bytes for one in answer.sizes)
     assert drawn.crossovers == answer.stretches[1:]
-    shown = Page(render("sizes.html", curves=drawn, link=None))
+    text = render("sizes.html", curves=drawn, link=None)
+    shown = Page(text)
+    assert "Ask for one size to see several programs side by side" in text
     assert len([1 for tag, _ in shown.elements if tag == "tr"]) == 1 + len(answer.sizes)
     assert len([1 for tag, _ in shown.elements if tag == "svg"]) == 2
 
