@@ -268,7 +268,8 @@ def _parts_together(asked: Asked, level: int) -> Iterator[float]:
             groups_of_children(asked.roles[level]), children, arc
         )
         p = held[:, ::arc]
-        touched = asked.outside(level) * float((p > 0).sum(axis=1).mean())
+        parts = asked.outside(level) * (p > 0).sum(axis=1)  # that each group touches
+        touched = float(parts.mean())
         room = all_leaving(asked, level, arc)
         if asked.goal.apart:
             sent = asked.outside(level) * float((p * (asked.k - p)).sum(axis=1).mean())
@@ -277,7 +278,7 @@ def _parts_together(asked: Asked, level: int) -> Iterator[float]:
             yield replicas * (touched - 1) / room
         elif touched > 1:
             yield replicas * 2 * (touched - 1) / with_switches(asked, level, arc)
-            yield replicas * touched / room
+            yield replicas * float((parts * (parts > 1)).mean()) / room
 
 
 def _together_by_calls(asked: Asked, level: int) -> float:

@@ -543,6 +543,18 @@ def one_level(domain: Domain, children: int) -> System:
     return System("one", "", hierarchy, (Link(domain, 1.0, 0),), 1e18)
 
 
+def test_groups_that_no_cut_divides_need_nothing_of_it() -> None:
+    """Pairs of neighbours on an open line of six: the cut in the middle goes through one of three.
+
+    Each sends a buffer over a link of its own, 1 s at 1 GB/s; counted for all three it were 2 s.
+    """
+    line = one_level(Domain.RING, 6)
+    link = replace(line.links[0], bandwidth_bytes_per_second=GB, wraps=False)
+    axes = Axis("data", 3), Axis("model", 2)
+    pairs = Reduction(Placement(line.hierarchy, axes, ((3,), (2,))), ("model",))
+    assert bound(replace(line, links=(link,)), pairs, GB).seconds == pytest.approx(1.0)
+
+
 def test_the_gpus_own_cut_and_the_nodes() -> None:
     """B = 1 GB over 4 nodes of 8: 3.875 ms by the GPU's two ports, 3.75 by the node's alone."""
     system = nodes_of(8, 4, inside=450, across=50, ports=8)
