@@ -177,6 +177,13 @@ class Machine:
             for m, link in zip(self.counts(group), self.system.links, strict=True)
         )
 
+    def turned(self, level: int, m: int) -> list[tuple[int, ...]]:
+        """The order in which a ring passes children, begun with each: out and back along a line."""
+        order = list(range(m))
+        if not self.system.links[level].wraps:
+            order = order[::2] + order[1::2][::-1]
+        return [tuple(order[first:] + order[:first]) for first in range(m)]
+
     def ring(self, group: Group, rounds: int) -> Iterator[Message]:
         """Rings in member order, both ways round, every digit of every level having its turn.
 
@@ -185,9 +192,9 @@ class Machine:
         table, k = self.coordinates(group), len(group)
         turns = [
             list(permutations(range(m)))
-            if link.domain is Domain.MESH
-            else [tuple((i + first) % m for i in range(m)) for first in range(m)]
-            for m, link in zip(self.counts(group), self.system.links, strict=True)
+            if self.system.links[level].domain is Domain.MESH
+            else self.turned(level, m)
+            for level, m in enumerate(self.counts(group))
         ]
         share = Fraction(rounds * (k - 1), k) / (2 * prod(map(len, turns)))
         for orders in product(*turns):
@@ -246,8 +253,9 @@ class Machine:
                 upwards = [edge for tree in two_trees(m) for edge in tree.items()]
                 share = Fraction(1, 2)
             else:
-                turned = [tuple((i + first) % m for i in range(m)) for first in range(m)]
-                orders = [order for turn in turned for order in self.orders(level, turn)]
+                orders = [
+                    order for turn in self.turned(level, m) for order in self.orders(level, turn)
+                ]
                 upwards = [edge for order in orders for edge in pairwise(order)]
                 share = Fraction(1, len(orders))
             return [edge for a, b in upwards for edge in ((a, b, share), (b, a, share))]

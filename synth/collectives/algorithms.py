@@ -32,6 +32,7 @@ from synth.collectives.traffic import (
     Members,
     Place,
     cycle,
+    folded_cycle,
     from_first,
     halving,
     pairs,
@@ -346,6 +347,7 @@ def recipe_at(
     domain: Domain,
     reduces: bool = False,
     inside: bool = False,
+    wraps: bool = True,
 ) -> Recipe:
     """The row for one level: what an algorithm does there depends on how children are joined.
 
@@ -354,6 +356,7 @@ def recipe_at(
     take turns with all links. Where no switch reduces, an in-network algorithm does what a tree
     does (NCCL's NVLS-tree and CollNet). ``inside`` a node what goes up a tree passes all members
     one after the other, as NCCL has trees between nodes only (NVIDIA/nccl issues 545 and 919).
+    Where the ends of a line are not joined (``wraps``), a ring goes out and back along it.
     """
     has_tree = (collective, Algorithm.TREE) in RECIPES
     if algorithm is Algorithm.IN_NETWORK and not reduces and has_tree:
@@ -365,6 +368,8 @@ def recipe_at(
         recipe = replace(recipe, waited=_chain_and_back_waited)
     if domain is Domain.MESH and algorithm in (Algorithm.RING, Algorithm.TREE):
         recipe = replace(recipe, demand=pairs)
+    elif not wraps and recipe.demand is cycle:
+        recipe = replace(recipe, demand=folded_cycle)
     return recipe
 
 
@@ -378,6 +383,7 @@ def recipes(collective: Collective, algorithm: Algorithm, system: System) -> lis
             link.domain,
             link.reduces,
             link.medium in INSIDE if between < 0 else level > between,
+            link.wraps,
         )
         for level, link in enumerate(system.links)
     ]

@@ -177,6 +177,18 @@ def cycle(m: int) -> Weights:
     return demand
 
 
+def folded_cycle(m: int) -> Weights:
+    """A ring along a line whose ends are not joined: out by every second member, back by the rest.
+
+    0, 2, 4, 5, 3, 1 of six. Links carry what they do in the order of the line, where one message
+    a round goes from end to end, but here none goes further than to the next but one.
+    """
+    order = np.array([*range(0, m, 2), *reversed(range(1, m, 2))], dtype=np.int64)
+    demand = np.zeros((m, m))
+    demand[np.ix_(order, order)] = cycle(m)
+    return demand
+
+
 def towards_first(m: int) -> Weights:
     """A chain that ends at the first member."""
     demand = np.zeros((m, m))

@@ -385,6 +385,16 @@ def test_latency_of_an_all_reduce_over_four_nodes_of_eight(
     assert line.latency_seconds == pytest.approx(expected)
 
 
+def test_a_ring_along_an_open_line_goes_no_further_than_to_the_next_but_one() -> None:
+    """0, 2, 4, 5, 3, 1: in the order of the line one message a round would go from end to end."""
+    joined = one_level(Domain.RING, 6, latency=1.0)
+    line = replace(joined, links=(replace(joined.links[0], wraps=False),))
+    for system, hops in ((line, 2), (joined, 1)):
+        roles = cast(whole(system), (0,), ())
+        ring = Simulator(system).by(Collective.ALL_GATHER, Algorithm.RING, roles)[0]
+        assert ring.latency_seconds == pytest.approx(5 * hops)
+
+
 @pytest.mark.parametrize(("children", "hops"), [(2, 1), (3, 1), (4, 2), (5, 2), (8, 4)])
 def test_a_direct_exchange_in_a_ring_waits_for_its_longest_way(children: int, hops: int) -> None:
     system = one_level(Domain.RING, children, latency=1.0)
