@@ -171,10 +171,11 @@ class _Sweep(BaseModel):
         smallest, largest = self.bytes
         if size_bytes is None or not smallest <= size_bytes <= largest:
             size = "no size" if size_bytes is None else f"{size_bytes} bytes"
+            ends = (f"{volume(end)} ({end})" for end in self.bytes)
             raise InputError(
                 f"{size} of an answer for a range",
                 where="--bytes",
-                hint=f"choose one: {volume(smallest)} ({smallest}) to {volume(largest)} ({largest})",
+                hint=f"choose one: {' to '.join(ends)}",
             )
         before = [one for one in self.stretches if one.from_bytes <= size_bytes]
         return _Ranking.model_construct(
