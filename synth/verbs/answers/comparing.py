@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any
 
@@ -105,7 +106,7 @@ class _Machine(_Kept):
         return found
 
 
-class KeptAnswer(_Kept):
+class KeptAnswer(_Kept, ABC):
     """What was asked, of which machine, and the lines of the answer."""
 
     system: _Machine
@@ -125,9 +126,9 @@ class KeptAnswer(_Kept):
         }
 
     @property
+    @abstractmethod
     def lines(self) -> dict[str, Told]:
         """What is recommended, by rank, size or entry, in order."""
-        raise NotImplementedError
 
 
 class KeptRanking(KeptAnswer):
