@@ -80,6 +80,8 @@ def proofs(digits: int, limit: float) -> Bench:
 
 
 TOP = ("collsynth", "top", "dgx-h100:4", "--axes", "data=8,model=4", "--reduce", "data")
+RANGE = ("collsynth", "top", "superpod-h100-oversubscribed:8", "--axes", "data=1024", "--reduce",
+         "data", "--bytes", "1MiB..1GiB")  # fmt: skip
 BENCHES = (
     Bench(
         (measure("programs", "4"),),
@@ -104,6 +106,11 @@ BENCHES = (
             Promise("collsynth top dgx-h100:4, the whole process", "wall_seconds", "s", 3.0),
             Promise("collsynth top dgx-h100:4, peak memory", "peak_MB", "MB", 400.0),
         ),
+    ),
+    Bench(
+        (RANGE,),
+        3,
+        (Promise("1,024 GPUs in four levels over 1 MiB to 1 GiB", "wall_seconds", "s", 20.0),),
     ),
     Bench(
         (("collsynth", "--help"),),
