@@ -16,10 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from equations.converted import operation
 from equations.executed import DTYPES
 from equations.laid_out import Draws, fractions
 from grammar.tensors.operations import Literal, Operation, Value
+from synth.train.jaxpr.reading import read_jaxpr
 
 Draw = Callable[[Draws, Sequence[int], Any], Any]
 
@@ -93,12 +93,24 @@ def key(draws: Draws, shape: Sequence[int], dtype: Any) -> Any:
 def case(name: str, function: Callable[..., Any], *arguments: Given, of: str = "") -> Case:
     """An equation of a function; ``of`` is its primitive where the name does not begin with it."""
     abstract = [_abstract(one) for one in arguments]
-    found = operation(function, *abstract, primitive=of or name.split(" ")[0])
+    found = operation(function, abstract, primitive=of or name.split(" ")[0])
     values = iter(arguments)
     draws = [
         next(values).draw if isinstance(operand, Value) else fractions for operand in found.operands
     ]
     return Case(name, found, tuple(draws))
+
+
+def operation(
+    function: Callable[..., Any], arguments: Sequence[object], *, primitive: str
+) -> Operation:
+    """The one operation with this primitive that JAX traces in a function."""
+    closed = jax.make_jaxpr(function)(*arguments)
+    names = [f"x{at}" for at in range(len(arguments))]
+    graph, _ = read_jaxpr(closed, names, [primitive])
+    found = [one for one in graph.operations if one.primitive == primitive]
+    assert len(found) == 1, (primitive, str(closed))
+    return found[0]
 
 
 def _abstract(one: Given) -> Any:

@@ -18,10 +18,22 @@ from jax import lax
 from jax._src.lax import lax as _lax
 from scipy.special import erf, erfc, erfinv
 
-from equations.converted import NAMES
+from synth.train.jaxpr.parameters import dtype_name
 
 Array = Any
-DTYPES = {short: jnp.dtype(name) for name, short in NAMES.items()}
+DTYPES = {
+    dtype_name(one): one
+    for one in map(
+        jnp.dtype,
+        (
+            "bool",
+            *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
+            *(f"float{bits}" for bits in (16, 32, 64)),
+            "bfloat16",
+        ),
+    )
+}
+"""Element types by the names that JAX prints."""
 
 
 def execute(name: str, told: Mapping[str, Any], operands: Sequence[Array]) -> list[Array]:

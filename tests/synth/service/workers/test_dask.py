@@ -108,14 +108,23 @@ def test_progress_is_told_and_a_stop_brings_what_there_is(workers: DaskWorkers) 
     assert {one.stage for one in listener.reports} == {"states explored"}
 
 
-def test_budgets_kills_and_lateness(workers: DaskWorkers) -> None:
+def test_budgets_and_kills(workers: DaskWorkers) -> None:
     reply = QuestionRun(workers, "count", question("count", LONG_COUNT), budget_seconds=0.5).run()
     assert reply.outcome is Outcome.PARTIAL
     killed = workers.submit(piece("count", LONG_COUNT))
     killed.kill()
     assert isinstance(killed.future.exception(5), KilledError)
-    with pytest.raises(OverTimeError):
-        QuestionRun(workers, "place", question("place", HOG), budget_seconds=0.2).run()
+
+
+def test_who_asks_for_too_much_waits_no_longer_than_the_grace() -> None:
+    """On a cluster of its own: the worker goes on for minutes, and what came next would wait."""
+    with cluster(1) as (address, _):
+        workers = DaskWorkers(address, grace_seconds=2)
+        try:
+            with pytest.raises(OverTimeError):
+                QuestionRun(workers, "place", question("place", HOG), budget_seconds=0.2).run()
+        finally:
+            workers.close()
 
 
 def test_the_callers_mistakes_arrive_as_they_were_made(workers: DaskWorkers) -> None:
