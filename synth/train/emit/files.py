@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from math import prod
 from typing import Any
@@ -14,10 +14,12 @@ from grammar.tensors.sharding import Sharding
 from hierarchies import InputError
 from synth.train.emit.jax import JAX
 from synth.train.emit.spelling import listed, quoted
+from synth.train.emit.torch import TORCH
 from synth.train.emit.walk import Language, listing
 from synth.train.plans import Program
+from synth.train.resharding import How, Move
 
-LANGUAGES: Mapping[str, Language] = {"jax": JAX}
+LANGUAGES: Mapping[str, Language] = {"jax": JAX, "torch": TORCH}
 """The runtimes that a step can be written for."""
 
 _WIDE = frozenset(("i64", "u64", "f64"))
@@ -68,10 +70,18 @@ def write(
         world=prod(sizes.values()),
         inputs=inputs,
         outputs=outputs,
+        over=_over(found.moves, sizes),
         functions=found.text,
         uses=found.uses,
         wide=any(value.type.dtype in _WIDE for value in values),
     )
+
+
+def _over(moves: Sequence[Move], sizes: Mapping[str, int]) -> list[str]:
+    """The sets of axes along which groups exchange something, in the order of the axes."""
+    sending = (How.ALL_GATHER, How.ALL_TO_ALL, How.ALL_REDUCE, How.REDUCE_SCATTER)
+    found = {tuple(axis for axis in sizes if axis in m.axes) for m in moves if m.how in sending}
+    return [quoted(axes) for axes in sorted(found)]
 
 
 @cache

@@ -161,10 +161,14 @@ class Ending:
 
 @dataclass(frozen=True)
 class Listing:
-    """The functions of a step: bodies first, what each device does last; and what it gives."""
+    """The functions of a step: bodies first, what each device does last; and what it gives.
+
+    ``moves`` are those that stand in them.
+    """
 
     functions: tuple[Function, ...]
     outputs: tuple[Ending, ...]
+    moves: tuple[Move, ...]
 
     @property
     def text(self) -> str:
@@ -190,7 +194,7 @@ def listing(
             raise InputError(problem, hint="let it be whole, or cut")
     writer = _Writer(language, sizes)
     writer.step(step, program)
-    return Listing(tuple(writer.functions), tuple(writer.outputs))
+    return Listing(tuple(writer.functions), tuple(writer.outputs), tuple(writer.moves))
 
 
 @dataclass
@@ -199,6 +203,7 @@ class _Writer:
     sizes: Mapping[str, int]
     functions: list[Function] = field(default_factory=list)
     outputs: list[Ending] = field(default_factory=list)
+    moves: list[Move] = field(default_factory=list)
     loops: int = 0
 
     def step(self, step: Step, program: Program) -> None:
@@ -300,6 +305,7 @@ class _Scope:
         text = self.held[value.name, path.source]
         last = path.moves[-1] if path.moves else None
         made = self.names.made(f"{value.name}_{AFTER[last.how]}" if last else value.name)
+        self.writer.moves += path.moves
         for move in path.moves:
             kind = Type(value.type.dtype, part_shape(value.type, move.before, self.sizes))
             comment = f"{move}: {value.type.sharded(move.after)}"
