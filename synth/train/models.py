@@ -8,15 +8,18 @@ from __future__ import annotations
 import importlib.util
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from grammar.tensors.operations import Step
 from hierarchies import InputError
 from synth.train.zoo.sizes import sizes_of
+
+if TYPE_CHECKING:
+    from synth.train.zoo.models import Model
 
 MOST_UNROLLED = 256
 """More layers than these one after the other take minutes to trace."""
@@ -39,6 +42,27 @@ class Spelling:
 
 def zoo_step(name: str, changes: Mapping[str, int], spelling: Spelling) -> Step:
     """The step of a model of the zoo. Raises InputError, also where JAX is not installed."""
+    model = _zoo_model(name, changes, spelling)
+    with _jax():
+        from synth.train.zoo.table import step_of
+    return step_of(model, spelling.optimizer)
+
+
+def zoo_function(
+    name: str, changes: Mapping[str, int], spelling: Spelling
+) -> tuple[Callable[..., Any], tuple[Any, Any, Any]]:
+    """The function that ``zoo_step`` traces, and the shapes of what it is called with.
+
+    They are parameters, moments and a batch. Raises InputError as ``zoo_step`` does.
+    """
+    model = _zoo_model(name, changes, spelling)
+    with _jax():
+        from synth.train.zoo.optimizers import OPTIMIZERS
+    how = OPTIMIZERS[spelling.optimizer]
+    return how.step(model.loss), (model.parameters, how.moments(model.parameters), model.batch)
+
+
+def _zoo_model(name: str, changes: Mapping[str, int], spelling: Spelling) -> Model:
     if OWN.fullmatch(name):
         hint = "a model of one's own is code, which only the command line runs, on its own machine"
         raise InputError(f"no model {name!r}", hint=hint)
@@ -48,9 +72,9 @@ def zoo_step(name: str, changes: Mapping[str, int], spelling: Spelling) -> Step:
         raise InputError(problem, where=name, hint=f"at most {MOST_UNROLLED}; or as a loop")
     with _jax():
         from synth.train.zoo.models import How
-        from synth.train.zoo.table import model_of, step_of
+        from synth.train.zoo.table import model_of
     how = How(spelling.batch, spelling.unrolled, spelling.remat, spelling.dtype, spelling.one_hot)
-    return step_of(model_of(name, sizes, how), spelling.optimizer)
+    return model_of(name, sizes, how)
 
 
 def own_step(spec: str) -> Step:

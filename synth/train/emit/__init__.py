@@ -1,0 +1,25 @@
+"""A sharded step as one Python file, for JAX or for PyTorch: what every device does, line by line.
+
+>>> from grammar.tensors.parser import parse_step
+>>> from synth.train.emit import write
+>>> from synth.train.plans import apply, parse_recipe, plan_of
+>>> step = parse_step('''
+... step total
+... in x: f32[8,2] batch
+... v0: f32[] = reduce_sum(x) axes=(0,1)
+... out v0
+... ''')
+>>> plan = plan_of(step, parse_recipe("data=4; batch over data"))
+>>> text = write("jax", step, apply(step, plan), plan.sizes)
+>>> print(text[text.index("def device_step"):].partition("\\n\\n")[0])
+def device_step(values):
+    \"\"\"What every device does of a step, on its parts of the inputs.\"\"\"
+    (x,) = values
+    v0 = lax.reduce_sum(x, (0, 1))  # f32[]{sum:data}
+    v0_reduced = lax.psum(v0, ("data",))  # all-reduce (sum) over data: f32[]
+    return (v0_reduced,)
+"""
+
+from synth.train.emit.files import LANGUAGES, write
+
+__all__ = ["LANGUAGES", "write"]

@@ -1,0 +1,296 @@
+"""JAX: a step inside ``shard_map``, its primitives as calls of ``jax.lax``, loops as ``lax.scan``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from grammar.tensors.sharding import Kind, Type
+from synth.train.emit.moves import entering, neutral, senders
+from synth.train.emit.spelling import quoted
+from synth.train.emit.walk import Call, Language, Writer
+from synth.train.factors import Index
+from synth.train.factors.parameters import entry, words
+from synth.train.resharding import How, Move
+
+DTYPES: Mapping[str, str] = {
+    "bool": "jnp.bool_",
+    **{f"i{bits}": f"jnp.int{bits}" for bits in (8, 16, 32, 64)},
+    **{f"u{bits}": f"jnp.uint{bits}" for bits in (8, 16, 32, 64)},
+    **{f"f{bits}": f"jnp.float{bits}" for bits in (16, 32, 64)},
+    "bf16": "jnp.bfloat16",
+    "f8_e4m3fn": "jnp.float8_e4m3fn",
+    "f8_e5m2": "jnp.float8_e5m2",
+    "key": "jax.dtypes.prng_key",
+}
+
+_INFIX = {"add": "+", "add_any": "+", "sub": "-", "mul": "*", "eq": "==", "ne": "!=", "lt": "<"}
+_INFIX |= {"le": "<=", "gt": ">", "ge": ">=", "and": "&", "or": "|", "xor": "^"}
+_UNARY = words(
+    "exp exp2 expm1 log log1p logistic tanh sin cos tan sqrt rsqrt cbrt abs sign floor ceil erf"
+    " erfc erf_inv square stop_gradient is_finite"
+)
+_BINARY = words("div rem pow atan2 nextafter")
+_SHIFTS = words("shift_left shift_right_logical shift_right_arithmetic")
+_REDUCED = words("reduce_sum reduce_max reduce_min reduce_prod reduce_and reduce_or")
+_ALONG = words("cumsum cumprod cummax cummin cumlogsumexp")
+
+
+def _slice(call: Call) -> str:
+    strides = call.told("strides") if "strides" in call.operation.parameter else "None"
+    limits = f"{call.told('start_indices')}, {call.told('limit_indices')}"
+    return f"lax.slice({call.operands[0]}, {limits}, {strides})"
+
+
+def _dynamic_slice(call: Call) -> str:
+    operand, *starts = call.operands
+    return f"lax.dynamic_slice({operand}, [{', '.join(starts)}], {call.told('slice_sizes')})"
+
+
+def _dynamic_update_slice(call: Call) -> str:
+    operand, update, *starts = call.operands
+    return f"lax.dynamic_update_slice({operand}, {update}, [{', '.join(starts)}])"
+
+
+def _iota(call: Call) -> str:
+    told = f"{call.told('dtype')}, {call.told('shape')}, {call.told('dimension')}"
+    made = f"lax.broadcasted_iota({told})"
+    if call.offset is None:
+        return made
+    return f"{made} + ({_number(call)} * {call.offset.extent}).astype({call.told('dtype')})"
+
+
+def _number(call: Call) -> str:
+    assert call.offset is not None
+    return f"number({quoted(call.offset.axes)})"
+
+
+def _round(call: Call) -> str:
+    way = str(call.operation.parameter["rounding_method"]).upper()
+    return f"lax.round({call.operands[0]}, lax.RoundingMethod.{way})"
+
+
+def _precision(call: Call) -> str:
+    given = call.operation.parameter.get("precision")
+    if given is None:
+        return ""
+    both = (given,) if isinstance(given, str) else given
+    assert isinstance(both, tuple)
+    found = [f"lax.Precision.{str(one).upper()}" for one in both]
+    return f", precision={found[0] if len(found) == 1 else '(' + ', '.join(found) + ')'}"
+
+
+def _dot_general(call: Call) -> str:
+    more = _precision(call) + call.keyword("preferred_element_type")
+    return f"lax.dot_general({', '.join(call.operands)}, {call.told('dimension_numbers')}{more})"
+
+
+def _ragged_dot_general(call: Call) -> str:
+    numbers = f"lax.RaggedDotDimensionNumbers({call.told('ragged_dot_dimension_numbers')})"
+    more = _precision(call) + call.keyword("preferred_element_type")
+    return f"lax.ragged_dot_general({', '.join(call.operands)}, {numbers}{more})"
+
+
+def _convolution(call: Call) -> str:
+    names = ("window_strides", "padding", "lhs_dilation", "rhs_dilation")
+    told = [f"{name}={call.told(name)}" for name in names]
+    numbers = call.told("dimension_numbers")
+    told.append(f"dimension_numbers=lax.ConvDimensionNumbers({numbers})")
+    for name in ("feature_group_count", "batch_group_count"):
+        if call.operation.parameter[name] != 1:
+            told.append(f"{name}={call.told(name)}")
+    more = _precision(call) + call.keyword("preferred_element_type")
+    return f"lax.conv_general_dilated({', '.join((*call.operands, *told))}{more})"
+
+
+def _windows(call: Call) -> str:
+    names = ("window_dimensions", "window_strides", "padding")
+    dilations = ("base_dilation", "window_dilation")
+    told = [call.told(name) for name in names]
+    told += [f"{name}={call.told(name)}" for name in dilations if name in call.operation.parameter]
+    return ", ".join(told)
+
+
+def _reduce_window(combine: str, kind: Kind) -> Writer:
+    def write(call: Call) -> str:
+        dtype = call.made.dtype
+        first = f"{DTYPES[dtype]}({neutral(kind, dtype, DTYPES, 'jnp', 'jnp.iinfo')})"
+        return f"lax.reduce_window({call.operands[0]}, {first}, {combine}, {_windows(call)})"
+
+    return write
+
+
+def _select_and_scatter_add(call: Call) -> str:
+    if call.operation.parameter["select_prim"] != "ge":
+        raise call.refused("but of the largest of each window")
+    source, operand = call.operands
+    return f"maxima_gradient({source}, {operand}, {_windows(call)})"
+
+
+def _gather(call: Call) -> str:
+    operand, indices = call.operands
+    numbers = f"lax.GatherDimensionNumbers({call.told('dimension_numbers')})"
+    mode = _mode(call)
+    told = f"{numbers}, {call.told('slice_sizes')}"
+    if call.offset is None:
+        return f"lax.gather({operand}, {indices}, {told}, mode={mode}{call.keyword('fill_value')})"
+    _check_clip(call, "start_index_map")
+    fill = ""
+    if call.operation.parameter["mode"] == "fill_or_drop":
+        fill = call.keyword("fill_value") or ", fill_value=None"
+    return f"look_up({operand}, {indices}, {told}, {_own(call)}{fill})"
+
+
+def _check_clip(call: Call, key: str) -> None:
+    several = len(entry(call.operation, "dimension_numbers", key)) > 1
+    if call.operation.parameter["mode"] == "clip" and several:
+        raise call.refused("that clips several entries of an index, one of them cut")
+
+
+def _own(call: Call) -> str:
+    """How an index finds what is this part's own: see ``own`` in the template."""
+    offset = call.offset
+    assert offset is not None
+    clip = call.operation.parameter["mode"] == "clip"
+    return f"{offset.entry}, {offset.extent}, {offset.size}, {quoted(offset.axes)}, clip={clip}"
+
+
+def _mode(call: Call) -> str:
+    return f"lax.GatherScatterMode.{str(call.operation.parameter['mode']).upper()}"
+
+
+def _scatter(name: str) -> Writer:
+    def write(call: Call) -> str:
+        operand, indices, updates = call.operands
+        mode = _mode(call)
+        if call.offset is not None:
+            assert call.offset.index is Index.DROP
+            _check_clip(call, "scatter_dims_to_operand_dims")
+            indices = f"own({indices}, {_own(call)})"
+            mode = "lax.GatherScatterMode.FILL_OR_DROP"
+        numbers = f"lax.ScatterDimensionNumbers({call.told('dimension_numbers')})"
+        unique = ", unique_indices=True" if call.operation.parameter["unique_indices"] else ""
+        return f"lax.{name}({operand}, {indices}, {updates}, {numbers}, mode={mode}{unique})"
+
+    return write
+
+
+def _random_bits(call: Call) -> str:
+    bits = f"jnp.uint{call.told('bit_width')}"
+    return f"jax.random.bits({call.operands[0]}, {call.told('shape')}, {bits})"
+
+
+PRIMITIVES: Mapping[str, Writer] = {
+    **{name: f"{{p0}} {sign} {{p1}}" for name, sign in _INFIX.items()},
+    **{name: f"lax.{name}({{0}})" for name in _UNARY},
+    **{name: f"lax.{name}({{0}}, {{1}})" for name in (*_BINARY, *_SHIFTS)},
+    **{name: f"lax.{name}({{0}}, {{axes}})" for name in _REDUCED},
+    **{name: f"lax.{name}({{0}}, {{axis}}, reverse={{reverse}})" for name in _ALONG},
+    "max": "jnp.maximum({0}, {p1})",
+    "min": "jnp.minimum({0}, {p1})",
+    "clamp": "lax.clamp({all})",
+    "neg": "-{0}",
+    "not": "~{0}",
+    "copy": "{0}",
+    "integer_pow": "lax.integer_pow({0}, {y})",
+    "round": _round,
+    "select_n": "lax.select_n({all})",
+    "convert_element_type": "lax.convert_element_type({0}, {new_dtype})",
+    "bitcast_convert_type": "lax.bitcast_convert_type({0}, {new_dtype})",
+    "reduce_precision": "lax.reduce_precision({0}, {exponent_bits}, {mantissa_bits})",
+    "transpose": "lax.transpose({0}, {permutation})",
+    "reshape": "lax.reshape({0}, {new_sizes})",
+    "squeeze": "lax.squeeze({0}, {dimensions})",
+    "rev": "lax.rev({0}, {dimensions})",
+    "broadcast_in_dim": "lax.broadcast_in_dim({0}, {shape}, {broadcast_dimensions})",
+    "slice": _slice,
+    "dynamic_slice": _dynamic_slice,
+    "dynamic_update_slice": _dynamic_update_slice,
+    "split": "lax.split({0}, {sizes}, {axis})",
+    "concatenate": "lax.concatenate([{all}], {dimension})",
+    "pad": "lax.pad({0}, {1}, {padding_config})",
+    "iota": _iota,
+    "argmax": "lax.argmax({0}, {axes}[0], {index_dtype})",
+    "argmin": "lax.argmin({0}, {axes}[0], {index_dtype})",
+    "sort": "lax.sort([{all}], dimension={dimension}, is_stable={is_stable}, num_keys={num_keys})",
+    "top_k": "lax.top_k({0}, {k}, axis={axis})",
+    "dot_general": _dot_general,
+    "ragged_dot_general": _ragged_dot_general,
+    "conv_general_dilated": _convolution,
+    "reduce_window_sum": _reduce_window("lax.add", Kind.SUM),
+    "reduce_window_max": _reduce_window("lax.max", Kind.MAX),
+    "reduce_window_min": _reduce_window("lax.min", Kind.MIN),
+    "select_and_scatter_add": _select_and_scatter_add,
+    "gather": _gather,
+    "scatter-add": _scatter("scatter_add"),
+    "scatter": _scatter("scatter"),
+    "random_bits": _random_bits,
+    "random_wrap": "jax.random.wrap_key_data({0})",
+    "random_seed": "jax.random.key({0})",
+    "random_split": "jax.random.split({0}, {shape})",
+    "random_fold_in": "jax.random.fold_in({0}, {1})",
+}
+"""Of every primitive its words in JAX."""
+
+_REDUCES = {Kind.SUM: "psum", Kind.MAX: "pmax", Kind.MIN: "pmin"}
+
+
+def moved(text: str, move: Move, held: Type, sizes: Mapping[str, int]) -> str:
+    """One move of a value of which a device holds a part of this type."""
+    axes = quoted(move.axes)
+    match move.how:
+        case How.SLICE:
+            return f"own_block({text}, {move.enters}, {axes})"
+        case How.MASK:
+            return f"only_first({text}, {axes})" if move.kind is Kind.SUM else text
+        case How.WIDEN:
+            value = neutral(move.kind, held.dtype, DTYPES, "jnp", "jnp.iinfo")
+            return f"written_around({text}, {move.leaves}, {axes}, {value})"
+        case How.ALL_GATHER:
+            return f"lax.all_gather({text}, {axes}, axis={move.leaves}, tiled=True)"
+        case How.ALL_TO_ALL:
+            order = entering(move)
+            dimensions = f"{move.enters}, {move.leaves}"
+            found = f"lax.all_to_all({text}, {quoted(order)}, {dimensions}, tiled=True)"
+            if order == move.axes:
+                return found
+            return f"reordered({found}, {move.leaves}, {quoted(order)}, {axes})"
+        case How.REDUCE_SCATTER if move.kind is Kind.SUM:
+            order = quoted(entering(move))
+            told = f"scatter_dimension={move.enters}, tiled=True"
+            return f"lax.psum_scatter({text}, {order}, {told})"
+        case How.REDUCE_SCATTER:
+            whole = _reduced(text, move, held)
+            return f"own_block({whole}, {move.enters}, {quoted(entering(move))})"
+        case How.ALL_REDUCE:
+            return _reduced(text, move, held)
+        case How.PERMUTE:
+            pairs = [(by, at) for at, by in enumerate(senders(move, sizes))]
+            return f"lax.ppermute({text}, {axes}, {pairs})"
+
+
+def _reduced(text: str, move: Move, held: Type) -> str:
+    name, axes = _REDUCES[move.kind], quoted(move.axes)
+    if held.dtype == "bool":
+        return f"lax.{name}({text}.astype(jnp.int32), {axes}).astype(bool)"
+    return f"lax.{name}({text}, {axes})"
+
+
+JAX = Language(
+    "JAX",
+    "step_jax.py.jinja",
+    DTYPES,
+    "{dtype}({value})",
+    "jnp",
+    PRIMITIVES,
+    moved,
+    frozenset(
+        words(
+            """
+            argparse json os Path partial math np jax jnp lax Mesh NamedSharding P Any
+            AXES WORLD INPUTS OUTPUTS UPDATES Input mesh number members own_block only_first
+            written_around reordered own look_up maxima_gradient repeat device_step sharded_step
+            values constants carried slices main drawn placed parts
+            """
+        )
+    ),
+)

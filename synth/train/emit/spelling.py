@@ -1,0 +1,130 @@
+"""Values, numbers and parameters of a step, spelled as Python."""
+
+from __future__ import annotations
+
+import builtins
+import keyword
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from grammar.tensors.operations import Literal, Parameter
+
+WIDTH = 100
+"""Lines of emitted files are no longer where they can be broken at a comma."""
+
+
+@dataclass
+class Names:
+    """The identifiers of one function, each given once: of ``layers/up`` it is ``layers_up``."""
+
+    taken: set[str] = field(default_factory=set)
+
+    def made(self, wanted: str) -> str:
+        """An identifier as much like what is wanted as is free."""
+        plain = re.sub(r"\W+", "_", wanted, flags=re.ASCII).strip("_") or "value"
+        plain = f"value_{plain}" if plain[0].isdigit() else plain
+        found, number = plain, 1
+        while found in self.taken or keyword.iskeyword(found) or hasattr(builtins, found):
+            number += 1
+            found = f"{plain}_{number}"
+        self.taken.add(found)
+        return found
+
+
+def bare(one: Literal, infinite: str) -> str:
+    """A number without its type; ``infinite`` is the module that has ``inf`` and ``nan``."""
+    if isinstance(one.value, float) and not math.isfinite(one.value):
+        sign = "-" if one.value < 0 else ""
+        return f"{infinite}.nan" if math.isnan(one.value) else f"{sign}{infinite}.inf"
+    return repr(one.value)
+
+
+def told(value: Parameter, dtypes: Mapping[str, str]) -> str:
+    """A parameter: numbers and lists as they are, element types as the runtime's, named entries as
+    keywords, other words in quotes."""
+    if isinstance(value, str):
+        return dtypes.get(value, f'"{value}"')
+    if isinstance(value, float) and not math.isfinite(value):
+        return f'float("{value}")'
+    if not isinstance(value, tuple):
+        return repr(value)
+    if value and all(isinstance(one, tuple) and one and isinstance(one[0], str) for one in value):
+        return ", ".join(f"{name}={told(one, dtypes)}" for name, one in entries(value).items())
+    return listed(told(one, dtypes) for one in value)
+
+
+def entries(value: Parameter) -> dict[str, Parameter]:
+    """Named entries by name."""
+    assert isinstance(value, tuple), value
+    return {str(one[0]): one[1] for one in value if isinstance(one, tuple)}
+
+
+def listed(items: Iterable[str]) -> str:
+    """A tuple: ``(a, b)``, ``(a,)``, ``()``."""
+    found = list(items)
+    return f"({found[0]},)" if len(found) == 1 else f"({', '.join(found)})"
+
+
+def quoted(names: Iterable[str]) -> str:
+    """A tuple of words."""
+    return listed(f'"{name}"' for name in names)
+
+
+def statement(text: str, comment: str = "", indent: str = "    ") -> list[str]:
+    """A statement as lines: the comment behind it, or above it where both are too long."""
+    beside = f"{indent}{text}  # {comment}" if comment else f"{indent}{text}"
+    if len(beside) <= WIDTH:
+        return [beside]
+    above = [f"{indent}# {comment}"] if comment else []
+    return above + _broken(text, indent)
+
+
+def unpacked(names: Sequence[str], source: str, indent: str = "    ") -> list[str]:
+    """Names given to the items of a tuple."""
+    line = f"{indent}{listed(names)} = {source}"
+    if len(line) <= WIDTH:
+        return [line]
+    return [f"{indent}(", *(f"{indent}    {name}," for name in names), f"{indent}) = {source}"]
+
+
+def _broken(text: str, indent: str) -> list[str]:
+    """Broken once at the commas of its last bracket that reaches the end, and again if need be."""
+    inner = text[:-1].rstrip(",")
+    begin = _opening(text)
+    if len(indent) + len(text) <= WIDTH or begin is None:
+        return [indent + text]
+    found = [indent + text[: begin + 1]]
+    for part in _parts(inner[begin + 1 :]):
+        found += _broken_part(part, indent + "    ")
+    return [*found, indent + text[-1]]
+
+
+def _broken_part(part: str, indent: str) -> list[str]:
+    *lines, last = _broken(part, indent)
+    return [*lines, f"{last},"]
+
+
+def _opening(text: str) -> int | None:
+    """Where the bracket begins that the last character closes; None without one, or if empty."""
+    if not text.endswith((")", "]", "}")):
+        return None
+    depth = 0
+    for at in range(len(text) - 1, -1, -1):
+        depth += (text[at] in ")]}") - (text[at] in "([{")
+        if depth == 0:
+            return at if at < len(text) - 2 else None
+    return None
+
+
+def _parts(text: str) -> list[str]:
+    """What stands between the commas outside of brackets."""
+    found, depth = [""], 0
+    for letter in text:
+        depth += (letter in "([{") - (letter in ")]}")
+        if letter == "," and depth == 0:
+            found.append("")
+        else:
+            found[-1] += letter
+    return [one.strip() for one in found if one.strip()]

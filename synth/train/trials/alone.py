@@ -1,0 +1,100 @@
+"""The steps on one device: what those of many are compared with.
+
+They are done twice, the second time in wider numbers. By how much that changes the results says
+what rounding does to them: AdamW divides by the size of a gradient, so one that should be zero,
+as that of a bias to all keys, moves its parameter by nothing but rounding.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from grammar.tensors.operations import Step
+from grammar.tensors.parser import parse_step
+from synth.train.emit import write
+from synth.train.models import Spelling, zoo_function
+from synth.train.plans import Plan, apply
+from synth.train.plans.plan import whole
+from synth.train.trials.inputs import Array, Values
+from synth.train.trials.processes import Trial, trained
+
+WIDER = {"bfloat16": "float32", "float32": "float64"}
+
+
+@dataclass(frozen=True)
+class Alone:
+    """All outputs after each step, the first dimension of an array; ``what`` computed them."""
+
+    what: str
+    values: Values
+    wider: Values
+
+
+def in_jax(
+    step: Step, model: tuple[str, Mapping[str, int], Spelling], inputs: Values, steps: int
+) -> Alone:
+    """By the function of a model of the zoo, as JAX does it."""
+    name, changes, spelling = model
+    wide = replace(spelling, dtype=WIDER[spelling.dtype])
+    function = zoo_function(name, changes, spelling)
+    values = _by_function(step, function, inputs, steps, wide=False)
+    function = zoo_function(name, changes, wide)
+    wider = _by_function(step, function, inputs, steps, wide=wide.dtype == "float64")
+    return Alone("the model's own function in JAX", values, wider)
+
+
+def _by_function(
+    step: Step,
+    function: tuple[Callable[..., Any], tuple[Any, Any, Any]],
+    inputs: Values,
+    steps: int,
+    *,
+    wide: bool,
+) -> Values:
+    import jax  # not at the top: the core does without
+
+    called, given = function
+    names = [value.name for value in step.graph.inputs]
+    batches = [name for name, role in zip(names, step.roles, strict=True) if role == "batch"]
+    held = {name: _widened(array) if wide else array for name, array in inputs.items()}
+    found: dict[str, list[Array]] = {}
+    with jax.enable_x64(wide):
+        jitted = jax.jit(called)
+        for turn in range(steps):
+            now = {**held, **{name: held[name][turn] for name in batches}}
+            tree = jax.tree.unflatten(jax.tree.structure(given), [now[name] for name in names])
+            made = [np.asarray(one) for one in jax.tree.leaves(jitted(*tree))]
+            back = {names[place]: made[out] for out, place in step.updates}
+            held |= back
+            [loss] = (made[at] for at in set(range(len(made))) - {out for out, _ in step.updates})
+            for name, array in {**back, "loss": loss}.items():
+                found.setdefault(name, []).append(array)
+    return {name: np.stack(arrays) for name, arrays in found.items()}
+
+
+def _widened(array: Array) -> Array:
+    return array.astype(np.float64) if array.dtype == np.float32 else array
+
+
+def as_text(step: Step, inputs: Values, trial: Trial) -> Alone:
+    """By the step's own text, emitted for one device: nothing else is known of it."""
+    wide = parse_step(str(step).replace("f32", "f64"))
+    return Alone(
+        "the step's text on one device",
+        _by_text(step, inputs, trial),
+        _by_text(wide, {name: _widened(array) for name, array in inputs.items()}, trial),
+    )
+
+
+def _by_text(step: Step, inputs: Values, trial: Trial) -> Values:
+    plan = Plan((("one", 1),), whole(step.graph))
+    text = write(trial.runtime, step, apply(step, plan), plan.sizes)
+    with tempfile.TemporaryDirectory(prefix="collsynth-") as place:
+        found = trained(text, 1, inputs, replace(trial, processes=1), Path(place))
+    return {name: array for (_, name), array in found.parts.items()}

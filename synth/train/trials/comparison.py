@@ -1,0 +1,123 @@
+"""What all devices held beside what one device did: the largest differences, and what is allowed.
+
+Every part of every device is compared, so also replicas with each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from grammar.tensors.operations import Step
+from grammar.tensors.sharding import Sharding, block
+from synth.train.plans import Program
+from synth.train.trials.alone import Alone
+from synth.train.trials.inputs import Array
+from synth.train.trials.processes import Sharded
+
+NEAR = 1e-5
+"""Of an array's largest element: sums of float32 in another order differ by less."""
+ROUNDING = 10
+"""So many times what rounding does to an array on one device it may do on several."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One step: losses, and the largest differences of parameters and moments.
+
+    Differences are shares of the largest element of their array.
+    """
+
+    loss_alone: float
+    loss_sharded: float
+    parameters: float
+    moments: float
+
+
+@dataclass(frozen=True)
+class Compared:
+    """All steps, and the names of what is not equal, the worst first."""
+
+    rows: tuple[Row, ...]
+    unlike: tuple[str, ...]
+
+    @property
+    def equal(self) -> bool:
+        return not self.unlike
+
+
+def compared(
+    step: Step, program: Program, sizes: Mapping[str, int], alone: Alone, sharded: Sharded
+) -> Compared:
+    """How far apart they are, and which arrays further than rounding explains."""
+    inputs = {value.name: at for at, value in enumerate(step.graph.inputs)}
+    roles = dict(zip(inputs, step.roles, strict=True))
+    lies = {name: program.inputs[at] for name, at in inputs.items() if name in alone.values}
+    apart = {
+        name: _apart(name, lies.get(name), sizes, alone.values[name], sharded)
+        for name in alone.values
+    }
+    beyond = {
+        name: float(np.max(one / (NEAR + ROUNDING * _rounding(name, alone))))
+        for name, one in apart.items()
+    }
+    unlike = sorted((name for name in beyond if not beyond[name] <= 1), key=lambda n: -beyond[n])
+    steps = len(next(iter(apart.values())))
+    rows = tuple(
+        Row(
+            loss_alone=float(np.mean(alone.values["loss"][turn])),
+            loss_sharded=float(np.mean(sharded.parts[0, "loss"][turn])),
+            parameters=_largest(apart, roles, ("parameter",), turn),
+            moments=_largest(apart, roles, ("moment", "state"), turn),
+        )
+        for turn in range(steps)
+    )
+    return Compared(rows, tuple(unlike))
+
+
+def _largest(
+    apart: Mapping[str, Array], roles: Mapping[str, str], which: Sequence[str], turn: int
+) -> float:
+    found = [one[turn] for name, one in apart.items() if roles.get(name) in which]
+    return float(np.max(found, initial=0.0))
+
+
+def _apart(
+    name: str, lies: Sharding | None, sizes: Mapping[str, int], whole: Array, sharded: Sharded
+) -> Array:
+    """Of each step the largest difference on any device; infinite where something is no number."""
+    size = _size(whole)
+    worst = np.zeros(len(whole))
+    for rank, at in enumerate(product(*(range(size) for size in sizes.values()))):
+        part = sharded.parts[rank, name].astype(np.float64)
+        wanted = _block(whole, lies, sizes, dict(zip(sizes, at, strict=True)))
+        gap = np.abs(part - wanted.astype(np.float64)).reshape(len(whole), -1)
+        worst = np.maximum(worst, np.max(gap, axis=1, initial=0.0))
+    return np.where(np.isnan(worst), np.inf, worst / size)
+
+
+def _size(whole: Array) -> Array:
+    """Of each step the largest element, 1 where all are zero."""
+    largest = np.max(np.abs(whole.astype(np.float64)).reshape(len(whole), -1), axis=1, initial=0.0)
+    return np.where(largest == 0, 1.0, largest)
+
+
+def _rounding(name: str, alone: Alone) -> Array:
+    one, other = alone.values[name].astype(np.float64), alone.wider[name]
+    gap = np.abs(one - other).reshape(len(one), -1)
+    return np.asarray(np.max(gap, axis=1, initial=0.0) / _size(alone.values[name]))
+
+
+def _block(
+    whole: Array, lies: Sharding | None, sizes: Mapping[str, int], at: Mapping[str, int]
+) -> Array:
+    """A device's block of an array whose first dimension is steps."""
+    if lies is None:
+        return whole
+    numbers = block(lies, sizes, at)
+    for dimension, (number, parts) in enumerate(zip(numbers, lies.parts(sizes), strict=True), 1):
+        whole = np.split(whole, parts, axis=dimension)[number]
+    return whole

@@ -1,0 +1,41 @@
+"""Numbers to train on: small weights, scales near 1, moments of zero, a batch for each step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from grammar.tensors.operations import Step
+
+Array = npt.NDArray[Any]
+Values = dict[str, Array]
+"""Arrays by the names of a step's inputs and outputs; batches have one more dimension: steps."""
+
+_YES_OR_NO = ("sentences", "follows", "masked")
+"""Inputs of the zoo that are 0 or 1."""
+
+
+def drawn(step: Step, steps: int, classes: int, seed: int = 0) -> Values:
+    """The same numbers for each call; whole numbers in batches are below ``classes``.
+
+    All batches differ, and no two numbers of a weight are alike, so that nothing that changes
+    places goes unnoticed.
+    """
+    draw, found = np.random.default_rng(seed), {}
+    for label, role, value in zip(step.labels, step.roles, step.graph.inputs, strict=True):
+        whole = not value.type.dtype.startswith(("f", "bf"))
+        last = label.rpartition("/")[2]
+        shape = (steps, *value.type.shape) if role == "batch" else value.type.shape
+        if role in ("moment", "state"):
+            made = np.zeros(shape)
+        elif last in _YES_OR_NO:
+            made = draw.integers(0, 2, shape)
+        elif whole:
+            made = draw.integers(0, classes, shape)
+        else:
+            made = draw.standard_normal(shape) * (1 if role == "batch" else 0.1)
+            made += role == "parameter" and ("scale" in last or "norm" in last)
+        found[value.name] = made.astype(np.int32 if whole else np.float32)
+    return found
