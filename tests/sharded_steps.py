@@ -55,7 +55,8 @@ def drawn_inputs(step: Step, seed: int = 0) -> list[Array]:
     def one(label: str, value: Value, role: str) -> Array:
         kind = DTYPES[value.type.dtype]
         if not np.issubdtype(kind, np.floating):
-            return draw.integers(1, 6, value.type.shape).astype(kind)
+            classes = (0, 2) if label in ("follows", "sentences") else (1, 6)
+            return draw.integers(*classes, value.type.shape).astype(kind)
         found = draw.standard_normal(value.type.shape).astype(kind)
         return found**2 + 0.1 if "square" in label else found if role == "batch" else found * 0.3
 

@@ -1,23 +1,29 @@
 """Completes a plan whose inputs are said: every operation follows how its operands lie.
 
-Along each axis an operation takes the row that moves least; first of what comes of the batch, if
-the axis cuts the batch, and then of the rest. The rest, parameters and moments, is made whole
-where it is first read, unless what comes of it is *wished* to be cut: as the input is cut as which
-it comes back. A sum that several read, or that no row takes as it is, is completed: to be whole, or
-(``scatters``) as it is wished. Replicated values are masked to be parts of a sum only as what a
-scatter-add adds to, the zeros of an embedding's gradient.
+Along each axis an operation takes the row that moves least: first of weights that are *held*, to
+which all else adapts, then of what comes of the batch, if the axis cuts the batch, and then of the
+rest. The rest, parameters that are stored in parts and moments, is made whole where it is first
+read, unless what comes of it is *wished* to be cut: as the input is cut as which it comes back.
+
+A sum that several read, or that no row takes as it is, is completed: to be cut by samples or
+tokens, if it runs over what the axis cuts of the batch; or (``scatters``) as it is wished; or to be
+whole. Other values become parts of a sum only where gradients of one value are added up, so that
+the sum is completed once, and as what a scatter-add adds to, the zeros of an embedding's gradient.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
+from math import prod
 
 from grammar.tensors.operations import Graph, Literal, Operand, Operation, Step, Value
 from grammar.tensors.sharding import Kind, Lie, Sharding, Split, replicated
 from hierarchies import InputError
 from synth.train.factors import Row, rows, typed
+from synth.train.plans.lineage import Lineage
 from synth.train.plans.plan import Cuts, Plan, Rows, loop_of, stacked
 
 MOVING = (
@@ -31,29 +37,51 @@ MOVING = (
 )
 """Through these a wish is passed on, from the result to the operands."""
 
+GROWING = ("broadcast_in_dim", "scatter-add")
+"""These make much of little: they look ahead at how that lies with which it is put together."""
+
 Wishes = dict[tuple[str, str], Lie]
 """How a value is to lie along an axis in the end, by its name and the axis."""
 
 
 @dataclass(frozen=True)
 class Rules:
-    """The axes, which of them cut the batch, and along which completed sums are scattered."""
+    """The axes, and along which of them what is done; ``held`` are inputs by place, and an axis.
+
+    A weight that is held stays as it lies along the axis, and so does its gradient; one that is not
+    is only stored so. Along ``scatters`` completed sums of gradients are cut as they are wished.
+    """
 
     sizes: Mapping[str, int]
-    batch: frozenset[str]
+    held: frozenset[tuple[int, str]] = frozenset()
     scatters: frozenset[str] = frozenset()
 
 
 def follow(step: Step, inputs: Sequence[Sharding], rules: Rules) -> Plan:
     """The plan in which these inputs lie so. Raises InputError where one cannot."""
     ends = {out: inputs[place] for out, place in step.updates}
-    moving = {
-        value.name
-        for value, role in zip(step.graph.inputs, step.roles, strict=True)
-        if role == "batch"
+    lineage = Lineage()
+    batch = set()
+    for value, role, sharding in zip(step.graph.inputs, step.roles, inputs, strict=True):
+        if role == "batch":
+            lineage.moving.add(value.name)
+            for axis in sharding.splitting:
+                batch.add(axis)
+                lineage.runs[value.name, axis] = _places(sharding, axis)
+    lineage.held = {(step.graph.inputs[at].name, axis) for at, axis in rules.held}
+    firm = {
+        (str(step.graph.outputs[out]), axis)
+        for out, place in step.updates
+        for axis in rules.sizes
+        if (place, axis) in rules.held
     }
-    cuts = _Follower(step.graph, rules, moving, _ends(step.graph, ends)).follow(inputs)
-    return Plan(tuple(rules.sizes.items()), cuts)
+    found = _Follower(step.graph, rules, frozenset(batch), lineage, _ends(step.graph, ends), firm)
+    return Plan(tuple(rules.sizes.items()), found.follow(inputs))
+
+
+def _places(sharding: Sharding, axis: str) -> frozenset[int]:
+    lie = sharding.along(axis)
+    return frozenset((lie.dimension,)) if isinstance(lie, Split) else frozenset()
 
 
 def _ends(graph: Graph, ends: Mapping[int, Sharding]) -> Wishes:
@@ -67,12 +95,17 @@ def _ends(graph: Graph, ends: Mapping[int, Sharding]) -> Wishes:
 
 @dataclass
 class _Follower:
-    """How the values of a graph are read so far; ``moving`` are those that come of the batch."""
+    """How the values of a graph are read so far.
+
+    ``batch`` are the axes that cut the batch, ``firm`` the wishes of what is held.
+    """
 
     graph: Graph
     rules: Rules
-    moving: set[str]
+    batch: frozenset[str]
+    lineage: Lineage
     wishes: Wishes
+    firm: set[tuple[str, str]]
     read: dict[str, Sharding] = field(default_factory=dict)
     made: dict[str, Sharding] = field(default_factory=dict)
 
@@ -81,6 +114,7 @@ class _Follower:
         self.readers = Counter(
             one.name for one in (*operands, *self.graph.outputs) if isinstance(one, Value)
         )
+        self.reader = {str(one): op for op in self.graph.operations for one in op.operands}
         for operation in reversed(self.graph.operations):
             if operation.primitive in MOVING:
                 self._wish_back(operation)
@@ -92,6 +126,8 @@ class _Follower:
             for operand, lie in zip(operation.operands, row.operands if row else (), strict=False):
                 if isinstance(operand, Value) and isinstance(lie, Split):
                     self.wishes.setdefault((operand.name, axis), lie)
+                    if (operation.results[0].name, axis) in self.firm:
+                        self.firm.add((operand.name, axis))
 
     def follow(self, inputs: Sequence[Sharding]) -> Cuts:
         for value, sharding in zip(self.graph.inputs, inputs, strict=True):
@@ -118,16 +154,23 @@ class _Follower:
                 )
 
     def _completed(self, value: Value, axis: str) -> Lie:
+        for place in sorted(self.lineage.over(value, axis)):
+            if value.type.shape[place] % self._parts(value, place, axis) == 0:
+                return Split(place)
         return self.wishes.get((value.name, axis)) if axis in self.rules.scatters else None
 
-    def _moves(self, operation: Operation) -> bool:
-        return any(str(one) in self.moving for one in operation.operands)
+    def _parts(self, value: Value, place: int, axis: str) -> int:
+        """In how many parts a dimension would be cut, if by this axis, too."""
+        others = self.read[value.name].dimensions[place] if value.name in self.read else ()
+        return prod(self.rules.sizes[one] for one in {*others, axis})
 
     def _rows(self, operation: Operation) -> Rows:
         chosen: Rows = ()
         legal = rows(operation)
+        factors = [one.factor for one in legal if one.factor is not None]
         for axis in self.rules.sizes:
-            for row in sorted(legal, key=lambda one: self._price(operation, one, axis)):
+            over = self.lineage.results(operation, factors, axis)
+            for row in sorted(legal, key=lambda one: self._price(operation, one, axis, over)):
                 if any(self._masks(operation, row, axis)):
                     continue
                 try:
@@ -138,21 +181,30 @@ class _Follower:
                 break
         chosen = tuple(one for one in chosen if one[1] != legal[0])
         how = typed(operation, dict(chosen), self.rules.sizes)
-        if self._moves(operation):
-            self.moving.update(one.name for one in operation.results)
+        self.lineage.done(operation, factors)
         for value, sharding in zip(operation.results, how.results, strict=True):
             self._make(value, sharding)
         return chosen
 
     def _masks(self, operation: Operation, row: Row, axis: str) -> Iterator[bool]:
+        """Of each operand whether it would be made a part of a sum that it need not be."""
         added_to = row.factor.partial if row.factor is not None else ()
+        gradients = operation.primitive == "add_any" and Kind.SUM in [
+            self.lies(one).along(axis) for one in operation.operands
+        ]
         for at, (operand, lie) in enumerate(zip(operation.operands, row.operands, strict=True)):
-            if isinstance(operand, Value) and at not in added_to:
+            if isinstance(operand, Value) and at not in added_to and not gradients:
                 yield isinstance(lie, Kind) and self.lies(operand).along(axis) is not lie
 
-    def _price(self, operation: Operation, row: Row, axis: str) -> tuple[float, ...]:
-        """What comes of the batch, then bytes of all, then completed otherwise than is wished."""
-        first, total, local, unlike = 0.0, 0.0, 0, 0
+    def _price(
+        self, operation: Operation, row: Row, axis: str, over: Sequence[frozenset[int]]
+    ) -> tuple[float, ...]:
+        """What is held, then how sums are completed, then what comes of the batch, then bytes.
+
+        ``over``: the dimensions of each result that run over what the axis cuts of the batch.
+        """
+        shared = any(axis == other for _, other in self.rules.held)
+        held, first, total, local, unlike = 0.0, 0.0, 0.0, 0, 0
         for operand, lie in zip(operation.operands, row.operands, strict=True):
             if isinstance(operand, Literal):
                 continue
@@ -161,15 +213,40 @@ class _Follower:
             total += price
             local += before != lie
             if isinstance(before, Kind):
-                unlike += lie != before and lie != self._completed(operand, axis)
-            if operand.name in self.moving and axis in self.rules.batch:
+                fit = (before, self._completed(operand, axis), *((None,) if shared else ()))
+                unlike += lie not in fit
+            if operand.name in self.lineage.moving and axis in self.batch:
                 first += price
-        wished = [self.wishes.get((one.name, axis)) for one in operation.results]
-        if axis in self.rules.batch and not self._moves(operation):
-            away = sum(one != lie for one, lie in zip(wished, row.results, strict=True))
-            return (away, total, local)
+            if (operand.name, axis) in self.lineage.held:
+                held += price
+        if operation.primitive in GROWING:
+            first += self._ahead(operation.results[0], row.results[0], axis)
+        names = [one.name for one in operation.results]
+        away = [
+            name
+            for name, lie in zip(names, row.results, strict=True)
+            if self.wishes.get((name, axis)) != lie
+        ]
+        firm = sum((name, axis) in self.firm for name in away)
+        if axis in self.batch and not self.lineage.moves(operation.operands):
+            return (firm, held, len(away), total, local)
         partial = sum(isinstance(one, Kind) for one in row.results)
-        return (unlike, first, total, local, partial)
+        cheap, astray = (first, total), _astray(row, over, kept=not total)
+        order = (*cheap, astray) if shared else (astray, *cheap)
+        return (firm, held, unlike, *order, local, partial)
+
+    def _ahead(self, value: Value, lie: Lie, axis: str) -> float:
+        """What it would cost a value to lie as what its only reader puts it together with."""
+        reader = self.reader.get(value.name)
+        if reader is None or self.readers[value.name] > 1 or reader.body is not None:
+            return 0.0
+        beside = [
+            self.lies(one).along(axis)
+            for one in reader.operands
+            if str(one) in self.read and isinstance(one, Value) and one.type == value.type
+        ]
+        costs = [_sent(lie, other, self.rules.sizes[axis]) for other in beside if lie != other]
+        return value.type.bytes * min(costs, default=0.0) if lie not in beside else 0.0
 
     def _loop(self, loop: Operation, body: Graph) -> Cuts:
         """What is carried lies as it comes in, but cut where the body cuts what came in whole."""
@@ -180,40 +257,47 @@ class _Follower:
         for at, one in enumerate(inputs[divided.constants : kept], divided.constants):
             for _, axis in one.partial:
                 inputs[at] = inputs[at].laid(axis, None)
-        names = [
-            inner.name
-            for inner, outer in zip(body.inputs, loop.operands, strict=True)
-            if str(outer) in self.moving
-        ]
-        for _ in range(len(self.rules.sizes) + 1):
-            inside = _Follower(body, self.rules, set(names), self._inner(loop, body))
+        lineage = self.lineage.inside(loop, body)
+        while True:
+            wishes, firm = self._inner(loop, body)
+            inside = _Follower(body, self.rules, self.batch, deepcopy(lineage), wishes, firm)
             cuts = inside.follow(inputs)
             before = list(inputs)
             for at in range(divided.carried):
                 place = divided.constants + at
                 inputs[place] = _cut_as(inputs[place], inside.lies(body.outputs[at]))
-                if str(body.outputs[at]) in inside.moving:
-                    names.append(body.inputs[place].name)
-            if before == inputs:
+            earlier = deepcopy(lineage)
+            lineage.carried(loop, body, inside.lineage)
+            if before == inputs and earlier == lineage:
                 break
+        self.lineage.outside(loop, body, inside.lineage)
         results = [*divided.carry(tuple(before))]
         results += [stacked(inside.made_as(stack)) for stack in body.outputs[divided.carried :]]
-        for value, output, sharding in zip(loop.results, body.outputs, results, strict=True):
-            if str(output) in inside.moving:
-                self.moving.add(value.name)
+        for value, sharding in zip(loop.results, results, strict=True):
             self._make(value, sharding)
         return Cuts(tuple(before), cuts.operations)
 
-    def _inner(self, loop: Operation, body: Graph) -> Wishes:
-        """The wishes of what the body stacks."""
+    def _inner(self, loop: Operation, body: Graph) -> tuple[Wishes, set[tuple[str, str]]]:
+        """The wishes of what the body stacks, and which of them are firm."""
         carried = loop_of(loop.parameter).carried
         found: Wishes = {}
+        firm = set()
         for value, output in list(zip(loop.results, body.outputs, strict=True))[carried:]:
             for axis in self.rules.sizes:
                 wish = self.wishes.get((value.name, axis))
                 if isinstance(wish, Split) and wish.dimension and isinstance(output, Value):
                     found[output.name, axis] = Split(wish.dimension - 1)
-        return found
+                    if (value.name, axis) in self.firm:
+                        firm.add((output.name, axis))
+        return found, firm
+
+
+def _astray(row: Row, over: Sequence[frozenset[int]], kept: bool) -> int:
+    """How many results could be cut by samples or tokens and are not, nor are sums that will be."""
+    return sum(
+        bool(places) and lie not in (*((Kind.SUM,) if kept else ()), *map(Split, places))
+        for lie, places in zip(row.results, over, strict=True)
+    )
 
 
 def _slice(one: Sharding) -> Sharding:

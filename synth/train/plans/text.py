@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 
 from hierarchies import InputError
-from synth.train.plans.recipes import Recipe
+from synth.train.plans.recipes import CLAUSES, Recipe
 
 SAYS = (
-    "axes first (data=8 tensor=4), then 'batch over AXIS', 'weights over AXIS as Megatron',"
-    " 'zero=1'"
+    "axes first (data=8 tensor=4), then of "
+    + ", ".join(repr(said.format("AXIS")) for said, _ in CLAUSES.values())
+    + ", 'zero=1'"
 )
 _AXIS = re.compile(r"([A-Za-z_]\w*)=([1-9]\d*)")
 
@@ -25,17 +26,17 @@ def parse_recipe(text: str) -> Recipe:
         raise InputError(f"an axis is said twice in {axes!r}", where="plan")
     said: dict[str, str] = {}
     for part in rest:
-        match part.split():
-            case ["batch", "over", axis]:
-                _once(said, "batch", axis, part)
-            case ["weights", "over", axis, "as", "Megatron"]:
-                _once(said, "megatron", axis, part)
-            case [word] if re.fullmatch(r"zero=\d", word):
-                _once(said, "zero", word[-1], part)
-            case _:
+        for clause, (spelled, _) in CLAUSES.items():
+            before, after = spelled.split("{}")
+            if found_axis := re.fullmatch(rf"{before}(\w+){after}", " ".join(part.split())):
+                _once(said, clause, found_axis[1], part)
+                break
+        else:
+            if not re.fullmatch(r"zero=\d", part):
                 raise InputError(f"not understood: {part!r}", where="plan", hint=SAYS)
-    zero = int(said.get("zero", 0))
-    return Recipe(tuple(sizes), said.get("batch", ""), said.get("megatron", ""), zero)
+            _once(said, "zero", part[-1], part)
+    zero = int(said.pop("zero", 0))
+    return Recipe(tuple(sizes), zero=zero, **said)
 
 
 def _once(said: dict[str, str], key: str, value: str, part: str) -> None:

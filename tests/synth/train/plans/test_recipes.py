@@ -10,7 +10,7 @@ pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 
 from hierarchies import InputError
 from sharded_steps import in_float64, judge, mlp, on_one_device
-from synth.train.plans import Done, Program, apply
+from synth.train.plans import Done, Moved, Program, apply
 from synth.train.plans.recipes import Recipe, plan_of
 from synth.train.plans.text import parse_recipe
 from traced_steps import step
@@ -54,13 +54,84 @@ def test_zero_3_scatters_each_gradient_and_gathers_parameters_where_they_are_rea
     }
 
 
-@pytest.mark.parametrize("model", ["gpt2-tiny", "llama3-tiny"])
+def bodies(one: Program, recipe: str) -> list[Counter]:
+    """The same of each loop's body: of a layer forward, and of a layer backward."""
+    return [
+        sent(done.body, recipe) for done in one.instructions if isinstance(done, Done) and done.body
+    ]
+
+
+def outside(one: Program, recipe: str) -> Counter:
+    """The same of what is in no loop."""
+    top = [done for done in one.instructions if isinstance(done, Moved)]
+    return sent(Program((), tuple(top), ()), recipe)
+
+
+@pytest.mark.parametrize("model", ["gpt2-tiny", "llama3-tiny", "bert-tiny", "vit-tiny"])
 def test_megatron_all_reduces_twice_a_layer_and_pass(model: str) -> None:
     text = "tensor=2; weights over tensor as Megatron"
     found = program(step(model), text)
-    bodies = [one.body for one in found.instructions if isinstance(one, Done) and one.body]
-    assert [sent(body, text) for body in bodies] == [{"all-reduce": 2}, {"all-reduce": 2}]
-    assert sent(found, text) == {"all-reduce": 4}
+    assert bodies(found, text) == [{"all-reduce": 2}, {"all-reduce": 2}]
+    assert not outside(found, text)
+
+
+SEQUENCE = "tensor=2; weights over tensor as Megatron; tokens over tensor"
+SAVED_IN_PARTS = 2
+"""What both halves of a layer read is kept by tokens and gathered again, as Megatron does."""
+
+
+@pytest.mark.parametrize("model", ["gpt2-tiny", "llama3-tiny", "bert-tiny"])
+def test_sequence_parallel_gathers_and_scatters_twice_a_layer_and_pass(model: str) -> None:
+    forward, backward = bodies(program(step(model), SEQUENCE), SEQUENCE)
+    assert forward == {"all-gather": 2, "reduce-scatter": 2}
+    assert backward == {"all-gather": 2 + SAVED_IN_PARTS, "reduce-scatter": 2}
+
+
+def test_sequence_parallel_of_layers_one_by_one_keeps_what_it_gathered() -> None:
+    found = program(step("gpt2-tiny", unrolled=True), SEQUENCE)
+    wide = [one for one in found.moved() if len(one.value.type.shape) == 3]
+    layers, passes = 2, 2
+    moves = sent(Program((), tuple(wide), ()), SEQUENCE)
+    assert moves == {"all-gather": 2 * layers * passes, "reduce-scatter": 2 * layers * passes}
+
+
+@pytest.mark.parametrize("model", ["gpt2-tiny", "llama3-tiny"])
+def test_a_cut_vocabulary_all_reduces_embedding_and_gradient_and_three_numbers_a_token(
+    model: str,
+) -> None:
+    text = "tensor=2; weights over tensor as Megatron; vocabulary over tensor"
+    top = [one for one in program(step(model), text).instructions if isinstance(one, Moved)]
+    sizes = {"tensor": 2}
+    shapes = [one.value.type.shape for one in top if one.path.requests(sizes)]
+    tokens, width = (4, 16), 32
+    assert Counter(shapes) == {(*tokens, width): 2, tokens: 2, (*tokens, 1): 1}
+    assert {m.how.value for one in top for m in one.path.requests(sizes)} == {"all-reduce"}
+
+
+@pytest.mark.parametrize("model", ["gpt2-tiny", "llama3-tiny", "bert-tiny"])
+def test_context_parallel_gathers_keys_and_values_and_scatters_their_gradients(model: str) -> None:
+    text = "seq=4; tokens over seq"
+    forward, backward = bodies(program(step(model), text), text)
+    rotated_halves = int(model == "llama3-tiny")
+    assert forward == {"all-gather": 2}
+    assert backward == {"all-gather": 2, "reduce-scatter": 2 + rotated_halves}
+
+
+def test_experts_on_an_axis_of_their_own_all_reduce_once_a_layer_and_pass() -> None:
+    text = "expert=2; experts over expert"
+    forward, backward = bodies(program(step("mixtral-tiny", one_hot=True), text), text)
+    scores = 1
+    assert forward == {"all-reduce": 1}
+    assert backward == {"all-reduce": 1 + scores}
+
+
+def test_experts_on_the_axis_of_the_batch_are_sent_tokens_and_send_answers() -> None:
+    text = "data=2; batch over data; experts over data"
+    found = program(step("mixtral-tiny", one_hot=True), text)
+    forward, _ = bodies(found, text)
+    places = 2
+    assert forward == {"reduce-scatter": 1, "all-gather": 1, "all-to-all": places}
+    assert outside(found, text) == {"all-reduce": 10}
 
 
 @pytest.mark.parametrize("model", ["gpt2-tiny", "llama3-tiny", "lstm-tiny", "vit-tiny"])
@@ -71,6 +142,10 @@ def test_data_parallel_all_reduces_gradients_and_nothing_else(model: str) -> Non
 
 
 MIXED = (
+    SEQUENCE,
+    "tensor=2; tokens over tensor; weights over tensor as Megatron; vocabulary over tensor",
+    "seq=2 tensor=2; tokens over seq; weights over tensor as Megatron; vocabulary over tensor",
+    "data=2 tensor=2; batch over data; tokens over tensor; weights over tensor as Megatron; zero=2",
     "tensor=2; weights over tensor as Megatron",
     "data=2 tensor=2; batch over data; weights over tensor as Megatron; zero=1",
     "data=2 tensor=2; batch over data; weights over tensor as Megatron; zero=3",
@@ -85,10 +160,37 @@ def test_recipes_of_gpt_compute_what_one_device_does(text: str) -> None:
     judge(gpt, found, dict(parse_recipe(text).axes), on_one_device(gpt))
 
 
+OTHERS = (
+    ("llama3-tiny", "seq=2 tensor=2; tokens over seq; weights over tensor as Megatron"),
+    ("llama3-tiny", f"{SEQUENCE}; vocabulary over tensor"),
+    ("bert-tiny", f"{SEQUENCE}; vocabulary over tensor"),
+    ("bert-tiny", "tensor=2; weights over tensor as Megatron"),
+)
+EXPERTS = (
+    "data=2 tensor=2; batch over data; experts over data; weights over tensor as Megatron",
+    "data=2 expert=2; batch over data; experts over expert; zero=1",
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("model", "text"), OTHERS)
+def test_recipes_of_others_compute_what_one_device_does(model: str, text: str) -> None:
+    one = in_float64(step(model))
+    judge(one, program(one, text), dict(parse_recipe(text).axes), on_one_device(one))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", EXPERTS)
+def test_recipes_of_experts_compute_what_one_device_does(text: str) -> None:
+    one = in_float64(step("mixtral-tiny", one_hot=True))
+    judge(one, program(one, text), dict(parse_recipe(text).axes), on_one_device(one))
+
+
 TEXTS = (
     "data=8",
     "data=8; batch over data",
     "data=8 tensor=4; batch over data; weights over tensor as Megatron; zero=1",
+    "seq=2 tensor=4; tokens over seq; vocabulary over tensor; experts over tensor",
 )
 
 
@@ -111,6 +213,9 @@ def test_text_and_back(text: str) -> None:
         "data=2; batch over data; weights over data as Megatron",
         "data=2; batch over data; batch over data",
         "data=2; stages over pipe",
+        "data=2; batch over data; tokens over data",
+        "data=2; tokens over",
+        "data=2; experts over pipe",
     ],
 )
 def test_bad_texts_are_refused(text: str) -> None:
@@ -124,5 +229,10 @@ def test_axes_that_do_not_divide_are_refused() -> None:
 
 
 def test_megatron_of_a_model_without_such_weights_is_refused() -> None:
-    with pytest.raises(InputError, match="no weight of mlp-tiny"):
+    with pytest.raises(InputError, match="nothing of mlp-tiny is cut"):
         program(mlp(), "tensor=2; weights over tensor as Megatron")
+
+
+def test_sorted_experts_are_refused() -> None:
+    with pytest.raises(InputError, match="sorted tokens"):
+        program(step("mixtral-tiny"), "expert=2; experts over expert")
