@@ -66,7 +66,9 @@ def repetitions(step: Step) -> tuple[Repetition, ...]:
     """The loops in the order of the text, those inside others after them."""
     return tuple(
         Repetition(
-            count * length_of(one), sum(1 for _ in one.body.everywhere()) if one.body else 0, one.line
+            count * length_of(one),
+            sum(1 for _ in one.body.everywhere()) if one.body else 0,
+            one.line,
         )
         for one, count in _done(step.graph, 1)
         if one.primitive == REPEATED

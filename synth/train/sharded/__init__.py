@@ -23,18 +23,25 @@ True
 """
 
 from synth.train.sharded.checking import check, check_known
-from synth.train.sharded.device import on_one_device
+from synth.train.sharded.costs import Asked, Held, asked, held, local_moves
+from synth.train.sharded.device import on_one_device, unsharded
 from synth.train.sharded.meanings import Meaning, gradients
 from synth.train.sharded.redistributed import Redistributed, redistributed
 from synth.train.sharded.writing import sharded_step
 
 __all__ = [
+    "Asked",
+    "Held",
     "Meaning",
     "Redistributed",
+    "asked",
     "check",
     "check_known",
     "gradients",
+    "held",
+    "local_moves",
     "on_one_device",
     "redistributed",
     "sharded_step",
+    "unsharded",
 ]

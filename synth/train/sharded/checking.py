@@ -74,9 +74,7 @@ def _check(graph: Graph, sizes: Sizes) -> None:
             try:
                 matched(operation, operands, results, sizes)
             except InputError as error:
-                raise InputError(
-                    error.problem, where=_where(operation), hint=error.hint
-                ) from None
+                raise InputError(error.problem, where=_where(operation), hint=error.hint) from None
 
 
 def lies(operand: Operand) -> Sharding:

@@ -70,10 +70,10 @@ def _behind(graph: Graph, ends: Mapping[str, str]) -> dict[str, str]:
     while left:
         name = left.pop()
         for operand in _by_element(makers[name]):
-            if operand.name in makers and operand.name not in labels:
-                if not _is_constant(makers[operand.name]):
-                    labels[operand.name] = labels[name]
-                    left.append(operand.name)
+            made = operand.name in makers and not _is_constant(makers[operand.name])
+            if made and operand.name not in labels:
+                labels[operand.name] = labels[name]
+                left.append(operand.name)
     return labels
 
 
@@ -101,31 +101,26 @@ def gradients(step: Step) -> tuple[Value, ...]:
     none.
     """
     known = meanings(step.graph, of_inputs(step), ends_of(step))
-    by_label: dict[str, list[Operation]] = {}
+    by_label: dict[str, list[tuple[Value, Operation]]] = {}
     for operation in step.graph.operations:
-        one = known.get(operation.results[0].name)
-        if one is not None and one.role == "gradient":
-            by_label.setdefault(one.label, []).append(operation)
-    found = (_narrowest(several, known) for several in by_label.values())
+        for value in operation.results:
+            one = known.get(value.name)
+            if one is not None and one.role == "gradient":
+                by_label.setdefault(one.label, []).append((value, operation))
+    found = map(_narrowest, by_label.values())
     return tuple(one for one in found if one is not None)
 
 
-def _narrowest(several: Sequence[Operation], known: Meanings) -> Value | None:
+def _narrowest(several: Sequence[tuple[Value, Operation]]) -> Value | None:
     """The last of these, in order, that each other one is made of or goes into."""
     behind: dict[str, set[str]] = {}
-    results = {
-        one.name: one
-        for operation in several
-        for one in operation.results
-        if known.get(one.name, Meaning("", "")).role == "gradient"
-    }
-    for operation in several:
+    for value, operation in several:
         made_of = {str(one) for one in operation.operands if str(one) in behind}
-        for one in operation.results:
-            behind[one.name] = made_of.union(*(behind[name] for name in made_of))
-    for name, value in reversed(results.items()):
+        behind[value.name] = made_of.union(*(behind[name] for name in made_of))
+    for value, _ in reversed(several):
         if all(
-            other == name or other in behind[name] or name in behind[other] for other in results
+            other == value.name or other in behind[value.name] or value.name in behind[other]
+            for other in behind
         ):
             return value
     return None

@@ -54,9 +54,7 @@ def _moves(
             yield from _inside(operation, operation.body, known, times)
 
 
-def _inside(
-    loop: Operation, body: Graph, known: Meanings, times: int
-) -> Iterator[Redistributed]:
+def _inside(loop: Operation, body: Graph, known: Meanings, times: int) -> Iterator[Redistributed]:
     """Inputs of a body are slices of what they are outside, or the same; so are its outputs."""
     inputs = {
         inner.name: known[str(outer)]
