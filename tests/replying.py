@@ -57,6 +57,7 @@ SHAPES = [
         "plan-open",
         "job",
         "order",
+        "shard",
         "check",
         "check-refuted",
         "check-irregular",

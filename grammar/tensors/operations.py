@@ -15,7 +15,7 @@ from functools import cached_property
 from textwrap import indent
 from typing import Any
 
-from grammar.tensors.sharding import Type
+from grammar.tensors.sharding import Sharding, Type
 
 Parameter = bool | int | float | str | tuple["Parameter", ...] | tuple[tuple[str, "Parameter"], ...]
 """What a primitive is told beside its operands: numbers, words, lists, and named entries."""
@@ -43,10 +43,20 @@ class Literal:
 
 @dataclass(frozen=True)
 class Value:
-    """A value by its name, which is unlike any other in its graph."""
+    """A value by its name, which is unlike any other in its graph.
+
+    ``sharding`` is how it lies, in a sharded step; a step that one device would do says None.
+    """
 
     name: str
     type: Type
+    sharding: Sharding | None = None
+
+    @property
+    def spelled(self) -> str:
+        """Its name and its type: ``v0: f32[8@data,16]``."""
+        how = str(self.type) if self.sharding is None else self.type.sharded(self.sharding)
+        return f"{self.name}: {how}"
 
     def __str__(self) -> str:
         return self.name
@@ -78,7 +88,7 @@ class Operation:
 
     def __str__(self) -> str:
         """``v1: f32[8] = reduce_sum(v0) axes=(1) @mlp.py:12``; a body stands in lines below."""
-        made = ", ".join(f"{one}: {one.type}" for one in self.results)
+        made = ", ".join(one.spelled for one in self.results)
         read = ", ".join(map(str, self.operands))
         told = "".join(f" {name}={_spelled(value)}" for name, value in self.parameters)
         body = "" if self.body is None else f" {{\n{indent(str(self.body), '  ')}}}"
@@ -118,8 +128,7 @@ class Graph:
     def spelled(self, of_inputs: Sequence[str], of_outputs: Sequence[str]) -> str:
         """The same, with words behind inputs and outputs."""
         inputs = (
-            f"in {one}: {one.type}{more}\n"
-            for one, more in zip(self.inputs, of_inputs, strict=True)
+            f"in {one.spelled}{more}\n" for one, more in zip(self.inputs, of_inputs, strict=True)
         )
         outputs = (f"out {one}{more}\n" for one, more in zip(self.outputs, of_outputs, strict=True))
         return "".join((*inputs, *(f"{one}\n" for one in self.operations), *outputs))
@@ -142,13 +151,44 @@ class Step:
 
     def __str__(self) -> str:
         """The text that ``parse_step`` reads. A label that is the name is left out."""
+        return self.spelled(f"step {_word(self.name)}")
+
+    def spelled(self, head: str) -> str:
+        """The text below a first line."""
         of_inputs = [
             f" {role}" + (f" {json.dumps(label)}" if label != value.name else "")
             for value, role, label in zip(self.graph.inputs, self.roles, self.labels, strict=True)
         ]
         into = {out: f" -> {self.graph.inputs[place]}" for out, place in self.updates}
         of_outputs = [into.get(at, "") for at in range(len(self.graph.outputs))]
-        return f"step {_word(self.name)}\n{self.graph.spelled(of_inputs, of_outputs)}"
+        return f"{head}\n{self.graph.spelled(of_inputs, of_outputs)}"
+
+
+@dataclass(frozen=True)
+class ShardedStep:
+    """A step as every device of some axes does it: each value says how it lies on them.
+
+    A *redistribution* is an operation of its own, ``redistribute``: its result is the same value,
+    lying otherwise; ``by`` says by which move (``all-reduce``, ``slice``) and ``over`` which axes.
+    The axes are in the order of the placement.
+    """
+
+    axes: tuple[tuple[str, int], ...]
+    step: Step
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        """The axes by name."""
+        return dict(self.axes)
+
+    def __str__(self) -> str:
+        """The text that ``parse_sharded`` reads."""
+        over = " ".join(f"{axis}={size}" for axis, size in self.axes)
+        return self.step.spelled(f"step {_word(self.step.name)} over {over}")
+
+
+REDISTRIBUTE = "redistribute"
+"""The one operation of a sharded step that is no primitive."""
 
 
 def _spelled(value: Parameter) -> str:

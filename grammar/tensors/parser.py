@@ -9,17 +9,35 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 from typing import Any, NoReturn
 
 from lark import Lark, Token, Tree, UnexpectedInput
 
 from grammar.carets import caret, unreadable
-from grammar.tensors.operations import Graph, Literal, Operand, Operation, Parameter, Step, Value
-from grammar.tensors.sharding import Kind, Sharding, Type, dtype_bytes
+from grammar.tensors.operations import (
+    REDISTRIBUTE,
+    Graph,
+    Literal,
+    Operand,
+    Operation,
+    Parameter,
+    ShardedStep,
+    Step,
+    Value,
+)
+from grammar.tensors.sharding import (
+    Kind,
+    Sharding,
+    Type,
+    check_type,
+    dtype_bytes,
+    replicated,
+)
 from hierarchies import InputError
 
 MOST_NESTED = 16
@@ -27,6 +45,7 @@ MOST_NESTED = 16
 
 _WORDS = {
     "_STEP": "step",
+    "_OVER": "over and axes",
     "_IN": "in",
     "_OUT": "out",
     "NAME": "a name",
@@ -59,18 +78,58 @@ def parse_step(text: str, *, where: str = "step") -> Step:
     Raises InputError with the line, a caret and what could have stood there; likewise for a value
     that is not known, a name that is given twice, and a loop whose body takes something else.
     """
+    match parse_either(text, where=where):
+        case Step() as found:
+            return found
+        case ShardedStep():
+            hint = "give the step that it was made of; collsynth shard takes either"
+            raise InputError("this step is sharded", where=where, hint=hint)
+
+
+def parse_sharded(text: str, *, where: str = "step") -> ShardedStep:
+    """Read a sharded step. ``parse_sharded(str(sharded)) == sharded``.
+
+    Raises InputError as ``parse_step`` does, and for a type that cannot be on the axes: one that an
+    axis cuts twice, or a dimension that its axes do not divide.
+    """
+    match parse_either(text, where=where):
+        case ShardedStep() as found:
+            return found
+        case Step():
+            hint = "its first line says the axes, as in 'step mlp over data=2'"
+            raise InputError("this step is not sharded", where=where, hint=hint)
+
+
+def parse_either(text: str, *, where: str = "step") -> Step | ShardedStep:
+    """Read a step, sharded or not: its first line says. Raises InputError as those two do."""
     if not text.endswith("\n"):
         text += "\n"
-    name, graph = _read(text, "start", where).children
-    reader = _Reader(text, where)
+    name, over, graph = _read(text, "start", where).children
+    axes = None if over is None else _sizes(over, text, where)
+    reader = _Reader(text, where, axes)
     found = reader.graph(graph)
-    return Step(
+    step = Step(
         name=_text(name),
         graph=found,
         roles=tuple(reader.roles),
         labels=tuple(reader.labels),
         updates=tuple(reader.updates),
     )
+    return step if axes is None else ShardedStep(tuple(axes.items()), step)
+
+
+def _sizes(over: Any, text: str, where: str) -> dict[str, int]:
+    """The axes of a sharded step."""
+    reader, found = _Reader(text, where), dict[str, int]()
+    for axis, size in zip(over.children[::2], over.children[1::2], strict=True):
+        if axis in found:
+            reader.refuse(axis, f"axis {axis} is said twice")
+        if not re.fullmatch(r"[A-Za-z_]\w*", axis):
+            reader.refuse(axis, f"{axis} is no name of an axis", "letters, digits and _")
+        if not re.fullmatch(r"[1-9]\d{0,17}", size):
+            reader.refuse(size, f"an axis of size {size}", "a whole number above 0")
+        found[str(axis)] = int(size)
+    return found
 
 
 def parse_type(text: str, *, where: str = "type") -> tuple[Type, Sharding]:
@@ -105,10 +164,14 @@ def _read(text: str, start: str, where: str) -> Any:
 
 @dataclass
 class _Reader:
-    """Reads one graph; a body has a reader of its own, whose values nobody else knows."""
+    """Reads one graph; a body has a reader of its own, whose values nobody else knows.
+
+    ``axes`` are those of a sharded step, whose values say how they lie.
+    """
 
     text: str
     where: str
+    axes: Mapping[str, int] | None = None
     known: dict[str, Value] = field(default_factory=dict)
     roles: list[str] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
@@ -127,11 +190,11 @@ class _Reader:
             match line.data:
                 case "input":
                     if operations or outputs:
-                        self._refuse(line.children[0], "inputs stand before everything else")
+                        self.refuse(line.children[0], "inputs stand before everything else")
                     inputs.append(self._input(line.children))
                 case "operation":
                     if outputs:
-                        self._refuse(line.children[0].children[0], "outputs stand at the end")
+                        self.refuse(line.children[0].children[0], "outputs stand at the end")
                     operations.append(self._operation(line.children))
                 case "output":
                     outputs.append(self._output(line.children, inputs, len(outputs)))
@@ -141,7 +204,7 @@ class _Reader:
         name, type_, role, label = parts
         if (role is None) is not self.is_body:
             problem = "the input of a body has no role" if role else "what is this input's role?"
-            self._refuse(role or name, problem, "parameter, moment, batch or state")
+            self.refuse(role or name, problem, "parameter, moment, batch or state")
         self.roles.append(str(role))
         self.labels.append(str(name) if label is None else _text(label))
         return self._new(name, type_)
@@ -152,11 +215,14 @@ class _Reader:
         if into is not None:
             places = [place for place, value in enumerate(inputs) if value.name == into]
             if not places or self.is_body:
-                self._refuse(into, f"{into} is no input of the step")
-            if not isinstance(found, Value) or found.type != inputs[places[0]].type:
-                self._refuse(into, f"{into} is of another type")
+                self.refuse(into, f"{into} is no input of the step")
+            before = inputs[places[0]]
+            if not isinstance(found, Value) or found.type != before.type:
+                self.refuse(into, f"{into} is of another type")
+            if found.sharding != before.sharding:
+                self.refuse(into, f"{into} lies otherwise: {before.spelled}", "redistribute first")
             if any(place == places[0] for _, place in self.updates):
-                self._refuse(into, f"{into} is updated twice")
+                self.refuse(into, f"{into} is updated twice")
             self.updates.append((at, places[0]))
         return found
 
@@ -171,16 +237,18 @@ class _Reader:
         body = None
         if inside is not None:
             if self.depth == MOST_NESTED:
-                self._refuse(name, f"more than {MOST_NESTED} loops in each other")
-            inner = _Reader(self.text, self.where, depth=self.depth + 1)
+                self.refuse(name, f"more than {MOST_NESTED} loops in each other")
+            inner = _Reader(self.text, self.where, self.axes, depth=self.depth + 1)
             body = inner.graph(inside.children[0])
         found = Operation(
             str(name), operands, results, parameters, body, str(line or "").removeprefix("@")
         )
+        if name == REDISTRIBUTE and self.axes is None:
+            self.refuse(name, f"{name} is an operation of sharded steps only")
         if (name == "scan") is not (body is not None):
-            self._refuse(name, f"{name} {'without' if body is None else 'with'} a body")
+            self.refuse(name, f"{name} {'without' if body is None else 'with'} a body")
         if body is not None and (problem := _unlike(found, body)):
-            self._refuse(name, problem)
+            self.refuse(name, problem)
         return found
 
     def _entries(self, trees: Sequence[Any], depth: int = 0) -> tuple[tuple[str, Parameter], ...]:
@@ -188,7 +256,7 @@ class _Reader:
         for tree in trees:
             name, value = tree.children
             if name in found:
-                self._refuse(name, f"{name} is given twice")
+                self.refuse(name, f"{name} is given twice")
             found[str(name)] = self._parameter(value, depth)
         return tuple(found.items())
 
@@ -212,7 +280,7 @@ class _Reader:
         [token] = tree.children
         if token.type == "NAME":
             if token not in self.known:
-                self._refuse(token, f"no value {token} before this line")
+                self.refuse(token, f"no value {token} before this line")
             return self.known[str(token)]
         value, _, dtype = token.partition(":")
         self._checked(token, dtype)
@@ -220,24 +288,46 @@ class _Reader:
 
     def _new(self, name: Token, type_: Token) -> Value:
         if name in self.known:
-            self._refuse(name, f"{name} is already the name of a value")
-        dtype, _, shape = type_.removesuffix("]").partition("[")
-        self._checked(type_, dtype)
-        sizes = tuple(map(int, shape.split(","))) if shape else ()
-        value = Value(str(name), Type(dtype, sizes))
+            self.refuse(name, f"{name} is already the name of a value")
+        value = Value(str(name), *self._typed(type_))
         self.known[value.name] = value
         return value
+
+    def _typed(self, token: Token) -> tuple[Type, Sharding | None]:
+        """A type, and in a sharded step how the value lies; refused where it cannot."""
+        try:
+            found, sharding = _type_of(str(token))
+            if self.axes is not None:
+                check_type(found, sharding, self.axes)
+                return found, sharding
+        except InputError as error:
+            self.refuse(token, error.problem, error.hint)
+        if sharding.axes:
+            hint = "the first line of a sharded step says its axes: 'step mlp over data=2'"
+            self.refuse(token, "how a value lies is said in sharded steps only", hint)
+        return found, None
 
     def _checked(self, at: Token, dtype: str) -> None:
         try:
             dtype_bytes(dtype)
         except InputError as error:
-            self._refuse(at, error.problem, error.hint)
+            self.refuse(at, error.problem, error.hint)
 
-    def _refuse(self, at: Token, problem: str, hint: str = "") -> NoReturn:
+    def refuse(self, at: Token, problem: str, hint: str = "") -> NoReturn:
         line, column = at.line or 1, at.column or 1
         where = f"{self.where}, line {line}, column {column}"
         raise InputError(f"{problem}{caret(self.text, line, column)}", where=where, hint=hint)
+
+
+@lru_cache(maxsize=2**12)
+def _type_of(text: str) -> tuple[Type, Sharding]:
+    """What ``parse_type`` says; quickly where nothing is cut, as most types are of one kind."""
+    dtype, _, shape = text.partition("[")
+    if "@" in shape or "{" in shape:
+        return parse_type(text)
+    dtype_bytes(dtype)
+    sizes = tuple(map(int, shape.removesuffix("]").split(","))) if shape != "]" else ()
+    return Type(dtype, sizes), replicated(len(sizes))
 
 
 _PARTS = ("value", "operand", "entry", "body")

@@ -20,6 +20,7 @@ from synth.tables.orders import order
 from synth.tables.placements import legend, order_table, placed
 from synth.tables.rankings import plan, several, top
 from synth.tables.rows import bus_bandwidth
+from synth.tables.shards import shard
 from synth.tables.style import (
     MARKS,
     axes_text,
@@ -323,6 +324,7 @@ _DRAWN: Mapping[str, Callable[[Any], RenderableType]] = {
     "calibrate": calibrated,
     "doctor": doctor,
     "trace": trace,
+    "shard": shard,
 }
 
 

@@ -66,7 +66,9 @@ def repetitions(step: Step) -> tuple[Repetition, ...]:
     """The loops in the order of the text, those inside others after them."""
     return tuple(
         Repetition(
-            count * _length(one), sum(1 for _ in one.body.everywhere()) if one.body else 0, one.line
+            count * length_of(one),
+            sum(1 for _ in one.body.everywhere()) if one.body else 0,
+            one.line,
         )
         for one, count in _done(step.graph, 1)
         if one.primitive == REPEATED
@@ -86,6 +88,11 @@ def flops_of(operation: Operation) -> int:
     if operation.primitive in REDUCED:
         return sum(_type(one).elements for one in operation.operands[:1])
     return 0
+
+
+def length_of(loop: Operation) -> int:
+    """How often a loop does its body."""
+    return int(str(loop.parameter["length"]))
 
 
 def peak_bytes(step: Step) -> int:
@@ -129,11 +136,7 @@ def _done(graph: Graph, times: int) -> Iterator[tuple[Operation, int]]:
     for operation in graph.operations:
         yield operation, times
         if operation.body is not None:
-            yield from _done(operation.body, times * _length(operation))
-
-
-def _length(loop: Operation) -> int:
-    return int(str(loop.parameter["length"]))
+            yield from _done(operation.body, times * length_of(operation))
 
 
 def _kind(primitive: str) -> str:

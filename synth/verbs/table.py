@@ -37,6 +37,7 @@ from synth.verbs.planning import (
 from synth.verbs.programs import CheckQuestion, LowerQuestion, TimeQuestion, check, lowered, time
 from synth.verbs.questions.question import Question
 from synth.verbs.reply import Reply
+from synth.verbs.shards import ShardQuestion, shard
 from synth.verbs.traces import TraceQuestion, trace
 
 
@@ -75,4 +76,5 @@ VERBS: Mapping[str, Verb] = {
     "calibrate": Verb(CalibrateQuestion, calibrate),
     "doctor": Verb(DoctorQuestion, doctor),
     "trace": Verb(TraceQuestion, trace),
+    "shard": Verb(ShardQuestion, shard),
 }

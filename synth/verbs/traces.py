@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Protocol, TypeVar
 
 from pydantic import Field
 
@@ -21,6 +21,15 @@ from synth.verbs.questions.question import Question
 from synth.verbs.reply import Reply, reply
 
 _SHAPE = Harmless("shapes grow with it, operations do not, and unrolled layers have a limit")
+
+
+S = TypeVar("S", covariant=True)
+
+
+class Parse(Protocol[S]):
+    """What reads a text: a step, or a step that may be sharded."""
+
+    def __call__(self, text: str, *, where: str) -> S: ...
 
 
 class ModelQuestion(Question):
@@ -69,13 +78,17 @@ class ModelQuestion(Question):
 
     def step(self) -> Step:
         """The step. Raises InputError for what is wrong in a text, or with the sizes."""
+        return self.read(parse_step)
+
+    def read(self, parse: Parse[S]) -> S | Step:
+        """The step, by ``parse`` where it is a text."""
         if isinstance(self.model, NamedText):
             usual = ModelQuestion(model=self.model)
             for name in sorted(set(ModelQuestion.model_fields) - {"model"}):
                 if getattr(self, name) != getattr(usual, name):
                     hint = "a text is what it is: trace the model again"
                     raise InputError("this changes models of the zoo", where=name, hint=hint)
-            return parse_step(self.model.text, where=self.model.name)
+            return parse(self.model.text, where=self.model.name)
         return zoo_step(self.model, self.sizes, self.spelling())
 
     def all_sizes(self) -> dict[str, int]:

@@ -88,5 +88,11 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {
     },
     "calibrate": {"system": "dgx-h100:2", "plan": True},
     "trace": {"model": {"name": "mlp.step", "text": _STEP}},
+    "shard": {
+        "model": {"name": "mlp.step", "text": _STEP},
+        "axes": {"data": 8},
+        "plan": "batch over data",
+        "system": "dgx-h100:1",
+    },
     "doctor": {"system": "dgx-a100:2", "files": [{"name": "all_reduce.csv", "text": _LOG}]},
 }

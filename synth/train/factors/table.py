@@ -12,6 +12,7 @@ from synth.train.factors import indexed, plain, products, windows
 from synth.train.factors.factor import Factor
 from synth.train.factors.indices import Indices
 from synth.train.factors.parameters import words
+from synth.train.jaxpr.primitives import REPLICATED
 
 Rule = Callable[[Operation], Indices]
 
@@ -75,11 +76,11 @@ def factors(operation: Operation, *, replicate_unknown: bool = False) -> tuple[F
     """The factors of an operation.
 
     Raises InputError, with its user's line, for a primitive that is not in the table; if asked,
-    such a one has no factor instead, and is computed on all devices alike.
+    here or by the step, such a one has no factor instead, and is computed on all devices alike.
     """
     if operation.primitive in TABLE:
         return TABLE[operation.primitive](operation).factors(operation)
-    if replicate_unknown:
+    if replicate_unknown or operation.parameter.get(REPLICATED) is True:
         return ()
     if operation.body is not None:
         raise InputError(
@@ -88,5 +89,6 @@ def factors(operation: Operation, *, replicate_unknown: bool = False) -> tuple[F
     raise InputError(
         f"no factors are known of the primitive {operation.primitive!r}",
         where=operation.line,
-        hint=f"{nearest(operation.primitive, TABLE)}; or ask for unknown ones to be replicated",
+        hint=f"{nearest(operation.primitive, TABLE)}; or, for every device to do it whole, write"
+        f" {REPLICATED}=true behind its operands",
     )

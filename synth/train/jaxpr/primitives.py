@@ -60,3 +60,6 @@ REPEATED = "scan"
 
 KNOWN = ARITHMETIC | MOVED | REDUCED | RANDOM | MULTIPLIED | {REPEATED}
 """All that a step may have when the calls are replaced."""
+
+REPLICATED = "replicated"
+"""What a step says of a primitive that is not known, and that every device is to do whole."""

@@ -21,7 +21,7 @@ from grammar.tensors.operations import Graph, Literal, Operand, Operation, Value
 from grammar.tensors.sharding import Type
 from hierarchies import InputError
 from synth.train.jaxpr.parameters import dtype_name, number_of, parameters_of
-from synth.train.jaxpr.primitives import INLINED, KNOWN, REPEATED
+from synth.train.jaxpr.primitives import INLINED, KNOWN, REPEATED, REPLICATED
 
 
 def read_jaxpr(
@@ -30,7 +30,7 @@ def read_jaxpr(
     """The graph of a jaxpr whose inputs are to have these names, and the arrays it captured.
 
     Captured arrays (a mask made by numpy) are inputs after those that have names. Primitives
-    that are ``unknown`` are kept as they are. Raises InputError for any other that is not known,
+    that are ``unknown`` are kept, for every device to do whole. Raises InputError for any other,
     by its name and its user's line.
     """
     reader = _Reader(count(), frozenset(unknown))
@@ -83,6 +83,8 @@ class _Reader:
             raise _refused(equation, where)
         operands = tuple(map(self._operand, equation.invars))
         parameters = parameters_of(equation.params, where=where)
+        if name not in KNOWN:
+            parameters = (*parameters, (REPLICATED, True))
         body = None
         if name == REPEATED:
             body, more = self._body(equation.params["jaxpr"])

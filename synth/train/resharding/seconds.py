@@ -98,14 +98,13 @@ class Redistributor:
             for path in paths_between(value, source, target, self.sizes, allowed, first)
         ]
         unlike = {path.requests(self.sizes): path for path in reversed(paths)}
-        found = [
-            Redistribution(path, tuple(map(self._answered, self._communications(path, value))))
-            for path in reversed(unlike.values())
-        ]
+        found = [self.along(path, value) for path in reversed(unlike.values())]
         return min(found, key=lambda one: one.seconds)
 
-    def _communications(self, path: Path, value: Type) -> tuple[Communication, ...]:
-        return communications(path, value, self.placement)
+    def along(self, path: Path, value: Type) -> Redistribution:
+        """The answers to the requests of one path."""
+        asked = communications(path, value, self.placement)
+        return Redistribution(path, tuple(map(self._answered, asked)))
 
     def _answered(self, one: Communication) -> Answered:
         if isinstance(one.request, PointToPoint):

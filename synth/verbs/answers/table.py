@@ -20,6 +20,7 @@ from synth.verbs.answers.parts import Json
 from synth.verbs.answers.planning import JobReply, PlanReply, SystemsRankedReply, TopReply
 from synth.verbs.answers.programs import CheckReply, LowerReply, TimeReply
 from synth.verbs.answers.training.orders import OrderReply
+from synth.verbs.answers.training.shards import ShardReply
 from synth.verbs.answers.training.traces import TraceReply
 
 REPLIES: Mapping[str, Any] = {
@@ -43,6 +44,7 @@ REPLIES: Mapping[str, Any] = {
     "calibrate": CalibrateReply,
     "doctor": DoctorReply,
     "trace": TraceReply,
+    "shard": ShardReply,
 }
 """By verb its answer's model, or a union of models; every answer fits exactly one of a union."""
 

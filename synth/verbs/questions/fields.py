@@ -67,6 +67,7 @@ class File(Enum):
     PROGRAM = auto()
     ORDER = auto()
     STEP = auto()
+    PLAN = auto()
 
 
 @dataclass(frozen=True)

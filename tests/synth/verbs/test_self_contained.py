@@ -44,6 +44,7 @@ TEXTS = {
     "after.json": json.dumps({**KEPT, "bytes": 2048}),
     "kept.step": (HERE / "steps" / "mlp-tiny.step").read_text(encoding="utf-8"),
     "order.csv": "0F0,0B0\n1F0,1B0\n",
+    "cut.plan": "data=2; batch over data",
     "log.csv": (ROOT / "docs/logs/sophia-all-gather-2x8.csv").read_text(encoding="utf-8"),
 }
 PLACED = {"axes": {"data": 16}, "reduce": ["data"]}
@@ -149,6 +150,10 @@ CASES: Mapping[str, tuple[tuple[str, ...], dict[str, Any]]] = {
         {"system": SYSTEM, "files": [named("log.csv")]},
     ),
     "trace": (("kept.step",), {"model": named("kept.step")}),
+    "shard": (
+        ("kept.step", "--plan", "cut.plan"),
+        {"model": named("kept.step"), "plan": "data=2; batch over data"},
+    ),
 }
 MORE: Mapping[str, tuple[str, tuple[str, ...], dict[str, Any]]] = {
     "one node": (

@@ -1,0 +1,175 @@
+"""A sharded training step in few words: types, memory, what is sent, on which machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from rich.console import RenderableType
+
+from hierarchies.units import duration, volume
+from synth.tables.placements import placed
+from synth.tables.style import axes_text, follows, many, paragraphs, table, table_of
+from synth.tables.traces import operations
+from synth.verbs.answers.training.shards import (
+    InputOfStep,
+    LocalMoves,
+    MachineOfStep,
+    MovedValue,
+    RequestOfStep,
+    Sent,
+    ShardReply,
+)
+
+MOST_INPUTS = 32
+_MOST_LINES = 3
+
+
+def shard(answer: ShardReply) -> RenderableType:
+    """How what comes in lies, what a device holds and computes, what a step sends."""
+    machine = answer.machine
+    timed = {} if machine is None else _SECONDS
+    program = {} if machine is None else _PROGRAM
+    return paragraphs(
+        f"{answer.name} over {axes_text(answer.axes)}: {many(answer.devices, 'device')}",
+        f"plan: {answer.plan}" if answer.plan is not None else None,
+        *(() if machine is None else _where(answer, machine)),
+        "",
+        _inputs(answer),
+        "",
+        _memory(answer),
+        "",
+        *(
+            [
+                table_of(
+                    answer.requests,
+                    {**_REQUESTS, **timed, **program, "of": _of},
+                    right="bytes,sends,times,one call",
+                    wraps="of",
+                ),
+                "",
+                table_of(answer.sent, {**_SENT, **_timed(answer)}, right="sends,times,a step"),
+            ]
+            if answer.requests
+            else ["nothing is sent"]
+        ),
+        f"\nlocal, nothing is sent: {', '.join(map(_local, answer.local))}"
+        if answer.local
+        else None,
+        *(() if machine is None else _seconds(machine)),
+        "\nsends: what a device must send or receive at least, bytes: its largest buffer",
+        "-o FILE writes the text of the sharded step.",
+    )
+
+
+def _where(answer: ShardReply, machine: MachineOfStep) -> Iterator[RenderableType]:
+    shape = " x ".join(f"{one.count} {one.name}" for one in machine.levels)
+    yield f"on {machine.system}, {shape}"
+    yield from placed(machine.levels, answer.axes, [machine.placement])
+    if machine.laid_out_by:
+        yield "laid out as frameworks do; 'collsynth place' lists other placements"
+
+
+def _inputs(answer: ShardReply) -> RenderableType:
+    """Parameters with how their moments lie, those alike in one line; then the batch."""
+    moments = [one for one in answer.inputs if one.role == "moment"]
+    alike: dict[tuple[str, str, str], list[InputOfStep]] = {}
+    for one in answer.inputs:
+        if one.role in ("parameter", "batch"):
+            found = (m.type for m in moments if m.label.endswith(f"/{one.label}"))
+            own = next(found, "") if one.role == "parameter" else ""
+            alike.setdefault((one.role, one.type, own), []).append(one)
+    columns = ("input", "type", *(["moments"] if moments else []), "on each device")
+    lines = table(*columns, right="on each device", wraps="input")
+    for (role, kind, own), several in list(alike.items())[:MOST_INPUTS]:
+        name = _labels([one.label for one in several]) + " (batch)" * (role == "batch")
+        cells = (name, kind, *([own] if moments else []), volume(several[0].device_bytes))
+        lines.add_row(*cells)
+    rest = len(alike) - MOST_INPUTS
+    if rest > 0:
+        lines.add_row(f"and {many(rest, 'more type')}: --json has all")
+    return lines
+
+
+def _labels(labels: Sequence[str]) -> str:
+    """``layers/attention/key, query, layers/mlp/up``: a folder is said once."""
+    found, last = [], None
+    for label in labels:
+        folder, _, name = label.rpartition("/")
+        found.append(name if folder == last else label)
+        last = folder
+    return ", ".join(found)
+
+
+def _memory(answer: ShardReply) -> RenderableType:
+    whole, device = answer.whole, answer.device
+    lines = table("what", "whole", "a device", "", right="whole,a device")
+    for name, before, after in (
+        ("parameters", whole.parameter, device.parameter),
+        ("gradients", whole.gradient, device.gradient),
+        ("moments", whole.moment, device.moment),
+        ("batch", whole.batch, device.batch),
+        ("values", whole.values, device.values),
+    ):
+        note = "the most at once, nothing fused, gradients among them" if name == "values" else ""
+        lines.add_row(name, volume(before), volume(after), note)
+    note = ""
+    if answer.flops:
+        note = f"{answer.device_flops * answer.devices / answer.flops:.2f} times an equal share"
+    lines.add_row("operations", operations(answer.flops), operations(answer.device_flops), note)
+    return lines
+
+
+def _seconds(machine: MachineOfStep) -> Iterator[str]:
+    yield (
+        f"\n{duration(machine.seconds)} a step, one request after the other; what computing costs,"
+        " and hides, is not weighed"
+    )
+    yield follows(machine.prices)
+
+
+def _local(one: LocalMoves) -> str:
+    return many(one.times, one.move.value)
+
+
+def _of(one: RequestOfStep) -> str:
+    """``gradient of embedding``, ``12 gradients``, ``value of gpt2.py:41``."""
+    roles = dict.fromkeys(value.role for value in one.values)
+    return ", ".join(
+        _several(role, [value for value in one.values if value.role == role]) for role in roles
+    )
+
+
+def _several(role: str, values: Sequence[MovedValue]) -> str:
+    names = list(dict.fromkeys(value.label or value.line for value in values))
+    if not all(names) or len(names) > (_MOST_LINES if role == "value" else 1):
+        return many(len(values), role)
+    which = ", ".join(names)
+    return f"{role if len(values) == 1 else f'{role}s'} of {which}"
+
+
+def _timed(answer: ShardReply) -> Mapping[str, Callable[[Sent], str]]:
+    return {} if answer.machine is None else {"a step": lambda one: duration(one.seconds or 0.0)}
+
+
+_REQUESTS: Mapping[str, Callable[[RequestOfStep], str]] = {
+    "request": lambda one: (
+        one.request.value
+        + (f" ({one.reduction.value})" if one.reduction and one.reduction.value != "sum" else "")
+    ),
+    "over": lambda one: ", ".join(one.axes),
+    "bytes": lambda one: volume(one.bytes),
+    "sends": lambda one: volume(one.least_bytes),
+    "times": lambda one: str(one.times),
+}
+_SECONDS: Mapping[str, Callable[[RequestOfStep], str]] = {
+    "one call": lambda one: duration(one.seconds or 0.0)
+}
+_PROGRAM: Mapping[str, Callable[[RequestOfStep], str]] = {
+    "program": lambda one: (one.program or "point to point").replace("; ", ";\n")
+}
+_SENT: Mapping[str, Callable[[Sent], str]] = {
+    "in all": lambda one: one.request.value,
+    "over": lambda one: ", ".join(one.axes),
+    "sends": lambda one: volume(one.least_bytes),
+    "times": lambda one: str(one.times),
+}

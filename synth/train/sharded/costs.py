@@ -1,0 +1,128 @@
+"""What a sharded step asks of a network, and what it holds: alike requests are one, many times.
+
+Requests over the same axes for buffers of the same size have the same answer, so they are put
+together: the 12 gradients of one shape are one request, 12 times.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from grammar.tensors.operations import ShardedStep, Step
+from grammar.tensors.sharding import Kind, Type, part_shape
+from synth.train.resharding import How, Move, Path
+from synth.train.resharding.seconds import Answered, Redistributor
+from synth.train.sharded.device import on_one_device, unsharded
+from synth.train.sharded.meanings import gradients
+from synth.train.sharded.redistributed import Redistributed, redistributed
+from synth.train.work import peak_bytes
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request and the moves that need it; ``answered`` on a machine, else None.
+
+    ``size_bytes`` is the largest buffer of a device, ``least_bytes`` what one must send or receive
+    at least: both of one request, of which a step has ``times``.
+    """
+
+    how: How
+    reduction: Kind | None
+    axes: tuple[str, ...]
+    size_bytes: int
+    least_bytes: Fraction
+    moved: tuple[Redistributed, ...]
+    answered: Answered | None = None
+
+    @property
+    def times(self) -> int:
+        return sum(one.times for one in self.moved)
+
+    @property
+    def seconds(self) -> float | None:
+        """Of one request."""
+        return None if self.answered is None else self.answered.seconds
+
+
+def asked(sharded: ShardedStep, redistributor: Redistributor | None = None) -> tuple[Asked, ...]:
+    """The requests of a step, the most bytes first; with answers if there is a machine."""
+    sizes, found = sharded.sizes, dict[tuple[object, ...], list[Redistributed]]()
+    for one in redistributed(sharded):
+        if one.move.least(sizes):
+            move, types = one.move, (one.value.type, sizes)
+            key = (move.how, _reduction(move), frozenset(move.axes), _largest(move, *types))
+            found.setdefault((*key, _least(move, *types)), []).append(one)
+    requests = [_asked(several, sizes, redistributor) for several in found.values()]
+    return tuple(sorted(requests, key=lambda one: -one.least_bytes * one.times))
+
+
+def local_moves(sharded: ShardedStep) -> Counter[How]:
+    """How often a step redistributes without sending anything, by kind."""
+    found: Counter[How] = Counter()
+    for one in redistributed(sharded):
+        if not one.move.least(sharded.sizes):
+            found[one.move.how] += one.times
+    return found
+
+
+def _asked(
+    several: list[Redistributed], sizes: Mapping[str, int], redistributor: Redistributor | None
+) -> Asked:
+    first, answered = several[0], None
+    move, value = first.move, first.value.type
+    if redistributor is not None:
+        path = Path(move.before, move.after, (move,))
+        [answered] = redistributor.along(path, value).requests
+    return Asked(
+        move.how,
+        _reduction(move),
+        tuple(axis for axis in sizes if axis in move.axes),
+        _largest(move, value, sizes),
+        _least(move, value, sizes),
+        tuple(several),
+        answered,
+    )
+
+
+def _reduction(move: Move) -> Kind | None:
+    return move.kind if move.how in (How.ALL_REDUCE, How.REDUCE_SCATTER) else None
+
+
+def _largest(move: Move, value: Type, sizes: Mapping[str, int]) -> int:
+    held = (Type(value.dtype, part_shape(value, one, sizes)) for one in (move.before, move.after))
+    return max(one.bytes for one in held)
+
+
+def _least(move: Move, value: Type, sizes: Mapping[str, int]) -> Fraction:
+    return move.least(sizes) * value.bytes
+
+
+@dataclass(frozen=True)
+class Held:
+    """Bytes in the memory of one device, by role; ``values`` as ``work.peak_bytes`` says."""
+
+    parameter: int
+    gradient: int
+    moment: int
+    state: int
+    batch: int
+    values: int
+
+
+def held(sharded: ShardedStep) -> tuple[Held, Held]:
+    """On one device that does the whole step, and on each of those that share it."""
+    names = [one.name for one in gradients(sharded.step)]
+    part = on_one_device(sharded)
+    whole = sum(sharded.step.graph.values[name].type.bytes for name in names)
+    own = sum(part.graph.values[name].type.bytes for name in names)
+    return _held(unsharded(sharded), whole), _held(part, own)
+
+
+def _held(step: Step, gradient: int) -> Held:
+    of: Counter[str] = Counter()
+    for role, value in zip(step.roles, step.graph.inputs, strict=True):
+        of[role] += value.type.bytes
+    return Held(of["parameter"], gradient, of["moment"], of["state"], of["batch"], peak_bytes(step))

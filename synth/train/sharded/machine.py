@@ -1,0 +1,31 @@
+"""A program on a machine: each redistribution by the path that is fastest there.
+
+The fewest bytes are not always the least time: a small value is not worth a request more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import assert_never
+
+from synth.train.plans import Done, Moved, Program
+from synth.train.resharding.seconds import Redistributor
+
+
+def on_machine(program: Program, redistributor: Redistributor) -> Program:
+    """The same program, which on the redistributor's placement moves its values the fastest way."""
+
+    def fastest(one: Done | Moved) -> Done | Moved:
+        match one:
+            case Done(body=Program() as body):
+                return replace(one, body=on_machine(body, redistributor))
+            case Done():
+                return one
+            case Moved(value, path):
+                if not path.requests(redistributor.sizes):
+                    return one
+                found = redistributor.redistribution(value.type, path.source, path.target)
+                return Moved(value, found.path)
+        assert_never(one)
+
+    return replace(program, instructions=tuple(map(fastest, program.instructions)))

@@ -1,0 +1,69 @@
+"""All redistributions of a sharded step: which value, by which move, how often."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from grammar.tensors.operations import REDISTRIBUTE, Graph, Operation, ShardedStep, Value
+from synth.train.resharding import How, Move
+from synth.train.sharded.meanings import Meaning, Meanings, ends_of, meanings, of_inputs
+from synth.train.work import length_of
+
+
+@dataclass(frozen=True)
+class Redistributed:
+    """One move of one value, ``times`` a step: in loops as often as they go round."""
+
+    value: Value
+    move: Move
+    times: int
+    meaning: Meaning
+    line: str
+
+
+def redistributed(sharded: ShardedStep) -> tuple[Redistributed, ...]:
+    """Every move in the order of the text, those of loops where the loop is."""
+    step = sharded.step
+    return tuple(_moves(step.graph, of_inputs(step), ends_of(step), 1))
+
+
+def move_of(operation: Operation) -> Move:
+    """The move of a redistribution, as the text says it: whether it may be is not asked."""
+    [before], [after] = operation.operands, operation.results
+    assert isinstance(before, Value), operation
+    assert before.sharding is not None, operation
+    assert after.sharding is not None, operation
+    over = operation.parameter["over"]
+    assert isinstance(over, tuple), operation
+    how = How(operation.parameter["by"])
+    return Move(how, tuple(map(str, over)), before.sharding, after.sharding)
+
+
+def _moves(
+    graph: Graph, inputs: Meanings, ends: dict[str, str], times: int
+) -> Iterator[Redistributed]:
+    known = meanings(graph, inputs, ends)
+    for operation in graph.operations:
+        if operation.primitive == REDISTRIBUTE:
+            [value] = operation.operands
+            assert isinstance(value, Value), operation
+            meaning = known.get(value.name, Meaning("value", ""))
+            yield Redistributed(value, move_of(operation), times, meaning, operation.line)
+        if operation.body is not None:
+            yield from _inside(operation, operation.body, known, times)
+
+
+def _inside(loop: Operation, body: Graph, known: Meanings, times: int) -> Iterator[Redistributed]:
+    """Inputs of a body are slices of what they are outside, or the same; so are its outputs."""
+    inputs = {
+        inner.name: known[str(outer)]
+        for inner, outer in zip(body.inputs, loop.operands, strict=True)
+        if str(outer) in known
+    }
+    ends = {
+        str(inner): known[outer.name].label
+        for inner, outer in zip(body.outputs, loop.results, strict=True)
+        if outer.name in known
+    }
+    yield from _moves(body, inputs, ends, times * length_of(loop))
