@@ -19,6 +19,7 @@ from jax._src.lax import lax as _lax
 from scipy.special import erf, erfc, erfinv
 
 from synth.train.jaxpr.parameters import dtype_name
+from synth.train.jaxpr.primitives import REPLICATED
 
 Array = Any
 DTYPES = {
@@ -67,7 +68,7 @@ def bound(name: str, told: Mapping[str, Any], arrays: Sequence[Array]) -> list[A
         return [_scatter(name, told, *arrays)]
     restored = {
         **ABSENT.get(name, {}),
-        **{key: _value(name, key, one) for key, one in told.items()},
+        **{key: _value(name, key, one) for key, one in told.items() if key != REPLICATED},
     }
     found = PRIMITIVES[name].bind(*arrays, **restored)
     return list(found) if isinstance(found, list | tuple) else [found]

@@ -8,12 +8,12 @@ from synth.train.factors.partials import partials
 from synth.train.factors.table import factors
 
 
-def rows(operation: Operation, *, replicate_unknown: bool = False) -> tuple[Row, ...]:
+def rows(operation: Operation) -> tuple[Row, ...]:
     """Every legal row: all replicated, one for each factor, those of partial operands.
 
     ``dot_general`` with a batch, a left, a right and a contracting dimension has 1 + 4 + 2.
     Raises InputError as ``factors`` does.
     """
-    found = factors(operation, replicate_unknown=replicate_unknown)
+    found = factors(operation)
     whole = Row((None,) * len(operation.operands), (None,) * len(operation.results))
     return (whole, *map(row, found), *partials(operation))

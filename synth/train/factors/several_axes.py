@@ -63,15 +63,13 @@ def matched(
     operands: Sequence[Sharding],
     results: Sequence[Sharding],
     sizes: Mapping[str, int],
-    *,
-    replicate_unknown: bool = False,
 ) -> Typed:
     """The rows by which operands that lie so make results that lie so.
 
     Raises InputError with the operation, its line and the axis: where there is no such row, where
     two axes on one factor come in different orders, and as ``typed`` does.
     """
-    legal = rows(operation, replicate_unknown=replicate_unknown)
+    legal = rows(operation)
     several = (*operands, *results)
     for value, sharding in zip((*operation.operands, *operation.results), several, strict=True):
         whole = replicated(len(sharding.dimensions))

@@ -72,15 +72,15 @@ TABLE: Mapping[str, Rule] = {
 }
 
 
-def factors(operation: Operation, *, replicate_unknown: bool = False) -> tuple[Factor, ...]:
+def factors(operation: Operation) -> tuple[Factor, ...]:
     """The factors of an operation.
 
-    Raises InputError, with its user's line, for a primitive that is not in the table; if asked,
-    here or by the step, such a one has no factor instead, and is computed on all devices alike.
+    Raises InputError, with its user's line, for a primitive that is not in the table; if the step
+    says so, such a one has no factor instead, and is computed on all devices alike.
     """
     if operation.primitive in TABLE:
         return TABLE[operation.primitive](operation).factors(operation)
-    if replicate_unknown or operation.parameter.get(REPLICATED) is True:
+    if operation.parameter.get(REPLICATED) is True:
         return ()
     if operation.body is not None:
         raise InputError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import permutations, product
 
 import pytest
@@ -214,9 +215,10 @@ def test_unknown_primitives_are_replicated_only_if_asked() -> None:
     with pytest.raises(InputError, match="no factors are known of the primitive 'cosh'") as refused:
         rows(one)
     assert refused.value.where == "gpt.py:31"
-    assert "ask for unknown ones to be replicated" in str(refused.value)
-    assert rows(one, replicate_unknown=True) == (Row((None,), (None,)),)
-    assert matched(one, [replicated(2)], [replicated(2)], SIZES, replicate_unknown=True)
+    assert "write replicated=true behind its operands" in str(refused.value)
+    one = replace(one, parameters=(("replicated", True),))
+    assert rows(one) == (Row((None,), (None,)),)
+    assert matched(one, [replicated(2)], [replicated(2)], SIZES)
 
 
 def test_a_sharding_of_another_rank() -> None:
