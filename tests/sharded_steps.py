@@ -168,6 +168,7 @@ class Devices:
 
     sizes: Mapping[str, int]
     held: dict[tuple[str, Sharding], Parts] = field(default_factory=dict)
+    draw: np.random.Generator = field(default_factory=lambda: np.random.default_rng(11))
 
     def read(self, operand: Operand, sharding: Sharding) -> Parts:
         if isinstance(operand, Literal):
@@ -179,6 +180,16 @@ class Devices:
     def hold(self, value: Value, sharding: Sharding, parts: Parts, whole: Whole) -> None:
         check(value.name, parts, whole.values[value.name], sharding, self.sizes)
         self.held[value.name, sharding] = parts
+
+    def shake(self, value: Value, sharding: Sharding, whole: Whole) -> None:
+        """Partial values are given other parts, which mean the same.
+
+        After a mask the first device has all of a sum, or every one has the maximum: a product of
+        two such sums, which is wrong of others, would be right.
+        """
+        if sharding.partial:
+            found = cut(whole.values[value.name], sharding, self.sizes, self.draw)
+            self.held[value.name, sharding] = found
 
 
 def check(
@@ -230,6 +241,7 @@ def carry_on(one: Done | Moved, held: Devices, whole: Whole) -> None:
         case Moved(value, path):
             parts = carry_out(path, held.read(value, path.source), held.sizes)
             held.hold(value, path.target, parts, whole)
+            held.shake(value, path.target, whole)
         case Done():
             _do(one, held, whole)
 
