@@ -7,7 +7,7 @@ redistributed, is put together again and compared with the step on one device.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import product
@@ -28,6 +28,10 @@ from synth.train.plans import Cuts, Done, Moved, Plan, Program, Rows
 from synth.train.plans.plan import loop_of
 from synth.train.replicas.parts import REDUCE, Parts, cut, devices, number
 from synth.train.replicas.redistribution import carry_out
+from synth.train.zoo.models import How
+from synth.train.zoo.sizes import ResNet
+from synth.train.zoo.table import model_of, step_of
+from traced_steps import step
 
 Array = Any
 NEAR = 1e-9
@@ -55,9 +59,11 @@ def drawn_inputs(step: Step, seed: int = 0) -> list[Array]:
     def one(label: str, value: Value, role: str) -> Array:
         kind = DTYPES[value.type.dtype]
         if not np.issubdtype(kind, np.floating):
-            classes = (0, 2) if label in ("follows", "sentences") else (1, 6)
-            return draw.integers(*classes, value.type.shape).astype(kind)
+            span = (0, 2) if label in ("follows", "sentences") else (1, 6)
+            return draw.integers(*span, value.type.shape).astype(kind)
         found = draw.standard_normal(value.type.shape).astype(kind)
+        if label == "masked":
+            return (found > 0).astype(kind)
         return found**2 + 0.1 if "square" in label else found if role == "batch" else found * 0.3
 
     graph = step.graph
@@ -126,6 +132,28 @@ def mlp() -> Step:
     return in_float64(parse_step((TESTS / "steps" / "mlp-tiny.step").read_text(encoding="utf-8")))
 
 
+SMALL: Mapping[str, Callable[[], Step]] = {
+    "mlp": lambda: step("mlp-tiny"),
+    "gpt2": lambda: step("gpt2-tiny", optimizer="sgd"),
+    "llama3": lambda: step("llama3-tiny", optimizer="sgd"),
+    "bert": lambda: step("bert-tiny", optimizer="sgd"),
+    "experts by sorting": lambda: step("mixtral-tiny", optimizer="sgd"),
+    "experts by one-hot": lambda: step("mixtral-tiny", optimizer="sgd", one_hot=True),
+    "resnet": lambda: step_of(
+        model_of("resnet", ResNet((1,), width=4, image=16, classes=8), How(batch=4)), "sgd"
+    ),
+    "lstm": lambda: step("lstm-tiny", (("sequence", 4),), optimizer="sgd"),
+    "vit": lambda: step("vit-tiny", optimizer="sgd"),
+}
+"""Every kind of model. AdamW does the same with each parameter: one model is enough of it."""
+
+
+@cache
+def small(name: str) -> Step:
+    """One of these in float64."""
+    return in_float64(SMALL[name]())
+
+
 @cache
 def on_one_device(step: Step) -> Whole:
     return run_whole(step.graph, drawn_inputs(step))
@@ -140,6 +168,7 @@ class Devices:
 
     sizes: Mapping[str, int]
     held: dict[tuple[str, Sharding], Parts] = field(default_factory=dict)
+    draw: np.random.Generator = field(default_factory=lambda: np.random.default_rng(11))
 
     def read(self, operand: Operand, sharding: Sharding) -> Parts:
         if isinstance(operand, Literal):
@@ -151,6 +180,16 @@ class Devices:
     def hold(self, value: Value, sharding: Sharding, parts: Parts, whole: Whole) -> None:
         check(value.name, parts, whole.values[value.name], sharding, self.sizes)
         self.held[value.name, sharding] = parts
+
+    def shake(self, value: Value, sharding: Sharding, whole: Whole) -> None:
+        """Partial values are given other parts, which mean the same.
+
+        After a mask the first device has all of a sum, or every one has the maximum: a product of
+        two such sums, which is wrong of others, would be right.
+        """
+        if sharding.partial:
+            found = cut(whole.values[value.name], sharding, self.sizes, self.draw)
+            self.held[value.name, sharding] = found
 
 
 def check(
@@ -202,6 +241,7 @@ def carry_on(one: Done | Moved, held: Devices, whole: Whole) -> None:
         case Moved(value, path):
             parts = carry_out(path, held.read(value, path.source), held.sizes)
             held.hold(value, path.target, parts, whole)
+            held.shake(value, path.target, whole)
         case Done():
             _do(one, held, whole)
 

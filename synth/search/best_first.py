@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Generic, TypeVar
 
@@ -74,6 +74,35 @@ class Explored(Generic[V, L]):
     def _firsts(self) -> Integers:
         """Where each vertex's edges begin; one more entry for the end."""
         return np.searchsorted(self.sources, np.arange(len(self.vertices) + 1))
+
+    @cached_property
+    def _numbers(self) -> dict[V, int]:
+        return {vertex: number for number, vertex in enumerate(self.vertices)}
+
+    def among(self, keeps: Callable[[V], bool]) -> Explored[V, L]:
+        """Only the moves between vertices that are kept."""
+        fit = np.fromiter(map(keeps, self.vertices), dtype=bool, count=len(self.vertices))
+        kept = np.flatnonzero(fit[self.sources] & fit[self.targets])
+        sources, targets = self.sources[kept], self.targets[kept]
+        return replace(self, sources=sources, targets=targets, labels=self.labels[kept])
+
+    def between(self, start: V, goal: V) -> Explored[V, L]:
+        """The same moves with another start, and one goal; both are vertices."""
+        first, last = self._numbers[start], self._numbers[goal]
+        vertices, place = list(self.vertices), np.arange(len(self.vertices))
+        vertices[0], vertices[first] = vertices[first], vertices[0]
+        place[0], place[first] = first, place[0]
+        sources = place[self.sources]
+        in_order = np.argsort(sources, kind="stable")
+        kept = in_order[sources[in_order] != place[last]]
+        return replace(
+            self,
+            vertices=tuple(vertices),
+            sources=sources[kept],
+            targets=place[self.targets[kept]],
+            labels=self.labels[kept],
+            goals=place[[last]],
+        )
 
     def distances(self) -> dict[V, int]:
         """For every vertex on a path to a goal, the least number of moves to the nearest goal."""
@@ -194,6 +223,19 @@ def explore(
                 edges.append((numbers[vertex], label, numbers[target]))
         frontier = fresh if complete else []
     return _assembled(tuple(numbers), edges, goals, max_moves, complete)
+
+
+def joined(
+    vertices: Sequence[V], moves: Callable[[V], Iterable[tuple[L, V]]], max_moves: int
+) -> Explored[V, L]:
+    """All moves between some vertices, each of which may be a start or a goal: see ``between``."""
+    numbers = {vertex: number for number, vertex in enumerate(vertices)}
+    edges = [
+        (number, label, numbers[target])
+        for vertex, number in numbers.items()
+        for label, target in moves(vertex)
+    ]
+    return _assembled(tuple(vertices), edges, set(numbers.values()), max_moves, complete=True)
 
 
 def _assembled(

@@ -18,9 +18,9 @@ from functools import lru_cache
 from itertools import islice
 from math import gcd, prod
 
-from grammar.tensors.sharding import Kind, Sharding, Type, check_type
+from grammar.tensors.sharding import Kind, Sharding, Type, check_type, shardings
 from hierarchies import InputError
-from synth.search.best_first import Puzzle, explore
+from synth.search.best_first import Explored, joined
 from synth.train.resharding.moves import Move, Path
 from synth.train.resharding.rules import moves
 
@@ -76,7 +76,7 @@ def paths_between(
         check_type(value, sharding, sizes, where=f"{role} of a redistribution")
         check_one_kind(value, sharding, f"{role} of a redistribution")
     every = prod(sizes.values())
-    room = tuple(gcd(size, every**2) for size in value.shape)
+    room = tuple(gcd(size, every) for size in value.shape)
     summed = () if value.dtype in ("bool", "key") else (Kind.SUM,)
     kinds = frozenset((*summed, *(kind for kind, _ in (*source.partial, *target.partial))))
     found = _cheapest(source, target, tuple(sizes.items()), (room, kinds), (allowed, first))
@@ -90,13 +90,17 @@ def paths_between(
 
 def check_one_kind(value: Type, sharding: Sharding, where: str) -> None:
     """Refuse sums along one axis with maxima along another. Raises InputError."""
-    kinds = sorted({kind.value for kind, _ in sharding.partial})
-    if len(kinds) > 1:
+    if not _is_of_one_kind(sharding):
+        kinds = sorted({kind.value for kind, _ in sharding.partial})
         raise InputError(
             f"{value.sharded(sharding)} is partial in {len(kinds)} ways: {', '.join(kinds)}",
             where=where,
             hint="the maximum of sums is not the sum of maxima: redistribute one of them first",
         )
+
+
+def _is_of_one_kind(sharding: Sharding) -> bool:
+    return len({kind for kind, _ in sharding.partial}) <= 1
 
 
 @lru_cache(maxsize=2**14)
@@ -108,27 +112,17 @@ def _cheapest(
     rules: tuple[Allowed, First],
 ) -> tuple[Path, ...]:
     """Of the value only what of each dimension's size axes could divide, and its partial kinds."""
-    (room, kinds), (allowed, first) = of_value, rules
-
-    def following(before: Sharding) -> Iterator[tuple[_Edge, Sharding]]:
-        for edge in _edges(before, axes, kinds, room):
-            if allowed(edge.move):
-                yield edge, edge.move.after
-
-    puzzle = Puzzle(source, following, lambda one: one == target, lambda one: int(one != target))
-    graph = explore(puzzle, max_moves=_most_moves(len(axes)))
-    spelled = sorted(graph.alphabet, key=lambda edge: edge.spelled)
-    rank = {edge: number for number, edge in enumerate(spelled)}
-    best = graph.cheapest(
-        [edge.price(first) for edge in graph.alphabet], [rank[edge] for edge in graph.alphabet]
-    )
+    graph = _graph(axes, len(of_value[0]), of_value[1], rules)
+    moves = _fitting(graph, axes, of_value[0])
+    best = moves.between(source, target).cheapest(graph.prices, graph.ranks)
     found: list[Path] = []
     least = None
     for one in islice(best, MOST_TIED):
         least = one.price if least is None else least
         if one.price > least:
             break
-        found.append(Path(source, target, tuple(graph.alphabet[i].move for i in one.labels)))
+        edges = [moves.alphabet[label] for label in one.labels]
+        found.append(Path(source, target, tuple(edge.move for edge in edges)))
     return tuple(found)
 
 
@@ -151,19 +145,50 @@ class _Edge:
         return bool(self.sent) * 4 * _REQUESTS * self.whole + self.sent
 
 
-@lru_cache(maxsize=2**14)
-def _edges(
-    before: Sharding, axes: tuple[tuple[str, int], ...], kinds: frozenset[Kind], room: Room
-) -> tuple[_Edge, ...]:
-    """The moves from a sharding to those that divide the value."""
-    sizes = dict(axes)
+@dataclass(frozen=True, eq=False)
+class _Graph:
+    """All moves between the types of some rank, the price of each, and its rank among equals."""
+
+    moves: Explored[Sharding, _Edge]
+    prices: tuple[int, ...]
+    ranks: tuple[int, ...]
+
+
+@lru_cache(maxsize=2**7)
+def _graph(
+    axes: tuple[tuple[str, int], ...],
+    rank: int,
+    kinds: frozenset[Kind],
+    rules: tuple[Allowed, First],
+) -> _Graph:
+    """Made once for all pairs of types, and all values of this rank."""
+    sizes, (allowed, first) = dict(axes), rules
     whole = prod(sizes.values()) ** 2
-    every = moves(before, sizes, kinds)
-    return tuple(
-        _Edge(move, _sent(move, sizes, whole), whole, (str(move), move.after.spelled()))
-        for move in every
-        if _divides(move.after, sizes, room)
+
+    def following(before: Sharding) -> Iterator[tuple[_Edge, Sharding]]:
+        for move in filter(allowed, moves(before, sizes, kinds)):
+            spelled = str(move), move.after.spelled()
+            yield _Edge(move, _sent(move, sizes, whole), whole, spelled), move.after
+
+    in_order = sorted(kinds, key=lambda one: one.value)
+    every = [one for one in shardings(rank, tuple(sizes), in_order) if _is_of_one_kind(one)]
+    found = joined(every, following, max_moves=_most_moves(len(axes)))
+    spelled = sorted(found.alphabet, key=lambda edge: edge.spelled)
+    place = {edge: number for number, edge in enumerate(spelled)}
+    return _Graph(
+        found,
+        tuple(edge.price(first) for edge in found.alphabet),
+        tuple(place[edge] for edge in found.alphabet),
     )
+
+
+@lru_cache(maxsize=2**10)
+def _fitting(
+    graph: _Graph, axes: tuple[tuple[str, int], ...], room: Room
+) -> Explored[Sharding, _Edge]:
+    """The moves between types that divide a value."""
+    sizes = dict(axes)
+    return graph.moves.among(lambda one: _divides(one, sizes, room))
 
 
 def _sent(move: Move, sizes: Mapping[str, int], whole: int) -> int:

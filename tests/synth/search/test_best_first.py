@@ -9,7 +9,7 @@ from itertools import islice, product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synth.search.best_first import Explored, Path, Puzzle, explore
+from synth.search.best_first import Explored, Path, Puzzle, explore, joined
 
 Edge = tuple[str, str, str]
 """Source, label, target."""
@@ -120,6 +120,23 @@ def test_one_graph_serves_many_prices(toy: Toy) -> None:
     before = list(told(toy, graph))
     list(graph.cheapest([1] * len(graph.alphabet), range(len(graph.alphabet))))
     assert list(told(toy, graph)) == before
+
+
+@given(
+    toys(), st.sampled_from("abcde"), st.sampled_from("abcde"), st.sets(st.sampled_from("abcde"))
+)
+def test_a_graph_of_all_moves_serves_every_start_and_goal(
+    toy: Toy, start: str, goal: str, barred: set[str]
+) -> None:
+    def free(vertex: str) -> list[tuple[str, str]]:
+        return [one for one in toy.moves(vertex) if not barred & {vertex, one[1]}]
+
+    every = joined("abcde", toy.moves, toy.max_moves).among(lambda one: one not in barred)
+    alone = explore(Puzzle(start, free, goal.__eq__, lambda vertex: 0), toy.max_moves)
+    found = every.between(start, goal)
+    assert found.vertices[0] == start
+    expected = [spelled(alone, path) for path in told(toy, alone)]
+    assert [spelled(found, path) for path in told(toy, found)] == expected
 
 
 @given(toys())

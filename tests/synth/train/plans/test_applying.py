@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
+from itertools import product
+from typing import Any
 
 import pytest
 
 pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 
+from exhaustive import RARELY
 from grammar.tensors.sharding import Kind
 from hierarchies import InputError
-from sharded_steps import in_float64, judge, mlp, on_one_device, random_plan
+from sharded_steps import SMALL, judge, mlp, on_one_device, random_plan, small
 from synth.train.factors import rows
 from synth.train.plans import Cuts, Moved, Plan, apply
-from traced_steps import step
 
-AXES = {"a2": {"data": 2}, "a4": {"data": 4}, "a2b2": {"data": 2, "tensor": 2}}
+SIZES = {
+    "4": {"data": 4},
+    "2x4": {"data": 2, "tensor": 4},
+    "2x2x2": {"data": 2, "sequence": 2, "tensor": 2},
+}
 
 
-@pytest.mark.parametrize("sizes", AXES.values(), ids=AXES)
-def test_random_plans_compute_what_one_device_does(sizes) -> None:
+@pytest.mark.parametrize("sizes", [{"data": 2}, {"data": 4}, {"data": 2, "tensor": 2}], ids=str)
+def test_random_plans_compute_what_one_device_does(sizes: dict[str, int]) -> None:
     for seed in range(2):
         program = apply(mlp(), random_plan(mlp(), sizes, seed))
         judge(mlp(), program, sizes, on_one_device(mlp()))
@@ -48,16 +55,27 @@ def test_a_row_that_the_operation_does_not_have_is_refused() -> None:
         apply(mlp(), Plan((("data", 2),), Cuts(cuts.inputs, ((("data", damaged),), *rest))))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(30))
-@pytest.mark.parametrize("sizes", [{"data": 2}, {"data": 2, "tensor": 2}], ids=["2", "2x2"])
-def test_random_plans_of_gpt_compute_what_one_device_does(sizes, seed) -> None:
-    gpt = in_float64(step("gpt2-tiny"))
-    judge(gpt, apply(gpt, random_plan(gpt, sizes, seed)), sizes, on_one_device(gpt))
+def plans(seeds: range, axes: Iterable[str], models: Iterable[str] = SMALL) -> list[Any]:
+    every = product(models, axes, seeds)
+    return [pytest.param(*one, id=" ".join(map(str, one))) for one in every]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(4))
-def test_random_plans_over_three_axes_compute_what_one_device_does(seed) -> None:
-    sizes = {"data": 2, "sequence": 2, "tensor": 2}
-    judge(mlp(), apply(mlp(), random_plan(mlp(), sizes, seed)), sizes, on_one_device(mlp()))
+def rarely(*marks: pytest.MarkDecorator, of: list[Any]) -> list[Any]:
+    return [pytest.param(*one.values, id=one.id, marks=marks) for one in of]
+
+
+@pytest.mark.parametrize(
+    ("model", "axes", "seed"),
+    [
+        *plans(range(1), ["4"], ("gpt2", "experts by one-hot", "resnet")),
+        *rarely(pytest.mark.slow, of=plans(range(1, 2), SIZES)),
+        *rarely(*RARELY, of=plans(range(2, 5), SIZES)),
+    ],
+)
+def test_random_plans_of_the_zoo_compute_what_one_device_does(
+    model: str, axes: str, seed: int
+) -> None:
+    """Every value that a device makes, the updated parameters among them."""
+    one = small(model)
+    program = apply(one, random_plan(one, SIZES[axes], seed))
+    judge(one, program, SIZES[axes], on_one_device(one))
