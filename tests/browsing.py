@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from patience import PATIENCE_SECONDS
+
 CHROMIUM = Path("/usr/bin/chromium")
 QUIET = [
     "--no-sandbox",
@@ -36,7 +38,7 @@ class Browsing:
 
 def until(page: Any, holds: str) -> None:
     """Wait until a script holds. The page's policy forbids the browser to do so by itself."""
-    end = time.monotonic() + 60
+    end = time.monotonic() + PATIENCE_SECONDS
     while not page.evaluate(holds):
         assert time.monotonic() < end, f"{holds} does not come true"
         page.wait_for_timeout(50)
@@ -59,7 +61,7 @@ def chromium() -> Iterator[Any]:
 def browsing(browser: Any, base: str, **how: Any) -> Iterator[Browsing]:
     """A fresh page of it; requests to any other address than ``base`` are refused and noted."""
     context = browser.new_context(base_url=base, **how)
-    context.set_default_timeout(60_000)
+    context.set_default_timeout(1000 * PATIENCE_SECONDS)
     found = Browsing(context.new_page())
 
     def route(handler: Any) -> None:

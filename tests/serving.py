@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import uvicorn
 
+from patience import PATIENCE_SECONDS
 from synth.service.server import Server, Service, address_of, listen
 from synth.service.settings import Settings
 from synth.service.store import Store
@@ -140,7 +141,7 @@ def served(folder: Path, workers: object | None = None, **how: object) -> Iterat
     thread.start()
     try:
         address = address_of(sock, "127.0.0.1")
-        with httpx.Client(base_url=address, timeout=60, trust_env=False) as client:
+        with httpx.Client(base_url=address, timeout=PATIENCE_SECONDS, trust_env=False) as client:
             yield Served(service, client)
     finally:
         server.handle_exit(15, None)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time as clock
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -47,14 +45,6 @@ def end(pid: int) -> None:
     """Kill a process, if it has not just been ended by somebody else."""
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
-
-
-def until(true: Callable[[], object], seconds: float = 20) -> None:
-    """Wait for something that comes sooner or later."""
-    end = clock.monotonic() + seconds
-    while not true():
-        assert clock.monotonic() < end, "it did not come"
-        clock.sleep(0.01)
 
 
 class Listener:

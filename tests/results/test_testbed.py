@@ -19,6 +19,7 @@ from scipy.stats import binomtest
 
 from grammar import Collective
 from hierarchies import InputError, load
+from patience import PATIENCE_SECONDS
 from results import pages, record
 from results.testbed import __main__ as campaign
 from results.testbed import accuracy, bystanders, cases, judged, measure, prices, repeat, systems
@@ -137,7 +138,7 @@ def _right(shape: tuple[int, ...], tasks: list[Any]) -> list[bool]:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(PATIENCE_SECONDS)
         assert not thread.is_alive()
     for some in (*out.values(), *into.values()):
         for each in some.values():

@@ -19,6 +19,7 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from golden_commands import GOLDEN_COMMANDS, NESTED, P2
+from patience import PATIENCE_SECONDS
 from places import ROOT, TESTS
 from synth.cli.app import app
 from synth.tables.table import TABLES
@@ -380,7 +381,7 @@ def test_an_interrupt_ends_with_130_and_no_traceback(words: tuple[str, ...]) -> 
         assert process.stdout.readline() == "ready\n"
         time.sleep(1 if words == SEARCHING else 3)
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=PATIENCE_SECONDS)
     finally:
         process.kill()
     assert process.returncode == 130

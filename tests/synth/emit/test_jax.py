@@ -23,6 +23,7 @@ from exhaustive import Sample, sampled
 from forking import FLEET, jax_python
 from grammar import Collective, Goal
 from hierarchies import Axis, Hierarchy, Level, Placement, Reduction
+from patience import PATIENCE_SECONDS
 from strategies import all_valid, source, spelled, striped
 from synth.emit import CannotExpressError, Files, RankOrder, Source
 from synth.emit.jax import write, write_flat
@@ -688,7 +689,7 @@ def test_several_processes_share_a_job(writer: Write, tmp_path: Path) -> None:
         )
         for rank in range(2)
     ]
-    said = [process.communicate(timeout=120) for process in processes]
+    said = [process.communicate(timeout=PATIENCE_SECONDS) for process in processes]
     assert [process.returncode for process in processes] == [0, 0], said
     reports = [
         [json.loads(line) for line in out.splitlines() if line.startswith("{")] for out, _ in said

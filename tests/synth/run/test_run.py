@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,6 +19,7 @@ import pytest
 from forking import FLEET, jax_python, python_with, torch_python
 from grammar import Goal
 from hierarchies import Axis, Hierarchy, InputError, Placement, Reduction
+from patience import until
 from places import ROOT
 from strategies import source, striped, switches
 from synth.emit.transfers import TransferSource
@@ -86,10 +87,10 @@ def test_a_forked_python_ends_with_who_asked_for_it() -> None:
     inner = INNER.format(seconds=seconds)
     script = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {inner!r}])"
     client = subprocess.Popen([*python_with((), ()), "-c", script])
-    assert wait_until(lambda: len(sleepers(seconds)) == 2)  # the client names it too
+    until(lambda: len(sleepers(seconds)) == 2)  # the client names it too
     client.kill()
     client.wait()
-    assert wait_until(lambda: not sleepers(seconds))
+    until(lambda: not sleepers(seconds))
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -317,13 +318,6 @@ def fleet(seconds: float, last: str) -> list[Command]:
     return [*sleeping, Command("rank 3", (sys.executable, "-c", last))]
 
 
-def wait_until(done: Callable[[], bool]) -> bool:
-    end = time.monotonic() + 10
-    while not done() and time.monotonic() < end:
-        time.sleep(0.05)
-    return done()
-
-
 @LINUX
 @pytest.mark.parametrize(
     ("last", "said"),
@@ -338,7 +332,7 @@ def test_a_rank_that_dies_ends_the_others(last: str, said: str, tmp_path: Path) 
     with pytest.raises(RunError, match=said):
         supervise(fleet(seconds, last), tmp_path, timeout_seconds=100)
     assert time.monotonic() - begun < 60
-    assert wait_until(lambda: not sleepers(seconds))
+    until(lambda: not sleepers(seconds))
 
 
 @LINUX
@@ -354,7 +348,7 @@ def test_the_time_limit_and_a_stop_end_all(tmp_path: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         supervise(fleet(seconds, "pass"), tmp_path, 100, go_on=interrupted)
-    assert wait_until(lambda: not sleepers(seconds))
+    until(lambda: not sleepers(seconds))
 
 
 @LINUX
@@ -369,10 +363,10 @@ def test_processes_do_not_outlive_a_supervisor_that_is_killed(tmp_path: Path) ->
         f"supervise([Command('a', words), Command('b', words)], Path({str(tmp_path)!r}), 100)\n"
     )
     supervisor = subprocess.Popen([sys.executable, "-c", text], cwd=ROOT)
-    assert wait_until(lambda: len(sleepers(seconds)) == 3)  # it counts itself
+    until(lambda: len(sleepers(seconds)) == 3)  # it counts itself
     supervisor.send_signal(signal.SIGKILL)
     supervisor.wait()
-    assert wait_until(lambda: not sleepers(seconds))
+    until(lambda: not sleepers(seconds))
 
 
 @LINUX

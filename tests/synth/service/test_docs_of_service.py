@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from manual import DOCS, README, blocks
+from patience import PATIENCE_SECONDS
 
 pytest.importorskip("fastapi", reason="needs the extra server")
 SHOWN = "http://127.0.0.1:8000"
@@ -35,7 +36,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield said.rstrip("/")
     finally:
         server.terminate()
-        server.communicate(timeout=60)
+        server.communicate(timeout=PATIENCE_SECONDS)
 
 
 @pytest.fixture

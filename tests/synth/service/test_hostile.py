@@ -14,6 +14,7 @@ import pytest
 
 pytest.importorskip("fastapi", reason="needs the extra server")
 
+from patience import PATIENCE_SECONDS
 from serving import Served, served
 from synth.service.http.examples import EXAMPLES
 from synth.service.limits import Limits
@@ -280,7 +281,9 @@ def test_a_body_beyond_the_limit_is_refused_before_it_is_read(server: Served) ->
 
 def raw_answer(server: Served, *parts: bytes, pause_seconds: float = 0.0) -> bytes:
     url = httpx.URL(server.url)
-    with socket.create_connection((url.host, url.port or 80), timeout=10) as connection:
+    with socket.create_connection(
+        (url.host, url.port or 80), timeout=PATIENCE_SECONDS
+    ) as connection:
         found = b""
         with suppress(ConnectionError):
             for part in parts:

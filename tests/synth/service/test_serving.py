@@ -22,6 +22,7 @@ from typer.testing import CliRunner
 
 pytest.importorskip("fastapi", reason="needs the extra server")
 
+from patience import PATIENCE_SECONDS
 from synth.cli.app import app
 from synth.service.settings import data_folder, default_name
 from synth.service.store import Store
@@ -50,7 +51,7 @@ def serving(store: str, *words: str) -> Iterator[tuple[subprocess.Popen[str], An
         assert process.stdout is not None
         address = re.search(r"http://\S+", process.stdout.readline())
         assert address, process.communicate()[1][-2000:]
-        with httpx.Client(base_url=address[0], timeout=30, trust_env=False) as client:
+        with httpx.Client(base_url=address[0], timeout=PATIENCE_SECONDS, trust_env=False) as client:
             yield process, client
     finally:
         if process.poll() is None:
@@ -59,7 +60,7 @@ def serving(store: str, *words: str) -> Iterator[tuple[subprocess.Popen[str], An
 
 
 def status_of(client: Any, job: Any, *wanted: str) -> Any:
-    end = time.monotonic() + 40
+    end = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < end:
         found = client.get(job["url"]).json()
         if found["status"] in wanted:
@@ -84,7 +85,7 @@ def test_a_server_told_to_stop_gives_back_what_does_not_end_in_time(tmp_path: Pa
         refused = client.post("/v1/place", json={"system": "dgx-h100:2", "axes": {"data": 16}})
         assert refused.status_code == 503
         assert "retry-after" in refused.headers
-        _, log = process.communicate(timeout=20)
+        _, log = process.communicate(timeout=PATIENCE_SECONDS)
         assert process.returncode == 0, log
     assert all(json.loads(line)["time"] for line in log.splitlines())
     kept = Store(store)
@@ -97,11 +98,11 @@ def test_a_server_told_to_stop_gives_back_what_does_not_end_in_time(tmp_path: Pa
 @pytest.mark.slow
 def test_running_jobs_end_within_the_grace(tmp_path: Path) -> None:
     store = store_in(tmp_path)
-    with serving(store, "--grace", "30") as (process, client):
+    with serving(store, "--grace", "600") as (process, client):
         job = client.post("/v1/count?budget=1.5", json=LONG, headers=AT_ONCE).json()
         status_of(client, job, "running")
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=25)
+        process.communicate(timeout=PATIENCE_SECONDS)
         assert process.returncode == 0
     kept = Store(store)
     found = kept.jobs.one(job["id"])
@@ -119,7 +120,7 @@ def test_told_twice_it_ends_at_once(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         time.sleep(0.3)
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=15)
+        process.communicate(timeout=PATIENCE_SECONDS)
     kept = Store(store)
     found = kept.jobs.one(job["id"])
     kept.close()

@@ -24,6 +24,7 @@ import typer
 import yaml
 
 from manual import ROOT
+from patience import PATIENCE_SECONDS
 from synth.cli.app import app
 
 DEPLOY = ROOT / "deploy"
@@ -211,7 +212,7 @@ def test_the_steps_of_the_image_give_a_server_that_answers(tmp_path: Path) -> No
         assert (state / "collsynth.db").is_file()
     finally:
         server.terminate()
-        server.wait(60)
+        server.wait(PATIENCE_SECONDS)
 
 
 def free_port() -> int:
@@ -221,7 +222,7 @@ def free_port() -> int:
 
 
 def wait_for(address: str) -> None:
-    end = time.monotonic() + 60
+    end = time.monotonic() + PATIENCE_SECONDS
     while True:
         try:
             urlopen(address, timeout=3).close()

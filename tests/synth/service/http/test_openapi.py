@@ -16,6 +16,7 @@ pytest.importorskip("schemathesis", reason="needs the extra dev")
 import schemathesis
 from schemathesis.checks import CHECKS
 
+from patience import PATIENCE_SECONDS
 from serving import Served, ThreadWorkers, served
 from synth.service.http.examples import EXAMPLES
 from synth.service.limits import Limits
@@ -111,7 +112,7 @@ def hold(server: Served, examples: int) -> None:
         )
         @given(case=operation.as_strategy())
         def held(case: Any) -> None:
-            case.call_and_validate(checks=checks, timeout=60)
+            case.call_and_validate(checks=checks, timeout=PATIENCE_SECONDS)
 
         held()
 

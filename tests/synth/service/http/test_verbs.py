@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 pytest.importorskip("fastapi", reason="needs the extra server")
 
+from patience import PATIENCE_SECONDS
 from replying import COMMANDS, SHAPES
 from serving import Served, served
 from synth.cli import ask as shell
@@ -38,8 +39,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield found
 
 
-def ended(server: Served, url: str, within_seconds: float = 60) -> Any:
-    end = time.monotonic() + within_seconds
+def ended(server: Served, url: str) -> Any:
+    end = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < end:
         job = server.ask.get(url).json()
         if job["status"] not in ("queued", "running", "cancelling"):
@@ -161,7 +162,7 @@ def test_a_job_is_cancelled_with_what_there_is(server: Served) -> None:
         time.sleep(0.01)
     told = server.ask.post(f"{job['url']}/cancel").json()
     assert told["status"] in ("cancelling", "cancelled")
-    done = ended(server, job["url"], within_seconds=10)
+    done = ended(server, job["url"])
     assert done["status"] == "cancelled"
     assert done["answer"] is None
     assert done["best"]["complete"] is False

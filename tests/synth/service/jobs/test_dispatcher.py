@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import pytest
 pytest.importorskip("fastapi", reason="needs the extra server")
 
 from partitioned import RANGE
+from patience import PATIENCE_SECONDS, until
 from serving import HereTicket, Served, ThreadWorkers, served
 from synth.service.http.examples import EXAMPLES
 from synth.service.jobs.dispatcher import Dispatcher
@@ -77,16 +78,6 @@ class Scripted(ThreadWorkers):
         ticket = HereTicket()
         ticket.future.set_exception(self.errors.pop(0))
         return ticket
-
-
-def until(true: Callable[[], Any], within_seconds: float = 20) -> Any:
-    end = time.monotonic() + within_seconds
-    while time.monotonic() < end:
-        found = true()
-        if found:
-            return found
-        time.sleep(0.02)
-    raise AssertionError("it did not come true in time")
 
 
 def new_job(number: int, verb: str = "place") -> NewJob:
@@ -458,7 +449,7 @@ def test_many_who_wait_hear_of_the_end_at_once(tmp_path: Path) -> None:
         until(lambda: server.ask.get(job["url"]).json()["status"] == "running")
         server.ask.post(f"{job['url']}/cancel")
         for thread in threads:
-            thread.join(timeout=20)
+            thread.join(PATIENCE_SECONDS)
     assert len(said) == 8
     for text in said:
         assert text.count("event: end") == 1

@@ -17,6 +17,7 @@ import pytest
 pytest.importorskip("fastapi", reason="needs the extra server")
 
 from hierarchies import load
+from patience import PATIENCE_SECONDS
 from serving import Served, StuckWorkers, served
 from synth.service.auth.identity import LOCAL
 from synth.service.http.examples import EXAMPLES
@@ -397,7 +398,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 def entered(guarded: Served, team: str) -> httpx.Client:
     secret = guarded.service.store.keys.create(team, "browser").secret
-    client = httpx.Client(base_url=guarded.url, trust_env=False, timeout=60)
+    client = httpx.Client(base_url=guarded.url, trust_env=False, timeout=PATIENCE_SECONDS)
     response = client.post("/login", data={"key": secret, "next": "/jobs"})
     assert (response.status_code, response.headers["location"]) == (303, "/jobs")
     cookie = response.headers["set-cookie"].lower()

@@ -17,6 +17,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
+from patience import PATIENCE_SECONDS
 from synth.service.store import NewJob, Store, StoreError, engines, migrating, tables
 
 PLACE = Path(migrating.__file__).parent / "migrations"
@@ -114,7 +115,7 @@ def test_servers_that_start_at_once_make_the_tables_once(
             assert server.stdin is not None
             server.stdin.write("go\n")
             server.stdin.flush()
-        assert [server.wait(timeout=60) for server in started] == [0] * 3
+        assert [server.wait(timeout=PATIENCE_SECONDS) for server in started] == [0] * 3
     finally:
         for server in started:
             server.kill()

@@ -17,6 +17,7 @@ from threading import Event
 
 import pytest
 
+from patience import PATIENCE_SECONDS
 from places import TESTS
 
 pytest.importorskip("sqlalchemy", reason="needs sqlalchemy, of the extra 'server'")
@@ -59,7 +60,7 @@ def new(number: int, key: str | None = None) -> NewJob:
 
 def take_back(store: Store, owner: str) -> None:
     """All of it: PostgreSQL may take a moment to carry out a dead client's last commit."""
-    end = time.monotonic() + 10
+    end = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < end:
         store.claims.requeue(owner)
         if store.jobs.counts()[Status.RUNNING] == 0:

@@ -26,18 +26,18 @@ from distributed import Client
 
 from hierarchies import InputError
 from partitioned import RANGE, body_of, told
+from patience import PATIENCE_SECONDS, until
 from synth.service.workers import KilledError, NoWorkersError, OverTimeError, QuestionRun, reporting
 from synth.service.workers import dask as remote
 from synth.service.workers.dask import DaskWorkers
 from synth.verbs.identity.edition import edition
 from synth.verbs.reply import Outcome
-from working import COUNT, HOG, LONG_COUNT, TOP, Listener, piece, question, until
+from working import COUNT, HOG, LONG_COUNT, TOP, Listener, piece, question
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.filterwarnings("ignore::DeprecationWarning:distributed"),
 ]
-WAIT_SECONDS = 60
 
 
 def started(what: str, *words: str) -> subprocess.Popen[bytes]:
@@ -61,11 +61,11 @@ def cluster(workers: int) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]
         own = ("--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(told))
         processes = [started("scheduler", *own)]
         try:
-            until(lambda: told.is_file() and told.read_text().strip(), WAIT_SECONDS)
+            until(lambda: told.is_file() and told.read_text().strip())
             address = json.loads(told.read_text())["address"]
             processes += [worker(address) for _ in range(workers)]
             with Client(address, set_as_default=False) as client:
-                client.wait_for_workers(workers, timeout=WAIT_SECONDS)
+                client.wait_for_workers(workers, timeout=PATIENCE_SECONDS)
             yield address, processes
         finally:
             for process in processes:
@@ -100,7 +100,9 @@ def test_progress_is_told_and_a_stop_brings_what_there_is(workers: DaskWorkers) 
     question_run = QuestionRun(
         workers, "count", question("count", LONG_COUNT), on_progress=listener
     )
-    thread = threading.Thread(target=lambda: (listener.heard.wait(30), question_run.stop()))
+    thread = threading.Thread(
+        target=lambda: (listener.heard.wait(PATIENCE_SECONDS), question_run.stop())
+    )
     thread.start()
     reply = question_run.run()
     thread.join()
@@ -113,7 +115,7 @@ def test_budgets_and_kills(workers: DaskWorkers) -> None:
     assert reply.outcome is Outcome.PARTIAL
     killed = workers.submit(piece("count", LONG_COUNT))
     killed.kill()
-    assert isinstance(killed.future.exception(5), KilledError)
+    assert isinstance(killed.future.exception(PATIENCE_SECONDS), KilledError)
 
 
 def test_who_asks_for_too_much_waits_no_longer_than_the_grace() -> None:
@@ -142,13 +144,13 @@ def test_a_lost_worker_is_replaced_by_another() -> None:
             tickets = [
                 workers.submit(piece("count", COUNT), on_progress=heard) for heard in listeners
             ]
-            assert all(listener.heard.wait(WAIT_SECONDS) for listener in listeners)
+            assert all(listener.heard.wait(PATIENCE_SECONDS) for listener in listeners)
             processes[1].send_signal(signal.SIGKILL)
-            wait([ticket.future for ticket in tickets], WAIT_SECONDS)
+            wait([ticket.future for ticket in tickets], PATIENCE_SECONDS)
             bodies = [json.dumps(ticket.future.result(0)["body"]) for ticket in tickets]
             assert bodies == [body_of("count", COUNT)[0]] * 2
             assert workers.slots == 1
-            until(lambda: workers.lost == 1, WAIT_SECONDS)
+            until(lambda: workers.lost == 1)
         finally:
             workers.close()
 
@@ -159,10 +161,10 @@ def test_a_scheduler_that_dies_takes_all_workers_with_it() -> None:
         try:
             listener = Listener()
             ticket = workers.submit(piece("count", LONG_COUNT), on_progress=listener)
-            assert listener.heard.wait(WAIT_SECONDS)
+            assert listener.heard.wait(PATIENCE_SECONDS)
             processes[0].kill()
-            assert isinstance(ticket.future.exception(WAIT_SECONDS), NoWorkersError)
-            until(lambda: _refused(workers), WAIT_SECONDS)
+            assert isinstance(ticket.future.exception(PATIENCE_SECONDS), NoWorkersError)
+            until(lambda: _refused(workers))
         finally:
             workers.close()
 
@@ -170,7 +172,8 @@ def test_a_scheduler_that_dies_takes_all_workers_with_it() -> None:
 def _refused(workers: DaskWorkers) -> bool:
     try:
         return isinstance(
-            workers.submit(piece("count", {"digits": 1})).future.exception(5), Exception
+            workers.submit(piece("count", {"digits": 1})).future.exception(PATIENCE_SECONDS),
+            Exception,
         )
     except NoWorkersError:
         return True
@@ -189,7 +192,7 @@ def test_workers_with_other_code_are_refused(
 
     monkeypatch.setattr("synth.service.workers.dask.edition", other)
     with pytest.raises(NoWorkersError, match="answers with other code") as raised:
-        workers.submit(piece("count", {"digits": 1})).future.result(30)
+        workers.submit(piece("count", {"digits": 1})).future.result(PATIENCE_SECONDS)
     assert "install the same version" in raised.value.hint
 
 

@@ -18,6 +18,7 @@ import pytest
 
 from hierarchies import InputError
 from partitioned import RANGE, SUPERPOD, body_of, told
+from patience import PATIENCE_SECONDS, until
 from places import ROOT
 from synth.plan.request import Watcher
 from synth.service.workers import (
@@ -32,7 +33,7 @@ from synth.service.workers import (
 )
 from synth.verbs.partition import Piece, WholeQuestion, carry_out
 from synth.verbs.reply import Outcome
-from working import COUNT, HOG, LONG_COUNT, TOP, Listener, end, piece, question, until
+from working import COUNT, HOG, LONG_COUNT, TOP, Listener, end, piece, question
 
 PLACE: dict[str, Any] = {"system": "dgx-h100:4", "axes": {"data": 8, "model": 4}}
 
@@ -123,7 +124,9 @@ def test_a_bug_is_logged_and_told_by_its_number_alone(
     workers: ProcessWorkers, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(InternalError) as raised:
-        workers.submit(Piece(WholeQuestion(verb="no such part", question={}))).future.result(20)
+        workers.submit(Piece(WholeQuestion(verb="no such part", question={}))).future.result(
+            PATIENCE_SECONDS
+        )
     assert "KeyError" not in str(raised.value)
     assert raised.value.id in str(raised.value)
     assert f"internal error {raised.value.id}" in caplog.text
@@ -135,7 +138,9 @@ def test_progress_is_told_and_a_stop_brings_what_there_is(workers: ProcessWorker
     question_run = QuestionRun(
         workers, "count", question("count", LONG_COUNT), on_progress=listener
     )
-    threading.Thread(target=lambda: (listener.heard.wait(20), question_run.stop())).start()
+    threading.Thread(
+        target=lambda: (listener.heard.wait(PATIENCE_SECONDS), question_run.stop())
+    ).start()
     reply = question_run.run()
     assert reply.outcome is Outcome.PARTIAL
     assert reply.body["complete"] is False
@@ -157,8 +162,11 @@ def test_work_without_a_partial_answer_is_killed_after_the_grace(workers: Proces
     ticket = workers.submit(piece("place", HOG))
     until(ticket.future.running)
     ticket.stop()
-    assert isinstance(ticket.future.exception(20), OverTimeError)
-    assert workers.submit(piece("count", {"digits": 1})).future.result(20)["outcome"] == 0
+    assert isinstance(ticket.future.exception(PATIENCE_SECONDS), OverTimeError)
+    assert (
+        workers.submit(piece("count", {"digits": 1})).future.result(PATIENCE_SECONDS)["outcome"]
+        == 0
+    )
 
 
 def test_a_kill_ends_at_once_what_is_under_way_and_what_waits(workers: ProcessWorkers) -> None:
@@ -167,7 +175,7 @@ def test_a_kill_ends_at_once_what_is_under_way_and_what_waits(workers: ProcessWo
     for ticket in tickets:
         ticket.kill()
     for ticket in tickets:
-        assert isinstance(ticket.future.exception(20), KilledError)
+        assert isinstance(ticket.future.exception(PATIENCE_SECONDS), KilledError)
 
 
 def test_a_question_run_that_is_killed_says_so(workers: ProcessWorkers) -> None:
@@ -182,29 +190,31 @@ def test_too_much_memory_is_a_clear_problem_and_nothing_else_suffers(
 ) -> None:
     greedy = workers.submit(piece("place", HOG), memory_bytes=32 * 2**20)
     modest = workers.submit(piece("top", TOP), memory_bytes=512 * 2**20)
-    problem = greedy.future.exception(60)
+    problem = greedy.future.exception(PATIENCE_SECONDS)
     assert isinstance(problem, OutOfMemoryError)
     assert "needs more than 32 MiB" in problem.problem
-    assert modest.future.result(60)["outcome"] == 0
+    assert modest.future.result(PATIENCE_SECONDS)["outcome"] == 0
 
 
 def test_a_dead_process_fails_its_own_piece_only(workers: ProcessWorkers) -> None:
     until(lambda: len(workers.pids) == 2)
     listeners = Listener(), Listener()
     tickets = [workers.submit(piece("count", LONG_COUNT), on_progress=heard) for heard in listeners]
-    assert all(listener.heard.wait(20) for listener in listeners)
+    assert all(listener.heard.wait(PATIENCE_SECONDS) for listener in listeners)
     before = workers.lost
     end(workers.pids[0])
-    done, _ = wait([ticket.future for ticket in tickets], 20, return_when="FIRST_COMPLETED")
+    done, _ = wait(
+        [ticket.future for ticket in tickets], PATIENCE_SECONDS, return_when="FIRST_COMPLETED"
+    )
     [lost] = done
     with pytest.raises(WorkerLostError, match="signal 9"):
         lost.result()
     assert workers.lost == before + 1
     [other] = [ticket for ticket in tickets if ticket.future is not lost]
     other.stop()
-    assert other.future.result(20)["outcome"] == int(Outcome.PARTIAL)
+    assert other.future.result(PATIENCE_SECONDS)["outcome"] == int(Outcome.PARTIAL)
     again = [workers.submit(piece("count", {"digits": 2})) for _ in range(4)]
-    assert all(ticket.future.result(20)["outcome"] == 0 for ticket in again)
+    assert all(ticket.future.result(PATIENCE_SECONDS)["outcome"] == 0 for ticket in again)
 
 
 def test_a_question_run_outlives_its_workers(workers: ProcessWorkers) -> None:
@@ -216,10 +226,10 @@ def test_a_question_run_outlives_its_workers(workers: ProcessWorkers) -> None:
     thread.start()
     for _ in range(2):
         listener.heard.clear()
-        assert listener.heard.wait(20)
+        assert listener.heard.wait(PATIENCE_SECONDS)
         for pid in workers.pids:
             end(pid)
-    thread.join(60)
+    thread.join(PATIENCE_SECONDS)
     [reply] = replies
     assert reply.outcome is Outcome.OK
 
@@ -230,9 +240,9 @@ def test_a_question_in_pieces_outlives_a_worker(workers: ProcessWorkers) -> None
     replies: list[Any] = []
     thread = threading.Thread(target=lambda: replies.append(question_run.run()))
     thread.start()
-    assert listener.heard.wait(20)
+    assert listener.heard.wait(PATIENCE_SECONDS)
     end(workers.pids[0])
-    thread.join(60)
+    thread.join(PATIENCE_SECONDS)
     [reply] = replies
     assert told(reply) == body_of("top", RANGE)
     assert {one.of for one in listener.reports if one.stage == "placements priced"} >= {9}
@@ -269,7 +279,7 @@ def test_a_small_question_takes_its_turn_between_the_pieces_of_a_large_one() -> 
     until(lambda: len(workers.waiting) == 3)
     for _ in range(3):
         workers.waiting.popleft().carry_out()
-    second.join(20)
+    second.join(PATIENCE_SECONDS)
     assert set(replies) == {"small"}
     while first.is_alive():
         if workers.waiting:
@@ -358,7 +368,7 @@ if __name__ == "__main__":
         time.sleep(0.01)
     time.sleep(0.3)
     ticket.stop()
-    print(ticket.future.result(20)["outcome"], flush=True)
+    print(ticket.future.result(120)["outcome"], flush=True)
     sys.stdin.read()
 """
 
