@@ -9,8 +9,9 @@ import importlib.util
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 MOST_UNROLLED = 256
 """More layers than these one after the other take minutes to trace."""
+
+LEAST_JAX = (0, 10)
 
 OWN = re.compile(r"(?P<file>.+\.py):(?P<function>[A-Za-z_]\w*)")
 """A model of one's own: a file, and a function in it."""
@@ -129,12 +132,23 @@ def _loaded(path: Path) -> Any:
 
 @contextmanager
 def _jax() -> Iterator[None]:
-    """Around imports that need JAX. Raises InputError that says how to have it."""
+    """Around imports that need JAX. Raises InputError that says how to have it.
+
+    An older JAX is refused before it is loaded: its jaxprs have other primitives.
+    """
+    with suppress(PackageNotFoundError):
+        found = version("jax")
+        if tuple(map(int, re.findall(r"\d+", found)[:2])) < LEAST_JAX:
+            raise _needs_jax(f"this is {found}")
     try:
         yield
     except ImportError as error:
         named = (error.name or "").split(".")[0]
         if named not in ("jax", "jaxlib"):
             raise
-        problem = f"tracing a model needs JAX 0.10 or later, and {error}"
-        raise InputError(problem, hint="pip install 'collsynth[jax]'") from None
+        raise _needs_jax(str(error)) from None
+
+
+def _needs_jax(found: str) -> InputError:
+    problem = f"tracing a model needs JAX {'.'.join(map(str, LEAST_JAX))} or later, and {found}"
+    return InputError(problem, hint="pip install 'collsynth[jax]'")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from math import prod
 from typing import Annotated
 
 from pydantic import Field
@@ -26,6 +27,8 @@ from synth.verbs.traces import ModelQuestion
 
 MOST_AXES = 3
 """Over more axes there are too many ways to lie for cheapest redistributions to be found."""
+
+MOST_DEVICES = 2**20
 
 
 class ShardQuestion(ModelQuestion, PricedQuestion):
@@ -50,6 +53,8 @@ class ShardQuestion(ModelQuestion, PricedQuestion):
         if self.plan is None:
             hint = 'as in --plan "data=8; batch over data"'
             raise InputError("which plan? a step is sharded by one", where="--plan", hint=hint)
+        if re.search(r"\d{19}", self.plan):
+            raise InputError("a number of more than 18 digits", where="plan")
         if self.axes is None:
             return self.plan
         given = " ".join(f"{axis.name}={axis.size}" for axis in axes_of(self.axes))
@@ -74,8 +79,9 @@ def shard(question: ShardQuestion, watcher: Watcher) -> Reply:
             if value is not None:
                 hint = "it says its axes and how all values lie: change its text"
                 raise InputError("this step is sharded already", where=flag, hint=hint)
+        _check_axes(given.sizes)
         check(given)
-        machine = _machine(question, dict(given.axes))
+        machine = _machine(question, given.sizes)
         return reply(ShardReply.of(given, None, machine))
     return _planned(question, given)
 
@@ -95,6 +101,10 @@ def _planned(question: ShardQuestion, step: Step) -> Reply:
 
 
 def _check_axes(axes: Mapping[str, int]) -> None:
+    """Raise InputError for more axes, or more devices, than can be."""
+    if prod(axes.values()) > MOST_DEVICES:
+        problem = f"{prod(axes.values())} devices"
+        raise InputError(problem, where="plan", hint=f"at most {MOST_DEVICES}")
     if len(axes) > MOST_AXES:
         problem = f"{len(axes)} axes that cut values"
         raise InputError(problem, where="plan", hint=f"at most {MOST_AXES}")

@@ -13,9 +13,17 @@ from hypothesis import strategies as st
 
 import traced_steps
 from exhaustive import examples
-from grammar.tensors.operations import Graph, Literal, Operand, Operation, Step, Value
-from grammar.tensors.parser import parse_step, parse_type
-from grammar.tensors.sharding import Kind, Type, shardings
+from grammar.tensors.operations import (
+    Graph,
+    Literal,
+    Operand,
+    Operation,
+    ShardedStep,
+    Step,
+    Value,
+)
+from grammar.tensors.parser import parse_either, parse_sharded, parse_step, parse_type
+from grammar.tensors.sharding import Kind, Sharding, Type, check_type, shardings
 from hierarchies import InputError
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
@@ -126,6 +134,60 @@ def test_what_is_written_is_read_again(step: Step) -> None:
     assert read == step
     assert str(read) == str(step)
     assert lines(read) == lines(step)
+
+
+AXES = {"data": 2, "model": 3}
+
+
+@st.composite
+def sharded_steps(draw: Draw) -> ShardedStep:
+    """A step each of whose values lies in some way that its shape can."""
+    step = draw(steps())
+
+    def lying(graph: Graph) -> Graph:
+        known: dict[str, Value] = {}
+
+        def made(value: Value) -> Value:
+            every = shardings(len(value.type.shape), tuple(AXES), tuple(Kind))
+            some = st.sampled_from([one for one in every if fits(value.type, one)])
+            known[value.name] = Value(value.name, value.type, draw(some))
+            return known[value.name]
+
+        def read(operand: Operand) -> Operand:
+            return known[operand.name] if isinstance(operand, Value) else operand
+
+        inputs = tuple(map(made, graph.inputs))
+        operations = tuple(
+            Operation(
+                one.primitive,
+                tuple(map(read, one.operands)),
+                tuple(map(made, one.results)),
+                one.parameters,
+                None if one.body is None else lying(one.body),
+            )
+            for one in graph.operations
+        )
+        return Graph(inputs, operations, tuple(map(read, graph.outputs)))
+
+    whole = Step(step.name, lying(step.graph), step.roles, step.labels)
+    return ShardedStep(tuple(AXES.items()), whole)
+
+
+def fits(type_: Type, sharding: Sharding) -> bool:
+    try:
+        check_type(type_, sharding, AXES)
+    except InputError:
+        return False
+    return True
+
+
+@examples(10, 100)
+@given(sharded_steps())
+def test_a_sharded_step_is_read_again(step: ShardedStep) -> None:
+    read = parse_sharded(str(step))
+    assert read == step
+    assert str(read) == str(step)
+    assert parse_either(str(step)) == step
 
 
 @pytest.mark.parametrize("unrolled", [False, True])
@@ -283,3 +345,60 @@ def test_any_type_is_one_or_refused(scrap: str) -> None:
     for text in (scrap, f"f32[2{scrap}]", f"f32[2]{scrap}", f"f32[2@a]{{sum:{scrap}}}"):
         with suppress(InputError):
             parse_type(text)
+
+
+SHARDED = """step small over data=2 model=4
+in w: f32[4@model,2] parameter
+in x: f32[8@data,4@model] batch
+v0: f32[8@data,2]{sum:model} = dot_general(x, w) dimension_numbers=(((1),(0)),((),()))
+v0.1: f32[8@data,2] = redistribute(v0) by=all-reduce over=(model)
+v1: f32[4@model,2] = neg(w)
+v1.1: f32[4,2] = redistribute(v1) by=all-gather over=(model)
+out v1 -> w
+out v0.1
+"""
+
+
+def test_a_sharded_step_as_the_docs_spell_it() -> None:
+    step = parse_sharded(SHARDED)
+    assert str(step) == SHARDED
+    assert step.sizes == {"data": 2, "model": 4}
+    partial = step.step.graph.values["v0"].sharding
+    assert partial is not None
+    assert partial.partial == ((Kind.SUM, "model"),)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("f32[4@model,2] p", "f32[4@model,2@model] p", "line 2, column 7: axis 'model' occurs 2"),
+        ("f32[4@model,2] p", "f32[4@modal,2] p", "no axis 'modal'"),
+        ("{sum:model}", "{sum:data}", "axis 'data' occurs 2 times"),
+        ("{sum:model}", "{sun:model}", "sum, max or min"),
+        ("data=2", "data=3", "data=3 cuts dimension 0 of f32[8,4] in 3 parts, of 8 elements"),
+        ("model=4", "data=4", "line 1, column 24: axis data is said twice"),
+        ("model=4", "model=0", "an axis of size 0"),
+        ("model=4", "mo/el=4", "mo/el is no name of an axis"),
+        ("out v1 -> w", "out v1.1 -> w", "w lies otherwise: w: f32[4@model,2] out v1.1"),
+        (" over data=2 model=4", " over", "here could stand: a name"),
+    ],
+)
+def test_mistakes_in_sharded_steps(old: str, new: str, said: str) -> None:
+    assert old in SHARDED
+    with pytest.raises(InputError) as refused:
+        parse_sharded(SHARDED.replace(old, new, 1))
+    assert said in " ".join(str(refused.value).split())
+
+
+def test_a_step_is_sharded_or_not() -> None:
+    plain = "step a\nin x: f32[2] batch\nout x\n"
+    with pytest.raises(InputError, match="this step is sharded"):
+        parse_step(SHARDED)
+    with pytest.raises(InputError, match="this step is not sharded"):
+        parse_sharded(plain)
+    for wrong, said in (
+        (plain.replace("[2]", "[2@data]"), "in sharded steps only"),
+        (plain.replace("out x", "v: f32[2] = redistribute(x)\nout v"), "of sharded steps only"),
+    ):
+        with pytest.raises(InputError, match=said):
+            parse_either(wrong)
