@@ -123,5 +123,6 @@ READERS: Mapping[File, Callable[[Any], Any]] = {
     File.PROGRAM: program,
     File.ORDER: partial(program, what="a pipeline order"),
     File.STEP: step,
+    File.PLAN: partial(program, what="a plan"),
 }
 """What reads a word that may name a file, by what the file holds."""

@@ -36,6 +36,7 @@ from synth.tables.style import (
     way,
 )
 from synth.tables.traces import trace
+from synth.tables.trained import train
 from synth.verbs.answers import judge
 from synth.verbs.answers.machine_parts import Calibration, LevelInFull, Machine, MachineInFull
 from synth.verbs.answers.machines import (
@@ -323,6 +324,7 @@ _DRAWN: Mapping[str, Callable[[Any], RenderableType]] = {
     "calibrate": calibrated,
     "doctor": doctor,
     "trace": trace,
+    "train": train,
 }
 
 

@@ -38,6 +38,7 @@ from synth.verbs.programs import CheckQuestion, LowerQuestion, TimeQuestion, che
 from synth.verbs.questions.question import Question
 from synth.verbs.reply import Reply
 from synth.verbs.traces import TraceQuestion, trace
+from synth.verbs.training import TrainQuestion, trained
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Verb:
     """One verb: the model of its question, and what answers it.
 
     ``partial``: whether it can answer in part. ``repeatable``: whether the same question always
-    has the same answer; not so for ``run``, which measures the machine it runs on.
+    has the same answer; not so for ``run`` and ``train``, which run something on this machine.
     """
 
     question: type[Question]
@@ -75,4 +76,5 @@ VERBS: Mapping[str, Verb] = {
     "calibrate": Verb(CalibrateQuestion, calibrate),
     "doctor": Verb(DoctorQuestion, doctor),
     "trace": Verb(TraceQuestion, trace),
+    "train": Verb(TrainQuestion, trained, repeatable=False),
 }

@@ -27,6 +27,7 @@ _OUTPUTS = {
     "order": "A file for PyTorch's CSV; with --json, for the JSON.",
     "emit": _FILES,
     "trace": "A file for the text of the step; with --json, the JSON.",
+    "train": "A file for the sharded step; with --json, the JSON.",
     "calibrate": "A file for the description or script; with --json, the JSON.",
 }
 """The help of ``-o``, for each verb whose answer has files."""

@@ -88,5 +88,10 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {
     },
     "calibrate": {"system": "dgx-h100:2", "plan": True},
     "trace": {"model": {"name": "mlp.step", "text": _STEP}},
+    "train": {
+        "model": {"name": "mlp.step", "text": _STEP},
+        "plan": "data=4; batch over data",
+        "runtime": "torch",
+    },
     "doctor": {"system": "dgx-a100:2", "files": [{"name": "all_reduce.csv", "text": _LOG}]},
 }

@@ -1,4 +1,4 @@
-"""JAX: a step inside ``shard_map``, its primitives as calls of ``jax.lax``, loops as ``lax.scan``."""
+"""JAX: a step inside ``shard_map``, primitives as calls of ``jax.lax``, loops by ``lax.scan``."""
 
 from __future__ import annotations
 
@@ -248,24 +248,31 @@ def moved(text: str, move: Move, held: Type, sizes: Mapping[str, int]) -> str:
         case How.ALL_GATHER:
             return f"lax.all_gather({text}, {axes}, axis={move.leaves}, tiled=True)"
         case How.ALL_TO_ALL:
-            order = entering(move)
-            dimensions = f"{move.enters}, {move.leaves}"
-            found = f"lax.all_to_all({text}, {quoted(order)}, {dimensions}, tiled=True)"
-            if order == move.axes:
-                return found
-            return f"reordered({found}, {move.leaves}, {quoted(order)}, {axes})"
-        case How.REDUCE_SCATTER if move.kind is Kind.SUM:
-            order = quoted(entering(move))
-            told = f"scatter_dimension={move.enters}, tiled=True"
-            return f"lax.psum_scatter({text}, {order}, {told})"
+            return _exchanged(text, move)
         case How.REDUCE_SCATTER:
-            whole = _reduced(text, move, held)
-            return f"own_block({whole}, {move.enters}, {quoted(entering(move))})"
+            return _scattered(text, move, held)
         case How.ALL_REDUCE:
             return _reduced(text, move, held)
         case How.PERMUTE:
             pairs = [(by, at) for at, by in enumerate(senders(move, sizes))]
             return f"lax.ppermute({text}, {axes}, {pairs})"
+
+
+def _exchanged(text: str, move: Move) -> str:
+    order = entering(move)
+    dimensions = f"{move.enters}, {move.leaves}"
+    found = f"lax.all_to_all({text}, {quoted(order)}, {dimensions}, tiled=True)"
+    if order == move.axes:
+        return found
+    return f"reordered({found}, {move.leaves}, {quoted(order)}, {quoted(move.axes)})"
+
+
+def _scattered(text: str, move: Move, held: Type) -> str:
+    """There is no scatter of maxima: they are reduced, and each takes its block."""
+    axes = quoted(entering(move))
+    if move.kind is not Kind.SUM:
+        return f"own_block({_reduced(text, move, held)}, {move.enters}, {axes})"
+    return f"lax.psum_scatter({text}, {axes}, scatter_dimension={move.enters}, tiled=True)"
 
 
 def _reduced(text: str, move: Move, held: Type) -> str:

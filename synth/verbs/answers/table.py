@@ -21,6 +21,7 @@ from synth.verbs.answers.planning import JobReply, PlanReply, SystemsRankedReply
 from synth.verbs.answers.programs import CheckReply, LowerReply, TimeReply
 from synth.verbs.answers.training.orders import OrderReply
 from synth.verbs.answers.training.traces import TraceReply
+from synth.verbs.answers.training.trained import TrainReply
 
 REPLIES: Mapping[str, Any] = {
     "systems": SystemsReply,
@@ -43,6 +44,7 @@ REPLIES: Mapping[str, Any] = {
     "calibrate": CalibrateReply,
     "doctor": DoctorReply,
     "trace": TraceReply,
+    "train": TrainReply,
 }
 """By verb its answer's model, or a union of models; every answer fits exactly one of a union."""
 
