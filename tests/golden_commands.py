@@ -28,6 +28,10 @@ GOLDEN_COMMANDS = {
         *("shard", str(Path(__file__).parent / "steps" / "mlp-tiny.step"), "dgx-h100:1"),
         *("--plan", "data=8; batch over data; zero=1"),
     ],
+    "train": [
+        *("train", str(Path(__file__).parent / "steps" / "mlp-tiny.step"), "dgx-h100:1"),
+        *("--plan", "data=8; batch over data; zero=2", "--runtime", "torch"),
+    ],
     "place": ["place", "dgx-h100:4", "--axes", "data=8,model=4"],
     "count": ["count", "--digits", "3"],
     "top": ["top", "p2-a100:4", "--axes", "data=16,model=4", "--reduce", "data", "-k", "4"],

@@ -65,6 +65,8 @@ class Limits:
                     self.check_devices(question.answered_devices(), key)
                 case Limited.TEXT:
                     pass  # no longer than its body, which ``body_bytes`` holds
+                case Limited.HERE:
+                    _check_not_here(key, given)
                 case _:
                     assert_never(limited)
 
@@ -84,6 +86,12 @@ class Limits:
         if isinstance(given, NamedText):
             self.check_description(given.text)
         self.check_devices(system_of(given).devices, key)
+
+
+def _check_not_here(key: str, given: bool) -> None:
+    if given:
+        hint = "the command line does it, on its own machine"
+        raise InputError("a service runs no steps", where=key, hint=hint)
 
 
 def _check_number(key: str, given: int, most: int) -> None:

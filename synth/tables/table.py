@@ -37,6 +37,7 @@ from synth.tables.style import (
     way,
 )
 from synth.tables.traces import trace
+from synth.tables.trained import train
 from synth.verbs.answers import judge
 from synth.verbs.answers.machine_parts import Calibration, LevelInFull, Machine, MachineInFull
 from synth.verbs.answers.machines import (
@@ -325,6 +326,7 @@ _DRAWN: Mapping[str, Callable[[Any], RenderableType]] = {
     "doctor": doctor,
     "trace": trace,
     "shard": shard,
+    "train": train,
 }
 
 

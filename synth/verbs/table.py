@@ -39,6 +39,7 @@ from synth.verbs.questions.question import Question
 from synth.verbs.reply import Reply
 from synth.verbs.shards import ShardQuestion, shard
 from synth.verbs.traces import TraceQuestion, trace
+from synth.verbs.training import TrainQuestion, trained
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Verb:
     """One verb: the model of its question, and what answers it.
 
     ``partial``: whether it can answer in part. ``repeatable``: whether the same question always
-    has the same answer; not so for ``run``, which measures the machine it runs on.
+    has the same answer; not so for ``run`` and ``train``, which run something on this machine.
     """
 
     question: type[Question]
@@ -77,4 +78,5 @@ VERBS: Mapping[str, Verb] = {
     "doctor": Verb(DoctorQuestion, doctor),
     "trace": Verb(TraceQuestion, trace),
     "shard": Verb(ShardQuestion, shard),
+    "train": Verb(TrainQuestion, trained, repeatable=False),
 }

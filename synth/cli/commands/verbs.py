@@ -28,6 +28,7 @@ _OUTPUTS = {
     "emit": _FILES,
     "trace": "A file for the text of the step; with --json, the JSON.",
     "shard": "A file for the text of the sharded step; with --json, the JSON.",
+    "train": "A file for the sharded step; with --json, the JSON.",
     "calibrate": "A file for the description or script; with --json, the JSON.",
 }
 """The help of ``-o``, for each verb whose answer has files."""

@@ -94,5 +94,10 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {
         "plan": "batch over data",
         "system": "dgx-h100:1",
     },
+    "train": {
+        "model": {"name": "mlp.step", "text": _STEP},
+        "plan": "data=4; batch over data",
+        "runtime": "torch",
+    },
     "doctor": {"system": "dgx-a100:2", "files": [{"name": "all_reduce.csv", "text": _LOG}]},
 }

@@ -21,5 +21,6 @@ def device_step(values):
 """
 
 from synth.train.emit.files import LANGUAGES, write
+from synth.train.emit.walk import output_names
 
-__all__ = ["LANGUAGES", "write"]
+__all__ = ["LANGUAGES", "output_names", "write"]

@@ -46,9 +46,7 @@ def write(
             raise InputError(f"input {label} is a key", hint=hint)
     inputs = [
         _words(value.name, role, value.type.dtype, value.type.shape, sharding)
-        for value, role, sharding in zip(
-            step.graph.inputs, step.roles, program.inputs, strict=True
-        )
+        for value, role, sharding in zip(step.graph.inputs, step.roles, program.inputs, strict=True)
     ]
     outputs = [
         _words(one.name, "", one.type.dtype, one.type.shape, one.sharding) for one in found.outputs
@@ -60,20 +58,24 @@ def write(
         if one.body is not None
         for value in one.body.values.values()
     ]
-    return _templates().get_template(language.template).render(
-        name=step.name,
-        runtime=language.name,
-        plan=plan,
-        made_by=made_by,
-        axes=list(sizes.items()),
-        sizes=", ".join(f"{axis}={size}" for axis, size in sizes.items()),
-        world=prod(sizes.values()),
-        inputs=inputs,
-        outputs=outputs,
-        over=_over(found.moves, sizes),
-        functions=found.text,
-        uses=found.uses,
-        wide=any(value.type.dtype in _WIDE for value in values),
+    return (
+        _templates()
+        .get_template(language.template)
+        .render(
+            name=step.name,
+            runtime=language.name,
+            plan=plan,
+            made_by=made_by,
+            axes=list(sizes.items()),
+            sizes=", ".join(f"{axis}={size}" for axis, size in sizes.items()),
+            world=prod(sizes.values()),
+            inputs=inputs,
+            outputs=outputs,
+            over=_over(found.moves, sizes),
+            functions=found.text,
+            uses=found.uses,
+            wide=any(value.type.dtype in _WIDE for value in values),
+        )
     )
 
 

@@ -1,15 +1,15 @@
-"""JAX: a step inside ``shard_map``, its primitives as calls of ``jax.lax``, loops as ``lax.scan``."""
+"""JAX: a step inside ``shard_map``, primitives as calls of ``jax.lax``, loops by ``lax.scan``."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from grammar.tensors.sharding import Kind, Type
 from synth.train.emit.moves import entering, neutral, senders
 from synth.train.emit.spelling import quoted
 from synth.train.emit.walk import Call, Language, Writer
 from synth.train.factors import Index
-from synth.train.factors.parameters import entry, words
+from synth.train.factors.parameters import entry, numbers, words
 from synth.train.resharding import How, Move
 
 DTYPES: Mapping[str, str] = {
@@ -85,16 +85,15 @@ def _dot_general(call: Call) -> str:
 
 
 def _ragged_dot_general(call: Call) -> str:
-    numbers = f"lax.RaggedDotDimensionNumbers({call.told('ragged_dot_dimension_numbers')})"
+    told = f"lax.RaggedDotDimensionNumbers({call.told('ragged_dot_dimension_numbers')})"
     more = _precision(call) + call.keyword("preferred_element_type")
-    return f"lax.ragged_dot_general({', '.join(call.operands)}, {numbers}{more})"
+    return f"lax.ragged_dot_general({', '.join(call.operands)}, {told}{more})"
 
 
 def _convolution(call: Call) -> str:
     names = ("window_strides", "padding", "lhs_dilation", "rhs_dilation")
     told = [f"{name}={call.told(name)}" for name in names]
-    numbers = call.told("dimension_numbers")
-    told.append(f"dimension_numbers=lax.ConvDimensionNumbers({numbers})")
+    told.append(f"dimension_numbers=lax.ConvDimensionNumbers({call.told('dimension_numbers')})")
     for name in ("feature_group_count", "batch_group_count"):
         if call.operation.parameter[name] != 1:
             told.append(f"{name}={call.told(name)}")
@@ -128,29 +127,30 @@ def _select_and_scatter_add(call: Call) -> str:
 
 def _gather(call: Call) -> str:
     operand, indices = call.operands
-    numbers = f"lax.GatherDimensionNumbers({call.told('dimension_numbers')})"
     mode = _mode(call)
-    told = f"{numbers}, {call.told('slice_sizes')}"
+    told = f"lax.GatherDimensionNumbers({call.told('dimension_numbers')})"
+    told += f", {call.told('slice_sizes')}"
     if call.offset is None:
         return f"lax.gather({operand}, {indices}, {told}, mode={mode}{call.keyword('fill_value')})"
-    _check_clip(call, "start_index_map")
     fill = ""
     if call.operation.parameter["mode"] == "fill_or_drop":
         fill = call.keyword("fill_value") or ", fill_value=None"
-    return f"look_up({operand}, {indices}, {told}, {_own(call)}{fill})"
+    starts = entry(call.operation, "dimension_numbers", "start_index_map")
+    sizes = numbers(call.operation, "slice_sizes")
+    own = _own(call, [call.shape()[at] - sizes[at] for at in starts])
+    return f"look_up({operand}, {indices}, {told}, {own}{fill})"
 
 
-def _check_clip(call: Call, key: str) -> None:
-    several = len(entry(call.operation, "dimension_numbers", key)) > 1
-    if call.operation.parameter["mode"] == "clip" and several:
-        raise call.refused("that clips several entries of an index, one of them cut")
+def _own(call: Call, last: Sequence[int]) -> str:
+    """How an index finds what is this part's own: see ``own`` in the template.
 
-
-def _own(call: Call) -> str:
-    """How an index finds what is this part's own: see ``own`` in the template."""
+    ``last`` is for each entry where the last window begins.
+    """
     offset = call.offset
     assert offset is not None
-    clip = call.operation.parameter["mode"] == "clip"
+    clip: object = None
+    if call.operation.parameter["mode"] == "clip":
+        clip = tuple(offset.size - 1 if at == offset.entry else one for at, one in enumerate(last))
     return f"{offset.entry}, {offset.extent}, {offset.size}, {quoted(offset.axes)}, clip={clip}"
 
 
@@ -164,14 +164,23 @@ def _scatter(name: str) -> Writer:
         mode = _mode(call)
         if call.offset is not None:
             assert call.offset.index is Index.DROP
-            _check_clip(call, "scatter_dims_to_operand_dims")
-            indices = f"own({indices}, {_own(call)})"
+            indices = f"own({indices}, {_own(call, _last(call))})"
             mode = "lax.GatherScatterMode.FILL_OR_DROP"
-        numbers = f"lax.ScatterDimensionNumbers({call.told('dimension_numbers')})"
+        told = f"lax.ScatterDimensionNumbers({call.told('dimension_numbers')})"
         unique = ", unique_indices=True" if call.operation.parameter["unique_indices"] else ""
-        return f"lax.{name}({operand}, {indices}, {updates}, {numbers}, mode={mode}{unique})"
+        return f"lax.{name}({operand}, {indices}, {updates}, {told}, mode={mode}{unique})"
 
     return write
+
+
+def _last(call: Call) -> list[int]:
+    """For each entry of a scatter's index where the last window begins."""
+    names = ("update_window_dims", "inserted_window_dims", "operand_batching_dims")
+    places, *others = (entry(call.operation, "dimension_numbers", name) for name in names)
+    kept = [at for at in range(len(call.shape())) if not any(at in one for one in others)]
+    sizes = dict(zip(kept, (call.shape(2)[place] for place in places), strict=True))
+    starts = entry(call.operation, "dimension_numbers", "scatter_dims_to_operand_dims")
+    return [call.shape()[at] - sizes.get(at, 1) for at in starts]
 
 
 def _random_bits(call: Call) -> str:
@@ -248,24 +257,31 @@ def moved(text: str, move: Move, held: Type, sizes: Mapping[str, int]) -> str:
         case How.ALL_GATHER:
             return f"lax.all_gather({text}, {axes}, axis={move.leaves}, tiled=True)"
         case How.ALL_TO_ALL:
-            order = entering(move)
-            dimensions = f"{move.enters}, {move.leaves}"
-            found = f"lax.all_to_all({text}, {quoted(order)}, {dimensions}, tiled=True)"
-            if order == move.axes:
-                return found
-            return f"reordered({found}, {move.leaves}, {quoted(order)}, {axes})"
-        case How.REDUCE_SCATTER if move.kind is Kind.SUM:
-            order = quoted(entering(move))
-            told = f"scatter_dimension={move.enters}, tiled=True"
-            return f"lax.psum_scatter({text}, {order}, {told})"
+            return _exchanged(text, move)
         case How.REDUCE_SCATTER:
-            whole = _reduced(text, move, held)
-            return f"own_block({whole}, {move.enters}, {quoted(entering(move))})"
+            return _scattered(text, move, held)
         case How.ALL_REDUCE:
             return _reduced(text, move, held)
         case How.PERMUTE:
             pairs = [(by, at) for at, by in enumerate(senders(move, sizes))]
             return f"lax.ppermute({text}, {axes}, {pairs})"
+
+
+def _exchanged(text: str, move: Move) -> str:
+    order = entering(move)
+    dimensions = f"{move.enters}, {move.leaves}"
+    found = f"lax.all_to_all({text}, {quoted(order)}, {dimensions}, tiled=True)"
+    if order == move.axes:
+        return found
+    return f"reordered({found}, {move.leaves}, {quoted(order)}, {quoted(move.axes)})"
+
+
+def _scattered(text: str, move: Move, held: Type) -> str:
+    """There is no scatter of maxima: they are reduced, and each takes its block."""
+    axes = quoted(entering(move))
+    if move.kind is not Kind.SUM:
+        return f"own_block({_reduced(text, move, held)}, {move.enters}, {axes})"
+    return f"lax.psum_scatter({text}, {axes}, scatter_dimension={move.enters}, tiled=True)"
 
 
 def _reduced(text: str, move: Move, held: Type) -> str:

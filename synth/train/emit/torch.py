@@ -72,7 +72,9 @@ def _slice(call: Call) -> str:
     if "strides" in call.operation.parameter:
         steps = numbers(call.operation, "strides")
     found = [
-        ":" if (start, limit, step) == (0, size, 1) else f"{start}:{limit}" + f":{step}" * (step > 1)
+        ":"
+        if (start, limit, step) == (0, size, 1)
+        else f"{start}:{limit}" + f":{step}" * (step > 1)
         for start, limit, step, size in zip(starts, limits, steps, call.shape(), strict=True)
     ]
     return f"{call.operands[0]}[{', '.join(found)}]"
@@ -176,7 +178,7 @@ def _dot_general(call: Call) -> str:
 
 
 def _ragged_dot_general(call: Call) -> str:
-    """A product for each group of rows: put one after the other, or in a stack if rows are summed."""
+    """A product for each group of rows: one after the other, or in a stack if rows are summed."""
     left, right, groups = call.operands
     said = entries(call.operation.parameter["ragged_dot_dimension_numbers"])
     dots = _dots(said["dot_dimension_numbers"])
@@ -205,7 +207,10 @@ def _convolution(call: Call) -> str:
     specs = [entry(call.operation, "dimension_numbers", name) for name in names]
     back = tuple(specs[2].index(at) for at in range(len(specs[2])))
     told_ = [
-        *(f"{operand}.permute({spec})" for operand, spec in zip(call.operands, specs, strict=False)),
+        *(
+            f"{operand}.permute({spec})"
+            for operand, spec in zip(call.operands, specs, strict=False)
+        ),
         *(f"{name}={call.told(name)}" for name in ("padding", "window_strides")),
         *(f"{name}={call.told(name)}" for name in ("lhs_dilation", "rhs_dilation")),
     ]

@@ -179,9 +179,7 @@ class Listing:
         return re.search(rf"\b(?:{name})\(", self.text) is not None
 
 
-def listing(
-    step: Step, program: Program, sizes: Mapping[str, int], language: Language
-) -> Listing:
+def listing(step: Step, program: Program, sizes: Mapping[str, int], language: Language) -> Listing:
     """The functions of a sharded step.
 
     Outputs that do not come back in the next step are made whole if they are partial, as nobody
@@ -197,6 +195,18 @@ def listing(
     return Listing(tuple(writer.functions), tuple(writer.outputs), tuple(writer.moves))
 
 
+def output_names(step: Step) -> list[str]:
+    """What outputs are called: as the input that they are next time, one number alone the loss."""
+    back = {out: step.graph.inputs[place].name for out, place in step.updates}
+    rest = [at for at in range(len(step.graph.outputs)) if at not in back]
+    for number, at in enumerate(rest):
+        output = step.graph.outputs[at]
+        is_loss = len(rest) == 1 and not (isinstance(output, Value) and output.type.shape)
+        free = "loss" not in step.graph.values
+        back[at] = "loss" if is_loss and free else f"output/{number}"
+    return [back[at] for at in range(len(step.graph.outputs))]
+
+
 @dataclass
 class _Writer:
     language: Language
@@ -210,17 +220,15 @@ class _Writer:
         scope = self._scope()
         names = scope.inputs(step.graph, program)
         scope.body(step.graph, program)
-        back = {out: step.graph.inputs[place].name for out, place in step.updates}
-        rest = [at for at in range(len(step.graph.outputs)) if at not in back]
         made = []
-        for at, output in enumerate(step.graph.outputs):
-            sharding = program.outputs[at]
+        for name, output, sharding in zip(
+            output_names(step), step.graph.outputs, program.outputs, strict=True
+        ):
             kind = output.type if isinstance(output, Value) else Type(output.dtype, ())
             whole = Sharding(sharding.dimensions)
             if sharding.partial and isinstance(output, Value):
                 scope.move(output, path_between(kind, sharding, whole, self.sizes))
             made.append(scope.read(output, whole))
-            name = back.get(at) or ("loss" if len(rest) == 1 else f"output/{rest.index(at)}")
             self.outputs.append(Ending(name, kind, whole))
         head = [
             "def device_step(values):",
@@ -282,9 +290,7 @@ class _Scope:
         return self.writer.sizes
 
     def inputs(self, graph: Graph, program: Program) -> list[str]:
-        return [
-            self._held(one, lie) for one, lie in zip(graph.inputs, program.inputs, strict=True)
-        ]
+        return [self._held(one, lie) for one, lie in zip(graph.inputs, program.inputs, strict=True)]
 
     def body(self, graph: Graph, program: Program) -> None:
         for one in program.instructions:
@@ -357,4 +363,3 @@ class _Scope:
         name = self.names.made(value.name)
         self.held[value.name, sharding] = name
         return name
-

@@ -17,7 +17,7 @@ import numpy as np
 
 from grammar.tensors.operations import Step
 from grammar.tensors.parser import parse_step
-from synth.train.emit import write
+from synth.train.emit import output_names, write
 from synth.train.models import Spelling, zoo_function
 from synth.train.plans import Plan, apply
 from synth.train.plans.plan import whole
@@ -70,10 +70,8 @@ def _by_function(
             now = {**held, **{name: held[name][turn] for name in batches}}
             tree = jax.tree.unflatten(jax.tree.structure(given), [now[name] for name in names])
             made = [np.asarray(one) for one in jax.tree.leaves(jitted(*tree))]
-            back = {names[place]: made[out] for out, place in step.updates}
-            held |= back
-            [loss] = (made[at] for at in set(range(len(made))) - {out for out, _ in step.updates})
-            for name, array in {**back, "loss": loss}.items():
+            held |= {names[place]: made[out] for out, place in step.updates}
+            for name, array in zip(output_names(step), made, strict=True):
                 found.setdefault(name, []).append(array)
     return {name: np.stack(arrays) for name, arrays in found.items()}
 

@@ -5,7 +5,7 @@ Every part of every device is compared, so also replicas with each other.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
 
@@ -26,15 +26,16 @@ ROUNDING = 10
 
 @dataclass(frozen=True)
 class Row:
-    """One step: losses, and the largest differences of parameters and moments.
+    """One step: losses, and the largest difference of a parameter, as a share of its array's size.
 
-    Differences are shares of the largest element of their array.
+    Of a step that updates no parameters, of all that it gives. ``rounding`` is what the same step
+    on one device differs by in wider numbers. Without a loss there is none to compare.
     """
 
-    loss_alone: float
-    loss_sharded: float
-    parameters: float
-    moments: float
+    loss_alone: float | None
+    loss_sharded: float | None
+    difference: float
+    rounding: float
 
 
 @dataclass(frozen=True)
@@ -53,36 +54,30 @@ def compared(
     step: Step, program: Program, sizes: Mapping[str, int], alone: Alone, sharded: Sharded
 ) -> Compared:
     """How far apart they are, and which arrays further than rounding explains."""
-    inputs = {value.name: at for at, value in enumerate(step.graph.inputs)}
-    roles = dict(zip(inputs, step.roles, strict=True))
-    lies = {name: program.inputs[at] for name, at in inputs.items() if name in alone.values}
+    names = [value.name for value in step.graph.inputs]
+    lies = dict(zip(names, program.inputs, strict=True))
+    roles = dict(zip(names, step.roles, strict=True))
+    held = [name for name in alone.values if roles.get(name) == "parameter"] or list(alone.values)
     apart = {
-        name: _apart(name, lies.get(name), sizes, alone.values[name], sharded)
-        for name in alone.values
+        name: _apart(name, lies.get(name), sizes, whole, sharded)
+        for name, whole in alone.values.items()
     }
+    rounding = {name: _rounding(name, alone) for name in alone.values}
     beyond = {
-        name: float(np.max(one / (NEAR + ROUNDING * _rounding(name, alone))))
-        for name, one in apart.items()
+        name: float(np.max(one / (NEAR + ROUNDING * rounding[name]))) for name, one in apart.items()
     }
     unlike = sorted((name for name in beyond if not beyond[name] <= 1), key=lambda n: -beyond[n])
     steps = len(next(iter(apart.values())))
     rows = tuple(
         Row(
-            loss_alone=float(np.mean(alone.values["loss"][turn])),
-            loss_sharded=float(np.mean(sharded.parts[0, "loss"][turn])),
-            parameters=_largest(apart, roles, ("parameter",), turn),
-            moments=_largest(apart, roles, ("moment", "state"), turn),
+            loss_alone=float(alone.values["loss"][turn]) if "loss" in alone.values else None,
+            loss_sharded=float(sharded.parts[0, "loss"][turn]) if "loss" in alone.values else None,
+            difference=max(float(apart[name][turn]) for name in held),
+            rounding=max(float(rounding[name][turn]) for name in held),
         )
         for turn in range(steps)
     )
     return Compared(rows, tuple(unlike))
-
-
-def _largest(
-    apart: Mapping[str, Array], roles: Mapping[str, str], which: Sequence[str], turn: int
-) -> float:
-    found = [one[turn] for name, one in apart.items() if roles.get(name) in which]
-    return float(np.max(found, initial=0.0))
 
 
 def _apart(

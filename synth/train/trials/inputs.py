@@ -23,7 +23,9 @@ def drawn(step: Step, steps: int, classes: int, seed: int = 0) -> Values:
     All batches differ, and no two numbers of a weight are alike, so that nothing that changes
     places goes unnoticed.
     """
-    draw, found = np.random.default_rng(seed), {}
+    draw = np.random.default_rng(seed)
+    found: Values = {}
+    made: Array
     for label, role, value in zip(step.labels, step.roles, step.graph.inputs, strict=True):
         whole = not value.type.dtype.startswith(("f", "bf"))
         last = label.rpartition("/")[2]

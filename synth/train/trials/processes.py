@@ -16,6 +16,8 @@ from synth.run.processes import Command, supervise
 from synth.train.trials.inputs import Array, Values
 
 MOST_PROCESSES = 64
+MOST_BYTES = 2**33
+"""Of all that is kept to be compared: what every device holds after every step."""
 
 
 @dataclass(frozen=True)
@@ -35,13 +37,34 @@ class Sharded:
     parts: dict[tuple[int, str], Array]
 
 
-def check_runtime(runtime: str) -> None:
-    """Raises InputError where a runtime is not installed."""
-    if find_spec(runtime) is None:
+def check(trial: Trial, world: int, size_bytes: int) -> None:
+    """Refuse a trial before anything runs.
+
+    Raises InputError for a runtime that is not installed, for numbers of processes that do not
+    fit the plan, and for inputs of so many bytes that they do not fit on this machine.
+    """
+    if find_spec(trial.runtime) is None:
         raise InputError(
-            f"runtime {runtime!r} is not installed",
+            f"runtime {trial.runtime!r} is not installed",
             where="--runtime",
-            hint=f"pip install 'collsynth[{runtime}]'",
+            hint=f"pip install 'collsynth[{trial.runtime}]'",
+        )
+    if world > MOST_PROCESSES:
+        problem = f"the axes of the plan multiply to {world} devices, too many for one machine"
+        raise InputError(problem, where="--plan", hint=f"at most {MOST_PROCESSES}")
+    of_jax = trial.runtime == "jax" and 1 <= trial.processes <= world
+    if trial.processes != world and not (of_jax and world % trial.processes == 0):
+        hint = f"{world}, one for each device"
+        raise InputError(
+            f"{trial.processes} processes, and the axes of the plan multiply to {world} devices",
+            where="--processes",
+            hint=f"{hint}, or a number that divides it" if trial.runtime == "jax" else hint,
+        )
+    if (all_bytes := size_bytes * trial.steps * (world + 2)) > MOST_BYTES:
+        raise InputError(
+            f"{trial.steps} steps on {world} devices of {size_bytes} bytes do not fit here",
+            where="--check",
+            hint=f"they take {all_bytes} bytes, and at most {MOST_BYTES}: give smaller sizes",
         )
 
 
@@ -55,16 +78,13 @@ def trained(
 ) -> Sharded:
     """Run an emitted step on these inputs, in processes whose files are kept in a folder.
 
-    Raises InputError for a runtime that is not installed and for numbers of processes that it
-    cannot do with; RunError if a process fails or time runs out.
+    Raises RunError if a process fails or time runs out.
     """
-    check_runtime(trial.runtime)
-    _check_processes(trial, world)
     file, given = folder / "step.py", folder / "inputs.npz"
     file.write_text(text, encoding="utf-8")
-    np.savez(given, allow_pickle=False, **{name: array for name, array in inputs.items()})
-    words = (sys.executable, str(file), "--steps", str(trial.steps), "--inputs", str(given))
-    words += ("--outputs", str(folder))
+    np.savez(given, allow_pickle=False, **inputs)
+    told = ("--steps", str(trial.steps), "--inputs", str(given), "--outputs", str(folder))
+    words = (sys.executable, str(file), *told)
     commands = _COMMANDS[trial.runtime](words, world, trial.processes, folder)
     supervise(commands, folder, trial.timeout_seconds, go_on)
     found = {}
@@ -74,23 +94,6 @@ def trained(
                 rank, _, name = key.partition(":")
                 found[int(rank), name] = saved[key]
     return Sharded(found)
-
-
-def _check_processes(trial: Trial, world: int) -> None:
-    """A process for each device; of JAX one may also have several."""
-    if world > MOST_PROCESSES:
-        problem = f"{world} devices are too many for one machine"
-        raise InputError(problem, where="--plan", hint=f"at most {MOST_PROCESSES}")
-    fits = trial.processes == world
-    if trial.runtime == "jax":
-        fits = 1 <= trial.processes <= world and world % trial.processes == 0
-    if not fits:
-        hint = f"{world}, one for each device"
-        raise InputError(
-            f"{trial.processes} processes, and the axes of the plan multiply to {world} devices",
-            where="--processes",
-            hint=hint + (", or a number that divides it" if trial.runtime == "jax" else ""),
-        )
 
 
 def _jax(words: tuple[str, ...], world: int, processes: int, folder: Path) -> list[Command]:

@@ -22,6 +22,7 @@ from synth.verbs.answers.programs import CheckReply, LowerReply, TimeReply
 from synth.verbs.answers.training.orders import OrderReply
 from synth.verbs.answers.training.shards import ShardReply
 from synth.verbs.answers.training.traces import TraceReply
+from synth.verbs.answers.training.trained import TrainReply
 
 REPLIES: Mapping[str, Any] = {
     "systems": SystemsReply,
@@ -45,6 +46,7 @@ REPLIES: Mapping[str, Any] = {
     "doctor": DoctorReply,
     "trace": TraceReply,
     "shard": ShardReply,
+    "train": TrainReply,
 }
 """By verb its answer's model, or a union of models; every answer fits exactly one of a union."""
 

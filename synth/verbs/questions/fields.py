@@ -46,6 +46,8 @@ class Limited(Enum):
     """An earlier answer, as ``emit --from`` takes, with the system it is about."""
     TEXT = auto()
     """What is only read, such as logs or two answers to compare: limited with the whole body."""
+    HERE = auto()
+    """A switch that has processes of this machine run what was emitted: no service does it."""
 
 
 @dataclass(frozen=True)

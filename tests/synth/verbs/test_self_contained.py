@@ -42,6 +42,7 @@ TEXTS = {
     "network.conf": "SwitchName=leaf1 Nodes=n[1-2]\n",
     "before.json": json.dumps(KEPT),
     "after.json": json.dumps({**KEPT, "bytes": 2048}),
+    "plan.txt": "data=2; batch over data\n",
     "kept.step": (HERE / "steps" / "mlp-tiny.step").read_text(encoding="utf-8"),
     "order.csv": "0F0,0B0\n1F0,1B0\n",
     "cut.plan": "data=2; batch over data",
@@ -153,6 +154,10 @@ CASES: Mapping[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "shard": (
         ("kept.step", "--plan", "cut.plan"),
         {"model": named("kept.step"), "plan": "data=2; batch over data"},
+    ),
+    "train": (
+        ("kept.step", "--plan", "plan.txt"),
+        {"model": named("kept.step"), "plan": "data=2; batch over data\n"},
     ),
 }
 MORE: Mapping[str, tuple[str, tuple[str, ...], dict[str, Any]]] = {
@@ -276,7 +281,7 @@ def test_an_answer_that_is_handed_out_later_is_part_of_the_question(
 
 
 def test_only_what_measures_is_not_repeatable() -> None:
-    assert [name for name, verb in VERBS.items() if not verb.repeatable] == ["run"]
+    assert [name for name, verb in VERBS.items() if not verb.repeatable] == ["run", "train"]
 
 
 def test_looking_at_the_disk_would_be_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,63 @@
+"""A training step cut by a plan, in few words, and beside the same step on one device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from rich.console import RenderableType
+
+from hierarchies.units import volume
+from synth.tables.style import many, paragraphs, table, table_of
+from synth.verbs.answers.training.trained import Redistributions, TrainReply, Tried
+
+SHOWN = 5
+"""So many arrays that are not equal are named."""
+
+
+def train(answer: TrainReply) -> RenderableType:
+    """The plan, what devices hold and send, and what was seen of it."""
+    held = answer.held
+    holds = f"{volume(held.parameter)} of parameters, {volume(held.moment)} of moments"
+    return paragraphs(
+        f"{answer.name} over {many(answer.devices, 'device')}: {answer.plan}",
+        f"a device holds {holds}\n",
+        table_of(answer.redistributions, _SENT, right="times,bytes")
+        if answer.redistributions
+        else "nothing is sent",
+        None if answer.check is None else _tried(answer.check, answer.runtime),
+        None if answer.check else f"\n-o FILE writes the step for {_NAMES[answer.runtime]}.",
+    )
+
+
+def _tried(tried: Tried, runtime: str) -> RenderableType:
+    heads = ("step", "loss alone", "loss sharded", "parameters differ by", "rounding")
+    steps = table(*heads, right=",".join(heads))
+    for number, row in enumerate(tried.steps, 1):
+        losses = map(_loss, (row.loss_alone, row.loss_sharded))
+        steps.add_row(str(number), *losses, *map(_share, (row.difference, row.rounding)))
+    more = ", ..." if len(tried.unlike) > SHOWN else ""
+    return paragraphs(
+        f"\nin {tried.processes} {'process' if tried.processes == 1 else 'processes'} of "
+        f"{_NAMES[runtime]}, compared with {tried.alone}:\n",
+        steps,
+        "rounding: by how much one device differs from itself in wider numbers\n",
+        "equal, as far as rounding allows"
+        if tried.equal
+        else f"NOT equal: {', '.join(tried.unlike[:SHOWN])}{more}",
+    )
+
+
+def _loss(value: float | None) -> str:
+    return "-" if value is None else f"{value:.7g}"
+
+
+def _share(value: float | None) -> str:
+    return "no number" if value is None else f"{value:.1e}"
+
+
+_NAMES = {"jax": "JAX", "torch": "PyTorch"}
+_SENT: Mapping[str, Callable[[Redistributions], str]] = {
+    "redistribution": lambda one: one.what,
+    "times": lambda one: f"{one.times:,}",
+    "bytes": lambda one: volume(one.bytes),
+}

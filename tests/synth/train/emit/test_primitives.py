@@ -1,0 +1,154 @@
+"""Each primitive in each runtime's words gives what JAX's own primitive does, also in parts."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
+pytest.importorskip("torch", reason="needs torch, of the extra 'torch'")
+
+from emitted_steps import called, emitted, loaded, one_part, step_of
+from equations.cases import Case, cases
+from equations.executed import execute
+from equations.laid_out import laid
+from equations.parts import execute_part
+from grammar.tensors.operations import Value
+from hierarchies import InputError
+from synth.train.emit import LANGUAGES, write
+from synth.train.factors import part, rows, typed
+from synth.train.factors.table import TABLE
+from synth.train.jaxpr.primitives import KNOWN
+
+CASES = cases()
+RUNTIMES = ("jax", "torch")
+WITHOUT = {
+    "jax": {"random_unwrap", "expand_dims"},
+    "torch": {
+        *(name for name in TABLE if name.startswith("random_")),
+        *("expand_dims", "bitcast_convert_type", "reduce_precision", "shift_right_logical"),
+    },
+}
+"""What a runtime has no words for, on purpose."""
+
+
+def arrays(case: Case, given: list) -> list:
+    """Of operands those that are inputs, each once."""
+    pairs = zip(case.operation.operands, given, strict=True)
+    return list({one: array for one, array in pairs if isinstance(one, Value)}.values())
+
+
+def near(found: np.ndarray, wanted: np.ndarray) -> bool:
+    wanted = np.asarray(wanted)
+    if found.shape != wanted.shape or found.dtype != wanted.dtype:
+        return False
+    if wanted.dtype.kind not in "fV":
+        return np.array_equal(found, wanted)
+    one, other = found.astype(np.float64), wanted.astype(np.float64)
+    return np.allclose(one, other, rtol=1e-4, atol=1e-5, equal_nan=True)
+
+
+def test_every_known_primitive_has_words_or_is_left_out_on_purpose() -> None:
+    for runtime in RUNTIMES:
+        words = set(LANGUAGES[runtime].primitives)
+        assert {*TABLE, *KNOWN} - words - {"scan"} == WITHOUT[runtime]
+
+
+@cache
+def writable(runtime: str) -> list[Case]:
+    found = []
+    for case in CASES:
+        names = {one.type.dtype for one in case.operation.results}
+        names |= {one.type.dtype for one in case.operation.operands if isinstance(one, Value)}
+        has = case.operation.primitive in LANGUAGES[runtime].primitives
+        if has and "key" not in names and names <= set(LANGUAGES[runtime].dtypes):
+            found.append(case)
+    return found
+
+
+def judged_whole(runtime: str, every: int) -> None:
+    wrong = {}
+    for case in writable(runtime)[::every]:
+        given = case.drawn(np.random.default_rng(3))
+        wanted = execute(case.operation.primitive, case.operation.parameter, given)
+        names = emitted(runtime, step_of(case.operation))
+        found = called(runtime, names, arrays(case, given))
+        if not all(near(*one) for one in zip(found, wanted, strict=True)):
+            wrong[case.name] = found
+    assert not wrong
+
+
+def test_whole_operations() -> None:
+    assert all(len(writable(runtime)) > 85 for runtime in RUNTIMES)
+    judged_whole("torch", 3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_all_whole_operations(runtime: str) -> None:
+    judged_whole(runtime, 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_parts_whose_number_enters(runtime: str) -> None:
+    """Looked up, dropped, and counted: by each of two parts."""
+    sizes, tried, wrong = {"data": 2}, 0, []
+    for case in writable(runtime):
+        operation = case.operation
+        for row in rows(operation):
+            if row.factor is None or row.factor.index is None:
+                continue
+            draws = np.random.default_rng(5)
+            how = typed(operation, {"data": row}, sizes)
+            todo = part(operation, how, sizes)
+            given = [
+                laid(one, lie, sizes, draws)
+                for one, lie in zip(case.drawn(draws), how.operands, strict=True)
+            ]
+            text = write(runtime, step_of(operation), one_part(operation, row, 2), sizes)
+            names = loaded(text)
+            for reduce in ("all_reduce", "lax"):  # what follows the operation is not looked at
+                if reduce in names:
+                    names[reduce] = _unreduced(names[reduce])
+            for at in ((0,), (1,)):
+                names["number"] = lambda axes, at=at: np.int32(at[0])
+                mine = [one[at] for one in given]
+                found = called(runtime, names, arrays(case, mine))
+                wanted = execute_part(todo, mine, sizes, at)
+                tried += 1
+                if not all(near(*one) for one in zip(found, wanted, strict=True)):
+                    wrong.append((case.name, str(row), at))
+    assert tried >= 16
+    assert not wrong
+
+
+def _unreduced(named):
+    """A runtime's collective that leaves its operand as it is."""
+    if callable(named):
+        return lambda x, *rest: x
+
+    class Alone:
+        def __getattr__(self, name):
+            return (lambda x, *rest, **more: x) if name == "psum" else getattr(named, name)
+
+    return Alone()
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_a_primitive_without_words_is_refused_by_name_and_line(runtime: str) -> None:
+    case = next(one for one in CASES if one.operation.primitive == "cumsum")
+    strange = type(case.operation)(
+        "hessenberg", case.operation.operands, case.operation.results, line="model.py:7"
+    )
+    from synth.train.factors import Typed
+
+    how = typed(case.operation, {}, {"data": 2})
+    program = one_part(case.operation, rows(case.operation)[0], 2)
+    done = type(program.instructions[0])(strange, Typed(how.operands, how.results, ()))
+    strange_program = type(program)(program.inputs, (done,), program.outputs)
+    with pytest.raises(InputError, match="'hessenberg'") as refused:
+        write(runtime, step_of(strange), strange_program, {"data": 2})
+    assert refused.value.where == "model.py:7"
