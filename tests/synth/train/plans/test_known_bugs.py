@@ -19,17 +19,15 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from equations.executed import DTYPES
 from grammar.tensors.operations import Literal, Step
 from grammar.tensors.parser import parse_type
 from grammar.tensors.sharding import Sharding
 from hierarchies import InputError
 from sharded_steps import drawn_inputs, in_float64, judge, random_plan, run_whole
 from synth.train.factors import matched
-from synth.train.jaxpr.pruning import pruned
-from synth.train.jaxpr.reading import read_jaxpr
 from synth.train.plans import Program, apply
 from synth.train.plans.following import Rules, follow
+from traced_steps import function_step
 
 TWO = {"x": 2}
 
@@ -49,12 +47,7 @@ class Bug:
 
     def step(self) -> Step:
         """The function as a step, in float64."""
-        types = [parse_type(one)[0] for one in self.inputs]
-        given = [jax.ShapeDtypeStruct(one.shape, DTYPES[one.dtype]) for one in types]
-        names = [f"input{at}" for at in range(len(given))]
-        graph, _ = read_jaxpr(jax.make_jaxpr(self.function)(*given), names)
-        roles = ("batch",) * len(names)
-        return in_float64(Step("bug", pruned(graph), roles, tuple(names), ()))
+        return in_float64(function_step(self.function, *self.inputs))
 
     def program(self, step: Step) -> Program:
         """What the plan is that follows how the inputs lie."""
