@@ -16,7 +16,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from equations.executed import DTYPES, execute
+from equations.executed import DTYPES, execute, is_key
+from equations.laid_out import equal
 from equations.parts import execute_part
 from grammar.tensors.operations import Graph, Literal, Operand, Operation, Step, Value
 from grammar.tensors.parser import parse_step
@@ -99,8 +100,13 @@ def run_whole(graph: Graph, inputs: Sequence[Array]) -> Whole:
             else:
                 made = _repeat_whole(operation, operands, found)
             for value, array in zip(operation.results, made, strict=True):
-                found.values[value.name] = np.asarray(array)
+                found.values[value.name] = plain(array)
     return found
+
+
+def plain(array: Array) -> Array:
+    """Of numpy; but a key stays one of jax."""
+    return array if is_key(array) else np.asarray(array)
 
 
 def times(loop: Operation) -> list[int]:
@@ -199,6 +205,10 @@ def check(
     names = list(sizes)
     partial = [names.index(axis) for _, axis in sharding.partial]
     kind = sharding.partial[0][0] if partial else Kind.SUM
+    if is_key(value):
+        if not all(equal(part, value) for part in parts.values()):
+            raise WrongError(f"{name}: a device has another key")
+        return
     near = NEAR * (1 + np.max(np.abs(value.astype(np.float64)), initial=0))
     together: dict[tuple[int, ...], list[Array]] = {}
     for at in devices(sizes):
@@ -211,10 +221,11 @@ def check(
         key = tuple(0 if place in partial else one for place, one in enumerate(at))
         together.setdefault(key, []).append(parts[at])
         if len(together[key]) == len(list(product(*(range(sizes[names[p]]) for p in partial)))):
-            found = REDUCE[kind].reduce(together[key]) if partial else parts[at]
-            wrong = np.asarray(found) != block
+            found = np.asarray(REDUCE[kind].reduce(together[key]) if partial else parts[at])
+            found = found.astype(block.dtype)  # words wrap around
+            wrong = found != block
             if block.dtype != bool:
-                gap = np.asarray(found, np.float64) - block.astype(np.float64)
+                gap = found.astype(np.float64) - block.astype(np.float64)
                 wrong = ~(np.abs(gap) <= near) & wrong
             if np.any(wrong):
                 raise WrongError(f"{name} {sharding.spelled()} around device {at} is another value")
@@ -258,7 +269,7 @@ def _do(done: Done, held: Devices, whole: Whole) -> None:
             for at in devices(held.sizes)
         }
         made = [
-            {at: np.asarray(arrays[i]) for at, arrays in ran.items()}
+            {at: plain(arrays[i]) for at, arrays in ran.items()}
             for i in range(len(operation.results))
         ]
     for value, sharding, parts in zip(operation.results, how.results, made, strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -9,7 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from equations.executed import DTYPES
 from grammar.tensors.operations import Operand, Step, Value
+from grammar.tensors.parser import parse_type
+from synth.train.jaxpr.pruning import pruned
+from synth.train.jaxpr.reading import read_jaxpr
 from synth.train.zoo.models import How, Model
 from synth.train.zoo.optimizers import OPTIMIZERS
 from synth.train.zoo.sizes import sizes_of
@@ -38,6 +43,15 @@ def step(
 ) -> Step:
     """The step that trains it."""
     return step_of(model(name, changes, **how), optimizer)
+
+
+def function_step(function: Callable[..., Any], *types: str) -> Step:
+    """A function of values of such types (``f32[8,6]``) as a step, which updates nothing."""
+    given = [parse_type(one)[0] for one in types]
+    names = tuple(f"input{at}" for at in range(len(given)))
+    abstract = [jax.ShapeDtypeStruct(one.shape, DTYPES[one.dtype]) for one in given]
+    graph, _ = read_jaxpr(jax.make_jaxpr(function)(*abstract), names)
+    return Step("function", pruned(graph), ("batch",) * len(names), names, ())
 
 
 def signatures(one: Step) -> set[Any]:

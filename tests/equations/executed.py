@@ -52,8 +52,8 @@ def execute(name: str, told: Mapping[str, Any], operands: Sequence[Array]) -> li
 
 def by_jax(name: str, told: Mapping[str, Any], operands: Sequence[Array]) -> list[Array]:
     """The same by jax, of every primitive."""
-    arrays = [one if _is_key(one) else jnp.asarray(one) for one in operands]
-    return [one if _is_key(one) else np.asarray(one) for one in bound(name, told, arrays)]
+    arrays = [one if is_key(one) else jnp.asarray(one) for one in operands]
+    return [one if is_key(one) else np.asarray(one) for one in bound(name, told, arrays)]
 
 
 def bound(name: str, told: Mapping[str, Any], arrays: Sequence[Array]) -> list[Array]:
@@ -74,7 +74,7 @@ def bound(name: str, told: Mapping[str, Any], arrays: Sequence[Array]) -> list[A
     return list(found) if isinstance(found, list | tuple) else [found]
 
 
-def _is_key(array: Array) -> bool:
+def is_key(array: Array) -> bool:
     return isinstance(array, jax.Array) and jnp.issubdtype(array.dtype, jax.dtypes.extended)
 
 

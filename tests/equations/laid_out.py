@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from equations.executed import is_key
 from grammar.tensors.sharding import Kind, Lie, Sharding, Split
 
 Array = Any
@@ -88,7 +89,7 @@ def means(parts: Sequence[Array], lie: Lie, whole: Array) -> bool:
         case None:
             return all(equal(part, whole) for part in parts)
         case Kind():
-            if len({part.shape for part in parts}) > 1 or _is_key(whole):
+            if len({part.shape for part in parts}) > 1 or is_key(whole):
                 return False
             with np.errstate(all="ignore"):
                 return equal(reduce(PUT_TOGETHER[lie], parts), whole)
@@ -153,13 +154,9 @@ def _block(
     return tuple(found)
 
 
-def _is_key(array: Array) -> bool:
-    return isinstance(array, jax.Array)
-
-
 def equal(found: Array, whole: Array) -> bool:
     """Equal to the digits of its element type; nan is equal to nan. Keys: bit for bit."""
-    if _is_key(whole):
+    if is_key(whole):
         found, whole = np.asarray(jax.random.key_data(found)), jax.random.key_data(whole)
     found, whole = np.asarray(found), np.asarray(whole)
     if found.shape != whole.shape or found.dtype != whole.dtype:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from grammar.tensors.operations import Graph, Operand, Operation, Step, Value
-from grammar.tensors.sharding import Sharding, check_type, replicated
+from grammar.tensors.operations import Graph, Literal, Operand, Operation, Step, Value
+from grammar.tensors.sharding import Kind, Sharding, check_type, replicated
 from hierarchies import InputError
 from synth.train.factors import Typed, rows, typed
 from synth.train.plans.plan import Cuts, Plan, Rows, loop_of, stacked
@@ -125,9 +125,21 @@ def _loop(loop: Operation, body: Graph, cuts: Cuts, sizes: Mapping[str, int]) ->
     """The body, typed once: what it carries lies in the end as in the beginning."""
     divided = loop_of(loop.parameter)
     carry = divided.carry(cuts.inputs)
+    for operand, sharding in zip(loop.operands, cuts.inputs, strict=True):
+        _check_number(operand, sharding, loop.line)
     program = _program(body, cuts, dict(enumerate(carry)), sizes, loop.line)
     results = (*carry, *map(stacked, program.outputs[len(carry) :]))
     return Done(loop, Typed(divided.of_operands(cuts.inputs), results, ()), program)
+
+
+def _check_number(operand: Operand, sharding: Sharding, where: str) -> None:
+    """A number that is written out is whole on all devices: as a sum it would count on each."""
+    if isinstance(operand, Literal) and any(kind is Kind.SUM for kind, _ in sharding.partial):
+        raise InputError(
+            f"a loop begins with {operand}, which the plan has lie as {sharding.spelled()}",
+            where=where,
+            hint="a number written out is whole: let what the loop carries be whole, too",
+        )
 
 
 def redistributions(program: Program, sizes: Mapping[str, int]) -> Sequence[Moved]:

@@ -86,7 +86,8 @@ def mismatch(
         if at == _at_zero(at, places):
             group = [parts[other] for other in devices(sizes) if _at_zero(other, places) == at]
             kind = sharding.partial[0][0] if places else Kind.SUM
-            if not np.array_equal(REDUCE[kind].reduce(group), _block(value, sharding, sizes, at)):
+            found = np.asarray(REDUCE[kind].reduce(group)).astype(value.dtype)  # words wrap around
+            if not np.array_equal(found, _block(value, sharding, sizes, at)):
                 return f"what device {at} and its group hold is another value"
     return None
 

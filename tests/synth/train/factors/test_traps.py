@@ -17,6 +17,7 @@ from grammar.tensors.operations import Literal, Operation, Value
 from grammar.tensors.sharding import Kind, Lie, Sharding, Split, Type
 from hierarchies import InputError
 from synth.train.factors import matched, rows
+from synth.train.factors.windows import tiles
 
 CASES = {case.name: case for case in cases()}
 SUM, MAX, MIN = Kind.SUM, Kind.MAX, Kind.MIN
@@ -72,6 +73,31 @@ def test_it_is_no_row_and_wrong(trap: Trap) -> None:
     }
     assert (before, after) not in same - indexed
     assert not is_right(case, before, after)
+
+
+@pytest.mark.parametrize(("name", "passes"), [("gather clipped", True), ("gather filled", False)])
+def test_partial_values_are_looked_up_but_not_where_something_is_filled_in(
+    name: str, passes: bool
+) -> None:
+    """What is filled in would count once for each part."""
+    found = {row.operands[0] for row in rows(CASES[name].operation) if row.factor is None}
+    assert found == {None, *(Kind if passes else ())}
+
+
+@pytest.mark.parametrize(
+    ("size", "window", "stride", "padding", "tile"),
+    [
+        (12, 2, 2, (0, 0), True),
+        (12, 3, 1, (0, 0), False),  # they overlap
+        (12, 1, 2, (0, 0), False),  # they leave gaps
+        (12, 2, 2, (1, 1), False),  # the first window of each part would be another
+        (11, 2, 2, (0, 0), False),  # the last element is in no window
+    ],
+)
+def test_windows_tile_a_dimension_if_every_element_is_in_one(
+    size: int, window: int, stride: int, padding: tuple[int, int], tile: bool
+) -> None:
+    assert tiles(size, window, stride, padding) is tile
 
 
 def test_contracted_lists_of_axes_in_different_orders_give_a_wrong_product() -> None:

@@ -158,6 +158,14 @@ def test_maxima_and_minima_are_executed_right(kind: Kind, dtype: str) -> None:
         assert problem is None, (pair, problem)
 
 
+def test_sums_of_words_wrap_around() -> None:
+    summed, words = Sharding(((),), ((Kind.SUM, "data"),)), np.arange(6, dtype=np.uint32)
+    parts = cut(words, summed, TWO, np.random.default_rng(0))
+    assert mismatch(parts, words, summed, TWO) is None
+    path = path_between(Type("u32", (6,)), summed, replicated(1), TWO)
+    assert mismatch(carry_out(path, parts, TWO), words, replicated(1), TWO) is None
+
+
 def test_no_way_by_a_third_type_costs_less_over_two_axes() -> None:
     """The search over paths against another one, over all edges: a shortest path is a metric."""
     least = dict(nx.all_pairs_dijkstra_path_length(all_edges(TWO), weight="cost"))
