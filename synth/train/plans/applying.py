@@ -15,10 +15,10 @@ from grammar.tensors.sharding import Sharding, check_type, replicated
 from hierarchies import InputError
 from synth.train.factors import Typed, rows, typed
 from synth.train.plans.buckets import together
+from synth.train.plans.layers.prepared import prepared
 from synth.train.plans.microbatches import accumulates, redistribution
 from synth.train.plans.placing import placed
 from synth.train.plans.plan import TIME, Cuts, Plan, Rows, loop_of, stacked
-from synth.train.plans.prepared import prepared
 from synth.train.plans.program import Done, Moved, Program, When
 from synth.train.plans.stages import check_stages
 from synth.train.resharding.paths import First

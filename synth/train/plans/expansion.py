@@ -13,9 +13,9 @@ from synth.train.orders import SCHEDULES
 from synth.train.plans.applying import apply, operation_whens, timed
 from synth.train.plans.buckets import buckets_of
 from synth.train.plans.following import Rules, follow
-from synth.train.plans.layers import stacks
+from synth.train.plans.layers.apart import stacks
+from synth.train.plans.layers.prepared import prepared, stage_hints
 from synth.train.plans.plan import PIPE, TIME, Cuts, Plan
-from synth.train.plans.prepared import prepared, stage_hints
 from synth.train.plans.recipes import CLAUSES, OF_BATCH, Recipe
 from synth.train.plans.stages import stages_of
 

@@ -11,7 +11,7 @@ from grammar.tensors.parser import parse_step
 from hierarchies import InputError
 from sharded_steps import drawn_inputs, in_float64, on_one_device, run_whole
 from synth.train.plans import Done, apply, parse_recipe, plan_of, prepared
-from synth.train.plans.remat import rematerialised, saved
+from synth.train.plans.layers.remat import rematerialised, saved
 from synth.train.work import peak_bytes
 from traced_steps import step
 

@@ -16,7 +16,7 @@ from hierarchies import InputError
 from ordered_steps import MissingError, judge_order
 from sharded_steps import drawn_inputs, in_float64, judge, on_one_device, run_whole
 from synth.train.plans import Done, Place, Plan, Sent, When, apply, parse_recipe, plan_of, prepared
-from synth.train.plans.layers import apart
+from synth.train.plans.layers.apart import apart
 from traced_steps import step
 
 FOUR = (("layers", 4),)

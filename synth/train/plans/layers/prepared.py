@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from grammar.tensors.operations import Step
-from synth.train.plans.layers import apart
+from synth.train.plans.layers.apart import apart
+from synth.train.plans.layers.remat import rematerialised
 from synth.train.plans.plan import Plan
-from synth.train.plans.remat import rematerialised
 
 
 def prepared(step: Step, plan: Plan) -> Step:
