@@ -25,7 +25,7 @@ from grammar.tensors.sharding import Kind, Sharding, shardings
 from hierarchies import InputError
 from places import TESTS
 from synth.train.factors import part, rows, typed
-from synth.train.plans import Cuts, Done, Moved, Plan, Program, Rows
+from synth.train.plans import Cuts, Done, Moved, Plan, Program, Rows, Sent
 from synth.train.plans.plan import loop_of
 from synth.train.replicas.parts import REDUCE, Parts, cut, devices, number
 from synth.train.replicas.redistribution import carry_out
@@ -246,7 +246,7 @@ def run_sharded(
     return held
 
 
-def carry_on(one: Done | Moved, held: Devices, whole: Whole) -> None:
+def carry_on(one: Done | Moved | Sent, held: Devices, whole: Whole) -> None:
     """One more instruction. Raises WrongError."""
     match one:
         case Moved(value, path):
@@ -255,6 +255,8 @@ def carry_on(one: Done | Moved, held: Devices, whole: Whole) -> None:
             held.shake(value, path.target, whole)
         case Done():
             _do(one, held, whole)
+        case Sent(value, sharding):
+            held.read(value, sharding)
 
 
 def _do(done: Done, held: Devices, whole: Whole) -> None:

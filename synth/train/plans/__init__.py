@@ -17,21 +17,30 @@ step, and ``apply`` puts in the redistributions that a plan needs and nothing el
 """
 
 from synth.train.plans.applying import apply, redistributions
+from synth.train.plans.expansion import plan_of
+from synth.train.plans.full_text import parse_plan, plan_text
+from synth.train.plans.layers.prepared import prepared
 from synth.train.plans.plan import Cuts, Plan, Rows
-from synth.train.plans.program import Done, Moved, Program
-from synth.train.plans.recipes import Recipe, plan_of
+from synth.train.plans.program import Done, Moved, Place, Program, Sent, When
+from synth.train.plans.recipes import Recipe
 from synth.train.plans.text import parse_recipe
 
 __all__ = [
     "Cuts",
     "Done",
     "Moved",
+    "Place",
     "Plan",
     "Program",
     "Recipe",
     "Rows",
+    "Sent",
+    "When",
     "apply",
+    "parse_plan",
     "parse_recipe",
     "plan_of",
+    "plan_text",
+    "prepared",
     "redistributions",
 ]

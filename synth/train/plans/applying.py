@@ -7,40 +7,61 @@ put in.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from grammar.tensors.operations import Graph, Literal, Operand, Operation, Step, Value
 from grammar.tensors.sharding import Kind, Sharding, check_type, replicated
 from hierarchies import InputError
 from synth.train.factors import Typed, rows, typed
-from synth.train.plans.plan import Cuts, Plan, Rows, loop_of, stacked
-from synth.train.plans.program import Done, Moved, Program
-from synth.train.resharding import path_between
+from synth.train.plans.buckets import together
+from synth.train.plans.layers.prepared import prepared
+from synth.train.plans.microbatches import accumulates, redistribution
+from synth.train.plans.placing import placed
+from synth.train.plans.plan import TIME, Cuts, Plan, Rows, loop_of, stacked
+from synth.train.plans.program import Done, Moved, Program, When
+from synth.train.plans.stages import check_stages
+from synth.train.resharding.paths import First
 
 
 def apply(step: Step, plan: Plan) -> Program:
-    """The step as every device does it. Raises InputError where the plan is not one of the step.
+    """The step, ``prepared`` for the plan, as every device does it.
 
-    That is: for another number of inputs or operations, axes that do not divide a value, and rows
-    that an operation does not have.
+    Raises InputError where the plan is not one of the step. That is: for another number of inputs
+    or operations, axes that do not divide a value, rows that an operation does not have, what would
+    need all microbatches at once, and stages that wait for each other or have nothing to do.
     """
+    ready = prepared(step, plan)
+    program, whens = timed(ready, plan)
+    if plan.order is not None:
+        check_stages(ready, plan.stages, operation_whens(program, whens), plan.order.stages)
+    if plan.microbatches > 1:
+        program = placed(ready, plan, program, whens)
+    return together(program, plan)
+
+
+def timed(step: Step, plan: Plan) -> tuple[Program, tuple[When, ...]]:
+    """The program of a step that is prepared, and when its instructions are done, on any stage."""
+    check_cuts(step.graph, plan.cuts, step.name)
     for label, value, sharding in zip(
-        step.labels, step.graph.inputs, plan.cuts.inputs, strict=False
+        step.labels, step.graph.inputs, plan.cuts.inputs, strict=True
     ):
-        check_type(value.type, sharding, plan.sizes, where=f"input {label}")
+        check_type(value.type, sharding, plan.parts, where=f"input {label}")
     ends = {out: plan.cuts.inputs[place] for out, place in step.updates}
-    return _program(step.graph, plan.cuts, ends, plan.sizes, step.name)
+    losses = {str(one) for at, one in enumerate(step.graph.outputs) if at not in ends}
+    device = _Device(plan.parts, plan.first, losses=losses)
+    program = device.program(step.graph, plan.cuts, ends)
+    return program, tuple(device.whens)
 
 
-def _program(
-    graph: Graph,
-    cuts: Cuts,
-    ends: Mapping[int, Sharding],
-    sizes: Mapping[str, int],
-    where: str,
-) -> Program:
-    """``ends``: how some outputs are to lie; the others lie as they are made."""
+def operation_whens(program: Program, whens: Sequence[When]) -> list[When]:
+    """When the operations of a program are done, one after the other."""
+    both = zip(program.instructions, whens, strict=True)
+    return [when for one, when in both if isinstance(one, Done)]
+
+
+def check_cuts(graph: Graph, cuts: Cuts, where: str) -> None:
+    """Raise InputError for the cuts of another graph."""
     told, wanted = (
         (len(cuts.inputs), len(cuts.operations)),
         (len(graph.inputs), len(graph.operations)),
@@ -51,27 +72,39 @@ def _program(
             where=where,
             hint=f"this has {wanted[0]} and {wanted[1]}: make a plan of the same step",
         )
-    device = _Device(sizes)
-    for value, sharding in zip(graph.inputs, cuts.inputs, strict=True):
-        check_type(value.type, sharding, sizes, where=where)
-        device.make(value, sharding)
-    for operation, choice in zip(graph.operations, cuts.operations, strict=True):
-        device.do(_done(operation, choice, sizes))
-    outputs = [
-        device.read(one, ends[at] if at in ends else device.lies(one))
-        for at, one in enumerate(graph.outputs)
-    ]
-    return Program(cuts.inputs, tuple(device.written), tuple(outputs))
 
 
 @dataclass
 class _Device:
-    """What a device does so far, and which values it has, lying how."""
+    """What a device does so far, and which values it has, lying how.
 
-    sizes: Mapping[str, int]
+    ``late`` are those that come of all microbatches; ``nested`` is a device inside a loop. What
+    is done of each microbatch goes forward until all ``losses`` are made, then backward.
+    """
+
+    parts: Mapping[str, int]
+    first: First
+    nested: bool = False
+    losses: set[str] = field(default_factory=set)
+    whens: list[When] = field(default_factory=list)
+    backward: bool = False
     written: list[Done | Moved] = field(default_factory=list)
     made: dict[str, Sharding] = field(default_factory=dict)
     held: set[tuple[str, Sharding]] = field(default_factory=set)
+    late: set[tuple[str, Sharding]] = field(default_factory=set)
+
+    def program(self, graph: Graph, cuts: Cuts, ends: Mapping[int, Sharding]) -> Program:
+        """``ends``: how some outputs are to lie; the others lie as they are made."""
+        for value, sharding in zip(graph.inputs, cuts.inputs, strict=True):
+            check_type(value.type, sharding, self.parts)
+            self.make(value, sharding)
+        for operation, choice in zip(graph.operations, cuts.operations, strict=True):
+            self.do(self.done(operation, choice))
+        outputs = [
+            self.read(one, ends[at] if at in ends else self.lies(one))
+            for at, one in enumerate(graph.outputs)
+        ]
+        return Program(cuts.inputs, tuple(self.written), tuple(outputs))
 
     def make(self, value: Value, sharding: Sharding) -> None:
         self.made[value.name] = sharding
@@ -83,30 +116,73 @@ class _Device:
     def read(self, operand: Operand, sharding: Sharding) -> Sharding:
         """Redistributes it unless that was done; what it is made as is where it comes from."""
         if isinstance(operand, Value) and (operand.name, sharding) not in self.held:
-            path = path_between(operand.type, self.made[operand.name], sharding, self.sizes)
-            self.written.append(Moved(operand, path))
+            made = self.made[operand.name]
+            path = redistribution(operand, made, sharding, self.parts, self.first)
+            if accumulates(path) and self.nested:
+                raise _all_at_once(operand, "inside a loop")
+            late = accumulates(path) or (operand.name, made) in self.late
+            self.write(Moved(operand, path), late, (made, sharding))
             self.held.add((operand.name, sharding))
+            if late:
+                self.late.add((operand.name, sharding))
         return sharding
 
     def do(self, done: Done) -> None:
-        for operand, sharding in zip(done.operation.operands, done.how.operands, strict=True):
+        read = list(zip(done.operation.operands, done.how.operands, strict=True))
+        made = list(zip(done.operation.results, done.how.results, strict=True))
+        for operand, sharding in read:
             self.read(operand, sharding)
-        self.written.append(done)
-        for value, sharding in zip(done.operation.results, done.how.results, strict=True):
+        for value, sharding in made:
             self.make(value, sharding)
+        late = [one for one, sharding in read if (str(one), sharding) in self.late]
+        if late and any(TIME in sharding.axes for _, sharding in (*read, *made)):
+            raise _all_at_once(late[0], done.operation.line)
+        self.write(done, bool(late), [sharding for _, sharding in (*read, *made)])
+        if late:
+            self.late.update((value.name, sharding) for value, sharding in made)
+        names = {value.name for value, _ in made}
+        if self.losses & names:
+            self.losses -= names
+            self.backward = not self.losses
 
+    def write(self, one: Done | Moved, late: bool, lies: Iterable[Sharding]) -> None:
+        """One more instruction, and when it is done."""
+        self.written.append(one)
+        each = any(TIME in sharding.axes for sharding in lies) and not late
+        way = When.BACKWARD if self.backward else When.FORWARD
+        self.whens.append(When.AFTER if late else way if each else When.BEFORE)
 
-def _done(operation: Operation, choice: Rows | Cuts, sizes: Mapping[str, int]) -> Done:
-    if operation.body is not None:
-        if not isinstance(choice, Cuts):
-            problem = f"{operation.primitive} repeats a body, and the plan does not cut it"
+    def done(self, operation: Operation, choice: Rows | Cuts) -> Done:
+        if operation.body is not None:
+            if not isinstance(choice, Cuts):
+                problem = f"{operation.primitive} repeats a body, and the plan does not cut it"
+                raise InputError(problem, where=operation.line)
+            return self.loop(operation, operation.body, choice)
+        if isinstance(choice, Cuts):
+            problem = f"the plan cuts a body of {operation.primitive}, which repeats none"
             raise InputError(problem, where=operation.line)
-        return _loop(operation, operation.body, choice, sizes)
-    if isinstance(choice, Cuts):
-        problem = f"the plan cuts a body of {operation.primitive}, which repeats none"
-        raise InputError(problem, where=operation.line)
-    _check_rows(operation, choice)
-    return Done(operation, typed(operation, dict(choice), sizes))
+        _check_rows(operation, choice)
+        return Done(operation, typed(operation, dict(choice), self.parts))
+
+    def loop(self, loop: Operation, body: Graph, cuts: Cuts) -> Done:
+        """The body, typed once: what it carries lies in the end as in the beginning."""
+        check_cuts(body, cuts, loop.line)
+        divided = loop_of(loop.parameter)
+        carry = divided.carry(cuts.inputs)
+        for operand, sharding in zip(loop.operands, cuts.inputs, strict=True):
+            _check_number(operand, sharding, loop.line)
+        inside = _Device(self.parts, self.first, nested=True)
+        program = inside.program(body, cuts, dict(enumerate(carry)))
+        results = (*carry, *map(stacked, program.outputs[len(carry) :]))
+        return Done(loop, Typed(divided.of_operands(cuts.inputs), results, ()), program)
+
+
+def _all_at_once(value: Operand, where: str) -> InputError:
+    return InputError(
+        f"{value} is of all microbatches and read before the last one is done",
+        where=where,
+        hint="over microbatches sums are accumulated, and nothing else: leave microbatches out",
+    )
 
 
 def _check_rows(operation: Operation, chosen: Rows) -> None:
@@ -119,17 +195,6 @@ def _check_rows(operation: Operation, chosen: Rows) -> None:
                 where=operation.line,
                 hint=f"it has {'; '.join(map(str, legal))}, and one of them for each axis",
             )
-
-
-def _loop(loop: Operation, body: Graph, cuts: Cuts, sizes: Mapping[str, int]) -> Done:
-    """The body, typed once: what it carries lies in the end as in the beginning."""
-    divided = loop_of(loop.parameter)
-    carry = divided.carry(cuts.inputs)
-    for operand, sharding in zip(loop.operands, cuts.inputs, strict=True):
-        _check_number(operand, sharding, loop.line)
-    program = _program(body, cuts, dict(enumerate(carry)), sizes, loop.line)
-    results = (*carry, *map(stacked, program.outputs[len(carry) :]))
-    return Done(loop, Typed(divided.of_operands(cuts.inputs), results, ()), program)
 
 
 def _check_number(operand: Operand, sharding: Sharding, where: str) -> None:

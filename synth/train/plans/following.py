@@ -17,14 +17,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
-from math import prod
+from math import inf, prod
 
 from grammar.tensors.operations import Graph, Literal, Operand, Operation, Step, Value
 from grammar.tensors.sharding import Kind, Lie, Sharding, Split, replicated
 from hierarchies import InputError
 from synth.train.factors import Row, rows, typed
 from synth.train.plans.lineage import Lineage
-from synth.train.plans.plan import Cuts, Plan, Rows, loop_of, stacked
+from synth.train.plans.plan import TIME, Cuts, Rows, loop_of, stacked
 
 MOVING = (
     "transpose",
@@ -57,8 +57,8 @@ class Rules:
     scatters: frozenset[str] = frozenset()
 
 
-def follow(step: Step, inputs: Sequence[Sharding], rules: Rules) -> Plan:
-    """The plan in which these inputs lie so. Raises InputError where one cannot."""
+def follow(step: Step, inputs: Sequence[Sharding], rules: Rules) -> Cuts:
+    """How all is cut if the inputs lie so. Raises InputError where one cannot."""
     ends = {out: inputs[place] for out, place in step.updates}
     lineage = Lineage()
     batch = set()
@@ -76,7 +76,7 @@ def follow(step: Step, inputs: Sequence[Sharding], rules: Rules) -> Plan:
         if (place, axis) in rules.held
     }
     found = _Follower(step.graph, rules, frozenset(batch), lineage, _ends(step.graph, ends), firm)
-    return Plan(tuple(rules.sizes.items()), found.follow(inputs))
+    return found.follow(inputs)
 
 
 def _places(sharding: Sharding, axis: str) -> frozenset[int]:
@@ -97,7 +97,8 @@ def _ends(graph: Graph, ends: Mapping[int, Sharding]) -> Wishes:
 class _Follower:
     """How the values of a graph are read so far.
 
-    ``batch`` are the axes that cut the batch, ``firm`` the wishes of what is held.
+    ``batch`` are the axes that cut the batch, ``firm`` the wishes of what is held; ``nested`` is a
+    graph inside a loop.
     """
 
     graph: Graph
@@ -106,6 +107,7 @@ class _Follower:
     lineage: Lineage
     wishes: Wishes
     firm: set[tuple[str, str]]
+    nested: bool = False
     read: dict[str, Sharding] = field(default_factory=dict)
     made: dict[str, Sharding] = field(default_factory=dict)
 
@@ -145,13 +147,15 @@ class _Follower:
         return self.made[operand.name] if isinstance(operand, Value) else replicated(0)
 
     def _make(self, value: Value, sharding: Sharding) -> None:
-        """A sum of which there are several readers is completed, once for all of them."""
+        """A sum of which there are several readers is completed, once for all of them.
+
+        Over microbatches every sum is, as soon as it is made, and none inside a loop.
+        """
         self.made[value.name] = self.read[value.name] = sharding
-        if self.readers[value.name] > 1:
-            for _, axis in sharding.partial:
-                self.read[value.name] = self.read[value.name].laid(
-                    axis, self._completed(value, axis)
-                )
+        for _, axis in sharding.partial:
+            if not self.nested if axis == TIME else self.readers[value.name] > 1:
+                completed = self._completed(value, axis)
+                self.read[value.name] = self.read[value.name].laid(axis, completed)
 
     def _completed(self, value: Value, axis: str) -> Lie:
         for place in sorted(self.lineage.over(value, axis)):
@@ -209,7 +213,7 @@ class _Follower:
             if isinstance(operand, Literal):
                 continue
             before = self.lies(operand).along(axis)
-            price = _sent(before, lie, self.rules.sizes[axis]) * operand.type.bytes
+            price = self._sent(before, lie, axis) * operand.type.bytes
             total += price
             local += before != lie
             if isinstance(before, Kind):
@@ -235,6 +239,13 @@ class _Follower:
         order = (*cheap, astray) if shared else (astray, *cheap)
         return (firm, held, unlike, *order, local, partial)
 
+    def _sent(self, before: Lie, after: Lie, axis: str) -> float:
+        """Over microbatches sums cost nothing outside loops, and all else cannot be."""
+        share = _sent(before, after, self.rules.sizes[axis])
+        if axis != TIME or not share:
+            return share
+        return 0.0 if before is Kind.SUM and after is None and not self.nested else inf
+
     def _ahead(self, value: Value, lie: Lie, axis: str) -> float:
         """What it would cost a value to lie as what its only reader puts it together with."""
         reader = self.reader.get(value.name)
@@ -245,11 +256,14 @@ class _Follower:
             for one in reader.operands
             if str(one) in self.read and isinstance(one, Value) and one.type == value.type
         ]
-        costs = [_sent(lie, other, self.rules.sizes[axis]) for other in beside if lie != other]
+        costs = [self._sent(lie, other, axis) for other in beside if lie != other]
         return value.type.bytes * min(costs, default=0.0) if lie not in beside else 0.0
 
     def _loop(self, loop: Operation, body: Graph) -> Cuts:
-        """What is carried lies as it comes in, but cut where the body cuts what came in whole."""
+        """What is carried lies as it comes in, but as the body makes it if that came in whole.
+
+        Parts of a sum only, if the body does nothing but add to it.
+        """
         divided = loop_of(loop.parameter)
         kept = divided.constants + divided.carried
         inputs = [self.lies(one) for one in loop.operands]
@@ -260,12 +274,14 @@ class _Follower:
         lineage = self.lineage.inside(loop, body)
         while True:
             wishes, firm = self._inner(loop, body)
-            inside = _Follower(body, self.rules, self.batch, deepcopy(lineage), wishes, firm)
+            inside = _Follower(body, self.rules, self.batch, deepcopy(lineage), wishes, firm, True)
             cuts = inside.follow(inputs)
             before = list(inputs)
             for at in range(divided.carried):
                 place = divided.constants + at
-                inputs[place] = _cut_as(inputs[place], inside.lies(body.outputs[at]))
+                lies, name = inside.lies(body.outputs[at]), body.inputs[place].name
+                added_up = inside.readers[name] == 1 and inside.reader[name].primitive == "add_any"
+                inputs[place] = _cut_as(inputs[place], lies, added_up=added_up)
             earlier = deepcopy(lineage)
             lineage.carried(loop, body, inside.lineage)
             if before == inputs and earlier == lineage:
@@ -305,8 +321,8 @@ def _slice(one: Sharding) -> Sharding:
     return Sharding(one.dimensions[1:], one.partial)
 
 
-def _cut_as(one: Sharding, other: Sharding) -> Sharding:
-    for axis in other.splitting:
+def _cut_as(one: Sharding, other: Sharding, *, added_up: bool) -> Sharding:
+    for axis in other.axes if added_up else other.splitting:
         if one.along(axis) is None:
             one = one.laid(axis, other.along(axis))
     return one

@@ -12,6 +12,14 @@ from dataclasses import dataclass
 from grammar.tensors.operations import Graph
 from grammar.tensors.sharding import Sharding
 from synth.train.factors import Row
+from synth.train.orders import Order
+from synth.train.resharding.paths import First
+
+TIME = "microbatch"
+"""The axis in time: what is cut along it is done one part after the other, on the same devices."""
+
+PIPE = "pipe"
+"""The axis of stages; it never occurs in a type."""
 
 Rows = tuple[tuple[str, Row], ...]
 """Of one operation a row for each axis, major axes first; along axes not named all is whole."""
@@ -31,15 +39,37 @@ class Cuts:
 
 @dataclass(frozen=True)
 class Plan:
-    """The axes with their sizes, in the order of the placement, and how a step is cut over them."""
+    """All that is decided of a step: axes in the order of the placement, and how it is cut.
+
+    * ``cuts`` are of the step as ``prepared`` makes it: with layers done again where ``remat``
+      says so, and apart from each other where they are on several stages.
+    * ``microbatches`` are one after the other; they are an axis of types, ``microbatch``, on which
+      there is one device.
+    * ``stages`` has the stage of each operation, and ``order`` what each rank along ``pipe`` does
+      in turn; without stages both are left out.
+    * ``first``: whether redistributions send the fewest bytes, or are the fewest requests.
+    * ``buckets`` name values whose redistributions go together as one.
+    """
 
     axes: tuple[tuple[str, int], ...]
     cuts: Cuts
+    microbatches: int = 1
+    stages: tuple[int, ...] = ()
+    order: Order | None = None
+    remat: bool = False
+    first: First = First.BYTES
+    buckets: tuple[tuple[str, ...], ...] = ()
 
     @property
     def sizes(self) -> Mapping[str, int]:
-        """The axes by name."""
-        return dict(self.axes)
+        """How many devices of a stage there are along each axis of types."""
+        return {axis: 1 if axis == TIME else size for axis, size in self.parts.items()}
+
+    @property
+    def parts(self) -> Mapping[str, int]:
+        """In how many parts each axis of types cuts: devices, and microbatches."""
+        time = ((TIME, self.microbatches),) if self.microbatches > 1 else ()
+        return dict((*time, *(one for one in self.axes if one[0] != PIPE)))
 
 
 @dataclass(frozen=True)

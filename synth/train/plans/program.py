@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import Enum
 
 from grammar.tensors.operations import Operation, Value
 from grammar.tensors.sharding import Sharding
@@ -29,15 +30,51 @@ class Moved:
 
 
 @dataclass(frozen=True)
+class Sent:
+    """A value that lies so, from all devices of a stage to those of another, each to its twin."""
+
+    value: Value
+    sharding: Sharding
+    source: int
+    target: int
+
+
+class When(Enum):
+    """When an instruction is done: once, or once for each microbatch."""
+
+    BEFORE = "once, before the first microbatch"
+    FORWARD = "in the forward pass of each microbatch"
+    BACKWARD = "in the backward pass of each microbatch"
+    AFTER = "once, after the last microbatch"
+
+
+EVERYWHERE = -1
+"""The stage of what every stage has or does itself: batches, the count of steps, masks."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """On which stage an instruction is done, and when; what is sent is where it comes from."""
+
+    stage: int
+    when: When
+
+
+@dataclass(frozen=True)
 class Program:
     """What devices do, in order. A value is known by its name and how it lies.
 
-    The inputs lie as said, and the outputs at the end do.
+    The inputs lie as said, and the outputs at the end do. With microbatches there is a place for
+    each instruction, and ``homes`` say on which stage each input lies. ``buckets`` are places of
+    instructions that go together as one.
     """
 
     inputs: tuple[Sharding, ...]
-    instructions: tuple[Done | Moved, ...]
+    instructions: tuple[Done | Moved | Sent, ...]
     outputs: tuple[Sharding, ...]
+    places: tuple[Place, ...] = ()
+    homes: tuple[int, ...] = ()
+    buckets: tuple[tuple[int, ...], ...] = ()
 
     def moved(self) -> Iterator[Moved]:
         """All redistributions, those of bodies once."""

@@ -20,11 +20,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from grammar.tensors.operations import Step, Value
-from grammar.tensors.sharding import Sharding, Split, replicated
+from grammar.tensors.sharding import Sharding
 from hierarchies import InputError
-from synth.train.plans.following import Rules, follow
-from synth.train.plans.plan import Plan, loop_of
+from synth.train.orders import SCHEDULES
+from synth.train.plans.plan import PIPE, TIME
+from synth.train.resharding.paths import First
 
 MEGATRON: Mapping[str, int] = {
     **{f"attention/{name}": -2 for name in ("query", "key", "value")},
@@ -58,8 +58,19 @@ CLAUSES: Mapping[str, tuple[str, Mapping[str, int]]] = {
 }
 """How a clause is said, and what it cuts by the ends of labels; all samples if nothing is named."""
 
-RAGGED = ("ragged_dot_general", "ragged_dot")
 OF_BATCH = ("batch", "tokens")
+
+ONE_BACKWARD = tuple(name for name in SCHEDULES if not name.startswith("zero-bubble"))
+CHUNKED = ("interleaved-1f1b", "looped-bfs")
+
+
+def spelled(lies: Sharding) -> str:
+    """``[data,-,(seq,tensor)]``: of each dimension the axes that cut it, major to minor."""
+    return f"[{','.join(map(_axes, lies.dimensions))}]"
+
+
+def _axes(axes: tuple[str, ...]) -> str:
+    return "-" if not axes else axes[0] if len(axes) == 1 else f"({','.join(axes)})"
 
 
 @dataclass(frozen=True)
@@ -73,12 +84,26 @@ class Recipe:
     tokens: str = ""
     vocabulary: str = ""
     experts: str = ""
+    weights: tuple[tuple[str, int, str], ...] = ()
+    inputs: tuple[tuple[str, Sharding], ...] = ()
+    microbatches: int = 1
+    schedule: str = ""
+    chunks: int = 1
+    remat: bool = False
+    bucket_bytes: int = 0
+    first: First = First.BYTES
 
     def __post_init__(self) -> None:
-        names = [name for name, _ in self.axes]
-        for one in self.clauses.values():
+        names = [name for name, _ in self.axes if name != PIPE]
+        inside = [axis for _, lies in self.inputs for axis in lies.axes]
+        for one in (*self.clauses.values(), *(axis for _, _, axis in self.weights), *inside):
             if one not in names:
                 raise InputError(f"no axis {one!r}", hint=f"the axes are {', '.join(names)}")
+        if TIME in names:
+            raise InputError(
+                f"an axis named {TIME!r}", hint="say '8 microbatches': it is no device"
+            )
+        self._check_order()
         for one, other in (("megatron", "weights"), ("tokens", "tokens")):
             if self.batch and self.batch == getattr(self, one):
                 problem = f"axis {self.batch!r} cuts batch and {other}"
@@ -88,6 +113,35 @@ class Recipe:
         if self.zero and not self.batch:
             raise InputError(f"zero={self.zero} and no axis cuts the batch", hint="batch over AXIS")
 
+    def _check_order(self) -> None:
+        pipe = dict(self.axes).get(PIPE, 1)
+        if not self.microbatches:
+            raise InputError("0 microbatches", hint="at least 1")
+        if not self.schedule:
+            if pipe > 1:
+                problem = f"{PIPE}={pipe} and no order of its stages"
+                raise InputError(problem, hint="schedule 1f1b, 8 microbatches")
+            return
+        if PIPE not in dict(self.axes):
+            problem = f"schedule {self.schedule} and no stages"
+            raise InputError(problem, hint=f"stages are along an axis of the name {PIPE}: {PIPE}=4")
+        if self.schedule not in ONE_BACKWARD:
+            known = ", ".join(ONE_BACKWARD)
+            problem = f"schedule {self.schedule!r}"
+            if self.schedule in SCHEDULES:
+                problem += ": backward passes in halves, and a loop over layers goes back in one"
+            raise InputError(problem, hint=f"there are {known}")
+        if self.microbatches < 2:
+            raise InputError("a schedule of 1 microbatch", hint="at least 2: schedule 1f1b, 8 ...")
+        if self.chunks > 1 and self.schedule not in CHUNKED:
+            problem = f"schedule {self.schedule} has one stage a rank, not {self.chunks} chunks"
+            raise InputError(problem, hint=f"chunks are for {' and '.join(CHUNKED)}")
+
+    @property
+    def stages(self) -> int:
+        """How many stages the layers are on."""
+        return dict(self.axes).get(PIPE, 1) * self.chunks
+
     @property
     def clauses(self) -> Mapping[str, str]:
         """The axis of each clause that is said."""
@@ -96,86 +150,19 @@ class Recipe:
     def __str__(self) -> str:
         said = [" ".join(f"{name}={size}" for name, size in self.axes)]
         said += [CLAUSES[one][0].format(axis) for one, axis in self.clauses.items()]
+        said += [f"weights {label}[{place}] over {axis}" for label, place, axis in self.weights]
+        said += [f"input {label} as {spelled(lies)}" for label, lies in self.inputs]
         if self.zero:
             said.append(f"zero={self.zero}")
+        if self.schedule:
+            chunks = f"{self.chunks} chunks, " if self.chunks > 1 else ""
+            said.append(f"schedule {self.schedule}, {chunks}{self.microbatches} microbatches")
+        elif self.microbatches > 1:
+            said.append(f"{self.microbatches} microbatches")
+        if self.remat:
+            said.append("remat layers")
+        if self.bucket_bytes:
+            said.append(f"buckets of {self.bucket_bytes / 1e6:.6g} MB")
+        if self.first is First.REQUESTS:
+            said.append("fewest requests")
         return "; ".join(said)
-
-
-def plan_of(step: Step, recipe: Recipe) -> Plan:
-    """The recipe written out for a step. Raises InputError where axes do not divide it."""
-    if recipe.experts and any(one.primitive in RAGGED for one in step.graph.everywhere()):
-        raise InputError(
-            f"the experts of {step.name} are reached by sorted tokens",
-            where="plan",
-            hint="a ragged product is cut by no expert: trace the model with one-hot experts",
-        )
-    laid = [replicated(len(one.type.shape)) for one in step.graph.inputs]
-    held: set[tuple[int, str]] = set()
-    for clause, axis in recipe.clauses.items():
-        cut = 0
-        for at in range(len(laid)):
-            place = _place(step, clause, at)
-            if place is not None:
-                laid[at] = laid[at].laid(axis, Split(place))
-                cut += 1
-                if clause not in OF_BATCH:
-                    held.add((at, axis))
-        if not cut:
-            names = CLAUSES[clause][1]
-            raise InputError(
-                f"nothing of {step.name} is cut by '{CLAUSES[clause][0].format(axis)}'",
-                where="plan",
-                hint=f"it cuts what has a label that ends in {', '.join(names) or 'batch'}",
-            )
-    inputs = [_stored(step, recipe, at, one) for at, one in enumerate(laid)]
-    scatters = frozenset((recipe.batch,)) if recipe.zero >= 2 else frozenset[str]()
-    return follow(step, inputs, Rules(dict(recipe.axes), frozenset(held), scatters))
-
-
-def _place(step: Step, clause: str, at: int) -> int | None:
-    """The dimension of an input that a clause cuts."""
-    rank, label = len(step.graph.inputs[at].type.shape), step.labels[at]
-    if (step.roles[at] == "batch") != (clause in OF_BATCH) or not rank:
-        return None
-    if clause == "batch":
-        return 0
-    *before, half, name = ("", *label.split("/"))
-    if clause == "experts" and "/".join((*before[1:], half, "router")) not in step.labels:
-        return None
-    places = CLAUSES[clause][1]
-    place = places.get(f"{half}/{name}", places.get(name))
-    return rank + place if place is not None and rank + place >= 0 else None
-
-
-def _stored(step: Step, recipe: Recipe, at: int, laid: Sharding) -> Sharding:
-    role = step.roles[at]
-    if (recipe.zero >= 3 and role != "batch") or (recipe.zero and role == "moment"):
-        first = int(_is_stacked(step, step.labels[at]))
-        return _divided(step.graph.inputs[at], laid, recipe, first=first)
-    return laid
-
-
-def _divided(value: Value, found: Sharding, recipe: Recipe, *, first: int) -> Sharding:
-    """Cut along the batch's axis in its first dimension that divides; whole if there is none."""
-    parts = dict(recipe.axes)[recipe.batch]
-    for at, size in enumerate(value.type.shape):
-        if at >= first and not found.dimensions[at] and size % parts == 0:
-            return found.laid(recipe.batch, Split(at))
-    return found
-
-
-def _is_stacked(step: Step, label: str) -> bool:
-    """Whether layers are the first dimension: of the parameter, or of the one it is a moment of."""
-    names = {
-        str(one)
-        for loop in step.graph.operations
-        if loop.body is not None
-        for divided in (loop_of(loop.parameter),)
-        for one in loop.operands[divided.constants + divided.carried :]
-    }
-    stacks = [
-        one
-        for value, one in zip(step.graph.inputs, step.labels, strict=True)
-        if value.name in names
-    ]
-    return any(label == one or label.endswith(f"/{one}") for one in stacks)

@@ -3,43 +3,99 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
+from typing import Any
 
+from grammar.tensors.sharding import Sharding
 from hierarchies import InputError
 from synth.train.plans.recipes import CLAUSES, Recipe
+from synth.train.resharding.paths import First
 
-SAYS = (
-    "axes first (data=8 tensor=4), then of "
-    + ", ".join(repr(said.format("AXIS")) for said, _ in CLAUSES.values())
-    + ", 'zero=1'"
-)
-_AXIS = re.compile(r"([A-Za-z_]\w*)=([1-9]\d*)")
+SAYS: Mapping[str, str] = {
+    **{said.format("AXIS"): said.format(r"(\w+)") for said, _ in CLAUSES.values()},
+    "weights LABEL[DIMENSION] over AXIS": r"weights ([\w/.-]+)\[(-?\d{1,2})\] over (\w+)",
+    "input LABEL as [AXIS,-]": r"input ([\w/.-]+) as (\[.*\])",
+    "zero=1": r"zero=(\d)",
+    "8 microbatches": r"(\d{1,6}) microbatch(?:es)?",
+    "schedule 1f1b, 8 microbatches": (
+        r"schedule ([\w-]+),(?: (\d{1,3}) chunks,)? (\d{1,6}) microbatch(?:es)?"
+    ),
+    "remat layers": r"remat layers",
+    "buckets of 25 MB": r"buckets of (\d{1,6}(?:\.\d{1,6})?) MB",
+    "fewest requests": r"fewest requests",
+}
+"""How each clause is said, and what it is read by."""
+
+_HINT = f"axes first (data=8 tensor=4), then of {', '.join(map(repr, SAYS))}"
+_AXIS = re.compile(r"([A-Za-z_]\w*)=([1-9]\d{0,8})")
 
 
 def parse_recipe(text: str) -> Recipe:
     """The recipe that a text says. Raises InputError at the part that is not understood."""
-    axes, *rest = (part.strip() for part in text.split(";"))
-    found = [_AXIS.fullmatch(word) for word in axes.split()]
+    axes, *rest = (" ".join(part.split()) for part in text.split(";"))
+    sizes = parse_axes(axes)
+    fields: dict[str, Any] = {}
+    for part in rest:
+        for name, value in _clause(part).items():
+            if isinstance(value, tuple):
+                fields[name] = (*fields.get(name, ()), *value)
+            elif name in fields:
+                raise InputError(f"said twice: {part!r}", where="plan", hint=_HINT)
+            else:
+                fields[name] = value
+    return Recipe(sizes, **fields)
+
+
+def parse_axes(text: str) -> tuple[tuple[str, int], ...]:
+    """``data=8 tensor=4``"""
+    found = [_AXIS.fullmatch(word) for word in text.split()]
     if not found or None in found:
-        raise InputError(f"no axes in {axes!r}", where="plan", hint=SAYS)
+        raise InputError(f"no axes in {text!r}", where="plan", hint=_HINT)
     sizes = [(one[1], int(one[2])) for one in found if one is not None]
     if len(dict(sizes)) < len(sizes):
-        raise InputError(f"an axis is said twice in {axes!r}", where="plan")
-    said: dict[str, str] = {}
-    for part in rest:
-        for clause, (spelled, _) in CLAUSES.items():
-            before, after = spelled.split("{}")
-            if found_axis := re.fullmatch(rf"{before}(\w+){after}", " ".join(part.split())):
-                _once(said, clause, found_axis[1], part)
-                break
-        else:
-            if not re.fullmatch(r"zero=\d", part):
-                raise InputError(f"not understood: {part!r}", where="plan", hint=SAYS)
-            _once(said, "zero", part[-1], part)
-    zero = int(said.pop("zero", 0))
-    return Recipe(tuple(sizes), zero=zero, **said)
+        raise InputError(f"an axis is said twice in {text!r}", where="plan")
+    return tuple(sizes)
 
 
-def _once(said: dict[str, str], key: str, value: str, part: str) -> None:
-    if key in said:
-        raise InputError(f"said twice: {part!r}", where="plan", hint=SAYS)
-    said[key] = value
+def parse_lies(text: str) -> Sharding:
+    """``[data,-,(seq,tensor)]``: of each dimension the axes that cut it, major to minor."""
+    inside = text.strip().removeprefix("[").removesuffix("]")
+    words = re.findall(r"\([^()]*\)|[^,()]+", inside)
+    if f"[{','.join(words)}]" != text.strip() or not all(map(_LIES.fullmatch, words)):
+        hint = "for each dimension an axis, several in brackets, or '-', as in [data,-]"
+        raise InputError(f"not understood: {text!r}", where="plan", hint=hint)
+    cut = (() if word == "-" else tuple(word.strip("()").split(",")) for word in words)
+    return Sharding(tuple(cut))
+
+
+_LIES = re.compile(r"-|\w+|\(\w+(,\w+)+\)")
+
+
+def _clause(part: str) -> dict[str, Any]:
+    """The fields of a recipe that a part of the text says."""
+    for form, read in zip(SAYS.values(), _READ, strict=True):
+        if found := re.fullmatch(form, part):
+            return read(*found.groups())
+    raise InputError(f"not understood: {part!r}", where="plan", hint=_HINT)
+
+
+def _named(clause: str) -> Callable[[str], dict[str, Any]]:
+    return lambda axis: {clause: axis}
+
+
+_READ: tuple[Callable[..., dict[str, Any]], ...] = (
+    *map(_named, CLAUSES),
+    lambda label, place, axis: {"weights": ((label, int(place), axis),)},
+    lambda label, lies: {"inputs": ((label, parse_lies(lies)),)},
+    lambda zero: {"zero": int(zero)},
+    lambda count: {"microbatches": int(count)},
+    lambda name, chunks, count: {
+        "schedule": name,
+        "chunks": int(chunks or 1),
+        "microbatches": int(count),
+    },
+    lambda: {"remat": True},
+    lambda mega: {"bucket_bytes": round(float(mega) * 1e6)},
+    lambda: {"first": First.REQUESTS},
+)
+"""For each clause what its match says of a recipe."""

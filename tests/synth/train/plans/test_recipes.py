@@ -10,9 +10,7 @@ pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 
 from hierarchies import InputError
 from sharded_steps import in_float64, judge, mlp, on_one_device
-from synth.train.plans import Done, Moved, Program, apply
-from synth.train.plans.recipes import Recipe, plan_of
-from synth.train.plans.text import parse_recipe
+from synth.train.plans import Done, Moved, Program, Recipe, apply, parse_recipe, plan_of
 from traced_steps import step
 
 

@@ -1,0 +1,135 @@
+"""Buckets: redistributions of gradients that go together as one, to send fewer and larger ones.
+
+They change no value: members are made before the first of them is read, and go one after the other
+in one request, of the same kind over the same axes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from grammar.tensors.operations import Step, Value
+from grammar.tensors.sharding import Kind
+from hierarchies import InputError
+from synth.train.plans.plan import Plan
+from synth.train.plans.program import Done, Moved, Program
+
+Key = tuple[object, ...]
+
+
+def buckets_of(
+    step: Step, program: Program, sizes: Mapping[str, int], most_bytes: int
+) -> tuple[tuple[str, ...], ...]:
+    """Gradients in the order of the program, in buckets of at most so many bytes on a device.
+
+    One that is larger goes alone, and alone is no bucket.
+    """
+    updated = _updated(step)
+    filled: dict[Key, list[list[str]]] = {}
+    room: dict[Key, int] = {}
+    for at, one in enumerate(program.instructions):
+        if not isinstance(one, Moved) or one.value.name not in updated:
+            continue
+        kinds = [kind for kind, _ in one.path.source.partial]
+        if Kind.SUM not in kinds or not one.path.requests(sizes):
+            continue
+        key = _key(program, at, sizes)
+        size = one.value.type.bytes
+        if room.get(key, 0) < size:
+            filled.setdefault(key, []).append([])
+            room[key] = most_bytes
+        filled[key][-1].append(one.value.name)
+        room[key] -= size
+    return tuple(tuple(one) for some in filled.values() for one in some if len(one) > 1)
+
+
+def together(program: Program, plan: Plan) -> Program:
+    """The program with the members of each bucket side by side, where the first of them was.
+
+    Raises InputError for members that are not redistributed, or not alike, and for one that is made
+    after another is read.
+    """
+    for names in plan.buckets:
+        program = _gathered(program, names, plan.sizes)
+    return program
+
+
+def _gathered(program: Program, names: tuple[str, ...], sizes: Mapping[str, int]) -> Program:
+    places = [_place(program, name, sizes) for name in names]
+    keys = {_key(program, at, sizes) for at in places}
+    if len(keys) > 1:
+        problem = f"{', '.join(names)} are not redistributed alike"
+        hint = "members of a bucket have one element type, one kind of request and the same axes"
+        raise InputError(problem, where="plan", hint=hint)
+    first = min(places)
+    for name, at in zip(names, places, strict=True):
+        if name in _made(program, first, at):
+            problem = f"{name} is made after another of its bucket is read: {', '.join(names)}"
+            raise InputError(problem, where="plan", hint="put it in a later bucket")
+    rest = [at for at in range(first, max(places) + 1) if at not in places]
+    order = [
+        *range(first),
+        *sorted(places),
+        *rest,
+        *range(max(places) + 1, len(program.instructions)),
+    ]
+    new = {old: at for at, old in enumerate(order)}
+    spots = tuple(program.places[at] for at in order) if program.places else ()
+    moved = tuple(tuple(new[at] for at in bucket) for bucket in program.buckets)
+    return replace(
+        program,
+        instructions=tuple(program.instructions[at] for at in order),
+        places=spots,
+        buckets=(*moved, tuple(new[at] for at in sorted(places))),
+    )
+
+
+def _place(program: Program, name: str, sizes: Mapping[str, int]) -> int:
+    for at, one in enumerate(program.instructions):
+        if isinstance(one, Moved) and one.value.name == name and one.path.requests(sizes):
+            return at
+    problem = f"{name} is in a bucket and not redistributed"
+    raise InputError(problem, where="plan", hint="buckets are of gradients that are sent")
+
+
+def _key(program: Program, at: int, sizes: Mapping[str, int]) -> Key:
+    """Alike are redistributions of one element type, by the same requests, at one place."""
+    one = program.instructions[at]
+    assert isinstance(one, Moved), one
+    asked = tuple((move.how, move.axes) for move in one.path.requests(sizes))
+    return (one.value.type.dtype, asked, program.places[at] if program.places else None)
+
+
+def _made(program: Program, first: int, last: int) -> set[str]:
+    return {
+        value.name
+        for one in program.instructions[first:last]
+        if isinstance(one, Done)
+        for value in one.operation.results
+    }
+
+
+_ALIKE = ("add", "sub", "mul", "div", "sqrt", "integer_pow", "convert_element_type", "square")
+"""What an optimizer does with a gradient, element by element."""
+
+
+def _updated(step: Step) -> set[str]:
+    """The gradients, and what is computed of them element by element until parameters are new."""
+    makers = {one.name: op for op in step.graph.operations for one in op.results}
+    found: set[str] = set()
+    for out, _ in step.updates:
+        waiting = [step.graph.outputs[out]]
+        while waiting:
+            one = waiting.pop()
+            if not isinstance(one, Value) or one.name in found:
+                continue
+            found.add(one.name)
+            maker = makers.get(one.name)
+            if maker is not None and maker.primitive in _ALIKE:
+                waiting += [
+                    other
+                    for other in maker.operands
+                    if isinstance(other, Value) and other.type.shape == one.type.shape
+                ]
+    return found

@@ -1,0 +1,166 @@
+"""A recipe written out for a step: how its inputs lie, from which all else follows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from grammar.tensors.operations import Step, Value
+from grammar.tensors.sharding import Sharding, Split, replicated
+from hierarchies import InputError
+from synth.train.orders import SCHEDULES
+from synth.train.plans.applying import apply, operation_whens, timed
+from synth.train.plans.buckets import buckets_of
+from synth.train.plans.following import Rules, follow
+from synth.train.plans.layers.apart import stacks
+from synth.train.plans.layers.prepared import prepared, stage_hints
+from synth.train.plans.plan import PIPE, TIME, Cuts, Plan
+from synth.train.plans.recipes import CLAUSES, OF_BATCH, Recipe
+from synth.train.plans.stages import stages_of
+
+RAGGED = ("ragged_dot_general", "ragged_dot")
+
+
+def plan_of(step: Step, recipe: Recipe) -> Plan:
+    """The recipe written out for a step. Raises InputError where axes do not divide it."""
+    _check_experts(step, recipe)
+    order = None
+    if recipe.schedule:
+        ranks = dict(recipe.axes)[PIPE]
+        order = SCHEDULES[recipe.schedule](ranks, recipe.microbatches, recipe.chunks)
+    plan = Plan(
+        recipe.axes,
+        Cuts((), ()),
+        microbatches=recipe.microbatches,
+        order=order,
+        remat=recipe.remat,
+        first=recipe.first,
+    )
+    ready = prepared(step, plan)
+    inputs, held = _inputs(ready, recipe)
+    scatters = frozenset((recipe.batch,)) if recipe.zero >= 2 else frozenset[str]()
+    plan = replace(plan, cuts=follow(ready, inputs, Rules(plan.parts, held, scatters)))
+    if order is not None:
+        whens = operation_whens(*timed(ready, plan))
+        plan = replace(plan, stages=stages_of(ready, whens, stage_hints(step, plan)))
+    if recipe.bucket_bytes:
+        made = apply(step, plan)
+        plan = replace(plan, buckets=buckets_of(ready, made, plan.sizes, recipe.bucket_bytes))
+    return plan
+
+
+def _check_experts(step: Step, recipe: Recipe) -> None:
+    if recipe.experts and any(one.primitive in RAGGED for one in step.graph.everywhere()):
+        raise InputError(
+            f"the experts of {step.name} are reached by sorted tokens",
+            where="plan",
+            hint="a ragged product is cut by no expert: trace the model with one-hot experts",
+        )
+
+
+def _inputs(step: Step, recipe: Recipe) -> tuple[list[Sharding], frozenset[tuple[int, str]]]:
+    """How the inputs lie, and which of them are held along which axes."""
+    laid = [_timed(step, recipe, at) for at in range(len(step.graph.inputs))]
+    held: set[tuple[int, str]] = set()
+    for said, axis, places in _clauses(step, recipe):
+        if not places:
+            labels = sorted({label.rpartition("/")[2] for label in step.labels})
+            raise InputError(
+                f"nothing of {step.name} is cut by {said!r}",
+                where="plan",
+                hint=f"its labels end in {', '.join(labels)}",
+            )
+        for at, place in places.items():
+            laid[at] = laid[at].laid(axis, Split(place))
+            if step.roles[at] != "batch":
+                held.add((at, axis))
+    stacked = stacks(step)
+    laid = [_stored(step, recipe, at, one, stacked) for at, one in enumerate(laid)]
+    for label, lies in recipe.inputs:
+        for at in _labelled(step, label, lies):
+            laid[at] = _in_time(lies, laid[at])
+            held -= {(at, axis) for axis in dict(recipe.axes)}
+    return laid, frozenset(held)
+
+
+def _clauses(step: Step, recipe: Recipe) -> Iterator[tuple[str, str, dict[int, int]]]:
+    """Of each clause how it is said, its axis, and which dimension it cuts of which inputs."""
+    for clause, axis in recipe.clauses.items():
+        places = {at: _place(step, clause, at) for at in range(len(step.labels))}
+        cut = {at: place for at, place in places.items() if place is not None}
+        yield CLAUSES[clause][0].format(axis), axis, cut
+    for label, number, axis in recipe.weights:
+        found = {}
+        for at, value in enumerate(step.graph.inputs):
+            rank = len(value.type.shape)
+            ends = step.labels[at] == label or step.labels[at].endswith(f"/{label}")
+            if step.roles[at] != "batch" and ends and -rank <= number < rank:
+                found[at] = number % rank
+        yield f"weights {label}[{number}] over {axis}", axis, found
+
+
+def _place(step: Step, clause: str, at: int) -> int | None:
+    """The dimension of an input that a clause cuts."""
+    rank, label = len(step.graph.inputs[at].type.shape), step.labels[at]
+    if (step.roles[at] == "batch") != (clause in OF_BATCH) or not rank:
+        return None
+    if clause == "batch":
+        return 0
+    *before, half, name = ("", *label.split("/"))
+    if clause == "experts" and "/".join((*before[1:], half, "router")) not in step.labels:
+        return None
+    places = CLAUSES[clause][1]
+    place = places.get(f"{half}/{name}", places.get(name))
+    return rank + place if place is not None and rank + place >= 0 else None
+
+
+def _labelled(step: Step, label: str, lies: Sharding) -> list[int]:
+    """The inputs of a label; those of its share of the layers are several."""
+    form = re.compile(rf"(\d+/)?{re.escape(label)}")
+    found = [at for at, one in enumerate(step.labels) if form.fullmatch(one)]
+    if not found:
+        raise InputError(
+            f"{step.name} has no input {label!r}",
+            where="plan",
+            hint=f"it has {', '.join(step.labels[:8])}, ...: see them all by 'collsynth trace'",
+        )
+    for at in found:
+        rank = len(step.graph.inputs[at].type.shape)
+        if len(lies.dimensions) != rank:
+            said = f"{len(lies.dimensions)} dimensions of {label}, which has {rank}"
+            raise InputError(said, where="plan", hint="an axis or '-' for each dimension")
+    return found
+
+
+def _timed(step: Step, recipe: Recipe, at: int) -> Sharding:
+    """A batch in microbatches."""
+    rank = len(step.graph.inputs[at].type.shape)
+    if recipe.microbatches > 1 and step.roles[at] == "batch" and rank:
+        return replicated(rank).laid(TIME, Split(0))
+    return replicated(rank)
+
+
+def _in_time(lies: Sharding, before: Sharding) -> Sharding:
+    if TIME not in before.axes:
+        return lies
+    first, *rest = lies.dimensions
+    return Sharding(((TIME, *first), *rest))
+
+
+def _stored(
+    step: Step, recipe: Recipe, at: int, laid: Sharding, stacked: frozenset[str]
+) -> Sharding:
+    role, value = step.roles[at], step.graph.inputs[at]
+    if (recipe.zero >= 3 and role != "batch") or (recipe.zero and role == "moment"):
+        return _divided(value, laid, recipe, first=int(value.name in stacked))
+    return laid
+
+
+def _divided(value: Value, found: Sharding, recipe: Recipe, *, first: int) -> Sharding:
+    """Cut along the batch's axis in its first dimension that divides; whole if there is none."""
+    parts = dict(recipe.axes)[recipe.batch]
+    for at, size in enumerate(value.type.shape):
+        if at >= first and not found.dimensions[at] and size % parts == 0:
+            return found.laid(recipe.batch, Split(at))
+    return found

@@ -1,0 +1,62 @@
+"""Buckets: gradients that go together, no value changed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
+
+from hierarchies import InputError
+from sharded_steps import judge, mlp, on_one_device
+from synth.train.plans import Moved, Plan, Program, apply, parse_recipe, plan_of
+from traced_steps import step
+
+GRADIENTS = 20
+DATA = "data=2; batch over data"
+
+
+def both(model: str, more: str) -> tuple[Plan, Program, Program]:
+    one = step(model)
+    plan = plan_of(one, parse_recipe(f"{DATA}{more}"))
+    return plan, apply(one, plan), apply(one, replace(plan, buckets=()))
+
+
+def test_one_large_bucket_has_all_gradients_side_by_side() -> None:
+    plan, found, before = both("gpt2-tiny", "; buckets of 25 MB")
+    [bucket] = found.buckets
+    assert len(bucket) == GRADIENTS
+    assert list(bucket) == list(range(bucket[0], bucket[0] + GRADIENTS))
+    members = [found.instructions[at] for at in bucket]
+    assert {m.value.name for m in members if isinstance(m, Moved)} == set(plan.buckets[0])
+    assert Counter(map(id, map(type, found.instructions))) == Counter(
+        map(id, map(type, before.instructions))
+    )
+    assert set(found.instructions) == set(before.instructions)
+
+
+def test_no_bucket_is_larger_than_it_may_be_but_for_one_value() -> None:
+    one = step("gpt2-tiny")
+    plan = plan_of(one, parse_recipe(f"{DATA}; buckets of 0.02 MB"))
+    sizes = [sum(one.graph.values[name].type.bytes for name in bucket) for bucket in plan.buckets]
+    assert len(sizes) > 3
+    assert max(sizes) <= 20_000
+    again = apply(one, plan)
+    assert len(again.buckets) == len(sizes)
+
+
+@pytest.mark.parametrize("zero", ["", "; zero=2", "; zero=3; 2 microbatches"])
+def test_steps_with_buckets_compute_what_one_device_does(zero: str) -> None:
+    plan = plan_of(mlp(), parse_recipe(f"{DATA}{zero}; buckets of 1 MB"))
+    assert plan.buckets
+    judge(mlp(), apply(mlp(), plan), plan.parts, on_one_device(mlp()))
+
+
+def test_what_does_not_go_together_is_refused() -> None:
+    plan = plan_of(mlp(), parse_recipe(DATA))
+    sent = [m for m in apply(mlp(), plan).moved() if m.path.requests(plan.sizes)]
+    loss = mlp().graph.operations[0].results[0].name
+    with pytest.raises(InputError, match="not redistributed"):
+        apply(mlp(), replace(plan, buckets=((sent[0].value.name, loss),)))

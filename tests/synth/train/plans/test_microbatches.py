@@ -1,0 +1,87 @@
+"""Microbatches: an axis in time, over which sums are accumulated and nothing else is done."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
+
+from hierarchies import InputError
+from sharded_steps import in_float64, judge, mlp, on_one_device
+from synth.train.plans import Moved, apply, parse_recipe, plan_of
+from synth.train.plans.plan import TIME
+from traced_steps import step
+
+
+def accumulated(one, text: str) -> list[str]:
+    """The values that are put together over microbatches."""
+    plan = plan_of(one, parse_recipe(text))
+    moved = [m for m in apply(one, plan).moved() if any(TIME in s.axes for s in m.path.moves)]
+    return [m.value.name for m in moved if m.path.source.partial]
+
+
+@pytest.mark.parametrize("model", ["mlp-tiny", "gpt2-tiny", "llama3-tiny", "lstm-tiny", "vit-tiny"])
+def test_each_gradient_and_the_loss_are_accumulated_and_nothing_else(model: str) -> None:
+    one = step(model)
+    found = accumulated(one, "data=2; batch over data; 2 microbatches")
+    tied = int(model == "gpt2-tiny")
+    assert len(found) == one.roles.count("parameter") + tied + 1
+
+
+def test_microbatches_send_as_often_as_without_them() -> None:
+    for text in ("data=2; batch over data; zero=2", "data=2; batch over data; zero=3"):
+        plans = [plan_of(mlp(), parse_recipe(text + more)) for more in ("", "; 2 microbatches")]
+        requests = [
+            sorted(
+                (m.how.value, r.value.name)
+                for r in apply(mlp(), plan).moved()
+                for m in r.path.requests(plan.sizes)
+            )
+            for plan in plans
+        ]
+        assert requests[0] == requests[1]
+
+
+TEXTS = (
+    "data=1; 4 microbatches",
+    "data=2; batch over data; 2 microbatches",
+    "data=2; batch over data; zero=2; 2 microbatches",
+)
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_accumulated_steps_compute_what_one_device_does(text: str) -> None:
+    plan = plan_of(mlp(), parse_recipe(text))
+    judge(mlp(), apply(mlp(), plan), plan.parts, on_one_device(mlp()))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["gpt2-tiny", "lstm-tiny"])
+def test_accumulated_steps_of_others_compute_what_one_device_does(model: str) -> None:
+    one = in_float64(step(model))
+    plan = plan_of(one, parse_recipe("data=2; batch over data; zero=1; 2 microbatches"))
+    judge(one, apply(one, plan), plan.parts, on_one_device(one))
+
+
+@pytest.mark.parametrize("model", ["resnet-tiny", "mixtral-tiny"])
+def test_what_needs_all_samples_at_once_is_refused(model: str) -> None:
+    """Batch normalisation, and the places of tokens in the buffers of experts."""
+    one = step(model)
+    with pytest.raises(InputError, match="of all microbatches"):
+        apply(one, plan_of(one, parse_recipe("data=1; 2 microbatches")))
+
+
+def test_sizes_that_do_not_divide_are_refused_by_product_and_dimension() -> None:
+    with pytest.raises(
+        InputError, match=r"microbatch=8 x data=2 cuts dimension 0 of .* in 16 parts"
+    ):
+        apply(mlp(), plan_of(mlp(), parse_recipe("data=2; batch over data; 8 microbatches")))
+
+
+def test_a_microbatch_is_seen_in_types_and_is_on_one_device() -> None:
+    plan = plan_of(mlp(), parse_recipe("data=2; batch over data; 2 microbatches"))
+    assert plan.parts == {TIME: 2, "data": 2}
+    assert plan.sizes == {TIME: 1, "data": 2}
+    batch = mlp().roles.index("batch")
+    assert plan.cuts.inputs[batch].dimensions[0] == (TIME, "data")
+    assert all(isinstance(one, Moved) for one in apply(mlp(), plan).moved())

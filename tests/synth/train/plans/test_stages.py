@@ -1,0 +1,165 @@
+"""Stages: layers apart compute what they did, and every stage has what an order lets it do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from itertools import islice
+
+import numpy as np
+import pytest
+
+pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
+
+from grammar.tensors.parser import parse_step
+from hierarchies import InputError
+from ordered_steps import MissingError, judge_order
+from sharded_steps import drawn_inputs, in_float64, judge, on_one_device, run_whole
+from synth.train.plans import Done, Place, Plan, Sent, When, apply, parse_recipe, plan_of, prepared
+from synth.train.plans.layers.apart import apart
+from traced_steps import step
+
+FOUR = (("layers", 4),)
+SIX = (("layers", 6),)
+
+
+@pytest.mark.parametrize(
+    ("model", "changes"), [("mlp-tiny", SIX), ("gpt2-tiny", FOUR), ("lstm-tiny", FOUR)]
+)
+def test_layers_apart_compute_what_they_did_together(model: str, changes) -> None:
+    whole = in_float64(step(model, changes))
+    pieces, stage_of = apart(whole, 2)
+    assert parse_step(str(pieces)) == pieces
+    assert set(stage_of.values()) == {0, 1}
+    inputs = []
+    for value, array in zip(whole.graph.inputs, drawn_inputs(whole), strict=True):
+        inputs += np.split(array, 2) if f"{value.name}.0" in stage_of else [array]
+    one, other = run_whole(whole.graph, drawn_inputs(whole)), run_whole(pieces.graph, inputs)
+    made = iter([other.of(output) for output in pieces.graph.outputs])
+    for output in whole.graph.outputs:
+        wanted, found = one.of(output), next(made)
+        if found.shape != wanted.shape:
+            found = np.concatenate((found, next(made)))
+        np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-12)
+    assert not list(made)
+
+
+PIPELINES = (
+    ("gpt2-tiny", "data=1 pipe=4; schedule gpipe, 4 microbatches"),
+    ("llama3-tiny", "data=1 pipe=2; schedule interleaved-1f1b, 2 chunks, 4 microbatches"),
+    ("lstm-tiny", "data=1 pipe=2; schedule looped-bfs, 2 chunks, 2 microbatches; remat layers"),
+)
+TIED = ("gpt2-tiny",)
+"""The table of tokens is the last matrix, too: its gradients are made on two stages."""
+
+
+@pytest.mark.parametrize(("model", "text"), PIPELINES)
+def test_between_two_stages_go_one_activation_and_one_gradient(model: str, text: str) -> None:
+    one = step(model, FOUR)
+    plan = plan_of(one, parse_recipe(text))
+    program = apply(one, plan)
+    judge_order(prepared(one, plan), plan, program)
+    assert plan.order is not None
+    last = plan.order.stages - 1
+    both = zip(program.instructions, program.places, strict=True)
+    sent = {(p.when, i.source, i.target) for i, p in both if isinstance(i, Sent)}
+    up = {(When.FORWARD, at, at + 1) for at in range(last)}
+    down = {(When.BACKWARD, at + 1, at) for at in range(last)}
+    once = {(When.BEFORE, 0, last), (When.AFTER, last, 0)} if model in TIED else set()
+    assert sent == up | down | once
+    assert sum(isinstance(i, Sent) for i in program.instructions) == len(sent)
+
+
+@pytest.mark.slow
+def test_layers_one_by_one_are_on_stages_by_their_labels() -> None:
+    one = step("gpt2-tiny", FOUR, unrolled=True)
+    plan = plan_of(one, parse_recipe("data=1 pipe=2; schedule 1f1b, 2 microbatches"))
+    program = apply(one, plan)
+    judge_order(one, plan, program)
+    homes = dict(zip(one.labels, program.homes, strict=True))
+    weights = {label: home for label, home in homes.items() if label.endswith("attention/query")}
+    assert {home for label, home in weights.items() if "layers/0" in label} == {0}
+    assert {home for label, home in weights.items() if "layers/3" in label} == {1}
+
+
+WHOLE = (
+    "data=1 pipe=2; schedule 1f1b, 2 microbatches",
+    "data=2 pipe=2; batch over data; zero=2; schedule gpipe, 2 microbatches; buckets of 1 MB",
+)
+
+
+@pytest.mark.parametrize("text", WHOLE)
+def test_pipelines_compute_what_one_device_does(text: str) -> None:
+    one = in_float64(step("mlp-tiny", SIX, batch=4))
+    plan = plan_of(one, parse_recipe(text))
+    ready, program = prepared(one, plan), apply(one, plan)
+    judge_order(ready, plan, program)
+    judge(ready, program, plan.parts, on_one_device(ready))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["gpt2-tiny", "llama3-tiny"])
+def test_all_at_once_computes_what_one_device_does(model: str) -> None:
+    text = (
+        "data=2 tensor=2 pipe=2; batch over data; tokens over tensor; vocabulary over tensor;"
+        " weights over tensor as Megatron; zero=1; schedule 1f1b, 2 microbatches; remat layers"
+    )
+    one = in_float64(step(model, FOUR))
+    plan = plan_of(one, parse_recipe(text))
+    ready, program = prepared(one, plan), apply(one, plan)
+    judge_order(ready, plan, program)
+    judge(ready, program, plan.parts, on_one_device(ready))
+
+
+@cache
+def two_stages() -> Plan:
+    return plan_of(
+        step("gpt2-tiny", FOUR), parse_recipe("data=1 pipe=2; schedule 1f1b, 2 microbatches")
+    )
+
+
+def test_every_damaged_placing_is_caught() -> None:
+    one, plan = step("gpt2-tiny", FOUR), two_stages()
+    program, ready = apply(one, plan), prepared(one, plan)
+    judge_order(ready, plan, program)
+    both = list(zip(program.instructions, program.places, strict=True))
+    sends = [at for at, (one, _) in enumerate(both) if isinstance(one, Sent)]
+    done = [
+        at for at, (one, place) in enumerate(both) if isinstance(one, Done) and place.stage >= 0
+    ]
+    mutants = [both[:at] + both[at + 1 :] for at in sends]
+    for at in islice(done, 0, None, max(1, len(done) // 40)):
+        instruction, place = both[at]
+        elsewhere = Place(1 - place.stage, place.when)
+        mutants.append([*both[:at], (instruction, elsewhere), *both[at + 1 :]])
+    assert len(mutants) >= 40
+    for mutant in mutants:
+        instructions, places = zip(*mutant, strict=True)
+        damaged = replace(program, instructions=instructions, places=places)
+        with pytest.raises(MissingError):
+            judge_order(ready, plan, damaged)
+
+
+@pytest.mark.parametrize(
+    ("model", "text", "problem"),
+    [
+        ("gpt2-tiny", "data=1 pipe=4; schedule 1f1b, 2 microbatches", "do not divide the 2 layers"),
+        ("resnet-tiny", "data=1 pipe=2; schedule 1f1b, 2 microbatches", "layers"),
+    ],
+)
+def test_layers_that_do_not_divide_are_refused(model: str, text: str, problem: str) -> None:
+    with pytest.raises(InputError, match=problem):
+        plan_of(step(model), parse_recipe(text))
+
+
+def test_a_stage_without_operations_is_refused() -> None:
+    one, plan = step("gpt2-tiny", FOUR), two_stages()
+    with pytest.raises(InputError, match="stage 1 has no operations"):
+        apply(one, replace(plan, stages=(0,) * len(plan.stages)))
+
+
+def test_stages_the_wrong_way_round_are_refused() -> None:
+    one, plan = step("gpt2-tiny", FOUR), two_stages()
+    turned = tuple(1 - stage if stage >= 0 else stage for stage in plan.stages)
+    with pytest.raises(InputError, match="activations go up the stages"):
+        apply(one, replace(plan, stages=turned))
