@@ -50,7 +50,7 @@ def follow(step: Step, inputs: Sequence[Sharding], rules: Rules) -> Plan:
     moving = {
         value.name
         for value, role in zip(step.graph.inputs, step.roles, strict=True)
-        if role == "batch"
+        if role in ("batch", "cache")
     }
     cuts = _Follower(step.graph, rules, moving, _ends(step.graph, ends)).follow(inputs)
     return Plan(tuple(rules.sizes.items()), cuts)

@@ -83,8 +83,10 @@ def plan_of(step: Step, recipe: Recipe) -> Plan:
 
 def _lies(step: Step, recipe: Recipe, value: Value, role: str, label: str) -> Sharding:
     found = replicated(len(value.type.shape))
+    if role in ("batch", "cache") and recipe.batch:
+        found = found.laid(recipe.batch, Split(0))
     if role == "batch":
-        return found.laid(recipe.batch, Split(0)) if recipe.batch else found
+        return found
     *_, half, name = ("", *label.split("/"))
     place = MEGATRON.get(f"{half}/{name}", GROUPED.get(name))
     if recipe.megatron and place is not None and len(value.type.shape) + place >= 0:

@@ -30,7 +30,7 @@ def drawn(step: Step, steps: int, classes: int, seed: int = 0) -> Values:
         whole = not value.type.dtype.startswith(("f", "bf"))
         last = label.rpartition("/")[2]
         shape = (steps, *value.type.shape) if role == "batch" else value.type.shape
-        if role in ("moment", "state"):
+        if role in ("moment", "state", "cache"):
             made = np.zeros(shape)
         elif last in _YES_OR_NO:
             made = draw.integers(0, 2, shape)
