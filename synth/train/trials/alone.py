@@ -1,8 +1,7 @@
 """The steps on one device: what those of many are compared with.
 
 They are done twice, the second time in wider numbers. By how much that changes the results says
-what rounding does to them: AdamW divides by the size of a gradient, so one that should be zero,
-as that of a bias to all keys, moves its parameter by nothing but rounding.
+what rounding does to them.
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ from synth.train.trials.alone import Alone
 from synth.train.trials.inputs import Array
 from synth.train.trials.processes import Sharded
 
-NEAR = 1e-5
-"""Of an array's largest element: sums of float32 in another order differ by less."""
+NEAR = {"bf16": 2e-2, "f16": 2e-3, "f32": 1e-5}
+"""Of an array's largest element: sums in another order differ by less, in such numbers."""
 ROUNDING = 10
 """So many times what rounding does to an array on one device it may do on several."""
 
@@ -66,9 +66,10 @@ def compared(
         name: _apart(name, lies[name], sizes, array, sharded)
         for name, array in alone.values.items()
     }
+    near = next(one for dtype, one in NEAR.items() if dtype in _dtypes(step) or dtype == "f32")
     rounding = {name: _rounding(name, alone) for name in alone.values}
     beyond = {
-        name: float(np.max(one / (NEAR + ROUNDING * rounding[name]))) for name, one in apart.items()
+        name: float(np.max(one / (near + ROUNDING * rounding[name]))) for name, one in apart.items()
     }
     unlike = sorted((name for name in beyond if not beyond[name] <= 1), key=lambda n: -beyond[n])
     steps = len(next(iter(apart.values())))
@@ -82,6 +83,12 @@ def compared(
         for turn in range(steps)
     )
     return Compared(rows, tuple(unlike))
+
+
+def _dtypes(step: Step) -> set[str]:
+    """All in which something is computed."""
+    graphs = (step.graph, *(one.body for one in step.graph.everywhere() if one.body is not None))
+    return {value.type.dtype for graph in graphs for value in graph.values.values()}
 
 
 def _apart(
