@@ -138,7 +138,8 @@ class Graph:
 class Step:
     """A named training step: a graph whose inputs and outputs have parts to play.
 
-    ``roles`` says of each input what it is: ``parameter``, ``moment``, ``batch``, ``state``;
+    ``roles`` says of each input what it is: ``parameter``, ``moment``, ``batch``, ``state``,
+    or ``cache`` (what inference keeps of each sample);
     ``updates`` which output comes back as which input in the next step, as pairs of places.
     ``labels`` are the names its user gave ("layers/0/attention/query").
     """

@@ -54,7 +54,7 @@ _WORDS = {
     "NUMBER": "a number",
     "WORD": "a word",
     "STRING": "a text in quotation marks",
-    "ROLE": "parameter, moment, batch or state",
+    "ROLE": "parameter, moment, batch, state or cache",
     "KIND": "sum, max or min",
     "LINE": "@ and a line of code",
     "COLON": "':'",
@@ -204,7 +204,7 @@ class _Reader:
         name, type_, role, label = parts
         if (role is None) is not self.is_body:
             problem = "the input of a body has no role" if role else "what is this input's role?"
-            self.refuse(role or name, problem, "parameter, moment, batch or state")
+            self.refuse(role or name, problem, "parameter, moment, batch, state or cache")
         self.roles.append(str(role))
         self.labels.append(str(name) if label is None else _text(label))
         return self._new(name, type_)

@@ -30,7 +30,7 @@ def train(answer: TrainReply) -> RenderableType:
 
 
 def _tried(tried: Tried, runtime: str) -> RenderableType:
-    heads = ("step", "loss alone", "loss sharded", "parameters differ by", "rounding")
+    heads = ("step", "loss alone", "loss sharded", "difference", "rounding")
     steps = table(*heads, right=",".join(heads))
     for number, row in enumerate(tried.steps, 1):
         losses = map(_loss, (row.loss_alone, row.loss_sharded))
@@ -40,7 +40,8 @@ def _tried(tried: Tried, runtime: str) -> RenderableType:
         f"\nin {tried.processes} {'process' if tried.processes == 1 else 'processes'} of "
         f"{_NAMES[runtime]}, compared with {tried.alone}:\n",
         steps,
-        "rounding: by how much one device differs from itself in wider numbers\n",
+        "difference: the largest of a parameter, as a share of its array's largest element\n"
+        "rounding: the same between one device and itself in wider numbers\n",
         "equal, as far as rounding allows"
         if tried.equal
         else f"NOT equal: {', '.join(tried.unlike[:SHOWN])}{more}",

@@ -20,7 +20,7 @@ from hierarchies import InputError
 from synth.train.zoo.sizes import sizes_of
 
 if TYPE_CHECKING:
-    from synth.train.zoo.models import Model
+    from synth.train.zoo.models import Inference, Model
 
 MOST_UNROLLED = 256
 """More layers than these one after the other take minutes to trace."""
@@ -33,7 +33,10 @@ OWN = re.compile(r"(?P<file>.+\.py):(?P<function>[A-Za-z_]\w*)")
 
 @dataclass(frozen=True)
 class Spelling:
-    """How a model of the zoo is written down, as ``zoo.models.How`` says, and what trains it."""
+    """How a model of the zoo is written down, as ``zoo.models.How`` says, and what trains it.
+
+    ``infer``: it is not trained, but reads so many new tokens after those that it keeps.
+    """
 
     batch: int = 8
     optimizer: str = "adamw"
@@ -41,13 +44,17 @@ class Spelling:
     unrolled: bool = False
     remat: bool = False
     one_hot: bool = False
+    infer: int | None = None
 
 
 def zoo_step(name: str, changes: Mapping[str, int], spelling: Spelling) -> Step:
     """The step of a model of the zoo. Raises InputError, also where JAX is not installed."""
     model = _zoo_model(name, changes, spelling)
     with _jax():
-        from synth.train.zoo.table import step_of
+        from synth.train.zoo.models import Inference
+        from synth.train.zoo.table import inference_step_of, step_of
+    if isinstance(model, Inference):
+        return inference_step_of(model)
     return step_of(model, spelling.optimizer)
 
 
@@ -56,16 +63,20 @@ def zoo_function(
 ) -> tuple[Callable[..., Any], tuple[Any, Any, Any]]:
     """The function that ``zoo_step`` traces, and the shapes of what it is called with.
 
-    They are parameters, moments and a batch. Raises InputError as ``zoo_step`` does.
+    They are parameters, moments (of inference the cache) and a batch. Raises InputError as
+    ``zoo_step`` does.
     """
     model = _zoo_model(name, changes, spelling)
     with _jax():
+        from synth.train.zoo.models import Inference
         from synth.train.zoo.optimizers import OPTIMIZERS
+    if isinstance(model, Inference):
+        return model.step, (model.parameters, model.cache, model.batch)
     how = OPTIMIZERS[spelling.optimizer]
     return how.step(model.loss), (model.parameters, how.moments(model.parameters), model.batch)
 
 
-def _zoo_model(name: str, changes: Mapping[str, int], spelling: Spelling) -> Model:
+def _zoo_model(name: str, changes: Mapping[str, int], spelling: Spelling) -> Model | Inference:
     if OWN.fullmatch(name):
         hint = "a model of one's own is code, which only the command line runs, on its own machine"
         raise InputError(f"no model {name!r}", hint=hint)
@@ -73,10 +84,14 @@ def _zoo_model(name: str, changes: Mapping[str, int], spelling: Spelling) -> Mod
     if spelling.unrolled and getattr(sizes, "layers", 0) > MOST_UNROLLED:
         problem = f"{getattr(sizes, 'layers', 0)} layers one after the other"
         raise InputError(problem, where=name, hint=f"at most {MOST_UNROLLED}; or as a loop")
+    if spelling.unrolled and spelling.infer:
+        raise InputError("inference layer by layer", where=name, hint="it is written as a loop")
     with _jax():
         from synth.train.zoo.models import How
-        from synth.train.zoo.table import model_of
+        from synth.train.zoo.table import inference_of, model_of
     how = How(spelling.batch, spelling.unrolled, spelling.remat, spelling.dtype, spelling.one_hot)
+    if spelling.infer:
+        return inference_of(name, sizes, how, spelling.infer)
     return model_of(name, sizes, how)
 
 

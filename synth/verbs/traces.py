@@ -61,6 +61,12 @@ class ModelQuestion(Question):
     ] = "float32"
     unrolled: Annotated[bool, Flag("Layers one after the other, not as a loop")] = False
     remat: Annotated[bool, Flag("Compute layers again instead of keeping their values")] = False
+    infer: Annotated[
+        int | None,
+        _SHAPE,
+        Field(ge=1),
+        Flag("No training: a pass over so many new tokens, with a cache of those before"),
+    ] = None
     one_hot: Annotated[bool, Flag("Experts by products with zeros and ones, not by sorting")] = (
         False
     )
@@ -74,6 +80,7 @@ class ModelQuestion(Question):
             unrolled=self.unrolled,
             remat=self.remat,
             one_hot=self.one_hot,
+            infer=self.infer,
         )
 
     def step(self) -> Step:

@@ -31,10 +31,12 @@ def traced(
     step: Callable[[Tree, Tree, Tree], tuple[Tree, Tree, Tree]],
     given: tuple[Tree, Tree, Tree],
     unknown: Sequence[str] = (),
+    kept: str = "moment",
 ) -> Step:
     """The step as a graph, its inputs named as in ``given``: parameters, moments and batch.
 
-    Raises InputError for what cannot be traced or is not known, with its user's line.
+    ``kept`` is the role of the second of these; inference keeps a ``cache``. Raises InputError for
+    what cannot be traced or is not known, with its user's line.
     """
     abstract = jax.tree.map(_abstract, given)
     try:
@@ -43,7 +45,7 @@ def traced(
         raise
     except Exception as error:  # whatever a model of somebody else may raise
         raise _failed(name, error) from error
-    roles, labels = zip(*_inputs(abstract), strict=True)
+    roles, labels = zip(*_inputs(abstract, kept), strict=True)
     graph, captured = read_jaxpr(closed, _distinct(roles, labels), unknown)
     held = tuple(f"constant/{at}" for at in range(len(captured)))
     return Step(
@@ -62,11 +64,11 @@ def _abstract(value: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(value.shape, value.dtype)
 
 
-def _inputs(given: tuple[Tree, Tree, Tree]) -> Iterator[tuple[str, str]]:
+def _inputs(given: tuple[Tree, Tree, Tree], kept: str) -> Iterator[tuple[str, str]]:
     """The role and the label of each input; a number that is no moment of anything is a state."""
-    for role, tree in zip(("parameter", "moment", "batch"), given, strict=True):
+    for role, tree in zip(("parameter", kept, "batch"), given, strict=True):
         for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
-            is_state = role == "moment" and leaf.ndim == 0
+            is_state = role == kept and leaf.ndim == 0
             label = jax.tree_util.keystr(path, simple=True, separator="/")
             yield "state" if is_state else role, label or role
 

@@ -15,7 +15,7 @@ from synth.train.plans.buckets import buckets_of
 from synth.train.plans.following import Rules, follow
 from synth.train.plans.layers.apart import stacks
 from synth.train.plans.layers.prepared import prepared, stage_hints
-from synth.train.plans.plan import PIPE, TIME, Cuts, Plan
+from synth.train.plans.plan import OF_SAMPLES, PIPE, TIME, Cuts, Plan
 from synth.train.plans.recipes import CLAUSES, OF_BATCH, Recipe
 from synth.train.plans.stages import stages_of
 
@@ -73,7 +73,7 @@ def _inputs(step: Step, recipe: Recipe) -> tuple[list[Sharding], frozenset[tuple
             )
         for at, place in places.items():
             laid[at] = laid[at].laid(axis, Split(place))
-            if step.roles[at] != "batch":
+            if step.roles[at] not in OF_SAMPLES:
                 held.add((at, axis))
     stacked = stacks(step)
     laid = [_stored(step, recipe, at, one, stacked) for at, one in enumerate(laid)]
@@ -103,7 +103,8 @@ def _clauses(step: Step, recipe: Recipe) -> Iterator[tuple[str, str, dict[int, i
 def _place(step: Step, clause: str, at: int) -> int | None:
     """The dimension of an input that a clause cuts."""
     rank, label = len(step.graph.inputs[at].type.shape), step.labels[at]
-    if (step.roles[at] == "batch") != (clause in OF_BATCH) or not rank:
+    role, of_batch = step.roles[at], clause in OF_BATCH
+    if not rank or (role == "batch" and not of_batch) or (role not in OF_SAMPLES and of_batch):
         return None
     if clause == "batch":
         return 0

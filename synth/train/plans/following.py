@@ -24,7 +24,7 @@ from grammar.tensors.sharding import Kind, Lie, Sharding, Split, replicated
 from hierarchies import InputError
 from synth.train.factors import Row, rows, typed
 from synth.train.plans.lineage import Lineage
-from synth.train.plans.plan import TIME, Cuts, Rows, loop_of, stacked
+from synth.train.plans.plan import OF_SAMPLES, TIME, Cuts, Rows, loop_of, stacked
 
 MOVING = (
     "transpose",
@@ -63,7 +63,7 @@ def follow(step: Step, inputs: Sequence[Sharding], rules: Rules) -> Cuts:
     lineage = Lineage()
     batch = set()
     for value, role, sharding in zip(step.graph.inputs, step.roles, inputs, strict=True):
-        if role == "batch":
+        if role in OF_SAMPLES:
             lineage.moving.add(value.name)
             for axis in sharding.splitting:
                 batch.add(axis)

@@ -21,6 +21,8 @@ TIME = "microbatch"
 PIPE = "pipe"
 """The axis of stages; it never occurs in a type."""
 
+OF_SAMPLES = ("batch", "cache")
+"""The roles of inputs whose first dimension is samples."""
 Rows = tuple[tuple[str, Row], ...]
 """Of one operation a row for each axis, major axes first; along axes not named all is whole."""
 

@@ -8,18 +8,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import assert_never
 
-from synth.train.plans import Done, Moved, Program
+from synth.train.plans import Done, Moved, Program, Sent
 from synth.train.resharding.seconds import Redistributor
 
 
 def on_machine(program: Program, redistributor: Redistributor) -> Program:
     """The same program, which on the redistributor's placement moves its values the fastest way."""
 
-    def fastest(one: Done | Moved) -> Done | Moved:
+    def fastest(one: Done | Moved | Sent) -> Done | Moved | Sent:
         match one:
             case Done(body=Program() as body):
                 return replace(one, body=on_machine(body, redistributor))
-            case Done():
+            case Done() | Sent():
                 return one
             case Moved(value, path):
                 if not path.requests(redistributor.sizes):

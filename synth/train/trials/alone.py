@@ -1,8 +1,7 @@
 """The steps on one device: what those of many are compared with.
 
 They are done twice, the second time in wider numbers. By how much that changes the results says
-what rounding does to them: AdamW divides by the size of a gradient, so one that should be zero,
-as that of a bias to all keys, moves its parameter by nothing but rounding.
+what rounding does to them.
 """
 
 from __future__ import annotations
@@ -62,7 +61,11 @@ def _by_function(
     called, given = function
     names = [value.name for value in step.graph.inputs]
     batches = [name for name, role in zip(names, step.roles, strict=True) if role == "batch"]
-    held = {name: _widened(array) if wide else array for name, array in inputs.items()}
+    kinds = zip(names, jax.tree.leaves(given), strict=True)
+    held = {
+        name: _widened(inputs[name]) if wide else inputs[name].astype(one.dtype)
+        for name, one in kinds
+    }
     found: dict[str, list[Array]] = {}
     with jax.enable_x64(wide):
         jitted = jax.jit(called)
@@ -72,7 +75,8 @@ def _by_function(
             made = [np.asarray(one) for one in jax.tree.leaves(jitted(*tree))]
             held |= {names[place]: made[out] for out, place in step.updates}
             for name, array in zip(output_names(step), made, strict=True):
-                found.setdefault(name, []).append(array)
+                plain = array.astype(np.float32) if array.dtype.kind == "V" else array
+                found.setdefault(name, []).append(plain)
     return {name: np.stack(arrays) for name, arrays in found.items()}
 
 

@@ -13,13 +13,14 @@ import numpy as np
 
 from grammar.tensors.operations import Step
 from grammar.tensors.sharding import Sharding, block
+from synth.train.emit import output_names
 from synth.train.plans import Program
 from synth.train.trials.alone import Alone
 from synth.train.trials.inputs import Array
 from synth.train.trials.processes import Sharded
 
-NEAR = 1e-5
-"""Of an array's largest element: sums of float32 in another order differ by less."""
+NEAR = {"bf16": 2e-2, "f16": 2e-3, "f32": 1e-5}
+"""Of an array's largest element: sums in another order differ by less, in such numbers."""
 ROUNDING = 10
 """So many times what rounding does to an array on one device it may do on several."""
 
@@ -28,7 +29,7 @@ ROUNDING = 10
 class Row:
     """One step: losses, and the largest difference of a parameter, as a share of its array's size.
 
-    Of a step that updates no parameters, of all that it gives. ``rounding`` is what the same step
+    Of a step that changes no parameters, of all that it gives. ``rounding`` is what the same step
     on one device differs by in wider numbers. Without a loss there is none to compare.
     """
 
@@ -54,17 +55,21 @@ def compared(
     step: Step, program: Program, sizes: Mapping[str, int], alone: Alone, sharded: Sharded
 ) -> Compared:
     """How far apart they are, and which arrays further than rounding explains."""
-    names = [value.name for value in step.graph.inputs]
-    lies = dict(zip(names, program.inputs, strict=True))
-    roles = dict(zip(names, step.roles, strict=True))
-    held = [name for name in alone.values if roles.get(name) == "parameter"] or list(alone.values)
+    whole = (Sharding(one.dimensions) for one in program.outputs)
+    lies = dict(zip(output_names(step), whole, strict=True))
+    held = [
+        step.graph.inputs[place].name
+        for out, place in step.updates
+        if step.roles[place] == "parameter" and step.graph.outputs[out] != step.graph.inputs[place]
+    ] or list(alone.values)
     apart = {
-        name: _apart(name, lies.get(name), sizes, whole, sharded)
-        for name, whole in alone.values.items()
+        name: _apart(name, lies[name], sizes, array, sharded)
+        for name, array in alone.values.items()
     }
+    near = next(one for dtype, one in NEAR.items() if dtype in _dtypes(step) or dtype == "f32")
     rounding = {name: _rounding(name, alone) for name in alone.values}
     beyond = {
-        name: float(np.max(one / (NEAR + ROUNDING * rounding[name]))) for name, one in apart.items()
+        name: float(np.max(one / (near + ROUNDING * rounding[name]))) for name, one in apart.items()
     }
     unlike = sorted((name for name in beyond if not beyond[name] <= 1), key=lambda n: -beyond[n])
     steps = len(next(iter(apart.values())))
@@ -80,8 +85,14 @@ def compared(
     return Compared(rows, tuple(unlike))
 
 
+def _dtypes(step: Step) -> set[str]:
+    """All in which something is computed."""
+    graphs = (step.graph, *(one.body for one in step.graph.everywhere() if one.body is not None))
+    return {value.type.dtype for graph in graphs for value in graph.values.values()}
+
+
 def _apart(
-    name: str, lies: Sharding | None, sizes: Mapping[str, int], whole: Array, sharded: Sharded
+    name: str, lies: Sharding, sizes: Mapping[str, int], whole: Array, sharded: Sharded
 ) -> Array:
     """Of each step the largest difference on any device; infinite where something is no number."""
     size = _size(whole)
@@ -106,12 +117,8 @@ def _rounding(name: str, alone: Alone) -> Array:
     return np.asarray(np.max(gap, axis=1, initial=0.0) / _size(alone.values[name]))
 
 
-def _block(
-    whole: Array, lies: Sharding | None, sizes: Mapping[str, int], at: Mapping[str, int]
-) -> Array:
+def _block(whole: Array, lies: Sharding, sizes: Mapping[str, int], at: Mapping[str, int]) -> Array:
     """A device's block of an array whose first dimension is steps."""
-    if lies is None:
-        return whole
     numbers = block(lies, sizes, at)
     for dimension, (number, parts) in enumerate(zip(numbers, lies.parts(sizes), strict=True), 1):
         whole = np.split(whole, parts, axis=dimension)[number]

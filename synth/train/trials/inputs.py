@@ -1,4 +1,9 @@
-"""Numbers to train on: small weights, scales near 1, moments of zero, a batch for each step."""
+"""Numbers to train on: small weights, scales near 1, a batch for each step.
+
+Moments are those of training that is under way. At its begin AdamW divides each gradient by its
+own size, so that one that should be zero, as that of a bias to all keys of an attention, moves its
+parameter as far as any other, and rounding decides where to.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +18,8 @@ Array = npt.NDArray[Any]
 Values = dict[str, Array]
 """Arrays by the names of a step's inputs and outputs; batches have one more dimension: steps."""
 
+GRADIENT = 0.01
+"""About as large as gradients are."""
 _YES_OR_NO = ("sentences", "follows", "masked")
 """Inputs of the zoo that are 0 or 1."""
 
@@ -30,7 +37,11 @@ def drawn(step: Step, steps: int, classes: int, seed: int = 0) -> Values:
         whole = not value.type.dtype.startswith(("f", "bf"))
         last = label.rpartition("/")[2]
         shape = (steps, *value.type.shape) if role == "batch" else value.type.shape
-        if role in ("moment", "state"):
+        if role == "moment" and label.startswith("mean"):
+            made = GRADIENT * draw.standard_normal(shape)
+        elif role == "moment" and label.startswith("square"):
+            made = GRADIENT**2 * draw.uniform(0.5, 1.5, shape)
+        elif role in ("moment", "state", "cache"):
             made = np.zeros(shape)
         elif last in _YES_OR_NO:
             made = draw.integers(0, 2, shape)

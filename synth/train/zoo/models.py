@@ -31,6 +31,20 @@ class How:
 
 
 @dataclass(frozen=True)
+class Inference:
+    """Shapes of the parameters, of what is kept of all tokens so far, and of new tokens; a pass.
+
+    ``step(parameters, cache, batch)`` gives the parameters, the cache, and what comes next.
+    """
+
+    name: str
+    parameters: Tree
+    cache: Tree
+    batch: Tree
+    step: Callable[[Tree, Tree, Tree], tuple[Tree, Tree, Array]]
+
+
+@dataclass(frozen=True)
 class Model:
     """Shapes of the parameters and of a batch, and the loss that a step lowers."""
 
@@ -111,22 +125,36 @@ def attention_shapes(width: int, heads: int) -> Tree:
 
 def attention(x: Array, weights: Tree, *, causal: bool) -> Array:
     """Each token looks at all others, or at those before it, by several heads."""
-    query, key, value = (
-        jnp.einsum("btd,dhe->bthe", x, weights[name]) + weights[f"{name}_bias"]
+    return put_together(attended(**projected(x, weights), causal=causal), weights)
+
+
+def projected(x: Array, weights: Tree) -> dict[str, Array]:
+    """Query, key and value of each token and head."""
+    return {
+        name: jnp.einsum("btd,dhe->bthe", x, weights[name]) + weights[f"{name}_bias"]
         for name in ("query", "key", "value")
-    )
-    seen = attended(query, key, value, causal=causal)
+    }
+
+
+def put_together(seen: Array, weights: Tree) -> Array:
+    """What the heads have seen, as one vector for each token."""
     return jnp.einsum("bthe,hed->btd", seen, weights["out"]) + weights["out_bias"]
 
 
-def attended(query: Array, key: Array, value: Array, *, causal: bool) -> Array:
-    """The softmax of query by key, times value; ``[batch, token, head, element]``."""
+def attended(
+    query: Array, key: Array, value: Array, *, causal: bool, first: Array | None = None
+) -> Array:
+    """The softmax of query by key, times value; ``[batch, token, head, element]``.
+
+    ``first``: the place of the first query among the keys, of which those after it are not seen.
+    """
     scores = jnp.einsum("bqhe,bkhe->bhqk", query, key) / query.shape[-1] ** 0.5
     scores = scores.astype(jnp.float32)
     if causal:
-        length = scores.shape[-1]
-        before = lax.broadcasted_iota(jnp.int32, (length, length), 0)
-        mask = before >= lax.broadcasted_iota(jnp.int32, (length, length), 1)
+        shape = scores.shape[-2:]
+        before = lax.broadcasted_iota(jnp.int32, shape, 0)
+        before = before if first is None else before + first
+        mask = before >= lax.broadcasted_iota(jnp.int32, shape, 1)
         scores = jnp.where(mask, scores, -1e30)
     weight = jax.nn.softmax(scores, axis=-1).astype(value.dtype)
     return jnp.einsum("bhqk,bkhe->bqhe", weight, value)

@@ -9,11 +9,11 @@ from grammar.tensors.operations import Step
 from hierarchies import InputError
 from synth.train.jaxpr.tracing import traced
 from synth.train.zoo.bert import bert
-from synth.train.zoo.gpt2 import gpt2
+from synth.train.zoo.gpt2 import gpt2, gpt2_inference
 from synth.train.zoo.llama import llama
 from synth.train.zoo.lstm import lstm
 from synth.train.zoo.mlp import mlp
-from synth.train.zoo.models import How, Model
+from synth.train.zoo.models import How, Inference, Model
 from synth.train.zoo.optimizers import OPTIMIZERS
 from synth.train.zoo.resnet import resnet
 from synth.train.zoo.sizes import Bert, Gpt2, Llama, Lstm, Mlp, ResNet, Sizes, ViT
@@ -34,6 +34,27 @@ MODELS: Mapping[type[Any], Callable[[str, Any, How], Model]] = {
 def model_of(name: str, sizes: Sizes, how: How) -> Model:
     """A model of the zoo of these sizes."""
     return MODELS[type(sizes)](name, sizes, how)
+
+
+INFERENCES: Mapping[type[Any], Callable[[str, Any, How, int], Inference]] = {Gpt2: gpt2_inference}
+"""What makes a pass of inference over so many new tokens."""
+
+
+def inference_of(name: str, sizes: Sizes, how: How, new: int) -> Inference:
+    """Inference by a model of the zoo. Raises InputError for one that is only trained."""
+    if type(sizes) not in INFERENCES:
+        able = ", ".join(one.__name__ for one in INFERENCES)
+        raise InputError(f"{name} has no inference", hint=f"written for it: {able}")
+    longest = getattr(sizes, "sequence", new)
+    if new > longest:
+        raise InputError(f"{new} new tokens", where=name, hint=f"at most {longest}, its sequence")
+    return INFERENCES[type(sizes)](name, sizes, how, new)
+
+
+def inference_step_of(one: Inference) -> Step:
+    """The pass as a step: the parameters come back as they are, the cache with more in it."""
+    given = (one.parameters, one.cache, one.batch)
+    return traced(one.name, one.step, given, kept="cache")
 
 
 def step_of(model: Model, optimizer: str) -> Step:

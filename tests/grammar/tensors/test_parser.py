@@ -106,7 +106,7 @@ def loops(draw: Draw, names: Any, depth: int) -> Any:
 def steps(draw: Draw) -> Step:
     graph = draw(graphs())
     count = len(graph.inputs)
-    role = st.sampled_from(("parameter", "moment", "batch", "state"))
+    role = st.sampled_from(("parameter", "moment", "batch", "state", "cache"))
     updates, taken = [], set()
     for out, operand in enumerate(graph.outputs):
         for place, value in enumerate(graph.inputs):

@@ -296,8 +296,7 @@ BAD_TEXTS = {
     "orders of axes that differ": (
         OVER | {"x": "", "k": "@(data,model)", "w": "@(model,data)", "v0": "{sum:(data,model)}"},
         [],
-        "own.py:3: dot_general has 'contracting 0' cut in different orders of axes: (data,model)"
-        " and",
+        "own.py:3: dot_general has 'contracting 0' cut in different orders of axes",
     ),
     "a text that is sharded, and a plan": (OVER, ["--plan", DATA], "--plan: this step is sharded"),
     "a text that is sharded, and axes": (

@@ -36,7 +36,7 @@ class BytesByRole(Part):
 
     parameter: Whole = Field(description="Parameters.")
     moment: Whole = Field(description="What the optimizer keeps.")
-    state: Whole = Field(description="Counters, and constant arrays.")
+    state: Whole = Field(description="Counters, constant arrays, and what inference keeps.")
     batch: Whole = Field(description="A batch.")
     values: Whole = Field(
         description="The most of all other values at once, in the order of the text, unfused."
@@ -69,6 +69,7 @@ class TraceReply(Reply):
             for role, value in zip(step.roles, step.graph.inputs, strict=True)
             if role == "parameter"
         ]
+        by_role["state"] += by_role["cache"]
         roles = {role: by_role[role] for role in ("parameter", "moment", "state", "batch")}
         return cls.like(
             name=step.name,
