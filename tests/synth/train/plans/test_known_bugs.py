@@ -25,7 +25,7 @@ from grammar.tensors.sharding import Sharding
 from hierarchies import InputError
 from sharded_steps import drawn_inputs, in_float64, judge, random_plan, run_whole
 from synth.train.factors import matched
-from synth.train.plans import Program, apply
+from synth.train.plans import Plan, Program, apply
 from synth.train.plans.following import Rules, follow
 from traced_steps import function_step
 
@@ -52,7 +52,8 @@ class Bug:
     def program(self, step: Step) -> Program:
         """What the plan is that follows how the inputs lie."""
         lies = [parse_type(one)[1] for one in self.inputs]
-        return apply(step, follow(step, lies, Rules(self.sizes, frozenset())))
+        cuts = follow(step, lies, Rules(self.sizes, frozenset()))
+        return apply(step, Plan(tuple(self.sizes.items()), cuts))
 
 
 def square_of_sum(x: Any) -> Any:
