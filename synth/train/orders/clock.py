@@ -172,9 +172,9 @@ def _taken(graph: Scheduled, *, blocking: bool) -> None:
         earlier = previous.get(numbers[reader])
         if earlier is not None:
             graph.before[transfer] += [earlier, *(sent.get(earlier, ()) if blocking else ())]
-    for maker, some in sent.items() if blocking else ():
-        if maker in following:
-            graph.before[following[maker]] += some
+    for sender, some in sent.items() if blocking else ():
+        if sender in following:
+            graph.before[following[sender]] += some
 
 
 def timeline(
