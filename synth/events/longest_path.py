@@ -21,7 +21,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from heapq import heapify, heappop, heappush
 from itertools import chain, pairwise
 
 import numpy as np
@@ -64,15 +63,6 @@ class Arranged:
         found = [0] * len(self.sequence)
         for place, task in enumerate(self.sequence):
             found[task] = place
-        return found
-
-    @cached_property
-    def after(self) -> Sequence[Sequence[int]]:
-        """For each task those that wait for it."""
-        found: list[list[int]] = [[] for _ in self.sequence]
-        for task in self.sequence:
-            for one in self.waits(task):
-                found[one].append(task)
         return found
 
 
@@ -165,25 +155,18 @@ def retimed(
 ) -> list[float]:
     """When each task ends if only the seconds of ``changed`` are others than those of ``known``.
 
-    What waits for a task is looked at again only if that ends at another time than was known.
+    All that comes in the sequence after the first of them is timed again: half of the tasks for one
+    of them, at random. To follow only what differs (a queue of tasks, by their places) took twelve
+    times as long as to time all 10,048 tasks of a pipeline again.
     """
-    ends, places, sequence = [*known, 0.0], tasks.places, tasks.sequence
-    left = [places[task] for task in set(changed)]
-    heapify(left)
-    listed = set(left)
-    while left:
-        place = heappop(left)
-        task = sequence[place]
-        begin = ends[tasks.previous[task]]
-        for one in tasks.before[task]:
-            begin = max(begin, ends[one])
-        end = begin + seconds[task]
-        if end != ends[task]:
-            ends[task] = end
-            for one in tasks.after[task]:
-                if places[one] not in listed:
-                    listed.add(places[one])
-                    heappush(left, places[one])
+    ends, before, previous = [*known, 0.0], tasks.before, tasks.previous
+    first = min(map(tasks.places.__getitem__, changed), default=len(known))
+    for task in tasks.sequence[first:]:
+        end = ends[previous[task]]
+        for one in before[task]:
+            if ends[one] > end:
+                end = ends[one]
+        ends[task] = end + seconds[task]
     ends.pop()
     return ends
 
