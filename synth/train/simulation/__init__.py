@@ -1,7 +1,7 @@
 """A sharded step on the clock: tasks of one device on its streams, seconds, memory, a timeline.
 
 ``device`` writes out what every device does of a program, with seconds of operations and of
-redistributions that the caller gives; ``simulate`` times it.
+redistributions that the caller gives; ``simulate`` times it, ``pipelined`` in stages by an order.
 
 >>> from grammar.tensors.operations import Graph, Operation, Step, Value
 >>> from grammar.tensors.sharding import Sharding, Type
@@ -25,6 +25,7 @@ redistributions that the caller gives; ``simulate`` times it.
 from synth.train.simulation.device import Device, Overlap, Task, device
 from synth.train.simulation.kinds import Kind
 from synth.train.simulation.memory import Lives, Moment
+from synth.train.simulation.pipeline import Pipelined, pipelined
 from synth.train.simulation.simulation import Row, Sent, Simulated, simulate
 
 __all__ = [
@@ -33,10 +34,12 @@ __all__ = [
     "Lives",
     "Moment",
     "Overlap",
+    "Pipelined",
     "Row",
     "Sent",
     "Simulated",
     "Task",
     "device",
+    "pipelined",
     "simulate",
 ]

@@ -44,7 +44,10 @@ class Overlap:
 
 @dataclass(frozen=True)
 class Task:
-    """What a device does at one time on one stream; ``request``, what it sends, or nothing."""
+    """What a device does at one time on one stream; ``request``, what it sends, or nothing.
+
+    ``layer`` is the iteration of the loop that it is part of, or whose slice it sends; -1, of none.
+    """
 
     name: str
     stream: str
@@ -52,6 +55,7 @@ class Task:
     before: tuple[int, ...]
     reads: tuple[int, ...] = ()
     request: str = ""
+    layer: int = -1
 
 
 @dataclass(frozen=True)
@@ -71,20 +75,31 @@ Scope = dict[tuple[str, Sharding], Stack]
 
 @dataclass
 class Buffer:
-    """A part of a value in memory; ``maker`` is the task that makes it, -1 for inputs."""
+    """A part of a value in memory; ``maker`` is the task that makes it, -1 for inputs.
+
+    ``kept``: until the end of the step; ``stacked``: each layer reads its slice of it.
+    """
 
     name: str
     kind: Kind
     size_bytes: int
     maker: int
     kept: bool = False
+    stacked: bool = False
 
 
 @dataclass(frozen=True)
 class Device:
-    """The tasks of a device, in their order on each stream, and the buffers that they use."""
+    """The tasks of a device, in their order on each stream, and the buffers that they use.
+
+    Tasks come after what they wait for. ``forward``: how many of them there are until all that
+    the step returns beside updates, its loss, is made; ``layers``: iterations of the loop that
+    reads parameters slice by slice, 0 if there is none.
+    """
 
     tasks: tuple[Task, ...]
+    forward: int
+    layers: int
     streams: Mapping[str, Sequence[int]]
     buffers: tuple[Buffer, ...]
     arranged: Arranged
@@ -120,6 +135,9 @@ class _Writer:
     units: list[int] = field(default_factory=list)
     priced: dict[int, tuple[str, float]] = field(default_factory=dict)
     sent: dict[tuple[Type, Sharding, Sharding], float] = field(default_factory=dict)
+    layer: int = -1
+    layers: int = 0
+    forward: int = 0
 
     def write(self, step: Step, program: Program) -> None:
         kinds = kinds_of(step)
@@ -134,16 +152,21 @@ class _Writer:
             if not isinstance(output, Value):
                 continue
             for number in _buffers(scope[output.name, lies]):
-                self.buffers[number].kept = True
-                if at in into and self.buffers[number].maker >= 0:
-                    self.buffers[number].size_bytes = 0
+                made = self.buffers[number]
+                made.kept = True
+                if at not in into:
+                    self.forward = max(self.forward, made.maker + 1)
+                elif made.maker >= 0:
+                    made.size_bytes = 0
 
     def done(self) -> Device:
         streams: dict[str, list[int]] = {COMPUTE: self.compute}
         for task in sorted(self.issues, key=lambda one: (self.issues[one], one)):
             streams.setdefault(self.tasks[task].stream, []).append(task)
         tasks = arranged([one.before for one in self.tasks], list(streams.values()))
-        return Device(tuple(self.tasks), streams, tuple(self.buffers), tasks)
+        return Device(
+            tuple(self.tasks), self.forward, self.layers, streams, tuple(self.buffers), tasks
+        )
 
     def _instructions(
         self, program: Program, scope: Scope, kinds: Mapping[str, Kind], unit: int | None
@@ -182,18 +205,19 @@ class _Writer:
         if not path.requests(self.plan.sizes):
             scope[value.name, path.target] = found
             return
-        if len(found) > 1 and path.source.dimensions[:1] == path.target.dimensions[:1] == ((),):
+        sliced = len(found) > 1 and _whole_first(path.source) and _whole_first(path.target)
+        if sliced:
             kind = Type(value.type.dtype, value.type.shape[1:])
-            ends = (
-                Sharding(path.source.dimensions[1:], path.source.partial),
-                Sharding(path.target.dimensions[1:], path.target.partial),
-            )
+            ends = _slice(path.source), _slice(path.target)
         else:
             found = (_joined(found),)
             kind, ends = value.type, (path.source, path.target)
-        scope[value.name, path.target] = tuple(
-            self._sent(one, kind, ends, held, unit) for held in found
-        )
+        within, made = self.layer, []
+        for layer, held in enumerate(found):
+            self.layer = layer if sliced and within < 0 else within
+            made.append(self._sent(one, kind, ends, held, unit))
+        self.layer = within
+        scope[value.name, path.target] = tuple(made)
 
     def _sent(
         self,
@@ -247,7 +271,15 @@ class _Writer:
         stacks: list[list[Held]] = [[] for _ in loop.results[divided.carried :]]
         inside = kinds_inside(loop, graph, kinds)
         order = range(length)[::-1] if reverse else range(length)
+        within = self.layer
+        scanned = [kinds[one.name] for one in loop.operands[kept:] if isinstance(one, Value)]
+        if within < 0 and {Kind.PARAMETERS, Kind.COPIES} & set(scanned):
+            self.layers = length
+            for many in given[kept:]:
+                for number in _buffers(many) if len(many) < length else ():
+                    self.buffers[number].stacked = True
         for at in order:
+            self.layer = at if within < 0 else within
             self.units.append(len(self.compute))
             slices = [(many[at],) if len(many) == length else many for many in given[kept:]]
             entering = [*given[: divided.constants], *carried, *slices]
@@ -263,6 +295,7 @@ class _Writer:
             carried = made[: divided.carried]
             for stack, many in zip(stacks, made[divided.carried :], strict=True):
                 stack.append(_joined(many))
+        self.layer = within
         made = [*carried, *(tuple(stack[::-1] if reverse else stack) for stack in stacks)]
         for value, lies, many in zip(loop.results, one.how.results, made, strict=True):
             scope[value.name, lies] = many
@@ -279,7 +312,7 @@ class _Writer:
         held = [one for many in read for one in many]
         before = dict.fromkeys((*(maker for one in held for maker in one.makers), *after))
         reads = tuple(dict.fromkeys(number for one in held for number in one.buffers))
-        self.tasks.append(Task(name, stream, seconds, tuple(before), reads, request))
+        self.tasks.append(Task(name, stream, seconds, tuple(before), reads, request, self.layer))
         if stream == COMPUTE:
             self.compute.append(len(self.tasks) - 1)
         return len(self.tasks) - 1
@@ -288,6 +321,14 @@ class _Writer:
         size = Type(kind.dtype, part_shape(kind, lies, self.plan.sizes)).bytes
         self.buffers.append(Buffer(name, use, size, maker))
         return len(self.buffers) - 1
+
+
+def _whole_first(one: Sharding) -> bool:
+    return one.dimensions[:1] == ((),)
+
+
+def _slice(one: Sharding) -> Sharding:
+    return Sharding(one.dimensions[1:], one.partial)
 
 
 def _joined(many: Stack) -> Held:

@@ -26,6 +26,7 @@ class Kind(Enum):
     ACTIVATIONS = "activations"
     RECEIVED = "redistributed activations"
     INPUTS = "batch and state"
+    WORKING = "working memory of a pass"
 
 
 _ROLES = {"parameter": Kind.PARAMETERS, "moment": Kind.MOMENTS}
