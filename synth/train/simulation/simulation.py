@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
+from hierarchies import InputError
+from synth.events.contention import contended
 from synth.events.longest_path import timed
 from synth.train.simulation.device import COMPUTE, Device
 from synth.train.simulation.memory import Lives, Moment, lives_of, moment
@@ -31,6 +33,11 @@ class Sent:
     seconds: float
     exposed_seconds: float
 
+    @property
+    def hidden(self) -> float:
+        """The part of its time that something is computed beside; of no time, all."""
+        return 1 - self.exposed_seconds / self.seconds if self.seconds else 1.0
+
 
 @dataclass(frozen=True, eq=False)
 class Simulated:
@@ -47,17 +54,25 @@ class Simulated:
 
     @property
     def compute_seconds(self) -> float:
-        """Those in which the device computes."""
-        return sum(one.seconds for one in self.device.tasks if not one.request)
+        """Those in which the device computes, also slowly as it communicates beside."""
+        numbers = range(len(self.device.tasks))
+        return sum(self._took(task) for task in numbers if not self.device.tasks[task].request)
+
+    @property
+    def slowed_seconds(self) -> float:
+        """By how much longer it computes than alone."""
+        alone = sum(one.seconds for one in self.device.tasks if not one.request)
+        return self.compute_seconds - alone
 
     @property
     def busy_seconds(self) -> Mapping[str, float]:
         """For each stream those in which it does something."""
-        tasks = self.device.tasks
         return {
-            stream: sum(tasks[task].seconds for task in queue)
-            for stream, queue in self.device.streams.items()
+            stream: sum(map(self._took, queue)) for stream, queue in self.device.streams.items()
         }
+
+    def _took(self, task: int) -> float:
+        return self.ends[task] - self.begins[task]
 
     @property
     def sent(self) -> tuple[Sent, ...]:
@@ -66,11 +81,11 @@ class Simulated:
         Together the exposed seconds and those of compute are the step's.
         """
         found: dict[str, list[float]] = {}
-        for one in self.device.tasks:
+        for task, one in enumerate(self.device.tasks):
             if one.request:
                 entry = found.setdefault(one.request, [0, 0.0, 0.0])
                 entry[0] += 1
-                entry[1] += one.seconds
+                entry[1] += self._took(task)
         for task, seconds in self._exposed():
             found[self.device.tasks[task].request][2] += seconds
         rows = (Sent(name, int(n), all_, bare) for name, (n, all_, bare) in found.items())
@@ -86,7 +101,7 @@ class Simulated:
         queue = self.device.streams[COMPUTE]
         for task in queue:
             if tasks[task].request:
-                yield task, tasks[task].seconds
+                yield task, self._took(task)
         for first, second in pairwise(queue):
             yield from self._waited(ends[first], self.device.arranged.waits(second), begins[second])
         last = ends[queue[-1]] if queue else 0.0
@@ -127,7 +142,17 @@ class Simulated:
                     yield Row(stream, tasks[task].name, self.begins[task], self.ends[task])
 
 
-def simulate(device: Device) -> Simulated:
-    """The tasks of a device on the clock, each as soon as it may."""
-    begins, ends = timed(device.arranged, [one.seconds for one in device.tasks])
-    return Simulated(device, begins, ends)
+def simulate(device: Device, taken: float = 0.0) -> Simulated:
+    """The tasks of a device on the clock, each as soon as it may.
+
+    ``taken``: the part of the cores that a redistribution beside compute needs. Then both are
+    slower while both go on, as ``contended`` says: at 0.1 by a tenth and more, 1/11.
+    """
+    if not 0 <= taken < 1:
+        raise InputError(f"{taken:g} of the cores", hint="a part: at least 0 and less than 1")
+    seconds = [one.seconds for one in device.tasks]
+    if not taken:
+        return Simulated(device, *timed(device.arranged, seconds))
+    parts = [1.0 if one.stream == COMPUTE else taken for one in device.tasks]
+    uses = [[(0, part)] for part in parts]
+    return Simulated(device, *contended(device.arranged, seconds, uses))

@@ -13,6 +13,7 @@ pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 
 from grammar.tensors.operations import Operation, Step
 from grammar.tensors.sharding import Sharding, Type
+from hierarchies import InputError
 from synth.train.plans import Done, Plan, Program, apply, parse_recipe, plan_of
 from synth.train.plans.plan import whole
 from synth.train.simulation import Kind, Overlap, Simulated, device, simulate
@@ -139,6 +140,26 @@ def test_gradients_are_sent_while_the_layers_before_compute() -> None:
     [sent], [all_] = found.sent, in_line.sent
     assert all_.exposed_seconds == all_.seconds == sent.seconds
     assert sent.exposed_seconds <= 1.0
+
+
+@pytest.mark.parametrize("text", PLANS)
+def test_communication_that_takes_cores_slows_compute(text: str) -> None:
+    """Never below what takes none; in line nothing goes on beside; the parts add up as before."""
+    for overlap in OVERLAPS:
+        free = run("gpt2-tiny", text, overlap)
+        found = simulate(free.device, taken=0.25)
+        assert found.seconds >= free.seconds * (1 - 1e-9)
+        exposed = sum(one.exposed_seconds for one in found.sent)
+        assert found.seconds == pytest.approx(found.compute_seconds + exposed)
+        beside = len(found.device.streams) > 1
+        assert (found.slowed_seconds > 1e-9) is beside
+        assert free.slowed_seconds == pytest.approx(0, abs=1e-9)
+        assert all(-1e-9 <= one.hidden <= 1 for one in found.sent)
+
+
+def test_a_part_of_the_cores_is_a_part() -> None:
+    with pytest.raises(InputError, match=r"1\.5 of the cores; a part"):
+        simulate(run("gpt2-tiny", PLANS[0], Overlap()).device, taken=1.5)
 
 
 @pytest.mark.parametrize("prefetch", [0, 1, 2])
