@@ -135,6 +135,7 @@ class _Writer:
     units: list[int] = field(default_factory=list)
     priced: dict[int, tuple[str, float]] = field(default_factory=dict)
     sent: dict[tuple[Type, Sharding, Sharding], float] = field(default_factory=dict)
+    sizes: dict[tuple[Type, Sharding], int] = field(default_factory=dict)
     layer: int = -1
     layers: int = 0
     forward: int = 0
@@ -318,8 +319,10 @@ class _Writer:
         return len(self.tasks) - 1
 
     def _buffer(self, name: str, kind: Type, lies: Sharding, use: Kind, maker: int) -> int:
-        size = Type(kind.dtype, part_shape(kind, lies, self.plan.sizes)).bytes
-        self.buffers.append(Buffer(name, use, size, maker))
+        if (kind, lies) not in self.sizes:
+            shape = part_shape(kind, lies, self.plan.sizes)
+            self.sizes[kind, lies] = Type(kind.dtype, shape).bytes
+        self.buffers.append(Buffer(name, use, self.sizes[kind, lies], maker))
         return len(self.buffers) - 1
 
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 
@@ -119,21 +120,26 @@ class Stages:
                     homes[one] |= homes[number]
                     stacked[one] |= stacked[number] and one in large
 
+    @cached_property
+    def _tasks(self) -> dict[tuple[int, Phase], list[int]]:
+        found: dict[tuple[int, Phase], list[int]] = {}
+        for queue in self.device.streams.values():
+            for task in queue:
+                for stage in self.shares[task]:
+                    found.setdefault((stage, self.phases[task]), []).append(task)
+        return found
+
     def tasks(self, stage: int, phase: Phase) -> Sequence[int]:
         """The tasks of a stage in a phase, stream by stream in their order."""
-        return [
-            task
-            for queue in self.device.streams.values()
-            for task in queue
-            if self.phases[task] is phase and stage in self.shares[task]
-        ]
+        return self._tasks.get((stage, phase), ())
 
     def block(self, stage: int, phase: Phase) -> Block:
         """They as a block: streams are numbered as the device's are."""
-        chosen, streams = self.tasks(stage, phase), list(self.device.streams)
-        tasks, places = self.device.tasks, {task: place for place, task in enumerate(chosen)}
+        chosen, tasks = self.tasks(stage, phase), self.device.tasks
+        streams = {stream: number for number, stream in enumerate(self.device.streams)}
+        places = {task: place for place, task in enumerate(chosen)}
         return Block(
-            tuple(streams.index(tasks[task].stream) for task in chosen),
+            tuple(streams[tasks[task].stream] for task in chosen),
             tuple(
                 tuple(places[one] for one in tasks[task].before if one in places) for task in chosen
             ),
@@ -143,9 +149,10 @@ class Stages:
     def state(self, stage: int) -> Iterator[tuple[Kind, int]]:
         """What a stage has all the time, in bytes: its inputs."""
         shares: dict[int, float] = {}
-        for task, some in zip(self.device.tasks, self.shares, strict=True):
-            for number in task.reads if stage in some else ():
-                part = 1.0 / self.count if self.device.buffers[number].stacked else some[stage]
+        for task in chain.from_iterable(self.tasks(stage, phase) for phase in Phase):
+            for number in self.device.tasks[task].reads:
+                stacked = self.device.buffers[number].stacked
+                part = 1.0 / self.count if stacked else self.shares[task][stage]
                 shares[number] = max(shares.get(number, 0.0), part)
         for number, part in shares.items():
             one = self.device.buffers[number]
