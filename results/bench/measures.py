@@ -19,6 +19,7 @@ from typing import Any
 from grammar import Goal, Instruction, Program, parse, spell
 from hierarchies import Axis, Reduction, Tree, load, placements
 from hierarchies.links import Network
+from results.bench import clock
 from synth.emit import TARGETS, CannotExpressError, Options, Source, emit
 from synth.events.overlap import makespan_seconds
 from synth.plan.answers import priced
@@ -316,6 +317,9 @@ MEASURES: dict[str, Callable[..., Figures]] = {
     "flows": flows,
     "symmetry": symmetry,
     "proofs": proofs,
+    "tasks": clock.tasks,
+    "dist-ir": clock.dist_ir,
+    "gpt3": clock.gpt3,
 }
 
 

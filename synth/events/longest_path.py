@@ -9,15 +9,24 @@ A queue by ready time would be another schedule: it may do first what the plan h
 >>> ends
 [1.0, 6.0, 4.0]
 
+Many plans of one structure are timed at once (``ends_together``), and a plan of which little
+changed from what is known of it (``retimed``); both give, bit for bit, what ``timed`` gives.
+
 Laws, which tests hold: no end is earlier when some task takes longer; no end of all is before the
 busiest resource's sum, nor before the longest chain of predecessors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import cached_property
+from itertools import chain, pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
 
 
 class CircleError(ValueError):
@@ -34,62 +43,151 @@ class CircleError(ValueError):
 class Arranged:
     """Tasks that can all be done: for each, what must have ended, and one order for all of them.
 
-    ``before`` has the task before it on its resource too. Only ``arranged`` makes one.
+    ``previous`` is the task before it on its resource, or -1; ``before`` are its predecessors, and
+    of a task that needs several resources the tasks before it on the others. Only ``arranged``
+    makes one.
     """
 
-    before: tuple[tuple[int, ...], ...]
-    sequence: tuple[int, ...]
+    before: Sequence[Sequence[int]]
+    previous: Sequence[int]
+    sequence: Sequence[int]
+
+    def waits(self, task: int) -> tuple[int, ...]:
+        """All that must have ended before a task starts."""
+        earlier = self.previous[task]
+        return (*self.before[task], earlier) if earlier >= 0 else tuple(self.before[task])
+
+    @cached_property
+    def places(self) -> Sequence[int]:
+        """The place of each task in the sequence."""
+        found = [0] * len(self.sequence)
+        for place, task in enumerate(self.sequence):
+            found[task] = place
+        return found
 
 
 def arranged(before: Sequence[Sequence[int]], queues: Sequence[Sequence[int]]) -> Arranged:
     """Tasks by their predecessors, and what each resource does in turn; a task may need none.
 
-    Raises CircleError where some can never start.
+    Each resource goes on until a task of its lacks a predecessor, and is taken up again when that
+    was done: time grows with tasks and predecessors. Raises CircleError where some can never start.
     """
-    waits = [list(tasks) for tasks in before]
+    previous, following, needed = _on_resources(before, queues)
+    done = bytearray(len(before))
+    waiting: dict[int, list[int]] = {}
+    sequence: list[int] = []
+    ready = [task for task, earlier in enumerate(previous) if earlier < 0]
+    ready.reverse()
+    while ready:
+        task = ready.pop()
+        while task >= 0:
+            for one in needed[task]:
+                if not done[one]:
+                    waiting.setdefault(one, []).append(task)
+                    break
+            else:
+                done[task] = 1
+                sequence.append(task)
+                if task in waiting:
+                    ready += waiting.pop(task)
+                task = following[task]
+                continue
+            break
+    if len(sequence) < len(before):
+        raise CircleError(_circle(before, queues, set(sequence)))
+    return Arranged(needed, previous, sequence)
+
+
+def _on_resources(
+    before: Sequence[Sequence[int]], queues: Sequence[Sequence[int]]
+) -> tuple[list[int], list[int], Sequence[Sequence[int]]]:
+    """For each task the one before and the one behind it on its resource, or -1; and its needs.
+
+    Where a task has two resources, one before it is a need, and the first resource leads to it.
+    """
+    previous, following = [-1] * len(before), [-1] * len(before)
+    more: dict[int, list[int]] = {}
     for queue in queues:
         for first, second in pairwise(queue):
-            waits[second].append(first)
-    missing = [len(tasks) for tasks in waits]
-    after: list[list[int]] = [[] for _ in waits]
-    for task, some in enumerate(waits):
-        for one in some:
-            after[one].append(task)
-    sequence = [task for task, count in enumerate(missing) if not count]
-    for task in sequence:
-        for one in after[task]:
-            missing[one] -= 1
-            if not missing[one]:
-                sequence.append(one)
-    if len(sequence) < len(waits):
-        raise CircleError(_circle(before, queues, set(sequence)))
-    return Arranged(tuple(map(tuple, waits)), tuple(sequence))
+            if previous[second] < 0 and following[first] < 0:
+                previous[second] = first
+                following[first] = second
+            else:
+                more.setdefault(second, []).append(first)
+    if not more:
+        return previous, following, before
+    needed = [[*some, *more.get(task, ())] for task, some in enumerate(before)]
+    return previous, following, needed
 
 
 def timed(tasks: Arranged, seconds: Sequence[float]) -> tuple[list[float], list[float]]:
     """When each task begins and ends that takes so long: as soon as it may, from 0 on."""
-    begins, ends = [0.0] * len(seconds), [0.0] * len(seconds)
+    before, previous = tasks.before, tasks.previous
+    begins, ends = [0.0] * len(seconds), [0.0] * (len(seconds) + 1)
     for task in tasks.sequence:
-        begins[task] = max((ends[one] for one in tasks.before[task]), default=0.0)
-        ends[task] = begins[task] + seconds[task]
+        begin = ends[previous[task]]
+        for one in before[task]:
+            if ends[one] > begin:
+                begin = ends[one]
+        begins[task] = begin
+        ends[task] = begin + seconds[task]
+    ends.pop()
     return begins, ends
+
+
+def ends_together(tasks: Arranged, seconds: Floats) -> Floats:
+    """When each task ends in many plans of one structure: those of ``timed`` for each column.
+
+    ``seconds`` has shape (tasks, plans), and so has what is returned.
+    """
+    ends = np.zeros((len(seconds) + 1, seconds.shape[1]))
+    rows, takes = list(ends), list(seconds)
+    for task in tasks.sequence:
+        row, begin = rows[task], rows[tasks.previous[task]]
+        for one in tasks.before[task]:
+            begin = np.maximum(begin, rows[one], out=row)
+        np.add(begin, takes[task], out=row)
+    return ends[:-1]
+
+
+def retimed(
+    tasks: Arranged, seconds: Sequence[float], known: Sequence[float], changed: Iterable[int]
+) -> list[float]:
+    """When each task ends if only the seconds of ``changed`` are others than those of ``known``.
+
+    All that comes in the sequence after the first of them is timed again: half of the tasks for one
+    of them, at random. To follow only what differs (a queue of tasks, by their places) took twelve
+    times as long as to time all 10,048 tasks of a pipeline again.
+    """
+    ends, before, previous = [*known, 0.0], tasks.before, tasks.previous
+    first = min(map(tasks.places.__getitem__, changed), default=len(known))
+    for task in tasks.sequence[first:]:
+        end = ends[previous[task]]
+        for one in before[task]:
+            if ends[one] > end:
+                end = ends[one]
+        ends[task] = end + seconds[task]
+    ends.pop()
+    return ends
 
 
 def _circle(
     before: Sequence[Sequence[int]], queues: Sequence[Sequence[int]], done: set[int]
 ) -> list[int]:
-    """From what one resource waits for to what the resource of that does first, and so on.
+    """From what a resource waits for to what a resource of that does first, and so on.
 
-    A resource's first task that is not done lacks a predecessor; any other waits for that first.
+    A resource's first task that is not done waits for a predecessor, or for what another resource
+    of its does first; any other waits for that first.
     """
-    heads: dict[int, int] = {}
+    heads: dict[int, list[int]] = {}
     for queue in queues:
         left = [task for task in queue if task not in done]
-        heads |= dict.fromkeys(left, left[0] if left else 0)
+        for task in left[1:]:
+            heads.setdefault(task, []).append(left[0])
     task = next(task for task in range(len(before)) if task not in done)
     path: list[int] = []
     while task not in path:
         path.append(task)
-        head = heads.get(task, task)
-        task = head if head != task else next(one for one in before[task] if one not in done)
+        needed = (one for one in before[task] if one not in done)
+        task = next(chain(heads.get(task, ()), needed))
     return path[path.index(task) :]

@@ -15,7 +15,7 @@ but for roundings; ``NEAR`` keeps those from counting as differences.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heapreplace
 from itertools import count
 
@@ -246,3 +246,24 @@ class Sharing:
                 most = levels[next(iter(owners))] * (1 + NEAR)
                 found += [flow for flow in users if levels[flow] > most and flow not in filled]
         return found
+
+
+class Paces:
+    """The paces of flows that move, for the event engine: what of an item is moved in a second.
+
+    At level 1 an item takes ``seconds``; levels are shared fairly up to the ceilings.
+    """
+
+    def __init__(
+        self, uses: Sequence[Uses], ceilings: Sequence[float], seconds: Sequence[float]
+    ) -> None:
+        self._sharing = Sharing(uses, ceilings)
+        self._seconds = seconds
+
+    def change(
+        self, leaving: Collection[int], arriving: Collection[int], now: float
+    ) -> Iterator[tuple[int, float]]:
+        """Let flows stop and others start; returns those with new paces, and these."""
+        levels, seconds = self._sharing.levels, self._seconds
+        found = self._sharing.change(leaving, arriving)
+        return ((flow, levels[flow] / seconds[flow]) for flow in found)

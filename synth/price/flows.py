@@ -17,7 +17,7 @@ max-min fair shares are not monotone, and give a flow on the critical path no mo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -27,7 +27,7 @@ from hierarchies import InputError
 from hierarchies.links import Floats, Network, Numbers
 from synth.collectives.link_loads import Footprint, footprint
 from synth.events.engine import Course, Engine
-from synth.events.max_min import Sharing, scarce
+from synth.events.max_min import Paces, scarce
 from synth.price.steps import StepPrice
 from synth.semantics.schedule import Exchange, Schedule
 
@@ -112,7 +112,7 @@ def simulate(
     course, segments = _Course(schedule, prices, network), schedule.segments
     flows = len(course.waits)
     items = Course([segments] * flows, course.waits, [True] * flows, course.earlier)
-    engine = Engine(items, _Paces(course))
+    engine = Engine(items, Paces(course.uses, course.ceilings, course.claims))
     completions, asked, end = 0, 0, 0.0
     for now, ended in engine.moments():
         end = now
@@ -235,22 +235,6 @@ def _earlier(found: Sequence[Footprint], devices: int) -> list[list[int]]:
         for device in group:
             last[device] = flow
     return earlier
-
-
-class _Paces:
-    """The paces of flows that move: their fair share of the pace of their step alone."""
-
-    def __init__(self, course: _Course) -> None:
-        self._sharing = Sharing(course.uses, course.ceilings)
-        self._claims = course.claims
-
-    def change(
-        self, leaving: Collection[int], arriving: Collection[int], now: float
-    ) -> Iterator[tuple[int, float]]:
-        """Whose shares are new, in segments a second."""
-        levels, claims = self._sharing.levels, self._claims
-        found = self._sharing.change(leaving, arriving)
-        return ((flow, levels[flow] / claims[flow]) for flow in found)
 
 
 def _table(rows: list[list[float]], columns: int) -> Floats:

@@ -9,6 +9,7 @@ from rich.console import RenderableType
 
 from hierarchies.units import duration
 from synth.tables.style import many, paragraphs, table_of
+from synth.train.orders import Protocol
 from synth.verbs.answers.training.orders import OrderReply, RankOfOrder
 
 _MOST_LINES = 64
@@ -41,10 +42,9 @@ def _durations(answer: OrderReply) -> str:
     if not answer.transfer_seconds:
         return f"{found}, transfers free"
     of = duration(answer.transfer_seconds)
-    eager = answer.protocol.value == "eager"
-    return f"{found}, " + (
-        f"eager transfers of {of}" if eager else f"transfers of {of} by rendezvous"
-    )
+    if answer.protocol is Protocol.RENDEZVOUS:
+        return f"{found}, transfers of {of} by rendezvous"
+    return f"{found}, {answer.protocol.value} transfers of {of}"
 
 
 _Row = tuple[int, RankOfOrder]

@@ -52,7 +52,10 @@ class OrderQuestion(Question):
     protocol: Annotated[
         Protocol,
         Field(strict=False),
-        Flag("eager: sent when it is ready; rendezvous: when the receiver is free, too"),
+        Flag(
+            "eager: sent when ready; rendezvous: when the receiver is free, too; blocking: and "
+            "the sender waits"
+        ),
     ] = Protocol.EAGER
 
     def chosen(self) -> Order:

@@ -17,9 +17,11 @@ True
 from synth.train.orders.clock import (
     Durations,
     Protocol,
+    Scheduled,
     Span,
     Timeline,
     Transfers,
+    scheduled,
     timeline,
 )
 from synth.train.orders.generators import (
@@ -40,6 +42,7 @@ __all__ = [
     "Order",
     "Pass",
     "Protocol",
+    "Scheduled",
     "Span",
     "Timeline",
     "Transfers",
@@ -49,6 +52,7 @@ __all__ = [
     "looped_bfs",
     "one_f_one_b",
     "parse",
+    "scheduled",
     "timeline",
     "zero_bubble_h1",
 ]

@@ -4,7 +4,8 @@ A transfer takes its seconds and no resource. *Eager* transfers start when the v
 those by *rendezvous* also not before the receiver has done what comes before the pass that reads
 it. Which of two orders is faster may depend on that: four stages, eight microbatches, passes of
 1 and 2 s and transfers of 0.4 s take 35.4 s by GPipe and 39.4 s by 1F1B if eager, 41.0 and 40.6 s
-by rendezvous.
+by rendezvous. *Blocking* are those that the sender waits for, too, before it does anything else:
+then 1F1B can stand still for ever, which is refused and shown.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 from itertools import pairwise
 
 from hierarchies import InputError
-from synth.events.longest_path import arranged, timed
+from synth.events.longest_path import Arranged, CircleError, arranged, timed
 from synth.train.orders.order import Action, Order, Pass
 
 
@@ -24,6 +26,7 @@ class Protocol(Enum):
 
     EAGER = "eager"
     RENDEZVOUS = "rendezvous"
+    BLOCKING = "blocking"
 
 
 @dataclass(frozen=True)
@@ -107,33 +110,86 @@ class Timeline:
         return sum(self.idle_shares) / len(self.ranks)
 
 
+@dataclass(frozen=True)
+class Scheduled:
+    """An order with its transfers as a graph: the actions by their numbers, then the transfers.
+
+    ``before`` has the predecessors of each, ``queues`` what each rank does in turn, ``transfers``
+    from which action to which.
+    """
+
+    order: Order
+    before: list[list[int]]
+    queues: list[list[int]]
+    transfers: list[tuple[Action, Action]]
+
+    @cached_property
+    def tasks(self) -> Arranged:
+        """Raises InputError, with the chain of who waits for whom, if none can go on."""
+        try:
+            return arranged(self.before, self.queues)
+        except CircleError as circle:
+            names = [*map(str, self.order.actions), *(f"{a} to {b}" for a, b in self.transfers)]
+            said = [names[task] for task in (*circle.tasks, circle.tasks[0])]
+            raise InputError(
+                f"blocking transfers stand still: {' waits for '.join(said)}",
+                hint="let them be eager, or send and receive at once",
+            ) from None
+
+
+def scheduled(order: Order, protocol: Protocol) -> Scheduled:
+    """What waits for what: nothing is transferred where two stages follow on one rank."""
+    numbers = order.numbers
+    queues = [[numbers[action] for action in row] for row in order.ranks]
+    before: list[list[int]] = [[] for _ in order.actions]
+    transfers: list[tuple[Action, Action]] = []
+    for number, action in enumerate(order.actions):
+        for needed in order.needs(action):
+            if order.rank_of[needed.stage] == order.rank_of[action.stage]:
+                before[number].append(numbers[needed])
+                continue
+            before[number].append(len(before))
+            before.append([numbers[needed]])
+            transfers.append((needed, action))
+    found = Scheduled(order, before, queues, transfers)
+    if protocol is not Protocol.EAGER:
+        _taken(found, blocking=protocol is Protocol.BLOCKING)
+    return found
+
+
+def _taken(graph: Scheduled, *, blocking: bool) -> None:
+    """Let every transfer wait until the receiver is free to take it, and the sender if it blocks.
+
+    Who blocks is not free before what it sent has been taken.
+    """
+    numbers, first = graph.order.numbers, len(graph.order.actions)
+    pairs = [pair for queue in graph.queues for pair in pairwise(queue)]
+    previous, following = {b: a for a, b in pairs}, dict(pairs)
+    sent: dict[int, list[int]] = {}
+    for transfer, (maker, _) in enumerate(graph.transfers, first):
+        sent.setdefault(numbers[maker], []).append(transfer)
+    for transfer, (_, reader) in enumerate(graph.transfers, first):
+        earlier = previous.get(numbers[reader])
+        if earlier is not None:
+            graph.before[transfer] += [earlier, *(sent.get(earlier, ()) if blocking else ())]
+    for sender, some in sent.items() if blocking else ():
+        if sender in following:
+            graph.before[following[sender]] += some
+
+
 def timeline(
     order: Order, seconds: Callable[[Action], float], transfers: Transfers | None = None
 ) -> Timeline:
     """When each action of an order begins and ends that takes so long; transfers are free if None.
 
-    Where two stages follow each other on one rank nothing is transferred between them.
+    Raises InputError where blocking transfers stand still.
     """
     transfers = transfers or Transfers()
-    actions, numbers = order.actions, order.numbers
-    queues = [[numbers[action] for action in row] for row in order.ranks]
-    previous = {second: first for queue in queues for first, second in pairwise(queue)}
-    durations = [seconds(action) for action in actions]
-    before: list[list[int]] = [[] for _ in actions]
-    for number, action in enumerate(actions):
-        for needed in order.needs(action):
-            if order.rank_of[needed.stage] == order.rank_of[action.stage]:
-                before[number].append(numbers[needed])
-                continue
-            starts = [numbers[needed]]
-            if transfers.protocol is Protocol.RENDEZVOUS and number in previous:
-                starts.append(previous[number])
-            before[number].append(len(durations))
-            before.append(starts)
-            durations.append(transfers.seconds)
-    begins, ends = timed(arranged(before, queues), durations)
-    spans = list(map(Span, actions, begins, ends))
-    return Timeline(tuple(tuple(spans[number] for number in queue) for queue in queues))
+    graph = scheduled(order, transfers.protocol)
+    durations = [*map(seconds, order.actions), *[transfers.seconds] * len(graph.transfers)]
+    begins, ends = timed(graph.tasks, durations)
+    spans = list(map(Span, order.actions, begins, ends))
+    return Timeline(tuple(tuple(spans[number] for number in queue) for queue in graph.queues))
 
 
 def _check(*durations: float) -> None:

@@ -28,6 +28,7 @@ from synth.train.orders import (
 )
 
 SECONDS = st.integers(1, 16).map(lambda n: n / 4)
+UNBLOCKED = (Protocol.EAGER, Protocol.RENDEZVOUS)
 STAGES, MICROBATCHES, CHUNKS = st.integers(1, 6), st.integers(1, 12), st.integers(1, 4)
 
 
@@ -87,7 +88,7 @@ def test_zero_bubble_h1(stages: int, more: int, f: float, i: float, w: float) ->
 def test_the_protocol_decides_which_is_faster(name: str, eager: float, rendezvous: float) -> None:
     order = SCHEDULES[name](4, 8, 1)
     seconds = Durations(1, 2).on(order)
-    for protocol, expected in zip(Protocol, (eager, rendezvous), strict=True):
+    for protocol, expected in zip(UNBLOCKED, (eager, rendezvous), strict=True):
         found = timeline(order, seconds, Transfers(0.4, protocol))
         assert found.seconds == pytest.approx(expected)
 
@@ -124,11 +125,60 @@ def slowly(order: Order, seconds: Durations, transfers: Transfers) -> dict[Actio
 
 @given(orders(), SECONDS, SECONDS, SECONDS)
 def test_the_clock_is_the_slow_one_s(order: Order, f: float, b: float, c: float) -> None:
-    for protocol in Protocol:
+    for protocol in UNBLOCKED:
         found = timeline(order, Durations(f, b).on(order), Transfers(c, protocol))
         expected = slowly(order, Durations(f, b), Transfers(c, protocol))
         for span in (span for row in found.ranks for span in row):
             assert span.end_seconds == pytest.approx(float(expected[span.action]))
+
+
+def meeting(order: Order, seconds: Durations, c: float) -> dict[Action, float] | None:
+    """When each action ends if ranks meet to pass values on; None where they stand still.
+
+    Every rank does one thing after the other: takes what the action reads, does it, hands it on.
+    """
+    rank = {action: number for number, row in enumerate(order.ranks) for action in row}
+    takes = seconds.on(order)
+    todo: list[list[tuple[str, Action, Action]]] = [[] for _ in order.ranks]
+    pairs = [(a, b) for b in order.actions for a in order.needs(b) if rank[a] != rank[b]]
+    for action in order.actions:
+        mine = todo[rank[action]]
+        mine += [("meet", a, b) for a, b in pairs if b == action]
+        mine.append(("do", action, action))
+        mine += [("meet", a, b) for a, b in pairs if a == action]
+    now, ends = [0.0] * len(todo), dict[Action, float]()
+    while any(todo):
+        for number, mine in enumerate(todo):
+            if not mine:
+                continue
+            what, a, b = mine[0]
+            if what == "do":
+                now[number] += takes(a)
+                ends[a] = now[number]
+                mine.pop(0)
+                break
+            other = rank[b] if rank[a] == number else rank[a]
+            if todo[other] and todo[other][0] == mine[0]:
+                now[number] = now[other] = max(now[number], now[other]) + c
+                mine.pop(0)
+                todo[other].pop(0)
+                break
+        else:
+            return None
+    return ends
+
+
+@given(orders(), SECONDS, SECONDS, SECONDS)
+def test_blocking_ranks_meet_or_stand_still(order: Order, f: float, b: float, c: float) -> None:
+    expected = meeting(order, Durations(f, b), c)
+    blocking = Transfers(c, Protocol.BLOCKING)
+    if expected is None:
+        with pytest.raises(InputError, match="stand still"):
+            timeline(order, Durations(f, b).on(order), blocking)
+        return
+    found = timeline(order, Durations(f, b).on(order), blocking)
+    for span in (span for row in found.ranks for span in row):
+        assert span.end_seconds == pytest.approx(expected[span.action])
 
 
 @given(orders(), SECONDS, SECONDS, SECONDS)
@@ -139,7 +189,7 @@ def test_laws_of_transfers(order: Order, f: float, b: float, c: float) -> None:
     def seconds(of: Durations, c: float, protocol: Protocol = Protocol.EAGER) -> float:
         return timeline(order, of.on(order), Transfers(c, protocol)).seconds
 
-    eager, rendezvous = (seconds(durations, c, protocol) for protocol in Protocol)
+    eager, rendezvous = (seconds(durations, c, protocol) for protocol in UNBLOCKED)
     free = seconds(durations, 0)
     assert eager <= rendezvous + 1e-9
     assert free == seconds(durations, 0, Protocol.RENDEZVOUS) <= eager + 1e-9
@@ -152,6 +202,24 @@ def test_laws_of_transfers(order: Order, f: float, b: float, c: float) -> None:
 def test_eager_transfers_of_gpipe(stages: int, m: int, c: float) -> None:
     expected = (m + stages - 1) * 3 + 2 * (stages - 1) * c
     assert seconds_of(gpipe(stages, m), 1, 2, c=c) == pytest.approx(expected)
+
+
+def test_blocking_sends_let_gpipe_end_and_1f1b_stand_still() -> None:
+    """GPipe's sends are taken in their order; 1F1B's second rank sends back before it takes more.
+
+    Two ranks, two microbatches, 1 and 2 s, transfers of 0.5 s: forward ends at 1.5 + 1, the second
+    is sent from 2.5 to 3 and ends at 4; back at 6, sent to 6.5, and so on.
+    """
+    blocking = Transfers(0.5, Protocol.BLOCKING)
+    order = gpipe(2, 2)
+    assert timeline(order, Durations(1, 2).on(order), blocking).seconds == 11.0
+    order = one_f_one_b(2, 3)
+    with pytest.raises(InputError) as error:
+        timeline(order, Durations(1, 2).on(order), blocking)
+    assert str(error.value) == (
+        "blocking transfers stand still: 1B0 to 0B0 waits for 0F1 to 1F1 waits for 1B0 to 0B0; "
+        "let them be eager, or send and receive at once"
+    )
 
 
 def test_nothing_is_transferred_on_one_rank() -> None:

@@ -1,0 +1,238 @@
+"""A device's step on the clock: what it does, what waits, what is in memory."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from functools import cache
+from itertools import pairwise
+
+import pytest
+
+pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
+
+from grammar.tensors.operations import Operation, Step
+from grammar.tensors.sharding import Sharding, Type
+from hierarchies import InputError
+from synth.train.plans import Done, Plan, Program, apply, parse_recipe, plan_of
+from synth.train.plans.plan import whole
+from synth.train.simulation import Kind, Overlap, Simulated, device, simulate
+from synth.train.simulation.device import Computing, Sending
+from synth.train.work import flops_of, peak_bytes, work_of
+from traced_steps import step
+
+PLANS = (
+    "data=2; batch over data",
+    "data=4; batch over data; zero=1",
+    "data=2; batch over data; zero=3",
+    "data=2 tensor=2; batch over data; weights over tensor as Megatron; zero=2",
+)
+OVERLAPS = (Overlap(), Overlap(sends=True), Overlap(sends=True, prefetch=1), Overlap(prefetch=0))
+STATE = (Kind.PARAMETERS, Kind.GRADIENTS, Kind.MOMENTS)
+
+
+def computing(operation: Operation) -> float:
+    return 1e-6 + flops_of(operation) * 1e-9
+
+
+def sending(kind: Type, source: Sharding, target: Sharding) -> float:
+    return 2e-6 + kind.bytes * 1e-9
+
+
+@cache
+def planned(model: str, changes: tuple[tuple[str, int], ...], text: str) -> tuple[Plan, Program]:
+    one = step(model, changes)
+    plan = plan_of(one, parse_recipe(text))
+    return plan, apply(one, plan)
+
+
+def run(
+    model: str,
+    text: str,
+    overlap: Overlap,
+    computing: Computing = computing,
+    sending: Sending = sending,
+    **changes: int,
+) -> Simulated:
+    """The step of a tiny model by a recipe."""
+    sizes = tuple(changes.items())
+    plan, program = planned(model, sizes, text)
+    return simulate(device(step(model, sizes), plan, program, computing, sending, overlap))
+
+
+def free(kind: Type, source: Sharding, target: Sharding) -> float:
+    return 0.0
+
+
+def a_second(operation: Operation) -> float:
+    return 1.0
+
+
+def alone(one: Step) -> Simulated:
+    plan = Plan((), whole(one.graph))
+    return simulate(device(one, plan, apply(one, plan), a_second, sending))
+
+
+@pytest.mark.parametrize("model", ["gpt2-tiny", "lstm-tiny", "mlp-tiny"])
+def test_every_operation_is_done_as_often_as_it_is_repeated(model: str) -> None:
+    """Counted apart, by what a step computes; one after the other on one device."""
+    one = step(model)
+    found = alone(one)
+    done = Counter(task.name.split()[0] for task in found.device.tasks)
+    assert done == {work.primitive: work.times for work in work_of(one)}
+    assert found.seconds == found.compute_seconds == len(found.device.tasks)
+
+
+def moves(program: Program, sizes: dict[str, int], times: int = 1) -> int:
+    found = 0
+    for one in program.instructions:
+        if isinstance(one, Done):
+            if one.body is not None:
+                length = int(str(one.operation.parameter["length"]))
+                found += moves(one.body, sizes, times * length)
+        elif one.path.requests(sizes):
+            found += times
+    return found
+
+
+@pytest.mark.parametrize("overlap", OVERLAPS, ids=str)
+@pytest.mark.parametrize("text", PLANS)
+def test_laws_of_a_step(text: str, overlap: Overlap) -> None:
+    """Compute and what is exposed are all of it; never below the busiest stream; rows in turn."""
+    found = run("gpt2-tiny", text, overlap)
+    exposed = sum(one.exposed_seconds for one in found.sent)
+    assert found.seconds == pytest.approx(found.compute_seconds + exposed)
+    assert found.seconds >= max(found.busy_seconds.values()) * (1 - 1e-9)
+    rows = list(found.rows())
+    for first, second in pairwise(rows):
+        if first.stream == second.stream:
+            assert first.end_seconds <= second.begin_seconds
+    assert len(rows) == len(found.device.tasks)
+    in_line = run("gpt2-tiny", text, Overlap())
+    assert found.seconds <= in_line.seconds
+    assert in_line.seconds == pytest.approx(sum(one.seconds for one in in_line.device.tasks))
+
+
+@pytest.mark.parametrize("text", PLANS)
+def test_what_is_sent_is_what_the_program_says(text: str) -> None:
+    """As often as it stands there; what two layers stacked, gradients, slice by slice."""
+    one = step("gpt2-tiny")
+    plan, program = planned("gpt2-tiny", (), text)
+    found = run("gpt2-tiny", text, Overlap())
+    looped = {v.name for o in one.graph.operations if o.body is not None for v in o.results}
+    sent = [m for m in program.instructions if not isinstance(m, Done)]
+    stacks = sum(bool(m.path.requests(plan.sizes)) for m in sent if m.value.name in looped)
+    assert sum(one.times for one in found.sent) == moves(program, dict(plan.sizes)) + stacks
+
+
+@pytest.mark.parametrize("overlap", OVERLAPS, ids=str)
+def test_free_communication_takes_no_time(overlap: Overlap) -> None:
+    found = run("gpt2-tiny", PLANS[2], overlap, sending=free)
+    assert found.seconds == pytest.approx(found.compute_seconds)
+
+
+def test_gradients_are_sent_while_the_layers_before_compute() -> None:
+    """Compute is slow: all is hidden but what is made last, and nothing is if it is in line."""
+    found, in_line = (
+        run("gpt2-tiny", PLANS[0], how, a_second, lambda *how: 0.5, layers=4)
+        for how in (Overlap(sends=True), Overlap())
+    )
+    [sent], [all_] = found.sent, in_line.sent
+    assert all_.exposed_seconds == all_.seconds == sent.seconds
+    assert sent.exposed_seconds <= 1.0
+
+
+@pytest.mark.parametrize("text", PLANS)
+def test_communication_that_takes_cores_slows_compute(text: str) -> None:
+    """Never below what takes none; in line nothing goes on beside; the parts add up as before."""
+    for overlap in OVERLAPS:
+        free = run("gpt2-tiny", text, overlap)
+        found = simulate(free.device, taken=0.25)
+        assert found.seconds >= free.seconds * (1 - 1e-9)
+        exposed = sum(one.exposed_seconds for one in found.sent)
+        assert found.seconds == pytest.approx(found.compute_seconds + exposed)
+        beside = len(found.device.streams) > 1
+        assert (found.slowed_seconds > 1e-9) is beside
+        assert free.slowed_seconds == pytest.approx(0, abs=1e-9)
+        assert all(-1e-9 <= one.hidden <= 1 for one in found.sent)
+
+
+def test_a_part_of_the_cores_is_a_part() -> None:
+    with pytest.raises(InputError, match=r"1\.5 of the cores; a part"):
+        simulate(run("gpt2-tiny", PLANS[0], Overlap()).device, taken=1.5)
+
+
+@pytest.mark.parametrize("prefetch", [0, 1, 2])
+def test_parameters_are_gathered_so_many_layers_ahead(prefetch: int) -> None:
+    """Of each of a layer's parameters so many copies are in memory, and the one that is read."""
+    how = Overlap(sends=True, prefetch=prefetch)
+    found = run("gpt2-tiny", PLANS[2], how, a_second, lambda *how: 1e-3, layers=6)
+    gathered = [b for b in found.device.buffers if b.kind is Kind.GATHERED]
+    names = Counter(one.name for one in gathered)
+    most: Counter[str] = Counter()
+    for moment in (found.begins[one.maker] for one in gathered):
+        live = Counter(found.device.buffers[n].name for n in found.lives.at(moment))
+        most |= Counter({name: live[name] for name, times in names.items() if times == 6})
+    assert max(most.values()) == prefetch + 1
+
+
+@pytest.mark.parametrize("parts", [2, 4])
+@pytest.mark.parametrize(
+    ("zero", "per_parameter"),
+    [
+        (0, lambda n: 16),
+        (1, lambda n: 8 + 8 / n),
+        (2, lambda n: 4 + 12 / n),
+        (3, lambda n: 16 / n),
+    ],
+)
+def test_bytes_per_parameter_and_device(
+    zero: int, per_parameter: Callable[[int], float], parts: int
+) -> None:
+    """All float32, when all gradients are made: design of the step, section 6."""
+    one = step("mlp-tiny", (("layers", 3),))
+    text = f"data={parts}; batch over data" + f"; zero={zero}" * bool(zero)
+    how = Overlap(sends=True, prefetch=1)
+    found = run("mlp-tiny", text, how, a_second, lambda *how: 1e-6, layers=3)
+    buffers, tasks = found.device.buffers, found.device.tasks
+    update = next(
+        begin
+        for task, begin in zip(tasks, found.begins, strict=True)
+        if any(buffers[n].kind is Kind.MOMENTS for n in task.reads)
+    )
+    held = dict(found.memory_at(update + 0.5).by_kind)
+    count = sum(
+        value.type.elements
+        for value, role in zip(one.graph.inputs, one.roles, strict=True)
+        if role == "parameter"
+    )
+    assert sum(held[kind] for kind in STATE) == per_parameter(parts) * count
+    assert not held.get(Kind.GATHERED)
+
+
+@pytest.mark.parametrize("model", ["resnet-tiny", "gpt2-tiny"])
+def test_memory_in_program_order(model: str) -> None:
+    """As counted apart, by the text of the step, where no loop stacks."""
+    one = step(model, unrolled=True)
+    found = alone(one)
+    inputs = sum(value.type.bytes for value in one.graph.inputs)
+    assert found.largest_moment.size_bytes == inputs + peak_bytes(one)
+    assert found.largest_moment.size_bytes == sum(n for _, n in found.largest_moment.by_kind)
+
+
+def test_remat_holds_less() -> None:
+    """Of four layers; what is computed again is not kept."""
+    layers = (("layers", 4),)
+    kept, again = (alone(step("gpt2-tiny", layers, remat=remat)) for remat in (False, True))
+    kinds = [dict(one.largest_moment.by_kind)[Kind.ACTIVATIONS] for one in (kept, again)]
+    assert kinds[1] < 0.6 * kinds[0]
+
+
+def test_a_slice_of_a_stack_is_let_go_when_its_layer_is_done() -> None:
+    """Backward, layer by layer: less and less is held."""
+    one = step("gpt2-tiny", (("layers", 4),))
+    found = alone(one)
+    stacked = {b.name for b in found.device.buffers if b.kind is Kind.ACTIVATIONS}
+    assert stacked
+    ends = found.lives.ends[[b.name == "v99" for b in found.device.buffers]]
+    assert len(set(ends.tolist())) == 4
