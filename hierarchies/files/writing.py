@@ -15,8 +15,8 @@ def described(system: System, device: str = "") -> str:
     """The description of a system, with what it lacks and its calibration, to be read again.
 
     Sources are written as they are; "not stated" where a system made by hand has none. Optional
-    keys without a value are left out, so that what was read is written as it was. ``device`` is what
-    its devices are called where a system does not say.
+    keys without a value are left out, so that what was read is written as it was. ``device`` is
+    what its devices are called where a system does not say.
     """
     return "\n".join(_lines(system, device)) + "\n" + _calibration(system)
 
