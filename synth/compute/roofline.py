@@ -96,8 +96,9 @@ def estimated(
 ) -> Estimate:
     """Seconds of one operation on the part that one device holds: types are of that part.
 
-    ``measured`` by signature goes before all else. Raises InputError for a loop, whose body is to be asked for, for a type of elements that the
-    device has no rate for, and for operands that cannot be.
+    ``measured`` by signature goes before all else. Raises InputError for a loop, whose body is to
+    be asked for, for a type of elements that the device has no rate for, and for operands that
+    cannot be.
     """
     if operation.primitive == REPEATED:
         hint = "ask for the operations of its body"
