@@ -119,15 +119,14 @@ def product_estimate(product: Product, device: Device, rates: Rates = TYPICAL) -
     rate = min(peak, rates.products * (device.reached(product.dtype) or UNMEASURED * peak))
     least = max(product.flops / peak, product.bytes / device.memory_bytes_per_second)
     moved = _moved(product.bytes, device, rates)
-    seconds = max(_computed(product, device, rate, rates), moved, least)
+    seconds = max(_computed(product, device, rate, rates), moved)
     return _between(seconds, least, rates.low, rates.high, device, rates.how)
 
 
 def bytes_estimate(size: int, device: Device, rates: Rates = TYPICAL) -> Estimate:
     """Seconds of work that reads and writes so many bytes, and computes little beside."""
     least = size / device.memory_bytes_per_second
-    seconds = max(_moved(size, device, rates), least)
-    return _between(seconds, least, rates.memory_low, rates.memory_high, device, rates.how)
+    return _between(_moved(size, device, rates), least, rates.memory_low, rates.memory_high, device, rates.how)
 
 
 def fitted(samples: Sequence[tuple[Product, float]], device: Device) -> Rates:
