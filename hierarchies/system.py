@@ -109,7 +109,8 @@ class System:
     these links: prices follow it, while the description stays what it was. ``faults`` say what is
     missing or slower than ``links`` state; ``hierarchy`` counts missing devices, too. ``launches``:
     every call of a collective costs its launch, as GPU libraries' do; not where numbers are
-    effective ones that hold it already, or where nothing is launched.
+    effective ones that hold it already, or where nothing is launched. ``device`` names what its
+    devices are, as ``hierarchies.devices`` has their rates.
     """
 
     name: str
@@ -122,6 +123,7 @@ class System:
     calibration: Calibration | None = None
     faults: tuple[Fault, ...] = ()
     launches: bool = True
+    device: str = ""
 
     def __post_init__(self) -> None:
         _check_name(self.name)

@@ -228,6 +228,7 @@ def _system(description: _Description, shape: Sequence[int], lines: list[int]) -
         tuple(description.device.unconfirmed),
         calibration_of(table, hierarchy.names) if table else None,
         launches=description.launches,
+        device=description.device.name,
     )
     if len(shape) > 1:
         system = reshaped(system, shape)

@@ -11,12 +11,12 @@ from hierarchies.system import Link, System
 _GIGA, _NOT_STATED = 1e9, "not stated"
 
 
-def described(system: System, device: str = "device") -> str:
+def described(system: System, device: str = "") -> str:
     """The description of a system, with what it lacks and its calibration, to be read again.
 
     Sources are written as they are; "not stated" where a system made by hand has none. Optional
-    keys without a value are left out, so that what was read is written as it was. A ``System`` does
-    not keep the name of its device, so it is given as ``device``.
+    keys without a value are left out, so that what was read is written as it was. ``device`` is
+    what its devices are called where a system does not say.
     """
     return "\n".join(_lines(system, device)) + "\n" + _calibration(system)
 
@@ -28,7 +28,7 @@ def _lines(system: System, device: str) -> Iterator[str]:
     named = {"name": system.name, "title": system.title or None, "default_count": usual}
     yield from pairs(named | {"launches": None if system.launches else False})
     about = {
-        "name": device,
+        "name": system.device or device or "device",
         "memory_GB_per_s": scaled(system.memory_bytes_per_second, _GIGA),
         "source": system.memory_source or _NOT_STATED,
         "unconfirmed": system.unconfirmed or None,

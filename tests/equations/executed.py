@@ -18,8 +18,8 @@ from jax import lax
 from jax._src.lax import lax as _lax
 from scipy.special import erf, erfc, erfinv
 
+from grammar.tensors.primitives import REPLICATED
 from synth.train.jaxpr.parameters import dtype_name
-from synth.train.jaxpr.primitives import REPLICATED
 
 Array = Any
 DTYPES = {

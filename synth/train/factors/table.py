@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from grammar.tensors.operations import Operation
+from grammar.tensors.primitives import REPLICATED
 from grammar.tensors.sharding import Kind
 from hierarchies import InputError
 from hierarchies.errors import nearest
@@ -12,7 +13,6 @@ from synth.train.factors import indexed, plain, products, windows
 from synth.train.factors.factor import Factor
 from synth.train.factors.indices import Indices
 from synth.train.factors.parameters import words
-from synth.train.jaxpr.primitives import REPLICATED
 
 Rule = Callable[[Operation], Indices]
 

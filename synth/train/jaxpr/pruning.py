@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import compress
 
 from grammar.tensors.operations import Graph, Operand, Operation, Value
-from synth.train.jaxpr.primitives import REPEATED
+from grammar.tensors.primitives import REPEATED
 
 
 def pruned(graph: Graph) -> Graph:

@@ -6,7 +6,7 @@ refusal names the primitive and the line where its user wrote it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import PurePath
@@ -18,10 +18,25 @@ from jax.extend.core import Literal as Constant
 from jax.extend.source_info_util import summarize
 
 from grammar.tensors.operations import Graph, Literal, Operand, Operation, Value
+from grammar.tensors.primitives import KNOWN, REPEATED, REPLICATED
 from grammar.tensors.sharding import Type
 from hierarchies import InputError
 from synth.train.jaxpr.parameters import dtype_name, number_of, parameters_of
-from synth.train.jaxpr.primitives import INLINED, KNOWN, REPEATED, REPLICATED
+
+INLINED: Mapping[str, str] = {
+    "jit": "jaxpr",
+    "pjit": "jaxpr",
+    "closed_call": "call_jaxpr",
+    "core_call": "call_jaxpr",
+    "custom_jvp_call": "call_jaxpr",
+    "custom_vjp_call": "call_jaxpr",
+    "custom_vjp_call_jaxpr": "fun_jaxpr",
+    "remat2": "jaxpr",
+    "checkpoint": "jaxpr",
+}
+"""Calls, and the parameter that holds what they call; names of several versions of JAX. A list,
+no guess: ``scatter-add`` carries a jaxpr, too (how it adds), and is no call.
+"""
 
 
 def read_jaxpr(

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from enum import Enum
 
 from grammar.tensors.operations import Graph, Operation, Step, Value
-from synth.train.jaxpr.primitives import ARITHMETIC, MOVED
+from grammar.tensors.primitives import ARITHMETIC, MOVED
 
 
 class Kind(Enum):

@@ -13,9 +13,10 @@ from jax import lax
 import traced_steps
 from grammar.tensors.parser import parse_step
 from hierarchies import InputError
+from synth.compute.flops import flops_of
 from synth.train.jaxpr.pruning import pruned
 from synth.train.jaxpr.reading import read_jaxpr
-from synth.train.work import flops_of, peak_bytes, repetitions, work_of
+from synth.train.work import peak_bytes, repetitions, work_of
 from synth.train.zoo.sizes import ZOO, Gpt2, Llama
 
 F32 = jnp.float32

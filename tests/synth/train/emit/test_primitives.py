@@ -16,11 +16,11 @@ from equations.executed import execute
 from equations.laid_out import laid
 from equations.parts import execute_part
 from grammar.tensors.operations import Value
+from grammar.tensors.primitives import KNOWN
 from hierarchies import InputError
 from synth.train.emit import LANGUAGES, write
 from synth.train.factors import part, rows, typed
 from synth.train.factors.table import TABLE
-from synth.train.jaxpr.primitives import KNOWN
 
 CASES = cases()
 RUNTIMES = ("jax", "torch")

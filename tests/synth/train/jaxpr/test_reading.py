@@ -16,8 +16,8 @@ from jax.interpreters.partial_eval import dce_jaxpr
 
 import traced_steps
 from grammar.tensors.operations import Graph, Operation, Step, Value
+from grammar.tensors.primitives import KNOWN
 from hierarchies import InputError
-from synth.train.jaxpr.primitives import KNOWN
 from synth.train.jaxpr.pruning import pruned
 from synth.train.jaxpr.reading import read_jaxpr
 from synth.train.jaxpr.tracing import traced

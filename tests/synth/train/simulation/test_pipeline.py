@@ -10,6 +10,7 @@ pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 
 from grammar.tensors.operations import Operation
 from hierarchies import InputError
+from synth.compute import flops_of
 from synth.train.orders import (
     Order,
     Pass,
@@ -23,7 +24,6 @@ from synth.train.orders import (
 from synth.train.plans import apply, parse_recipe, plan_of
 from synth.train.simulation import Device, Kind, device, pipelined, simulate
 from synth.train.simulation.stages import Phase, Stages
-from synth.train.work import flops_of
 from traced_steps import step
 
 LAYERS = 4

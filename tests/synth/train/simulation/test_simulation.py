@@ -14,11 +14,12 @@ pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 from grammar.tensors.operations import Operation, Step
 from grammar.tensors.sharding import Sharding, Type
 from hierarchies import InputError
+from synth.compute import flops_of
 from synth.train.plans import Done, Plan, Program, apply, parse_recipe, plan_of
 from synth.train.plans.plan import whole
 from synth.train.simulation import Kind, Overlap, Simulated, device, simulate
 from synth.train.simulation.device import Computing, Sending
-from synth.train.work import flops_of, peak_bytes, work_of
+from synth.train.work import peak_bytes, work_of
 from traced_steps import step
 
 PLANS = (

@@ -1,26 +1,11 @@
-"""Which primitives of JAX a step may have, and which calls are replaced by what they call.
+"""The primitives that a step may have, by what they do.
 
-Lists, not guesses: ``scatter-add`` carries a jaxpr, too (how it adds), and is no call; a name that
-stands in neither list is refused, as nobody could say how it is cut. What works element by element
-stands apart, as most that is asked of a primitive has one answer for all of these.
+A name that stands in no list is refused, as nobody could say how it is cut, nor what it costs.
+What works element by element stands apart, as most that is asked of a primitive has one answer
+for all of these.
 """
 
 from __future__ import annotations
-
-from collections.abc import Mapping
-
-INLINED: Mapping[str, str] = {
-    "jit": "jaxpr",
-    "pjit": "jaxpr",
-    "closed_call": "call_jaxpr",
-    "core_call": "call_jaxpr",
-    "custom_jvp_call": "call_jaxpr",
-    "custom_vjp_call": "call_jaxpr",
-    "custom_vjp_call_jaxpr": "fun_jaxpr",
-    "remat2": "jaxpr",
-    "checkpoint": "jaxpr",
-}
-"""Calls, and the parameter that holds what they call; names of several versions of JAX."""
 
 
 def _words(text: str) -> frozenset[str]:

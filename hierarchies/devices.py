@@ -1,0 +1,170 @@
+"""One accelerator: what it multiplies and moves in a second, and what of that anybody has reached.
+
+A machine's ``[device]`` names it; its numbers stand once, in ``catalogue/devices``, however many
+machines have it. *Peak* is what the maker states, for dense matrices; *reached* is the fastest that
+somebody measured, and is what seconds are estimated by: an H100 is sold with 989 Tflop/s in bf16,
+and the best product of matrices that was found on one ran at 794.5.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from importlib.resources.abc import Traversable
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from hierarchies.errors import InputError, nearest
+
+_TERA, _GIGA, _MICROSECOND = 1e12, 1e9, 1e-6
+_NUMBERS = (
+    "memory_GB",
+    "memory_GB_per_s",
+    "multiprocessors",
+    "tile",
+    "matrix_TFLOP_per_s",
+    "reached_TFLOP_per_s",
+    "reached_GB_per_s",
+    "launch_us",
+)
+
+
+@dataclass(frozen=True)
+class Device:
+    """An accelerator.
+
+    ``matrix_flops_per_second`` by the element type of the operands (``bf16``, ``f8``), dense, two
+    operations for a multiplication with its addition; ``reached_flops_per_second`` the best of it
+    that was measured, for the types that anybody measured. A product of matrices is cut into
+    square tiles of ``tile`` rows, or of ``smallest_tile`` where there are few, each made by one of
+    the ``multiprocessors`` (of a TPU: its cores, and the side of its matrix unit).
+    ``launch_seconds`` is what the shortest operation takes. ``sources`` says where each number
+    comes from, ``unconfirmed`` which of them no primary source confirms.
+    """
+
+    name: str
+    memory_bytes: float
+    memory_bytes_per_second: float
+    multiprocessors: int
+    smallest_tile: int
+    tile: int
+    matrix_flops_per_second: Mapping[str, float]
+    reached_flops_per_second: Mapping[str, float]
+    reached_bytes_per_second: float | None
+    launch_seconds: float
+    sources: Mapping[str, str]
+    unconfirmed: tuple[str, ...] = ()
+
+    def peak(self, dtype: str) -> float:
+        """Floating-point operations in a second, at most. Raises InputError for another type."""
+        kind = _kind(dtype)
+        if kind not in self.matrix_flops_per_second:
+            known = ", ".join(self.matrix_flops_per_second)
+            raise InputError(
+                f"no matrix rate of {dtype} is known of {self.name}", hint=f"known are: {known}"
+            )
+        return self.matrix_flops_per_second[kind]
+
+    def reached(self, dtype: str) -> float | None:
+        """The best rate that was measured with this type; None where nobody did."""
+        return self.reached_flops_per_second.get(_kind(dtype))
+
+
+def _kind(dtype: str) -> str:
+    """All formats of eight bits have one rate."""
+    return "f8" if dtype.startswith("f8") else dtype
+
+
+class _Entry(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    name: str = Field(min_length=1)
+    memory_GB: float = Field(gt=0)  # noqa: N815 - the unit as it is written
+    memory_GB_per_s: float = Field(gt=0)  # noqa: N815
+    multiprocessors: int = Field(ge=1)
+    tile: Annotated[list[int], Field(min_length=2, max_length=2)]
+    launch_us: float = Field(ge=0)
+    matrix_TFLOP_per_s: dict[str, float]  # noqa: N815
+    reached_TFLOP_per_s: dict[str, float] = {}  # noqa: N815
+    reached_GB_per_s: float | None = None  # noqa: N815
+    unconfirmed: list[str] = []
+    source: dict[str, str]
+
+
+def read_device(text: str, *, where: str = "device") -> Device:
+    """The device that a TOML text describes. Raises InputError for whatever is wrong in it."""
+    try:
+        entry = _Entry.model_validate(tomllib.loads(text))
+    except ValidationError as error:
+        [first, *_] = error.errors()
+        place = ".".join(map(str, first["loc"]))
+        raise InputError(f"{place}: {first['msg'].lower()}", where=where) from None
+    except ValueError as error:
+        raise InputError(f"not a TOML file: {error}", where=where) from None
+    given = [name for name in _NUMBERS if name in entry.model_fields_set]
+    _check_named(list(entry.source), given, "source", where)
+    _check_named(entry.unconfirmed, given, "unconfirmed", where)
+    missing = [name for name in given if name not in entry.source]
+    if missing:
+        raise InputError(f"no source for {missing[0]}", where=where, hint="say where it is from")
+    for kind, reached in entry.reached_TFLOP_per_s.items():
+        if not 0 < reached <= entry.matrix_TFLOP_per_s.get(kind, 0.0):
+            raise InputError(f"{reached} reached in {kind}, more than the peak", where=where)
+    if entry.reached_GB_per_s and entry.reached_GB_per_s > entry.memory_GB_per_s:
+        raise InputError(f"{entry.reached_GB_per_s} GB/s reached, above the peak", where=where)
+    return _device(entry)
+
+
+def _check_named(names: list[str], numbers: list[str], what: str, where: str) -> None:
+    for name in names:
+        if name not in numbers:
+            hint = f"numbers given here are: {', '.join(numbers)}"
+            raise InputError(f"{name!r} in {what} is no number given here", where=where, hint=hint)
+
+
+def _device(entry: _Entry) -> Device:
+    smallest, usual = sorted(entry.tile)
+    return Device(
+        entry.name,
+        entry.memory_GB * _GIGA,
+        entry.memory_GB_per_s * _GIGA,
+        entry.multiprocessors,
+        smallest,
+        usual,
+        _scaled(entry.matrix_TFLOP_per_s),
+        _scaled(entry.reached_TFLOP_per_s),
+        entry.reached_GB_per_s * _GIGA if entry.reached_GB_per_s else None,
+        entry.launch_us * _MICROSECOND,
+        dict(entry.source),
+        tuple(entry.unconfirmed),
+    )
+
+
+def _scaled(rates: Mapping[str, float]) -> dict[str, float]:
+    return {kind: rate * _TERA for kind, rate in rates.items()}
+
+
+@cache
+def devices() -> Mapping[str, Device]:
+    """The known devices by their names, as machines of the catalogue write them."""
+    found = [
+        read_device(file.read_text(encoding="utf-8"), where=file.name)
+        for file in sorted(_folder().iterdir(), key=lambda file: file.name)
+    ]
+    return {device.name: device for device in found}
+
+
+def device_named(name: str) -> Device:
+    """The device of that name. Raises InputError for one of which no numbers are known."""
+    if name not in devices():
+        hint = nearest(name, list(devices()))
+        raise InputError(f"no rates are known of the device {name!r}", hint=hint)
+    return devices()[name]
+
+
+def _folder() -> Traversable:
+    return resources.files("hierarchies").joinpath("catalogue", "devices")

@@ -1,0 +1,212 @@
+"""Rows of published steps as shapes, plans and seconds; what each set leaves out is counted."""
+
+from __future__ import annotations
+
+import csv
+import tomllib
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from results.fidelity.tables import SHARED
+from results.steps.shapes import Plan, Shape
+
+STEPS = SHARED / "steps"
+Raw = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measured step. ``group``: model and number of devices, whose plans can be compared.
+
+    ``share``: of the peak, as published, or 6 N + 12 L h s operations a token.
+    """
+
+    name: str
+    group: str
+    shape: Shape
+    plan: Plan
+    seconds: float
+    share: float
+
+    @property
+    def configuration(self) -> str:
+        """What was run: equal for repeated runs, so that all of them are fitted, or judged."""
+        return f"{self.group} {self.shape} {self.plan}"
+
+
+class LeftOutError(Exception):
+    """Why a row is no measurement of a plan that can be estimated."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """Rows of one accelerator and framework, and how many were left out, by reason."""
+
+    name: str
+    told: Mapping[str, str]
+    rows: tuple[Row, ...]
+    left_out: Mapping[str, int]
+
+
+def told() -> dict[str, Any]:
+    with Path(__file__).with_name("families.toml").open("rb") as file:
+        return tomllib.load(file)
+
+
+def raw_rows(name: str) -> list[dict[str, str]]:
+    with (STEPS / f"{name}.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def families() -> Iterator[Family]:
+    """Those that are estimated, with all rows of their sets."""
+    for one in told()["family"]:
+        left: Counter[str] = Counter()
+        found = []
+        for name in one["sets"]:
+            for raw in raw_rows(name):
+                if one.get("accelerator", raw["accelerator"]) != raw["accelerator"]:
+                    continue
+                try:
+                    found.append(READERS[name](raw))
+                except LeftOutError as why:
+                    left[str(why)] += 1
+        yield Family(one["name"], one, tuple(found), dict(left))
+
+
+def census() -> dict[str, int]:
+    """How many rows each set has."""
+    return {path.stem: len(raw_rows(path.stem)) for path in sorted(STEPS.glob("*.csv"))}
+
+
+def _whole(raw: Raw, name: str, otherwise: int | None = None) -> int:
+    if raw[name]:
+        return round(float(raw[name]))
+    if otherwise is None:
+        raise LeftOutError(f"no {name}")
+    return otherwise
+
+
+def _check(held: bool, why: str) -> None:
+    if not held:
+        raise LeftOutError(why)
+
+
+def _row(raw: Raw, shape: Shape, plan: Plan, seconds: float, peak: float) -> Row:
+    group = f"{raw['model']} on {plan.devices}"
+    if raw["mfu_percent"]:
+        share = float(raw["mfu_percent"]) / 100
+    else:
+        flops = shape.flops_per_token() * shape.sequence * plan.sequences
+        share = flops / seconds / plan.devices / peak
+    return Row(raw["id"], group, shape, plan, seconds, share)
+
+
+NANOTRON_HEADS = {"1B": 32, "3B": 32, "8B": 32, "80B": 64}
+A100_PEAK, H100_PEAK = 312e12, 989e12
+
+
+def _nanotron(raw: Raw) -> Row:
+    _check(bool(raw["tokens_per_s"]), "no measurement (crashed, or out of memory)")
+    layers, hidden, ffn, vocab = (_whole(raw, n) for n in ("layers", "hidden", "ffn", "vocab"))
+    length, batch = _whole(raw, "seq"), _whole(raw, "global_batch")
+    shape = Shape(layers, hidden, NANOTRON_HEADS[raw["model"]], ffn, vocab, length)
+    data, tensor, pipe, micro, micros = (
+        _whole(raw, name) for name in ("dp", "tp", "pp", "micro_batch", "grad_acc")
+    )
+    _check(data * micro * micros == batch, "microbatches do not make the batch")
+    plan = Plan(data, tensor, pipe, micro, micros, int(raw["fsdp_zero"][-1]))
+    return _row(raw, shape, plan, batch * length / float(raw["tokens_per_s"]), H100_PEAK)
+
+
+def _bigscience(raw: Raw) -> Row:
+    _check(raw["status"] == "ok", "out of memory, or failed")
+    _check(bool(raw["step_seconds"]), "no seconds")
+    _check("A100" in raw["accelerator"], "V100: sizes are not in the rows")
+    layers, hidden, length = (_whole(raw, name) for name in ("layers", "hidden", "seq"))
+    heads = _whole(raw, "heads", hidden // 128)
+    shape = Shape(layers, hidden, heads, 4 * hidden, 250_000, length, gated=False, flash=False)
+    data, tensor, pipe, micro, batch = (
+        _whole(raw, name) for name in ("dp", "tp", "pp", "micro_batch", "global_batch")
+    )
+    _check(batch % (data * micro) == 0, "microbatches do not make the batch")
+    micros = batch // (data * micro)
+    plan = Plan(data, tensor, pipe, micro, micros, 1, spread=False, again=1.0)
+    return _row(raw, shape, plan, float(raw["step_seconds"]), A100_PEAK)
+
+
+def _zero_bubble(raw: Raw) -> Row:
+    _check(raw["pp_schedule"].startswith("1F1B"), "an order without a formula")
+    layers, hidden, length, heads = (_whole(raw, n) for n in ("layers", "hidden", "seq", "heads"))
+    pipe, micro, micros = (_whole(raw, name) for name in ("pp", "micro_batch", "grad_acc"))
+    shape = Shape(layers, hidden, heads, 4 * hidden, 50_304, length, gated=False)
+    chunks = max(1, layers // pipe) if raw["vpp"] == "one transformer layer per chunk" else 1
+    plan = Plan(1, _whole(raw, "tp", 1), pipe, micro, micros, chunks=chunks)
+    rate = float(raw["samples_per_s_per_gpu"]) * plan.devices
+    return _row(raw, shape, plan, micro * micros / rate, A100_PEAK)
+
+
+SELECTIVE = 1 / 7
+
+
+def _recomputed(raw: Raw) -> Row:
+    _check(bool(raw["step_seconds"]), "no seconds (memory only)")
+    layers, hidden, heads, ffn, length = (
+        _whole(raw, name) for name in ("layers", "hidden", "heads", "ffn", "seq")
+    )
+    shape = Shape(layers, hidden, heads, ffn, 51_200, length, gated=False, flash=False)
+    data, tensor, pipe, micro, batch = (
+        _whole(raw, name) for name in ("dp", "tp", "pp", "micro_batch", "global_batch")
+    )
+    full = raw["recompute"] == "full"
+    plan = Plan(
+        data,
+        tensor,
+        pipe,
+        micro,
+        batch // (data * micro),
+        spread=raw["sp"] == "yes",
+        again=1.0 if full else SELECTIVE,
+        chunks=_whole(raw, "vpp", 1),
+    )
+    return _row(raw, shape, plan, float(raw["step_seconds"]), A100_PEAK)
+
+
+MPT = {
+    "MPT-125m": (12, 768, 12),
+    "MPT-350m": (24, 1024, 16),
+    "MPT-760m": (24, 1536, 12),
+    "MPT-1b": (24, 2048, 16),
+    "MPT-3b": (32, 2560, 20),
+    "MPT-7b": (32, 4096, 32),
+    "MPT-13b": (40, 5120, 40),
+    "MPT-30b": (48, 7168, 56),
+    "MPT-70b": (64, 8192, 64),
+}
+
+
+def _foundry(raw: Raw) -> Row:
+    sizes = {name.lower(): size for name, size in MPT.items()}
+    _check(raw["model"].lower() in sizes, "sizes of the model are not known")
+    _check("fp8" not in (raw["dtype"] or "").lower(), "eight bits")
+    layers, hidden, heads = sizes[raw["model"].lower()]
+    length, devices = _whole(raw, "seq"), _whole(raw, "accels")
+    shape = Shape(layers, hidden, heads, 4 * hidden, 50_368, length, gated=False)
+    micro, micros = _whole(raw, "micro_batch"), _whole(raw, "grad_acc")
+    _check(raw["fsdp_zero"] == "FULL_SHARD", "not all is sharded")
+    plan = Plan(devices, 1, 1, micro, micros, 3, again=float(raw["recompute"] == "full"))
+    seconds = plan.sequences * length / float(raw["tokens_per_s"])
+    peak = H100_PEAK if raw["accelerator"].startswith("h100") else A100_PEAK
+    return _row(raw, shape, plan, seconds, peak)
+
+
+READERS: Mapping[str, Callable[[Raw], Row]] = {
+    "nanotron_bench": _nanotron,
+    "bigscience_jeanzay": _bigscience,
+    "zero_bubble_paper": _zero_bubble,
+    "megatron_seqpar_paper": _recomputed,
+    "llm_foundry_mpt": _foundry,
+}

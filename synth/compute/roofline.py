@@ -1,0 +1,187 @@
+"""Seconds of local work by what a device reaches: its matrix units, its memory, and launches.
+
+A product of matrices is cut into tiles, each made by one processor: 1,024 tiles on 132 processors
+take eight rounds, not 7.8, and the last row of tiles costs as much as the others (tile and wave
+quantisation; NVIDIA's guide to matrix multiplication). Where there are few tiles the depth is
+split, or the tiles are smaller and less efficient. The product takes its rounds at the rate that
+was reached, or the time of its bytes, whichever is longer; everything else takes that of its
+bytes. Each waits for its launch.
+
+Rates are the best that anybody measured (``hierarchies.devices``); ordinary sizes reach a share of
+it, which ``TYPICAL`` has, with the interval in which measured rows lie. Laws: seconds grow with
+every size, and are never below operations/peak nor bytes/memory rate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import ceil
+from statistics import median
+from types import MappingProxyType
+from typing import Literal
+
+from grammar.tensors.operations import Operation
+from grammar.tensors.primitives import MULTIPLIED, REPEATED
+from hierarchies import InputError
+from hierarchies.devices import Device
+from synth.compute.flops import type_of
+from synth.compute.products import Product, product_of
+
+How = Literal["measured", "fitted", "roofline"]
+
+VIEWS = frozenset(("reshape", "squeeze", "expand_dims", "stop_gradient", "bitcast_convert_type"))
+"""What names the same bytes otherwise, and takes no time."""
+
+SMALLER = 0.7
+"""What a tile of half the side reaches of the rate: it reads as much for half of the work."""
+
+SPLITS = (1, 2, 4, 8)
+_PARTIAL_BYTES = 4
+UNMEASURED = 0.8
+"""The share of the peak that is assumed reached where nobody measured it: the devices that were
+measured lie between 0.51 and 0.9."""
+
+UNMEASURED_MEMORY = 0.9
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Seconds of one operation, between ``low`` and ``high`` in nine of ten cases, and how known.
+
+    ``measured`` on such a device, ``fitted`` to measurements on it, or ``roofline``: from rates.
+    """
+
+    seconds: float
+    low: float
+    high: float
+    how: How
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What operations reach of the best that was measured, and between which ratios they lie.
+
+    ``products`` of the matrix rate and ``memory`` of the memory's; ``low`` and ``high`` are ratios
+    of measured to estimated seconds of products, the memory's are those of everything else.
+    """
+
+    products: float
+    memory: float
+    low: float
+    high: float
+    memory_low: float
+    memory_high: float
+    how: How = "roofline"
+
+
+TYPICAL = Rates(0.87, 0.9, 0.8, 1.25, 0.8, 2.0)
+"""The middle of what large products of one model reach on an A100 and an H100; judged by other rows
+of ``tests/synth/compute/matmuls.csv``. Kernels that read twice (a normalisation) take up to twice
+the time of their bytes."""
+
+
+def signature(operation: Operation) -> str:
+    """What the seconds of an operation depend on: of equal work one is measured for all."""
+    read = ",".join(str(type_of(one)) for one in operation.operands)
+    made = ",".join(str(one.type) for one in operation.results)
+    return f"{operation.primitive} {read} -> {made} {operation.parameters}"
+
+
+def estimated(
+    operation: Operation,
+    device: Device,
+    rates: Rates = TYPICAL,
+    measured: Mapping[str, Estimate] = MappingProxyType({}),
+) -> Estimate:
+    """Seconds of one operation on the part that one device holds: types are of that part.
+
+    ``measured`` by signature goes before all else. Raises InputError for a loop, whose body is to
+    be asked for, for a type of elements that the device has no rate for, and for operands that
+    cannot be.
+    """
+    if operation.primitive == REPEATED:
+        hint = "ask for the operations of its body"
+        raise InputError("a loop is no single operation", where=operation.line, hint=hint)
+    if measured and signature(operation) in measured:
+        return measured[signature(operation)]
+    if operation.primitive in VIEWS:
+        return Estimate(0.0, 0.0, 0.0, rates.how)
+    if operation.primitive in MULTIPLIED:
+        return product_estimate(product_of(operation), device, rates)
+    read = sum(type_of(one).bytes for one in operation.operands)
+    return bytes_estimate(read + sum(one.type.bytes for one in operation.results), device, rates)
+
+
+def product_estimate(product: Product, device: Device, rates: Rates = TYPICAL) -> Estimate:
+    """Seconds of a product of matrices."""
+    peak = device.peak(product.dtype)
+    rate = min(peak, rates.products * (device.reached(product.dtype) or UNMEASURED * peak))
+    least = max(product.flops / peak, product.bytes / device.memory_bytes_per_second)
+    moved = _moved(product.bytes, device, rates)
+    seconds = max(_computed(product, device, rate, rates), moved)
+    return _between(seconds, least, rates.low, rates.high, device, rates.how)
+
+
+def bytes_estimate(size: int, device: Device, rates: Rates = TYPICAL) -> Estimate:
+    """Seconds of work that reads and writes so many bytes, and computes little beside."""
+    least = size / device.memory_bytes_per_second
+    return _between(
+        _moved(size, device, rates), least, rates.memory_low, rates.memory_high, device, rates.how
+    )
+
+
+def fitted(samples: Sequence[tuple[Product, float]], device: Device) -> Rates:
+    """The share of the matrix rate that measured products of a device reach, and its interval.
+
+    The median of the shares, so that a stray row does not move it, and all rows are between
+    ``low`` and ``high``. Raises InputError without samples.
+    """
+    if not samples:
+        raise InputError("no measured products to fit to", hint="give at least one")
+    whole = replace(TYPICAL, products=1.0)
+    shares = [product_estimate(one, device, whole).seconds / taken for one, taken in samples]
+    found = replace(TYPICAL, products=median(shares), how="fitted")
+    ratios = [taken / product_estimate(one, device, found).seconds for one, taken in samples]
+    return replace(found, low=min(1.0, *ratios), high=max(1.0, *ratios))
+
+
+def _computed(product: Product, device: Device, rate: float, rates: Rates) -> float:
+    """The fastest way to cut it into tiles; parts of a split depth are written, and added up."""
+    usual, small = device.tile, device.smallest_tile
+    share = SMALLER if small < usual else 1.0
+    ways = (
+        (rows, columns, each, splits)
+        for rows, columns, each in (
+            (usual, usual, 1.0),
+            (small, usual, share),
+            (usual, small, share),
+        )
+        for splits in SPLITS
+    )
+    result = product.batch * product.rows * product.columns
+    return min(
+        _rounds(product, device, rows, columns, splits) / (each * rate)
+        + (_moved(2 * splits * _PARTIAL_BYTES * result, device, rates) if splits > 1 else 0.0)
+        for rows, columns, each, splits in ways
+    )
+
+
+def _rounds(product: Product, device: Device, rows: int, columns: int, splits: int) -> float:
+    """Operations of all processors that are busy for as long as the last of them."""
+    tiles = product.batch * ceil(product.rows / rows) * ceil(product.columns / columns) * splits
+    busy = ceil(tiles / device.multiprocessors) * device.multiprocessors
+    return 2.0 * busy * rows * columns * product.depth / splits
+
+
+def _moved(size: int, device: Device, rates: Rates) -> float:
+    reached = device.reached_bytes_per_second
+    best = reached or UNMEASURED_MEMORY * device.memory_bytes_per_second
+    return size / min(device.memory_bytes_per_second, best * (rates.memory if not reached else 1.0))
+
+
+def _between(
+    seconds: float, least: float, low: float, high: float, device: Device, how: How
+) -> Estimate:
+    launched = seconds + device.launch_seconds
+    return Estimate(launched, max(least, low * launched), high * launched, how)
