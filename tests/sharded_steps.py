@@ -318,10 +318,12 @@ def judge(step: Step, program: Program, sizes: Mapping[str, int], whole: Whole) 
 # -- plans at random
 
 
-def random_plan(step: Step, sizes: Mapping[str, int], seed: int) -> Plan:
-    """A legal row for every operation and axis, and a type for every input, by lot."""
-    draw = np.random.default_rng(seed)
-    return Plan(tuple(sizes.items()), _random(step.graph, sizes, draw))
+def random_plan(
+    step: Step, sizes: Mapping[str, int], seed: int, inputs: Sequence[Sharding] = ()
+) -> Plan:
+    """A legal row for every operation and axis, and a type for every input not said, by lot."""
+    cuts = _random(step.graph, sizes, np.random.default_rng(seed))
+    return Plan(tuple(sizes.items()), Cuts(tuple(inputs) or cuts.inputs, cuts.operations))
 
 
 def _random(graph: Graph, sizes: Mapping[str, int], draw: np.random.Generator) -> Cuts:
