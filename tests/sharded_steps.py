@@ -204,6 +204,7 @@ def check(
     """Raise WrongError unless the parts are the value, lying so: also equal bits on replicas."""
     names = list(sizes)
     partial = [names.index(axis) for _, axis in sharding.partial]
+    alike = [place for place, axis in enumerate(names) if axis not in sharding.axes]
     kind = sharding.partial[0][0] if partial else Kind.SUM
     if is_key(value):
         if not all(equal(part, value) for part in parts.values()):
@@ -218,6 +219,9 @@ def check(
             block = pieces[number(at, axes, sizes)]
         if parts[at].shape != block.shape or parts[at].dtype != block.dtype:
             raise WrongError(f"{name}: device {at} holds {parts[at].shape}, not {block.shape}")
+        twin = tuple(0 if place in alike else one for place, one in enumerate(at))
+        if parts[at].tobytes() != parts[twin].tobytes():
+            raise WrongError(f"{name}: devices {twin} and {at} hold other bits")
         key = tuple(0 if place in partial else one for place, one in enumerate(at))
         together.setdefault(key, []).append(parts[at])
         if len(together[key]) == len(list(product(*(range(sizes[names[p]]) for p in partial)))):
