@@ -204,6 +204,7 @@ def check(
     """Raise WrongError unless the parts are the value, lying so: also equal bits on replicas."""
     names = list(sizes)
     partial = [names.index(axis) for _, axis in sharding.partial]
+    alike = [place for place, axis in enumerate(names) if axis not in sharding.axes]
     kind = sharding.partial[0][0] if partial else Kind.SUM
     if is_key(value):
         if not all(equal(part, value) for part in parts.values()):
@@ -218,6 +219,9 @@ def check(
             block = pieces[number(at, axes, sizes)]
         if parts[at].shape != block.shape or parts[at].dtype != block.dtype:
             raise WrongError(f"{name}: device {at} holds {parts[at].shape}, not {block.shape}")
+        twin = tuple(0 if place in alike else one for place, one in enumerate(at))
+        if parts[at].tobytes() != parts[twin].tobytes():
+            raise WrongError(f"{name}: devices {twin} and {at} hold other bits")
         key = tuple(0 if place in partial else one for place, one in enumerate(at))
         together.setdefault(key, []).append(parts[at])
         if len(together[key]) == len(list(product(*(range(sizes[names[p]]) for p in partial)))):
@@ -320,10 +324,12 @@ def judge(step: Step, program: Program, sizes: Mapping[str, int], whole: Whole) 
 # -- plans at random
 
 
-def random_plan(step: Step, sizes: Mapping[str, int], seed: int) -> Plan:
-    """A legal row for every operation and axis, and a type for every input, by lot."""
-    draw = np.random.default_rng(seed)
-    return Plan(tuple(sizes.items()), _random(step.graph, sizes, draw))
+def random_plan(
+    step: Step, sizes: Mapping[str, int], seed: int, inputs: Sequence[Sharding] = ()
+) -> Plan:
+    """A legal row for every operation and axis, and a type for every input not said, by lot."""
+    cuts = _random(step.graph, sizes, np.random.default_rng(seed))
+    return Plan(tuple(sizes.items()), Cuts(tuple(inputs) or cuts.inputs, cuts.operations))
 
 
 def _random(graph: Graph, sizes: Mapping[str, int], draw: np.random.Generator) -> Cuts:

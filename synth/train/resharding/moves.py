@@ -83,8 +83,6 @@ class Move:
         """What one device must send or receive at least, as a share of the whole value's bytes."""
         held = Fraction(1, prod(self.before.parts(sizes)))
         n = self.devices(sizes)
-        if n == 1:
-            return Fraction(0)
         match self.how:
             case How.SLICE | How.MASK | How.WIDEN:
                 return Fraction(0)

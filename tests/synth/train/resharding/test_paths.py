@@ -158,6 +158,14 @@ def test_maxima_and_minima_are_executed_right(kind: Kind, dtype: str) -> None:
         assert problem is None, (pair, problem)
 
 
+def test_replicas_of_a_partial_sum_hold_the_same_parts() -> None:
+    summed, value = Sharding(((),), ((Kind.SUM, "data"),)), np.arange(4.0)
+    parts = cut(value, summed, TWO, np.random.default_rng(0))
+    assert mismatch(parts, value, summed, TWO) is None
+    parts[0, 1], parts[1, 1] = parts[1, 1], parts[0, 1]
+    assert "are replicas and hold different values" in str(mismatch(parts, value, summed, TWO))
+
+
 def test_sums_of_words_wrap_around() -> None:
     summed, words = Sharding(((),), ((Kind.SUM, "data"),)), np.arange(6, dtype=np.uint32)
     parts = cut(words, summed, TWO, np.random.default_rng(0))
