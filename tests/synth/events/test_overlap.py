@@ -126,6 +126,13 @@ def test_lanes_wait_for_nothing_but_their_resources(lanes: list[Lane]) -> None:
 
 
 @given(LANES)
+def test_the_end_is_to_the_bit_that_of_the_last_span(lanes: list[Lane]) -> None:
+    """Spans come from the engine of events, the end alone from a shorter loop."""
+    last = max((span.end_seconds for span in side_by_side(lanes)), default=0.0)
+    assert together_seconds(lanes) == last
+
+
+@given(LANES)
 def test_no_price_of_lanes_is_below_what_a_resource_carries(lanes: list[Lane]) -> None:
     end = together_seconds(lanes)
     for name in RESOURCES:
