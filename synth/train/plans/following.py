@@ -23,6 +23,7 @@ from grammar.tensors.operations import Graph, Literal, Operand, Operation, Step,
 from grammar.tensors.sharding import Kind, Lie, Sharding, Split, replicated
 from hierarchies import InputError
 from synth.train.factors import Row, rows, typed
+from synth.train.plans.costs import astray, sent
 from synth.train.plans.lineage import Lineage
 from synth.train.plans.plan import OF_SAMPLES, TIME, Cuts, Rows, loop_of, stacked
 
@@ -69,11 +70,18 @@ def follow(step: Step, inputs: Sequence[Sharding], rules: Rules) -> Cuts:
                 batch.add(axis)
                 lineage.runs[value.name, axis] = _places(sharding, axis)
     lineage.held = {(step.graph.inputs[at].name, axis) for at, axis in rules.held}
+    stored = {
+        axis
+        for at, role in enumerate(step.roles)
+        for axis in inputs[at].splitting
+        if role != "batch" and (at, axis) not in rules.held
+    }
     firm = {
         (str(step.graph.outputs[out]), axis)
         for out, place in step.updates
         for axis in rules.sizes
         if (place, axis) in rules.held
+        or (axis in batch - stored and axis not in inputs[place].axes)
     }
     found = _Follower(step.graph, rules, frozenset(batch), lineage, _ends(step.graph, ends), firm)
     return found.follow(inputs)
@@ -122,14 +130,19 @@ class _Follower:
                 self._wish_back(operation)
 
     def _wish_back(self, operation: Operation) -> None:
+        name = operation.results[0].name
         for axis in self.rules.sizes:
-            wish = self.wishes.get((operation.results[0].name, axis))
-            row = next((one for one in rows(operation) if wish and one.results == (wish,)), None)
+            if (name, axis) not in self.wishes and (name, axis) not in self.firm:
+                continue
+            wish = self.wishes.get((name, axis))
+            row = next((one for one in rows(operation) if one.results == (wish,)), None)
             for operand, lie in zip(operation.operands, row.operands if row else (), strict=False):
-                if isinstance(operand, Value) and isinstance(lie, Split):
+                if not isinstance(operand, Value) or type(lie) is not type(wish):
+                    continue
+                if (name, axis) in self.firm and (operand.name, axis) not in self.wishes:
+                    self.firm.add((operand.name, axis))
+                if lie is not None:
                     self.wishes.setdefault((operand.name, axis), lie)
-                    if (operation.results[0].name, axis) in self.firm:
-                        self.firm.add((operand.name, axis))
 
     def follow(self, inputs: Sequence[Sharding]) -> Cuts:
         for value, sharding in zip(self.graph.inputs, inputs, strict=True):
@@ -231,20 +244,28 @@ class _Follower:
             for name, lie in zip(names, row.results, strict=True)
             if self.wishes.get((name, axis)) != lie
         ]
-        firm = sum((name, axis) in self.firm for name in away)
+        firm = sum(
+            (name, axis) in self.firm
+            and ((name, axis) in self.wishes or self._gathers(operation, row))
+            for name in away
+        )
         if axis in self.batch and not self.lineage.moves(operation.operands):
             return (firm, held, len(away), total, local)
         partial = sum(isinstance(one, Kind) for one in row.results)
-        cheap, astray = (first, total), _astray(row, over, kept=not total)
-        order = (*cheap, astray) if shared else (astray, *cheap)
+        cheap, away_from = (first, total), astray(row, over, kept=not total)
+        order = (*cheap, away_from) if shared else (away_from, *cheap)
         return (firm, held, unlike, *order, local, partial)
 
     def _sent(self, before: Lie, after: Lie, axis: str) -> float:
         """Over microbatches sums cost nothing outside loops, and all else cannot be."""
-        share = _sent(before, after, self.rules.sizes[axis])
+        share = sent(before, after, self.rules.sizes[axis])
         if axis != TIME or not share:
             return share
         return 0.0 if before is Kind.SUM and after is None and not self.nested else inf
+
+    def _gathers(self, operation: Operation, row: Row) -> bool:
+        """Whether an update would go on with a part of what is to be whole in the end."""
+        return operation.primitive in MOVING and isinstance(row.results[0], Split)
 
     def _ahead(self, value: Value, lie: Lie, axis: str) -> float:
         """What it would cost a value to lie as what its only reader puts it together with."""
@@ -308,14 +329,6 @@ class _Follower:
         return found, firm
 
 
-def _astray(row: Row, over: Sequence[frozenset[int]], kept: bool) -> int:
-    """How many results could be cut by samples or tokens and are not, nor are sums that will be."""
-    return sum(
-        bool(places) and lie not in (*((Kind.SUM,) if kept else ()), *map(Split, places))
-        for lie, places in zip(row.results, over, strict=True)
-    )
-
-
 def _slice(one: Sharding) -> Sharding:
     """How a slice lies of what is scanned: its first dimension is not cut in a loop."""
     return Sharding(one.dimensions[1:], one.partial)
@@ -326,18 +339,3 @@ def _cut_as(one: Sharding, other: Sharding, *, added_up: bool) -> Sharding:
         if one.along(axis) is None:
             one = one.laid(axis, other.along(axis))
     return one
-
-
-def _sent(before: Lie, after: Lie, parts: int) -> float:
-    """Of the whole value, what one device must send or receive along an axis: design section 5."""
-    share = (parts - 1) / parts
-    match before, after:
-        case (Kind(), None):
-            return 2 * share
-        case (Kind(), Split()):
-            return share
-        case (Split(), None):
-            return share
-        case (Split(one), Split(other)) if one != other:
-            return share / parts
-    return 0.0

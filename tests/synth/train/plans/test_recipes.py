@@ -65,6 +65,25 @@ def outside(one: Program, recipe: str) -> Counter:
     return sent(Program((), tuple(top), ()), recipe)
 
 
+MATRICES = {"gpt2-tiny": 6, "llama3-tiny": 7}
+"""Weights of a layer that its backward pass reads again."""
+
+
+@pytest.mark.parametrize("model", MATRICES)
+@pytest.mark.parametrize("zero", [1, 2, 3])
+def test_zero_sends_what_its_stage_says(model: str, zero: int) -> None:
+    text = f"data=2; batch over data; zero={zero}"
+    one = step(model)
+    found, parameters = program(one, text), one.roles.count("parameter")
+    reduced = "all-reduce" if zero == 1 else "reduce-scatter"
+    again = MATRICES[model] if zero == 3 else 0
+    assert sent(found, text) == {reduced: parameters, "all-gather": parameters + again}
+    forward, backward = bodies(found, text)
+    layers = sum(label.startswith("layers/") for label in one.labels)
+    assert forward == ({"all-gather": layers} if zero == 3 else {})
+    assert backward == ({"all-gather": again} if again else {})
+
+
 @pytest.mark.parametrize("model", ["gpt2-tiny", "llama3-tiny", "bert-tiny", "vit-tiny"])
 def test_megatron_all_reduces_twice_a_layer_and_pass(model: str) -> None:
     text = "tensor=2; weights over tensor as Megatron"
@@ -83,6 +102,20 @@ def test_sequence_parallel_gathers_and_scatters_twice_a_layer_and_pass(model: st
     forward, backward = bodies(program(step(model), SEQUENCE), SEQUENCE)
     assert forward == {"all-gather": 2, "reduce-scatter": 2}
     assert backward == {"all-gather": 2 + SAVED_IN_PARTS, "reduce-scatter": 2}
+
+
+def test_sequence_parallel_reduces_gradients_of_whole_weights_and_gathers_that_of_positions() -> (
+    None
+):
+    one = step("gpt2-tiny")
+    inputs = plan_of(one, parse_recipe(SEQUENCE)).cuts.inputs
+    both = zip(one.roles, inputs, strict=True)
+    whole = [lies for role, lies in both if role == "parameter" and not lies.axes]
+    of_tokens = ["positions"]
+    assert outside(program(one, SEQUENCE), SEQUENCE) == {
+        "all-reduce": len(whole) - len(of_tokens),
+        "all-gather": len(of_tokens),
+    }
 
 
 def test_sequence_parallel_of_layers_one_by_one_keeps_what_it_gathered() -> None:
