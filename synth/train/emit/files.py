@@ -105,9 +105,15 @@ def _words(
         "role": role,
         "dtype": _LONG.get(dtype, dtype),
         "shape": shape,
-        "spec": f"P({', '.join(_entry(axes) for axes in sharding.dimensions)})",
-        "cuts": listed(quoted(axes) for axes in sharding.dimensions),
+        "spec": f"P({', '.join(map(_entry, _to_last(sharding)))})",
+        "cuts": listed(map(quoted, _to_last(sharding))),
     }
+
+
+def _to_last(sharding: Sharding) -> tuple[tuple[str, ...], ...]:
+    """The axes of each dimension up to the last that is cut."""
+    cut = [at for at, axes in enumerate(sharding.dimensions, 1) if axes]
+    return sharding.dimensions[: max(cut, default=0)]
 
 
 def _entry(axes: tuple[str, ...]) -> str:

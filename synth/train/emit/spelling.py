@@ -6,7 +6,7 @@ import builtins
 import keyword
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from grammar.tensors.operations import Literal, Parameter
@@ -26,11 +26,17 @@ class Names:
         plain = re.sub(r"\W+", "_", wanted, flags=re.ASCII).strip("_") or "value"
         plain = f"value_{plain}" if plain[0].isdigit() else plain
         found, number = plain, 1
-        while found in self.taken or keyword.iskeyword(found) or hasattr(builtins, found):
+        while found in self.taken or not _free(found):
             number += 1
             found = f"{plain}_{number}"
         self.taken.add(found)
         return found
+
+
+def _free(name: str) -> bool:
+    """Whether Python does not mean something by a name, nor the functions of bodies have it."""
+    own = keyword.iskeyword(name) or hasattr(builtins, name)
+    return not own and not re.fullmatch(r"loop_\d+", name)
 
 
 def bare(one: Literal, infinite: str) -> str:
@@ -81,12 +87,13 @@ def statement(text: str, comment: str = "", indent: str = "    ") -> list[str]:
     return above + _broken(text, indent)
 
 
-def unpacked(names: Sequence[str], source: str, indent: str = "    ") -> list[str]:
-    """Names given to the items of a tuple."""
-    line = f"{indent}{listed(names)} = {source}"
+def unpacked(names: Mapping[str, str], source: str, indent: str = "    ") -> list[str]:
+    """Names given to the items of a tuple, each with what it is."""
+    line = f"{indent}{listed(names)} = {source}  # {', '.join(names.values())}"
     if len(line) <= WIDTH:
         return [line]
-    return [f"{indent}(", *(f"{indent}    {name}," for name in names), f"{indent}) = {source}"]
+    each = (f"{indent}    {name},  # {what}" for name, what in names.items())
+    return [f"{indent}(", *each, f"{indent}) = {source}"]
 
 
 def _broken(text: str, indent: str) -> list[str]:

@@ -203,21 +203,14 @@ def _ragged_dot_general(call: Call) -> str:
 
 
 def _convolution(call: Call) -> str:
-    names = ("lhs_spec", "rhs_spec", "out_spec")
-    specs = [entry(call.operation, "dimension_numbers", name) for name in names]
-    back = tuple(specs[2].index(at) for at in range(len(specs[2])))
-    told_ = [
-        *(
-            f"{operand}.permute({spec})"
-            for operand, spec in zip(call.operands, specs, strict=False)
-        ),
-        *(f"{name}={call.told(name)}" for name in ("padding", "window_strides")),
-        *(f"{name}={call.told(name)}" for name in ("lhs_dilation", "rhs_dilation")),
-    ]
+    specs = ("lhs_spec", "rhs_spec", "out_spec")
+    places = tuple(entry(call.operation, "dimension_numbers", name) for name in specs)
+    names = ("padding", "window_strides", "lhs_dilation", "rhs_dilation")
+    told_ = [*call.operands, f"places={places}", *(f"{name}={call.told(name)}" for name in names)]
     for name in ("feature_group_count", "batch_group_count"):
         if number(call.operation, name) != 1:
             told_.append(f"{name}={call.told(name)}")
-    return f"convolution({', '.join(told_)}).permute({back})"
+    return f"convolution({', '.join(told_)})"
 
 
 def _windows(call: Call) -> str:
@@ -389,9 +382,9 @@ TORCH = Language(
     frozenset(
         words(
             """
-            argparse json os Path itertools math np torch dist NamedTuple Any
+            argparse json os Path math np torch dist NamedTuple Any
             AXES WORLD INPUTS OUTPUTS GROUPS Input coordinates number members make_groups
-            in_order own_block only_first written_around all_gather all_to_all reduce_scatter
+            group_of places own_block only_first written_around all_gather all_to_all reduce_scatter
             all_reduce permute repeat dynamic_slice dynamic_update_slice sort_together largest
             product_of_groups products_by_group convolution windows maxima_gradient padded
             positions gather scatter device_step values constants carried slices main drawn part_of

@@ -233,7 +233,7 @@ class _Writer:
         head = [
             "def device_step(values):",
             '    """What every device does of a step, on its parts of the inputs."""',
-            *unpacked(names, "values"),
+            *unpacked(dict(names), "values"),
         ]
         lines = [*scope.lines, *statement(f"return {listed(made)}")]
         self.functions.append(Function("device_step", tuple(head), tuple(lines)))
@@ -260,7 +260,7 @@ class _Writer:
         ]
         for names_, group in zip(groups, ("constants", "carried", "slices"), strict=True):
             if names_:
-                head += unpacked(names_, group)
+                head += unpacked(dict(names_), group)
         after, stacks = made[: divided.carried], made[divided.carried :]
         lines = [*scope.lines, *statement(f"return ({listed(after)}, {listed(stacks)})")]
         self.functions.append(Function(name, tuple(head), tuple(lines)))
@@ -289,8 +289,12 @@ class _Scope:
     def sizes(self) -> Mapping[str, int]:
         return self.writer.sizes
 
-    def inputs(self, graph: Graph, program: Program) -> list[str]:
-        return [self._held(one, lie) for one, lie in zip(graph.inputs, program.inputs, strict=True)]
+    def inputs(self, graph: Graph, program: Program) -> list[tuple[str, str]]:
+        """The names of the inputs, and what they are."""
+        for value in graph.inputs:
+            self._check(value)
+        pairs = zip(graph.inputs, program.inputs, strict=True)
+        return [self._made(*one) for one in pairs]
 
     def body(self, graph: Graph, program: Program) -> None:
         for one in program.instructions:
@@ -325,18 +329,21 @@ class _Scope:
         if operation.line != self.line:
             self.line = operation.line
             self.lines.append(f"    # {self.line}")
+        for value in operation.results:
+            self._check(value)
         operands = [self.read(*one) for one in zip(operation.operands, how.operands, strict=True)]
         text = self._repeated(done, operands) if done.body else self._written(done, operands)
-        pairs = list(zip(operation.results, how.results, strict=True))
-        names = [self._held(*one) for one in pairs]
-        types = ", ".join(value.type.sharded(sharding) for value, sharding in pairs)
-        several = operation.primitive in SEVERAL or done.body is not None
+        made = [self._made(*one) for one in zip(operation.results, how.results, strict=True)]
         if done.body is not None:
             carried = loop_of(operation.parameter).carried
-            left = f"{listed(names[:carried])}, {listed(names[carried:])}"
-        else:
-            left = listed(names)[1:-1] if several else names[0]
-        self.lines += statement(f"{left} = {text}", types)
+            after, stacks = self.names.made("after"), self.names.made("stacks")
+            self.lines += statement(f"{after}, {stacks} = {text}")
+            for several, source in ((made[:carried], after), (made[carried:], stacks)):
+                self.lines += unpacked(dict(several), source) if several else []
+            return
+        names = [name for name, _ in made]
+        left = listed(names)[1:-1] if operation.primitive in SEVERAL else names[0]
+        self.lines += statement(f"{left} = {text}", ", ".join(what for _, what in made))
 
     def _written(self, done: Done, operands: Sequence[str]) -> str:
         mine = part(done.operation, done.how, self.sizes)
@@ -356,10 +363,13 @@ class _Scope:
         length, reverse = loop.parameter["length"], loop.parameter["reverse"]
         return f"repeat({name}, {', '.join(map(listed, groups))}, {length}, reverse={reverse})"
 
-    def _held(self, value: Value, sharding: Sharding) -> str:
+    def _check(self, value: Value) -> None:
         if value.type.dtype not in self.language.dtypes:
             problem = f"{self.language.name} has no {value.type.dtype}, and {value} is of it"
             raise InputError(problem, where=self.line)
+
+    def _made(self, value: Value, sharding: Sharding) -> tuple[str, str]:
+        """The name of a new value, and what it is."""
         name = self.names.made(value.name)
         self.held[value.name, sharding] = name
-        return name
+        return name, value.type.sharded(sharding)

@@ -68,7 +68,7 @@ def _by_function(
     }
     found: dict[str, list[Array]] = {}
     with jax.enable_x64(wide):
-        jitted = jax.jit(called)
+        jitted = jax.jit(called, compiler_options={"xla_backend_optimization_level": 0})
         for turn in range(steps):
             now = {**held, **{name: held[name][turn] for name in batches}}
             tree = jax.tree.unflatten(jax.tree.structure(given), [now[name] for name in names])

@@ -97,8 +97,10 @@ def trained(
 
 
 def _jax(words: tuple[str, ...], world: int, processes: int, folder: Path) -> list[Command]:
+    """Compiled as quickly as can be: it runs a few times only."""
     fake = f"--xla_force_host_platform_device_count={world // processes}"
-    environment = {"XLA_FLAGS": fake, "JAX_PLATFORMS": "cpu"}
+    flags = f"{fake} --xla_backend_optimization_level=0"
+    environment = {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
     if processes == 1:
         return [Command("the JAX process", words, environment)]
     where = ("--coordinator", f"127.0.0.1:{_free_port()}", "--processes", str(processes))

@@ -1,0 +1,265 @@
+"""Emitted steps in real processes beside the model's own function, and what is found wrong."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from math import prod
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
+pytest.importorskip("torch", reason="needs torch, of the extra 'torch'")
+
+from grammar.tensors.operations import Step
+from grammar.tensors.sharding import Sharding
+from hierarchies import InputError
+from synth.run.trial import RunError
+from synth.train.emit import output_names, write
+from synth.train.models import Spelling, zoo_step
+from synth.train.plans import Plan, Program, apply, parse_recipe, plan_of
+from synth.train.replicas.parts import cut as parts_of
+from synth.train.replicas.parts import devices
+from synth.train.trials import (
+    Alone,
+    Compared,
+    Sharded,
+    Trial,
+    Values,
+    as_text,
+    check,
+    compared,
+    drawn,
+    in_jax,
+    trained,
+)
+
+MEGATRON = "data=2 tensor=2; batch over data; weights over tensor as Megatron"
+
+
+@cache
+def traced(name: str, infer: int | None = None) -> Step:
+    return zoo_step(name, {}, Spelling(batch=4, infer=infer))
+
+
+@cache
+def inputs(name: str, steps: int = 2) -> Values:
+    return drawn(traced(name), steps, 8)
+
+
+@cache
+def alone(name: str) -> Alone:
+    return in_jax(traced(name), (name, {}, Spelling(batch=4)), inputs(name), 2)
+
+
+def cut(step: Step, recipe: str) -> tuple[Plan, Program]:
+    plan = plan_of(step, parse_recipe(recipe))
+    return plan, apply(step, plan)
+
+
+def tried(
+    name: str, recipe: str, runtime: str, folder: Path, processes: int = 0, broken: str = ""
+) -> Compared:
+    """Two steps; ``broken`` is a pattern whose first group alone is left in the file."""
+    step = traced(name)
+    plan, program = cut(step, recipe)
+    text = write(runtime, step, program, plan.sizes)
+    if broken:
+        text, count = re.subn(broken, r"\1", text, count=1)
+        assert count
+    world = prod(plan.sizes.values())
+    trial = Trial(runtime, processes or world, 2, 200.0)
+    check(trial, world, 0)
+    found = trained(text, world, inputs(name), trial, folder)
+    return compared(step, program, plan.sizes, alone(name), found)
+
+
+# -- equal
+
+
+@pytest.mark.slow
+def test_a_step_in_two_processes_of_torch(tmp_path: Path) -> None:
+    found = tried("mlp-tiny", "data=2; batch over data; zero=2", "torch", tmp_path)
+    assert found.equal
+    assert max(row.difference for row in found.rows) < 1e-6
+    assert found.rows[0].loss_alone != found.rows[1].loss_alone
+
+
+MODELS = {
+    "gpt2-tiny": (MEGATRON, f"{MEGATRON}; zero=1", f"{MEGATRON}; zero=3"),
+    "llama3-tiny": (f"{MEGATRON}; zero=2",),
+    "bert-tiny": (MEGATRON,),
+    "mixtral-tiny": ("data=2; batch over data; zero=3",),
+    "resnet-tiny": ("data=2; batch over data",),
+    "lstm-tiny": ("data=4; batch over data; zero=1",),
+    "vit-tiny": (f"{MEGATRON}; zero=1",),
+    "mlp-tiny": ("data=4; batch over data; zero=3",),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "recipe"), [(name, one) for name, each in MODELS.items() for one in each]
+)
+def test_models_in_processes_of_torch(name: str, recipe: str, tmp_path: Path) -> None:
+    assert tried(name, recipe, "torch", tmp_path).equal
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "recipe", "processes"),
+    [
+        ("mlp-tiny", "data=4; batch over data; zero=2", 4),
+        ("gpt2-tiny", f"{MEGATRON}; zero=1", 2),
+        ("mixtral-tiny", "data=2; batch over data", 1),
+        ("resnet-tiny", "data=2; batch over data", 1),
+        ("lstm-tiny", "data=2; batch over data; zero=3", 1),
+    ],
+)
+def test_models_in_processes_of_jax(name: str, recipe: str, processes: int, tmp_path: Path) -> None:
+    assert tried(name, recipe, "jax", tmp_path, processes).equal
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("runtime", ["torch", "jax"])
+def test_a_step_of_which_only_the_text_is_known(runtime: str, tmp_path: Path) -> None:
+    step, given = traced("mlp-tiny"), inputs("mlp-tiny")
+    plan, program = cut(step, "data=2; batch over data")
+    trial = Trial(runtime, 1 if runtime == "jax" else 2, 2)
+    found = trained(write(runtime, step, program, plan.sizes), 2, given, trial, tmp_path)
+    by_text = as_text(step, given, trial)
+    assert compared(step, program, plan.sizes, by_text, found).equal
+    for name, array in alone("mlp-tiny").values.items():
+        assert np.allclose(by_text.values[name], array, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("runtime", ["torch", "jax"])
+def test_a_prompt_is_read_and_then_written_on_with_a_cache(runtime: str, tmp_path: Path) -> None:
+    """Over 2 x 2: what the prompt left in the cache is what decoding goes on from."""
+    held: Values = {}
+    for new, steps in ((5, 1), (1, 3)):
+        spelling = Spelling(batch=4, infer=new)
+        step = traced("gpt2-tiny", new)
+        given = drawn(step, steps, 8) | held
+        plan, program = cut(step, MEGATRON)
+        folder = tmp_path / str(new)
+        folder.mkdir()
+        trial = Trial(runtime, 4 if runtime == "torch" else 2, steps, 200.0)
+        found = trained(write(runtime, step, program, plan.sizes), 4, given, trial, folder)
+        wanted = in_jax(step, ("gpt2-tiny", {}, spelling), given, steps)
+        result = compared(step, program, plan.sizes, wanted, found)
+        assert result.equal
+        assert max(row.difference for row in result.rows) < 1e-5
+        held = {
+            name: array[-1] for name, array in wanted.values.items() if not name.startswith("out")
+        }
+        assert held["length"] == (5 if new == 5 else 8)
+    assert np.any(held["attention/key"][:, :, 7])
+    assert not np.any(held["attention/key"][:, :, 8:])
+
+
+# -- unlike
+
+
+def by_hand(name: str, recipe: str) -> tuple[Step, Plan, Program, Alone, Sharded]:
+    """What devices hold of numbers that are simply cut, without any process."""
+    step = traced(name)
+    plan, program = cut(step, recipe)
+    draw = np.random.default_rng(1)
+    values = {
+        one: draw.standard_normal((2, *value.type.shape)).astype(np.float32)
+        for one, value in zip(output_names(step), step.graph.outputs, strict=True)
+    }
+    lies = dict(zip(output_names(step), program.outputs, strict=True))
+    parts = {}
+    for one, array in values.items():
+        blocks = [
+            parts_of(turn, Sharding(lies[one].dimensions), plan.sizes, draw) for turn in array
+        ]
+        for rank, at in enumerate(devices(plan.sizes)):
+            parts[rank, one] = np.stack([block[at] for block in blocks])
+    return step, plan, program, Alone("by hand", values, values), Sharded(parts)
+
+
+def test_every_damaged_part_of_every_device_is_found() -> None:
+    step, plan, program, by_one, sharded = by_hand("mlp-tiny", "data=2; batch over data; zero=1")
+    assert compared(step, program, plan.sizes, by_one, sharded).equal
+    for (rank, name), part in sharded.parts.items():
+        for wrong in (np.nan, 1.01 * part.flat[-1] + 0.1):
+            damaged = part.copy()
+            damaged.flat[-1] = wrong
+            held = Sharded({**sharded.parts, (rank, name): damaged})
+            assert compared(step, program, plan.sizes, by_one, held).unlike == (name,)
+
+
+def test_what_rounding_does_on_one_device_it_may_do_on_several() -> None:
+    step, plan, program, by_one, sharded = by_hand("mlp-tiny", "data=2; batch over data; zero=1")
+    wider = {name: array * (1 + 1e-3) for name, array in by_one.values.items()}
+    rounded = Alone("by hand", by_one.values, wider)
+    for factor, equal in ((1 + 5e-3, True), (1 + 5e-2, False)):
+        held = Sharded({key: part * np.float32(factor) for key, part in sharded.parts.items()})
+        found = compared(step, program, plan.sizes, rounded, held)
+        assert found.equal is equal
+        assert found.rows[0].rounding == pytest.approx(1e-3, rel=1e-3)
+
+
+@pytest.mark.slow
+def test_a_gradient_that_is_not_summed_is_found(tmp_path: Path) -> None:
+    pattern = r'all_reduce\((v\d+), \("data",\), "sum"\)'
+    found = tried("mlp-tiny", "data=2; batch over data", "torch", tmp_path, broken=pattern)
+    assert not found.equal
+    assert found.unlike
+
+
+@pytest.mark.slow
+def test_a_mean_over_one_part_only_is_found(tmp_path: Path) -> None:
+    """AdamW would hide gradients that are all twice as large: moments do not."""
+    pattern = r"()torch.tensor\(1.0, dtype=torch.float32\) / torch.tensor\(4(?=\.0)"
+    replaced = r"torch.tensor(1.0, dtype=torch.float32) / torch.tensor(2"
+    step = traced("mlp-tiny")
+    plan, program = cut(step, "data=2; batch over data")
+    text, count = re.subn(pattern, replaced, write("torch", step, program, plan.sizes))
+    assert count
+    found = trained(text, 2, inputs("mlp-tiny"), Trial("torch", 2, 2), tmp_path)
+    result = compared(step, program, plan.sizes, alone("mlp-tiny"), found)
+    assert {"mean/first/weight", "square/last/bias"} <= set(result.unlike)
+
+
+@pytest.mark.slow
+def test_a_process_that_fails_is_told_and_all_are_ended(tmp_path: Path) -> None:
+    pattern = r"(def device_step\(values\):)"
+    step = traced("mlp-tiny")
+    plan, program = cut(step, "data=2; batch over data")
+    text = re.sub(pattern, r"\1\n    1 / 0", write("torch", step, program, plan.sizes))
+    with pytest.raises(RunError, match=r"rank \d ended with code 1.*ZeroDivisionError"):
+        trained(text, 2, inputs("mlp-tiny"), Trial("torch", 2, 2), tmp_path)
+
+
+# -- refused
+
+
+REFUSED = {
+    "too few processes": (Trial("torch", 2), 4, 0, "2 processes, and the axes", "4, one for each"),
+    "no divisor": (Trial("jax", 3), 4, 0, "3 processes", "or a number that divides it"),
+    "too many devices": (Trial("torch", 128), 128, 0, "multiply to 128 devices", "at most 64"),
+    "too large": (Trial("torch", 2, 100), 2, 2**30, "do not fit here", "smaller sizes"),
+}
+
+
+@pytest.mark.parametrize(
+    ("trial", "world", "size", "problem", "hint"), REFUSED.values(), ids=REFUSED
+)
+def test_what_cannot_be_tried(trial: Trial, world: int, size: int, problem: str, hint: str) -> None:
+    with pytest.raises(InputError, match=problem) as refused:
+        check(trial, world, size)
+    assert hint in refused.value.hint
+
+
+def test_a_runtime_that_is_missing_is_named_with_its_extra(monkeypatch) -> None:
+    monkeypatch.setattr("synth.train.trials.processes.find_spec", lambda name: None)
+    with pytest.raises(InputError, match="'torch' is not installed") as refused:
+        check(Trial("torch", 2), 2, 0)
+    assert refused.value.hint == "pip install 'collsynth[torch]'"
