@@ -21,14 +21,14 @@ from synth.verbs.answers.training.shards import (
 )
 
 MOST_INPUTS = 32
+SHOWN = 0.01
+"""Requests with less than this share of all bytes, or seconds, are put together."""
 _MOST_LINES = 3
 
 
 def shard(answer: ShardReply) -> RenderableType:
     """How what comes in lies, what a device holds and computes, what a step sends."""
     machine = answer.machine
-    timed = {} if machine is None else _SECONDS
-    program = {} if machine is None else _PROGRAM
     return paragraphs(
         f"{answer.name} over {axes_text(answer.axes)}: {many(answer.devices, 'device')}",
         f"plan: {answer.plan}" if answer.plan is not None else None,
@@ -38,20 +38,7 @@ def shard(answer: ShardReply) -> RenderableType:
         "",
         _memory(answer),
         "",
-        *(
-            [
-                table_of(
-                    answer.requests,
-                    {**_REQUESTS, **timed, **program, "of": _of},
-                    right="bytes,sends,times,one call",
-                    wraps="of",
-                ),
-                "",
-                table_of(answer.sent, {**_SENT, **_timed(answer)}, right="sends,times,a step"),
-            ]
-            if answer.requests
-            else ["nothing is sent"]
-        ),
+        *(_requests(answer) if answer.requests else ("nothing is sent",)),
         f"\nlocal, nothing is sent: {', '.join(map(_local, answer.local))}"
         if answer.local
         else None,
@@ -119,6 +106,26 @@ def _memory(answer: ShardReply) -> RenderableType:
     return lines
 
 
+def _requests(answer: ShardReply) -> Iterator[RenderableType]:
+    """Those that count, by bytes or by seconds; then all of them by kind and axes."""
+    shares = list(map(_share, answer.requests))
+    shown = [one for one in answer.requests if _share(one) > SHOWN * sum(shares)]
+    rest = [one for one in answer.requests if one not in shown]
+    cells = {**_REQUESTS, **(_TIMED if answer.machine else {}), "of": _of}
+    yield table_of(shown, cells, right="bytes,sends,times,one call", wraps="of")
+    if rest:
+        size = sum(one.least_bytes * one.times for one in rest)
+        times = sum(one.times for one in rest)
+        yield f"{many(len(rest), 'other request')}, {times} times: {volume(size)} in all"
+    yield ""
+    yield table_of(answer.sent, {**_SENT, **_timed(answer)}, right="sends,times,a step")
+
+
+def _share(one: RequestOfStep) -> float:
+    """What it counts for: seconds on a machine, else bytes."""
+    return one.times * (one.least_bytes if one.seconds is None else one.seconds)
+
+
 def _seconds(machine: MachineOfStep) -> Iterator[str]:
     yield (
         f"\n{duration(machine.seconds)} a step, one request after the other; what computing costs,"
@@ -161,11 +168,9 @@ _REQUESTS: Mapping[str, Callable[[RequestOfStep], str]] = {
     "sends": lambda one: volume(one.least_bytes),
     "times": lambda one: str(one.times),
 }
-_SECONDS: Mapping[str, Callable[[RequestOfStep], str]] = {
-    "one call": lambda one: duration(one.seconds or 0.0)
-}
-_PROGRAM: Mapping[str, Callable[[RequestOfStep], str]] = {
-    "program": lambda one: (one.program or "point to point").replace("; ", ";\n")
+_TIMED: Mapping[str, Callable[[RequestOfStep], str]] = {
+    "one call": lambda one: duration(one.seconds or 0.0),
+    "program": lambda one: (one.program or "point to point").replace("; ", ";\n"),
 }
 _SENT: Mapping[str, Callable[[Sent], str]] = {
     "in all": lambda one: one.request.value,

@@ -296,7 +296,7 @@ BAD_TEXTS = {
     "orders of axes that differ": (
         OVER | {"x": "", "k": "@(data,model)", "w": "@(model,data)", "v0": "{sum:(data,model)}"},
         [],
-        "own.py:3: dot_general has 'contracting 0' cut in different orders of axes",
+        "own.py:3: dot_general has 'contracting 0' cut in different orders of axes: (data,model)",
     ),
     "a text that is sharded, and a plan": (OVER, ["--plan", DATA], "--plan: this step is sharded"),
     "a text that is sharded, and axes": (
@@ -367,8 +367,7 @@ app(["{verb}", "mlp-tiny", *{more!r}])
 """
 
 
-@pytest.mark.parametrize("verb", ["trace", "shard"])
-@pytest.mark.parametrize("found", [None, "0.4.30"])
+@pytest.mark.parametrize(("verb", "found"), [("trace", "0.4.30"), ("shard", None)])
 def test_without_jax_or_with_another_it_says_which_extra(verb: str, found: str | None) -> None:
     more = ["--plan", DATA] if verb == "shard" else []
     code = JAX.format(found=found, verb=verb, more=more)
