@@ -41,11 +41,11 @@ class Numbers:
     ``layer`` for launching a layer forward and backward, ``call`` for each collective between
     parts of tensors, ``peer`` more of it for each part where stages hand on to other nodes
     meanwhile, ``stage`` for each microbatch that a stage hands on. Of collectives between parts of
-    tensors ``tensor`` is of the time of their bytes, ``wait`` of their latency.
+    tensors ``tensor`` is a factor, and ``wait`` that of their latency where they span nodes.
     """
 
     products: float = 1.0
-    moved: float = 1.5
+    moved: float = 2.0
     tensor: float = 1.0
     wait: float = 1.0
     data: float = 1.0
@@ -72,6 +72,7 @@ class Parts:
     calls: tuple[int, ...]
     tensor: tuple[float, ...]
     waits: tuple[float, ...]
+    wide: bool
     peers: int
     gathered: tuple[float, ...]
     send: float
@@ -101,6 +102,7 @@ def parts(shape: Shape, plan: Plan, machine: str, device: Device, layout: str) -
         tuple(count * len(calls) for count, _ in split),
         tuple(count * sum(one.seconds - one.latency for one in calls) for count, _ in split),
         tuple(count * sum(one.latency for one in calls) for count, _ in split),
+        plan.tensor > network.per_node,
         plan.tensor * (plan.pipe > 1 and plan.devices > network.per_node),
         tuple(count * _gathered(shape, plan, network) for count, _ in split),
         2 * network.send(2 * rows * shape.hidden / (plan.tensor if plan.spread else 1)),
@@ -159,6 +161,7 @@ class Table:
     calls: Floats
     tensor: Floats
     waits: Floats
+    wide: Floats
     peers: Floats
     gathered: Floats
     handed: Floats
@@ -170,7 +173,8 @@ class Table:
     def seconds(self, numbers: Numbers) -> Floats:
         """Of each step; shape (steps,)."""
         device = numbers.products * self.products + numbers.moved * self.moved
-        device = device + numbers.tensor * self.tensor + numbers.wait * self.waits
+        wait = np.where(self.wide, numbers.wait, numbers.tensor)
+        device = device + numbers.tensor * self.tensor + wait[:, None] * self.waits
         called = numbers.call + numbers.peer * self.peers
         host = numbers.layer * self.layers + called[:, None] * self.calls
         stage = np.maximum(np.maximum(device, host), numbers.data * self.gathered)
@@ -205,6 +209,7 @@ def table(some: Sequence[Parts]) -> Table:
         by_stage("calls"),
         by_stage("tensor"),
         by_stage("waits"),
+        once("wide"),
         once("peers"),
         by_stage("gathered"),
         handed,
