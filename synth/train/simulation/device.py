@@ -121,7 +121,9 @@ def device(
 
 @dataclass
 class _Writer:
-    """The tasks so far; ``issues``: for each that is sent beside, the tasks of compute before."""
+    """The tasks so far; ``places``: of each on the compute stream, ``issues``: for each that is
+    sent beside, how many of these come before; ``units``: the same for each layer.
+    """
 
     step: Step
     plan: Plan
@@ -131,6 +133,7 @@ class _Writer:
     tasks: list[Task] = field(default_factory=list)
     buffers: list[Buffer] = field(default_factory=list)
     compute: list[int] = field(default_factory=list)
+    places: dict[int, int] = field(default_factory=dict)
     issues: dict[int, int] = field(default_factory=dict)
     units: list[int] = field(default_factory=list)
     priced: dict[int, tuple[str, float]] = field(default_factory=dict)
@@ -236,7 +239,7 @@ class _Writer:
         beside = f"over {', '.join(dict.fromkeys(axis for move in moves for axis in move.axes))}"
         if held.makers and self.overlap.sends:
             task = self._task(name, beside, seconds, [(held,)], request=request)
-            self.issues[task] = len(self.compute)
+            self.issues[task] = max(map(self._after, held.makers))
         elif not held.makers and self.overlap.prefetch is not None:
             issue = self._issued(unit)
             after = self.compute[issue - 1 : issue] if issue else []
@@ -248,6 +251,10 @@ class _Writer:
             return Held(held.buffers, (task,))
         kept = moved_kind(self.buffers[held.buffers[0]].kind)
         return Held((self._buffer(one.value.name, kind, ends[1], kept, task),), (task,))
+
+    def _after(self, task: int) -> int:
+        """How many tasks of compute come before what follows this one."""
+        return self.issues[task] if task in self.issues else self.places[task] + 1
 
     def _issued(self, unit: int | None) -> int:
         """How many tasks of compute come before what is now read may be asked for."""
@@ -315,6 +322,7 @@ class _Writer:
         reads = tuple(dict.fromkeys(number for one in held for number in one.buffers))
         self.tasks.append(Task(name, stream, seconds, tuple(before), reads, request, self.layer))
         if stream == COMPUTE:
+            self.places[len(self.tasks) - 1] = len(self.compute)
             self.compute.append(len(self.tasks) - 1)
         return len(self.tasks) - 1
 

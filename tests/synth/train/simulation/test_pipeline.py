@@ -63,6 +63,8 @@ def test_every_task_is_done_by_the_stages_together(text: str, count: int) -> Non
                 near = {stage, stage - 1 if phases[one] is Phase.FORWARD else stage + 1}
                 assert phases[one] is not Phase.UPDATE
                 assert near & set(shares[one]) or task.name.startswith("add_any")
+        if phase is Phase.UPDATE and task.layer >= 0:
+            assert all(shares[one] == some for one in task.before)
     made = {one.maker: one.size_bytes for one in found.device.buffers}
     for number, some in enumerate(shares):
         if phases[number] is Phase.UPDATE and len(some) > 1 and 1.0 in some.values():

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 
-from grammar.tensors.operations import Operation, Step
+from grammar.tensors.operations import Graph, Operation, Step, Value
 from grammar.tensors.sharding import Sharding, Type
 from hierarchies import InputError
 from synth.compute import flops_of
@@ -211,7 +211,49 @@ def test_bytes_per_parameter_and_device(
     assert not held.get(Kind.GATHERED)
 
 
-@pytest.mark.parametrize("model", ["resnet-tiny", "gpt2-tiny"])
+def test_gradients_are_summed_where_they_are() -> None:
+    """An all-reduce needs no second buffer: gradients are never more than those of all parameters.
+
+    And a parameter's new value is written over the old one.
+    """
+    found = run("mlp-tiny", PLANS[0], Overlap(), a_second, lambda *how: 1.0, layers=3)
+    parameters = sum(b.size_bytes for b in found.device.buffers if b.kind is Kind.PARAMETERS)
+    held = [dict(found.memory_at(moment).by_kind) for moment in found.begins]
+    assert max(one.get(Kind.GRADIENTS, 0) for one in held) == parameters
+    inputs = sum(part for kind, part in held[0].items() if kind is not Kind.ACTIVATIONS)
+    last = found.memory_at(found.seconds - 0.5).size_bytes
+    assert inputs <= last < inputs + parameters
+
+
+def test_what_is_sent_beside_goes_in_the_order_in_which_it_is_ready() -> None:
+    """Gradients while earlier layers' parameters are still gathered, on one stream."""
+    how = Overlap(sends=True, prefetch=1)
+    found = run("gpt2-tiny", PLANS[2], how, a_second, lambda *how: 1e-3, layers=6)
+    for number, task in enumerate(found.device.tasks):
+        if task.request:
+            ready = max((found.ends[one] for one in task.before), default=0.0)
+            assert found.begins[number] - ready < 0.5
+
+
+def test_the_first_operation_may_wait_for_what_it_reads() -> None:
+    """A product with a parameter that is cut: gathered, and its gradient scattered."""
+    x, w = Value("x", Type("f32", (8, 4))), Value("w", Type("f32", (4,)))
+    y, g, new = Value("y", Type("f32", (8,))), Value("g", w.type), Value("new", w.type)
+    told, back = ((("dimension_numbers", (((at,), (0,)), ((), ()))),) for at in (1, 0))
+    products = (
+        Operation("dot_general", (x, w), (y,), told),
+        Operation("dot_general", (x, y), (g,), back),
+    )
+    graph = Graph((x, w), (*products, Operation("sub", (w, g), (new,))), (new,))
+    one = Step("line", graph, ("batch", "parameter"), ("x", "w"), ((0, 1),))
+    plan = plan_of(one, parse_recipe("data=2; batch over data; zero=3"))
+    for overlap in OVERLAPS:
+        found = simulate(device(one, plan, apply(one, plan), a_second, lambda *how: 0.25, overlap))
+        assert found.seconds == 3.5
+        assert sum(one.exposed_seconds for one in found.sent) == 0.5
+
+
+@pytest.mark.parametrize("model", ["resnet-tiny", "gpt2-tiny", "mlp-tiny"])
 def test_memory_in_program_order(model: str) -> None:
     """As counted apart, by the text of the step, where no loop stacks."""
     one = step(model, unrolled=True)
