@@ -2,73 +2,30 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from math import prod
 from typing import Annotated
-
-from pydantic import Field
 
 from grammar.tensors.operations import ShardedStep, Step
 from grammar.tensors.parser import parse_either
 from hierarchies import InputError, Placement, System, count_placements, placements, row_major
 from synth.plan.request import Watcher
-from synth.train.plans import apply, parse_recipe, plan_of
 from synth.train.resharding.seconds import Redistributor
-from synth.train.sharded import check, check_known, sharded_step
+from synth.train.sharded import check, sharded_step
 from synth.train.sharded.machine import on_machine
 from synth.verbs.answers.training.shards import Machine, ShardReply
-from synth.verbs.questions.fields import File, Flag
-from synth.verbs.questions.flags import OnePlacement, PerhapsAxes, PerhapsMachine
+from synth.verbs.plans import PlannedQuestion, check_axes
+from synth.verbs.questions.fields import Flag
+from synth.verbs.questions.flags import OnePlacement, PerhapsMachine
 from synth.verbs.questions.named_texts import system_of
 from synth.verbs.questions.question import PricedQuestion, axes_of, matrix_of
 from synth.verbs.reply import Reply, reply
-from synth.verbs.traces import ModelQuestion
-
-MOST_AXES = 3
-"""Over more axes there are too many ways to lie for cheapest redistributions to be found."""
-
-MOST_DEVICES = 2**20
 
 
-class ShardQuestion(ModelQuestion, PricedQuestion):
+class ShardQuestion(PlannedQuestion, PricedQuestion):
     """Shard a training step by a plan: its types, what it sends, bytes and operations a device."""
 
     system: Annotated[PerhapsMachine, Flag("Where it runs", ", to have seconds, too")] = None
-    plan: Annotated[
-        str | None,
-        Field(max_length=2**16),
-        Flag(
-            "How it is cut",
-            ', a file or -: "data=8 tensor=4; batch over data; weights over tensor as Megatron;'
-            ' zero=1"',
-            file=File.PLAN,
-        ),
-    ] = None
-    axes: Annotated[PerhapsAxes, Flag("Names and sizes, unless the plan says them")] = None
     placement: OnePlacement = None
-
-    def recipe(self) -> str:
-        """The plan with its axes. Raises InputError where plan and axes say different ones."""
-        if self.plan is None:
-            hint = 'as in --plan "data=8; batch over data"'
-            raise InputError("which plan? a step is sharded by one", where="--plan", hint=hint)
-        if re.search(r"\d{19}", self.plan):
-            raise InputError("a number of more than 18 digits", where="plan")
-        if self.axes is None:
-            return self.plan
-        given = " ".join(f"{axis.name}={axis.size}" for axis in axes_of(self.axes))
-        first = self.plan.partition(";")[0].strip()
-        if not _AXES.fullmatch(first):
-            return f"{given}; {self.plan}" if self.plan.strip() else given
-        if first.split() != given.split():
-            hint = "say the axes in one of the two, or the same in both"
-            raise InputError(f"{given}, and the plan has {first}", where="--axes", hint=hint)
-        return self.plan
-
-
-_AXES = re.compile(r"(?!zero=)[A-Za-z_]\w*=\d+(\s+[A-Za-z_]\w*=\d+)*")
-"""How a plan begins that says its axes; ``zero=1`` is none."""
 
 
 def shard(question: ShardQuestion, watcher: Watcher) -> Reply:
@@ -79,7 +36,7 @@ def shard(question: ShardQuestion, watcher: Watcher) -> Reply:
             if value is not None:
                 hint = "it says its axes and how all values lie: change its text"
                 raise InputError("this step is sharded already", where=flag, hint=hint)
-        _check_axes(given.sizes)
+        check_axes(given.sizes)
         check(given)
         machine = _machine(question, given.sizes)
         return reply(ShardReply.of(given, None, machine))
@@ -88,26 +45,12 @@ def shard(question: ShardQuestion, watcher: Watcher) -> Reply:
 
 def _planned(question: ShardQuestion, step: Step) -> Reply:
     """By its plan, with the redistributions that are fastest on the machine."""
-    text = question.recipe()
-    recipe = parse_recipe(text)
-    _check_axes(dict(recipe.axes))
-    check_known(step)
-    machine = _machine(question, dict(recipe.axes))
-    plan = plan_of(step, recipe)
-    program = apply(step, plan)
+    found = question.planned(step)
+    program, machine = found.program, _machine(question, dict(found.plan.axes))
     if machine is not None:
         program = on_machine(program, machine.redistributor)
-    return reply(ShardReply.of(sharded_step(step, plan, program), text, machine))
-
-
-def _check_axes(axes: Mapping[str, int]) -> None:
-    """Raise InputError for more axes, or more devices, than can be."""
-    if prod(axes.values()) > MOST_DEVICES:
-        problem = f"{prod(axes.values())} devices"
-        raise InputError(problem, where="plan", hint=f"at most {MOST_DEVICES}")
-    if len(axes) > MOST_AXES:
-        problem = f"{len(axes)} axes that cut values"
-        raise InputError(problem, where="plan", hint=f"at most {MOST_AXES}")
+    sharded = sharded_step(found.step, found.plan, program)
+    return reply(ShardReply.of(sharded, found.text, machine))
 
 
 def _machine(question: ShardQuestion, axes: Mapping[str, int]) -> Machine | None:

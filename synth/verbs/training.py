@@ -11,18 +11,17 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from grammar.tensors.operations import Step
-from hierarchies import InputError, within
+from hierarchies import InputError
 from synth.plan.request import Watcher
 from synth.train.emit import write
-from synth.train.plans import Plan, Program, apply, parse_recipe, plan_of
 from synth.train.trials import Trial, as_text, check, compared, drawn, in_jax
 from synth.train.trials import trained as trained_in
 from synth.verbs.answers.training.trained import TrainReply, Tried, tried
-from synth.verbs.questions.fields import File, Flag, Limited
+from synth.verbs.plans import Planned, PlannedQuestion
+from synth.verbs.questions.fields import Flag, Limited
 from synth.verbs.questions.flags import Measure, PerhapsMachine
 from synth.verbs.questions.named_texts import NamedText, system_of
 from synth.verbs.reply import Outcome, Reply, reply
-from synth.verbs.traces import ModelQuestion
 
 FEW = 8
 """Classes and tokens in the batches of a trial: models of the zoo have at least as many."""
@@ -30,23 +29,13 @@ LEAST = 2
 """Of a step of which only the text is known."""
 
 
-class TrainQuestion(ModelQuestion):
+class TrainQuestion(PlannedQuestion):
     """Cut a training step by a plan, as a file for JAX or PyTorch; --check trains with it here."""
 
     system: Annotated[
         PerhapsMachine,
         Flag("Where it is to run", ": it has as many devices as the axes multiply to"),
     ] = None
-    plan: Annotated[
-        str,
-        Field(max_length=2**16),
-        Flag(
-            "The plan",
-            ", as 'data=2 tensor=2; batch over data; weights over tensor as Megatron; zero=1';"
-            " or a file, or -",
-            file=File.PLAN,
-        ),
-    ]
     runtime: Annotated[Literal["jax", "torch"], Flag("What the file is for: jax or torch")] = "jax"
     check: Annotated[
         bool, Limited.HERE, Flag("Train some steps in processes here, and compare with one device")
@@ -66,51 +55,46 @@ class TrainQuestion(ModelQuestion):
 def trained(question: TrainQuestion, watcher: Watcher) -> Reply:
     """The step as every device does it; and, if asked, whether devices do what one does."""
     step = question.step()
-    with within("--plan"):
-        recipe = parse_recipe(question.plan)
-        plan = plan_of(step, recipe)
-    _check_system(question, plan)
-    program = apply(step, plan)
+    found = question.planned(step)
+    sizes = found.plan.sizes
+    _check_system(question, prod(sizes.values()))
     text = write(
         question.runtime,
-        step,
-        program,
-        plan.sizes,
-        str(recipe),
+        found.step,
+        found.program,
+        sizes,
+        found.text,
         f"collsynth {version('collsynth')}",
     )
-    found = _tried(question, step, plan, program, text, watcher) if question.check else None
+    seen = _tried(question, step, found, text, watcher) if question.check else None
     answer = TrainReply.of(
-        step,
-        program,
-        plan.sizes,
-        plan=str(recipe),
+        found.step,
+        found.program,
+        sizes,
+        plan=found.text,
         runtime=question.runtime,
-        devices=prod(plan.sizes.values()),
+        devices=prod(sizes.values()),
         text=text,
-        check=found,
+        check=seen,
     )
-    return reply(answer, Outcome.OK if found is None or found.equal else Outcome.NO)
+    return reply(answer, Outcome.OK if seen is None or seen.equal else Outcome.NO)
 
 
-def _check_system(question: TrainQuestion, plan: Plan) -> None:
+def _check_system(question: TrainQuestion, world: int) -> None:
     if question.system is None:
         return
-    system, world = system_of(question.system), prod(plan.sizes.values())
+    system = system_of(question.system)
     if system.devices != world:
         problem = f"the axes multiply to {world} devices, and {system.name} has {system.devices}"
         raise InputError(problem, where="--plan", hint="give axes that multiply to as many")
 
 
 def _tried(
-    question: TrainQuestion,
-    step: Step,
-    plan: Plan,
-    program: Program,
-    text: str,
-    watcher: Watcher,
+    question: TrainQuestion, step: Step, planned: Planned, text: str, watcher: Watcher
 ) -> Tried:
-    world = prod(plan.sizes.values())
+    """By the step as it was before the plan: what one device does knows nothing of it."""
+    sizes = planned.plan.sizes
+    world = prod(sizes.values())
     trial = Trial(
         question.runtime,
         question.processes or world,
@@ -126,5 +110,5 @@ def _tried(
     else:
         model = (question.model, question.sizes, question.spelling())
         alone = in_jax(step, model, inputs, trial.steps)
-    found = compared(step, program, plan.sizes, alone, sharded)
+    found = compared(step, planned.program, sizes, alone, sharded)
     return tried(alone.what, trial.processes, found)

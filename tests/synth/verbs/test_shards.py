@@ -233,7 +233,7 @@ BAD_PLANS = {
     ),
     "a plan for another model": (
         ["resnet-tiny", "--plan", "tensor=2; weights over tensor as Megatron"],
-        "no weight of resnet-tiny is one that Megatron cuts",
+        "nothing of resnet-tiny is cut by 'weights over tensor as Megatron'",
     ),
     "a word that is none": (["mlp-tiny", "--plan", "data=2; batch at data"], "not understood"),
     "no plan": (["mlp-tiny", "--axes", "data=2"], "--plan: which plan?"),

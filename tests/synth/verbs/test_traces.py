@@ -215,7 +215,8 @@ def test_gpt3_is_traced_in_less_than_1500_megabytes() -> None:
 
 def test_the_model_and_the_step_of_the_docs_can_be_traced(tmp_path: Path) -> None:
     page = (DOCS / "training-steps.md").read_text(encoding="utf-8")
-    (tmp_path / "own.py").write_text(page.split("```python\n")[1].split("```")[0])
+    blocks = (one.split("```")[0] for one in page.split("```python\n")[1:])
+    (tmp_path / "own.py").write_text(next(one for one in blocks if "def model" in one))
     assert json.loads(asked(f"{tmp_path}/own.py:model", "--json").stdout)["parameters"] == 8
     (tmp_path / "mlp.step").write_text(
         "step mlp\n" + page.split("```\nstep mlp\n")[1].split("```")[0]
