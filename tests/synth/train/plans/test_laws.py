@@ -15,10 +15,11 @@ import jax.numpy as jnp
 
 from exhaustive import Sample, sampled
 from grammar.tensors.operations import Operation, Step, Value
-from grammar.tensors.sharding import Lie, Split
+from grammar.tensors.sharding import Kind, Lie, Split, Type, shardings
 from sharded_steps import in_float64, judge, on_one_device
 from synth.train.factors import Row, rows, typed
-from synth.train.plans import Cuts, Plan, apply
+from synth.train.plans import Cuts, Plan, apply, following
+from synth.train.resharding import path_between
 from traced_steps import function_step, step
 
 ONE, TWO = {"data": 2}, {"data": 2, "tensor": 2}
@@ -73,6 +74,15 @@ def test_all_plans_of_two_products_over_one_axis_are_equal() -> None:
 def test_all_plans_of_two_products_over_two_axes_are_equal(sample: Sample) -> None:
     for plan in sample(list(plans(TWO))):
         judge(two_products(), apply(two_products(), plan), TWO, on_one_device(two_products()))
+
+
+def test_who_follows_prices_moves_as_redistributions_do() -> None:
+    """There is one price: choices and paths that disagree gather what need not be gathered."""
+    kind, sizes = Type("f32", (8, 8)), {"data": 4}
+    lies = [*shardings(2, ("data",), [Kind.SUM])]
+    for before, after in product(lies, repeat=2):
+        found = following._sent(before.along("data"), after.along("data"), 4)
+        assert found == path_between(kind, before, after, sizes).least(sizes)
 
 
 def first_that_sends(one: Step, axis: str = "data", parts: int = 2) -> Operation:

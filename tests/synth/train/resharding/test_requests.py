@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import pathlib
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.util import find_spec
 from itertools import permutations
@@ -77,6 +77,35 @@ def handed_out(answer: Answer) -> Sequence[Schedule]:
     return read_stripes(printed(made))
 
 
+@dataclass(frozen=True)
+class Largest:
+    """A number that others are added to by taking the larger: programs add, whatever that is."""
+
+    number: float
+
+    def __add__(self, other: Largest) -> Largest:
+        return self if self.number >= other.number else other
+
+
+class Smallest(Largest):
+    """The same by taking the smaller."""
+
+    def __add__(self, other: Largest) -> Largest:
+        return self if self.number <= other.number else other
+
+
+def replayed(schedules: Sequence[Schedule], given: Array, kind: Kind) -> Array:
+    """What devices end with, by programs that add, or take the larger or the smaller instead."""
+    if kind is not Kind.SUM:
+        taken = Largest if kind is Kind.MAX else Smallest
+        given = np.vectorize(taken, otypes=[object])(given)
+    found = replay_stripes(schedules, given)
+    assert isinstance(found, np.ndarray), found
+    if kind is Kind.SUM:
+        return found
+    return np.vectorize(lambda one: one.number, otypes=[np.float32])(found)
+
+
 def on_devices(one: Communication, parts: Parts, placement: Placement) -> Parts:
     """What a request makes of the parts: rearranged, carried out by its program, rearranged."""
     where = [device_coordinates(placement, d) for d in range(placement.hierarchy.devices)]
@@ -86,9 +115,7 @@ def on_devices(one: Communication, parts: Parts, placement: Placement) -> Parts:
     else:
         answer = answered(one.request, placement)
         assert isinstance(answer.verdict, Proved)
-        found = replay_stripes(handed_out(answer), given)
-        assert isinstance(found, np.ndarray), found
-        got = found
+        got = replayed(handed_out(answer), given, one.kind)
     return {at: one.got.applied(got[device]) for device, at in enumerate(where)}
 
 
@@ -115,6 +142,16 @@ def test_emitted_programs_do_what_moves_mean(placement: Placement, sample: Sampl
     for number, pair in enumerate(sample(pairs)):
         path = path_between(MATRIX, *pair, SIZES)
         assert carried_out(path, MATRIX, placement, number) is None, path
+
+
+@pytest.mark.parametrize("kind", [Kind.MAX, Kind.MIN])
+@sampled(8, seed=6, parts=1)
+def test_emitted_programs_put_maxima_together_as_sums(kind: Kind, sample: Sample) -> None:
+    """What is proved to add each part once takes the maximum of each part."""
+    every = permutations(shardings(2, tuple(SIZES), [kind]), 2)
+    for number, pair in enumerate(sample([one for one in every if one[0].partial])):
+        path = path_between(MATRIX, *pair, SIZES)
+        assert carried_out(path, MATRIX, NESTED, number) is None, path
 
 
 BOTH = ((Kind.SUM, "data"), (Kind.SUM, "model"))
