@@ -1,0 +1,130 @@
+"""The verb train: the plan in numbers, the file, what is tried, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from hierarchies import InputError
+from places import TESTS
+from synth.cli.app import app
+from synth.plan.request import Watcher
+from synth.tables.table import TABLES
+from synth.verbs import training
+from synth.verbs.answers import judge
+from synth.verbs.answers.training.trained import TrainReply
+from synth.verbs.questions.question import asked
+from synth.verbs.training import TrainQuestion, trained
+
+KEPT = TESTS / "steps" / "mlp-tiny.step"
+TEXT = {"name": "kept.step", "text": KEPT.read_text(encoding="utf-8")}
+
+
+def answer(**given: Any) -> TrainReply:
+    body = trained(asked(TrainQuestion, {"model": TEXT, **given}), Watcher()).body
+    found: TrainReply = judge("train").validate_python(body)
+    assert TABLES["train"](body)
+    return found
+
+
+def run(*words: str) -> Any:
+    return CliRunner().invoke(app, ["train", *words])
+
+
+def test_zero_says_what_devices_hold_and_send() -> None:
+    whole = 4 * (32 + 16 * 32 + 8 + 32 * 8 + 2 * 32 + 2 * 32 * 32)
+    for zero, parameters, moments in ((0, 1, 1), (1, 1, 4), (2, 1, 4), (3, 4, 4)):
+        plan = "data=4; batch over data" + (f"; zero={zero}" if zero else "")
+        found = answer(plan=plan)
+        assert found.plan == plan
+        assert found.axes == {"data": 4}
+        assert found.devices == 4
+        assert found.held.parameter == whole // parameters
+        assert found.held.moment == 2 * whole // moments
+        sent = {one.what: one.times for one in found.redistributions}
+        assert ("all-reduce over data" in sent) == (zero < 2)
+        assert ("reduce-scatter over data" in sent) == (zero >= 2)
+        assert ("all-gather over data" in sent) == (zero >= 1)
+    assert found.check is None
+
+
+def test_a_gradient_is_sent_once_for_each_parameter_and_loops_count_as_often_as_they_go() -> None:
+    (reduced,) = answer(plan="data=2; batch over data").redistributions
+    assert reduced.times == 6
+    gathered = answer(plan="data=2; batch over data; zero=3").redistributions
+    by_name = {one.what: one.times for one in gathered}
+    assert by_name["reduce-scatter over data"] == 6
+    assert by_name["all-gather over data"] >= 4 + 2 * 2
+
+
+def test_files_are_for_a_runtime(tmp_path: Path) -> None:
+    for runtime, word in (("jax", "jax.shard_map"), ("torch", "torch.distributed")):
+        [file] = answer(plan="data=2; batch over data", runtime=runtime).files
+        assert file.name == f"mlp-tiny_{runtime}.py"
+        assert word in file.text
+        path = tmp_path / f"{runtime}.py"
+        words = ("--plan", "data=2; batch over data", "--runtime", runtime, "-o", str(path))
+        found = run(str(KEPT), *words)
+        assert found.exit_code == 0, found.stderr
+        assert path.read_text(encoding="utf-8") == file.text
+
+
+def test_a_plan_may_be_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "plan.txt"
+    path.write_text("data=2; batch over data\n")
+    found = run(str(KEPT), "--plan", str(path), "--json")
+    assert json.loads(found.stdout)["plan"] == "data=2; batch over data"
+
+
+REFUSED = {
+    "another machine": ({"system": "dgx-h100:1"}, "--plan", "the axes multiply to 2 devices, and"),
+    "no plan": ({"plan": "batch over data"}, "--plan", "no axes in"),
+    "what does not divide": (
+        {"plan": "data=3; batch over data"},
+        "input ",
+        "data=3 cuts dimension",
+    ),
+    "nothing Megatron cuts": (
+        {"plan": "data=2; weights over data as Megatron"},
+        "",
+        "no weight of",
+    ),
+    "processes": ({"check": True, "processes": 3}, "--processes", "3 processes, and the axes"),
+    "sizes of a text": ({"sizes": {"layers": 2}}, "sizes", "this changes models of the zoo"),
+}
+
+
+@pytest.mark.parametrize(("given", "where", "problem"), REFUSED.values(), ids=REFUSED)
+def test_what_is_refused(given: dict[str, Any], where: str, problem: str) -> None:
+    with pytest.raises(InputError, match=problem) as refused:
+        answer(**{"plan": "data=2; batch over data", "runtime": "torch", **given})
+    assert where in str(refused.value)
+
+
+def test_a_runtime_that_is_missing_is_one_line(monkeypatch) -> None:
+    monkeypatch.setattr("synth.train.trials.processes.find_spec", lambda name: None)
+    found = run(str(KEPT), "--plan", "data=2; batch over data", "--check", "--runtime", "torch")
+    assert found.exit_code == 2
+    assert found.stderr.strip().endswith("not installed; pip install 'collsynth[torch]'")
+
+
+@pytest.mark.slow
+def test_what_is_tried_is_told_and_ends_as_it_compares(monkeypatch) -> None:
+    pytest.importorskip("torch", reason="needs torch, of the extra 'torch'")
+    words = (str(KEPT), "--plan", "data=2; batch over data", "--runtime", "torch", "--check")
+    found = run(*words, "--steps", "2", "--json")
+    assert found.exit_code == 0, found.stderr
+    check = json.loads(found.stdout)["check"]
+    assert (check["equal"], check["unlike"], check["processes"]) == (True, [], 2)
+    assert check["alone"] == "the step's text on one device"
+    assert len(check["steps"]) == 2
+    assert all(one["difference"] < 1e-6 for one in check["steps"])
+    whole = training.write
+    monkeypatch.setattr(training, "write", lambda *given: whole(*given).replace("0.95 *", "0.94 *"))
+    found = run(*words)
+    assert found.exit_code == 1
+    assert "NOT equal: square/" in found.stdout
