@@ -126,7 +126,9 @@ def product_estimate(product: Product, device: Device, rates: Rates = TYPICAL) -
 def bytes_estimate(size: int, device: Device, rates: Rates = TYPICAL) -> Estimate:
     """Seconds of work that reads and writes so many bytes, and computes little beside."""
     least = size / device.memory_bytes_per_second
-    return _between(_moved(size, device, rates), least, rates.memory_low, rates.memory_high, device, rates.how)
+    return _between(
+        _moved(size, device, rates), least, rates.memory_low, rates.memory_high, device, rates.how
+    )
 
 
 def fitted(samples: Sequence[tuple[Product, float]], device: Device) -> Rates:
