@@ -30,6 +30,7 @@ _NUMBERS = (
     "reached_TFLOP_per_s",
     "reached_GB_per_s",
     "launch_us",
+    "attention_TFLOP_per_s",
 )
 
 
@@ -42,7 +43,8 @@ class Device:
     that was measured, for the types that anybody measured. A product of matrices is cut into
     square tiles of ``tile`` rows, or of ``smallest_tile`` where there are few, each made by one of
     the ``multiprocessors`` (of a TPU: its cores, and the side of its matrix unit).
-    ``launch_seconds`` is what the shortest operation takes. ``sources`` says where each number
+    ``launch_seconds`` is what the shortest operation takes; ``attention_flops_per_second`` what
+    flash attention was measured at, forward and backward. ``sources`` says where each number
     comes from, ``unconfirmed`` which of them no primary source confirms.
     """
 
@@ -56,6 +58,7 @@ class Device:
     reached_flops_per_second: Mapping[str, float]
     reached_bytes_per_second: float | None
     launch_seconds: float
+    attention_flops_per_second: tuple[float, float] | None
     sources: Mapping[str, str]
     unconfirmed: tuple[str, ...] = ()
 
@@ -91,6 +94,7 @@ class _Entry(BaseModel):
     matrix_TFLOP_per_s: dict[str, float]  # noqa: N815
     reached_TFLOP_per_s: dict[str, float] = {}  # noqa: N815
     reached_GB_per_s: float | None = None  # noqa: N815
+    attention_TFLOP_per_s: Annotated[list[float], Field(min_length=2, max_length=2)] | None = None  # noqa: N815
     unconfirmed: list[str] = []
     source: dict[str, str]
 
@@ -114,6 +118,10 @@ def read_device(text: str, *, where: str = "device") -> Device:
     for kind, reached in entry.reached_TFLOP_per_s.items():
         if not 0 < reached <= entry.matrix_TFLOP_per_s.get(kind, 0.0):
             raise InputError(f"{reached} reached in {kind}, more than the peak", where=where)
+    if entry.attention_TFLOP_per_s:
+        fastest, most = max(entry.attention_TFLOP_per_s), max(entry.matrix_TFLOP_per_s.values())
+        if not 0 < min(entry.attention_TFLOP_per_s) <= fastest <= most:
+            raise InputError(f"attention at {fastest}, not between 0 and the peak", where=where)
     if entry.reached_GB_per_s and entry.reached_GB_per_s > entry.memory_GB_per_s:
         raise InputError(f"{entry.reached_GB_per_s} GB/s reached, above the peak", where=where)
     return _device(entry)
@@ -139,9 +147,17 @@ def _device(entry: _Entry) -> Device:
         _scaled(entry.reached_TFLOP_per_s),
         entry.reached_GB_per_s * _GIGA if entry.reached_GB_per_s else None,
         entry.launch_us * _MICROSECOND,
+        _attention(entry),
         dict(entry.source),
         tuple(entry.unconfirmed),
     )
+
+
+def _attention(entry: _Entry) -> tuple[float, float] | None:
+    if entry.attention_TFLOP_per_s is None:
+        return None
+    forward, backward = entry.attention_TFLOP_per_s
+    return forward * _TERA, backward * _TERA
 
 
 def _scaled(rates: Mapping[str, float]) -> dict[str, float]:

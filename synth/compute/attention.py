@@ -14,8 +14,8 @@ from hierarchies.devices import Device
 from synth.compute.roofline import TYPICAL, UNMEASURED, Estimate, Rates
 
 FORWARD, BACKWARD = 0.6, 0.45
-"""Shares of the matrix rate: on an A100 flash attention 2 reaches about 0.7 and 0.6 of the peak, on
-an H100 0.4 and 0.35, version 3 0.7 and 0.6 there (arXiv 2307.08691, 2407.08608, as remembered)."""
+"""Shares of the matrix rate where attention was not measured: on an A100 version 2 reaches about
+0.7 and 0.6 of the peak (arXiv 2307.08691, as remembered), less with short or few sequences."""
 
 LOW, HIGH = 0.7, 1.6
 BACKWARD_PRODUCTS = 5
@@ -57,8 +57,12 @@ class Attention:
 def attention_estimate(one: Attention, device: Device, rates: Rates = TYPICAL) -> Estimate:
     """Seconds of flash attention. Raises InputError for a type that the device has no rate for."""
     peak = device.peak(one.dtype)
-    share = BACKWARD if one.backward else FORWARD
-    rate = min(peak, share * (device.reached(one.dtype) or UNMEASURED * peak))
+    measured = device.attention_flops_per_second
+    if measured:
+        rate = min(peak, measured[one.backward])
+    else:
+        share = BACKWARD if one.backward else FORWARD
+        rate = min(peak, share * (device.reached(one.dtype) or UNMEASURED * peak))
     least = max(one.flops / peak, one.bytes / device.memory_bytes_per_second)
     seconds = max(one.flops / rate, least) + device.launch_seconds
     return Estimate(seconds, max(least, LOW * seconds), HIGH * seconds, rates.how)

@@ -69,6 +69,8 @@ def test_a_device_that_is_not_known_is_refused_with_the_nearest() -> None:
         ('launch_us = "https', '# "https', "no source for launch_us"),
         ("bf16 = 794.5", "bf16 = 990", "990.0 reached in bf16, more than the peak"),
         ("reached_GB_per_s = 3226", "reached_GB_per_s = 3400", "above the peak"),
+        ("[310, 290]", "[310, 2900]", "attention at 2900.0, not between 0 and the peak"),
+        ("[310, 290]", "[310]", "attention_TFLOP_per_s: list should have at least 2 items"),
         ('name = "', "name = ", "not a TOML file"),
     ],
 )

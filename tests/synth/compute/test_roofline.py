@@ -100,6 +100,17 @@ def test_attention_keeps_the_same_laws(one: Attention, device: Device) -> None:
     assert found.seconds <= whole.seconds
 
 
+def test_attention_is_as_fast_as_it_was_measured_else_a_share_of_products() -> None:
+    one = Attention(heads=64, queries=8192, keys=8192, width=128, causal=True)
+    back = replace(one, backward=True)
+    for each, rate in ((one, 310e12), (back, 290e12)):
+        assert each.flops / attention_estimate(each, H100).seconds == pytest.approx(rate, rel=0.01)
+    assert back.flops == 2.5 * one.flops
+    bare = replace(H100, attention_flops_per_second=None)
+    found = one.flops / attention_estimate(one, bare).seconds
+    assert found == pytest.approx(0.6 * 794.5e12, rel=0.01)
+
+
 def test_a_product_of_one_round_more_takes_that_round() -> None:
     """12 x 27 tiles of 128 are three rounds of 108 processors, 12 x 28 are four."""
     a100 = device_named("A100 SXM4 80 GB")
