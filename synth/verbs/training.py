@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping
 from importlib.metadata import version
 from math import prod
 from pathlib import Path
@@ -13,7 +14,7 @@ from pydantic import Field
 from grammar.tensors.operations import Step
 from hierarchies import InputError, within
 from synth.plan.request import Watcher
-from synth.train.emit import write
+from synth.train.emit import Programs, programs_for, write
 from synth.train.plans import Plan, Program, apply, parse_recipe, plan_of
 from synth.train.trials import Trial, as_text, check, compared, drawn, in_jax
 from synth.train.trials import trained as trained_in
@@ -69,17 +70,14 @@ def trained(question: TrainQuestion, watcher: Watcher) -> Reply:
     with within("--plan"):
         recipe = parse_recipe(question.plan)
         plan = plan_of(step, recipe)
-    _check_system(question, plan)
+    made_by = f"collsynth {version('collsynth')}"
+    programs = _programs(question, plan, made_by)
     program = apply(step, plan)
-    text = write(
-        question.runtime,
-        step,
-        program,
-        plan.sizes,
-        str(recipe),
-        f"collsynth {version('collsynth')}",
-    )
-    found = _tried(question, step, plan, program, text, watcher) if question.check else None
+    text = write(question.runtime, step, program, plan.sizes, str(recipe), made_by, programs)
+    modules = programs.modules if programs else {}
+    files = {f"{step.name}_{question.runtime}.py": text}
+    files |= {f"{name}.py": module for name, module in modules.items()}
+    found = _tried(question, step, plan, program, files, watcher) if question.check else None
     answer = TrainReply.of(
         step,
         program,
@@ -87,19 +85,24 @@ def trained(question: TrainQuestion, watcher: Watcher) -> Reply:
         plan=str(recipe),
         runtime=question.runtime,
         devices=prod(plan.sizes.values()),
-        text=text,
+        files=files,
+        programs=programs.texts if programs else {},
         check=found,
     )
     return reply(answer, Outcome.OK if found is None or found.equal else Outcome.NO)
 
 
-def _check_system(question: TrainQuestion, plan: Plan) -> None:
+def _programs(question: TrainQuestion, plan: Plan, made_by: str) -> Programs | None:
+    """What finds programs on the machine, if one is given; in JAX collectives are the runtime's."""
     if question.system is None:
-        return
+        return None
     system, world = system_of(question.system), prod(plan.sizes.values())
     if system.devices != world:
         problem = f"the axes multiply to {world} devices, and {system.name} has {system.devices}"
         raise InputError(problem, where="--plan", hint="give axes that multiply to as many")
+    if question.runtime != "torch":
+        return None
+    return programs_for(question.runtime, system, plan, made_by)
 
 
 def _tried(
@@ -107,7 +110,7 @@ def _tried(
     step: Step,
     plan: Plan,
     program: Program,
-    text: str,
+    files: Mapping[str, str],
     watcher: Watcher,
 ) -> Tried:
     world = prod(plan.sizes.values())
@@ -120,7 +123,7 @@ def _tried(
     check(trial, world, sum(value.type.bytes for value in step.graph.inputs))
     inputs = drawn(step, trial.steps, LEAST if isinstance(question.model, NamedText) else FEW)
     with tempfile.TemporaryDirectory(prefix="collsynth-") as place:
-        sharded = trained_in(text, world, inputs, trial, Path(place), watcher.go_on)
+        sharded = trained_in(files, world, inputs, trial, Path(place), watcher.go_on)
     if isinstance(question.model, NamedText):
         alone = as_text(step, inputs, trial)
     else:
