@@ -24,6 +24,9 @@ def train(answer: TrainReply) -> RenderableType:
         table_of(answer.redistributions, _SENT, right="times,bytes")
         if answer.redistributions
         else "nothing is sent",
+        "\n" + "\n".join(f"{name}: {text}" for name, text in answer.programs.items())
+        if answer.programs
+        else None,
         None if answer.check is None else _tried(answer.check, answer.runtime),
         None if answer.check else f"\n-o FILE writes the step for {_NAMES[answer.runtime]}.",
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping
 from importlib.metadata import version
 from math import prod
 from pathlib import Path
@@ -13,7 +14,8 @@ from pydantic import Field
 from grammar.tensors.operations import Step
 from hierarchies import InputError
 from synth.plan.request import Watcher
-from synth.train.emit import write
+from synth.train.emit import Programs, programs_for, write
+from synth.train.plans import Plan
 from synth.train.trials import Trial, as_text, check, compared, drawn, in_jax
 from synth.train.trials import trained as trained_in
 from synth.verbs.answers.training.trained import TrainReply, Tried, tried
@@ -57,16 +59,13 @@ def trained(question: TrainQuestion, watcher: Watcher) -> Reply:
     step = question.step()
     found = question.planned(step)
     sizes = found.plan.sizes
-    _check_system(question, prod(sizes.values()))
-    text = write(
-        question.runtime,
-        found.step,
-        found.program,
-        sizes,
-        found.text,
-        f"collsynth {version('collsynth')}",
-    )
-    seen = _tried(question, step, found, text, watcher) if question.check else None
+    made_by = f"collsynth {version('collsynth')}"
+    programs = _programs(question, found.plan, made_by)
+    text = write(question.runtime, found.step, found.program, sizes, found.text, made_by, programs)
+    modules = programs.modules if programs else {}
+    files = {f"{step.name}_{question.runtime}.py": text}
+    files |= {f"{name}.py": module for name, module in modules.items()}
+    seen = _tried(question, step, found, files, watcher) if question.check else None
     answer = TrainReply.of(
         found.step,
         found.program,
@@ -74,23 +73,32 @@ def trained(question: TrainQuestion, watcher: Watcher) -> Reply:
         plan=found.text,
         runtime=question.runtime,
         devices=prod(sizes.values()),
-        text=text,
+        files=files,
+        programs=programs.texts if programs else {},
         check=seen,
     )
     return reply(answer, Outcome.OK if seen is None or seen.equal else Outcome.NO)
 
 
-def _check_system(question: TrainQuestion, world: int) -> None:
+def _programs(question: TrainQuestion, plan: Plan, made_by: str) -> Programs | None:
+    """What finds programs on the machine, if one is given; in JAX collectives are the runtime's."""
     if question.system is None:
-        return
-    system = system_of(question.system)
+        return None
+    system, world = system_of(question.system), prod(plan.sizes.values())
     if system.devices != world:
         problem = f"the axes multiply to {world} devices, and {system.name} has {system.devices}"
         raise InputError(problem, where="--plan", hint="give axes that multiply to as many")
+    if question.runtime != "torch":
+        return None
+    return programs_for(question.runtime, system, plan, made_by)
 
 
 def _tried(
-    question: TrainQuestion, step: Step, planned: Planned, text: str, watcher: Watcher
+    question: TrainQuestion,
+    step: Step,
+    planned: Planned,
+    files: Mapping[str, str],
+    watcher: Watcher,
 ) -> Tried:
     """By the step as it was before the plan: what one device does knows nothing of it."""
     sizes = planned.plan.sizes
@@ -104,7 +112,7 @@ def _tried(
     check(trial, world, sum(value.type.bytes for value in step.graph.inputs))
     inputs = drawn(step, trial.steps, LEAST if isinstance(question.model, NamedText) else FEW)
     with tempfile.TemporaryDirectory(prefix="collsynth-") as place:
-        sharded = trained_in(text, world, inputs, trial, Path(place), watcher.go_on)
+        sharded = trained_in(files, world, inputs, trial, Path(place), watcher.go_on)
     if isinstance(question.model, NamedText):
         alone = as_text(step, inputs, trial)
     else:

@@ -21,6 +21,7 @@ def device_step(values):
 """
 
 from synth.train.emit.files import LANGUAGES, write
+from synth.train.emit.programs import Programs, programs_for
 from synth.train.emit.walk import output_names
 
-__all__ = ["LANGUAGES", "output_names", "write"]
+__all__ = ["LANGUAGES", "Programs", "output_names", "programs_for", "write"]

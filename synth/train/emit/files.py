@@ -13,9 +13,10 @@ from grammar.tensors.operations import Step
 from grammar.tensors.sharding import Sharding
 from hierarchies import InputError
 from synth.train.emit.jax import JAX
+from synth.train.emit.programs import Programs
 from synth.train.emit.spelling import listed, quoted
 from synth.train.emit.torch import TORCH
-from synth.train.emit.walk import Language, listing
+from synth.train.emit.walk import Language, listing, no_calls
 from synth.train.plans import Program
 from synth.train.resharding import How, Move
 
@@ -32,14 +33,19 @@ def write(
     sizes: Mapping[str, int],
     plan: str = "",
     made_by: str = "collsynth",
+    programs: Programs | None = None,
 ) -> str:
     """A sharded step as the text of a Python file; ``plan`` is what stands in its heading.
+
+    With ``programs`` it calls those of them that are more than one collective: their modules must
+    lie beside it.
 
     Raises InputError for primitives that the runtime has no words for, with their user's line,
     for inputs that are partial, and for inputs that are keys.
     """
     language = LANGUAGES[runtime]
-    found = listing(step, program, sizes, language)
+    called = no_calls if programs is None else programs.call
+    found = listing(step, program, sizes, language, called)
     for label, value in zip(step.labels, step.graph.inputs, strict=True):
         if value.type.dtype == "key":
             hint = "give the numbers that a key is made of, and wrap them in the step"
@@ -72,6 +78,7 @@ def write(
             inputs=inputs,
             outputs=outputs,
             over=_over(found.moves, sizes),
+            modules=sorted(programs.modules) if programs else [],
             functions=found.text,
             uses=found.uses,
             wide=any(value.type.dtype in _WIDE for value in values),

@@ -384,8 +384,9 @@ TORCH = Language(
             """
             argparse json os Path math np torch dist NamedTuple Any
             AXES WORLD INPUTS OUTPUTS GROUPS Input coordinates number members make_groups
-            group_of places own_block only_first written_around all_gather all_to_all reduce_scatter
-            all_reduce permute repeat dynamic_slice dynamic_update_slice sort_together largest
+            group_of places by_program own_block only_first written_around all_gather
+            all_to_all reduce_scatter all_reduce permute repeat dynamic_slice
+            dynamic_update_slice sort_together largest
             product_of_groups products_by_group convolution windows maxima_gradient padded
             positions gather scatter device_step values constants carried slices main drawn part_of
             """

@@ -179,8 +179,23 @@ class Listing:
         return re.search(rf"\b(?:{name})\(", self.text) is not None
 
 
-def listing(step: Step, program: Program, sizes: Mapping[str, int], language: Language) -> Listing:
-    """The functions of a sharded step.
+Called = Callable[[str, Move, Type], str | None]
+"""Of a value's text, a move and the value's type, the call that carries it out, if there is one."""
+
+
+def no_calls(text: str, move: Move, value: Type) -> str | None:
+    """Every move is carried out by the runtime's own collective."""
+    return None
+
+
+def listing(
+    step: Step,
+    program: Program,
+    sizes: Mapping[str, int],
+    language: Language,
+    called: Called = no_calls,
+) -> Listing:
+    """The functions of a sharded step; ``called`` has other calls for some of its moves.
 
     Outputs that do not come back in the next step are made whole if they are partial, as nobody
     else can complete them. Raises InputError for primitives and element types that the language
@@ -190,7 +205,7 @@ def listing(step: Step, program: Program, sizes: Mapping[str, int], language: La
         if sharding.partial:
             problem = f"input {label} is partial: {sharding.spelled()}"
             raise InputError(problem, hint="let it be whole, or cut")
-    writer = _Writer(language, sizes)
+    writer = _Writer(language, sizes, called)
     writer.step(step, program)
     return Listing(tuple(writer.functions), tuple(writer.outputs), tuple(writer.moves))
 
@@ -211,6 +226,7 @@ def output_names(step: Step) -> list[str]:
 class _Writer:
     language: Language
     sizes: Mapping[str, int]
+    called: Called
     functions: list[Function] = field(default_factory=list)
     outputs: list[Ending] = field(default_factory=list)
     moves: list[Move] = field(default_factory=list)
@@ -319,7 +335,9 @@ class _Scope:
         for move in path.moves:
             kind = Type(value.type.dtype, part_shape(value.type, move.before, self.sizes))
             comment = f"{move}: {value.type.sharded(move.after)}"
-            text = self.language.move(text, move, kind, self.sizes)
+            text = self.writer.called(text, move, value.type) or self.language.move(
+                text, move, kind, self.sizes
+            )
             self.lines += statement(f"{made} = {text}", comment)
             text = made
         self.held[value.name, path.target] = text

@@ -98,5 +98,5 @@ def _by_text(step: Step, inputs: Values, trial: Trial) -> Values:
     plan = Plan((("one", 1),), whole(step.graph))
     text = write(trial.runtime, step, apply(step, plan), plan.sizes)
     with tempfile.TemporaryDirectory(prefix="collsynth-") as place:
-        found = trained(text, 1, inputs, replace(trial, processes=1), Path(place))
+        found = trained({"step.py": text}, 1, inputs, replace(trial, processes=1), Path(place))
     return {name: array for (_, name), array in found.parts.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -69,7 +69,7 @@ def check(trial: Trial, world: int, size_bytes: int) -> None:
 
 
 def trained(
-    text: str,
+    files: Mapping[str, str],
     world: int,
     inputs: Values,
     trial: Trial,
@@ -78,10 +78,13 @@ def trained(
 ) -> Sharded:
     """Run an emitted step on these inputs, in processes whose files are kept in a folder.
 
+    The first of ``files`` is run, and the others lie beside it.
+
     Raises RunError if a process fails or time runs out.
     """
-    file, given = folder / "step.py", folder / "inputs.npz"
-    file.write_text(text, encoding="utf-8")
+    for name, text in files.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    file, given = folder / next(iter(files)), folder / "inputs.npz"
     np.savez(given, allow_pickle=False, **inputs)
     told = ("--steps", str(trial.steps), "--inputs", str(given), "--outputs", str(folder))
     words = (sys.executable, str(file), *told)

@@ -13,8 +13,9 @@ from grammar.tensors.operations import Step
 from grammar.tensors.sharding import Type, part_shape
 from synth.train.plans import Done, Moved, Program
 from synth.train.trials import Compared, Row
-from synth.verbs.answers.parts import Axes, Number, OneFile, Part, Positive, Reply, TextFile, Whole
+from synth.verbs.answers.parts import Axes, Number, Part, Positive, Reply, TextFile, Whole
 
+_Files = Annotated[list[TextFile], Field(min_length=1)]
 _Loss = Annotated[float | None, Field(allow_inf_nan=False)]
 _Apart = Annotated[Number | None, Field(description="Null where something is no number.")]
 
@@ -77,8 +78,11 @@ class TrainReply(Reply):
     runtime: Literal["jax", "torch"] = Field(description="What the file is for.")
     held: HeldByRole = Field(description="By one device.")
     redistributions: list[Redistributions] = Field(description="The most bytes first.")
+    programs: dict[str, str] = Field(
+        description="By module: what a machine's requests are carried out by, if not in one step."
+    )
     check: Tried | None = Field(description="Null unless asked for.")
-    files: OneFile = Field(description="What every device does, as one file.")
+    files: _Files = Field(description="What every device does, and modules that it needs.")
 
     @classmethod
     def of(
@@ -90,7 +94,8 @@ class TrainReply(Reply):
         plan: str,
         runtime: str,
         devices: int,
-        text: str,
+        files: Mapping[str, str],
+        programs: Mapping[str, str],
         check: Tried | None,
     ) -> Self:
         return cls.like(
@@ -101,8 +106,9 @@ class TrainReply(Reply):
             runtime=runtime,
             held=HeldByRole(**_held(step, program, sizes)),
             redistributions=_sent(program, sizes),
+            programs=dict(programs),
             check=check,
-            files=[TextFile(name=f"{step.name}_{runtime}.py", text=text)],
+            files=[TextFile(name=name, text=text) for name, text in files.items()],
         )
 
 

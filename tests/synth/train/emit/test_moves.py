@@ -52,7 +52,7 @@ def judge(runtime: str, processes: int, kind: Kind, folder: Path, every: int = 1
         one.name: draw.integers(-9, 9, KIND.shape).astype(np.float32) for one in step.graph.inputs
     }
     text = write(runtime, step, program, SIZES)
-    found = trained(text, 6, inputs, Trial(runtime, processes, 1, 300.0), folder)
+    found = trained({"step.py": text}, 6, inputs, Trial(runtime, processes, 1, 300.0), folder)
     names = output_names(step)
     for name, value, sharding in zip(names, step.graph.outputs, program.outputs, strict=True):
         wanted = cut(inputs[value.name], Sharding(sharding.dimensions), SIZES, draw)
