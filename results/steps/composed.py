@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from grammar import Goal
 from hierarchies.devices import Device
-from results.steps.local import Work, head, layer
+from results.steps.local import ADDED, Work, head, layer
 from results.steps.network import DATA, TENSOR, Network, Price
 from results.steps.shapes import Plan, Shape, even_stages, stages
 from synth.compute import bytes_estimate
@@ -108,7 +108,7 @@ def parts(shape: Shape, plan: Plan, machine: str, device: Device, layout: str) -
         2 * network.send(2 * rows * shape.hidden / (plan.tensor if plan.spread else 1)),
         _data(held, max(count for count, _ in split), plan, network),
         bytes_estimate(
-            int(OPTIMIZER_BYTES * held / (plan.data if plan.sharded else 1)), device
+            int(OPTIMIZER_BYTES * held / (plan.data if plan.sharded else 1)), device, ADDED
         ).seconds,
     )
 

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hierarchies.devices import Device
 from results.steps.shapes import Plan, Shape
-from synth.compute import Attention, Product, attention_estimate, bytes_estimate, product_estimate
+from synth.compute import (
+    TYPICAL,
+    Attention,
+    Product,
+    attention_estimate,
+    bytes_estimate,
+    product_estimate,
+)
 
 NORMS, RESIDUALS, ROTATED, ACTIVATED = 4, 6, 4, 3
 """How often activations are read or written: by two normalisations, two additions, the rotation of
@@ -15,11 +22,15 @@ queries and keys, and the activation, each at its own size."""
 SCORED = 6
 """Scores of attention that go to memory: written, masked and normalised, dropped, read again."""
 
+ADDED = replace(TYPICAL, memory=1.0)
+"""Additions of large matrices reach the best rate of a memory."""
+
 GRADIENT_BYTES = 12
 """A gradient is written with its product's two bytes, read, and added to a sum of four."""
 
-LOGITS_BYTES = 50
-"""Logits are read in two bytes, turned to four, and read and written a dozen times for the loss."""
+LOGITS_BYTES = 36
+"""Logits are read in two bytes and turned to four; their maximum, powers and sum are taken, and the
+gradient is written in four and turned to two."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +62,7 @@ def layer(shape: Shape, plan: Plan, device: Device) -> Work:
     once, twice, scores = _attention(shape, plan, device)
     moved = bytes_estimate(_activations(shape, plan, rows), device).seconds + scores
     weights = shape.layer_parameters // plan.tensor
-    gradients = bytes_estimate(GRADIENT_BYTES * weights, device).seconds
+    gradients = bytes_estimate(GRADIENT_BYTES * weights, device, ADDED).seconds
     again = 1 + plan.again
     return Work(again * (forward + once) + backward + twice + gradients, (again + 2) * moved)
 
@@ -64,8 +75,9 @@ def head(shape: Shape, plan: Plan, device: Device) -> Work:
         + _product(rows, columns, shape.hidden, shape, device)
         + _product(shape.hidden, rows, columns, shape, device)
     )
-    size = LOGITS_BYTES * rows * columns + GRADIENT_BYTES * shape.hidden * columns
-    return Work(products + bytes_estimate(size, device).seconds)
+    logits = bytes_estimate(LOGITS_BYTES * rows * columns, device).seconds
+    gradient = bytes_estimate(GRADIENT_BYTES * shape.hidden * columns, device, ADDED).seconds
+    return Work(products + logits + gradient)
 
 
 def _matrices(shape: Shape, plan: Plan) -> list[tuple[int, int]]:
