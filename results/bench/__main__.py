@@ -233,6 +233,15 @@ BENCHES = (
             Promise("GPT-3's step on 16,384 devices against 1,024", "ratio", "x", 1.1),
         ),
     ),
+    Bench(
+        (measure("program"),),
+        3,
+        (
+            Promise("GPT-3's sharded program, 22,024 tasks written out", "written_seconds", "s"),
+            Promise("GPT-3's sharded program, timed, with its memory", "timed_seconds", "s"),
+            Promise("GPT-3's sharded program, in 16 stages of a pipeline", "stages_seconds", "s"),
+        ),
+    ),
     four_levels("8,8,4,2"),
     four_levels("32,4,4"),
     proofs(3, 0.1),

@@ -17,7 +17,10 @@ import numpy as np
 
 from synth.events.blocks import Block, composed, expanded
 from synth.events.longest_path import arranged, ends_together, retimed, timed
+from synth.train.models import Spelling, zoo_step
 from synth.train.orders import SCHEDULES, Protocol, Scheduled, scheduled
+from synth.train.plans import apply, parse_recipe, plan_of
+from synth.train.simulation import Device, device, pipelined, simulate
 
 Figures = dict[str, float]
 REPEATED = 7
@@ -98,6 +101,29 @@ def gpt3() -> Figures:
         few.append(_taken(lambda: step(8)))
         many.append(_taken(lambda: step(128)))
     return {"seconds": median(few), "ratio": median(map(float.__truediv__, many, few))}
+
+
+def program() -> Figures:
+    """GPT-3's sharded program on 8 x 8 devices: every operation of a device, then in 16 stages.
+
+    Seconds of operations and redistributions are given; tracing, planning and these are not here.
+    """
+    step = zoo_step("gpt3-175b", {}, Spelling(batch=8))
+    recipe = "data=8 tensor=8; batch over data; weights over tensor as Megatron; zero=1"
+    plan = plan_of(step, parse_recipe(recipe))
+    sharded = apply(step, plan)
+
+    def written() -> Device:
+        return device(step, plan, sharded, lambda operation: 1e-5, lambda *how: 1e-4)
+
+    whole = written()
+    order = SCHEDULES["1f1b"](16, 96, 1)
+    return {
+        "tasks": len(whole.tasks),
+        "written_seconds": _median(written),
+        "timed_seconds": _median(lambda: simulate(whole).largest_moment),
+        "stages_seconds": _median(lambda: pipelined(whole, order).seconds),
+    }
 
 
 def _pipeline(

@@ -320,6 +320,7 @@ MEASURES: dict[str, Callable[..., Figures]] = {
     "tasks": clock.tasks,
     "dist-ir": clock.dist_ir,
     "gpt3": clock.gpt3,
+    "program": clock.program,
 }
 
 

@@ -66,9 +66,10 @@ def test_every_task_is_done_by_the_stages_together(text: str, count: int) -> Non
         if phase is Phase.UPDATE and task.layer >= 0:
             assert all(shares[one] == some for one in task.before)
     made = {one.maker: one.size_bytes for one in found.device.buffers}
-    for number, some in enumerate(shares):
-        if phases[number] is Phase.UPDATE and len(some) > 1 and 1.0 in some.values():
-            assert made[number] <= 8
+    each = [number for number, some in enumerate(shares) if len(some) > 1 and 1.0 in some.values()]
+    scalars = [number for number in each if phases[number] is Phase.UPDATE]
+    assert all(made[number] <= 8 for number in scalars)
+    assert bool(scalars) is (count > 1)
 
 
 @pytest.mark.parametrize("text", PLANS)
@@ -130,8 +131,36 @@ def test_activations_that_ranks_hold(microbatches: int) -> None:
         found = pipelined(written(text), order)
         for stage, moment in enumerate(found.largest_moments):
             kept = sum(stages.device.buffers[number].size_bytes for number in stages.saved(stage))
-            assert dict(moment.by_kind)[Kind.ACTIVATIONS] == held(stage) * kept
+            kinds = dict(moment.by_kind)
+            assert kinds[Kind.ACTIVATIONS] == held(stage) * kept
+            assert kinds[Kind.GRADIENTS] == stages.gradients(stage)
+            assert kinds[Kind.WORKING] == stages.working(stage, Phase.BACKWARD)
             assert moment.size_bytes == sum(size for _, size in moment.by_kind)
+
+
+@pytest.mark.parametrize("text", PLANS)
+def test_working_memory_is_what_a_pass_makes_and_does_not_keep(text: str) -> None:
+    """Of one stage: as the whole step has it in memory when a task of the pass begins."""
+    alone, stages = simulate(written(text)), Stages(written(text), 1)
+    buffers, kept = stages.device.buffers, stages.saved(0)
+    for phase in (Phase.FORWARD, Phase.BACKWARD):
+        made = {
+            number
+            for number, one in enumerate(buffers)
+            if one.maker >= 0
+            and stages.phases[one.maker] is phase
+            and number not in kept
+            and one.kind is not Kind.GRADIENTS
+        }
+        held = [
+            sum(
+                buffers[number].size_bytes
+                for number in alone.lives.at(alone.begins[task])
+                if number in made
+            )
+            for task in stages.tasks(0, phase)
+        ]
+        assert stages.working(0, phase) == max(held) > 0
 
 
 def test_more_microbatches_leave_less_idle() -> None:

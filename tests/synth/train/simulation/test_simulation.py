@@ -13,10 +13,11 @@ pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 
 from grammar.tensors.operations import Graph, Operation, Step, Value
 from grammar.tensors.sharding import Sharding, Type
-from hierarchies import InputError
+from hierarchies import Axis, InputError, Placement, load
 from synth.compute import flops_of
 from synth.train.plans import Done, Plan, Program, apply, parse_recipe, plan_of
 from synth.train.plans.plan import whole
+from synth.train.resharding.seconds import Redistributor
 from synth.train.simulation import Kind, Overlap, Simulated, device, simulate
 from synth.train.simulation.device import Computing, Sending
 from synth.train.work import peak_bytes, work_of
@@ -156,6 +157,24 @@ def test_communication_that_takes_cores_slows_compute(text: str) -> None:
         assert (found.slowed_seconds > 1e-9) is beside
         assert free.slowed_seconds == pytest.approx(0, abs=1e-9)
         assert all(-1e-9 <= one.hidden <= 1 for one in found.sent)
+
+
+def test_seconds_of_redistributions_are_the_planner_s() -> None:
+    """Where compute is free, and all in line, the step takes what its redistributions do."""
+    system = load("dgx-h100:1")
+    placement = Placement(system.hierarchy, (Axis("data", 4), Axis("tensor", 2)), ((1, 4), (1, 2)))
+    planner = Redistributor(system, placement, max_steps=2, segments=(1,), stripes=False)
+    asked: list[float] = []
+
+    def planned_seconds(kind: Type, source: Sharding, target: Sharding) -> float:
+        asked.append(planner.redistribution(kind, source, target).seconds)
+        return asked[-1]
+
+    text = "data=4 tensor=2; batch over data; weights over tensor as Megatron"
+    found = run("gpt2-tiny", text, Overlap(), lambda op: 0.0, planned_seconds)
+    assert found.seconds == pytest.approx(sum(one.seconds for one in found.sent))
+    assert {task.seconds for task in found.device.tasks if task.request} == set(asked)
+    assert min(asked) > 0
 
 
 def test_a_part_of_the_cores_is_a_part() -> None:
