@@ -10,6 +10,7 @@ import sys
 import tomllib
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -29,7 +30,16 @@ def printed(command: str) -> str:
     return "\n".join(line.rstrip() for line in lines).rstrip() + "\n"
 
 
-@pytest.mark.parametrize("block", blocks("console"), ids=str)
+def transcripts() -> list[Any]:
+    """Every transcript; one over a range of sizes, a hundred questions, with the slow tests."""
+    ranged = re.compile(r".*--bytes \S+\.\.")
+    return [
+        pytest.param(block, marks=pytest.mark.slow if ranged.match(block.text) else ())
+        for block in blocks("console")
+    ]
+
+
+@pytest.mark.parametrize("block", transcripts(), ids=str)
 def test_a_transcript_is_what_the_command_prints(
     block: Block, update_golden: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -48,7 +58,7 @@ def test_the_python_example_finds_the_answer_of_the_transcript(
 ) -> None:
     [code] = blocks("python", README)
     exec(compile(code.text, "README.md", "exec"), {})
-    report = synth.top("dgx-h100:4", axes={"data": 8, "model": 4}, reduce=["data"])
+    report = synth.top("dgx-h100:4", axes={"data": 8, "model": 4}, reduce=["data"], k=1)
     best = report.answers[0].candidate
     expected = f"{best.reduction.placement} {best.program} {best.seconds}\n"
     assert capsys.readouterr().out == expected
@@ -141,10 +151,8 @@ def test_the_answer_pasted_into_ddp_trains_as_ddp_does(tmp_path: Path) -> None:
             total = "            self._overlapped(rows, rows)\n"
             assert total in text
             emitted.write_text(text.replace(total, ""))
-        launch = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "16")
-        forked = (str(TESTS / "fleet" / "forked.py"), "16")  # what it is compared with
-        words = (sys.executable, *(forked if losses else launch), str(script))
-        command = Command("torchrun", words, {"OMP_NUM_THREADS": "1"})
+        words = (sys.executable, str(TESTS / "fleet" / "forked.py"), "16", str(script))
+        command = Command("the ranks", words, {"OMP_NUM_THREADS": "1"})
         losses.append(float(supervise([command], tmp_path, 300)))
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
     assert losses[0] != pytest.approx(losses[2], rel=1e-3)

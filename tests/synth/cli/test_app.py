@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,12 @@ def answered(*words: str) -> Any:
     return json.loads(result.stdout)
 
 
+@cache
+def golden(name: str) -> Any:
+    """The answer of a command whose text is kept: planned once for all who look at it."""
+    return json.loads(run(*GOLDEN_COMMANDS[name], "--json").stdout)
+
+
 @pytest.mark.parametrize("name", GOLDEN_COMMANDS)
 def test_golden_text(name: str, update_golden: bool) -> None:
     result = run(*GOLDEN_COMMANDS[name])
@@ -77,7 +84,7 @@ def test_nothing_is_cut_off_on_a_screen_of_80_columns(name: str) -> None:
     words = GOLDEN_COMMANDS[name]
     if words[0] not in TABLES or words[0] in ("systems", "import"):  # addresses may be folded
         return
-    body = json.loads(run(*words, "--json").stdout)
+    body = golden(name)
     told = r"\d+(?:\.\d+)?|\b(?:us|ms|s|KiB|MiB|GiB|proved|ring|tree|direct)\b"
     seen = []
     for width in (200, 80):
@@ -437,7 +444,7 @@ def _keys(body: object) -> set[str]:
 
 @pytest.mark.parametrize("name", GOLDEN_COMMANDS)
 def test_every_key_of_the_json_is_documented(name: str) -> None:
-    body = json.loads(run(*GOLDEN_COMMANDS[name], "--json").stdout)
+    body = golden(name)
     schema = (ROOT / "docs" / "json.md").read_text(encoding="utf-8")
     undocumented = {key for key in _keys(body) if f"`{key}`" not in schema}
     assert not undocumented - {"first", "ring", "tree"}
