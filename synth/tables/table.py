@@ -16,11 +16,9 @@ from synth.tables.degraded import cost
 from synth.tables.drafts import draft
 from synth.tables.graphs import graph
 from synth.tables.measured import calibrated, doctor
-from synth.tables.orders import order
 from synth.tables.placements import legend, order_table, placed
 from synth.tables.rankings import plan, several, top
 from synth.tables.rows import bus_bandwidth
-from synth.tables.shards import shard
 from synth.tables.style import (
     MARKS,
     axes_text,
@@ -36,8 +34,10 @@ from synth.tables.style import (
     table_of,
     way,
 )
-from synth.tables.traces import trace
-from synth.tables.trained import train
+from synth.tables.training.orders import order
+from synth.tables.training.shards import shard
+from synth.tables.training.traces import trace
+from synth.tables.training.trained import train
 from synth.verbs.answers import judge
 from synth.verbs.answers.machine_parts import Calibration, LevelInFull, Machine, MachineInFull
 from synth.verbs.answers.machines import (

@@ -20,7 +20,6 @@ from synth.verbs.machines import (
     systems,
 )
 from synth.verbs.measured import CalibrateQuestion, DoctorQuestion, calibrate, doctor
-from synth.verbs.orders import OrderQuestion, ordered
 from synth.verbs.outputs import EmitQuestion, RunQuestion, emitted, executed
 from synth.verbs.planning import (
     CostQuestion,
@@ -37,9 +36,10 @@ from synth.verbs.planning import (
 from synth.verbs.programs import CheckQuestion, LowerQuestion, TimeQuestion, check, lowered, time
 from synth.verbs.questions.question import Question
 from synth.verbs.reply import Reply
-from synth.verbs.shards import ShardQuestion, shard
-from synth.verbs.traces import TraceQuestion, trace
-from synth.verbs.training import TrainQuestion, trained
+from synth.verbs.training.orders import OrderQuestion, ordered
+from synth.verbs.training.shards import ShardQuestion, shard
+from synth.verbs.training.traces import TraceQuestion, trace
+from synth.verbs.training.trained import TrainQuestion, trained
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from synth.plan.planner import answers
 from synth.plan.request import Request, Watcher
 from synth.semantics.programs import Language
 from synth.train.sharded import check
-from synth.verbs.shards import ShardQuestion, shard
+from synth.verbs.training.shards import ShardQuestion, shard
 
 OWN = """
 import jax
@@ -382,7 +382,7 @@ def test_without_jax_or_with_another_it_says_which_extra(verb: str, found: str |
 LARGE = """
 from pathlib import Path
 from synth.plan.request import Watcher
-from synth.verbs.shards import ShardQuestion, shard
+from synth.verbs.training.shards import ShardQuestion, shard
 plan = "data=8 tensor=8; batch over data; weights over tensor as Megatron; zero=1"
 found = shard(ShardQuestion(model="gpt3-175b", plan=plan), Watcher()).body
 assert found["device"]["parameter"] < found["whole"]["parameter"] / 7

@@ -17,7 +17,7 @@ from manual import DOCS
 from synth.cli.app import app
 from synth.plan.request import Watcher
 from synth.train.zoo.sizes import ZOO
-from synth.verbs.traces import TraceQuestion, trace
+from synth.verbs.training.traces import TraceQuestion, trace
 
 OWN = """
 import jax
@@ -174,7 +174,7 @@ import sys
 sys.modules["jax"] = None
 from hierarchies import InputError
 from synth.plan.request import Watcher
-from synth.verbs.traces import TraceQuestion, trace
+from synth.verbs.training.traces import TraceQuestion, trace
 text = "step a\\nin x: f32[2] parameter\\nout x\\n"
 question = TraceQuestion(model={"name": "a", "text": text})
 assert trace(question, Watcher()).body["parameters"] == 2

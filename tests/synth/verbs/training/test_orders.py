@@ -10,8 +10,8 @@ from synth.tables.table import TABLES
 from synth.train.orders import SCHEDULES, parse
 from synth.verbs.answers import judge
 from synth.verbs.answers.training.orders import OrderReply
-from synth.verbs.orders import OrderQuestion, ordered
 from synth.verbs.questions.question import asked
+from synth.verbs.training.orders import OrderQuestion, ordered
 
 
 def answer(**given: object) -> OrderReply:

@@ -30,7 +30,7 @@ from synth.train.sharded import check_known
 from synth.verbs.questions.fields import File, Flag
 from synth.verbs.questions.flags import PerhapsAxes
 from synth.verbs.questions.question import axes_of
-from synth.verbs.traces import ModelQuestion
+from synth.verbs.training.traces import ModelQuestion
 
 MOST_AXES = 3
 """Over more axes there are too many ways to lie for cheapest redistributions to be found."""

@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from hierarchies.units import duration, volume
 from synth.tables.placements import placed
 from synth.tables.style import axes_text, follows, many, paragraphs, table, table_of
-from synth.tables.traces import operations
+from synth.tables.training.traces import operations
 from synth.verbs.answers.training.shards import (
     InputOfStep,
     LocalMoves,

@@ -18,7 +18,7 @@ from synth.verbs import training
 from synth.verbs.answers import judge
 from synth.verbs.answers.training.trained import TrainReply
 from synth.verbs.questions.question import asked
-from synth.verbs.training import TrainQuestion, trained
+from synth.verbs.training.trained import TrainQuestion, trained
 
 KEPT = TESTS / "steps" / "mlp-tiny.step"
 TEXT = {"name": "kept.step", "text": KEPT.read_text(encoding="utf-8")}

@@ -13,12 +13,12 @@ from synth.train.resharding.seconds import Redistributor
 from synth.train.sharded import check, sharded_step
 from synth.train.sharded.machine import on_machine
 from synth.verbs.answers.training.shards import Machine, ShardReply
-from synth.verbs.plans import PlannedQuestion, check_axes
 from synth.verbs.questions.fields import Flag
 from synth.verbs.questions.flags import OnePlacement, PerhapsMachine
 from synth.verbs.questions.named_texts import system_of
 from synth.verbs.questions.question import PricedQuestion, axes_of, matrix_of
 from synth.verbs.reply import Reply, reply
+from synth.verbs.training.plans import PlannedQuestion, check_axes
 
 
 class ShardQuestion(PlannedQuestion, PricedQuestion):

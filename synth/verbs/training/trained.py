@@ -19,11 +19,11 @@ from synth.train.plans import Plan
 from synth.train.trials import Trial, as_text, check, compared, drawn, in_jax
 from synth.train.trials import trained as trained_in
 from synth.verbs.answers.training.trained import TrainReply, Tried, tried
-from synth.verbs.plans import Planned, PlannedQuestion
 from synth.verbs.questions.fields import Flag, Limited
 from synth.verbs.questions.flags import Measure, PerhapsMachine
 from synth.verbs.questions.named_texts import NamedText, system_of
 from synth.verbs.reply import Outcome, Reply, reply
+from synth.verbs.training.plans import Planned, PlannedQuestion
 
 FEW = 8
 """Classes and tokens in the batches of a trial: models of the zoo have at least as many."""

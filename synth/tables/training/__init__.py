@@ -1,0 +1,1 @@
+"""Answers about whole training steps, as people read them in a terminal."""
