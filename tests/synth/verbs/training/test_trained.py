@@ -82,7 +82,7 @@ def test_a_plan_may_be_a_file(tmp_path: Path) -> None:
 
 REFUSED = {
     "another machine": ({"system": "dgx-h100:1"}, "--plan", "the axes multiply to 2 devices, and"),
-    "no plan": ({"plan": "batch over data"}, "--plan", "no axes in"),
+    "no plan": ({"plan": "batch over data"}, "plan", "no axes in"),
     "what does not divide": (
         {"plan": "data=3; batch over data"},
         "input ",
@@ -91,7 +91,7 @@ REFUSED = {
     "nothing Megatron cuts": (
         {"plan": "data=2; weights over data as Megatron"},
         "",
-        "no weight of",
+        "nothing of",
     ),
     "processes": ({"check": True, "processes": 3}, "--processes", "3 processes, and the axes"),
     "sizes of a text": ({"sizes": {"layers": 2}}, "sizes", "this changes models of the zoo"),
