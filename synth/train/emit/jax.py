@@ -303,7 +303,7 @@ JAX = Language(
         words(
             """
             argparse json os Path partial math np jax jnp lax Mesh NamedSharding P Any
-            AXES WORLD INPUTS OUTPUTS UPDATES Input mesh number members own_block only_first
+            AXES WORLD INPUTS OUTPUTS Input mesh number by_program own_block only_first
             written_around reordered own look_up maxima_gradient repeat device_step sharded_step
             values constants carried slices main drawn placed parts
             """

@@ -23,6 +23,10 @@ from synth.train.resharding import Move, Path
 from synth.train.resharding.requests import Communication, Rearrangement, communications
 from synth.verify.symbolic import Proved
 
+_TARGETS = {"torch": "torch", "jax": "jax-flat"}
+"""What programs are emitted as: in JAX for any mesh, as that of a step has an axis for each of the
+plan's, however many levels these are on."""
+
 
 @dataclass
 class Programs:
@@ -76,7 +80,7 @@ class Programs:
             )
             source = Source(schedule, self.system, stripe.prices, stripe.verdict, self.options)
             try:
-                [made] = emit(self.runtime, source).values()
+                [made] = emit(_TARGETS[self.runtime], source).values()
             except CannotExpressError:
                 return None
             before = sum(known == over for known, _ in self.names)

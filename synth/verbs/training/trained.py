@@ -81,15 +81,13 @@ def trained(question: TrainQuestion, watcher: Watcher) -> Reply:
 
 
 def _programs(question: TrainQuestion, plan: Plan, made_by: str) -> Programs | None:
-    """What finds programs on the machine, if one is given; in JAX collectives are the runtime's."""
+    """What finds programs on the machine, if one is given. Raises InputError for another one."""
     if question.system is None:
         return None
     system, world = system_of(question.system), prod(plan.sizes.values())
     if system.devices != world:
         problem = f"the axes multiply to {world} devices, and {system.name} has {system.devices}"
         raise InputError(problem, where="--plan", hint="give axes that multiply to as many")
-    if question.runtime != "torch":
-        return None
     return programs_for(question.runtime, system, plan, made_by)
 
 

@@ -171,17 +171,20 @@ def test_a_prompt_is_read_and_then_written_on_with_a_cache(runtime: str, tmp_pat
 
 
 @pytest.mark.slow
-def test_programs_of_a_machine_carry_redistributions_out(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("runtime", "processes"), [("torch", 4), ("jax", 2)])
+def test_programs_of_a_machine_carry_redistributions_out(
+    runtime: str, processes: int, tmp_path: Path
+) -> None:
     """On two nodes of two: gradients are scattered inside nodes and then between them."""
     step = traced("mlp-tiny")
     plan, program = cut(step, "data=4; batch over data; zero=2")
-    programs = programs_for("torch", switches(Hierarchy.of(node=2, gpu=2)), plan, "a test")
-    text = write("torch", step, program, plan.sizes, programs=programs)
+    programs = programs_for(runtime, switches(Hierarchy.of(node=2, gpu=2)), plan, "a test")
+    text = write(runtime, step, program, plan.sizes, programs=programs)
     goals = {name.rpartition("_data")[0] for name in programs.modules}
     assert {"reduce_scatter", "all_gather"} <= goals
     assert text.count("by_program(") > 6
     modules = {f"{name}.py": module for name, module in programs.modules.items()}
-    trial = Trial("torch", 4, 2, 200.0)
+    trial = Trial(runtime, processes, 2, 200.0)
     found = trained({"step.py": text, **modules}, 4, inputs("mlp-tiny"), trial, tmp_path)
     assert compared(step, program, plan.sizes, alone("mlp-tiny"), found).equal
 
