@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import product
+from random import Random
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from hierarchies import InputError
 from sharded_steps import SMALL, judge, mlp, on_one_device, random_plan, small
 from synth.train.factors import rows
 from synth.train.plans import Cuts, Moved, Plan, apply
+from synth.train.resharding.proof import Proved, prove
 
 SIZES = {
     "4": {"data": 4},
@@ -79,3 +81,16 @@ def test_random_plans_of_the_zoo_compute_what_one_device_does(
     one = small(model)
     program = apply(one, random_plan(one, SIZES[axes], seed))
     judge(one, program, SIZES[axes], on_one_device(one))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["llama3", "resnet"])
+def test_redistributions_of_random_plans_are_proved_for_all_sizes(model: str) -> None:
+    """Of values of up to 5 dimensions over three axes, partial sums, maxima and minima."""
+    sizes = SIZES["2x2x2"]
+    program = apply(small(model), random_plan(small(model), sizes, 1))
+    found = sorted({one.path for one in program.moved()}, key=str)
+    assert {kind for path in found for kind, _ in path.source.partial} == set(Kind)
+    assert max(len(path.source.dimensions) for path in found) >= 4
+    for path in Random(1).sample(found, 25):
+        assert isinstance(prove(path, axes=tuple(sizes)), Proved), path
