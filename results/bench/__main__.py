@@ -235,7 +235,7 @@ BENCHES = (
     ),
     Bench(
         (measure("program"),),
-        3,
+        1,
         (
             Promise("GPT-3's sharded program, 22,024 tasks written out", "written_seconds", "s"),
             Promise("GPT-3's sharded program, timed, with its memory", "timed_seconds", "s"),

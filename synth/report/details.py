@@ -101,15 +101,17 @@ def emit_question(ranking: Ranking, index: int, target: str) -> dict[str, Any]:
     Raises InputError where there is no such row.
     """
     answer = answer_at(ranking, index)
+    chosen: dict[str, Any] = {}
     match ranking:
         case PlanReply():
             alone = {"entries": [ranking.entries[index]], "ranking": []}
             given = as_json(ranking.model_copy(update=alone))
         case SweepReply():
-            size = ranking.stretches[index].from_bytes
-            asked = as_json(ranking.model_copy(update={"stretches": [], "sizes": []}))
-            given = {**asked, "bytes": size, "answers": [as_json(answer)]}
+            stretch = ranking.stretches[index]
+            chosen["bytes"] = stretch.from_bytes
+            given = as_json(ranking.model_copy(update={"stretches": [stretch], "sizes": []}))
         case RankingReply() | UnevenReply():
             given = as_json(ranking.model_copy(update={"answers": [answer]}))
-    placed = {"placement": answer.placement} if isinstance(answer, Answer) else {}
-    return {"from": given, "rank": answer.rank, "target": target, **placed}
+    if isinstance(answer, Answer):
+        chosen["placement"] = answer.placement
+    return {"from": given, "rank": answer.rank, "target": target, **chosen}

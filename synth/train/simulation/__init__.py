@@ -2,6 +2,10 @@
 
 ``device`` writes out what every device does of a program, with seconds of operations and of
 redistributions that the caller gives; ``simulate`` times it, ``pipelined`` in stages by an order.
+All devices of a program do the same, so one stands for all. There is no queue: the order on each
+stream is the plan's, and an end is the longest path to it. Compute and what is exposed of
+communication add up to the step. A buffer lives from the begin of its maker to the end of its last
+reader, so the order decides what memory is needed.
 
 >>> from grammar.tensors.operations import Graph, Operation, Step, Value
 >>> from grammar.tensors.sharding import Sharding, Type
