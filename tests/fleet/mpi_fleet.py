@@ -9,6 +9,8 @@ import numpy as np
 import payloads
 from mpi4py import MPI
 
+KINDS = (np.int64, np.int32, np.float64)
+
 
 def check(run, job: dict, rank: int, elements: int, kind: type) -> None:
     """One call: bit for bit what plain arithmetic gives, as all sums are exact."""
@@ -31,11 +33,9 @@ def main(folder: Path) -> None:
         sys.modules[spec.name] = module
         spec.loader.exec_module(module)
         comm = MPI.COMM_WORLD.Dup()
-        kind = "".join(word.capitalize() for word in job["request"].split("-"))
-        run = getattr(module, kind)(comm)
-        for elements in job["elements"]:
-            for dtype in (np.int64, np.int32, np.float64):
-                check(run, job, rank, elements, dtype)
+        run = getattr(module, "".join(map(str.capitalize, job["request"].split("-"))))(comm)
+        for elements, kind in payloads.turned(number, job["elements"], KINDS):
+            check(run, job, rank, elements, kind)
         report = module.selfcheck(run, job["elements"][-1], np.float32)
         assert report["equal"], f"{job['program']}: {report}"
         assert report["bitwise_equal"], f"{job['program']}: {report}"

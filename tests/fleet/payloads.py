@@ -5,6 +5,16 @@ import numpy as np
 MODULUS = 1009
 
 
+def turned(number: int, sizes: list, kinds: tuple) -> list[tuple]:
+    """What a file is called with: every size and every kind, all pairs of them in a few files.
+
+    Files of one kind of program differ in their groups, and not in what they do with a size or a
+    kind of number: of 4 sizes and 4 kinds each file has 4 pairs, and 4 files have all 16.
+    """
+    most = max(len(sizes), len(kinds))
+    return [(sizes[i % len(sizes)], kinds[(i + number) % len(kinds)]) for i in range(most)]
+
+
 def length(job: dict, elements: int) -> int:
     """The elements of one of the pieces that a payload has, a piece for each rank of a group."""
     return -(-elements // len(job["groups"][0]))
