@@ -10,6 +10,7 @@ reader, so the order decides what memory is needed.
 >>> from grammar.tensors.operations import Graph, Operation, Step, Value
 >>> from grammar.tensors.sharding import Sharding, Type
 >>> from synth.train.plans import apply, parse_recipe, plan_of
+>>> from synth.train.simulation import device, simulate
 >>> x, w = Value("x", Type("f32", (8, 4))), Value("w", Type("f32", (4,)))
 >>> y, g, new = Value("y", Type("f32", (8,))), Value("g", Type("f32", (4,))), Value("n", w.type)
 >>> told = (("dimension_numbers", (((1,), (0,)), ((), ()))),)

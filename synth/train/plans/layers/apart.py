@@ -222,7 +222,7 @@ class _Apart:
             problem = f"{loop.primitive} scans layers and something else at once"
             raise InputError(problem, where=loop.line, hint=_SPLIT_HINT)
         carried: Sequence[Operand] = loop.operands[divided.constants : kept]
-        order = range(self.stages)[:: -1 if loop.parameter["reverse"] else 1]
+        order = range(self.stages)[:: -1 if loop.parameter.get("reverse") else 1]
         found = []
         for stage in order:
             made = [

@@ -18,7 +18,8 @@ from grammar.tensors.operations import Operation, Step, Value
 from grammar.tensors.sharding import Kind, Lie, Split, Type, shardings
 from sharded_steps import in_float64, judge, on_one_device
 from synth.train.factors import Row, rows, typed
-from synth.train.plans import Cuts, Plan, apply, following
+from synth.train.plans import Cuts, Plan, apply
+from synth.train.plans.costs import sent
 from synth.train.resharding import path_between
 from traced_steps import function_step, step
 
@@ -81,7 +82,7 @@ def test_who_follows_prices_moves_as_redistributions_do() -> None:
     kind, sizes = Type("f32", (8, 8)), {"data": 4}
     lies = [*shardings(2, ("data",), [Kind.SUM])]
     for before, after in product(lies, repeat=2):
-        found = following._sent(before.along("data"), after.along("data"), 4)
+        found = sent(before.along("data"), after.along("data"), 4)
         assert found == path_between(kind, before, after, sizes).least(sizes)
 
 
