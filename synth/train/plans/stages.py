@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 
 from grammar.tensors.operations import Operand, Step, Value
 from hierarchies import InputError
+from synth.train.orders import Pass
+from synth.train.plans.plan import PIPE, Plan
 from synth.train.plans.program import EVERYWHERE, When
 
 ANY = 10**9
@@ -181,6 +183,28 @@ class _Stages:
             return True
         others = (one for one in self.readers[str(operand)] if one != at)
         return any(before.get(one) == stage for one in others)
+
+
+def check_order(plan: Plan) -> None:
+    """Raise InputError for an order that is not one of the plan's ranks and microbatches."""
+    pipe = dict(plan.axes).get(PIPE, 1)
+    if plan.order is None:
+        if pipe > 1 or plan.stages:
+            problem = f"{PIPE}={pipe} and no order of its stages"
+            raise InputError(problem, where="plan", hint="order 0F0 0B0 ..., a line for each rank")
+        return
+    ranks = len(plan.order.ranks)
+    if ranks != pipe:
+        raise InputError(f"an order of {ranks} ranks, and {PIPE}={pipe}", where="plan")
+    if plan.order.microbatches != plan.microbatches or plan.microbatches < 2:
+        problem = f"an order of {plan.order.microbatches} microbatches"
+        hint = f"the plan has {plan.microbatches}, and an order needs 2 at least"
+        raise InputError(problem, where="plan", hint=hint)
+    halves = [one for one in plan.order.actions if one.kind not in (Pass.FORWARD, Pass.BACKWARD)]
+    if halves:
+        problem = f"{halves[0]} is half of a backward pass"
+        hint = "a loop over layers goes back in one: F and B only"
+        raise InputError(problem, where="plan", hint=hint)
 
 
 def check_stages(step: Step, stages: tuple[int, ...], whens: list[When], count: int) -> None:

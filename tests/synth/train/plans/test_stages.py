@@ -17,6 +17,7 @@ from grammar.tensors.parser import parse_step
 from hierarchies import InputError
 from ordered_steps import MissingError, judge_order
 from sharded_steps import drawn_inputs, in_float64, judge, on_one_device, run_whole
+from synth.train.orders import parse
 from synth.train.plans import Done, Place, Plan, Sent, When, apply, parse_recipe, plan_of, prepared
 from synth.train.plans.layers.apart import apart
 from traced_steps import step
@@ -147,6 +148,14 @@ def test_every_damaged_placing_is_caught() -> None:
         damaged = replace(program, instructions=instructions, places=places)
         with pytest.raises(MissingError):
             judge_order(ready, plan, damaged)
+
+
+@pytest.mark.parametrize(
+    "order", ["0F0 0F1 0B0 0B1\n1F0 1F1 1B0 1B1", "0F1 0F0 0B0 0B1\n1F1 1F0 1B0 1B1"]
+)
+def test_any_order_that_is_valid_has_what_it_reads(order: str) -> None:
+    one, plan = step("gpt2-tiny", FOUR), replace(two_stages(), order=parse(order))
+    judge_order(prepared(one, plan), plan, apply(one, plan))
 
 
 @pytest.mark.parametrize(
