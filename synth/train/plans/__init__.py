@@ -2,6 +2,7 @@
 
 ``parse_recipe`` reads "data=8 tensor=4; batch over data; zero=1", ``plan_of`` writes that out for a
 step, and ``apply`` puts in the redistributions that a plan needs and nothing else.
+``plan_text`` and ``parse_plan`` are a plan in full, to be changed by hand.
 
 >>> from grammar.tensors.operations import Graph, Operation, Step, Value
 >>> from grammar.tensors.sharding import Sharding, Type

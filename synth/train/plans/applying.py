@@ -20,7 +20,7 @@ from synth.train.plans.microbatches import accumulates, redistribution
 from synth.train.plans.placing import placed
 from synth.train.plans.plan import TIME, Cuts, Plan, Rows, loop_of, stacked
 from synth.train.plans.program import Done, Moved, Program, When
-from synth.train.plans.stages import check_stages
+from synth.train.plans.stages import check_order, check_stages
 from synth.train.resharding.paths import First
 
 
@@ -31,6 +31,7 @@ def apply(step: Step, plan: Plan) -> Program:
     or operations, axes that do not divide a value, rows that an operation does not have, what would
     need all microbatches at once, and stages that wait for each other or have nothing to do.
     """
+    check_order(plan)
     ready = prepared(step, plan)
     program, whens = timed(ready, plan)
     if plan.order is not None:

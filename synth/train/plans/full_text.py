@@ -27,13 +27,13 @@ from grammar.tensors.operations import Graph, Operation, Step
 from grammar.tensors.sharding import Kind, Sharding, replicated
 from hierarchies import InputError, within
 from synth.train.factors import Row, rows
-from synth.train.orders import Order
 from synth.train.orders import parse as parse_order
 from synth.train.plans.applying import check_cuts
 from synth.train.plans.layers.prepared import prepared
 from synth.train.plans.plan import Cuts, Plan, Rows
 from synth.train.plans.program import EVERYWHERE
 from synth.train.plans.recipes import spelled
+from synth.train.plans.stages import check_order
 from synth.train.plans.text import parse_axes, parse_lies
 from synth.train.resharding.paths import First
 
@@ -154,16 +154,11 @@ class _Reader:
                 case _:
                     break
             self.at += 1
-        return replace(plan, order=self.order(order, plan)) if order else plan
-
-    def order(self, lines: list[str], plan: Plan) -> Order:
-        with within("the order of the plan"):
-            found = parse_order("\n".join(lines))
-        if found.microbatches != plan.microbatches:
-            problem = f"an order of {found.microbatches} microbatches"
-            hint = f"the plan has {plan.microbatches}"
-            raise InputError(problem, where="plan", hint=hint)
-        return found
+        if order:
+            with within("the order of the plan"):
+                plan = replace(plan, order=parse_order("\n".join(order)))
+        check_order(plan)
+        return plan
 
     def word(self, key: str) -> str:
         line = self.lines[self.at][1] if self.at < len(self.lines) else ""

@@ -9,27 +9,34 @@ update where its parameter is.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from grammar.tensors.operations import Operation, Step, Value
+from grammar.tensors.operations import Operand, Step, Value
 from hierarchies import InputError
+from synth.train.orders import Pass
+from synth.train.plans.plan import PIPE, Plan
 from synth.train.plans.program import EVERYWHERE, When
 
+ANY = 10**9
 ONCE = (When.BEFORE, When.AFTER)
 
 
 def stages_of(step: Step, whens: list[When], hints: Mapping[str, int]) -> tuple[int, ...]:
     """For each operation of the step, done at such times. ``hints`` are stages of values."""
-    return _Stages(step, whens, dict(hints)).found()
+    return _Stages(step, whens, hints, dict(hints)).found()
 
 
 @dataclass
 class _Stages:
-    """``known`` is where values are made or lie; ``chosen`` where operations are done."""
+    """``known`` is where values are made or lie; ``chosen`` where operations are done.
+
+    ``hints`` are of values in layers, which stay.
+    """
 
     step: Step
     whens: list[When]
+    hints: Mapping[str, int]
     known: dict[str, int]
     chosen: dict[int, int] = field(default_factory=dict)
 
@@ -44,8 +51,9 @@ class _Stages:
 
     def found(self) -> tuple[int, ...]:
         self._everywhere()
-        for at, operation in enumerate(self.operations):
-            self._follow(at, operation)
+        self._follow(When.BEFORE, When.FORWARD)
+        self._settle(When.FORWARD)
+        self._follow(When.BACKWARD)
         for at in reversed(range(len(self.operations))):
             if at not in self.chosen and self.whens[at] is not When.AFTER:
                 self._choose(at, self._first_reader(at))
@@ -54,7 +62,7 @@ class _Stages:
             if at not in self.chosen:
                 stage = self._first_reader(at)
                 self._choose(at, max(self._stages_read(at), default=0) if stage is None else stage)
-        self._gradients()
+        self._settle(When.BACKWARD)
         return tuple(self.chosen[at] for at in range(len(self.operations)))
 
     def _everywhere(self) -> None:
@@ -73,17 +81,28 @@ class _Stages:
             self.chosen[at] = stage
             self.known.update((one.name, stage) for one in self.operations[at].results)
 
-    def _stages_read(self, at: int) -> list[int]:
-        return [self.known[str(o)] for o in self.operations[at].operands if str(o) in self.known]
+    def _stages_read(self, at: int, *sent: When) -> list[int]:
+        """Where what an operation reads is; also where it was sent to, to be read then."""
+        return [
+            max(self.known[name], *self._readers(name, sent))
+            for name in map(str, self.operations[at].operands)
+            if name in self.known
+        ]
 
-    def _follow(self, at: int, operation: Operation) -> None:
+    def _readers(self, name: str, whens: Sequence[When]) -> list[int]:
+        """The stages where a value is read, so far as that is known."""
+        readers = [one for one in self.readers[name] if self.whens[one] in whens]
+        return [self.chosen.get(one, EVERYWHERE) for one in readers] or [EVERYWHERE]
+
+    def _follow(self, *whens: When) -> None:
         """What belongs to a layer is there; the rest follows what it reads."""
-        hinted = [self.known[one.name] for one in operation.results if one.name in self.known]
-        read = self._stages_read(at)
-        if hinted:
-            self._choose(at, hinted[0])
-        elif read and at not in self.chosen and self.whens[at] is not When.AFTER:
-            self._choose(at, min(read) if self.whens[at] is When.BACKWARD else max(read))
+        for at, operation in enumerate(self.operations):
+            hinted = [self.known[one.name] for one in operation.results if one.name in self.hints]
+            read = self._stages_read(at, *((When.FORWARD,) if When.BACKWARD in whens else ()))
+            if hinted:
+                self._choose(at, hinted[0])
+            elif read and at not in self.chosen and self.whens[at] in whens:
+                self._choose(at, min(read) if self.whens[at] is When.BACKWARD else max(read))
 
     def _first_reader(self, at: int) -> int | None:
         """The lowest stage where a result is read, so far as that is known."""
@@ -110,23 +129,82 @@ class _Stages:
                     self._choose(at, stage)
                     waiting += map(str, self.operations[at].operands)
 
-    def _gradients(self) -> None:
-        """A gradient that only an update reads is made where that is, if all that it needs is."""
-        for at in range(len(self.operations)):
-            operation = self.operations[at]
-            readers = {one for value in operation.results for one in self.readers[value.name]}
-            homes = {self.chosen[one] for one in readers}
-            if self.whens[at] is not When.BACKWARD or len(homes) != 1 or operation.body is not None:
+    def _settle(self, when: When) -> None:
+        """What only another stage reads is done there, if all that it needs is there, too.
+
+        A normalisation between two layers of different stages is done where its result is used:
+        its input goes there anyway. So is a gradient that only an update reads.
+        """
+        latest = self._latest(when)
+        before = dict(self.chosen)
+        for at, needed in latest.items():
+            stage = max(self._stages_read(at, when)) if needed == ANY else needed
+            if stage != before[at] and all(
+                self._is_there(operand, at, stage, before)
+                for operand in self.operations[at].operands
+            ):
+                self._choose(at, stage)
+
+    def _latest(self, when: When) -> dict[int, int]:
+        """For each operation of a pass that is in no layer, the stage at which it is needed.
+
+        What goes forward and is kept for the way back only is needed at any.
+        """
+        found: dict[int, int] = {}
+        for at in reversed(range(len(self.operations))):
+            results = self.operations[at].results
+            if self.whens[at] is not when or self._in_layer(at):
                 continue
-            [home] = homes
-            late = all(self.whens[one] is When.AFTER for one in readers)
-            there = all(
-                any(self.chosen[one] == home for one in self.readers[str(operand)] if one != at)
-                for operand in operation.operands
-                if isinstance(operand, Value)
-            )
-            if late and there and home < self.chosen[at]:
-                self._choose(at, home)
+            readers = {one for value in results for one in self.readers[value.name]}
+            if when is When.FORWARD:
+                readers = {one for one in readers if self.whens[one] is when}
+            stages = [found.get(one, self.chosen.get(one, EVERYWHERE)) for one in readers]
+            if at not in self.chosen or EVERYWHERE in stages:
+                continue
+            if when is When.FORWARD:
+                found[at] = min(stages, default=ANY)
+            elif stages and all(self.whens[one] is When.AFTER for one in readers):
+                found[at] = max(stages)
+        return dict(reversed(found.items()))
+
+    def _in_layer(self, at: int) -> bool:
+        """Whether an operation is a layer's, or reads its weights."""
+        one = self.operations[at]
+        return any(value.name in self.hints for value in one.results) or any(
+            str(value) in self.known
+            and (str(value) in self.hints or self.whens[self.makers[str(value)]] is When.BEFORE)
+            for value in one.operands
+        )
+
+    def _is_there(self, operand: Operand, at: int, stage: int, before: Mapping[int, int]) -> bool:
+        """Whether a stage has what an operation reads, also if that is done elsewhere."""
+        maker = self.makers.get(str(operand))
+        if maker is None or self.chosen.get(maker, EVERYWHERE) in (EVERYWHERE, stage):
+            return True
+        others = (one for one in self.readers[str(operand)] if one != at)
+        return any(before.get(one) == stage for one in others)
+
+
+def check_order(plan: Plan) -> None:
+    """Raise InputError for an order that is not one of the plan's ranks and microbatches."""
+    pipe = dict(plan.axes).get(PIPE, 1)
+    if plan.order is None:
+        if pipe > 1 or plan.stages:
+            problem = f"{PIPE}={pipe} and no order of its stages"
+            raise InputError(problem, where="plan", hint="order 0F0 0B0 ..., a line for each rank")
+        return
+    ranks = len(plan.order.ranks)
+    if ranks != pipe:
+        raise InputError(f"an order of {ranks} ranks, and {PIPE}={pipe}", where="plan")
+    if plan.order.microbatches != plan.microbatches or plan.microbatches < 2:
+        problem = f"an order of {plan.order.microbatches} microbatches"
+        hint = f"the plan has {plan.microbatches}, and an order needs 2 at least"
+        raise InputError(problem, where="plan", hint=hint)
+    halves = [one for one in plan.order.actions if one.kind not in (Pass.FORWARD, Pass.BACKWARD)]
+    if halves:
+        problem = f"{halves[0]} is half of a backward pass"
+        hint = "a loop over layers goes back in one: F and B only"
+        raise InputError(problem, where="plan", hint=hint)
 
 
 def check_stages(step: Step, stages: tuple[int, ...], whens: list[When], count: int) -> None:

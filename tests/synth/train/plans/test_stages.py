@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from functools import cache
 from itertools import islice
@@ -11,10 +12,12 @@ import pytest
 
 pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 
+from grammar.tensors.operations import Step
 from grammar.tensors.parser import parse_step
 from hierarchies import InputError
 from ordered_steps import MissingError, judge_order
 from sharded_steps import drawn_inputs, in_float64, judge, on_one_device, run_whole
+from synth.train.orders import parse
 from synth.train.plans import Done, Place, Plan, Sent, When, apply, parse_recipe, plan_of, prepared
 from synth.train.plans.layers.apart import apart
 from traced_steps import step
@@ -53,21 +56,28 @@ TIED = ("gpt2-tiny",)
 """The table of tokens is the last matrix, too: its gradients are made on two stages."""
 
 
-@pytest.mark.parametrize(("model", "text"), PIPELINES)
-def test_between_two_stages_go_one_activation_and_one_gradient(model: str, text: str) -> None:
-    one = step(model, FOUR)
+def sends(one: Step, text: str) -> list[tuple[When, int, int]]:
+    """What is sent: when, from which stage, and to which; every stage has what it reads."""
     plan = plan_of(one, parse_recipe(text))
     program = apply(one, plan)
     judge_order(prepared(one, plan), plan, program)
-    assert plan.order is not None
-    last = plan.order.stages - 1
     both = zip(program.instructions, program.places, strict=True)
-    sent = {(p.when, i.source, i.target) for i, p in both if isinstance(i, Sent)}
-    up = {(When.FORWARD, at, at + 1) for at in range(last)}
-    down = {(When.BACKWARD, at + 1, at) for at in range(last)}
-    once = {(When.BEFORE, 0, last), (When.AFTER, last, 0)} if model in TIED else set()
-    assert sent == up | down | once
-    assert sum(isinstance(i, Sent) for i in program.instructions) == len(sent)
+    return [(p.when, i.source, i.target) for i, p in both if isinstance(i, Sent)]
+
+
+@pytest.mark.parametrize("unrolled", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("model", "text"), PIPELINES)
+def test_between_two_stages_go_one_activation_and_one_gradient(
+    model: str, text: str, unrolled: bool
+) -> None:
+    one = step(model, FOUR, unrolled=unrolled)
+    found = sends(one, text.replace("; remat layers", "" if unrolled else "; remat layers"))
+    last = max(target for _, _, target in found)
+    up = [(When.FORWARD, at, at + 1) for at in range(last)]
+    down = [(When.BACKWARD, at + 1, at) for at in range(last)]
+    once = [(When.BEFORE, 0, last), (When.AFTER, last, 0)] if model in TIED else []
+    assert Counter(found) == Counter([*up, *down, *once])
+    assert last == 3
 
 
 @pytest.mark.slow
@@ -138,6 +148,14 @@ def test_every_damaged_placing_is_caught() -> None:
         damaged = replace(program, instructions=instructions, places=places)
         with pytest.raises(MissingError):
             judge_order(ready, plan, damaged)
+
+
+@pytest.mark.parametrize(
+    "order", ["0F0 0F1 0B0 0B1\n1F0 1F1 1B0 1B1", "0F1 0F0 0B0 0B1\n1F1 1F0 1B0 1B1"]
+)
+def test_any_order_that_is_valid_has_what_it_reads(order: str) -> None:
+    one, plan = step("gpt2-tiny", FOUR), replace(two_stages(), order=parse(order))
+    judge_order(prepared(one, plan), plan, apply(one, plan))
 
 
 @pytest.mark.parametrize(
