@@ -2,6 +2,7 @@
 
 >>> from synth.plan.request import Watcher
 >>> from synth.verbs.training.orders import OrderQuestion, ordered
->>> ordered(OrderQuestion(order="gpipe", stages=2, microbatches=4), Watcher()).body["idle_share"]
+>>> asked = OrderQuestion(order="gpipe", stages=2, microbatches=4)
+>>> round(ordered(asked, Watcher()).body["idle_share"], 6)
 0.2
 """

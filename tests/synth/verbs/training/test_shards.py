@@ -246,7 +246,7 @@ BAD_PLANS = {
         ["gpt2-tiny", "--axes", "tensor=2,data=2", "--plan", MIXED],
         "--axes: tensor=2 data=2, and the plan has data=2 tensor=2",
     ),
-    "too many axes": (["mlp-tiny", "--plan", "a=2 b=2 c=2 d=2"], "at most 3"),
+    "too many axes": (["mlp-tiny", "--plan", "a=2 b=2 c=2 d=2 e=2"], "at most 4"),
     "too many devices": (["mlp-tiny", "--plan", "a=10000000"], "10000000 devices"),
     "a number without end": (["mlp-tiny", "--plan", f"a={'9' * 5000}"], "more than 18 digits"),
     "another number of devices": (
