@@ -27,9 +27,10 @@ _SHOWN = 8
 
 
 @cache
-def _templates() -> Environment:
+def templates(package: str) -> Environment:
+    """The templates of a package, of text as it is; a word that is not given is a mistake."""
     return Environment(
-        loader=PackageLoader("synth.emit"),
+        loader=PackageLoader(package),
         undefined=StrictUndefined,
         keep_trailing_newline=True,
         autoescape=False,
@@ -44,7 +45,7 @@ def python_file(runtime: str, source: Source, **more: Any) -> Files:
 
 def rendered(template: str, **words: Any) -> str:
     """A template of this package, filled in."""
-    return _templates().get_template(template).render(**words)
+    return templates("synth.emit").get_template(template).render(**words)
 
 
 def _words(source: Source) -> dict[str, Any]:

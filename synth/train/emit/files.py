@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
 from math import prod
 from typing import Any
-
-from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from grammar.tensors.operations import Step
 from grammar.tensors.sharding import Sharding
 from hierarchies import InputError
+from synth.emit.text import templates
 from synth.train.emit.jax import JAX
 from synth.train.emit.programs import Programs
 from synth.train.emit.spelling import listed, quoted
@@ -65,7 +63,7 @@ def write(
         for value in one.body.values.values()
     ]
     return (
-        _templates()
+        templates("synth.train.emit")
         .get_template(language.template)
         .render(
             name=step.name,
@@ -91,16 +89,6 @@ def _over(moves: Sequence[Move], sizes: Mapping[str, int]) -> list[str]:
     sending = (How.ALL_GATHER, How.ALL_TO_ALL, How.ALL_REDUCE, How.REDUCE_SCATTER)
     found = {tuple(axis for axis in sizes if axis in m.axes) for m in moves if m.how in sending}
     return [quoted(axes) for axes in sorted(found)]
-
-
-@cache
-def _templates() -> Environment:
-    return Environment(
-        loader=PackageLoader("synth.train.emit"),
-        undefined=StrictUndefined,
-        keep_trailing_newline=True,
-        autoescape=False,
-    )
 
 
 def _words(
