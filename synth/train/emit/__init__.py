@@ -14,7 +14,7 @@
 >>> print(text[text.index("def device_step"):].partition("\\n\\n")[0])
 def device_step(values):
     \"\"\"What every device does of a step, on its parts of the inputs.\"\"\"
-    (x,) = values
+    (x,) = values  # f32[8@data,2]
     v0 = lax.reduce_sum(x, (0, 1))  # f32[]{sum:data}
     v0_reduced = lax.psum(v0, ("data",))  # all-reduce (sum) over data: f32[]
     return (v0_reduced,)
