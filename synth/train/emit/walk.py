@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import assert_never
 
 from grammar.tensors.operations import Graph, Literal, Operand, Operation, Step, Value
 from grammar.tensors.sharding import Sharding, Type, part_shape
@@ -319,6 +320,8 @@ class _Scope:
                     self.move(value, path)
                 case Done():
                     self._do(one)
+                case _:
+                    assert_never(one)
 
     def read(self, operand: Operand, sharding: Sharding) -> str:
         if isinstance(operand, Literal):

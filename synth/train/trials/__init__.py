@@ -1,18 +1,19 @@
 """Some training steps in real processes, beside the same steps on one device.
 
 What runs is the emitted file itself, and what it is compared with is the model's own function,
-which knows no plan: what is checked is what is handed out.
+which knows no plan: what is checked is what is handed out. Each step has a batch of its own:
 
 >>> from grammar.tensors.parser import parse_step
 >>> from synth.train.trials import drawn
 >>> step = parse_step('''
-... step total
-... in x: f32[8,2] batch
-... v0: f32[] = reduce_sum(x) axes=(0,1)
+... step product
+... in w: f32[4] parameter
+... in x: f32[8,4] batch
+... v0: f32[8] = dot_general(x, w) dimension_numbers=(((1),(0)),((),()))
 ... out v0
 ... ''')
->>> drawn(step, steps=3, classes=2)["x"].shape
-(3, 8, 2)
+>>> {name: array.shape for name, array in drawn(step, steps=3, classes=2).items()}
+{'w': (4,), 'x': (3, 8, 4)}
 """
 
 from synth.train.trials.alone import Alone, as_text, in_jax

@@ -15,13 +15,14 @@ pytest.importorskip("torch", reason="needs torch, of the extra 'torch'")
 
 from exhaustive import RARELY
 from grammar.tensors.operations import Step
-from grammar.tensors.sharding import Sharding
+from grammar.tensors.sharding import Sharding, Split, replicated
 from hierarchies import Hierarchy, InputError
 from strategies import switches
 from synth.run.trial import RunError
 from synth.train.emit import output_names, programs_for, write
 from synth.train.models import Spelling, zoo_step
 from synth.train.plans import Plan, Program, apply, parse_recipe, plan_of
+from synth.train.plans.following import Rules, follow
 from synth.train.replicas.parts import cut as parts_of
 from synth.train.replicas.parts import devices
 from synth.train.trials import (
@@ -168,6 +169,30 @@ def test_a_prompt_is_read_and_then_written_on_with_a_cache(runtime: str, tmp_pat
         assert held["length"] == (5 if new == 5 else 8)
     assert np.any(held["attention/key"][:, :, 7])
     assert not np.any(held["attention/key"][:, :, 8:])
+
+
+CUT = {"first/weight": 1, "first/bias": 0, "layers/weight": 1, "last/weight": 0}
+"""Of weights of the perceptron the dimension that tensor cuts, layers first."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("runtime", "processes"), [("torch", 4), ("jax", 2)])
+def test_a_perceptron_over_data_and_tensor(runtime: str, processes: int, tmp_path: Path) -> None:
+    """Cut by hand: the first matrix by what it makes, those of the layers by what they read."""
+    step, sizes = traced("mlp-tiny"), {"data": 2, "tensor": 2}
+    lies = []
+    for label, role, value in zip(step.labels, step.roles, step.graph.inputs, strict=True):
+        place = CUT.get(label.removeprefix("mean/").removeprefix("square/"))
+        lie = replicated(len(value.type.shape))
+        lie = lie.laid("data", Split(0)) if role == "batch" else lie
+        lies.append(lie if place is None else lie.laid("tensor", Split(place)))
+    plan = follow(step, lies, Rules(sizes, frozenset(("data",))))
+    program = apply(step, plan)
+    assert any("tensor" in move.axes for one in program.moved() for move in one.path.moves)
+    text = write(runtime, step, program, sizes)
+    trial = Trial(runtime, processes, 2, 200.0)
+    found = trained({"step.py": text}, 4, inputs("mlp-tiny"), trial, tmp_path)
+    assert compared(step, program, sizes, alone("mlp-tiny"), found).equal
 
 
 @pytest.mark.slow
