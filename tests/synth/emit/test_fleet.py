@@ -36,10 +36,6 @@ MPI = pytest.mark.skipif(
 RUNTIMES = pytest.mark.parametrize(
     "target", [pytest.param("torch", marks=TORCH), pytest.param("mpi", marks=MPI)]
 )
-QUICK_RUNTIMES = pytest.mark.parametrize(
-    "target",
-    [pytest.param("torch", marks=[TORCH, pytest.mark.slow]), pytest.param("mpi", marks=MPI)],
-)
 MINUTES = 900.0
 
 
@@ -163,7 +159,8 @@ def oddities() -> list[Source]:
     return found
 
 
-@QUICK_RUNTIMES
+@pytest.mark.slow
+@RUNTIMES
 def test_a_few_programs_run(target: str, tmp_path: Path) -> None:
     given = [*sources(sampled(2, 6), Reduction.plain(2, 2)), *oddities()]
     assert run_all(target, tmp_path, given) == len(given)
@@ -186,7 +183,8 @@ def requested(goal: Goal, reduction: Reduction, some: int, order: RankOrder) -> 
     ]
 
 
-@QUICK_RUNTIMES
+@pytest.mark.slow
+@RUNTIMES
 def test_every_request_runs(target: str, tmp_path: Path) -> None:
     given = [
         one
@@ -251,7 +249,8 @@ def test_replicas_and_both_rank_orders_run(target: str, tmp_path: Path) -> None:
     assert run_all(target, tmp_path, given) == len(given)
 
 
-@QUICK_RUNTIMES
+@pytest.mark.slow
+@RUNTIMES
 def test_stripes_run_on_a_few_ranks(target: str, tmp_path: Path) -> None:
     plain = Reduction.plain(2, 2)
     given = [*side_by_side(sampled(2, 4), plain, 2), *side_by_side(sampled(2, 6), plain, 3)]

@@ -377,7 +377,7 @@ def explore(url: str, examples: int) -> None:
 
 
 def test_any_order_of_statements(store_url: str) -> None:
-    explore(store_url, 15)
+    explore(store_url, 6)
 
 
 @pytest.mark.slow
