@@ -18,7 +18,7 @@ from grammar.tensors.sharding import Sharding, Type, part_shape
 from hierarchies import InputError
 from synth.train.emit.spelling import Names, bare, listed, statement, told, unpacked
 from synth.train.factors import Offset, part
-from synth.train.plans import Done, Moved, Program
+from synth.train.plans import Done, Moved, Program, Sent
 from synth.train.plans.plan import loop_of
 from synth.train.resharding import How, Move, Path, path_between
 
@@ -320,6 +320,9 @@ class _Scope:
                     self.move(value, path)
                 case Done():
                     self._do(one)
+                case Sent():
+                    hint = "leave the schedule out of the plan"
+                    raise InputError("a file has no stages yet", where="plan", hint=hint)
                 case _:
                     assert_never(one)
 
