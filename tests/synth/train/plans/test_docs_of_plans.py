@@ -15,6 +15,7 @@ from synth.train.plans.text import SAYS
 PAGE = DOCS / "plans.md"
 
 
+@pytest.mark.slow
 def test_the_python_of_the_page_prints_what_it_says() -> None:
     text = "\n".join(block.text for block in blocks("python", PAGE))
     examples = doctest.DocTestParser().get_doctest(text, {}, PAGE.name, str(PAGE), 0)

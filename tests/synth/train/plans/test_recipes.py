@@ -92,6 +92,15 @@ def test_megatron_all_reduces_twice_a_layer_and_pass(model: str) -> None:
     assert not outside(found, text)
 
 
+def test_of_fewest_requests_data_and_megatron_are_one_all_reduce_a_gradient() -> None:
+    """Of fewest bytes replicas along tensor share each gradient, and gather it again."""
+    text = "data=4 tensor=2; batch over data; weights over tensor as Megatron; fewest requests"
+    one = step("gpt2-tiny")
+    found = program(one, text)
+    assert outside(found, text) == {"all-reduce": one.roles.count("parameter")}
+    assert bodies(found, text) == [{"all-reduce": 2}, {"all-reduce": 2}]
+
+
 SEQUENCE = "tensor=2; weights over tensor as Megatron; tokens over tensor"
 SAVED_IN_PARTS = 2
 """What both halves of a layer read is kept by tokens and gathered again, as Megatron does."""
