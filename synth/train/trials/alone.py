@@ -56,7 +56,7 @@ def _by_function(
     *,
     wide: bool,
 ) -> Values:
-    import jax  # not at the top: the core does without
+    import jax  # Not at the top of the file: the core does without.
 
     called, given = function
     names = [value.name for value in step.graph.inputs]
