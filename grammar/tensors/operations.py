@@ -16,6 +16,7 @@ from textwrap import indent
 from typing import Any
 
 from grammar.tensors.sharding import Sharding, Type
+from hierarchies import InputError
 
 Parameter = bool | int | float | str | tuple["Parameter", ...] | tuple[tuple[str, "Parameter"], ...]
 """What a primitive is told beside its operands: numbers, words, lists, and named entries."""
@@ -83,8 +84,15 @@ class Operation:
 
     @cached_property
     def parameter(self) -> Mapping[str, Parameter]:
-        """The parameters by name."""
-        return dict(self.parameters)
+        """The parameters by name; InputError for one that the text of the step lacks."""
+        return _Parameters(self)
+
+    def lacks(self, name: str) -> InputError:
+        """What is wrong where a parameter is not said."""
+        problem = f"{self.primitive} has no parameter {name!r}"
+        return InputError(
+            problem, where=self.line, hint="it stands behind the operands, as JAX says"
+        )
 
     def __str__(self) -> str:
         """``v1: f32[8] = reduce_sum(v0) axes=(1) @mlp.py:12``; a body stands in lines below."""
@@ -94,6 +102,15 @@ class Operation:
         body = "" if self.body is None else f" {{\n{indent(str(self.body), '  ')}}}"
         line = f" @{_BLANKS.sub('_', self.line)}" if self.line else ""
         return f"{made} = {self.primitive}({read}){told}{body}{line}"
+
+
+class _Parameters(dict[str, Parameter]):
+    def __init__(self, operation: Operation) -> None:
+        super().__init__(operation.parameters)
+        self._operation = operation
+
+    def __missing__(self, name: str) -> Parameter:
+        raise self._operation.lacks(name)
 
 
 @dataclass(frozen=True)

@@ -136,7 +136,10 @@ class Language:
         words |= {name: told(one, self.dtypes) for name, one in operation.parameters}
         words["all"] = ", ".join(call.operands)
         words["made"] = self.dtypes[call.made.dtype]
-        return writer.format(*call.operands, **words)
+        try:
+            return writer.format(*call.operands, **words)
+        except KeyError as name:
+            raise operation.lacks(str(name.args[0])) from None
 
 
 @dataclass(frozen=True)
@@ -384,7 +387,7 @@ class _Scope:
             operands[divided.constants : kept],
             operands[kept:],
         )
-        length, reverse = loop.parameter["length"], loop.parameter["reverse"]
+        length, reverse = loop.parameter["length"], loop.parameter.get("reverse", False)
         return f"repeat({name}, {', '.join(map(listed, groups))}, {length}, reverse={reverse})"
 
     def _check(self, value: Value) -> None:

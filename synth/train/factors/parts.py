@@ -73,9 +73,9 @@ def part_parameters(
     told = dict(operation.parameters)
     for factor, parts in cut.items():
         if factor.cut is not None:
-            told[factor.cut.parameter] = _divided(
-                told[factor.cut.parameter], factor.cut.entry, parts
-            )
+            name = factor.cut.parameter
+            value = told.get(name, operation.parameter[name])
+            told[name] = _divided(value, factor.cut.entry, parts)
     return tuple(told.items())
 
 
