@@ -186,7 +186,8 @@ def test_a_perceptron_over_data_and_tensor(runtime: str, processes: int, tmp_pat
         lie = replicated(len(value.type.shape))
         lie = lie.laid("data", Split(0)) if role == "batch" else lie
         lies.append(lie if place is None else lie.laid("tensor", Split(place)))
-    plan = follow(step, lies, Rules(sizes, frozenset(("data",))))
+    held = frozenset((at, "tensor") for at, one in enumerate(lies) if "tensor" in one.axes)
+    plan = Plan(tuple(sizes.items()), follow(step, lies, Rules(sizes, held)))
     program = apply(step, plan)
     assert any("tensor" in move.axes for one in program.moved() for move in one.path.moves)
     text = write(runtime, step, program, sizes)

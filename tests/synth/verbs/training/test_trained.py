@@ -14,10 +14,10 @@ from places import TESTS
 from synth.cli.app import app
 from synth.plan.request import Watcher
 from synth.tables.table import TABLES
-from synth.verbs import training
 from synth.verbs.answers import judge
 from synth.verbs.answers.training.trained import TrainReply
 from synth.verbs.questions.question import asked
+from synth.verbs.training import trained as training
 from synth.verbs.training.trained import TrainQuestion, trained
 
 KEPT = TESTS / "steps" / "mlp-tiny.step"
