@@ -194,7 +194,11 @@ WRONG = {
     ),
     "what JAX has not": (
         ("sqrt", "sqroot", "own.py:8: no factors are known of the primitive 'sqroot'"),
-        (" dimension_numbers=(((1),(0)),((),()))", "", "dot_general of such operands"),
+        (
+            " dimension_numbers=(((1),(0)),((),()))",
+            "",
+            "dot_general has no parameter 'dimension_numbers'",
+        ),
         ("(((1),(0)),((),()))", "(((7),(0)),((),()))", "dot_general of such operands"),
     ),
 }

@@ -307,7 +307,7 @@ BAD_TEXTS = {
     "parameters that are none": (
         PLAIN | {"primitive": "transpose"},
         ["--plan", DATA],
-        "own.py:4: transpose of such operands and parameters",
+        "own.py:4: transpose has no parameter 'permutation'",
     ),
     "a size of a model of the zoo": (
         PLAIN,
