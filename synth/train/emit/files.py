@@ -55,7 +55,7 @@ def write(
     outputs = [
         _words(one.name, "", one.type.dtype, one.type.shape, one.sharding) for one in found.outputs
     ]
-    values = [value for graph in (step.graph,) for value in graph.values.values()]
+    values = [*step.graph.values.values()]
     values += [
         value
         for one in step.graph.everywhere()
