@@ -15,4 +15,13 @@ for every machine. From 1 to 10 by adding 3 or doubling, where doubling costs fi
 3 +3 +3 +3
 11 x2 +3 x2
 12 x2 x2 +3 +3
+
+Where there is no path but a choice to be made, ``space`` is the one face: a space of states, a
+budget, an observer, and the answers there may be. A driver a module: ``grid`` tries all, pruned,
+``annealing`` and ``backtracking`` walk, ``elimination`` and ``message_passing`` choose where costs
+are of two choices at a time, ``stage_cuts`` cuts a row of layers.
+
+>>> from synth.search.grid import Product, grid
+>>> grid(Product([range(1, 9), range(1, 9)], lambda sides: abs(sides[0] * sides[1] - 14)))
+Optimal(state=(2, 7), seconds=0)
 """

@@ -104,6 +104,29 @@ class Explored(Generic[V, L]):
             goals=place[[last]],
         )
 
+    def towards(self, goal: V, prices: Sequence[int], ranks: Sequence[int]) -> dict[V, Path]:
+        """From every vertex that reaches it the first of the cheapest paths to one goal.
+
+        What ``between`` and ``cheapest`` say first of each pair, for all of them at once.
+        """
+        array, ranked = np.asarray(prices, dtype=np.int64), np.asarray(ranks)
+        last = self._numbers[goal]
+        tables = np.array(replace(self, goals=np.array([last]))._remaining(array))
+        least, moves = tables.min(axis=0), tables.argmin(axis=0)
+        found = {last: Path(0, ())}
+        for vertex in np.argsort(moves, kind="stable").tolist():
+            if vertex == last or least[vertex] >= BEYOND:
+                continue
+            span = slice(self._firsts[vertex], self._firsts[vertex + 1])
+            labels, targets = self.labels[span], self.targets[span]
+            best = np.flatnonzero(
+                array[labels] + tables[moves[vertex] - 1][targets] == least[vertex]
+            )
+            first = best[ranked[labels[best]].argmin()]
+            rest = found[int(targets[first])].labels
+            found[vertex] = Path(int(least[vertex]), (int(labels[first]), *rest))
+        return {self.vertices[vertex]: path for vertex, path in found.items()}
+
     def distances(self) -> dict[V, int]:
         """For every vertex on a path to a goal, the least number of moves to the nearest goal."""
         ones = np.ones(len(self.alphabet), dtype=np.int64)

@@ -139,6 +139,19 @@ def test_a_graph_of_all_moves_serves_every_start_and_goal(
     assert [spelled(found, path) for path in told(toy, found)] == expected
 
 
+@given(toys(), st.sampled_from("abcde"))
+def test_the_first_paths_to_a_goal_from_everywhere(toy: Toy, goal: str) -> None:
+    every = joined("abcde", toy.moves, toy.max_moves)
+    prices = [toy.prices[label] for label in every.alphabet]
+    ranks = [toy.ranks[label] for label in every.alphabet]
+    found = every.towards(goal, prices, ranks)
+    assert found[goal] == Path(0, ())
+    for start in "abcde":
+        if start != goal:
+            path = next(every.between(start, goal).cheapest(prices, ranks), None)
+            assert found.get(start) == path
+
+
 @given(toys())
 def test_distances_are_the_least_moves_to_a_goal(toy: Toy) -> None:
     found, near = toy.explored().distances(), distances(toy.edges, toy.goals)
