@@ -1,0 +1,87 @@
+"""What choices cost: seconds of what one device computes, and of what is sent.
+
+Both are asked of the caller, who has a machine and its planner, or measurements; ``plain_prices``
+takes rates. ``seconds_of`` adds them up for a plan that is made, in which a value that several read
+alike is redistributed once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import inf
+
+from grammar.tensors.operations import Operation, Step
+from grammar.tensors.sharding import Sharding, Type
+from synth.compute.flops import flops_of, type_of
+from synth.train.factors import part
+from synth.train.plans import Done, Moved, Plan, Program, apply
+from synth.train.resharding import path_between
+from synth.train.simulation.device import Sending
+from synth.train.work import length_of
+
+
+@dataclass(frozen=True)
+class Prices:
+    """Seconds of an operation on a device's part, and until a value lies otherwise."""
+
+    computing: Callable[[Operation], float]
+    sending: Sending
+
+
+def plain_prices(
+    sizes: Mapping[str, int],
+    bytes_per_second: Mapping[str, float],
+    flops_per_second: float,
+    memory_bytes_per_second: float = inf,
+) -> Prices:
+    """From rates: of each axis between its devices, of arithmetic, and of memory.
+
+    A move over several axes goes at the rate of the slowest; latencies and launches are left out.
+    """
+
+    def computing(operation: Operation) -> float:
+        moved = sum(type_of(one).bytes for one in (*operation.operands, *operation.results))
+        return max(flops_of(operation) / flops_per_second, moved / memory_bytes_per_second)
+
+    def sending(value: Type, source: Sharding, target: Sharding) -> float:
+        path = path_between(value, source, target, sizes)
+        shares = (
+            (move.least(sizes), min(bytes_per_second[axis] for axis in move.axes))
+            for move in path.moves
+        )
+        return value.bytes * sum(float(share) / rate for share, rate in shares if share)
+
+    return Prices(computing, sending)
+
+
+@dataclass(frozen=True)
+class Seconds:
+    """Of a device, one thing after the other: nothing overlaps."""
+
+    computing: float
+    sending: float
+
+    @property
+    def all(self) -> float:
+        return self.computing + self.sending
+
+
+def seconds_of(step: Step, plan: Plan, prices: Prices) -> Seconds:
+    """The seconds of a plan's operations and redistributions, each charged once."""
+    return _seconds(apply(step, plan), plan.sizes, prices, 1)
+
+
+def _seconds(program: Program, sizes: Mapping[str, int], prices: Prices, times: int) -> Seconds:
+    computing = sending = 0.0
+    for one in program.instructions:
+        match one:
+            case Done(body=Program() as body, operation=loop):
+                inside = _seconds(body, sizes, prices, times * length_of(loop))
+                computing += inside.computing
+                sending += inside.sending
+            case Done(operation=operation, how=how):
+                computing += times * prices.computing(part(operation, how, sizes).operation)
+            case Moved(value=value, path=path):
+                sending += times * prices.sending(value.type, path.source, path.target)
+    return Seconds(computing, sending)
