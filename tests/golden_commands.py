@@ -28,9 +28,17 @@ GOLDEN_COMMANDS = {
         *("shard", str(Path(__file__).parent / "steps" / "mlp-tiny.step"), "dgx-h100:1"),
         *("--plan", "data=8; batch over data; zero=1"),
     ],
+    "simulate": [
+        *("simulate", str(Path(__file__).parent / "steps" / "mlp-tiny.step"), "dgx-h100:1"),
+        *("--plan", "data=8; batch over data; zero=1"),
+    ],
     "train": [
         *("train", str(Path(__file__).parent / "steps" / "mlp-tiny.step"), "dgx-h100:1"),
         *("--plan", "data=8; batch over data; zero=2", "--runtime", "torch"),
+    ],
+    "profile": [
+        *("profile", str(Path(__file__).parent / "steps" / "mlp-tiny.step"), "--no-measure"),
+        *("--plan", "data=2; batch over data; zero=3", "--runtime", "torch"),
     ],
     "place": ["place", "dgx-h100:4", "--axes", "data=8,model=4"],
     "count": ["count", "--digits", "3"],

@@ -10,7 +10,7 @@ import time as clock
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import PurePath
-from types import FrameType
+from types import FrameType, MappingProxyType
 from typing import Any, Protocol
 
 import typer
@@ -58,13 +58,15 @@ def ask(
     budget_seconds: float | None,
     output: str | None = None,
     page: str | None = None,
+    apart: Mapping[str, str] = MappingProxyType({}),
     before: Opening = nullcontext,
 ) -> int:
     """Put a question, print the answer, and say how it ended: the exit code.
 
-    Files that are the answer go to ``output``, or with ``as_json`` the JSON that holds them, and
-    after that a report to ``page``. An answer that was given ``before`` is given again. A caller's
-    mistake, and what cannot be written, becomes one line on standard error and exit code 2.
+    Files that are the answer go to ``output``, or with ``as_json`` the JSON that holds them; after
+    that one file, by the end of its name, to where ``apart`` says, and a report to ``page``. An
+    answer that was given ``before`` is given again. A caller's mistake, and what cannot be
+    written, becomes one line on standard error and exit code 2.
     """
     begun = clock.perf_counter()
     try:
@@ -82,6 +84,8 @@ def ask(
             deliver([TextFile(name=f"{verb}.json", text=text)], output)
         else:
             _show(verb, reply.body, output)
+        for ending, place in apart.items():
+            deliver([_file(reply.body, ending)], place)
         if page is not None:
             given = names_only(question.model_dump(mode="json", exclude_defaults=True))
             text = report(verb, given, reply.body)
@@ -90,6 +94,16 @@ def ask(
         typer.echo(f"collsynth: {error}", err=True)
         return int(Outcome.NO) if isinstance(error, WrongProgramError) else USAGE
     return INTERRUPTED if watcher.interrupted else int(reply.outcome)
+
+
+def _file(body: Mapping[str, Any], ending: str) -> TextFile:
+    """The file of an answer whose name ends so. Raises InputError where there is none."""
+    for one in body["files"]:
+        if one["name"].endswith(ending):
+            return TextFile(**one)
+    raise InputError(
+        f"the answer has no {ending} file", hint="a step that sends nothing has no job"
+    )
 
 
 def _check_page(page: str | None) -> None:

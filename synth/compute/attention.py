@@ -57,12 +57,17 @@ class Attention:
 def attention_estimate(one: Attention, device: Device, rates: Rates = TYPICAL) -> Estimate:
     """Seconds of flash attention. Raises InputError for a type that the device has no rate for."""
     peak = device.peak(one.dtype)
-    measured = device.attention_flops_per_second
-    if measured:
-        rate = min(peak, measured[one.backward])
-    else:
-        share = BACKWARD if one.backward else FORWARD
-        rate = min(peak, share * (device.reached(one.dtype) or UNMEASURED * peak))
+    rate = attention_rate(device, one.dtype, one.backward)
     least = max(one.flops / peak, one.bytes / device.memory_bytes_per_second)
     seconds = max(one.flops / rate, least) + device.launch_seconds
     return Estimate(seconds, max(least, LOW * seconds), HIGH * seconds, rates.how)
+
+
+def attention_rate(device: Device, dtype: str, backward: bool) -> float:
+    """Operations in a second of flash attention: as measured, or a share of the matrix rate."""
+    peak = device.peak(dtype)
+    measured = device.attention_flops_per_second
+    if measured:
+        return min(peak, measured[backward])
+    share = BACKWARD if backward else FORWARD
+    return min(peak, share * (device.reached(dtype) or UNMEASURED * peak))

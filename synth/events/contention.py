@@ -30,12 +30,15 @@ def contended(
     seconds: Sequence[float],
     uses: Sequence[Uses],
     waits: Sequence[float] | None = None,
+    ceilings: Sequence[float] | None = None,
 ) -> tuple[list[float], list[float]]:
     """When each task begins and ends that takes so long alone.
 
     ``uses``: the shared things of each task, by number, and the part of each that it keeps busy at
     full speed, above 0 and at most 1. ``waits``: of its seconds those at its begin, in which it
-    keeps nothing busy (a launch, a message's latency); none unless given.
+    keeps nothing busy (a launch, a message's latency); none unless given. ``ceilings``: the share
+    at which each is as fast as alone, 1 unless given. A thread that needs a tenth of a core has
+    0.1 and keeps one core busy by 1: like one that needs all of it, it gets up to half.
     """
     waits = waits or [0.0] * len(seconds)
     moved = [
@@ -44,9 +47,9 @@ def contended(
     alone = [wait if yes else one for yes, one, wait in zip(moved, seconds, waits, strict=True)]
     before = [tasks.waits(task) for task in range(len(seconds))]
     rest = [one - wait for one, wait in zip(seconds, waits, strict=True)]
-    engine = Engine(
-        Course([1] * len(seconds), alone, moved, before), Paces(uses, [1.0] * len(uses), rest)
-    )
+    tops = ceilings or [1.0] * len(uses)
+    work = [one * top for one, top in zip(rest, tops, strict=True)]
+    engine = Engine(Course([1] * len(seconds), alone, moved, before), Paces(uses, tops, work))
     for _ in engine.moments():
         pass
     return [one for [one] in engine.begins], [one for [one] in engine.ends]

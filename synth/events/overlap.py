@@ -29,10 +29,20 @@ _SLACK = 1e-9
 class Slopes:
     """For each resource the part of the time for which a phase at full speed keeps it busy.
 
-    Each phase has its own: compared by identity, so that shares known of some phases are found.
+    Made by ``_slopes``, one for all phases of the same parts, and compared by identity: so shares
+    known of some phases are found quickly.
     """
 
     parts: tuple[tuple[str, float], ...]
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        return frozenset(name for name, _ in self.parts)
+
+
+@lru_cache(maxsize=2**14)
+def _slopes(parts: tuple[tuple[str, float], ...]) -> Slopes:
+    return Slopes(parts)
 
 
 @dataclass(frozen=True)
@@ -58,7 +68,7 @@ class Work:
     def slopes(self) -> Slopes:
         """The part of the time for which it keeps each resource busy at full speed."""
         most = self.transfer_seconds
-        return Slopes(tuple((name, each / most) for name, each in self.busy.items() if each))
+        return _slopes(tuple((name, each / most) for name, each in self.busy.items() if each))
 
 
 @dataclass(frozen=True)
@@ -104,23 +114,35 @@ def side_by_side(lanes: Sequence[Lane]) -> tuple[Span, ...]:
 def together_seconds(lanes: Sequence[Lane], limit_seconds: float = inf) -> float:
     """When the last segment of all lanes is done; infinity as soon as that must exceed the limit.
 
-    What a resource carries in all is a bound from the first. On the way, so is each phase: those of
-    its segments that are left, one after the other, and the phases after it. The end is, to the
-    bit, that of the last span of ``side_by_side``.
+    What a resource carries in all is a bound from the first, and the more it has idled, the later
+    all of that is done. On the way, so is each phase: those of its segments that are left, one
+    after the other, and the phases after it. The end is, to the bit, that of the last span of
+    ``side_by_side``.
     """
-    if max(_carried(lanes), default=0.0) * (1 - _SLACK) > limit_seconds:
-        return inf
-    return _end_seconds(lanes, limit_seconds * (1 + _SLACK))
+    latest = limit_seconds * (1 + _SLACK)
+    carried = _carried(lanes)
+    busiest = max(carried, key=lambda name: carried[name], default="")
+    idles = latest - carried.get(busiest, 0.0) - _after_all(lanes, busiest)
+    return inf if idles < 0 else _end_seconds(lanes, latest, busiest, idles)
 
 
-def _carried(lanes: Sequence[Lane]) -> Collection[float]:
+def _carried(lanes: Sequence[Lane]) -> dict[str, float]:
     """For how long each resource is busy in all."""
     found: dict[str, float] = {}
     for lane in lanes:
         for phase in lane.phases:
             for name, seconds in phase.busy.items():
                 found[name] = found.get(name, 0.0) + lane.segments * seconds
-    return found.values()
+    return found
+
+
+def _after_all(lanes: Sequence[Lane], name: str) -> float:
+    """How long the phases last that come after the last use of a resource, whichever that is."""
+    found = []
+    for lane in lanes:
+        uses = [j for j, phase in enumerate(lane.phases) if phase.busy.get(name)]
+        found += [_after(lane)[uses[-1]]] if uses else []
+    return min(found, default=0.0)
 
 
 def _after(lane: Lane) -> list[float]:
@@ -139,9 +161,13 @@ def makespan_seconds(phases: Sequence[Work], segments: int) -> float:
     return together_seconds([Lane(tuple(phases), segments)])
 
 
-def _end_seconds(lanes: Sequence[Lane], latest: float) -> float:  # noqa: C901 - calls cost half
+def _end_seconds(  # noqa: C901 - calls cost half
+    lanes: Sequence[Lane], latest: float, busiest: str, idles: float
+) -> float:
     """When all lanes are done, as an ``Engine`` says; infinity as soon as that must be too late.
 
+    That is also when the ``busiest`` resource, of which more is to come, has idled for more seconds
+    than it may.
     Planning asks for thousands of ends, each of a few tracks. So all tracks are looked through for
     the next event, which is faster than a queue of events, and no spans are kept. Within a moment
     tracks come in another order than there, which changes no time.
@@ -150,6 +176,8 @@ def _end_seconds(lanes: Sequence[Lane], latest: float) -> float:  # noqa: C901 -
     course = shares.course(lanes)
     items, waits, moved = course.items, course.waits, course.moved
     before = [each[0] if each else -1 for each in course.before]
+    uses = [phase.busy.get(busiest, 0.0) for lane in lanes for phase in lane.phases]
+    idle_share: dict[int, float] = {}
     alone = [phase.alone_seconds for lane in lanes for phase in lane.phases]
     after = [seconds for lane in lanes for seconds in _after(lane)]
     tracks = len(items)
@@ -174,9 +202,15 @@ def _end_seconds(lanes: Sequence[Lane], latest: float) -> float:  # noqa: C901 -
                 left[track] = rest = rest if rest > 0.0 else 0.0
                 paces[track], since[track] = pace, now
                 ends[track] = now + rest / pace
-        now = min(ends, default=inf)
+        was, now = now, min(ends, default=inf)
         if now == inf:
             return end
+        if moving not in idle_share:
+            together = sum(pace * uses[track] for track, pace in shares.of(moving))
+            idle_share[moving] = max(0.0, 1.0 - together)
+        idles -= idle_share[moving] * (now - was)
+        if idles < 0 and any(uses[track] and done[track] < items[track] for track in range(tracks)):
+            return inf
         until, free = now * (1 + NEAR), []
         for track, moment in enumerate(ends):
             if moment <= until:
@@ -202,6 +236,8 @@ class Paces:
 
     def __init__(self, lanes: Sequence[Lane]) -> None:
         self._phases = [phase for lane in lanes for phase in lane.phases]
+        self._slopes = [phase.slopes for phase in self._phases]
+        self._seconds = [phase.transfer_seconds for phase in self._phases]
         self._known: dict[int, list[tuple[int, float]]] = {}
         self._moving = 0
 
@@ -238,38 +274,44 @@ class Paces:
         return self._known[together]
 
     def _shared(self, together: int) -> list[tuple[int, float]]:
-        moving = [number for number in range(len(self._phases)) if together >> number & 1]
-        phases = [self._phases[number] for number in moving]
-        speeds = _fair(tuple([phase.slopes for phase in phases]))
-        return [(moving[i], speed / phases[i].transfer_seconds) for i, speed in speeds]
+        moving = []
+        while together:
+            lowest = together & -together
+            moving.append(lowest.bit_length() - 1)
+            together ^= lowest
+        speeds = _fair(tuple([self._slopes[track] for track in moving]))
+        return [(moving[i], speed / self._seconds[moving[i]]) for i, speed in speeds]
 
 
-@lru_cache(maxsize=2**14)
+@lru_cache(maxsize=2**15)
 def _fair(moving: tuple[Slopes, ...]) -> list[tuple[int, float]]:
     """The speeds of phases that move together, by their places.
 
     All speeds are raised alike until a resource is full; then those of the others, and so on.
     """
     speeds: list[tuple[int, float]] = []
-    rising = {number: slopes.parts for number, slopes in enumerate(moving)}
+    rising = [*enumerate(moving)]
     level = 0.0
     idle: dict[str, float] = {}
     while rising:
         slopes: dict[str, float] = {}
-        for parts in rising.values():
-            for name, part in parts:
+        for _, one in rising:
+            for name, part in one.parts:
                 slopes[name] = slopes.get(name, 0.0) + part
         rooms = {name: idle.get(name, 1.0) / slope for name, slope in slopes.items()}
         rise = min(rooms.values())
         level += rise
-        for name, slope in slopes.items():
-            idle[name] = max(0.0, idle.get(name, 1.0) - rise * slope)
-        full = {name for name, left in rooms.items() if left <= rise * (1 + NEAR)}
-        still = {}
-        for phase, parts in rising.items():
-            if any(name in full for name, _ in parts):
-                speeds.append((phase, level))
+        nearly = rise * (1 + NEAR)
+        full = {name for name, room in rooms.items() if room <= nearly}
+        still = []
+        for phase, one in rising:
+            if full.isdisjoint(one.names):
+                still.append((phase, one))
             else:
-                still[phase] = parts
+                speeds.append((phase, level))
+        if still:
+            for name, slope in slopes.items():
+                left = idle.get(name, 1.0) - rise * slope
+                idle[name] = left if left > 0.0 else 0.0
         rising = still
     return speeds

@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import RenderableType
 
 from grammar import Goal
+from grammar.tensors.sharding import Kind
 from hierarchies import Domain
 from hierarchies.units import duration, volume
 from synth.tables.comparing import diff
@@ -35,7 +36,9 @@ from synth.tables.style import (
     way,
 )
 from synth.tables.training.orders import order
+from synth.tables.training.profiles import profile
 from synth.tables.training.shards import shard
+from synth.tables.training.simulated import simulate
 from synth.tables.training.traces import trace
 from synth.tables.training.trained import train
 from synth.verbs.answers import judge
@@ -271,7 +274,7 @@ def _run(answer: RunReply) -> RenderableType:
     measured, predicted = answer.measured_seconds, answer.predicted_seconds
     made.add_row("program", duration(measured), duration(predicted))
     measured, predicted = answer.measured_plain_seconds, answer.predicted_plain_seconds
-    made.add_row(f"plain {answer.request.value}", duration(measured), duration(predicted))
+    made.add_row(f"plain {_requested(answer)}", duration(measured), duration(predicted))
     padding = answer.padded_bytes - answer.bytes
     size = volume(answer.bytes) + (f" (padded by {padding} B)" if padding else "")
     cut = f", in {answer.segments} segments" if answer.segments > 1 else ""
@@ -286,14 +289,19 @@ def _run(answer: RunReply) -> RenderableType:
     )
 
 
+def _requested(answer: RunReply) -> str:
+    """``all-reduce``, ``all-reduce (max)``"""
+    return answer.request.value + ("" if answer.op is Kind.SUM else f" ({answer.op.value})")
+
+
 def _checked(check: Checked, answer: RunReply) -> str:
-    same = f"equal to the plain {answer.request.value}" if check.equal else "WRONG"
-    goal = answer.request
-    if goal.reduces and answer.dtype.startswith(("float", "bfloat")):
+    same = f"equal to the plain {_requested(answer)}" if check.equal else "WRONG"
+    goal, sums = answer.request, answer.request.reduces and answer.op is Kind.SUM
+    if sums and answer.dtype.startswith(("float", "bfloat")):
         error = "not a number" if check.error is None else f"{check.error:.2g}"
         same += f" (largest error {error} of what rounding allows)"
     bits = "the same bits" if check.bitwise_equal else "DIFFERENT bits"
-    where = "as there, of sums that need no rounding" if goal.reduces else "as there"
+    where = "as there, of sums that need no rounding" if sums else "as there"
     where = "on all devices of a group" if goal is Goal.ALL_REDUCE else where
     return f"check: {same}; {bits} {where}"
 
@@ -326,7 +334,9 @@ _DRAWN: Mapping[str, Callable[[Any], RenderableType]] = {
     "doctor": doctor,
     "trace": trace,
     "shard": shard,
+    "simulate": simulate,
     "train": train,
+    "profile": profile,
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from grammar import Goal, canonical, parse
-from hierarchies import InputError, Reduction
+from hierarchies import InputError, Reduction, within
 from synth.emit import Options, Source
 from synth.plan.answers import all_priced
 from synth.plan.request import Part
@@ -53,7 +53,7 @@ def hand_out(chosen: Remembered, options: Options) -> HandOut:
     """Derive, replay, prove, lower and price programs, even those of an answer that says "proved".
 
     Raises InputError and WrongProgramError as ``derived_from_text`` does, and InputError for a
-    payload of fewer bytes than stripes.
+    payload of fewer bytes than stripes, and for an operation where nothing is reduced.
     """
     reduction, size = chosen.reduction, chosen.payload_bytes
     simulator = Simulator(chosen.system, chosen.algorithm)
@@ -79,4 +79,6 @@ def _source(
     if isinstance(verdict, Refuted):
         raise AssertionError(f"the rules and z3 disagree on {part.program}: {verdict}")
     schedule = lower(part.derivation, chosen.reduction, part.size_bytes, part.segments)
+    with within("--op"):
+        schedule = replace(schedule, op=chosen.op)
     return Source(schedule, chosen.system, prices, verdict, options)

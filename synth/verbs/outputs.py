@@ -12,6 +12,7 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field
 
 from grammar import Goal
+from grammar.tensors.sharding import Kind
 from hierarchies import InputError, nearest
 from synth.collectives.algorithms import Choice
 from synth.degraded.handing import Handed, run_on_arrays
@@ -47,6 +48,8 @@ MOST_HOSTS = 2**16
 ALL = "all"
 """In the place of the name of an entry: every entry of the plan."""
 GROUPS_FORMAT, GROUPS_VERSION = "collsynth-groups", 1
+GROUPS_VERSION_OF_OPERATIONS = 2
+"""Where reductions do not add: who cannot tell must not add."""
 
 
 class HandOutQuestion(PerhapsPlacedQuestion, PricedQuestion):
@@ -75,6 +78,11 @@ class HandOutQuestion(PerhapsPlacedQuestion, PricedQuestion):
     request: Annotated[
         Goal | None, Field(strict=False), Flag("What the program does, if no all-reduce")
     ] = None
+    op: Annotated[
+        Kind,
+        Field(strict=False),
+        Flag(f"The reduction operation: {', '.join(one.value for one in Kind)}"),
+    ] = Kind.SUM
     algorithm: Annotated[
         Choice | None, Field(strict=False), Flag("What is predicted, as in top")
     ] = None
@@ -128,6 +136,7 @@ class HandOutQuestion(PerhapsPlacedQuestion, PricedQuestion):
             found,
             payload_bytes=self.bytes or found.payload_bytes,
             goal=self.request or found.goal,
+            op=self.op,
             algorithm=self.algorithm or found.algorithm,
             segments=self.segments or found.segments,
             beside=tuple(
@@ -255,6 +264,7 @@ def executed(question: RunQuestion, watcher: Watcher) -> Reply:
         schema_version=SCHEMA_VERSION,
         system=given.source.system.name,
         request=schedule.goal,
+        op=schedule.op,
         program=programs_text(str(one.program) for one in given.source.schedules),
         backend=question.backend,
         devices=schedule.devices,
@@ -293,11 +303,12 @@ def _emitted_groups(question: EmitQuestion, ranking: UnevenRanking) -> Reply:
         )
     found = ranking.handed(question.rank)
     found.check()
-    text = json.dumps(groups_document(found), indent=1) + "\n"
+    text = json.dumps(groups_document(found, question.op), indent=1) + "\n"
     emitted = EmittedGroupsReply.like(
         found,
         target="json",
         program=found.program.text,
+        op=question.op,
         proof="proved",
         proved_for=len(found.devices),
         files=[TextFile(name="groups.json", text=text)],
@@ -305,13 +316,14 @@ def _emitted_groups(question: EmitQuestion, ranking: UnevenRanking) -> Reply:
     return reply(emitted)
 
 
-def groups_document(handed: Handed) -> Json:
+def groups_document(handed: Handed, op: Kind = Kind.SUM) -> Json:
     """The program as data: steps over groups of ranks, which chunks each keeps, device ids."""
     return {
         "format": GROUPS_FORMAT,
-        "version": GROUPS_VERSION,
+        "version": GROUPS_VERSION if op is Kind.SUM else GROUPS_VERSION_OF_OPERATIONS,
         "system": handed.system,
         "devices": list(handed.devices),
+        **({} if op is Kind.SUM else {"op": op.value}),
         "program": handed.program.text,
         "bytes": handed.payload_bytes,
         "chunks": handed.program.chunks,
@@ -332,7 +344,7 @@ def _executed_groups(question: RunQuestion, ranking: UnevenRanking) -> Reply:
         )
     size = question.bytes or 2**20
     chosen = ranking.handed(question.rank)
-    seen = run_on_arrays(chosen, question.dtype, size, question.repeat)
+    seen = run_on_arrays(chosen, question.dtype, size, question.repeat, question.op)
     checked = _checked(seen)
     chunks = chosen.program.chunks
     each = -(-seen.bytes // chunks)
@@ -340,6 +352,7 @@ def _executed_groups(question: RunQuestion, ranking: UnevenRanking) -> Reply:
         schema_version=SCHEMA_VERSION,
         system=chosen.system,
         request=Goal.ALL_REDUCE,
+        op=question.op,
         program=chosen.program.text,
         backend="numpy",
         devices=len(chosen.devices),

@@ -37,7 +37,9 @@ from synth.verbs.programs import CheckQuestion, LowerQuestion, TimeQuestion, che
 from synth.verbs.questions.question import Question
 from synth.verbs.reply import Reply
 from synth.verbs.training.orders import OrderQuestion, ordered
+from synth.verbs.training.profiles import ProfileQuestion, profile
 from synth.verbs.training.shards import ShardQuestion, shard
+from synth.verbs.training.simulated import SimulateQuestion, simulated
 from synth.verbs.training.traces import TraceQuestion, trace
 from synth.verbs.training.trained import TrainQuestion, trained
 
@@ -47,7 +49,7 @@ class Verb:
     """One verb: the model of its question, and what answers it.
 
     ``partial``: whether it can answer in part. ``repeatable``: whether the same question always
-    has the same answer; not so for ``run`` and ``train``, which run something on this machine.
+    has the same answer; not so for ``run``, ``train`` and ``profile``, which run something here.
     """
 
     question: type[Question]
@@ -78,5 +80,7 @@ VERBS: Mapping[str, Verb] = {
     "doctor": Verb(DoctorQuestion, doctor),
     "trace": Verb(TraceQuestion, trace),
     "shard": Verb(ShardQuestion, shard),
+    "simulate": Verb(SimulateQuestion, simulated),
     "train": Verb(TrainQuestion, trained, repeatable=False),
+    "profile": Verb(ProfileQuestion, profile, repeatable=False),
 }

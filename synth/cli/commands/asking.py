@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -27,6 +28,7 @@ def ask_and_exit(
     budget: float | None = None,
     output: str | None = None,
     page: str | None = None,
+    apart: Mapping[str, str | None] = MappingProxyType({}),
 ) -> None:
     """Put a question, print the answer, and exit as it ended."""
     # Not at the top of the file: it loads numpy, z3 and pydantic, and --help must not wait for it.
@@ -34,8 +36,16 @@ def ask_and_exit(
 
     url = chosen_store.get()
     more = {} if url is None else {"before": partial(_answers_in, url)}
+    to = {ending: file for ending, file in apart.items() if file is not None}
     code = ask(
-        verb, flags, as_json=as_json, budget_seconds=budget, output=output, page=page, **more
+        verb,
+        flags,
+        as_json=as_json,
+        budget_seconds=budget,
+        output=output,
+        page=page,
+        apart=to,
+        **more,
     )
     if code:
         raise typer.Exit(code)

@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -75,12 +76,27 @@ def serve(
         typer.Option(envvar="COLLSYNTH_JOB_MEMORY", help="The most memory that a job takes."),
     ] = "4GiB",
     keep_days: Annotated[
-        int | None,
+        int,
         typer.Option(
             envvar="COLLSYNTH_KEEP_DAYS",
-            min=1,
+            min=0,
             max=36500,
-            help="Days until ended jobs, and answers, are forgotten; else never.",
+            help="Days until ended jobs, and answers, are forgotten; 0: never.",
+        ),
+    ] = 30,
+    work_hours: Annotated[
+        float,
+        typer.Option(
+            envvar="COLLSYNTH_WORK_HOURS",
+            min=0,
+            help="Hours of work that a team with keys may ask for in a day.",
+        ),
+    ] = 24.0,
+    proxy_secret: Annotated[
+        str | None,
+        typer.Option(
+            envvar="COLLSYNTH_PROXY_SECRET",
+            help="Believe who a proxy says has signed in, if it sends this secret along.",
         ),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log warnings only.")] = False,
@@ -101,11 +117,16 @@ def serve(
             port=port,
             workers=workers or os.cpu_count() or 1,
             executor=executor,
-            keys=keys or not is_loopback(host),
+            keys=keys or not is_loopback(host) or proxy_secret is not None,
+            proxy_secret=proxy_secret or None,
             wait_seconds=wait,
             grace_seconds=grace,
-            keep_days=keep_days,
-            limits=Limits(job_seconds=job_seconds, job_memory_bytes=size_in_bytes(job_memory)),
+            keep_days=keep_days or None,
+            limits=Limits(
+                job_seconds=job_seconds,
+                job_memory_bytes=size_in_bytes(job_memory),
+                work_seconds_per_day=work_hours * 3600,
+            ),
         )
         with logging_to(json_log(sys.stderr), logging.WARNING if quiet else logging.INFO):
             serve_until_stopped(settings, typer.echo)
@@ -117,6 +138,13 @@ def create(
     name: Annotated[str, typer.Option(help="What it is for, so that it is known again.")] = "",
     rate: Annotated[float | None, typer.Option(help="Requests a second; else as set up.")] = None,
     jobs_per_day: Annotated[int | None, typer.Option(help="Jobs a day; else as set up.")] = None,
+    days: Annotated[
+        int | None, typer.Option(min=1, max=36500, help="Days until it expires; else never.")
+    ] = None,
+    scope: Annotated[
+        list[str] | None,
+        typer.Option(help="What it may do: ask, keep (systems), admin; else ask and keep."),
+    ] = None,
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
@@ -124,6 +152,7 @@ def create(
     with _store(store) as opened:
         # Not at the top of the file: it loads numpy, and --help must not wait for it.
         from hierarchies import InputError
+        from synth.service.store import Scope
 
         if rate is not None and not rate > 0:
             problem, hint = f"{rate:g} requests a second", "above 0, or leave it out"
@@ -131,7 +160,13 @@ def create(
         if jobs_per_day is not None and jobs_per_day < 0:
             problem, hint = f"{jobs_per_day} jobs a day", "0 or more, or leave it out"
             raise InputError(problem, where="--jobs-per-day", hint=hint)
-        made = opened.keys.create(team, name, rate, jobs_per_day)
+        known = [one.value for one in Scope]
+        for one in scope or ():
+            if one not in known:
+                raise InputError(f"{one[:40]!r} is no scope", hint=f"one of {', '.join(known)}")
+        expires = None if days is None else datetime.now(UTC) + timedelta(days=days)
+        scopes = [Scope(one) for one in scope or ("ask", "keep")]
+        made = opened.keys.create(team, name, rate, jobs_per_day, expires=expires, scopes=scopes)
         _say(made.secret, {"id": made.id, "team": made.team, "secret": made.secret}, as_json)
 
 
@@ -141,14 +176,16 @@ def list_(
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the keys: id, team, when they were made, if they are revoked, what for."""
+    """List the keys: id, team, when they were made and last used, if they are valid, what for."""
     with _store(store) as opened:
         found = [
             {
                 "id": key.id,
                 "team": key.team,
                 "created": f"{key.created:%Y-%m-%d}",
-                "state": "revoked" if key.revoked else "valid",
+                "state": key.state,
+                "last_used": f"{key.last_used:%Y-%m-%d}" if key.last_used else "never",
+                "scopes": key.scopes.replace(" ", "+"),
                 "name": key.name,
             }
             for key in opened.keys.known(team)
@@ -163,16 +200,27 @@ def revoke(
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Admit a key no longer; servers notice within seconds."""
+    """Admit a key no longer, and say what that was; servers notice within seconds."""
     with _store(store) as opened:
-        if not opened.keys.revoke(key_id):
+        gone = opened.keys.revoke(key_id)
+        if gone is None:
             # Not at the top of the file: it loads numpy, and --help must not wait for it.
             from hierarchies import InputError
 
             hint = "'collsynth keys list' lists them"
             raise InputError(f"there is no key {key_id[:40]!r}", hint=hint)
-        if as_json:
-            _say("", {"id": key_id, "state": "revoked"}, as_json)
+        key, again = gone.key, " again: it was revoked before" if gone.key.revoked else ""
+        used = f"{key.last_used:%Y-%m-%d %H:%M} UTC" if key.last_used else "never"
+        said = f"revoked {key.id} of {key.team}{f' ({key.name})' if key.name else ''}{again}"
+        body: dict[str, Any] = {
+            "id": key.id,
+            "team": key.team,
+            "name": key.name,
+            "state": "revoked",
+            "was": key.state,
+            "sessions": gone.sessions,
+        }
+        _say(f"{said}; last used {used}; sessions ended: {gone.sessions}", body, as_json)
 
 
 def _say(text: str, body: Any, as_json: bool) -> None:

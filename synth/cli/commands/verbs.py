@@ -28,12 +28,21 @@ _OUTPUTS = {
     "emit": _FILES,
     "trace": "A file for the text of the step; with --json, the JSON.",
     "shard": "A file for the text of the sharded step; with --json, the JSON.",
+    "simulate": "A folder for the timeline and the job; with --json, a file for the JSON.",
     "train": "A file for the sharded step; with --json, the JSON.",
+    "profile": "A file for the profile; with --json, the JSON.",
     "calibrate": "A file for the description or script; with --json, the JSON.",
 }
 """The help of ``-o``, for each verb whose answer has files."""
 _REPORTED = ("top", "sweep", "plan")
 """The verbs whose answers can be had as a page."""
+APART = {
+    "simulate": {
+        "trace_out": (".trace.json", "A file for the timeline, which ui.perfetto.dev shows."),
+        "job_out": (".job.toml", "A file for the collectives as a job, which plan --job reads."),
+    },
+}
+"""Flags for one file of an answer: how the file's name ends, and the help."""
 _ORDER = "collsynth.order"
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Report = Annotated[
@@ -78,8 +87,11 @@ def _command(verb: str, row: Mapping[str, Any]) -> Callable[..., None]:
         report: str | None = None,
         **flags: Any,
     ) -> None:
+        apart = {ending: flags.pop(name) for name, (ending, _) in APART.get(verb, {}).items()}
         flags = _in_order(flags, each, context.meta.get(_ORDER, ()))
-        ask_and_exit(verb, flags, as_json=as_json, budget=budget, output=output, page=report)
+        ask_and_exit(
+            verb, flags, as_json=as_json, budget=budget, output=output, page=report, apart=apart
+        )
 
     taken = [
         _keyword("context", typer.Context, Parameter.empty),
@@ -129,6 +141,9 @@ def _terminal(verb: str, partial: bool) -> Iterator[Parameter]:
     if verb in _OUTPUTS:
         option = typer.Option("-o", "--output", help=_OUTPUTS[verb])
         yield _keyword("output", Annotated[str | None, option], None)
+    for name, (_, said) in APART.get(verb, {}).items():
+        option = typer.Option(f"--{name.replace('_', '-')}", metavar="FILE", help=said)
+        yield _keyword(name, Annotated[str | None, option], None)
     if verb in _REPORTED:
         yield _keyword("report", Report, None)
     if partial:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from rich.console import RenderableType
 
+from grammar.tensors.operations import PASSES
 from hierarchies.units import duration, volume
 from synth.tables.placements import placed
 from synth.tables.style import axes_text, follows, many, paragraphs, table, table_of
@@ -17,6 +18,7 @@ from synth.verbs.answers.training.shards import (
     MovedValue,
     RequestOfStep,
     Sent,
+    SentOn,
     ShardReply,
 )
 
@@ -30,15 +32,18 @@ def shard(answer: ShardReply) -> RenderableType:
     """How what comes in lies, what a device holds and computes, what a step sends."""
     machine = answer.machine
     return paragraphs(
-        f"{answer.name} over {axes_text(answer.axes)}: {many(answer.devices, 'device')}",
+        f"{answer.name} over {axes_text(answer.axes)}: {many(answer.devices, 'device')}"
+        + (f", {answer.microbatches} microbatches" if answer.microbatches > 1 else ""),
         f"plan: {answer.plan}" if answer.plan is not None else None,
         *(() if machine is None else _where(answer, machine)),
         "",
         _inputs(answer),
         "",
         _memory(answer),
+        *(("", _stages(answer)) if answer.stages else ()),
         "",
         *(_requests(answer) if answer.requests else ("nothing is sent",)),
+        *(("", _transfers(answer)) if answer.transfers else ()),
         f"\nlocal, nothing is sent: {', '.join(map(_local, answer.local))}"
         if answer.local
         else None,
@@ -62,7 +67,12 @@ def _inputs(answer: ShardReply) -> RenderableType:
     alike: dict[tuple[str, str, str], list[InputOfStep]] = {}
     for one in answer.inputs:
         if one.role in ("parameter", "batch"):
-            found = (m.type for m in moments if m.label.endswith(f"/{one.label}"))
+            stage, label = _of_stage(one.label)
+            found = (
+                m.type
+                for m in moments
+                if m.label.startswith(stage) and m.label.endswith(f"/{label}")
+            )
             own = next(found, "") if one.role == "parameter" else ""
             alike.setdefault((one.role, one.type, own), []).append(one)
     columns = ("input", "type", *(["moments"] if moments else []), "on each device")
@@ -75,6 +85,12 @@ def _inputs(answer: ShardReply) -> RenderableType:
     if rest > 0:
         lines.add_row(f"and {many(rest, 'more type')}: --json has all")
     return lines
+
+
+def _of_stage(label: str) -> tuple[str, str]:
+    """Of ``1/layers/mlp/up`` the stage whose layers are meant, and the rest."""
+    stage, slash, rest = label.partition("/")
+    return (stage + slash, rest) if stage.isdecimal() else ("", label)
 
 
 def _labels(labels: Sequence[str]) -> str:
@@ -103,6 +119,29 @@ def _memory(answer: ShardReply) -> RenderableType:
     if answer.flops:
         note = f"{answer.device_flops * answer.devices / answer.flops:.2f} times an equal share"
     lines.add_row("operations", operations(answer.flops), operations(answer.device_flops), note)
+    return lines
+
+
+def _stages(answer: ShardReply) -> RenderableType:
+    """What each stage has for itself."""
+    columns = ("stage", "parameters", "gradients", "moments", "values", "operations")
+    lines = table(*columns, right=",".join(columns[1:]))
+    for one in answer.stages:
+        held = (one.device.parameter, one.device.gradient, one.device.moment, one.device.values)
+        lines.add_row(str(one.stage), *map(volume, held), operations(one.flops))
+    return lines
+
+
+def _transfers(answer: ShardReply) -> RenderableType:
+    """What goes from stage to stage: alike values in one line."""
+    alike: dict[tuple[str, ...], list[SentOn]] = {}
+    for one in answer.transfers:
+        when = f"{one.when}, each microbatch" if one.when in PASSES else f"once, {one.when}"
+        alike.setdefault((f"{one.source} to {one.target}", one.type, when), []).append(one)
+    lines = table("send, stage", "value", "when", "bytes", "times", right="bytes,times")
+    for cells, several in alike.items():
+        times = sum(one.times for one in several)
+        lines.add_row(*cells, volume(several[0].bytes), str(times))
     return lines
 
 

@@ -20,6 +20,7 @@ def train(answer: TrainReply) -> RenderableType:
     holds = f"{volume(held.parameter)} of parameters, {volume(held.moment)} of moments"
     return paragraphs(
         f"{answer.name} over {many(answer.devices, 'device')}: {answer.plan}",
+        _placement(answer),
         f"a device holds {holds}\n",
         table_of(answer.redistributions, _SENT, right="times,bytes")
         if answer.redistributions
@@ -30,6 +31,13 @@ def train(answer: TrainReply) -> RenderableType:
         None if answer.check is None else _tried(answer.check, answer.runtime),
         None if answer.check else f"\n-o FILE writes the step for {_NAMES[answer.runtime]}.",
     )
+
+
+def _placement(answer: TrainReply) -> str | None:
+    if answer.placement is None:
+        return None
+    told = "; tell the launcher that ranks count along the axes" if answer.ranks_by_axes else ""
+    return f"placement {answer.placement}: rows {', '.join(answer.axes)}{told}"
 
 
 def _tried(tried: Tried, runtime: str) -> RenderableType:

@@ -1,16 +1,17 @@
 """A sharded step on the clock: tasks of one device on its streams, seconds, memory, a timeline.
 
-``device`` writes out what every device does of a program, with seconds of operations and of
-redistributions that the caller gives; ``simulate`` times it, ``pipelined`` in stages by an order.
-All devices of a program do the same, so one stands for all. There is no queue: the order on each
-stream is the plan's, and an end is the longest path to it. Compute and what is exposed of
-communication add up to the step. A buffer lives from the begin of its maker to the end of its last
-reader, so the order decides what memory is needed.
+``predicted`` is a step as its plan makes it, with seconds that the caller knows: of sections (what
+is computed with nothing sent between), of redistributions, of bytes from stage to stage. All
+devices of a stage do the same, so one stands for all: ``device`` writes out what it does,
+``simulate`` times that, ``pipelined`` the passes of all stages by an order. There is no queue: the
+order on each stream is the plan's, and an end is the longest path to it. Compute, what is exposed
+of communication, and what a rank is idle add up to the step. A buffer lives from the begin of its
+maker to the end of its last reader, so the order decides what memory is needed.
 
 >>> from grammar.tensors.operations import Graph, Operation, Step, Value
 >>> from grammar.tensors.sharding import Sharding, Type
 >>> from synth.train.plans import apply, parse_recipe, plan_of
->>> from synth.train.simulation import device, simulate
+>>> from synth.train.simulation import Sources, predicted
 >>> x, w = Value("x", Type("f32", (8, 4))), Value("w", Type("f32", (4,)))
 >>> y, g, new = Value("y", Type("f32", (8,))), Value("g", Type("f32", (4,))), Value("n", w.type)
 >>> told = (("dimension_numbers", (((1,), (0,)), ((), ()))),)
@@ -21,9 +22,11 @@ reader, so the order decides what memory is needed.
 >>> graph = Graph((x, w), (forward, backward, update), (new,))
 >>> step = Step("line", graph, ("batch", "parameter"), ("x", "w"), ((0, 1),))
 >>> plan = plan_of(step, parse_recipe("data=2; batch over data"))
->>> written = device(step, plan, apply(step, plan), lambda op: 1.0, lambda *how: 0.5)
->>> done = simulate(written)
->>> done.seconds, done.sent[0].request, done.sent[0].exposed_seconds
+>>> computing = lambda section: float(len(section.operations))
+>>> seconds = Sources(computing, sending=lambda *how: 0.5, handing=lambda *how: 0.0)
+>>> done = predicted(step, plan, apply(step, plan), seconds)
+>>> [sent] = done.ranks[0].sent
+>>> done.seconds, sent.request, sent.exposed_seconds
 (3.5, 'all-reduce (sum) over data', 0.5)
 """
 
@@ -31,6 +34,7 @@ from synth.train.simulation.device import Device, Overlap, Task, device
 from synth.train.simulation.kinds import Kind
 from synth.train.simulation.memory import Lives, Moment
 from synth.train.simulation.pipeline import Pipelined, pipelined
+from synth.train.simulation.predicting import Predicted, Rank, Runtime, Sources, predicted
 from synth.train.simulation.simulation import Row, Sent, Simulated, simulate
 
 __all__ = [
@@ -40,11 +44,16 @@ __all__ = [
     "Moment",
     "Overlap",
     "Pipelined",
+    "Predicted",
+    "Rank",
     "Row",
+    "Runtime",
     "Sent",
     "Simulated",
+    "Sources",
     "Task",
     "device",
     "pipelined",
+    "predicted",
     "simulate",
 ]

@@ -1,55 +1,64 @@
-"""A pipeline of such stages on the clock: the passes of every rank in an order, then the update.
+"""A step with microbatches on the clock: the passes of every rank in its order, then the update.
 
 Passes are blocks: each is timed once, alone, and holds its rank until all of it has ended, so what
-is found is an upper bound where the next could begin before. Of what comes before or after another
-stage's pass only the transfer between them is known; it runs beside compute.
+is found is an upper bound where the next could begin before. Between stages goes what the program
+sends; it runs beside compute, as its protocol allows. What is sent as soon as it is made runs
+beside the last backward pass, too: that and the update are one block.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
 from hierarchies import InputError
-from synth.events.blocks import Block, composed
-from synth.train.orders import Action, Order, Pass, Transfers, scheduled
-from synth.train.simulation.device import Device
+from synth.events.longest_path import arranged, timed
+from synth.train.orders import Action, Order, Pass, Protocol, one_f_one_b, scheduled
+from synth.train.plans import When
+from synth.train.simulation.device import Device, Handed
 from synth.train.simulation.kinds import Kind
 from synth.train.simulation.memory import Lives, Moment
-from synth.train.simulation.simulation import Row
-from synth.train.simulation.stages import Phase, Stages
+from synth.train.simulation.passes import Passes, PassKey
+from synth.train.simulation.simulation import Row, Sent, Simulated, simulate
 
-_PHASES = {Pass.FORWARD: Phase.FORWARD, Pass.BACKWARD: Phase.BACKWARD}
-UPDATE = "update"
+WHENS: dict[Pass, When] = {Pass.FORWARD: When.FORWARD, Pass.BACKWARD: When.BACKWARD}
+"""What of a program each kind of pass does."""
+
+Handing = Callable[[int, int, int], float]
+"""Seconds until so many bytes of every device are on their twins: bytes, from stage, to stage."""
 
 
 @dataclass(frozen=True)
-class PassSpan:
-    """A pass, or the update (None), of a stage: when it begins and ends."""
+class Span:
+    """Some passes of a stage done as one, when they begin and end; ``name``: ``1F0``."""
 
-    stage: int
+    name: str
+    keys: tuple[PassKey, ...]
     action: Action | None
     begin_seconds: float
     end_seconds: float
 
-    def __str__(self) -> str:
-        return str(self.action or f"{self.stage} {UPDATE}")
+
+What = tuple[str, tuple[PassKey, ...], Action | None]
+"""The name of a task, the passes that it is, and the action of the order."""
 
 
 @dataclass(frozen=True, eq=False)
 class Pipelined:
-    """A step on a pipeline: for each rank what it does, in its order."""
+    """A step with microbatches: for each rank what it does, in its order."""
 
-    stages: Stages
+    passes: Passes
     order: Order
-    ranks: tuple[tuple[PassSpan, ...], ...]
+    alone: Mapping[tuple[PassKey, ...], Simulated]
+    ranks: tuple[tuple[Span, ...], ...]
+    handed_seconds: float
 
     @property
     def seconds(self) -> float:
-        """Until the last update has ended."""
+        """Until all has ended."""
         return max(one.end_seconds for row in self.ranks for one in row)
 
     @property
@@ -59,11 +68,34 @@ class Pipelined:
         busy = (sum(one.end_seconds - one.begin_seconds for one in row) for row in self.ranks)
         return tuple(max(0.0, 1 - one / whole) if whole else 0.0 for one in busy)
 
-    def rows(self) -> Iterator[Row]:
-        """The timeline, a stream for each rank."""
-        for rank, spans in enumerate(self.ranks):
-            for one in spans:
-                yield Row(f"rank {rank}", str(one), one.begin_seconds, one.end_seconds)
+    def compute_seconds(self, rank: int) -> float:
+        """Those in which a rank computes."""
+        return sum(self.alone[one.keys].compute_seconds for one in self.ranks[rank])
+
+    def sent(self, rank: int) -> tuple[Sent, ...]:
+        """What a rank sends by request, the most exposed first.
+
+        With compute, the exposed seconds are those in which it is not idle.
+        """
+        found: dict[str, Sent] = {}
+        for span in self.ranks[rank]:
+            for one in self.alone[span.keys].sent:
+                before = found.get(one.request, Sent(one.request, 0, 0.0, 0.0))
+                found[one.request] = Sent(
+                    one.request,
+                    before.times + one.times,
+                    before.seconds + one.seconds,
+                    before.exposed_seconds + one.exposed_seconds,
+                )
+        return tuple(sorted(found.values(), key=lambda one: (-one.exposed_seconds, one.request)))
+
+    def rows(self, rank: int) -> Iterator[Row]:
+        """The timeline of a rank: its passes, and on streams what each is made of."""
+        for span in self.ranks[rank]:
+            yield Row("passes", span.name, span.begin_seconds, span.end_seconds)
+            for row in self.alone[span.keys].rows():
+                begin = span.begin_seconds
+                yield Row(row.stream, row.name, begin + row.begin_seconds, begin + row.end_seconds)
 
     @cached_property
     def largest_moments(self) -> tuple[Moment, ...]:
@@ -85,75 +117,199 @@ class Pipelined:
 
     def _held(self, rank: int) -> Iterator[tuple[Kind, float, float, int, str]]:
         """What a rank has in memory: its kind, from when until when, bytes, and a name."""
-        stages, spans, end = self.stages, self.ranks[rank], self.seconds
-        begun = {one.action: one for one in spans}
-        for stage in {one.stage for one in spans}:
-            for kind, size in stages.state(stage):
-                yield kind, 0.0, end, size, f"{kind.value} of stage {stage}"
-            first = next(one for one in spans if one.stage == stage and _is(one, Pass.BACKWARD))
-            size = stages.gradients(stage)
-            yield Kind.GRADIENTS, first.begin_seconds, end, size, f"gradients of stage {stage}"
-        buffers = stages.device.buffers
-        saved = {
-            stage: sum(buffers[number].size_bytes for number in stages.saved(stage))
-            for stage in {one.stage for one in spans}
-        }
-        working = {
-            (stage, phase): stages.working(stage, phase) for stage in saved for phase in Phase
-        }
+        passes, spans, end = self.passes, self.ranks[rank], self.seconds
+        begun = {one.action: one for one in spans if one.action}
+        stages = sorted({key.stage for one in spans for key in one.keys})
+        for kind, size, name in passes.state(stages):
+            yield kind, 0.0, end, size, name
+        saved = {stage: _by_kind(passes.saved(stage)) for stage in stages}
+        for stage in stages:
+            first = next(one for one in spans if one.action and _backward(one.action, stage))
+            for kind, size, name in passes.accumulated(stage):
+                yield kind, first.begin_seconds, end, size, name
+        working = {one.keys: self.alone[one.keys].lives.largest()[1] for one in spans}
         for one in spans:
-            phase = Phase.UPDATE if one.action is None else _PHASES[one.action.kind]
-            size = working[one.stage, phase]
-            yield Kind.WORKING, one.begin_seconds, one.end_seconds, size, f"{one} at work"
-            if one.action is not None and one.action.kind is Pass.BACKWARD:
-                forward = begun[Action(one.stage, Pass.FORWARD, one.action.microbatch)]
-                name = f"kept by {forward}"
-                size = saved[one.stage]
-                yield Kind.ACTIVATIONS, forward.begin_seconds, one.end_seconds, size, name
+            yield (
+                Kind.WORKING,
+                one.begin_seconds,
+                one.end_seconds,
+                working[one.keys],
+                f"{one.name} at work",
+            )
+            action = one.action
+            if action is not None and _backward(action, action.stage):
+                forward = begun[Action(action.stage, Pass.FORWARD, action.microbatch)]
+                for kind, size in saved[action.stage].items():
+                    begin, last = forward.begin_seconds, one.end_seconds
+                    yield kind, begin, last, size, f"kept by {forward.name}"
 
 
-def pipelined(device: Device, order: Order, transfers: Transfers | None = None) -> Pipelined:
-    """A step in stages, of whose passes each rank does some; ``device`` does one microbatch.
+def pipelined(
+    device: Device,
+    order: Order | None,
+    microbatches: int,
+    handing: Handing,
+    protocol: Protocol = Protocol.EAGER,
+    *,
+    prompt: bool = False,
+    taken: float = 0.0,
+) -> Pipelined:
+    """A step by an order, or forward and backward in turn; ``device`` does one microbatch.
 
-    Raises InputError for an order whose backward passes are in halves, for layers that are not
-    dealt out evenly, and where blocking transfers stand still.
+    ``prompt``: what the last backward pass makes is reduced beside it. ``taken`` as ``simulate``
+    says. Raises InputError for passes that the program does not tell apart, and where blocking
+    transfers stand still.
     """
-    halves = next((one for one in order.actions if one.kind not in _PHASES), None)
-    if halves is not None:
-        raise InputError(
-            f"{halves}: nobody says which part of a backward pass it is",
-            hint="give an order of whole ones",
-        )
-    transfers, stages = transfers or Transfers(), Stages(device, order.stages)
-    made = {
-        (stage, phase): stages.block(stage, phase)
-        for stage in range(order.stages)
-        for phase in Phase
-    }
-    graph = scheduled(order, transfers.protocol)
-    _ = graph.tasks
-    blocks = [made[one.stage, _PHASES[one.kind]] for one in order.actions]
-    blocks += [Block((0,), ((),), (transfers.seconds,))] * len(graph.transfers)
-    what: list[tuple[int, Action | None]] = [(one.stage, one) for one in order.actions]
-    what += [(0, None)] * len(graph.transfers)
-    before, queues = list(graph.before), [list(queue) for queue in graph.queues]
-    for stage, rank in sorted(order.rank_of.items()):
-        queues[rank].append(len(blocks))
-        blocks.append(made[stage, Phase.UPDATE])
-        what.append((stage, None))
-        before.append([])
-    begins, ends = composed(before, queues, blocks)
-    return Pipelined(stages, order, tuple(_row(queue, what, begins, ends) for queue in queues))
+    order = order or one_f_one_b(1, microbatches)
+    passes = Passes(device)
+    built = _Graph(passes, order, handing, protocol, prompt, taken)
+    before, queues, seconds = built.written()
+    begins, ends = timed(arranged(before, queues), seconds)
+    ranks = tuple(tuple(_spans(queue, built.what, begins, ends)) for queue in queues)
+    return Pipelined(passes, order, built.alone, ranks, built.handed)
 
 
-def _row(
-    queue: Sequence[int],
-    what: Sequence[tuple[int, Action | None]],
-    begins: Sequence[float],
-    ends: Sequence[float],
-) -> tuple[PassSpan, ...]:
-    return tuple(PassSpan(*what[task], begins[task], ends[task]) for task in queue)
+def _spans(
+    queue: Sequence[int], what: Mapping[int, What], begins: Sequence[float], ends: Sequence[float]
+) -> Iterator[Span]:
+    """What a rank does; a task without a name is the rest of the one before."""
+    for at, task in enumerate(queue):
+        if task in what:
+            rest = queue[at + 1] if at + 1 < len(queue) else task
+            last = task if rest in what else rest
+            yield Span(*what[task], begins[task], ends[last])
 
 
-def _is(one: PassSpan, kind: Pass) -> bool:
-    return one.action is not None and one.action.kind is kind
+@dataclass
+class _Graph:
+    """Passes of all ranks and transfers among them, as tasks.
+
+    Where a last backward pass and the update are one, what goes to other stages leaves when the
+    pass would have ended alone: the rest is a task without a name.
+    """
+
+    passes: Passes
+    order: Order
+    handing: Handing
+    protocol: Protocol
+    prompt: bool
+    taken: float
+    what: dict[int, What] = field(default_factory=dict)
+    seconds: list[float] = field(default_factory=list)
+    alone: dict[tuple[PassKey, ...], Simulated] = field(default_factory=dict)
+    handed: float = 0.0
+
+    def written(self) -> tuple[list[list[int]], list[list[int]], list[float]]:
+        """What waits for what, what each rank does in turn, and seconds."""
+        order = self.order
+        graph = scheduled(order, self.protocol)
+        _ = graph.tasks
+        for number, action in enumerate(order.actions):
+            self._task(number, str(action), (self._key(action),), action)
+        for source, target in graph.transfers:
+            self.seconds.append(self._transfer(source, target))
+        before, queues = list(map(list, graph.before)), [list(queue) for queue in graph.queues]
+        self._farther(before)
+        self._once(before, queues)
+        return before, queues, self.seconds
+
+    def _key(self, action: Action) -> PassKey:
+        if action.kind not in WHENS:
+            raise InputError(
+                f"{action}: nobody says which part of a backward pass it is",
+                where="plan",
+                hint="give an order of whole ones",
+            )
+        return PassKey(action.stage, WHENS[action.kind])
+
+    def _task(
+        self, number: int, name: str, keys: tuple[PassKey, ...], action: Action | None
+    ) -> None:
+        assert number == len(self.seconds)
+        if keys not in self.alone:
+            self.alone[keys] = simulate(self.passes.part(keys), self.taken)
+        self.what[number] = (name, keys, action)
+        self.seconds.append(self.alone[keys].seconds)
+
+    def _handing(self, one: Handed) -> float:
+        size = self.passes.device.handed.get(one, 0)
+        seconds = self.handing(size, one.source, one.target) if size else 0.0
+        self.handed += seconds
+        return seconds
+
+    def _transfer(self, source: Action, target: Action) -> float:
+        return self._handing(Handed(source.stage, target.stage, WHENS[source.kind], 0))
+
+    def _farther(self, before: list[list[int]]) -> None:
+        """What goes to a stage that is not the next: no pass waits for it that could not."""
+        numbers, rank_of = self.order.numbers, self.order.rank_of
+        for one in self.passes.device.handed:
+            near = abs(one.source - one.target) == 1
+            for kind, when in WHENS.items():
+                if when is not one.when or (near and rank_of[one.source] != rank_of[one.target]):
+                    continue
+                for microbatch in range(self.order.microbatches):
+                    source = numbers[Action(one.source, kind, microbatch)]
+                    target = numbers[Action(one.target, kind, microbatch)]
+                    same = rank_of[one.source] == rank_of[one.target]
+                    before.append([source])
+                    before[target].append(len(before) - 1)
+                    self.seconds.append(0.0 if same else self._handing(one))
+
+    def _once(self, before: list[list[int]], queues: list[list[int]]) -> None:
+        """What is done once, at the begin and at the end of each rank."""
+        places: dict[PassKey, int] = {}
+        for when in (When.BEFORE, When.AFTER):
+            for queue in queues:
+                own = (self.what[task] for task in queue if task in self.what)
+                stages = sorted({keys[0].stage for _, keys, _ in own})
+                keys = [key for stage in stages for key in self.passes.once(stage, when)]
+                self._put(sorted(keys, key=lambda key: key.turn), queue, before, places)
+        for one in self.passes.device.handed:
+            if one.when in (When.BEFORE, When.AFTER):
+                before.append([places[PassKey(one.source, one.when, one.turn)]])
+                target = places[PassKey(one.target, one.when, one.turn + 1)]
+                before[target].append(len(before) - 1)
+                self.seconds.append(self._handing(one))
+
+    def _put(
+        self,
+        keys: Iterable[PassKey],
+        queue: list[int],
+        before: list[list[int]],
+        places: dict[PassKey, int],
+    ) -> None:
+        first: list[int] = []
+        for key in keys:
+            last = self.what.get(queue[-1], ("", (), None))
+            backward = last[1][-1:] == (PassKey(key.stage, When.BACKWARD),)
+            if self.prompt and key.when is When.AFTER and not key.turn and backward:
+                both = (*last[1], key)
+                if both not in self.alone:
+                    self.alone[both] = simulate(self.passes.part(both), self.taken)
+                self.what[queue[-1]] = (f"{last[0]} and update", both, last[2])
+                alone = self.alone[last[1]].seconds
+                places[key] = len(self.seconds)
+                self.seconds.append(max(0.0, self.alone[both].seconds - alone))
+                before.append([])
+                queue.append(places[key])
+                continue
+            number = len(self.seconds)
+            name = f"{key.stage} {'update' if key.when is When.AFTER else 'begin'}"
+            self._task(number, name, (key,), None)
+            before.append([])
+            places[key] = number
+            (queue if key.when is When.AFTER else first).append(number)
+        queue[:0] = first
+
+
+def _by_kind(several: Iterable[tuple[Kind, int, str]]) -> dict[Kind, int]:
+    found: dict[Kind, int] = {}
+    for kind, size, _ in several:
+        found[kind] = found.get(kind, 0) + size
+    return found
+
+
+def _backward(action: Action, stage: int) -> bool:
+    """Whether it is the last pass of a microbatch on a stage."""
+    return action.stage == stage and action.kind is Pass.BACKWARD

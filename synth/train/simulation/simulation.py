@@ -56,7 +56,7 @@ class Simulated:
     def compute_seconds(self) -> float:
         """Those in which the device computes, also slowly as it communicates beside."""
         numbers = range(len(self.device.tasks))
-        return sum(self._took(task) for task in numbers if not self.device.tasks[task].request)
+        return sum(self.took(task) for task in numbers if not self.device.tasks[task].request)
 
     @property
     def slowed_seconds(self) -> float:
@@ -67,12 +67,7 @@ class Simulated:
     @property
     def busy_seconds(self) -> Mapping[str, float]:
         """For each stream those in which it does something."""
-        return {
-            stream: sum(map(self._took, queue)) for stream, queue in self.device.streams.items()
-        }
-
-    def _took(self, task: int) -> float:
-        return self.ends[task] - self.begins[task]
+        return {stream: sum(map(self.took, queue)) for stream, queue in self.device.streams.items()}
 
     @property
     def sent(self) -> tuple[Sent, ...]:
@@ -85,11 +80,23 @@ class Simulated:
             if one.request:
                 entry = found.setdefault(one.request, [0, 0.0, 0.0])
                 entry[0] += 1
-                entry[1] += self._took(task)
-        for task, seconds in self._exposed():
+                entry[1] += self.took(task)
+        for task, seconds in self.exposed.items():
             found[self.device.tasks[task].request][2] += seconds
         rows = (Sent(name, int(n), all_, bare) for name, (n, all_, bare) in found.items())
         return tuple(sorted(rows, key=lambda one: (-one.exposed_seconds, one.request)))
+
+    @cached_property
+    def exposed(self) -> Mapping[int, float]:
+        """For each task that sends while nothing is computed, for how long."""
+        found: dict[int, float] = {}
+        for task, seconds in self._exposed():
+            found[task] = found.get(task, 0.0) + seconds
+        return found
+
+    def took(self, task: int) -> float:
+        """Seconds from its begin to its end."""
+        return self.ends[task] - self.begins[task]
 
     def _exposed(self) -> Iterator[tuple[int, float]]:
         """The tasks that send while nothing is computed, and for how long each is the one.
@@ -101,7 +108,7 @@ class Simulated:
         queue = self.device.streams[COMPUTE]
         for task in queue:
             if tasks[task].request:
-                yield task, self._took(task)
+                yield task, self.took(task)
         for first, second in pairwise(queue):
             yield from self._waited(ends[first], self.device.arranged.waits(second), begins[second])
         last = ends[queue[-1]] if queue else 0.0
@@ -142,11 +149,13 @@ class Simulated:
                     yield Row(stream, tasks[task].name, self.begins[task], self.ends[task])
 
 
-def simulate(device: Device, taken: float = 0.0) -> Simulated:
+def simulate(device: Device, taken: float = 0.0, *, threads: bool = False) -> Simulated:
     """The tasks of a device on the clock, each as soon as it may.
 
     ``taken``: the part of the cores that a redistribution beside compute needs. Then both are
-    slower while both go on, as ``contended`` says: at 0.1 by a tenth and more, 1/11.
+    slower while both go on, as ``contended`` says: at 0.1 by a tenth and more, 1/11. ``threads``:
+    they are threads of one core, which its scheduler shares: what needs less than half of it is
+    not slower, and compute has the rest, at 0.1 nine tenths.
     """
     if not 0 <= taken < 1:
         raise InputError(f"{taken:g} of the cores", hint="a part: at least 0 and less than 1")
@@ -154,5 +163,8 @@ def simulate(device: Device, taken: float = 0.0) -> Simulated:
     if not taken:
         return Simulated(device, *timed(device.arranged, seconds))
     parts = [1.0 if one.stream == COMPUTE else taken for one in device.tasks]
+    if threads:
+        alike = [[(0, 1.0)] for _ in parts]
+        return Simulated(device, *contended(device.arranged, seconds, alike, ceilings=parts))
     uses = [[(0, part)] for part in parts]
     return Simulated(device, *contended(device.arranged, seconds, uses))

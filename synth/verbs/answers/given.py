@@ -13,6 +13,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, Field, ValidationError
 
 from grammar import Collective, Goal
+from grammar.tensors.sharding import Kind
 from hierarchies import (
     Axis,
     CalibrationTable,
@@ -278,6 +279,7 @@ class Remembered:
     segments: int = 1
     goal: Goal = Goal.ALL_REDUCE
     beside: tuple[Slice, ...] = ()
+    op: Kind = Kind.SUM
 
 
 _HINT = "give what 'collsynth top --json' or 'collsynth plan --json' printed"

@@ -16,6 +16,7 @@ from synth.verbs.answers.parts import (
     GoalName,
     Number,
     OneFile,
+    OperationName,
     Part,
     Positive,
     Predicted,
@@ -60,6 +61,7 @@ class EmittedReply(Reply):
     target: str = Field(description="Which runtime or tool.")
     system: str = Field(description="The name of the machine.")
     program: str = Field(description="Its steps; of several stripes all, with ' | ' between.")
+    op: OperationName = Field(description="The reduction operation.")
     proof: Literal["proved", "unknown"] = Field(description="What z3 says now.")
     segments: Positive = Field(description="1 for targets that cannot overlap.")
     stripes: list[HandedStripe] = Field(min_length=1, description="The programs side by side.")
@@ -86,6 +88,7 @@ class EmittedGroupsReply(Reply):
     target: Literal["json"] = Field(description="The one that can list groups.")
     system: str = Field(description="The name of the machine.")
     program: str = Field(description="Its steps in words.")
+    op: OperationName = Field(description="The reduction operation.")
     proof: Literal["proved"] = Field(description="What z3 says now.")
     proved_for: Positive = Field(description="The proof is for so many devices.")
     files: OneFile = Field(description="What to save.")
@@ -154,6 +157,7 @@ class RunReply(Reply):
 
     system: str = Field(description="The name of the machine that was asked about.")
     request: GoalName = Field(description="What the program is for.")
+    op: OperationName = Field(description="The reduction operation.")
     program: str = Field(description="Its steps.")
     backend: str = Field(description="What ran it.")
     devices: Positive = Field(description="How many there were.")
@@ -161,7 +165,7 @@ class RunReply(Reply):
     padded_bytes: Positive = Field(description="With the padding at the end of each slice.")
     segments: Positive = Field(description="Into how many the first slice was cut.")
     stripes: list[HandedStripe] = Field(description="Side by side; none of explicit groups.")
-    dtype: str = Field(description="What was added up.")
+    dtype: str = Field(description="What was reduced.")
     check: Checked | None = Field(description="Null unless it was asked for.")
     measured_seconds: Seconds = Field(description="The median, on this machine's processes.")
     measured_plain_seconds: Seconds = Field(description="Of the plain collective.")

@@ -17,6 +17,7 @@ from pydantic import (
 )
 
 from grammar import Goal
+from grammar.tensors.sharding import Kind
 from synth.collectives.algorithms import Algorithm, Choice
 from synth.collectives.protocols import Protocol
 from synth.emit.document import schema
@@ -40,6 +41,7 @@ Matrix = Annotated[list[Annotated[list[Positive], Field(min_length=1)]], Field(m
 Axes = Annotated[dict[str, Positive], Field(min_length=1)]
 
 GoalName = Annotated[Goal, Field(strict=False)]
+OperationName = Annotated[Kind, Field(strict=False)]
 ChoiceName = Annotated[Choice, Field(strict=False)]
 AlgorithmName = Annotated[Algorithm, Field(strict=False)]
 ProtocolName = Annotated[Protocol, Field(strict=False)]

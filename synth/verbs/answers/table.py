@@ -20,7 +20,9 @@ from synth.verbs.answers.parts import Json
 from synth.verbs.answers.planning import JobReply, PlanReply, SystemsRankedReply, TopReply
 from synth.verbs.answers.programs import CheckReply, LowerReply, TimeReply
 from synth.verbs.answers.training.orders import OrderReply
+from synth.verbs.answers.training.profiles import ProfileReply
 from synth.verbs.answers.training.shards import ShardReply
+from synth.verbs.answers.training.simulated import SimulateReply
 from synth.verbs.answers.training.traces import TraceReply
 from synth.verbs.answers.training.trained import TrainReply
 
@@ -46,7 +48,9 @@ REPLIES: Mapping[str, Any] = {
     "doctor": DoctorReply,
     "trace": TraceReply,
     "shard": ShardReply,
+    "simulate": SimulateReply,
     "train": TrainReply,
+    "profile": ProfileReply,
 }
 """By verb its answer's model, or a union of models; every answer fits exactly one of a union."""
 

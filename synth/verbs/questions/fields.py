@@ -261,6 +261,12 @@ def _plain(annotation: Any) -> Any:
     return _plain(parts[0]) if get_origin(annotation) in (Union, UnionType) else annotation
 
 
+def marks_of(question: type[BaseModel]) -> set[Limited]:
+    """All ``Limited`` marks of a question's fields."""
+    marks = (mark for field in question.model_fields.values() for mark in field.metadata)
+    return {mark for mark in marks if isinstance(mark, Limited)}
+
+
 def limited_fields(question: BaseModel) -> Iterator[tuple[Limited, str, Any]]:
     """The ``Limited`` fields that a question fills, each with its key and value; those that are
     cheap to check come first.

@@ -36,6 +36,8 @@ MOST_AXES = 4
 """Over more axes cheapest redistributions take minutes: GPT-2 over four takes 16 seconds."""
 
 MOST_DEVICES = 2**20
+MOST_PASSES = 2**15
+"""Of stages times microbatches, each forward and backward."""
 
 _AXES = re.compile(r"(?!zero=)[A-Za-z_]\w*=\d+(\s+[A-Za-z_]\w*=\d+)*")
 """How a recipe begins that says its axes; ``zero=1`` is none."""
@@ -71,25 +73,21 @@ class PlannedQuestion(ModelQuestion):
     def planned(self, step: Step) -> Planned:
         """The step cut by the plan.
 
-        Raises InputError for a plan that is not understood or not one of the step, where plan and
-        axes say different axes, and for microbatches and stages, which nothing here writes down.
+        Raises InputError for a plan that is not understood or not one of the step, and where plan
+        and axes say different axes.
         """
         text = self._said()
         check_known(step)
         if _IN_FULL.match(text):
             plan = parse_plan(text, step)
             check_axes(dict(plan.axes))
+            check_passes(plan.order.stages if plan.order else 1, plan.microbatches)
             text = plan_text(step, plan)
         else:
             recipe = parse_recipe(text)
             check_axes(dict(recipe.axes))
+            check_passes(recipe.stages, recipe.microbatches)
             plan, text = plan_of(step, recipe), str(recipe)
-        if plan.microbatches > 1:
-            raise InputError(
-                "microbatches and stages of a step are not written down yet",
-                where="plan",
-                hint="leave out 'schedule' and 'microbatches'; 'collsynth order' times schedules",
-            )
         return Planned(prepared(step, plan), plan, apply(step, plan), text)
 
     def _said(self) -> str:
@@ -111,6 +109,13 @@ class PlannedQuestion(ModelQuestion):
             hint = "say the axes in one of the two, or the same in both"
             raise InputError(f"{given}, and the plan has {first}", where="--axes", hint=hint)
         return self.plan
+
+
+def check_passes(stages: int, microbatches: int) -> None:
+    """Raise InputError for more passes than can be put in an order."""
+    if stages * microbatches > MOST_PASSES:
+        problem = f"{stages} stages and {microbatches} microbatches are too many"
+        raise InputError(problem, where="plan", hint=f"one times the other at most {MOST_PASSES}")
 
 
 def check_axes(axes: Mapping[str, int]) -> None:

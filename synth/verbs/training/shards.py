@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated
 
 from grammar.tensors.operations import ShardedStep, Step
 from grammar.tensors.parser import parse_either
-from hierarchies import InputError, Placement, System, count_placements, placements, row_major
+from hierarchies import InputError
 from synth.plan.request import Watcher
+from synth.train.plans.plan import TIME
 from synth.train.resharding.seconds import Redistributor
 from synth.train.sharded import check, sharded_step
 from synth.train.sharded.machine import on_machine
 from synth.verbs.answers.training.shards import Machine, ShardReply
-from synth.verbs.questions.fields import Flag
-from synth.verbs.questions.flags import OnePlacement, PerhapsMachine
-from synth.verbs.questions.named_texts import system_of
-from synth.verbs.questions.question import PricedQuestion, axes_of, matrix_of
 from synth.verbs.reply import Reply, reply
-from synth.verbs.training.plans import PlannedQuestion, check_axes
+from synth.verbs.training.machines import StepOnMachineQuestion
+from synth.verbs.training.plans import check_axes
 
 
-class ShardQuestion(PlannedQuestion, PricedQuestion):
+class ShardQuestion(StepOnMachineQuestion):
     """Shard a training step by a plan: its types, what it sends, bytes and operations a device."""
-
-    system: Annotated[PerhapsMachine, Flag("Where it runs", ", to have seconds, too")] = None
-    placement: OnePlacement = None
 
 
 def shard(question: ShardQuestion, watcher: Watcher) -> Reply:
@@ -36,9 +30,10 @@ def shard(question: ShardQuestion, watcher: Watcher) -> Reply:
             if value is not None:
                 hint = "it says its axes and how all values lie: change its text"
                 raise InputError("this step is sharded already", where=flag, hint=hint)
-        check_axes(given.sizes)
+        axes = {axis: size for axis, size in given.axes if axis != TIME}
+        check_axes(axes)
         check(given)
-        machine = _machine(question, given.sizes)
+        machine = _machine(question, axes)
         return reply(ShardReply.of(given, None, machine))
     return _planned(question, given)
 
@@ -54,31 +49,9 @@ def _planned(question: ShardQuestion, step: Step) -> Reply:
 
 
 def _machine(question: ShardQuestion, axes: Mapping[str, int]) -> Machine | None:
-    """The machine, with the placement that is given, the only one, or that of frameworks."""
-    if question.system is None:
-        if question.placement is not None:
-            raise InputError("a placement on no machine", where="--placement", hint="give SYSTEM")
-        return None
-    system = question.priced(system_of(question.system)).check_even()
-    placement, by_framework = _placed(question, system, axes)
-    return Machine(Redistributor(system, placement), by_framework)
-
-
-def _placed(
-    question: ShardQuestion, system: System, axes: Mapping[str, int]
-) -> tuple[Placement, bool]:
-    """The placement, and whether nobody asked for it."""
-    named = axes_of(dict(axes))
-    if question.placement is not None:
-        return Placement(system.hierarchy, named, matrix_of(question.placement)), False
-    if count_placements(system.hierarchy, named) == 1:
-        return next(placements(system.hierarchy, named)), False
-    found = row_major(system.hierarchy, named)
+    """Where it runs, with what redistributes there."""
+    found = question.placed(axes)
     if found is None:
-        raise InputError(
-            f"laid out with the last axis innermost they cut a level of {system.hierarchy} in the"
-            " middle",
-            where="--placement",
-            hint="choose one: 'collsynth place' lists them",
-        )
-    return found, True
+        return None
+    system, placement, by_framework = found
+    return Machine(Redistributor(system, placement), by_framework)

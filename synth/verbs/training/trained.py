@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping
 from importlib.metadata import version
-from math import prod
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -16,14 +15,15 @@ from hierarchies import InputError
 from synth.plan.request import Watcher
 from synth.train.emit import Programs, programs_for, write
 from synth.train.plans import Plan
-from synth.train.trials import Trial, as_text, check, compared, drawn, in_jax
+from synth.train.trials import Trial, as_text, check, compared, drawn, in_jax, in_pieces
 from synth.train.trials import trained as trained_in
 from synth.verbs.answers.training.trained import TrainReply, Tried, tried
 from synth.verbs.questions.fields import Flag, Limited
 from synth.verbs.questions.flags import Measure, PerhapsMachine
-from synth.verbs.questions.named_texts import NamedText, system_of
+from synth.verbs.questions.named_texts import NamedText
 from synth.verbs.reply import Outcome, Reply, reply
-from synth.verbs.training.plans import Planned, PlannedQuestion
+from synth.verbs.training.machines import StepOnMachineQuestion
+from synth.verbs.training.plans import Planned
 
 FEW = 8
 """Classes and tokens in the batches of a trial: models of the zoo have at least as many."""
@@ -31,7 +31,7 @@ LEAST = 2
 """Of a step of which only the text is known."""
 
 
-class TrainQuestion(PlannedQuestion):
+class TrainQuestion(StepOnMachineQuestion):
     """Cut a training step by a plan, as a file for JAX or PyTorch; --check trains with it here."""
 
     system: Annotated[
@@ -47,7 +47,10 @@ class TrainQuestion(PlannedQuestion):
     processes: Annotated[
         int | None,
         Field(ge=1, le=64),
-        Flag("How many processes", ": one for each device; of jax also fewer, with several each"),
+        Flag(
+            "How many processes",
+            ": one for each device; of jax also fewer, with several each, and one for stages",
+        ),
     ] = None
     timeout_seconds: Annotated[
         Measure, Flag("Seconds after which all are ended", spelled="--timeout")
@@ -58,10 +61,19 @@ def trained(question: TrainQuestion, watcher: Watcher) -> Reply:
     """The step as every device does it; and, if asked, whether devices do what one does."""
     step = question.step()
     found = question.planned(step)
-    sizes = found.plan.sizes
+    plan = found.plan
     made_by = f"collsynth {version('collsynth')}"
-    programs = _programs(question, found.plan, made_by)
-    text = write(question.runtime, found.step, found.program, sizes, found.text, made_by, programs)
+    programs = _programs(question, plan, made_by)
+    text = write(
+        question.runtime,
+        found.step,
+        found.program,
+        plan.sizes,
+        found.text,
+        made_by,
+        programs,
+        schedule=plan,
+    )
     modules = programs.modules if programs else {}
     files = {f"{step.name}_{question.runtime}.py": text}
     files |= {f"{name}.py": module for name, module in modules.items()}
@@ -69,26 +81,30 @@ def trained(question: TrainQuestion, watcher: Watcher) -> Reply:
     answer = TrainReply.of(
         found.step,
         found.program,
-        sizes,
-        plan=found.text,
+        plan,
+        text=found.text,
         runtime=question.runtime,
-        devices=prod(sizes.values()),
         files=files,
-        programs=programs.texts if programs else {},
+        programs=programs,
         check=seen,
     )
     return reply(answer, Outcome.OK if seen is None or seen.equal else Outcome.NO)
 
 
 def _programs(question: TrainQuestion, plan: Plan, made_by: str) -> Programs | None:
-    """What finds programs on the machine, if one is given. Raises InputError for another one."""
-    if question.system is None:
+    """What finds programs on the machine, if one is given.
+
+    Raises InputError for a machine of another size, and for stages in JAX, where a program would
+    have to be for the devices of one stage.
+    """
+    found = question.placed(dict(plan.axes))
+    if found is None:
         return None
-    system, world = system_of(question.system), prod(plan.sizes.values())
-    if system.devices != world:
-        problem = f"the axes multiply to {world} devices, and {system.name} has {system.devices}"
-        raise InputError(problem, where="--plan", hint="give axes that multiply to as many")
-    return programs_for(question.runtime, system, plan, made_by)
+    if question.runtime == "jax" and plan.order is not None:
+        hint = "ask for --runtime torch, or leave SYSTEM out"
+        raise InputError("stages in JAX call no programs for a machine", where="SYSTEM", hint=hint)
+    system, placement, _ = found
+    return programs_for(question.runtime, system, placement, plan.parts, made_by)
 
 
 def _tried(
@@ -99,22 +115,25 @@ def _tried(
     watcher: Watcher,
 ) -> Tried:
     """By the step as it was before the plan: what one device does knows nothing of it."""
-    sizes = planned.plan.sizes
-    world = prod(sizes.values())
+    world, ready = planned.plan.devices, planned.step
+    order = planned.plan.order
+    stages = 1 if order is None else order.stages
     trial = Trial(
         question.runtime,
-        question.processes or world,
+        question.processes or (1 if question.runtime == "jax" and stages > 1 else world),
         question.steps,
         question.timeout_seconds,
     )
-    check(trial, world, sum(value.type.bytes for value in step.graph.inputs))
+    check(trial, world, sum(value.type.bytes for value in step.graph.inputs), stages)
     inputs = drawn(step, trial.steps, LEAST if isinstance(question.model, NamedText) else FEW)
     with tempfile.TemporaryDirectory(prefix="collsynth-") as place:
-        sharded = trained_in(files, world, inputs, trial, Path(place), watcher.go_on)
+        given = in_pieces(ready, inputs)
+        sharded = trained_in(files, world, given, trial, Path(place), watcher.go_on)
     if isinstance(question.model, NamedText):
         alone = as_text(step, inputs, trial)
     else:
         model = (question.model, question.sizes, question.spelling())
         alone = in_jax(step, model, inputs, trial.steps)
-    found = compared(step, planned.program, sizes, alone, sharded)
+    axes = dict(planned.plan.axes)
+    found = compared(ready, planned.program, axes, alone.of(ready), sharded)
     return tried(alone.what, trial.processes, found)

@@ -46,6 +46,7 @@ TEXTS = {
     "kept.step": (HERE / "steps" / "mlp-tiny.step").read_text(encoding="utf-8"),
     "order.csv": "0F0,0B0\n1F0,1B0\n",
     "cut.plan": "data=2; batch over data",
+    "eight.plan": "data=8; batch over data",
     "log.csv": (ROOT / "docs/logs/sophia-all-gather-2x8.csv").read_text(encoding="utf-8"),
 }
 PLACED = {"axes": {"data": 16}, "reduce": ["data"]}
@@ -155,9 +156,21 @@ CASES: Mapping[str, tuple[tuple[str, ...], dict[str, Any]]] = {
         ("kept.step", "--plan", "cut.plan"),
         {"model": named("kept.step"), "plan": "data=2; batch over data"},
     ),
+    "simulate": (
+        ("kept.step", "ours.toml:1", "--plan", "eight.plan"),
+        {
+            "model": named("kept.step"),
+            "system": named("ours.toml", ":1"),
+            "plan": "data=8; batch over data",
+        },
+    ),
     "train": (
         ("kept.step", "--plan", "plan.txt"),
         {"model": named("kept.step"), "plan": "data=2; batch over data\n"},
+    ),
+    "profile": (
+        ("kept.step", "--plan", "plan.txt", "--no-measure"),
+        {"model": named("kept.step"), "plan": "data=2; batch over data\n", "measure": False},
     ),
 }
 MORE: Mapping[str, tuple[str, tuple[str, ...], dict[str, Any]]] = {
@@ -281,7 +294,11 @@ def test_an_answer_that_is_handed_out_later_is_part_of_the_question(
 
 
 def test_only_what_measures_is_not_repeatable() -> None:
-    assert [name for name, verb in VERBS.items() if not verb.repeatable] == ["run", "train"]
+    assert [name for name, verb in VERBS.items() if not verb.repeatable] == [
+        "run",
+        "train",
+        "profile",
+    ]
 
 
 def test_looking_at_the_disk_would_be_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
 from grammar.tensors.operations import ShardedStep, Value
-from grammar.tensors.sharding import Kind
+from grammar.tensors.sharding import Kind, Type, part_shape
 from synth.plan.request import Answer
+from synth.train.plans.plan import TIME
 from synth.train.resharding import How
 from synth.train.resharding.seconds import Redistributor
 from synth.train.sharded import (
     Asked,
     Redistributed,
+    Transfer,
     asked,
+    flops_by,
     held,
+    held_by,
     local_moves,
+    of_stages,
     on_one_device,
+    transfers,
     unsharded,
 )
 from synth.train.work import work_of
@@ -142,7 +148,9 @@ class RequestOfStep(Part):
 class LocalMoves(Part):
     """Redistributions that send nothing."""
 
-    move: HowName = Field(description="Slice, mask, or widen; or another over axes of size 1.")
+    move: HowName = Field(
+        description="Slice, mask, widen; or another over axes of size 1, or microbatches."
+    )
     times: Whole = Field(description="How often in a step.")
 
 
@@ -187,7 +195,9 @@ class MachineOfStep(Part):
     levels: list[LevelInBrief] = Field(min_length=1, description="Outermost first.")
     placement: Matrix = Field(description="One row an axis, one column a level.")
     prices: PricesName = Field(description="What prices follow.")
-    seconds: Seconds = Field(description="All requests of a step, one after the other.")
+    seconds: Seconds = Field(
+        description="All requests of a step, one after the other; not what stages send."
+    )
     laid_out_by: LaidOutBy = LAID_OUT_BY
 
     @classmethod
@@ -203,6 +213,41 @@ class MachineOfStep(Part):
         )
 
 
+class StageOfStep(Part):
+    """What each device of a stage holds and computes."""
+
+    stage: Whole = Field(description="Its number, from 0.")
+    device: BytesOfStep = Field(description="Of values those of one microbatch.")
+    flops: Whole = Field(description="Floating-point operations of a step, of all microbatches.")
+
+
+class SentOn(Part):
+    """A value that goes from each device of a stage to its twin on another, point to point."""
+
+    request: Literal["send"] = Field(description="What is to be done.")
+    name: str = Field(description="Its name where it arrives.")
+    type: str = Field(description="Its type.")
+    source: Whole = Field(description="The stage that it comes from.")
+    target: Whole = Field(description="The stage that it goes to.")
+    when: Literal["before", "forward", "backward", "weight", "after"] = Field(
+        description="In which pass of each microbatch, or once before or after them."
+    )
+    bytes: Whole = Field(description="What one device sends, once.")
+    times: Positive = Field(description="How often in a step.")
+
+    @classmethod
+    def of(cls, one: Transfer, sizes: Mapping[str, int]) -> Self:
+        kind, lies = one.value.type, one.value.sharding
+        assert lies is not None, one
+        return cls.like(
+            one,
+            request="send",
+            name=one.value.name,
+            type=kind.sharded(lies),
+            bytes=Type(kind.dtype, part_shape(kind, lies, sizes)).bytes,
+        )
+
+
 class ShardReply(Reply):
     """A sharded training step: types, redistributions, and what a device holds and computes."""
 
@@ -212,9 +257,16 @@ class ShardReply(Reply):
     plan: str | None = Field(description="What cuts it; null for a text that was sharded before.")
     inputs: list[InputOfStep] = Field(description="How what the step takes in lies.")
     whole: BytesOfStep = Field(description="On one device that does all of it.")
-    device: BytesOfStep = Field(description="On each of these devices.")
+    device: BytesOfStep = Field(
+        description="On each of these devices; in stages, of the one that holds the most."
+    )
     flops: Whole = Field(description="Floating-point operations of a step, on one device.")
-    device_flops: Whole = Field(description="Of each of these devices.")
+    device_flops: Whole = Field(
+        description="Of each of these devices; in stages, of the one that does the most."
+    )
+    microbatches: Positive = Field(description="Parts of a batch, one after the other; often 1.")
+    stages: list[StageOfStep] = Field(description="Each stage; empty where there is one.")
+    transfers: list[SentOn] = Field(description="What goes from stage to stage.")
     requests: list[RequestOfStep] = Field(description="What is sent; the most bytes first.")
     sent: list[Sent] = Field(description="The same by kind and axes, the most bytes first.")
     local: list[LocalMoves] = Field(description="Redistributions that send nothing, by kind.")
@@ -224,20 +276,30 @@ class ShardReply(Reply):
     @classmethod
     def of(cls, sharded: ShardedStep, plan: str | None, machine: Machine | None = None) -> Self:
         """All that is to be said of a sharded step, on a machine or on none."""
-        step, whole, own = sharded.step, unsharded(sharded), on_one_device(sharded)
+        step, whole, stages = sharded.step, unsharded(sharded), of_stages(sharded)
+        sizes = {axis: size for axis, size in sharded.axes if axis != TIME}
+        own = on_one_device(replace(sharded, axes=((TIME, 1), *sizes.items())))
+        flops = list(map(flops_by, stages))
         requests = asked(sharded, None if machine is None else machine.redistributor)
         inputs = zip(step.graph.inputs, own.graph.inputs, step.labels, step.roles, strict=True)
         before, after = map(BytesOfStep.like, held(sharded))
         return cls.like(
             name=step.name,
-            axes=dict(sharded.axes),
-            devices=prod(sharded.sizes.values()),
+            axes=sizes,
+            devices=prod(sizes.values()),
             plan=plan,
             inputs=[InputOfStep.of(*one) for one in inputs],
             whole=before,
             device=after,
             flops=sum(one.flops for one in work_of(whole)),
-            device_flops=sum(one.flops for one in work_of(own)),
+            device_flops=max(flops),
+            microbatches=sharded.sizes.get(TIME, 1),
+            stages=[
+                StageOfStep.like(stage=at, device=BytesOfStep.like(held_by(one)), flops=done)
+                for at, (one, done) in enumerate(zip(stages, flops, strict=True))
+                if len(stages) > 1
+            ],
+            transfers=[SentOn.of(one, sharded.sizes) for one in transfers(sharded)],
             requests=[RequestOfStep.of(one) for one in requests],
             sent=Sent.all_of(requests),
             local=[

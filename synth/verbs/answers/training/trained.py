@@ -11,9 +11,21 @@ from pydantic import Field
 
 from grammar.tensors.operations import Step
 from grammar.tensors.sharding import Type, part_shape
-from synth.train.plans import Done, Moved, Program
+from synth.train.emit import Programs
+from synth.train.plans import Done, Moved, Place, Plan, Program, Sent, When
+from synth.train.plans.program import EVERYWHERE
 from synth.train.trials import Compared, Row
-from synth.verbs.answers.parts import Axes, Number, Part, Positive, Reply, TextFile, Whole
+from synth.verbs.answers.parts import (
+    Axes,
+    Matrix,
+    Number,
+    Part,
+    Positive,
+    Reply,
+    TextFile,
+    Whole,
+)
+from synth.verbs.answers.ranked import matrix_of
 
 _Files = Annotated[list[TextFile], Field(min_length=1)]
 _Loss = Annotated[float | None, Field(allow_inf_nan=False)]
@@ -21,11 +33,13 @@ _Apart = Annotated[Number | None, Field(description="Null where something is no 
 
 
 class Redistributions(Part):
-    """What is sent along some axes in one way."""
+    """What is sent in one way: along some axes, or from stage to stage."""
 
     what: str = Field(min_length=1, description="The collective, and over which axes.")
     times: Positive = Field(description="How often in a step, in loops as often as they go round.")
-    bytes: Whole = Field(description="What a device must send or receive at least, all together.")
+    bytes: Whole = Field(
+        description="What a device must send or receive at least, of all stages and microbatches."
+    )
 
 
 class HeldByRole(Part):
@@ -78,6 +92,12 @@ class TrainReply(Reply):
     runtime: Literal["jax", "torch"] = Field(description="What the file is for.")
     held: HeldByRole = Field(description="By one device.")
     redistributions: list[Redistributions] = Field(description="The most bytes first.")
+    placement: Matrix | None = Field(
+        description="How the axes lie: one row an axis, one column a level; null on no machine."
+    )
+    ranks_by_axes: bool = Field(
+        description="Whether a launcher must be told that ranks count along the axes."
+    )
     programs: dict[str, str] = Field(
         description="By module: what a machine's requests are carried out by, if not in one step."
     )
@@ -89,24 +109,25 @@ class TrainReply(Reply):
         cls,
         step: Step,
         program: Program,
-        sizes: Mapping[str, int],
+        plan: Plan,
         *,
-        plan: str,
+        text: str,
         runtime: str,
-        devices: int,
         files: Mapping[str, str],
-        programs: Mapping[str, str],
+        programs: Programs | None,
         check: Tried | None,
     ) -> Self:
         return cls.like(
             name=step.name,
-            plan=plan,
-            axes=dict(sizes),
-            devices=devices,
+            plan=text,
+            axes=dict(plan.axes),
+            devices=plan.devices,
             runtime=runtime,
-            held=HeldByRole(**_held(step, program, sizes)),
-            redistributions=_sent(program, sizes),
-            programs=dict(programs),
+            held=HeldByRole(**_held(step, program, plan)),
+            redistributions=_sent(program, plan),
+            placement=matrix_of(programs.placement) if programs else None,
+            ranks_by_axes=programs is not None and programs.reordered,
+            programs=programs.texts if programs else {},
             check=check,
             files=[TextFile(name=name, text=text) for name, text in files.items()],
         )
@@ -123,36 +144,48 @@ def tried(alone: str, processes: int, found: Compared) -> Tried:
     )
 
 
-def _held(step: Step, program: Program, sizes: Mapping[str, int]) -> dict[str, int]:
-    found = {"parameter": 0, "moment": 0}
-    for value, role, sharding in zip(step.graph.inputs, step.roles, program.inputs, strict=True):
+def _held(step: Step, program: Program, plan: Plan) -> dict[str, int]:
+    """By a device of the stage that holds most, of each role."""
+    found: dict[str, Counter[int]] = {"parameter": Counter(), "moment": Counter()}
+    homes = program.homes or (0,) * len(program.inputs)
+    for value, role, lies, home in zip(
+        step.graph.inputs, step.roles, program.inputs, homes, strict=True
+    ):
         if role in found:
-            found[role] += Type(value.type.dtype, part_shape(value.type, sharding, sizes)).bytes
-    return found
+            rank = 0 if plan.order is None else plan.order.rank_of[home]
+            found[role][rank] += Type(
+                value.type.dtype, part_shape(value.type, lies, plan.parts)
+            ).bytes
+    return {role: max(of.values(), default=0) for role, of in found.items()}
 
 
-def _sent(program: Program, sizes: Mapping[str, int]) -> list[Redistributions]:
+def _sent(program: Program, plan: Plan) -> list[Redistributions]:
+    """On all stages together, of all microbatches."""
     times: Counter[str] = Counter()
     least: Counter[str] = Counter()
-    _count(program, sizes, 1, times, least)
+    places = program.places or (Place(EVERYWHERE, When.BEFORE),) * len(program.instructions)
+    for one, place in zip(program.instructions, places, strict=True):
+        once = place.when in (When.BEFORE, When.AFTER)
+        _count(one, plan, 1 if once else plan.microbatches, times, least)
     order = sorted(times, key=lambda what: (-least[what], what))
     return [Redistributions(what=what, times=times[what], bytes=least[what]) for what in order]
 
 
 def _count(
-    program: Program,
-    sizes: Mapping[str, int],
-    often: int,
-    times: Counter[str],
-    least: Counter[str],
+    one: Done | Moved | Sent, plan: Plan, often: int, times: Counter[str], least: Counter[str]
 ) -> None:
-    for one in program.instructions:
-        match one:
-            case Moved(value, path):
-                for move in path.requests(sizes):
-                    what = f"{move.how.value} over {', '.join(move.axes)}"
-                    times[what] += often
-                    least[what] += often * int(move.least(sizes) * value.type.bytes)
-            case Done(operation, _, Program() as body):
-                length = int(str(operation.parameter["length"]))
-                _count(body, sizes, often * length, times, least)
+    match one:
+        case Moved(value, path):
+            for move in path.requests(plan.sizes):
+                what = f"{move.how.value} over {', '.join(move.axes)}"
+                times[what] += often
+                least[what] += often * int(move.least(plan.parts) * value.type.bytes)
+        case Sent(value, lies):
+            what = "point-to-point between stages"
+            times[what] += often
+            part = Type(value.type.dtype, part_shape(value.type, lies, plan.parts))
+            least[what] += often * part.bytes
+        case Done(operation, _, Program() as body):
+            length = int(str(operation.parameter["length"]))
+            for inner in body.instructions:
+                _count(inner, plan, often * length, times, least)

@@ -251,7 +251,7 @@ BAD_PLANS = {
     "a number without end": (["mlp-tiny", "--plan", f"a={'9' * 5000}"], "more than 18 digits"),
     "another number of devices": (
         ["mlp-tiny", "dgx-h100:1", "--plan", DATA],
-        "multiply to 2 devices, but the system 1 node x 8 gpu has 8",
+        "multiply to 2 devices, and dgx-h100 has 8",
     ),
     "a placement on no machine": (
         ["mlp-tiny", "--plan", DATA, "--placement", "[[1, 2]]"],

@@ -82,6 +82,12 @@ def test_a_plan_may_be_a_file(tmp_path: Path) -> None:
 
 REFUSED = {
     "another machine": ({"system": "dgx-h100:1"}, "--plan", "the axes multiply to 2 devices, and"),
+    "programs for stages in JAX": (
+        {"system": "dgx-h100:1", "runtime": "jax", "model": "mlp-tiny", "sizes": {"layers": 6}}
+        | {"plan": "data=4 pipe=2; batch over data; schedule 1f1b, 2 microbatches"},
+        "SYSTEM",
+        "stages in JAX call no programs",
+    ),
     "no plan": ({"plan": "batch over data"}, "plan", "no axes in"),
     "what does not divide": (
         {"plan": "data=3; batch over data"},
@@ -124,7 +130,9 @@ def test_what_is_tried_is_told_and_ends_as_it_compares(monkeypatch) -> None:
     assert len(check["steps"]) == 2
     assert all(one["difference"] < 1e-6 for one in check["steps"])
     whole = training.write
-    monkeypatch.setattr(training, "write", lambda *given: whole(*given).replace("0.95 *", "0.94 *"))
+    monkeypatch.setattr(
+        training, "write", lambda *given, **more: whole(*given, **more).replace("0.95 *", "0.94 *")
+    )
     found = run(*words)
     assert found.exit_code == 1
     assert "NOT equal: square/" in found.stdout

@@ -1,0 +1,196 @@
+"""A section: operations that a device does one after the other, as compiled code does them.
+
+Values that only the section reads need not go to memory: what works element by element, or puts
+elements together, reads what comes from outside and writes what is read later, and nothing between
+(kernel fusion, as XLA and torch.compile do it). Products of matrices are each done alone. Scores of
+attention, of which there is one for each query and key, never go to memory either where it is done
+as flash attention does: products with them run at its rate, and backward there is one more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from grammar.tensors.operations import Operation, Value
+from grammar.tensors.primitives import MULTIPLIED
+from grammar.tensors.sharding import Type
+from hierarchies.devices import Device
+from synth.compute.attention import BACKWARD_PRODUCTS, HIGH, LOW, attention_rate
+from synth.compute.flops import flops_of, type_of
+from synth.compute.products import product_of
+from synth.compute.roofline import (
+    TYPICAL,
+    VIEWS,
+    Estimate,
+    Rates,
+    bytes_estimate,
+    product_estimate,
+    signature,
+)
+
+Shape = tuple[int, ...]
+
+_IN_GRADIENTS = 4
+"""Products with scores that a backward pass has: gradients of scores, values, queries and keys."""
+
+NAMED_OTHERWISE = VIEWS | {"transpose"}
+"""What takes no time of its own: a kernel reads and writes in whatever order it likes."""
+
+NOTHING = Estimate(0.0, 0.0, 0.0, "roofline")
+
+
+@dataclass(frozen=True)
+class Section:
+    """Operations of one device, in their order; ``kept`` names the results that are read after.
+
+    ``constants`` are values that are made where they are read.
+    """
+
+    operations: tuple[Operation, ...]
+    kept: frozenset[str]
+    constants: frozenset[str] = frozenset()
+
+    @property
+    def signature(self) -> str:
+        """What its seconds depend on: equal sections are measured once."""
+        return "; ".join(map(signature, self.operations))
+
+
+def scores_of(operations: Iterable[Operation]) -> frozenset[Shape]:
+    """The shapes of scores of attention, sorted and without ones.
+
+    They are what a batch of products makes that is larger than its two factors together.
+    """
+    return frozenset(_shape(one.results[0].type) for one in operations if _makes_scores(one))
+
+
+def is_scores(kind: Type, scores: Collection[Shape]) -> bool:
+    """Whether a value has one element for each query and key."""
+    return bool(scores) and _shape(kind) in scores
+
+
+def section_estimate(
+    section: Section,
+    device: Device,
+    rates: Rates = TYPICAL,
+    scores: Collection[Shape] = (),
+    measured: Mapping[str, Estimate] = MappingProxyType({}),
+) -> Estimate:
+    """Seconds of a section; ``scores`` are the shapes of those that are never in memory.
+
+    ``measured``, by signature, goes before all else. Raises InputError as ``estimated`` does.
+    """
+    if measured and section.signature in measured:
+        return measured[section.signature]
+    found = [*_products(section, device, rates, scores), *_fused(section, device, rates, scores)]
+    return together(found)
+
+
+def together(several: Iterable[Estimate]) -> Estimate:
+    """One after the other; as well known as the least of them."""
+    total = NOTHING
+    for at, one in enumerate(several):
+        total = Estimate(
+            total.seconds + one.seconds,
+            total.low + one.low,
+            total.high + one.high,
+            one.how if not at or _ORDER[one.how] > _ORDER[total.how] else total.how,
+        )
+    return total
+
+
+_ORDER = {"measured": 0, "fitted": 1, "roofline": 2}
+
+
+def _products(
+    section: Section, device: Device, rates: Rates, scores: Collection[Shape]
+) -> Iterator[Estimate]:
+    """Those of matrices one by one; those with scores as attention, forward and backward."""
+    inside = []
+    for one in section.operations:
+        if one.primitive in MULTIPLIED:
+            if any(is_scores(type_of(value), scores) for value in (*one.operands, *one.results)):
+                inside.append(one)
+            else:
+                yield product_estimate(product_of(one), device, rates)
+    if inside:
+        causal = any(_masks(one, scores) for one in section.operations)
+        yield from _attention(inside, causal, device, rates)
+
+
+def _attention(
+    products: Sequence[Operation], causal: bool, device: Device, rates: Rates
+) -> Iterator[Estimate]:
+    """Of a backward pass there are four products, and flash attention makes the scores again."""
+    back = len(products) // _IN_GRADIENTS * _IN_GRADIENTS
+    for backward, some in ((False, products[back:]), (True, products[:back])):
+        if not some:
+            continue
+        flops = sum(map(flops_of, some)) * (BACKWARD_PRODUCTS / _IN_GRADIENTS if backward else 1)
+        dtype = type_of(some[0].operands[0]).dtype
+        rate = attention_rate(device, dtype, backward)
+        part = 0.5 if causal else 1.0
+        seconds = part * flops / rate + device.launch_seconds
+        least = part * flops / device.peak(dtype)
+        yield Estimate(seconds, max(least, LOW * seconds), HIGH * seconds, rates.how)
+
+
+def _fused(
+    section: Section, device: Device, rates: Rates, scores: Collection[Shape]
+) -> Iterator[Estimate]:
+    """What is between products is one kernel: it reads from outside, and writes what is read."""
+    roots: dict[str, str] = {}
+    groups: dict[int, list[Operation]] = {}
+    readers: dict[str, set[int]] = {}
+    products = 0
+    for one in section.operations:
+        names = [roots.get(str(operand), str(operand)) for operand in one.operands]
+        if one.primitive in NAMED_OTHERWISE and isinstance(one.operands[0], Value):
+            roots |= dict.fromkeys((value.name for value in one.results), names[0])
+            continue
+        product = one.primitive in MULTIPLIED
+        products += product
+        for name in names:
+            readers.setdefault(name, set()).add(-1 if product else products)
+        if not product:
+            groups.setdefault(products, []).append(one)
+    kept = {roots.get(name, name) for name in section.kept}
+    for number, some in groups.items():
+        made = {value.name: value.type for one in some for value in one.results}
+        read = {
+            name: operand.type
+            for one in some
+            for operand in one.operands
+            if isinstance(operand, Value)
+            and (name := roots.get(operand.name, operand.name)) not in made
+            and name not in section.constants
+        }
+        written = [
+            kind
+            for name, kind in made.items()
+            if name in kept or readers.get(name, set()) - {number}
+        ]
+        several = (*read.values(), *written)
+        moved = sum(kind.bytes for kind in several if not is_scores(kind, scores))
+        if moved:
+            yield bytes_estimate(moved, device, rates)
+
+
+def _masks(one: Operation, scores: Collection[Shape]) -> bool:
+    return one.primitive == "select_n" and is_scores(one.results[0].type, scores)
+
+
+def _makes_scores(one: Operation) -> bool:
+    if one.primitive != "dot_general":
+        return False
+    given: Mapping[str, Any] = one.parameter
+    _, (shared, _) = given["dimension_numbers"]
+    read = sum(type_of(operand).elements for operand in one.operands)
+    return bool(shared) and one.results[0].type.elements > read
+
+
+def _shape(kind: Type) -> Shape:
+    return tuple(sorted(size for size in kind.shape if size > 1))

@@ -1,0 +1,284 @@
+"""A program in groups: operations with nothing sent between them are one task of a device.
+
+What a layer does between two collectives is timed once, as a section, and repeated for each layer:
+a loop of 96 layers is as many short lists of groups. A group ends where a value is made that is
+sent as soon as it is there, and where the place of an instruction is another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from grammar.tensors.operations import Graph, Operation, Value
+from grammar.tensors.primitives import ARITHMETIC, MOVED
+from grammar.tensors.sharding import Sharding, Type, part_shape
+from synth.compute import Section, is_scores, scores_of
+from synth.train.factors import part
+from synth.train.plans import Done, Moved, Place, Program, Sent
+from synth.train.plans.program import EVERYWHERE
+
+Key = tuple[str, Sharding]
+"""A value by its name and how it lies."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Operations done as one: what they read of others, and ``makes``, what others read of them.
+
+    ``aliases``: values that lie otherwise without being sent, and as what they were made;
+    ``working_bytes`` are the most that its own values take beside what it makes.
+    """
+
+    name: str
+    done: tuple[Done, ...]
+    section: Section
+    reads: tuple[Key, ...]
+    makes: tuple[tuple[Value, Sharding], ...]
+    aliases: tuple[tuple[Key, Key], ...]
+    working_bytes: int
+
+
+CAST = "convert_element_type"
+
+Item = Group | Moved | Sent | Done
+"""A group, something sent, or a loop."""
+
+Items = tuple[tuple[Item, Place | None], ...]
+
+
+class Sizes:
+    """Bytes of values on a device, by how they lie."""
+
+    def __init__(self, parts: Mapping[str, int], unstored: Collection[tuple[int, ...]]) -> None:
+        self._parts, self._unstored = parts, unstored
+        self._known: dict[tuple[object, Sharding], int] = {}
+
+    def __call__(self, kind: Type, lies: Sharding) -> int:
+        if (kind, lies) not in self._known:
+            own = Type(kind.dtype, part_shape(kind, lies, self._parts))
+            never = is_scores(kind, self._unstored) or is_scores(own, self._unstored)
+            self._known[kind, lies] = 0 if never else own.bytes
+        return self._known[kind, lies]
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """How programs are cut in groups: ``parts`` of axes, and what counts as sent.
+
+    ``whole``: groups are as long as they may be, else each operation is one. ``prompt``: what is
+    sent goes as soon as it is made.
+    """
+
+    parts: Mapping[str, int]
+    sizes: Mapping[str, int]
+    whole: bool
+    prompt: bool
+    bytes_of: Sizes
+    known: dict[int, list[tuple[Program, Items]]] = field(default_factory=dict, compare=False)
+
+    def of(
+        self, graph: Graph, program: Program, ends: Collection[Key], given: Collection[str] = ()
+    ) -> Items:
+        """The program of a graph in groups; ``given`` are inputs of it that are constants.
+
+        What was asked for before is kept: stages that do the same have the same groups.
+        """
+        same = self.known.setdefault(id(graph), [])
+        for other, items in same:
+            if other is program or other == program:
+                return items
+        constants = constants_of(graph, given) if self.whole else frozenset[str]()
+        same.append((program, tuple(self.items(program, ends, constants))))
+        return same[-1][1]
+
+    def items(
+        self, program: Program, ends: Collection[Key], constants: Collection[str] = ()
+    ) -> Iterator[tuple[Item, Place | None]]:
+        """The program in groups, with their places; ``ends`` are read after it.
+
+        What makes ``constants``, or sends them, is left out.
+        """
+        instructions = program.instructions
+        places = program.places or (None,) * len(instructions)
+        gates = self._gates(instructions)
+        left = _Readers(instructions, ends)
+        runs: dict[Place | None, list[Done | Moved]] = {}
+
+        def ended(chosen: Iterable[Place | None]) -> Iterator[tuple[Item, Place | None]]:
+            for place in [one for one in chosen if one in runs]:
+                yield self.group(runs.pop(place), left, constants), place
+
+        for one, place in zip(instructions, places, strict=True):
+            if constants and _constant(one, constants):
+                left.passed(one)
+                continue
+            free = isinstance(one, Moved) and not one.path.requests(self.sizes)
+            if not isinstance(one, Done) or one.body is not None:
+                if free and place in runs:
+                    assert isinstance(one, Moved)
+                    runs[place].append(one)
+                    continue
+                yield from ended(list(runs) if isinstance(one, Sent) else _read_by(place, runs))
+                yield from ended([place])
+                yield one, place
+                left.passed(one)
+                continue
+            full = any(value.name in gates for value in one.operation.results)
+            yield from ended(_read_by(place, runs))
+            if full and one.operation.primitive == CAST:
+                yield from ended([place])
+            runs.setdefault(place, []).append(one)
+            if full or not self.whole:
+                yield from ended([place])
+        yield from ended(list(runs))
+
+    def _gates(self, instructions: Sequence[Done | Moved | Sent]) -> set[str]:
+        """The values after which a group ends, as they are sent at once."""
+        if not self.prompt:
+            return set()
+        return {
+            one.value.name
+            for one in instructions
+            if isinstance(one, Moved) and one.path.requests(self.sizes)
+        }
+
+    def group(
+        self, run: Sequence[Done | Moved], left: _Readers, constants: Collection[str] = ()
+    ) -> Group:
+        """Some operations as one, and values that lie otherwise without being sent."""
+        made: dict[Key, Value] = {}
+        reads: dict[Key, None] = {}
+        roots: dict[Key, Key] = {}
+        for one in run:
+            left.passed(one)
+            if isinstance(one, Moved):
+                source = (one.value.name, one.path.source)
+                roots[one.value.name, one.path.target] = roots.get(source, source)
+                continue
+            for operand, lies in zip(one.operation.operands, one.how.operands, strict=True):
+                key = (str(operand), lies)
+                if not isinstance(operand, Value) or operand.name in constants:
+                    continue
+                if roots.get(key, key) not in made:
+                    reads[roots.get(key, key)] = None
+            for value, lies in zip(one.operation.results, one.how.results, strict=True):
+                made[value.name, lies] = value
+        makes = tuple((value, key[1]) for key, value in made.items() if key[0] in left.names)
+        done = [one for one in run if isinstance(one, Done)]
+        own = tuple(part(one.operation, one.how, self.parts).operation for one in done)
+        kept = frozenset(value.name for value, _ in makes)
+        return Group(
+            named(done[0].operation, len(done)),
+            tuple(done),
+            Section(own, kept, frozenset(constants)),
+            tuple(reads),
+            makes,
+            tuple((new, old) for new, old in roots.items() if new[0] in left.names),
+            _working(done, kept, self.bytes_of),
+        )
+
+
+@dataclass
+class _Readers:
+    """The names that are read by what is still to come, and how often."""
+
+    names: dict[str, int] = field(default_factory=dict)
+
+    def __init__(self, instructions: Sequence[Done | Moved | Sent], ends: Collection[Key]) -> None:
+        self.names = {}
+        for name in (*(name for one in instructions for name in _read(one)), *(n for n, _ in ends)):
+            self.names[name] = self.names.get(name, 0) + 1
+
+    def passed(self, one: Done | Moved | Sent) -> None:
+        """Its reads are no longer to come."""
+        for name in _read(one):
+            self.names[name] -= 1
+            if not self.names[name]:
+                del self.names[name]
+
+
+def _read_by(place: Place | None, runs: Collection[Place | None]) -> list[Place | None]:
+    """The places of which something may be read at another: of its own stage, and of all."""
+    if place is None:
+        return []
+    near = (place.stage, EVERYWHERE)
+    return [one for one in runs if one is not None and one != place and one.stage in near]
+
+
+def _constant(one: Done | Moved | Sent, constants: Collection[str]) -> bool:
+    """Whether it makes constants, or has them lie otherwise."""
+    if isinstance(one, Done):
+        return all(value.name in constants for value in one.operation.results)
+    return one.value.name in constants
+
+
+def constants_of(graph: Graph, given: Collection[str] = ()) -> frozenset[str]:
+    """The values that come of numbers written out alone: masks, zeros, positions.
+
+    Whoever reads one makes it on the way, so it takes no memory and next to no time. ``given``: the
+    inputs of the graph that are such.
+    """
+    found = set(given)
+    for one in graph.operations:
+        values = [operand for operand in one.operands if isinstance(operand, Value)]
+        if one.primitive in MADE_ANYWHERE and all(value.name in found for value in values):
+            found.update(value.name for value in one.results)
+    return frozenset(found)
+
+
+MADE_ANYWHERE = ARITHMETIC | MOVED
+"""What a kernel does for an element on the way."""
+
+
+def _read(one: Done | Moved | Sent) -> Iterator[str]:
+    match one:
+        case Done():
+            yield from map(str, one.operation.operands)
+        case _:
+            yield one.value.name
+
+
+def _working(run: Sequence[Done], kept: Collection[str], bytes_of: Sizes) -> int:
+    """The most bytes that live inside, beyond those of what is kept."""
+    last = {
+        str(operand): number for number, one in enumerate(run) for operand in one.operation.operands
+    }
+    living: dict[str, int] = {}
+    held = most = all_kept = 0
+    for number, one in enumerate(run):
+        operation = one.operation
+        for value, lies in zip(operation.results, one.how.results, strict=True):
+            size = bytes_of(value.type, lies)
+            held += size
+            if value.name in kept:
+                all_kept += size
+            else:
+                living[value.name] = size
+        most = max(most, held)
+        for name in {*map(str, operation.operands), *(v.name for v in operation.results)}:
+            if last.get(name, number) <= number:
+                held -= living.pop(name, 0)
+    return max(0, most - all_kept)
+
+
+def named(operation: Operation, count: int = 1) -> str:
+    """What a task is called that begins with an operation."""
+    if count > 1:
+        return f"{count} operations from {operation.primitive} on"
+    return f"{operation.primitive} {operation.line}" if operation.line else operation.primitive
+
+
+def scores_in(program: Program, parts: Mapping[str, int]) -> frozenset[tuple[int, ...]]:
+    """The shapes that scores of attention have, and those of a device's part of them."""
+    products = [one for one in _all_done(program) if one.operation.primitive == "dot_general"]
+    own = (part(one.operation, one.how, parts).operation for one in products)
+    return scores_of(own) | scores_of(one.operation for one in products)
+
+
+def _all_done(program: Program) -> Iterator[Done]:
+    for one in program.instructions:
+        if isinstance(one, Done):
+            yield one
+            if one.body is not None:
+                yield from _all_done(one.body)

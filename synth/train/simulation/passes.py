@@ -1,0 +1,149 @@
+"""A device's tasks by passes: what a stage does of a microbatch forward, backward, or once.
+
+The program says where and when each instruction is done. What every stage does, each does. Of what
+one pass makes and another reads, the stage keeps a copy for each microbatch between the two; what
+is read when all are done is added up in one place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from synth.train.plans import When
+from synth.train.plans.program import EVERYWHERE
+from synth.train.simulation.device import Buffer, Device, Task, on_streams
+from synth.train.simulation.kinds import Kind
+
+
+@dataclass(frozen=True)
+class PassKey:
+    """What a stage does at one time; ``turn``, of what is done once, as ``Task`` says."""
+
+    stage: int
+    when: When
+    turn: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Passes:
+    """The tasks of a device by passes."""
+
+    device: Device
+
+    @cached_property
+    def stages(self) -> Sequence[int]:
+        """The stages that do something, in their order; one, if all is done everywhere."""
+        found = {task.place.stage for task in self.device.tasks} - {EVERYWHERE}
+        return sorted(found) or [0]
+
+    @cached_property
+    def _tasks(self) -> dict[PassKey, list[int]]:
+        found: dict[PassKey, list[int]] = {}
+        for number, task in enumerate(self.device.tasks):
+            mine = task.place.stage
+            for stage in self.stages if mine == EVERYWHERE else (mine,):
+                found.setdefault(PassKey(stage, task.place.when, task.turn), []).append(number)
+        return found
+
+    def once(self, stage: int, when: When) -> list[PassKey]:
+        """What a stage does before or after all microbatches, turn by turn."""
+        found = (key for key in self._tasks if key.stage == stage and key.when is when)
+        return sorted(found, key=lambda key: key.turn)
+
+    def tasks(self, keys: Iterable[PassKey]) -> list[int]:
+        """The numbers of the tasks of some passes of a stage."""
+        return sorted(number for key in keys for number in self._tasks.get(key, ()))
+
+    def part(self, keys: Sequence[PassKey]) -> Device:
+        """Some passes of a stage, one after the other, as a device of their own.
+
+        Its buffers are those that nothing else reads.
+        """
+        chosen = self.tasks(keys)
+        places = {task: place for place, task in enumerate(chosen)}
+        own = [
+            number
+            for task in chosen
+            for number in self._made_by.get(task, ())
+            if not self._outlives(number)
+        ]
+        numbers = {number: place for place, number in enumerate(own)}
+        tasks = [
+            Task(
+                task.name,
+                task.stream,
+                task.seconds,
+                tuple(places[one] for one in task.before if one in places),
+                task.place,
+                task.issue,
+                tuple(numbers[one] for one in task.reads if one in numbers),
+                task.request,
+                task.layer,
+                task.turn,
+                task.moves,
+            )
+            for task in (self.device.tasks[number] for number in chosen)
+        ]
+        buffers = [
+            replace(self.device.buffers[number], maker=places[self.device.buffers[number].maker])
+            for number in own
+        ]
+        return on_streams(tasks, buffers)
+
+    @cached_property
+    def _made_by(self) -> dict[int, list[int]]:
+        """The buffers that each task makes."""
+        found: dict[int, list[int]] = {}
+        for number, one in enumerate(self.device.buffers):
+            found.setdefault(one.maker, []).append(number)
+        return found
+
+    @cached_property
+    def _readers(self) -> list[set[tuple[int, When]]]:
+        """For each buffer where and when it is read."""
+        found: list[set[tuple[int, When]]] = [set() for _ in self.device.buffers]
+        for task in self.device.tasks:
+            for number in task.reads:
+                found[number].add((task.place.stage, task.place.when))
+        return found
+
+    def _outlives(self, number: int) -> bool:
+        """Whether a buffer is read by another pass than the one that makes it."""
+        one = self.device.buffers[number]
+        when = self.device.tasks[one.maker].place.when
+        return one.kept or any(other is not when for _, other in self._readers[number])
+
+    def state(self, stages: Sequence[int]) -> Iterator[tuple[Kind, int, str]]:
+        """What a rank of some stages has all the time: their inputs, and what they make of these
+        before the first microbatch. Kinds, bytes, names.
+        """
+        here = {*stages, EVERYWHERE}
+        for number, one in enumerate(self.device.buffers):
+            if one.maker < 0:
+                if one.home in here:
+                    yield one.kind, one.size_bytes, one.name
+                continue
+            place = self.device.tasks[one.maker].place
+            if place.when is When.BEFORE and place.stage in here and self._outlives(number):
+                yield one.kind, one.size_bytes, one.name
+
+    def accumulated(self, stage: int) -> Iterator[tuple[Kind, int, str]]:
+        """Into what microbatches add up, until it is read when all are done."""
+        for number, one in self._made(stage, (When.FORWARD, When.BACKWARD)):
+            if any(when is When.AFTER for _, when in self._readers[number]) or one.kept:
+                yield one.kind, one.size_bytes, one.name
+
+    def saved(self, stage: int) -> Iterator[tuple[Kind, int, str]]:
+        """What a forward pass keeps for the backward pass of its microbatch."""
+        for number, one in self._made(stage, (When.FORWARD,)):
+            if any(when is When.BACKWARD for _, when in self._readers[number]):
+                yield one.kind, one.size_bytes, one.name
+
+    def _made(self, stage: int, whens: Sequence[When]) -> Iterator[tuple[int, Buffer]]:
+        for number, one in enumerate(self.device.buffers):
+            if one.maker >= 0:
+                place = self.device.tasks[one.maker].place
+                if place.stage in (stage, EVERYWHERE) and place.when in whens:
+                    yield number, one

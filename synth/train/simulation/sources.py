@@ -1,0 +1,80 @@
+"""Seconds before anything ran: rooflines of a device, and the planner's prices on a machine.
+
+Sections are as fast as the device's rates say, with an interval; redistributions take what the
+planner's best proved programs do, one after the other; bytes go from stage to stage link by link.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+
+from grammar.tensors.sharding import Sharding, Type
+from hierarchies import Placement, System
+from hierarchies.devices import Device
+from synth.compute import TYPICAL, Estimate, Rates, Section, section_estimate
+from synth.semantics.point_to_point import send_receive
+from synth.train.plans.plan import PIPE
+from synth.train.point_to_point import priced_transfer
+from synth.train.resharding.seconds import Redistributor
+from synth.train.simulation.predicting import Sources
+
+
+@dataclass(frozen=True)
+class Rooflines:
+    """Estimates of sections on a device; ``measured`` ones go before."""
+
+    device: Device
+    scores: Collection[tuple[int, ...]] = ()
+    rates: Rates = TYPICAL
+    measured: Mapping[str, Estimate] = field(default_factory=dict)
+
+    def __call__(self, section: Section) -> Estimate:
+        return section_estimate(section, self.device, self.rates, self.scores, self.measured)
+
+
+@dataclass
+class Network:
+    """Prices of what is sent on a placement of a machine.
+
+    Redistributions never go over the axis of stages, and values from stage to stage over it only.
+    """
+
+    system: System
+    placement: Placement
+    known: dict[tuple[Type, Sharding, Sharding], float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.redistributor = Redistributor(
+            self.system, self.placement, stripes=False, without=(PIPE,)
+        )
+
+    def sending(self, value: Type, source: Sharding, target: Sharding) -> float:
+        """Seconds of the fastest path."""
+        key = (value, source, target)
+        if key not in self.known:
+            self.known[key] = self.redistributor.redistribution(*key).seconds
+        return self.known[key]
+
+    def handing(self, size: int, source: int, target: int) -> float:
+        """Seconds of so many bytes of every device, stages being on ranks in turn."""
+        ranks = {axis.name: axis.size for axis in self.placement.axes}.get(PIPE, 1)
+        ends = source % ranks, target % ranks
+        if ends[0] == ends[1]:
+            return 0.0
+        return priced_transfer(send_receive(self.placement, PIPE, *ends, size), self.system).seconds
+
+
+def sources(computing: Callable[[Section], Estimate], network: Network) -> Sources:
+    """What is likely of both."""
+    return Sources(lambda section: computing(section).seconds, network.sending, network.handing)
+
+
+def slower(one: Sources, computing: float = 1.0, links: float = 1.0) -> Sources:
+    """The same with all seconds of one kind so many times as long."""
+    return replace(
+        one,
+        computing=lambda section: computing * one.computing(section),
+        sending=lambda *how: links * one.sending(*how),
+        handing=lambda *how: links * one.handing(*how),
+    )
