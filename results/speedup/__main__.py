@@ -73,6 +73,10 @@ class Weighed:
         return self._workers.at_once
 
     @property
+    def idle(self) -> int:
+        return self._workers.idle
+
+    @property
     def lost(self) -> int:
         return self._workers.lost
 

@@ -19,12 +19,16 @@ from grammar import Goal
 from hierarchies.devices import Device
 from results.steps.local import ADDED, Work, head, layer
 from results.steps.network import DATA, TENSOR, Network, Price
-from results.steps.shapes import Plan, Shape, even_stages, stages
+from results.steps.shapes import Plan, Shape, even_stages, stages, stages_as_built
 from synth.compute import bytes_estimate
 
 Floats = npt.NDArray[np.float64]
 Stages = Callable[[Shape, Plan], list[tuple[int, bool]]]
-LAYOUTS: dict[str, Stages] = {"by parameters": stages, "even": even_stages}
+LAYOUTS: dict[str, Stages] = {
+    "by parameters": stages,
+    "as built": stages_as_built,
+    "even": even_stages,
+}
 
 TENSORS_OF_A_LAYER = 7
 """Weights of a layer, each of which replicas reduce by itself."""

@@ -68,7 +68,8 @@ def layer(shape: Shape, plan: Plan, device: Device) -> Work:
 
 
 def head(shape: Shape, plan: Plan, device: Device) -> Work:
-    """The last matrix, the loss, and back."""
+    """The last matrix, the loss, and back: in sixteen bits where layers are in eight."""
+    shape = in_sixteen(shape)
     rows, columns = plan.micro * shape.sequence, max(1, shape.vocab // plan.tensor)
     products = (
         _product(rows, shape.hidden, columns, shape, device)
@@ -78,6 +79,11 @@ def head(shape: Shape, plan: Plan, device: Device) -> Work:
     logits = bytes_estimate(LOGITS_BYTES * rows * columns, device).seconds
     gradient = bytes_estimate(GRADIENT_BYTES * shape.hidden * columns, device, ADDED).seconds
     return Work(products + logits + gradient)
+
+
+def in_sixteen(shape: Shape) -> Shape:
+    """What is never done in eight bits."""
+    return replace(shape, dtype="bf16") if shape.dtype.startswith("f8") else shape
 
 
 def _matrices(shape: Shape, plan: Plan) -> list[tuple[int, int]]:
@@ -100,6 +106,7 @@ def _product(rows: int, depth: int, columns: int, shape: Shape, device: Device) 
 
 def _attention(shape: Shape, plan: Plan, device: Device) -> tuple[float, float, float]:
     """Seconds forward and backward, and of the scores' bytes where they go to memory."""
+    shape = in_sixteen(shape)
     heads = max(1, plan.micro * shape.heads // plan.tensor)
     width, length = shape.hidden // shape.heads, shape.sequence
     if shape.flash:

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -35,21 +35,37 @@ FEWEST, FIRST = 5, 5
 Kept = npt.NDArray[np.bool_]
 
 
-def fitted_to(row: Row) -> bool:
+class Configured(Protocol):
+    """Whatever was run in a configuration."""
+
+    @property
+    def configuration(self) -> str: ...
+
+
+def fitted_to(row: Configured) -> bool:
     """Whether a row's configuration is of the third that numbers are fitted to."""
     return sha256(row.configuration.encode()).digest()[0] % 3 == 0
 
 
 def fit(table: Table, seconds: Floats, start: Numbers) -> Numbers:
     """The numbers that explain these steps best. Raises ValueError without any."""
-    if not len(seconds):
+    return fit_together([(table, seconds)], start)
+
+
+def fit_together(several: Sequence[tuple[Table, Floats]], start: Numbers) -> Numbers:
+    """The same of several families, each of which counts as much as the others, however large."""
+    if not several or not all(len(seconds) for _, seconds in several):
         raise ValueError("no rows to fit to")
     origin = np.log(start.values)
+    mean = sum(len(seconds) for _, seconds in several) / len(several)
 
     def off(logarithms: Floats, within: float) -> Floats:
-        ratio = np.log(table.seconds(Numbers(*np.exp(logarithms))) / seconds) / within
-        kept = np.sqrt(np.log1p(ratio**2))
-        return np.concatenate([kept, START_WEIGHT * (logarithms - origin)])
+        numbers = Numbers(*np.exp(logarithms))
+        found = [START_WEIGHT * (logarithms - origin)]
+        for table, seconds in several:
+            ratio = np.log(table.seconds(numbers) / seconds) / within
+            found.append(np.sqrt(mean / len(seconds) * np.log1p(ratio**2)))
+        return np.concatenate(found)
 
     found = origin
     for within in WITHIN:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -68,13 +69,23 @@ def families() -> Iterator[Family]:
         found = []
         for name in one["sets"]:
             for raw in raw_rows(name):
-                if one.get("accelerator", raw["accelerator"]) != raw["accelerator"]:
+                if not raw["accelerator"].startswith(one.get("accelerator", "")):
                     continue
                 try:
                     found.append(READERS[name](raw))
                 except LeftOutError as why:
                     left[str(why)] += 1
         yield Family(one["name"], one, tuple(found), dict(left))
+
+
+def elsewhere() -> dict[str, int]:
+    """Of the sets that are estimated the rows on accelerators that no family has."""
+    families = told()["family"]
+    found: Counter[str] = Counter()
+    for name in {name for one in families for name in one["sets"]}:
+        mine = tuple(one.get("accelerator", "") for one in families if name in one["sets"])
+        found[name] = sum(not raw["accelerator"].startswith(mine) for raw in raw_rows(name))
+    return {name: count for name, count in sorted(found.items()) if count}
 
 
 def census() -> dict[str, int]:
@@ -106,7 +117,7 @@ def _row(raw: Raw, shape: Shape, plan: Plan, seconds: float, peak: float) -> Row
 
 
 NANOTRON_HEADS = {"1B": 32, "3B": 32, "8B": 32, "80B": 64}
-A100_PEAK, H100_PEAK = 312e12, 989e12
+A100_PEAK, H100_PEAK, H100_EIGHT_BITS = 312e12, 989e12, 1979e12
 
 
 def _nanotron(raw: Raw) -> Row:
@@ -139,11 +150,13 @@ def _bigscience(raw: Raw) -> Row:
 
 
 def _zero_bubble(raw: Raw) -> Row:
-    _check(raw["pp_schedule"].startswith("1F1B"), "an order without a formula")
+    _check(
+        raw["pp_schedule"].startswith("1F1B"), "an order without a formula (see pipeline schedules)"
+    )
     layers, hidden, length, heads = (_whole(raw, n) for n in ("layers", "hidden", "seq", "heads"))
     pipe, micro, micros = (_whole(raw, name) for name in ("pp", "micro_batch", "grad_acc"))
     shape = Shape(layers, hidden, heads, 4 * hidden, 50_304, length, gated=False)
-    chunks = max(1, layers // pipe) if raw["vpp"] == "one transformer layer per chunk" else 1
+    chunks = (layers + 2) // pipe if raw["vpp"] == "one transformer layer per chunk" else 1
     plan = Plan(1, _whole(raw, "tp", 1), pipe, micro, micros, chunks=chunks)
     rate = float(raw["samples_per_s_per_gpu"]) * plan.devices
     return _row(raw, shape, plan, micro * micros / rate, A100_PEAK)
@@ -203,10 +216,80 @@ def _foundry(raw: Raw) -> Row:
     return _row(raw, shape, plan, seconds, peak)
 
 
+LLAMAS = {
+    "Llama 2 7B": (32, 4096, 32, 32, 11_008, 32_000),
+    "Llama 2 13B": (40, 5120, 40, 40, 13_824, 32_000),
+    "Llama 2 34B": (48, 8192, 64, 8, 22_016, 32_000),
+    "Llama 2 70B": (80, 8192, 64, 8, 28_672, 32_000),
+    "Llama 3 8B": (32, 4096, 32, 8, 14_336, 128_256),
+    "Llama 3 70B": (80, 8192, 64, 8, 28_672, 128_256),
+    "Llama 3 405B": (126, 16_384, 128, 8, 53_248, 128_256),
+}
+"""Layers, hidden, heads, heads of keys, feed-forward, words, as published."""
+
+HALF = 0.5
+"""Selective recomputation of every other layer, or of every other product of matrices."""
+
+
+def _llama(name: str, sequence: int, dtype: str = "bf16") -> Shape:
+    _check(name in LLAMAS, "not a dense Llama")
+    layers, hidden, heads, keys, ffn, words = LLAMAS[name]
+    return Shape(layers, hidden, heads, ffn, words, sequence, kv_heads=keys, dtype=dtype)
+
+
+def _titan(raw: Raw) -> Row:
+    _check("loat8" not in raw["dtype"], "eight bits")
+    _check("async" not in raw["overlap"], "asynchronous tensor parallelism")
+    _check(raw["cp"] in ("", "1"), "context parallelism")
+    shape = _llama(raw["model"].replace("3.1", "3"), _whole(raw, "seq", 8192))
+    tensor, data, micro = _whole(raw, "tp"), _whole(raw, "dp"), _whole(raw, "micro_batch")
+    again = {"full": 1.0, "no": 0.0, "": 0.0}.get(raw["recompute"], HALF)
+    plan = Plan(data, tensor, 1, micro, 1, 3, again=again)
+    peak = A100_PEAK if raw["accelerator"].startswith("A100") else H100_PEAK
+    return _row(raw, shape, plan, _of_rate(raw, shape, plan), peak)
+
+
+def _fms(raw: Raw) -> Row:
+    _check(raw["fsdp_zero"] == "FSDP", "not all is sharded")
+    shape = _llama(raw["model"].replace("b", "B"), _whole(raw, "seq", 4096))
+    again = 0.0 if raw["recompute"] == "none" else HALF
+    plan = Plan(_whole(raw, "accels"), 1, 1, _whole(raw, "micro_batch"), 1, 3, again=again)
+    peak = A100_PEAK if raw["accelerator"].startswith("A100") else H100_PEAK
+    return _row(raw, shape, plan, _of_rate(raw, shape, plan), peak)
+
+
+def _of_rate(raw: Raw, shape: Shape, plan: Plan) -> float:
+    """Seconds of a step of so many tokens a second and device."""
+    tokens = plan.sequences * shape.sequence / plan.devices
+    return tokens / float(raw["tokens_per_s_per_gpu"])
+
+
+def _eight_bits(raw: Raw) -> Row:
+    """Megatron-Bridge and NeMo in FP8: replicas are what devices are left; ZeRO-1."""
+    _check(raw["dtype"].startswith("FP8"), "another precision")
+    _check(raw["cp"] in ("", "1"), "context parallelism")
+    _check(not (raw["ep"] or "1").strip("1"), "experts")
+    _check(bool(raw["micro_batch"]), "no micro_batch")
+    _check("LoRA" not in raw["notes"], "only a few weights are trained")
+    name = raw["model"].replace("LLAMA", "Llama ").replace("3.1", "3")
+    shape = _llama(re.sub("[_-]", " ", name), _whole(raw, "seq"), "f8_e4m3fn")
+    tensor, pipe, micro = (_whole(raw, one, 1) for one in ("tp", "pp", "micro_batch"))
+    data = _whole(raw, "accels") // (tensor * pipe)
+    _check(_whole(raw, "global_batch") % (data * micro) == 0, "microbatches do not make the batch")
+    micros = _whole(raw, "global_batch") // (data * micro)
+    fully = raw["fsdp_zero"].startswith("FSDP ")
+    plan = Plan(data, tensor, pipe, micro, micros, 3 if fully else 1, chunks=_whole(raw, "vpp", 1))
+    return _row(raw, shape, plan, _of_rate(raw, shape, plan), H100_EIGHT_BITS)
+
+
 READERS: Mapping[str, Callable[[Raw], Row]] = {
     "nanotron_bench": _nanotron,
     "bigscience_jeanzay": _bigscience,
     "zero_bubble_paper": _zero_bubble,
     "megatron_seqpar_paper": _recomputed,
     "llm_foundry_mpt": _foundry,
+    "torchtitan": _titan,
+    "fms_fsdp": _fms,
+    "megatron_bridge_perf": _eight_bits,
+    "nemo_perf": _eight_bits,
 }

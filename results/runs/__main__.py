@@ -1,0 +1,73 @@
+"""Whole steps run here beside the simulation of them: ``python -m results.runs run|report|list``.
+
+``run`` measures at the rates that are given (all of them, unless), some minutes each, as root; it
+should be the only one on the machine. ``report`` simulates all that was measured and writes
+runs.json and the page. ``replay`` does with sleeps in the place of compute what more ranks do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from hierarchies import InputError
+from results import pages, record
+from results.runs.cases import RATES, cases
+from results.runs.judged import Told, figures
+from results.runs.measure import keep, measure
+from results.runs.replay import WORLDS, replay
+from results.testbed.hosts.crew import TroubleError
+from results.testbed.hosts.network import missing
+from synth.train.profiles.trial import ALLOCATOR
+
+COMMAND = "python -m results.runs"
+HERE = Path(__file__).parent
+DATA, REPORT = HERE / "data", HERE / "runs.json"
+AIMS = {"mean_step": 0.04, "mean_busy": 0.05, "worst_step": 0.10}
+
+
+def page(data: Told) -> str:
+    """README.md with its section about whole steps as the data has it."""
+    return pages.page("runs", data=data, aims=AIMS)
+
+
+def report() -> int:
+    data = record.origin(f"{COMMAND} report") | figures(DATA)
+    record.write(REPORT, data)
+    pages.write(page(data))
+    return 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=["run", "replay", "report", "list"])
+    parser.add_argument("numbers", nargs="*", type=float)
+    asked = parser.parse_args()
+    if asked.what == "list":
+        print("\n".join(case.name for case in cases()))
+        return 0
+    if asked.what == "report":
+        return report()
+    if reason := missing():
+        print(f"skipped: {reason}")
+        return 0
+    if ALLOCATOR.items() - os.environ.items():
+        more = {**os.environ, **ALLOCATOR, "OMP_NUM_THREADS": "1"}
+        os.execve(sys.executable, [sys.executable, "-m", "results.runs", *sys.argv[1:]], more)
+    if asked.what == "replay":
+        for world in map(int, asked.numbers or WORLDS):
+            keep(DATA, f"replay-{world}", replay(world, DATA))
+        return 0
+    for rate in asked.numbers or RATES:
+        chosen = [case for case in cases() if case.megabits == rate]
+        keep(DATA, f"{rate:g}", measure(rate, chosen))
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except (InputError, TroubleError) as error:
+        sys.exit(f"error: {error}")

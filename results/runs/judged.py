@@ -1,0 +1,76 @@
+"""How far simulated steps are from those that ran."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import mean, median
+from typing import Any
+
+from results import record
+from results.runs.cases import RATES, cases
+from results.runs.predicted import Taken, calibrated, predicted
+from results.runs.replay import WORLDS, replayed
+from synth.train.profiles import MOST_DRIFT
+
+Told = dict[str, Any]
+
+
+def figures(folder: Path) -> Told:
+    """All that was measured beside what is simulated of it."""
+    rows = [row for rate in RATES for row in _at(folder / f"{rate:g}.json")]
+    kept = [row for row in rows if row["drift"] <= MOST_DRIFT]
+    again = [row for world in WORLDS for row in replayed(folder / f"replay-{world}.json")]
+    return {
+        "measured_at": ", ".join(dict.fromkeys(map(record.made_at, _files(folder)))),
+        "real": {**summed(kept), "drifted": len(rows) - len(kept)},
+        "stuck": [one["name"] for told in _files(folder) for one in told.get("stuck", ())],
+        "rows": rows,
+        "replay": summed(again),
+        "replayed": again,
+    }
+
+
+def _files(folder: Path) -> list[Told]:
+    return [record.read(path) for path in sorted(folder.glob("*.json"))]
+
+
+def summed(rows: Sequence[Told]) -> Told:
+    """Mean and worst errors."""
+    if not rows:
+        return {"plans": 0}
+    steps, busy = ([abs(row[f"{what}_error"]) for row in rows] for what in ("step", "busy"))
+    return {
+        "plans": len(rows),
+        "mean_step": round(mean(steps), 4),
+        "median_step": round(median(steps), 4),
+        "worst_step": round(max(steps), 4),
+        "mean_busy": round(mean(busy), 4),
+        "worst_busy": round(max(busy), 4),
+    }
+
+
+def _at(path: Path) -> list[Told]:
+    """The rows of one rate."""
+    if not path.exists():
+        return []
+    told = record.read(path)
+    by_name = {case.name: case for case in cases()}
+    systems = calibrated(told["megabits_per_second"], told["collectives"]["rows"])
+    taken = Taken.of(told["collectives"])
+    found = []
+    for row in told["cases"]:
+        case = by_name[row["name"]]
+        said = predicted(case, systems, row["events"], taken)
+        found.append(
+            {
+                "model": str(case.model),
+                "plan": case.plan + (", overlapped" if case.overlap else ""),
+                "megabits": case.megabits,
+                **{key: row[key] for key in ("step_seconds", "step_spread")},
+                **{key: row[key] for key in ("busy_seconds", "busy_spread", "drift")},
+                "step_error": round(said.step_seconds / row["step_seconds"] - 1, 4),
+                "busy_error": round(said.busy_seconds / row["busy_seconds"] - 1, 4),
+            }
+        )
+    return found

@@ -1,0 +1,182 @@
+"""Whole steps run here: what is done with what was measured, and where it cannot be."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
+
+from results import pages, record
+from results.runs import __main__ as runs
+from results.runs import cases, judged, predicted, ranks, replay
+from results.runs.cases import DP, PIPELINES, RATES, Case, Model, planned
+from results.runs.predicted import Taken
+from results.testbed.hosts.crew import TroubleError
+from results.testbed.systems import built
+
+TINY = Model("mlp-tiny", (("layers", 4),), 8)
+FREE = Taken(0.0, 0.0)
+
+
+def priced(case: Case, a_byte: float, taken: Taken = FREE) -> Any:
+    """On a network whose collectives take so long for each byte, an event a millisecond."""
+    rate = case.megabits * 1e6 / 8
+    kinds = ("all_reduce", "reduce_scatter", "all_gather", "send_receive")
+    rows = [
+        {
+            "collective": kind,
+            "size_bytes": size,
+            "microseconds": [1e6 * (1e-5 + a_byte * size / rate)],
+        }
+        for kind in kinds
+        for size in (2**at for at in range(8, 24))
+    ]
+    events = dict.fromkeys(case.planned.events, 1e-3)
+    systems = predicted.calibrated(case.megabits, rows)
+    return predicted.predicted(case, systems, events, taken)
+
+
+def test_a_step_in_turn_is_its_compute_and_all_that_is_sent() -> None:
+    for plan in (DP, f"{DP}; zero=2"):
+        case = Case(TINY, plan, 100.0)
+        found = priced(case, 1.0)
+        assert found.busy_seconds == pytest.approx(1e-3 * len(case.planned.pairs))
+        sent = sum(
+            one.path.least(case.planned.plan.sizes) > 0 for one in case.planned.program.moved()
+        )
+        assert found.step_seconds > found.busy_seconds + 1e-5 * sent
+
+
+def test_what_is_beside_compute_hides_and_slows_it() -> None:
+    plain, early = (Case(TINY, DP, 0.2, overlap) for overlap in (False, True))
+    assert priced(early, 1.0).step_seconds < priced(plain, 1.0).step_seconds
+    slowed = priced(early, 1.0, Taken(0.4, 0.2))
+    assert slowed.busy_seconds > priced(early, 1.0).busy_seconds
+    assert priced(plain, 1.0, Taken(0.4, 0.2)) == priced(plain, 1.0)
+
+
+@pytest.mark.parametrize(("schedule", "count"), PIPELINES)
+def test_a_pipeline_takes_its_rounds(schedule: str, count: int) -> None:
+    """With transfers for nothing: (m + S - 1) rounds of both passes, and what is done once."""
+    model = Model("mlp-tiny", (("layers", 6),), 16)
+    case = Case(model, f"pipe=2; schedule {schedule}, {count} microbatches", 800.0)
+    found = priced(case, 1e-6)
+    alone: dict[str, float] = {}
+    for block, _ in case.planned.pairs:
+        if block.of:
+            alone[str(block.phase)] = alone.get(str(block.phase), 0.0) + 1e-3
+    passes = [alone[f"{stage}{letter}"] for stage in (0, 1) for letter in "FB"]
+    assert found.step_seconds >= (count + 1) * (min(passes[0::2]) + min(passes[1::2]))
+    assert found.step_seconds <= (count + 3) * sum(passes) + sum(alone.values())
+    assert found.busy_seconds < found.step_seconds
+
+
+def test_cases_are_of_every_kind_and_at_least_thirty() -> None:
+    every = cases.cases()
+    assert len({case.name for case in every}) == len(every) >= 30
+    assert {case.megabits for case in every} == set(RATES)
+    for word in ("zero=1", "zero=2", "zero=3", "Megatron", "gpipe", "1f1b", "batch over data"):
+        assert any(word in case.plan for case in every)
+    assert {case.overlap for case in every} == {False, True}
+
+
+def test_what_a_core_gives_is_what_the_reference_had_not() -> None:
+    found = Taken.of({"beside": [0.25, 0.25, 9.0]})
+    assert found.by_collective == pytest.approx(0.2)
+    assert Taken.of({"beside": [-0.1]}).by_collective == 0
+
+
+def test_a_replay_sends_what_the_step_does_and_sleeps_what_two_ranks_computed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(replay, "MODELS", (TINY,))
+    two = planned(TINY, DP)
+    monkeypatch.setattr(replay, "_events", lambda *_: dict.fromkeys(two.events, 0.001))
+    for case in (Case(TINY, DP, 100.0), Case(TINY, DP, 100.0, True)):
+        entries = list(replay._entries(case, Path()))
+        slept = sum(one[1] for one in entries if one[0] == "sleep")
+        assert slept == pytest.approx(1e-3 * len(two.pairs))
+        kinds = [one[0] for one in entries]
+        numbers = sum(one[2] for one in entries if one[0] in ("send", "begin"))
+        held = zip(two.step.roles, two.step.graph.inputs, strict=True)
+        assert numbers == sum(value.type.elements for role, value in held if role == "parameter")
+        begun = [one[1] for one in entries if one[0] == "begin"]
+        assert sorted(begun) == sorted(one[1] for one in entries if one[0] == "wait")
+        assert ("begin" in kinds) == case.overlap
+        for name in begun:
+            made, read = (
+                next(at for at, one in enumerate(entries) if one[:2] == (word, name))
+                for word in ("begin", "wait")
+            )
+            assert made < read
+
+
+def test_without_root_it_is_skipped(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(runs, "missing", lambda: "needs root")
+    monkeypatch.setattr("sys.argv", ["runs", "run"])
+    assert runs.main() == 0
+    assert capsys.readouterr().out == "skipped: needs root\n"
+
+
+class Dying:
+    """In the place of ranks: processes of which one dies when it is told to."""
+
+    def __init__(self, rank: int, *_: Any) -> None:
+        self.rank = rank
+
+    def hello(self) -> int:
+        return self.rank
+
+    def die(self) -> None:
+        if self.rank:
+            os.write(2, b"\nout of memory at last\n")
+            os._exit(1)
+
+    def fail(self) -> None:
+        raise ValueError("no such thing")
+
+    def silent(self) -> None:
+        if self.rank:
+            __import__("time").sleep(60)
+
+
+@pytest.fixture
+def two(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ranks.Ranks]:
+    pytest.importorskip("torch", reason="needs torch, of the extra 'torch'")
+    monkeypatch.setattr(ranks, "_Worker", Dying)
+    monkeypatch.setattr(ranks, "enter", lambda *_: None)
+    monkeypatch.setattr(ranks, "PATIENCE_SECONDS", 1.0)
+    found = ranks.Ranks(ranks.Wiring(built((2,), (100.0,))), tmp_path)
+    yield found
+    found.end()
+
+
+def test_a_rank_that_dies_says_its_last_words(two: ranks.Ranks) -> None:
+    with pytest.raises(TroubleError, match=r"rank 1 has gone; it said: out of memory at last"):
+        two.all("die")
+
+
+def test_a_rank_that_fails_says_why_and_one_that_is_silent_is_named(two: ranks.Ranks) -> None:
+    with pytest.raises(TroubleError, match=r"rank [01]: ValueError: no such thing"):
+        two.all("fail")
+
+
+def test_nobody_waits_for_ever(two: ranks.Ranks) -> None:
+    with pytest.raises(TroubleError, match=r"ranks \[1\] do not answer"):
+        two.all("silent")
+
+
+def test_the_page_is_what_the_data_gives() -> None:
+    if not runs.REPORT.exists():
+        pytest.skip("nothing is measured yet")
+    data = record.read(runs.REPORT)
+    assert runs.page(data) == pages.README.read_text(encoding="utf-8")
+    rows = [row for row in data["rows"] if row["drift"] <= judged.MOST_DRIFT]
+    assert data["real"] == {**judged.summed(rows), "drifted": len(data["rows"]) - len(rows)}
