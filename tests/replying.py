@@ -58,6 +58,8 @@ SHAPES = [
         "job",
         "order",
         "shard",
+        "profile",
+        "simulate",
         "check",
         "check-refuted",
         "check-irregular",

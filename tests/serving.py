@@ -14,6 +14,7 @@ import httpx
 import uvicorn
 
 from patience import PATIENCE_SECONDS
+from synth.service.connections import BoundedConnection
 from synth.service.server import Server, Service, address_of, listen
 from synth.service.settings import Settings
 from synth.service.store import Store
@@ -48,6 +49,11 @@ class ThreadWorkers:
     def __init__(self, slots: int = 2) -> None:
         self.slots = self.at_once = slots
         self._pool = ThreadPoolExecutor(slots)
+        self._tickets: list[HereTicket] = []
+
+    @property
+    def idle(self) -> int:
+        return self.slots - sum(not ticket.future.done() for ticket in self._tickets)
 
     def submit(
         self,
@@ -58,6 +64,7 @@ class ThreadWorkers:
         on_progress: Callable[[Progress], None] = lambda progress: None,
     ) -> HereTicket:
         ticket = HereTicket()
+        self._tickets.append(ticket)
 
         def work() -> None:
             part = piece.partial
@@ -81,7 +88,7 @@ class ThreadWorkers:
 class StuckWorkers:
     """Tells the best so far of every piece, and nothing more; who stops it has to end it."""
 
-    slots = at_once = 1
+    slots = at_once = idle = 1
     lost = 0
 
     def submit(
@@ -134,7 +141,11 @@ def served(folder: Path, workers: object | None = None, **how: object) -> Iterat
     service = Service(settings, store, workers or ThreadWorkers())
     sock = listen("127.0.0.1", 0)
     config = uvicorn.Config(
-        service.app, log_config=None, access_log=False, timeout_graceful_shutdown=2
+        service.app,
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=2,
+        http=BoundedConnection,
     )
     server = Server(config, service)
     thread = threading.Thread(target=server.run, args=([sock],))

@@ -26,7 +26,7 @@ def work(store: Store, claim: Claim) -> None:
 
 def main(url: str, task: str) -> None:
     with Store(url) as store:
-        store.ping()
+        store.jobs.counts()
         print("ready", flush=True)
         sys.stdin.readline()
         if task == "live":

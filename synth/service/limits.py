@@ -8,7 +8,7 @@ from typing import assert_never
 
 from hierarchies import InputError
 from synth.verbs.outputs import HandOutQuestion
-from synth.verbs.questions.fields import Limited, limited_fields
+from synth.verbs.questions.fields import Limited, limited_fields, marks_of
 from synth.verbs.questions.named_texts import NamedText, system_of
 from synth.verbs.questions.question import Question
 
@@ -17,11 +17,15 @@ from synth.verbs.questions.question import Question
 class Limits:
     """The most that one body, question, job, key and team may have.
 
+    ``plain_body_bytes`` is for a body in which no file belongs.
+
     ``job_memory_bytes`` is for each piece of a job in its worker; ``requests_per_second`` and
-    ``jobs_per_day`` are for keys that were made without limits of their own.
+    ``jobs_per_day`` are for keys that were made without limits of their own;
+    ``work_seconds_per_day`` is for all jobs of a team whose callers need keys.
     """
 
     body_bytes: int = 16 * 2**20
+    plain_body_bytes: int = 64 * 2**10
     body_seconds: float = 30.0
     description_bytes: int = 2**20
     devices: int = 16384
@@ -37,6 +41,18 @@ class Limits:
     systems_bytes_per_team: int = 16 * 2**20
     requests_per_second: float = 100.0
     jobs_per_day: int = 50_000
+    failed_sign_ins_per_minute: float = 30.0
+    work_seconds_per_day: float = 86_400.0
+    queued_bytes_per_team: int = 64 * 2**20
+    kept_bytes_per_team: int = 2**31
+
+    def body_bytes_for(self, question: type[Question]) -> int:
+        """The most bytes of a body, by what files the question has room for: few have any."""
+        marks = marks_of(question)
+        if marks & {Limited.TEXT, Limited.ANSWER, Limited.SYSTEMS}:
+            return self.body_bytes
+        described = 2 * self.description_bytes if Limited.SYSTEM in marks else 0
+        return min(self.body_bytes, self.plain_body_bytes + described)
 
     def check(self, question: Question) -> None:
         """Raises InputError, naming the key, for a question that asks for too much.

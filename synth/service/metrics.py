@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    generate_latest,
+)
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -15,11 +23,27 @@ _REQUEST_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2
 _JOB_SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 
 
+@dataclass(frozen=True)
+class Elsewhere:
+    """What is counted where it happens.
+
+    ``jobs`` counts those of the store by status, ``queues`` for each team with queued jobs how many
+    there are, and for how many seconds the oldest has waited; ``lost`` the pieces whose worker was
+    lost, ``idle`` the slots without a piece.
+    """
+
+    jobs: Callable[[], Mapping[str, int]]
+    queues: Callable[[], Mapping[str, tuple[int, float]]]
+    lost: Callable[[], int]
+    idle: Callable[[], int]
+
+
 class Metrics:
     """The counters of one server, in a registry of its own."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
         counter = partial(Counter, registry=self.registry)
         gauge = partial(Gauge, registry=self.registry)
         seconds = partial(Histogram, registry=self.registry)
@@ -43,6 +67,13 @@ class Metrics:
             ("verb",),
             buckets=_JOB_SECONDS,
         )
+        self._store_seconds = seconds(
+            "collsynth_store_seconds",
+            "Seconds of a call to the store.",
+            ("for",),
+            buckets=_REQUEST_SECONDS,
+        )
+        self._pieces = counter("collsynth_pieces", "Pieces of questions carried out.", ("verb",))
         self._jobs_ended = counter(
             "collsynth_jobs_ended", "Jobs this server ended.", ("verb", "status")
         )
@@ -63,6 +94,14 @@ class Metrics:
         """Count a question, whose answer was found in ``memory``, in the ``store`` or ``not``."""
         self._questions.labels(verb, found).inc()
 
+    def asked_store(self, purpose: str, seconds: float) -> None:
+        """Count a call to the store."""
+        self._store_seconds.labels(purpose).observe(seconds)
+
+    def worked(self, verb: str, pieces: int) -> None:
+        """Count the pieces of a question that were carried out, whether or not the job ended."""
+        self._pieces.labels(verb).inc(pieces)
+
     def ended(self, verb: str, status: str, seconds: float) -> None:
         """Count a job that ended here."""
         self._jobs_ended.labels(verb, status).inc()
@@ -77,12 +116,9 @@ class Metrics:
         """Count a failure of the store."""
         self._store_errors.inc()
 
-    def read_from(self, jobs: Callable[[], Mapping[str, int]], lost: Callable[[], int]) -> None:
-        """Add counts that are kept elsewhere; each read of the metrics calls these functions.
-
-        ``jobs`` counts those of the store by status, ``lost`` the pieces whose worker was lost.
-        """
-        self.registry.register(_Others(jobs, lost))
+    def read_from(self, elsewhere: Elsewhere) -> None:
+        """Add counts that are kept elsewhere; each read of the metrics calls these functions."""
+        self.registry.register(_Others(elsewhere))
 
     def text(self) -> bytes:
         """All metrics in Prometheus's text format."""
@@ -90,19 +126,28 @@ class Metrics:
 
 
 class _Others(Collector):
-    """Jobs in the store, and workers that were lost."""
+    """Jobs in the store and how long they wait, workers that were lost or have nothing to do."""
 
-    def __init__(self, jobs: Callable[[], Mapping[str, int]], lost: Callable[[], int]) -> None:
-        self._count_jobs, self._count_lost = jobs, lost
+    def __init__(self, elsewhere: Elsewhere) -> None:
+        self._elsewhere = elsewhere
         self._created = time.time()
 
     def collect(self) -> Iterator[Metric]:
         """The jobs by status, and the pieces."""
         jobs = GaugeMetricFamily("collsynth_jobs", "Jobs in the store.", labels=["status"])
-        for status, count in self._count_jobs().items():
+        for status, count in self._elsewhere.jobs().items():
             jobs.add_metric([status], count)
         lost = CounterMetricFamily(
             "collsynth_workers_lost", "Pieces whose worker was lost.", labels=()
         )
-        lost.add_metric([], self._count_lost(), created=self._created)
-        yield from (jobs, lost)
+        lost.add_metric([], self._elsewhere.lost(), created=self._created)
+        waiting = GaugeMetricFamily("collsynth_queue_jobs", "Queued jobs.", labels=["team"])
+        oldest = GaugeMetricFamily(
+            "collsynth_queue_seconds", "How long the oldest queued job has waited.", labels=["team"]
+        )
+        for team, (count, seconds) in self._elsewhere.queues().items():
+            waiting.add_metric([team], count)
+            oldest.add_metric([team], seconds)
+        idle = GaugeMetricFamily("collsynth_worker_slots_idle", "Slots without a piece.")
+        idle.add_metric([], self._elsewhere.idle())
+        yield from (jobs, lost, waiting, oldest, idle)

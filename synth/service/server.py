@@ -18,11 +18,13 @@ from fastapi import FastAPI
 from hierarchies import InputError
 from synth.service.app import build
 from synth.service.auth.keys import Keys
+from synth.service.auth.proxy import Proxy
+from synth.service.connections import BoundedConnection
 from synth.service.http.state import AppState
 from synth.service.jobs.broker import Broker
 from synth.service.jobs.dispatcher import Dispatcher
 from synth.service.jobs.notifications import Notifications
-from synth.service.metrics import Metrics
+from synth.service.metrics import Elsewhere, Metrics
 from synth.service.settings import Settings
 from synth.service.store import Store, StoreError
 from synth.service.threads import Threads
@@ -38,21 +40,29 @@ log = logging.getLogger("collsynth.service")
 class Service:
     """All parts of one server, wired together.
 
-    Work begins with the lifespan of ``app``; ``close`` ends what still runs after it.
+    Work begins with the lifespan of ``app``; ``close`` ends what still runs after it. ``trial`` is
+    the worker on which quick jobs are tried while others are busy.
     """
 
-    def __init__(self, settings: Settings, store: Store, workers: Workers) -> None:
+    def __init__(
+        self, settings: Settings, store: Store, workers: Workers, trial: Workers | None = None
+    ) -> None:
         metrics, notifications = Metrics(), Notifications()
         self.settings = settings
         self.store = store
         self.workers = workers
         self.notifications = notifications
-        self.dispatcher = Dispatcher(store, workers, settings, metrics, notifications.notify)
+        self._trial = trial
+        notify = notifications.notify
+        self.dispatcher = Dispatcher(store, workers, settings, metrics, notify, trial)
         self.broker = Broker(store, settings, metrics, notifications, self.dispatcher)
-        metrics.read_from(jobs=self._counts, lost=lambda: workers.lost)
-        self._key_threads = Threads(metrics)
+        metrics.read_from(
+            Elsewhere(self._counts, self._queues, lambda: workers.lost, lambda: workers.idle)
+        )
+        self._key_threads = Threads(metrics, "keys")
         keys = Keys(store, self._key_threads, settings.limits) if settings.keys else None
-        self.state = AppState(settings, self.broker, self.dispatcher, metrics, keys)
+        proxy = Proxy(settings.proxy_secret) if settings.proxy_secret else None
+        self.state = AppState(settings, self.broker, self.dispatcher, metrics, keys, proxy)
         self.app = build(self.state, self._life)
 
     @asynccontextmanager
@@ -71,10 +81,19 @@ class Service:
         except StoreError:
             return {}
 
+    def _queues(self) -> dict[str, tuple[int, float]]:
+        """The queues of teams; empty where the store cannot be reached."""
+        try:
+            return self.store.jobs.queues()
+        except StoreError:
+            return {}
+
     def close(self, grace_seconds: float) -> None:
         """End all work, put unfinished jobs back in the queue, and release everything."""
         self.dispatcher.stop(grace_seconds)
         self.workers.close(0)
+        if self._trial is not None:
+            self._trial.close(0)
         self.broker.close()
         self._key_threads.close()
         self.store.close()
@@ -165,7 +184,7 @@ def serve(settings: Settings, announce: Callable[[str], None]) -> None:
         store.migrate()
         _check_keys(settings, store)
         with closing(listen(settings.host, settings.port)) as sock:
-            service = Service(settings, store, workers_of(settings))
+            service = Service(settings, store, workers_of(settings), ProcessWorkers(1))
             sys.setswitchinterval(_SWITCH_SECONDS)
             gc.collect()
             gc.freeze()  # modules stay loaded: collecting through them again would delay answers
@@ -185,6 +204,7 @@ def _config(service: Service) -> uvicorn.Config:
         server_header=False,
         timeout_graceful_shutdown=_LAST_SECONDS,
         ws="none",
+        http=BoundedConnection,
         proxy_headers=False,
     )
 
@@ -198,7 +218,7 @@ def address_of(sock: socket.socket, host: str) -> str:
 def _check_keys(settings: Settings, store: Store) -> None:
     """Raises InputError where keys are needed and the store has none to admit anyone with."""
     known = store.keys.known()
-    if settings.keys and not [key for key in known if not key.revoked]:
+    if settings.keys and not settings.proxy_secret and not any(key.valid for key in known):
         problem = f"{settings.host} asks for keys, and the store has none"
         hint = "make one with 'collsynth keys create TEAM'; on localhost none are needed"
         raise InputError(problem, where="--host", hint=hint)

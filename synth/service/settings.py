@@ -25,7 +25,8 @@ class Settings:
     ``keys``: requests need one. ``wait_seconds``: how long a request waits for its job where it
     does not say. ``grace_seconds``: how long running jobs may go on when the server is to stop.
     ``keep_days``: after how many days ended jobs and answers are deleted (None: never); at least
-    one, as the jobs of a key are counted over a day.
+    one, as the jobs of a key are counted over a day. ``proxy_secret``: a
+    proxy that sends it signs people in.
     """
 
     store_url: str
@@ -39,7 +40,8 @@ class Settings:
     grace_seconds: float = 10.0
     lease_seconds: float = 30.0
     answers_bytes: int = 128 * 2**20
-    keep_days: int | None = None
+    keep_days: int | None = 30
+    proxy_secret: str | None = field(default=None, repr=False)
     limits: Limits = field(default_factory=Limits)
 
     @property

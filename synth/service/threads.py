@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -15,14 +17,22 @@ from synth.service.store import ConflictError, StoreError
 
 T = TypeVar("T")
 _THREADS = 8
+_LATELY_SECONDS = 5.0
+log = logging.getLogger("collsynth.service")
 
 
 class Threads:
-    """Runs calls that block in threads, so that the event loop goes on."""
+    """Runs calls that block in threads, so that the event loop goes on.
 
-    def __init__(self, metrics: Metrics) -> None:
+    ``purpose``: what the store is asked for, under which the metrics have the seconds of calls;
+    None where the calls are not to the store.
+    """
+
+    def __init__(self, metrics: Metrics, purpose: str | None, count: int = _THREADS) -> None:
         self._metrics = metrics
-        self._pool = ThreadPoolExecutor(_THREADS, "collsynth-store")
+        self._purpose = purpose
+        self._failed_at: float | None = None
+        self._pool = ThreadPoolExecutor(count, "collsynth-threads")
 
     async def do(self, call: Callable[..., T], *given: object) -> T:
         """Call a function in a thread.
@@ -31,12 +41,23 @@ class Threads:
         with another question (409).
         """
         with self._refusing():
-            return await asyncio.get_running_loop().run_in_executor(self._pool, call, *given)
+            return await asyncio.get_running_loop().run_in_executor(
+                self._pool, self._timed, call, *given
+            )
 
     def at_once(self, call: Callable[..., T], *given: object) -> T:
         """Call a function on the loop: one faster than a thread would be. Raises as ``do``."""
         with self._refusing():
+            return self._timed(call, *given)
+
+    def _timed(self, call: Callable[..., T], *given: object) -> T:
+        if self._purpose is None:
             return call(*given)
+        begun = time.perf_counter()
+        try:
+            return call(*given)
+        finally:
+            self._metrics.asked_store(self._purpose, time.perf_counter() - begun)
 
     @contextmanager
     def _refusing(self) -> Iterator[None]:
@@ -48,7 +69,14 @@ class Threads:
             ) from None
         except StoreError as error:
             self._metrics.store_failed()
+            self._failed_at = time.monotonic()
+            log.error("the store failed: %s", error)
             raise unavailable("the store cannot be used now") from error
+
+    def check_lately(self) -> None:
+        """Raises RefusalError where the store has failed within the last seconds."""
+        if self._failed_at and time.monotonic() - self._failed_at < _LATELY_SECONDS:
+            raise unavailable("the store has just failed")
 
     def close(self) -> None:
         """Wait for calls under way, and end the threads."""

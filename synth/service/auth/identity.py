@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from http import HTTPStatus
+
+from synth.service.errors import RefusalError
+from synth.service.store import Scope
 
 LOCAL = "local"
 """The team of every caller where no keys are needed."""
@@ -10,8 +14,22 @@ LOCAL = "local"
 
 @dataclass(frozen=True)
 class Caller:
-    """A team; where keys are needed, also the id and the daily quota of the key it used."""
+    """A team; where keys are needed, also the id, name and daily quota of the key it used."""
 
     team: str = LOCAL
     key_id: str | None = None
+    name: str | None = None
     jobs_per_day: int | None = None
+    scopes: frozenset[Scope] = frozenset(Scope)
+
+    @property
+    def admin(self) -> bool:
+        """Whether it sees to the jobs of all teams. Where no keys are needed there is one team."""
+        return Scope.ADMIN in self.scopes
+
+    def check(self, scope: Scope) -> None:
+        """Raises RefusalError (403) where its key is not for that."""
+        if scope not in self.scopes:
+            problem = f"this key is not for that: it may {' and '.join(sorted(self.scopes))}"
+            hint = f"'collsynth keys create --scope {scope.value}' makes one that is"
+            raise RefusalError(HTTPStatus.FORBIDDEN, problem, hint=hint)

@@ -14,13 +14,16 @@ from synth.service.auth.identity import Caller
 from synth.service.errors import RefusalError, too_many
 from synth.service.limits import Limits
 from synth.service.recent import Recent
-from synth.service.store import Key, Store, digest_of
+from synth.service.store import Key, Scope, Store, digest_of
 from synth.service.threads import Threads
 
 _SHAPE = re.compile(r"cs_(?P<id>[0-9a-f]{16})_[0-9a-f]{64}")
 _NO_ID = "0" * 16
 _FRESH_SECONDS = 3.0
 _BUCKETS_BYTES = 2**20
+_MINUTE_SECONDS = 60.0
+SESSION_SECONDS = 7 * 24 * 3600
+"""How long who has signed in to the page stays so."""
 _STRANGER = Key(_NO_ID, "", "", "0" * 64, None, None, datetime.fromtimestamp(0, UTC), revoked=True)
 
 
@@ -33,16 +36,19 @@ class _Bucket:
 
 
 class Rates:
-    """A token bucket for each key: a rate in requests a second, in bursts of two seconds' worth."""
+    """A token bucket for each key: a rate in requests a second, in bursts of seconds' worth."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, burst_seconds: float = 2.0
+    ) -> None:
         self._clock = clock
+        self._burst_seconds = burst_seconds
         self._buckets: Recent[str, _Bucket] = Recent(_BUCKETS_BYTES)
 
-    def take(self, name: str, per_second: float) -> None:
+    def take(self, name: str, per_second: float, whose: str = "this key may ask") -> None:
         """Count a request. Raises RefusalError, which says when to come again, if too many came."""
         now = self._clock()
-        most = max(1.0, 2 * per_second)
+        most = max(1.0, self._burst_seconds * per_second)
         bucket = self._buckets.get(name)
         if bucket is None:
             bucket = _Bucket(most, now)
@@ -51,7 +57,7 @@ class Rates:
         bucket.at = now
         if bucket.tokens < 1:
             wait_seconds = math.ceil((1 - bucket.tokens) / per_second)
-            problem = f"this key may ask {per_second:g} times a second"
+            problem = f"{whose} {per_second:g} times a second"
             raise too_many(problem, wait_seconds, f"ask again in {wait_seconds} s")
         bucket.tokens -= 1
 
@@ -64,33 +70,67 @@ class Keys:
         self._threads = threads
         self._limits = limits
         self._rates = Rates()
+        self._failed = Rates(burst_seconds=_MINUTE_SECONDS)
+        self._noted: Recent[str, float] = Recent(_BUCKETS_BYTES)
         self._known: Recent[str, tuple[Key, float]] = Recent(_BUCKETS_BYTES)
 
-    async def admit(self, secret: str | None) -> Caller:
-        """The caller that a key stands for.
+    async def admit(self, secret: str | None, address: str = "") -> Caller:
+        """The caller that a key stands for; ``address``: where the request comes from.
 
-        Raises RefusalError without a key (401), for a wrong or revoked one (403), and for one that
-        is used too often (429). Whatever is wrong with a key, exactly one digest is compared, so
-        that the time taken says nothing about it.
+        Raises RefusalError without a key (401), for a wrong, revoked or expired one (403), and for
+        one that is used too often, or where too many wrong ones came from an address (429).
+        Whatever is wrong with a key, exactly one digest is compared, so that the time taken says
+        nothing about it.
         """
         if secret is None:
-            raise RefusalError(
-                HTTPStatus.UNAUTHORIZED,
-                "a key is needed",
-                hint="send it as 'Authorization: Bearer cs_...' or as 'X-API-Key: cs_...'",
-                headers={"WWW-Authenticate": "Bearer"},
-            )
-        key = await self._admitted(secret)
+            raise _needed()
+        return await self._caller(await self._admitted(secret, address))
+
+    async def sign_in(self, secret: str, address: str = "") -> str:
+        """Begin a session with a key: its token, for a cookie. Raises as ``admit``."""
+        key = await self._admitted(secret, address)
+        return await self._threads.do(self._store.keys.begin_session, key, SESSION_SECONDS)
+
+    async def admit_session(self, token: str | None, address: str = "") -> Caller:
+        """The caller that a session stands for. Raises as ``admit``."""
+        if token is None:
+            raise _needed()
+        digest = _session_name(token)
+        known = self._known.get(digest)
+        if known is not None and known[1] > time.monotonic():
+            return await self._caller(known[0])
+        key = await self._threads.do(self._store.keys.of_session, token)
+        if key is None or not key.valid:
+            raise self._refused(address)
+        self._known.put(digest, (key, time.monotonic() + _FRESH_SECONDS), 1)
+        return await self._caller(key)
+
+    async def sign_out(self, token: str) -> None:
+        """End a session."""
+        self._known.drop(_session_name(token))
+        await self._threads.do(self._store.keys.end_session, token)
+
+    async def _caller(self, key: Key) -> Caller:
         rate = key.rate_per_second
         self._rates.take(key.id, self._limits.requests_per_second if rate is None else rate)
-        return Caller(key.team, key.id, key.jobs_per_day)
+        if time.monotonic() - (self._noted.get(key.id) or -_MINUTE_SECONDS) >= _MINUTE_SECONDS:
+            self._noted.put(key.id, time.monotonic(), 1)
+            await self._threads.do(self._store.keys.used, key.id)
+        scopes = frozenset(Scope(scope) for scope in key.scopes.split())
+        return Caller(key.team, key.id, key.name or None, key.jobs_per_day, scopes)
+
+    def _refused(self, address: str) -> RefusalError:
+        """The refusal of a wrong key. Raises another where too many came from an address."""
+        most = self._limits.failed_sign_ins_per_minute / _MINUTE_SECONDS
+        self._failed.take(address, most, "wrong keys may come from here")
+        return RefusalError(HTTPStatus.FORBIDDEN, "this key is not admitted")
 
     async def still_admits(self, caller: Caller) -> bool:
         """Whether the key that a caller came with has not been revoked since."""
         key = await self._threads.do(self._store.keys.one, caller.key_id)
-        return key is not None and not key.revoked
+        return key is not None and key.valid
 
-    async def _admitted(self, secret: str) -> Key:
+    async def _admitted(self, secret: str, address: str) -> Key:
         """The key of a secret.
 
         Only admitted secrets are remembered; any other is looked up each time, so that the time
@@ -104,6 +144,20 @@ class Keys:
         key_id = match["id"] if match else _NO_ID
         key = await self._threads.do(self._store.keys.one, key_id) or _STRANGER
         if not key.admits(secret):
-            raise RefusalError(HTTPStatus.FORBIDDEN, "this key is not admitted")
+            raise self._refused(address)
         self._known.put(digest, (key, time.monotonic() + _FRESH_SECONDS), 1)
         return key
+
+
+def _session_name(token: str) -> str:
+    """Under what a session is remembered: no secret of a key has this digest."""
+    return f"session {digest_of(token)}"
+
+
+def _needed() -> RefusalError:
+    return RefusalError(
+        HTTPStatus.UNAUTHORIZED,
+        "a key is needed",
+        hint="send it as 'Authorization: Bearer cs_...' or as 'X-API-Key: cs_...'",
+        headers={"WWW-Authenticate": "Bearer"},
+    )

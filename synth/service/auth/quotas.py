@@ -1,9 +1,10 @@
-"""Quotas: how many jobs a key may bring in a day, and how many of a team may wait at once."""
+"""Quotas: jobs of a key and work of a team in a day, and how much of a team may wait at once."""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -20,9 +21,9 @@ _RETRY_DAY_SECONDS = 600
 
 @dataclass
 class _Count:
-    """How many jobs there are by the last count, which holds ``until`` then."""
+    """How much there is by the last count, which holds ``until`` then."""
 
-    jobs: int
+    amount: float
     until: float
 
 
@@ -30,7 +31,8 @@ class Quotas:
     """Enforces quotas by a count in the store every few seconds, plus what this server has added.
 
     So quotas are not exact: several servers of a store may together exceed one by what they accept
-    within those seconds, and one server by the jobs that are being written while it counts.
+    within those seconds, and one server by the jobs that are being written while it counts. What is
+    worked is known only when it is done.
     """
 
     def __init__(self, store: Store, threads: Threads, limits: Limits) -> None:
@@ -38,52 +40,75 @@ class Quotas:
         self._threads = threads
         self._limits = limits
         self._queued: dict[str, _Count] = {}
+        self._bytes: dict[str, _Count] = {}
         self._today: dict[str, _Count] = {}
+        self._worked: dict[str, _Count] = {}
         self._turn = asyncio.Lock()
 
-    async def take(self, caller: Caller) -> None:
+    async def take(self, caller: Caller, size_bytes: int = 0) -> None:
         """Count one more job. Raises RefusalError where it would be too many."""
         async with self._turn:  # else two could pass by the same count
-            await self._check(caller)
-            self._add(caller, 1)
+            await self._check(caller, size_bytes)
+            self._add(caller, 1, size_bytes)
 
-    def give_back(self, caller: Caller) -> None:
+    def give_back(self, caller: Caller, size_bytes: int = 0) -> None:
         """Take back one count: the job was not made."""
-        self._add(caller, -1)
+        self._add(caller, -1, -size_bytes)
 
-    async def _check(self, caller: Caller) -> None:
-        most = self._limits.queued_jobs_per_team
-        if await self._of_team(caller.team) >= most:
+    async def _check(self, caller: Caller, size_bytes: int) -> None:
+        team, limits, jobs = caller.team, self._limits, self._store.jobs
+        most = limits.queued_jobs_per_team
+        if await self._counted(self._queued, team, self._queued_jobs) >= most:
             raise too_many(
                 f"{most} jobs of your team are waiting already",
                 _RETRY_QUEUED_SECONDS,
                 "let some end, or cancel some",
             )
-        if caller.key_id is None:
-            return
-        quota = self._limits.jobs_per_day if caller.jobs_per_day is None else caller.jobs_per_day
-        if await self._of_key(caller.key_id) >= quota:
+        most = limits.queued_bytes_per_team
+        if await self._counted(self._bytes, team, jobs.waiting_bytes) + size_bytes > most:
+            raise too_many(
+                f"the waiting jobs of your team come to {most} bytes already",
+                _RETRY_QUEUED_SECONDS,
+                "let some end, or cancel some",
+            )
+        if caller.key_id is not None:
+            await self._check_key(caller, caller.key_id)
+        seconds = limits.work_seconds_per_day
+        local = caller.name is None and caller.key_id is None
+        if not local and await self._counted(self._worked, team, self._worked_today) >= seconds:
+            problem = f"your team's jobs took {seconds:g} s of work within 24 hours"
+            raise too_many(problem, _RETRY_DAY_SECONDS, "known answers are still given")
+
+    async def _check_key(self, caller: Caller, key_id: str) -> None:
+        limits = self._limits
+        quota = limits.jobs_per_day if caller.jobs_per_day is None else caller.jobs_per_day
+        if await self._counted(self._today, key_id, self._jobs_today) >= quota:
             problem = f"this key brought {quota} jobs within 24 hours, and may bring no more"
             raise too_many(problem, _RETRY_DAY_SECONDS, "known answers are still given")
 
-    def _add(self, caller: Caller, jobs: int) -> None:
-        for known in (self._queued.get(caller.team), self._today.get(caller.key_id or "")):
+    def _add(self, caller: Caller, jobs: int, size_bytes: int) -> None:
+        for known, more in (
+            (self._queued.get(caller.team), jobs),
+            (self._today.get(caller.key_id or ""), jobs),
+            (self._bytes.get(caller.team), size_bytes),
+        ):
             if known is not None:
-                known.jobs += jobs
+                known.amount += more
 
-    async def _of_team(self, team: str) -> int:
-        known = self._queued.get(team)
+    async def _counted(
+        self, kept: dict[str, _Count], whose: str, count: Callable[[str], float]
+    ) -> float:
+        known = kept.get(whose)
         if known is None or known.until < time.monotonic():
-            counts = await self._threads.do(self._store.jobs.counts, team)
-            known = _Count(counts[Status.QUEUED], time.monotonic() + _FRESH_SECONDS)
-            self._queued[team] = known
-        return known.jobs
+            amount = await self._threads.do(count, whose)
+            known = kept[whose] = _Count(amount, time.monotonic() + _FRESH_SECONDS)
+        return known.amount
 
-    async def _of_key(self, key_id: str) -> int:
-        known = self._today.get(key_id)
-        if known is None or known.until < time.monotonic():
-            since = datetime.now(UTC) - timedelta(days=1)
-            jobs = await self._threads.do(self._store.jobs.since, key_id, since)
-            known = _Count(jobs, time.monotonic() + _FRESH_SECONDS)
-            self._today[key_id] = known
-        return known.jobs
+    def _queued_jobs(self, team: str) -> int:
+        return self._store.jobs.counts(team)[Status.QUEUED]
+
+    def _jobs_today(self, key_id: str) -> int:
+        return self._store.jobs.since(key_id, datetime.now(UTC) - timedelta(days=1))
+
+    def _worked_today(self, team: str) -> float:
+        return self._store.jobs.work_seconds(team, datetime.now(UTC) - timedelta(days=1))

@@ -1,4 +1,4 @@
-"""Authentication of requests, by the key in a header or in the page's cookie."""
+"""Authentication of requests: by a key in a header, a session in the page's cookie, a proxy."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBea
 
 from synth.service.auth.identity import Caller
 from synth.service.http.state import state_of
+from synth.service.store import Scope
 
-COOKIE = "collsynth_key"
+COOKIE = "collsynth_session"
 _BEARER = HTTPBearer(auto_error=False, description="A key, as 'collsynth keys create' prints it.")
 _HEADER = APIKeyHeader(
     name="X-API-Key", auto_error=False, description="The same in another header."
@@ -23,14 +24,34 @@ async def authenticate(
     header: Annotated[str | None, Security(_HEADER)],
 ) -> Caller:
     """The caller of a request. Raises RefusalError where a key is needed and none is admitted."""
-    keys = state_of(request).keys
-    if keys is None:
+    state = state_of(request)
+    if state.keys is None:
         return Caller()
-    found = await keys.admit(
-        bearer.credentials if bearer else header or request.cookies.get(COOKIE)
-    )
+    found = None if state.proxy is None else state.proxy.caller(request.headers)
+    if found is None:
+        address = request.client.host if request.client else ""
+        secret = bearer.credentials if bearer else header
+        token = request.cookies.get(COOKIE)
+        if secret is None and token is not None:
+            found = await state.keys.admit_session(token, address)
+        else:
+            found = await state.keys.admit(secret, address)
     request.state.logged = {"team": found.team, "key": found.key_id}
     return found
 
 
+async def asking(caller: Annotated[Caller, Depends(authenticate)]) -> Caller:
+    """A caller who may ask questions. Raises RefusalError for any other."""
+    caller.check(Scope.ASK)
+    return caller
+
+
+async def keeping(caller: Annotated[Caller, Depends(authenticate)]) -> Caller:
+    """A caller who may keep systems. Raises RefusalError for any other."""
+    caller.check(Scope.KEEP)
+    return caller
+
+
 Authenticated = Annotated[Caller, Depends(authenticate)]
+Asking = Annotated[Caller, Depends(asking)]
+Keeping = Annotated[Caller, Depends(keeping)]

@@ -94,10 +94,21 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {
         "plan": "batch over data",
         "system": "dgx-h100:1",
     },
+    "simulate": {
+        "model": {"name": "mlp.step", "text": _STEP},
+        "plan": "data=8; batch over data; zero=1",
+        "system": "dgx-h100:1",
+    },
     "train": {
         "model": {"name": "mlp.step", "text": _STEP},
         "plan": "data=4; batch over data",
         "runtime": "torch",
+    },
+    "profile": {
+        "model": {"name": "mlp.step", "text": _STEP},
+        "plan": "data=4; batch over data",
+        "runtime": "torch",
+        "measure": False,
     },
     "doctor": {"system": "dgx-a100:2", "files": [{"name": "all_reduce.csv", "text": _LOG}]},
 }

@@ -14,7 +14,7 @@ from synth.service.http.documents import problems
 from synth.service.http.state import state_of
 from synth.service.jobs.bodies import JobBody, JobList
 from synth.service.jobs.broker import Event
-from synth.service.store import Job, Status
+from synth.service.store import Job, Order, Status
 
 router = APIRouter(tags=["jobs"])
 JobId = Annotated[str, Path(pattern="^[0-9a-f]{32}$", description="The id of a job.")]
@@ -40,9 +40,10 @@ async def jobs(
     ] = None,
     status: Status | None = None,
     verb: Annotated[str | None, Query(pattern="^[a-z-]{1,40}$")] = None,
+    order: Order = Order.NEWEST,
 ) -> JobList:
-    """Your team's jobs, newest first, without their partial answers."""
-    found = await state_of(request).broker.jobs(caller, limit, after, status, verb)
+    """Your team's jobs, without their partial answers, and without the parts of pages."""
+    found = await state_of(request).broker.jobs(caller, limit, after, status, verb, order)
     following = found[-1].id if len(found) == limit else None
     return JobList(jobs=[JobBody.of(job) for job in found], next=following)
 

@@ -9,6 +9,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from synth.service.errors import RefusalError, too_large
 from synth.service.limits import Limits
+from synth.verbs.questions.question import Question
 
 JSON = "application/json"
 
@@ -43,10 +44,10 @@ async def _bounded(request: Request, most_bytes: int) -> bytes:
     return b"".join(parts)
 
 
-async def json_body(request: Request, limits: Limits) -> bytes:
+async def json_body(request: Request, question: type[Question], limits: Limits) -> bytes:
     """The body of a question. Raises RefusalError where it does not say that it is JSON, too."""
     check_type(request, JSON)
-    return await body_of(request, limits.body_bytes, limits.body_seconds)
+    return await body_of(request, limits.body_bytes_for(question), limits.body_seconds)
 
 
 def check_type(request: Request, *wanted: str) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from starlette.requests import HTTPConnection
 
 from synth.service.auth.keys import Keys
+from synth.service.auth.proxy import Proxy
 from synth.service.jobs.broker import Broker
 from synth.service.jobs.dispatcher import Dispatcher
 from synth.service.metrics import Metrics
@@ -15,13 +16,14 @@ from synth.service.settings import Settings
 
 @dataclass(frozen=True)
 class AppState:
-    """The parts of one server; ``keys`` is None where none are needed."""
+    """The parts of one server; ``keys`` and ``proxy`` are None where none are needed."""
 
     settings: Settings
     broker: Broker
     dispatcher: Dispatcher
     metrics: Metrics
     keys: Keys | None
+    proxy: Proxy | None = None
 
 
 def state_of(request: HTTPConnection) -> AppState:

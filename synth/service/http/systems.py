@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Request, Response
 
 from synth.service.errors import not_json
-from synth.service.http.authentication import Authenticated
+from synth.service.http.authentication import Authenticated, Keeping
 from synth.service.http.documents import problems
 from synth.service.http.reading import JSON, body_of, check_type
 from synth.service.http.state import state_of
@@ -64,7 +64,7 @@ async def system(request: Request, caller: Authenticated, name: Name) -> SystemB
     responses=problems(400, 408, 409, 413, 415),
     openapi_extra=_BODY,
 )
-async def put(request: Request, caller: Authenticated, name: Name) -> SystemBody:
+async def put(request: Request, caller: Keeping, name: Name) -> SystemBody:
     """Keep a description (TOML, as text or in JSON) in the place of the one of that name."""
     broker = state_of(request).broker
     text = await _text(request)
@@ -77,7 +77,7 @@ async def put(request: Request, caller: Authenticated, name: Name) -> SystemBody
     status_code=204,
     responses=problems(404),
 )
-async def delete(request: Request, caller: Authenticated, name: Name) -> Response:
+async def delete(request: Request, caller: Keeping, name: Name) -> Response:
     """Forget one. Answers and jobs that were asked with it keep its text."""
     await state_of(request).broker.systems.delete(caller, name)
     return Response(status_code=204)

@@ -9,7 +9,7 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import Response
 
-from synth.service.http.authentication import Authenticated
+from synth.service.http.authentication import Asking
 from synth.service.http.documents import question_body, question_responses
 from synth.service.http.reading import JSON, json_body
 from synth.service.http.state import state_of
@@ -65,13 +65,13 @@ def router() -> APIRouter:
 def _route(verb: str) -> Callable[..., Awaitable[Response]]:
     async def ask(
         request: Request,
-        caller: Authenticated,
+        caller: Asking,
         prefer: Prefer = None,
         idempotency_key: IdempotencyKey = None,
         budget: Budget = None,
     ) -> Response:
         broker = state_of(request).broker
-        raw = await json_body(request, broker.settings.limits)
+        raw = await json_body(request, VERBS[verb].question, broker.settings.limits)
         preferences = Preferences(wait_seconds(prefer), budget, idempotency_key)
         found = await broker.ask_json(caller, verb, raw, preferences)
         return answered(found) if isinstance(found, Answered) else accepted(found)

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, PlainSerializer
 
+from synth.service.jobs.names import name_of
 from synth.service.jobs.questions import question_in
 from synth.service.store import Job, Status, StoredAnswer, StoredSystem
 from synth.verbs.reply import Outcome
@@ -27,6 +28,8 @@ class JobBody(BaseModel):
     id: str
     url: str
     verb: str
+    name: str = Field(description="What was asked, in a line.")
+    asked_by: str | None = Field(description="The name of the key that it came with.")
     status: Status
     created: Moment
     started: Moment | None
@@ -38,14 +41,16 @@ class JobBody(BaseModel):
     best: Any = Field(description="The partial answer so far; left out of lists.")
     problem: dict[str, Any] | None = Field(description="What it failed of.")
     budget_seconds: float | None
+    work_seconds: float = Field(ge=0, description="How long work on it took, in all attempts.")
     revision: int = Field(ge=0, description="Goes up with every change.")
 
     @staticmethod
     def of(job: Job) -> JobBody:
-        """A job with its address and that of its answer."""
+        """A job with its name, its address and that of its answer."""
         key = job.answer_key if job.status is Status.DONE else None
         made = {
             "url": f"/v1/jobs/{job.id}",
+            "name": name_of(job.verb, question_in(job.question)),
             "answer": key and f"/v1/answers/{key}",
             "answer_key": key,
             "best": None if job.best is None else json.loads(job.best),

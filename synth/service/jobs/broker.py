@@ -25,26 +25,35 @@ from synth.service.jobs.systems import TeamSystems
 from synth.service.metrics import Metrics
 from synth.service.recent import Recent
 from synth.service.settings import Settings
-from synth.service.store import Job, NewJob, Status, Store, StoredAnswer
+from synth.service.store import Job, NewJob, Order, Status, Store, StoredAnswer
 from synth.service.strict_json import json_of
 from synth.service.threads import Threads
+from synth.verbs.questions.question import Question
+from synth.verbs.refusals import check
 from synth.verbs.reply import Outcome
 from synth.verbs.table import VERBS
 
 T = TypeVar("T")
 _POLL_SECONDS = 1.0
+_CHECKED_SECONDS = 1.0
 _LARGE_BYTES = 32 * 1024
 _ENTRY_BYTES = 200
 _MEMO_BYTES = 2**24
+_READERS = 2
+"""Threads that read large bodies: not those of the store, which everybody waits for."""
 
 
 @dataclass(frozen=True)
 class Preferences:
-    """What the caller asks for beside the question, as how long to wait; None: the default."""
+    """What the caller asks for beside the question, as how long to wait; None: the default.
+
+    ``part``: the answer is for a part of a page, and its job is left out of lists.
+    """
 
     wait_seconds: float | None = None
     budget_seconds: float | None = None
     idempotency_key: str | None = None
+    part: bool = False
 
 
 @dataclass(frozen=True)
@@ -86,12 +95,14 @@ class Broker:
         self._metrics = metrics
         self._notifications = notifications
         self._dispatcher = dispatcher
-        self._threads = Threads(metrics)
+        self._threads = Threads(metrics, "questions")
+        self._readers = Threads(metrics, None, _READERS)
         self._quotas = Quotas(store, self._threads, settings.limits)
         self.systems = TeamSystems(store, self._threads, settings.limits)
         self._known = KnownAnswers(store, self._threads, settings, metrics)
         self._memo: Recent[bytes, str] = Recent(_MEMO_BYTES)
         self.draining = False
+        self._store_checked_until = 0.0
 
     async def ask_json(
         self, caller: Caller, verb: str, raw: bytes, preferences: Preferences
@@ -134,7 +145,7 @@ class Broker:
             known = await self._known.find(caller.team, key, again)
             if known is not None:
                 return known
-        await self._threads.do(self.settings.limits.check, prepared.question)
+        await self._readers.do(self._check, prepared.question)
         job = await self._submitted(caller, prepared, preferences)
         wait_seconds = self._wait_seconds(preferences)
         if not job.status.ended and wait_seconds > 0:
@@ -144,7 +155,7 @@ class Broker:
     async def job(self, caller: Caller, job_id: str) -> Job:
         """A job of the caller's team. Raises RefusalError where the team has no such job."""
         job = await self._threads.do(self._store.jobs.one, job_id)
-        if job is None or job.team != caller.team:
+        if job is None or (job.team != caller.team and not caller.admin):
             raise not_there("job")
         return job
 
@@ -155,14 +166,15 @@ class Broker:
         after: str | None = None,
         status: Status | None = None,
         verb: str | None = None,
+        order: Order = Order.NEWEST,
     ) -> list[Job]:
-        """A page of the team's jobs, newest first, without their ``best``.
+        """A page of the team's jobs, without their ``best`` and without the parts of pages.
 
         ``after`` is the id of the last job of the page before. Raises InputError where the team has
         no such job.
         """
         listed = self._store.jobs.listed
-        return await self._threads.do(listed, caller.team, limit, after, status, verb)
+        return await self._threads.do(listed, caller.team, limit, after, status, verb, order)
 
     async def cancel(self, caller: Caller, job_id: str) -> Job:
         """Cancel a job, and return it as it stands then; one that has ended stays as it is."""
@@ -207,8 +219,14 @@ class Broker:
                     job = await self.job(caller, job_id)
 
     async def check_store(self) -> None:
-        """Raises RefusalError where the store does not answer."""
-        await self._threads.do(self._store.ping)
+        """Raises RefusalError where the store does not answer, or cannot be written.
+
+        What was found holds for a second, so that nobody can keep the disk busy by asking.
+        """
+        if self._store_checked_until < time.monotonic():
+            await self._threads.do(self._store.check_writing, self.settings.name)
+            self._store_checked_until = time.monotonic() + _CHECKED_SECONDS
+        self._threads.check_lately()
 
     async def beside(self, call: Callable[[], T]) -> T:
         """Call a function that blocks in a thread, so that the event loop goes on."""
@@ -222,6 +240,12 @@ class Broker:
     def close(self) -> None:
         """Wait for the threads, and end them."""
         self._threads.close()
+        self._readers.close()
+
+    def _check(self, question: Question) -> None:
+        """Raises InputError for a question that asks for too much, or that has no answer."""
+        self.settings.limits.check(question)
+        check(question)
 
     async def _submitted(self, caller: Caller, prepared: Prepared, preferences: Preferences) -> Job:
         if self.draining:
@@ -231,7 +255,7 @@ class Broker:
             self._store.jobs.came_with, caller.team, key
         )
         if not again:  # a job that was accepted before is found again whatever the quota is now
-            await self._quotas.take(caller)
+            await self._quotas.take(caller, len(prepared.text))
         new = NewJob(
             caller.team,
             caller.key_id,
@@ -240,6 +264,9 @@ class Broker:
             prepared.key,
             key,
             preferences.budget_seconds,
+            caller.name,
+            preferences.part,
+            tried=not VERBS[prepared.verb].repeatable,  # what measures is not broken off to go on
         )
         created = False
         try:
@@ -247,7 +274,7 @@ class Broker:
             created = submitted.created
         finally:
             if not (created or again):
-                self._quotas.give_back(caller)
+                self._quotas.give_back(caller, len(prepared.text))
         self._metrics.asked(prepared.verb, "not")
         if created:
             self._dispatcher.wake()
@@ -290,7 +317,7 @@ class Broker:
     async def _beside(self, size_bytes: int, call: Callable[..., T], *given: object) -> T:
         """Do large work in a thread and small work at once: a thread would cost more than that."""
         if size_bytes > _LARGE_BYTES:
-            return await self._threads.do(call, *given)
+            return await self._readers.do(call, *given)
         return call(*given)
 
 

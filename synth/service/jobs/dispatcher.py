@@ -27,13 +27,19 @@ _MOST_DOUBLINGS = 8
 _FORGET_SECONDS = 300.0
 _MOST_FORGOTTEN = 500
 _JOBS_A_SLOT = 2
-"""How many jobs are under way for each slot: quick jobs run between the pieces of long ones."""
+"""How many jobs are under way for each slot, where none can be tried: quick jobs run between the
+pieces of long ones."""
+TRIAL_SECONDS = 2.0
+"""How long a job may take that is tried while all slots are busy."""
 log = logging.getLogger("collsynth.service")
 
 
 class Dispatcher:
     """Works on the jobs of a store with the workers of one server, in a thread of its own.
 
+    Where all slots are busy, a job that may be a quick one is given ``TRIAL_SECONDS`` on a worker
+    that is kept for that, ``trial``; one that does not end by then is queued again, as one that was
+    tried. So nobody's long jobs keep a quick one waiting, and a long one loses that time at most.
     ``notify`` is called with a job's id, and whether it has ended, when something happened to it.
     """
 
@@ -44,7 +50,9 @@ class Dispatcher:
         settings: Settings,
         metrics: Metrics,
         notify: Callable[[str, bool], None] = lambda job_id, ended: None,
+        trial: Workers | None = None,
     ) -> None:
+        self._trial = trial
         self._store = store
         self._workers = workers
         self._settings = settings
@@ -162,14 +170,37 @@ class Dispatcher:
         if self._no_workers_until > time.monotonic():
             return
         self._no_workers_until = 0.0
-        while self.under_way < _JOBS_A_SLOT * self._workers.slots and not self._stopping.is_set():
-            claim = self._store.claims.claim(self._settings.name, self._settings.lease_seconds)
-            if claim is None:
-                return
-            self._begin(claim)
+        while not self._stopping.is_set() and self._claimed():
+            pass
 
-    def _begin(self, claim: Claim) -> None:
-        runner = Runner(claim, self._store, self._workers, self._settings.limits, self._ended)
+    def _claimed(self) -> bool:
+        """Claim a job for a place that is free; whether there was one for it.
+
+        Where all slots are busy a job is tried, and one that was tried waits for a slot.
+        """
+        tried = sum(runner.trial_seconds is not None for runner in self._all())
+        most = self._workers.slots * (_JOBS_A_SLOT if self._trial is None else 1)
+        room = self.under_way - tried < most
+        if room and (self._trial is None or self._workers.idle > 0):
+            return self._begun(None, self._workers)
+        if self._trial is not None and not tried and self._begun(False, self._trial, TRIAL_SECONDS):
+            return True
+        return room and self._begun(True, self._workers)
+
+    def _begun(
+        self, tried: bool | None, workers: Workers, trial_seconds: float | None = None
+    ) -> bool:
+        """Claim the job whose turn it is, and begin it; False where there is none."""
+        name, lease_seconds = self._settings.name, self._settings.lease_seconds
+        claim = self._store.claims.claim(name, lease_seconds, tried)
+        if claim is None:
+            return False
+        limits = self._settings.limits
+        self._begin(Runner(claim, self._store, workers, limits, self._ended, trial_seconds))
+        return True
+
+    def _begin(self, runner: Runner) -> None:
+        claim = runner.claim
         with self._lock:
             self._runners[claim.token] = runner
             self._metrics.running.set(len(self._runners))
@@ -185,6 +216,7 @@ class Dispatcher:
         with self._lock:
             self._runners.pop(runner.claim.token, None)
             self._metrics.running.set(len(self._runners))
+        self._metrics.worked(runner.verb, runner.pieces)
         if runner.no_workers and not runner.lost:
             self._no_workers_until = time.monotonic() + _LONGEST_PAUSE_SECONDS
             self._unwanted.append(runner.claim)
@@ -234,12 +266,15 @@ class Dispatcher:
             self._next_requeue = now + self._settings.lease_seconds / 2
 
     def _forget(self) -> None:
-        """Delete a batch of old jobs and answers, and the next one soon if there are more."""
+        """Delete a batch of jobs and answers, old or too many; the next one soon if needed."""
         keep_seconds = self._settings.keep_seconds
-        if keep_seconds is None or time.monotonic() < self._next_forgetting:
+        if time.monotonic() < self._next_forgetting:
             return
-        gone = self._store.forget(keep_seconds, _MOST_FORGOTTEN)
-        more = max(gone.jobs, gone.answers) == _MOST_FORGOTTEN
+        most_bytes = self._settings.limits.kept_bytes_per_team
+        gone = self._store.forget_beyond(most_bytes, _MOST_FORGOTTEN)
+        if keep_seconds is not None:
+            gone += self._store.forget(keep_seconds, _MOST_FORGOTTEN)
+        more = max(gone.jobs, gone.answers) >= _MOST_FORGOTTEN
         self._next_forgetting = time.monotonic() + (_POLL_SECONDS if more else _FORGET_SECONDS)
         self._metrics.forgot(gone.jobs, gone.answers)
         if gone.jobs or gone.answers:

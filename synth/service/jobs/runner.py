@@ -33,6 +33,8 @@ from synth.verbs.reply import Outcome, Reply
 from synth.verbs.table import VERBS
 
 _LONGEST_PAUSE_SECONDS = 5.0
+CANCEL_SECONDS = 1.0
+"""How long work that was cancelled may go on before it is ended."""
 log = logging.getLogger("collsynth.service")
 End: TypeAlias = StoredAnswer | bytes | dict[str, Any] | None
 """A complete answer, a partial one's body, or a problem; None: only the last ``best`` is left."""
@@ -43,7 +45,8 @@ class Runner:
     """Carries a claimed job out; ``run`` does so in a thread of its own.
 
     The dispatcher reads ``new_progress`` and may call ``cancel``, ``abandon`` (the job goes back to
-    the queue) or ``lose`` (another server has the job now). At the very end ``ended`` is called
+    the queue) or ``lose`` (another server has the job now). After ``trial_seconds``
+    it goes back, too, as one that was tried. At the very end ``ended`` is called
     with the job's status, or with None where no end was written. Where there are no workers
     (``no_workers``), the dispatcher gives the job back itself, so that it claims nothing before.
     """
@@ -53,7 +56,9 @@ class Runner:
     workers: Workers
     limits: Limits
     ended: Callable[[Runner, str | None], None]
+    trial_seconds: float | None = None
     begun: float = field(default_factory=time.monotonic)
+    tried: bool = False
     cancelled: bool = False
     abandoned: bool = False
     lost: bool = False
@@ -67,6 +72,11 @@ class Runner:
         """The verb of the job's question."""
         return self.claim.job.verb
 
+    @property
+    def pieces(self) -> int:
+        """How many pieces of the question have been carried out."""
+        return self._question_run.pieces if self._question_run else 0
+
     def new_progress(self) -> Progress | None:
         """The latest progress, once: None until there is newer."""
         with self._lock:
@@ -74,12 +84,15 @@ class Runner:
         return latest
 
     def cancel(self) -> None:
-        """End with what has been found so far."""
+        """End with what has been found so far: by itself, or soon by force."""
         with self._lock:
             self.cancelled = True
             question_run = self._question_run
         if question_run:
             question_run.stop()
+            end = threading.Timer(CANCEL_SECONDS, question_run.kill)
+            end.daemon = True
+            end.start()
 
     def abandon(self) -> None:
         """Stop at once; the job goes back to the queue."""
@@ -133,7 +146,7 @@ class Runner:
                 return "cancelled" if self._finished(None) else None
             self.no_workers = isinstance(error, NoWorkersError)
             if not self.lost and not self.no_workers:
-                self._written(self.store.claims.give_back)
+                self._written(self.store.claims.give_back, self.tried)
             return None
         if isinstance(end, dict):
             return self._failed(end)
@@ -177,10 +190,23 @@ class Runner:
             self._question_run = question_run
             cancelled, gone = self.cancelled, self.abandoned or self.lost
         if cancelled:
-            question_run.stop()
+            question_run.kill()
         if gone:
             question_run.kill()
-        return question_run.run()
+        if self.trial_seconds is None:
+            return question_run.run()
+        end = threading.Timer(self.trial_seconds, self._over)
+        end.start()
+        try:
+            return question_run.run()
+        finally:
+            end.cancel()
+
+    def _over(self) -> None:
+        """Stop at once: it did not end quickly."""
+        with self._lock:
+            self.tried = True
+        self._kill()
 
     def _budget_seconds(self) -> float:
         wished = self.claim.job.budget_seconds

@@ -17,7 +17,7 @@ from synth.service.errors import not_there
 from synth.service.http.state import state_of
 from synth.service.jobs.bodies import outcome_word
 from synth.service.page.responses import PageCaller, PageRoute, page
-from synth.service.page.results import over_sizes, ranking_of, result
+from synth.service.page.results import drawing_of, over_sizes, ranking_of, result
 from synth.service.store import Job, StoredAnswer
 from synth.tables.rows import Ranking
 from synth.tables.style import printed
@@ -107,7 +107,14 @@ def _page(request: Request, viewed: ViewedAnswer, index: int) -> Response:
     view = result(viewed.ranking, index) if viewed.ranking else None
     text = printed(TABLES[viewed.verb](viewed.body)) if not view and viewed.verb in TABLES else ""
     return page(
-        request, "answer.html", viewed=viewed, base=viewed.base, view=view, index=index, text=text
+        request,
+        "answer.html",
+        viewed=viewed,
+        base=viewed.base,
+        view=view,
+        index=index,
+        text=text,
+        drawing=drawing_of(viewed.verb, viewed.body),
     )
 
 

@@ -30,19 +30,23 @@ from synth.service.page.form_values import (
 )
 from synth.service.page.forms import Checked, Fields, check, question, read
 from synth.service.page.responses import PageCaller, PageRoute, page, see_other
+from synth.service.store import Job, StoredAnswer
 from synth.verbs.planning import TopQuestion
 from synth.verbs.questions.question import asked
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
+_JOB_ID_CHARACTERS = 32
 _FORM = "application/x-www-form-urlencoded"
 
 
 @router.get("/")
 async def form(request: Request, caller: PageCaller, like: str | None = None) -> Response:
-    """The form, with an example or with the question of an answer."""
+    """The form, with an example or with the question of an answer or of a job."""
     values = EXAMPLE
     if like is not None:
-        found = await state_of(request).broker.answer(caller, like)
+        broker = state_of(request).broker
+        whose = broker.job if len(like) == _JOB_ID_CHARACTERS else broker.answer
+        found: Job | StoredAnswer = await whose(caller, like)
         if found.verb == "top":
             values = of_question(asked(TopQuestion, question_of(found)))
     return await _form(request, caller, values, Checked())

@@ -1,33 +1,97 @@
-"""The routes of jobs: all of a team, one with the best so far, and its end before its time."""
+"""The routes of jobs: all of a team, one with the best so far, its end, and it once more."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from typing import Annotated
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Path, Request
 from starlette.responses import HTMLResponse, Response
 
+from hierarchies.units import duration
 from synth.service.http.state import state_of
-from synth.service.page.answer_routes import Index, answer_page, question_of, viewed
+from synth.service.jobs.broker import Accepted, Preferences
+from synth.service.jobs.names import name_of
+from synth.service.page.answer_routes import (
+    Index,
+    ViewedAnswer,
+    answer_page,
+    question_of,
+    viewed,
+)
 from synth.service.page.rendering import render
 from synth.service.page.responses import PageCaller, PageRoute, page, see_other
 from synth.service.page.results import best_so_far
-from synth.service.store import Job, Status
+from synth.service.store import Job, Order, Status
 from synth.verbs.answers.ranked import Leading
+from synth.verbs.table import VERBS
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 _JOBS_A_PAGE = 50
 JobId = Annotated[str, Path(pattern="^[0-9a-f]{32}$")]
 
 
+@dataclass(frozen=True)
+class ViewedJob:
+    """A job as a page shows it: what was asked, and for how long it is, or was, worked on."""
+
+    job: Job
+
+    @property
+    def name(self) -> str:
+        """What was asked, in a line."""
+        return name_of(self.job.verb, question_of(self.job))
+
+    @property
+    def took(self) -> str:
+        """How long work on it took, or takes so far; nothing where it has not begun."""
+        job, seconds = self.job, self.job.work_seconds
+        if job.started and not job.status.ended and job.status is not Status.QUEUED:
+            seconds += max(0.0, (datetime.now(UTC) - job.started).total_seconds())
+        return duration(seconds) if seconds else ""
+
+    @property
+    def far(self) -> str:
+        """How far it is: its stage, and how much of it is done."""
+        match self.job.progress:
+            case {"stage": str(stage), "done": done, "of": int(of)}:
+                return f"{stage}, {done} of {of}"
+            case {"stage": str(stage)}:
+                return stage
+        return ""
+
+
 @router.get("/jobs")
-async def jobs(request: Request, caller: PageCaller, after: str | None = None) -> Response:
-    """The team's jobs, newest first, in pages."""
-    found = await state_of(request).broker.jobs(caller, _JOBS_A_PAGE, after)
-    older = found[-1].id if len(found) == _JOBS_A_PAGE else None
-    return page(request, "jobs.html", here="jobs", jobs=found, older=older, paged=bool(after))
+async def jobs(
+    request: Request,
+    caller: PageCaller,
+    after: str | None = None,
+    status: Status | Literal[""] = "",
+    verb: str = "",
+    order: Order = Order.NEWEST,
+) -> Response:
+    """The team's jobs, in pages, sorted and filtered."""
+    broker = state_of(request).broker
+    found = await broker.jobs(caller, _JOBS_A_PAGE, after, status or None, verb or None, order)
+    chosen = {"status": status, "verb": verb, "order": None if order is Order.NEWEST else order}
+    kept = {name: str(value) for name, value in chosen.items() if value}
+    older = None
+    if len(found) == _JOBS_A_PAGE:
+        older = urlencode({"after": found[-1].id, **kept})
+    shown: dict[str, Any] = {
+        "jobs": [ViewedJob(one) for one in found],
+        "older": older,
+        "first": f"/jobs?{urlencode(kept)}" if after else None,
+        "kept": kept,
+        "statuses": Status,
+        "orders": Order,
+        "verbs": VERBS,
+    }
+    return page(request, "jobs.html", here="jobs", **shown)
 
 
 @router.get("/jobs/{job_id}")
@@ -40,8 +104,8 @@ async def job(request: Request, caller: PageCaller, job_id: JobId, index: Index 
         part = await viewed(request, caller, "jobs", job_id)
         if best_so_far(part.body) is None:
             return await answer_page(request, part, index)
-    question, best = question_of(found), _best(found)
-    return page(request, "job.html", here="jobs", job=found, question=question, best=best)
+    given = {"view": ViewedJob(found), "question": question_of(found), "best": _best(found)}
+    return page(request, "job.html", here="jobs", job=found, **given)
 
 
 @router.get("/jobs/{job_id}/best")
@@ -49,7 +113,7 @@ async def best(request: Request, caller: PageCaller, job_id: JobId) -> Response:
     """The best answers so far, as a part."""
     found = await state_of(request).broker.job(caller, job_id)
     leading = await asyncio.to_thread(_best, found)
-    return HTMLResponse(render("best.html", best=leading))
+    return HTMLResponse(render("best.html", best=leading, job=found))
 
 
 @router.post("/jobs/{job_id}/cancel")
@@ -57,6 +121,23 @@ async def cancel(request: Request, caller: PageCaller, job_id: JobId) -> Respons
     """End a job before its time."""
     await state_of(request).broker.cancel(caller, job_id)
     return see_other(f"/jobs/{job_id}")
+
+
+@router.post("/jobs/{job_id}/again")
+async def again(request: Request, caller: PageCaller, job_id: JobId) -> Response:
+    """Ask the question of a job again: on to its answer, or to its new job."""
+    broker = state_of(request).broker
+    found = await broker.job(caller, job_id)
+    question, at_once = question_of(found), Preferences(wait_seconds=0)
+    outcome = await broker.ask(caller, found.verb, question, at_once)
+    if isinstance(outcome, Accepted):
+        return see_other(f"/jobs/{outcome.job.id}")
+    if outcome.key is None:
+        body = json.loads(outcome.body)
+        return await answer_page(
+            request, ViewedAnswer("", found.verb, question, body, partial=True)
+        )
+    return see_other(f"/answers/{outcome.key}")
 
 
 def _best(found: Job) -> list[Leading] | None:

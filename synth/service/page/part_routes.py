@@ -44,7 +44,7 @@ class Part:
 
     async def ask(self, verb: str, question: dict[str, Any]) -> Answered | Accepted:
         """Ask a question whose answer the part shows: that answer, or its job if it takes long."""
-        patience = Preferences(wait_seconds=_PATIENCE_SECONDS)
+        patience = Preferences(wait_seconds=_PATIENCE_SECONDS, part=True)
         return await state_of(self.request).broker.ask(self.caller, verb, question, patience)
 
     async def emitted(self, target: str) -> Answered | Accepted:

@@ -20,6 +20,7 @@ from synth.service.http.authentication import authenticate
 from synth.service.http.problems import problem_response, request_id_of
 from synth.service.http.state import state_of
 from synth.service.page.rendering import POLICY, render
+from synth.service.store import Scope
 
 PART = "X-Part"
 _HEADERS = {
@@ -42,11 +43,13 @@ class _NoKeyError(Exception):
 async def caller_by_cookie(request: Request) -> Caller:
     """The team that looks at a page: by the cookie alone, so that no script needs the key."""
     try:
-        return await authenticate(request, None, None)
+        found = await authenticate(request, None, None)
     except RefusalError as refusal:
         if refusal.status in KEY_REFUSED:
             raise _NoKeyError from None
         raise
+    found.check(Scope.ASK)
+    return found
 
 
 PageCaller = Annotated[Caller, Depends(caller_by_cookie)]

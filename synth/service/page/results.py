@@ -6,10 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from markupsafe import Markup
+
 from hierarchies.units import duration
 from synth.report.colours import paints
 from synth.report.curves import Curves, curves
 from synth.report.details import Device, answer_at, answers_of, devices, lies, steps, title
+from synth.report.steps import timeline
 from synth.report.topology import topology
 from synth.tables.left_over import left_over_words, unsaid
 from synth.tables.rows import Ranking, Row, elsewhere_rows, rows
@@ -25,6 +28,7 @@ from synth.verbs.answers.ranked import (
     RankingReply,
     SweepReply,
 )
+from synth.verbs.answers.training.simulated import SimulateReply
 from synth.verbs.planning import TopQuestion
 
 Json = Mapping[str, Any]
@@ -87,6 +91,14 @@ def ranking_of(verb: str, body: object) -> Ranking | None:
         return None
     found: Ranking = judge(verb).validate_python(body)
     return found
+
+
+def drawing_of(verb: str, body: object) -> Markup | None:
+    """The drawing of an answer that has one beside its text: a step's timeline."""
+    if verb != "simulate":
+        return None
+    found: SimulateReply = judge(verb).validate_python(body)
+    return timeline(found)
 
 
 def best_so_far(body: object) -> list[Leading] | None:

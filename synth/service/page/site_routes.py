@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from synth.service.auth.keys import SESSION_SECONDS
 from synth.service.errors import RefusalError, not_there
 from synth.service.http.authentication import COOKIE
 from synth.service.http.state import state_of
@@ -14,7 +15,6 @@ from synth.service.page.rendering import static
 from synth.service.page.responses import KEY_REFUSED, PageRoute, page, see_other
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
-_WEEK_SECONDS = 7 * 24 * 3600
 _MOST_KEY_BYTES = 4096
 
 
@@ -28,14 +28,14 @@ async def login(request: Request, next: str = "/") -> Response:
 
 @router.post("/login")
 async def log_in(request: Request) -> Response:
-    """Keep a key that is admitted in a cookie; to any other it is said that it is not."""
+    """Begin a session with a key that is admitted; to any other it is said that it is not."""
     keys = state_of(request).keys
     if keys is None:
         return see_other("/")
     fields = await sent_form(request, _MOST_KEY_BYTES)
     secret, after = one_of(fields, "key"), _own_address(one_of(fields, "next") or "/")
     try:
-        await keys.admit(secret)
+        token = await keys.sign_in(secret, request.client.host if request.client else "")
     except RefusalError as refusal:
         if refusal.status not in KEY_REFUSED:
             raise
@@ -43,14 +43,17 @@ async def log_in(request: Request) -> Response:
     response = see_other(after)
     secure = "https" in (request.url.scheme, request.headers.get("x-forwarded-proto"))
     response.set_cookie(
-        COOKIE, secret, max_age=_WEEK_SECONDS, httponly=True, samesite="strict", secure=secure
+        COOKIE, token, max_age=SESSION_SECONDS, httponly=True, samesite="strict", secure=secure
     )
     return response
 
 
 @router.post("/logout")
 async def log_out(request: Request) -> Response:
-    """Forget the key."""
+    """End the session."""
+    keys, token = state_of(request).keys, request.cookies.get(COOKIE)
+    if keys is not None and token is not None:
+        await keys.sign_out(token)
     response = see_other("/login" if state_of(request).keys else "/")
     response.delete_cookie(COOKIE, httponly=True, samesite="strict")
     return response

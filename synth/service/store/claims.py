@@ -11,7 +11,18 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import ColumnElement, Connection, Update, case, literal, null, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    ScalarSelect,
+    Update,
+    case,
+    func,
+    literal,
+    null,
+    select,
+    update,
+)
 
 from synth.service.store import answers
 from synth.service.store.engines import Database, hold_answers
@@ -23,6 +34,8 @@ MOST_LOSSES = 3
 """How often a job may lose its worker; then it fails, as it is likely what kills them."""
 MOST_ATTEMPTS = 50
 """How often a job may be begun at all. Many, as the death of a server is seldom a job's fault."""
+_PUT_OFF_SECONDS = 60.0
+"""How long a job that was tried in vain lets others of its team go before it."""
 _HELD_STATUSES = (Status.RUNNING, Status.CANCELLING)
 _HELD = JOB.c.status.in_(_HELD_STATUSES)
 _CANCELLING = JOB.c.status == Status.CANCELLING
@@ -46,22 +59,19 @@ class Claims:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def claim(self, owner: str, lease_seconds: float) -> Claim | None:
-        """Claim the oldest queued job for an owner; None where there is none.
+    def claim(self, owner: str, lease_seconds: float, tried: bool | None = None) -> Claim | None:
+        """Claim the queued job whose turn it is for an owner; None where there is none.
 
-        No two claims get the same job. A job whose question is being worked on for another job is
-        left waiting for that answer. A claim is lost unless it is renewed within the lease.
+        Teams take turns: first comes the team that has the fewest jobs under way. Of its jobs those
+        that were ``tried`` in vain come last, unless they have waited long; else the oldest comes.
+        Given ``tried``, only such jobs, or only others, are claimed. No two claims get the same
+        job. A job whose question is being worked on for another job is left waiting for that
+        answer. A claim is lost unless it is renewed within the lease.
         """
         token = uuid4().hex
-        others = JOB.alias()
-        worked_on = select(others.c.answer_key).where(others.c.status.in_(_HELD_STATUSES))
-        queued = select(JOB.c.number).where(
-            JOB.c.status == Status.QUEUED, JOB.c.answer_key.not_in(worked_on)
-        )
-        first = queued.order_by(JOB.c.number).limit(1)
-        oldest = first.with_for_update(skip_locked=True).scalar_subquery()
         with self._database.writing() as connection:
             now = self._database.now(connection)
+            first = _in_turn(now, tried)
             change = {
                 "status": Status.RUNNING,
                 "started": now,
@@ -71,7 +81,7 @@ class Claims:
                 "token": token,
                 "lease_until": now + timedelta(seconds=lease_seconds),
             }
-            taken = update(JOB).where(JOB.c.number == oldest).values(change).returning(*COLUMNS)
+            taken = update(JOB).where(JOB.c.number == first).values(change).returning(*COLUMNS)
             row = connection.execute(taken).one_or_none()
         return None if row is None else Claim(Job(*row), owner, token)
 
@@ -108,14 +118,15 @@ class Claims:
                 return False
             losses = found.losses + 1
             fate = _fate(found.status, failing=losses >= MOST_LOSSES)
-            change = _put_back(fate, _DEADLY, self._database.now(connection))
+            now = self._database.now(connection)
+            change = _put_back(fate, _DEADLY, now) | _worked(claim, now)
             connection.execute(_held(claim).values(change | {"losses": losses}))
             return fate is Status.QUEUED
 
     def note(self, claim: Claim, progress: dict[str, Any], best: bytes | None = None) -> Noted:
         """Keep a job's progress, and its best answer so far (None: as before)."""
         change = {"progress": progress, "revision": JOB.c.revision + 1}
-        kept = change if best is None else change | {"best": best}
+        kept = change if best is None else change | _best(best)
         with self._database.writing() as connection:
             found = connection.execute(_held(claim).values(kept).returning(JOB.c.status))
             status = found.scalar()
@@ -132,32 +143,61 @@ class Claims:
             now = self._database.now(connection)
             if isinstance(found, StoredAnswer):
                 hold_answers(connection, alone=False)
-                done = _ended(Status.DONE, now) | {"answer_key": found.key, "best": None}
+                done = _ended(Status.DONE, now) | _worked(claim, now)
+                done |= {"answer_key": found.key, "best": None}
                 if not _changed(connection, claim, done):
                     return False
                 answers.add(connection, found)
                 answers.add_seen(connection, claim.job.team, found.key)
                 return True
             ended = _ended(case((_CANCELLING, Status.CANCELLED), else_=Status.PARTIAL), now)
-            return _changed(connection, claim, ended | ({} if found is None else {"best": found}))
+            ended |= _worked(claim, now)
+            return _changed(connection, claim, ended | ({} if found is None else _best(found)))
 
     def fail(self, claim: Claim, problem: dict[str, Any]) -> bool:
         """End a job with what went wrong; False where the claim was lost."""
         with self._database.writing() as connection:
-            change = _ended(Status.FAILED, self._database.now(connection))
+            now = self._database.now(connection)
+            change = _ended(Status.FAILED, now) | _worked(claim, now)
             return _changed(connection, claim, change | {"problem": problem})
 
-    def give_back(self, claim: Claim) -> bool:
-        """Queue a job again without counting the attempt; False where the claim was lost."""
+    def give_back(self, claim: Claim, tried: bool = False) -> bool:
+        """Queue a job again without counting the attempt; False where the claim was lost.
+
+        ``tried``: the time that it was given to end quickly was over.
+        """
         with self._database.writing() as connection:
-            now = literal(self._database.now(connection), JOB.c.finished.type)
-            change = {
+            now = self._database.now(connection)
+            ended = literal(now, JOB.c.finished.type)
+            change = _worked(claim, now) | {
                 "status": case((_CANCELLING, Status.CANCELLED), else_=Status.QUEUED),
-                "finished": case((_CANCELLING, now), else_=null()),
+                "finished": case((_CANCELLING, ended), else_=null()),
                 "attempts": JOB.c.attempts - 1,
                 "revision": JOB.c.revision + 1,
             }
+            change |= {"tried": True} if tried else {}
             return _changed(connection, claim, change | _FREED)
+
+
+def _in_turn(now: datetime, tried: bool | None) -> ScalarSelect[int]:
+    """The number of the queued job whose turn it is."""
+    others = JOB.alias()
+    held = others.c.status.in_(_HELD_STATUSES)
+    worked_on = select(others.c.answer_key).where(held)
+    counts = select(others.c.team, func.count().label("jobs")).where(held)
+    under_way = counts.group_by(others.c.team).subquery()
+    put_off = JOB.c.tried & (JOB.c.created > now - timedelta(seconds=_PUT_OFF_SECONDS))
+    chosen = (
+        select(JOB.c.number)
+        .outerjoin(under_way, under_way.c.team == JOB.c.team)
+        .where(JOB.c.status == Status.QUEUED, JOB.c.answer_key.not_in(worked_on))
+        .order_by(func.coalesce(under_way.c.jobs, 0), case((put_off, 1), else_=0), JOB.c.number)
+        .limit(1)
+        .with_for_update(skip_locked=True, of=JOB)
+    )
+    if tried is not None:
+        chosen = chosen.where(JOB.c.tried == tried)
+    return chosen.scalar_subquery()
 
 
 def _requeue(
@@ -193,6 +233,18 @@ def _held(claim: Claim) -> Update:
 
 def _changed(connection: Connection, claim: Claim, change: dict[str, Any]) -> bool:
     return connection.execute(_held(claim).values(change)).rowcount == 1
+
+
+def _best(found: bytes) -> dict[str, Any]:
+    """The best so far, and what the job then takes in the store."""
+    return {"best": found, "size_bytes": func.length(JOB.c.question) + len(found)}
+
+
+def _worked(claim: Claim, now: datetime) -> dict[str, Any]:
+    """The seconds of an attempt that ends now, added to those of the attempts before."""
+    began = claim.job.started or now
+    seconds = max(0.0, (now - began).total_seconds())
+    return {"work_seconds": JOB.c.work_seconds + seconds}
 
 
 def _fate(status: Status, *, failing: bool) -> Status:

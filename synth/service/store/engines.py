@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
+from pathlib import Path
+from shutil import disk_usage
 from sqlite3 import Connection as SqliteConnection
 from sqlite3 import OperationalError as SqliteBusyError
 from threading import Lock
@@ -27,6 +29,7 @@ from synth.service.store.records import StoreError
 from synth.service.store.tables import Moment
 
 BUSY_SECONDS = 30.0
+LEAST_FREE_BYTES = 16 * 2**20
 _HINT = "sqlite:///answers.db, or postgresql://user:password@host/database"
 _BEGIN = "collsynth_begin"
 _ANSWERS_LOCK = 0x636F6C6D
@@ -40,13 +43,14 @@ class Database:
         self.engine = engine(url)
         self.now = now
         self._writer = for_writing(self.engine)
+        self._reader = for_reading(self.engine)
         one_writer = self.engine.dialect.name == "sqlite"
         self._turn: Lock | nullcontext[None] = Lock() if one_writer else nullcontext()
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """A transaction that reads. Raises StoreError where the database cannot be used."""
-        with _as_store_errors(self.engine), self.engine.begin() as connection:
+        """What reads, statement by statement. Raises StoreError where that cannot be done."""
+        with _as_store_errors(self.engine), self._reader.begin() as connection:
             yield connection
 
     @contextmanager
@@ -54,6 +58,17 @@ class Database:
         """A transaction that writes: whole, or not at all. Raises as ``reading``."""
         with self._turn, _as_store_errors(self.engine), self._writer.begin() as connection:
             yield connection
+
+    def check_room(self) -> None:
+        """Raises StoreError where the disk of a database of our own is nearly full."""
+        file = self.engine.url.database
+        if self.engine.dialect.name != "sqlite" or file is None:
+            return
+        with suppress(OSError):
+            free = disk_usage(Path(file).parent).free
+            if free < LEAST_FREE_BYTES:
+                problem = f"the disk of the store has {free} bytes left"
+                raise StoreError(problem, hint=f"at least {LEAST_FREE_BYTES} are needed")
 
 
 def engine(given: str) -> Engine:
@@ -70,6 +85,16 @@ def engine(given: str) -> Engine:
         event.listen(made, "begin", _begin)
         return made
     return create_engine(url, pool_size=10, max_overflow=20, pool_pre_ping=True)
+
+
+def for_reading(made: Engine) -> Engine:
+    """The same engine; in PostgreSQL a statement that reads is sent alone.
+
+    To begin and to end a transaction around it would be two more round trips.
+    """
+    if made.dialect.name == "sqlite":
+        return made
+    return made.execution_options(isolation_level="AUTOCOMMIT")
 
 
 def for_writing(made: Engine) -> Engine:

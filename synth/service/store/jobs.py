@@ -6,14 +6,29 @@ from dataclasses import asdict, fields
 from datetime import datetime
 from uuid import uuid4
 
-from sqlalchemy import ColumnElement, Connection, case, func, literal, null, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    case,
+    func,
+    literal,
+    null,
+    select,
+    tuple_,
+    update,
+)
 
 from hierarchies import InputError
 from synth.service.store.engines import Database, insert
-from synth.service.store.records import ConflictError, Job, NewJob, Status, Submitted
-from synth.service.store.tables import JOB
+from synth.service.store.records import ConflictError, Job, NewJob, Order, Status, Submitted
+from synth.service.store.tables import JOB, Moment
 
 COLUMNS = tuple(JOB.c[field.name] for field in fields(Job))
+_SORTED_BY = {
+    Order.NEWEST: (JOB.c.number,),
+    Order.OLDEST: (JOB.c.number,),
+    Order.LONGEST: (JOB.c.work_seconds, JOB.c.number),
+}
 _LISTED = tuple(column if column.name != "best" else null().label("best") for column in COLUMNS)
 
 
@@ -36,6 +51,7 @@ class Jobs:
                 "attempts": 0,
                 "losses": 0,
                 "revision": 0,
+                "size_bytes": len(new.question),
             }
             added = insert(connection, JOB).values(row)
             added = added.on_conflict_do_nothing(index_elements=["team", "idempotency_key"])
@@ -73,26 +89,30 @@ class Jobs:
         after: str | None = None,
         status: Status | None = None,
         verb: str | None = None,
+        order: Order = Order.NEWEST,
     ) -> list[Job]:
-        """A page of a team's jobs, newest first, without their ``best``.
+        """A page of a team's jobs, without their ``best`` and without the parts of pages.
 
         ``after`` is the id of the last job of the page before, so that jobs that come meanwhile
         do not shift the pages. Raises InputError where the team has no such job.
         """
-        chosen = select(*_LISTED).where(JOB.c.team == team)
+        chosen = select(*_LISTED).where(JOB.c.team == team, ~JOB.c.part)
+        sorted_by = _SORTED_BY[order]
         if status is not None:
             chosen = chosen.where(JOB.c.status == status)
         if verb is not None:
             chosen = chosen.where(JOB.c.verb == verb)
         with self._database.reading() as connection:
             if after is not None:
-                there = select(JOB.c.number).where(JOB.c.id == after, JOB.c.team == team)
-                number = connection.execute(there).scalar_one_or_none()
-                if number is None:
+                there = select(*sorted_by).where(JOB.c.id == after, JOB.c.team == team)
+                last = connection.execute(there).one_or_none()
+                if last is None:
                     hint = "give the id of a job that was listed"
                     raise InputError(f"there is no job {after!r} to go on after", hint=hint)
-                chosen = chosen.where(JOB.c.number < number)
-            found = connection.execute(chosen.order_by(JOB.c.number.desc()).limit(limit))
+                place, passed = tuple_(*sorted_by), tuple_(*last)
+                chosen = chosen.where(place > passed if order is Order.OLDEST else place < passed)
+            way = [one.asc() if order is Order.OLDEST else one.desc() for one in sorted_by]
+            found = connection.execute(chosen.order_by(*way).limit(limit))
             return [Job(*row) for row in found]
 
     def cancel(self, id: str) -> Job | None:
@@ -120,6 +140,29 @@ class Jobs:
         with self._database.reading() as connection:
             found: dict[Status, int] = dict(connection.execute(chosen).all())
         return dict.fromkeys(Status, 0) | found
+
+    def queues(self) -> dict[str, tuple[int, float]]:
+        """For each team with queued jobs: how many, and how many seconds the oldest has waited."""
+        chosen = select(JOB.c.team, func.count(), func.min(JOB.c.created, type_=Moment()))
+        queued = chosen.where(JOB.c.status == Status.QUEUED).group_by(JOB.c.team)
+        with self._database.reading() as connection:
+            now = self._database.now(connection)
+            found = connection.execute(queued).all()
+        return {team: (count, (now - oldest).total_seconds()) for team, count, oldest in found}
+
+    def waiting_bytes(self, team: str) -> int:
+        """What the questions of a team's jobs that have not ended take in the store."""
+        size = select(func.coalesce(func.sum(JOB.c.size_bytes), 0))
+        going_on = JOB.c.status.in_([status for status in Status if not status.ended])
+        with self._database.reading() as connection:
+            return int(connection.execute(size.where(JOB.c.team == team, going_on)).scalar_one())
+
+    def work_seconds(self, team: str, when: datetime) -> float:
+        """How long work took on jobs of a team that came since then."""
+        seconds = select(func.coalesce(func.sum(JOB.c.work_seconds), 0.0))
+        lately = (JOB.c.team == team) & (JOB.c.created >= when)
+        with self._database.reading() as connection:
+            return float(connection.execute(seconds.where(lately)).scalar_one())
 
     def since(self, key_id: str, when: datetime) -> int:
         """How many jobs came with a key since then."""

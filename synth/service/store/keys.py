@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
 from secrets import token_hex
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import delete, insert, select, update
 
 from synth.service.store.engines import Database
-from synth.service.store.records import Key, NewKey, digest_of
-from synth.service.store.tables import API_KEY
+from synth.service.store.records import Key, NewKey, Revoked, Scope, digest_of
+from synth.service.store.tables import API_KEY, SESSION
 
 
 class Keys:
@@ -23,6 +25,9 @@ class Keys:
         name: str,
         rate_per_second: float | None = None,
         jobs_per_day: int | None = None,
+        *,
+        expires: datetime | None = None,
+        scopes: Iterable[Scope] = (Scope.ASK, Scope.KEEP),
     ) -> NewKey:
         """A new key of a team. None as a limit is no limit."""
         key_id = token_hex(8)
@@ -37,6 +42,8 @@ class Keys:
                 "jobs_per_day": jobs_per_day,
                 "created": self._database.now(connection),
                 "revoked": False,
+                "expires": expires,
+                "scopes": " ".join(scopes),
             }
             connection.execute(insert(API_KEY).values(row))
         return made
@@ -55,8 +62,47 @@ class Keys:
         with self._database.reading() as connection:
             return [Key(**row._mapping) for row in connection.execute(chosen)]
 
-    def revoke(self, id: str) -> bool:
-        """Revoke a key, so that it is no longer admitted; False where there is none of that id."""
+    def used(self, id: str) -> None:
+        """Note that a key was used now."""
         with self._database.writing() as connection:
-            change = update(API_KEY).where(API_KEY.c.id == id).values(revoked=True)
-            return connection.execute(change).rowcount == 1
+            now = self._database.now(connection)
+            connection.execute(update(API_KEY).where(API_KEY.c.id == id).values(last_used=now))
+
+    def revoke(self, id: str) -> Revoked | None:
+        """Revoke a key, and end its sessions; None where there is none of that id."""
+        mine = API_KEY.c.id == id
+        with self._database.writing() as connection:
+            row = connection.execute(select(API_KEY).where(mine)).one_or_none()
+            if row is None:
+                return None
+            connection.execute(update(API_KEY).where(mine).values(revoked=True))
+            ended = connection.execute(delete(SESSION).where(SESSION.c.key_id == id)).rowcount
+            return Revoked(Key(**row._mapping), ended)
+
+    def begin_session(self, key: Key, seconds: float) -> str:
+        """A new session of who has signed in with a key: its token, of which a digest is kept."""
+        token = token_hex(32)
+        with self._database.writing() as connection:
+            now = self._database.now(connection)
+            connection.execute(delete(SESSION).where(SESSION.c.expires <= now))
+            row = {
+                "digest": digest_of(token),
+                "team": key.team,
+                "key_id": key.id,
+                "expires": now + timedelta(seconds=seconds),
+            }
+            connection.execute(insert(SESSION).values(row))
+        return token
+
+    def of_session(self, token: str) -> Key | None:
+        """The key of a session that is not over."""
+        mine = (SESSION.c.digest == digest_of(token)) & (SESSION.c.expires > datetime.now(UTC))
+        joined = API_KEY.join(SESSION, SESSION.c.key_id == API_KEY.c.id)
+        with self._database.reading() as connection:
+            row = connection.execute(select(API_KEY).select_from(joined).where(mine)).one_or_none()
+            return None if row is None else Key(**row._mapping)
+
+    def end_session(self, token: str) -> None:
+        """End a session, if there is one."""
+        with self._database.writing() as connection:
+            connection.execute(delete(SESSION).where(SESSION.c.digest == digest_of(token)))

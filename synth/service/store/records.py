@@ -7,7 +7,7 @@ databases treat differently; names have at most 200 characters. Else the store r
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from hashlib import sha256
 from secrets import compare_digest
@@ -41,6 +41,30 @@ class Status(StrEnum):
         return self not in (Status.QUEUED, Status.RUNNING, Status.CANCELLING)
 
 
+class Order(StrEnum):
+    """The order of a list of jobs: by when they came, or by how long the work was."""
+
+    NEWEST = "newest"
+    OLDEST = "oldest"
+    LONGEST = "longest"
+
+
+class Scope(StrEnum):
+    """What a key may do: ask and see answers, keep systems, see to the jobs of all teams."""
+
+    ASK = "ask"
+    KEEP = "keep"
+    ADMIN = "admin"
+
+
+@dataclass(frozen=True)
+class Revoked:
+    """A key that is revoked now: as it was before, and how many sessions ended with it."""
+
+    key: Key
+    sessions: int
+
+
 @dataclass(frozen=True)
 class NewKey:
     """A key just made. ``secret`` is what its owner sends; it is shown this once only."""
@@ -62,10 +86,24 @@ class Key:
     jobs_per_day: int | None
     created: datetime
     revoked: bool
+    expires: datetime | None = None
+    last_used: datetime | None = None
+    scopes: str = "ask keep"
 
     def admits(self, secret: str) -> bool:
-        """Whether that is its secret and it is not revoked, in the same time whichever it is."""
-        return compare_digest(digest_of(secret), self.digest) and not self.revoked
+        """Whether that is its secret and it is valid, in the same time whichever it is."""
+        return compare_digest(digest_of(secret), self.digest) and self.valid
+
+    @property
+    def valid(self) -> bool:
+        """Whether it is neither revoked nor over."""
+        over = self.expires is not None and self.expires <= datetime.now(UTC)
+        return not self.revoked and not over
+
+    @property
+    def state(self) -> str:
+        """``valid``, ``revoked`` or ``expired``."""
+        return "revoked" if self.revoked else "valid" if self.valid else "expired"
 
 
 def digest_of(secret: str) -> str:
@@ -107,7 +145,11 @@ class Seen:
 
 @dataclass(frozen=True)
 class NewJob:
-    """A question to be answered: ``question`` is its canonical JSON, ``answer_key`` its key."""
+    """A question to be answered: ``question`` is its canonical JSON, ``answer_key`` its key.
+
+    ``asked_by`` is the name of who asks, for people to read; ``part``: a page asks it for a part of
+    an answer that it shows; lists leave it out. ``tried``: it is not one to end quickly.
+    """
 
     team: str
     key_id: str | None
@@ -116,6 +158,9 @@ class NewJob:
     answer_key: str
     idempotency_key: str | None = None
     budget_seconds: float | None = None
+    asked_by: str | None = None
+    part: bool = False
+    tried: bool = False
 
 
 @dataclass(frozen=True)
@@ -123,7 +168,8 @@ class Job:
     """A question on its way to an answer.
 
     ``answer_key`` is where the answer is once the job is done; ``best`` the latest partial answer
-    (left out of lists); ``attempts`` how often work on it began; ``revision`` goes up with every
+    (left out of lists); ``attempts`` how often work on it began; ``work_seconds`` how long that was
+    in all, but for the attempt under way; ``revision`` goes up with every
     change.
     """
 
@@ -144,6 +190,8 @@ class Job:
     idempotency_key: str | None
     revision: int
     budget_seconds: float | None
+    work_seconds: float
+    asked_by: str | None
 
 
 @dataclass(frozen=True)
@@ -165,10 +213,13 @@ class Claim:
 
 @dataclass(frozen=True)
 class Forgotten:
-    """How many jobs and answers were deleted for their age."""
+    """How many jobs and answers were deleted, for their age or their size."""
 
     jobs: int
     answers: int
+
+    def __add__(self, other: Forgotten) -> Forgotten:
+        return Forgotten(self.jobs + other.jobs, self.answers + other.answers)
 
 
 @dataclass(frozen=True)

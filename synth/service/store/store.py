@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from sqlalchemy import Connection, delete, literal, select
+from sqlalchemy import Connection, delete, func, select, tuple_
 
 from synth.service.store import migrating
 from synth.service.store.answers import Answers
 from synth.service.store.claims import Claims
-from synth.service.store.engines import Database, database_now, hold_answers
+from synth.service.store.engines import Database, database_now, hold_answers, insert
 from synth.service.store.jobs import Jobs
 from synth.service.store.keys import Keys
 from synth.service.store.records import Forgotten, Status
 from synth.service.store.systems import Systems
-from synth.service.store.tables import ANSWER, JOB, SEEN
+from synth.service.store.tables import ANSWER, JOB, SEEN, SERVER
 
 _ENDED = tuple(status for status in Status if status.ended)
 
@@ -55,10 +55,19 @@ class Store:
         with self._database.writing() as connection:
             migrating.migrate(connection)
 
-    def ping(self) -> None:
-        """Do nothing, or raise StoreError where the store does not answer."""
-        with self._database.reading() as connection:
-            connection.execute(select(literal(1)))
+    def check_writing(self, server: str) -> None:
+        """Write that a server lives. Raises StoreError where that fails, or the disk is full.
+
+        SQLite writes over what it has written before, so that little fits on a full disk, too:
+        there the room that is left is looked at.
+        """
+        self._database.check_room()
+        with self._database.writing() as connection:
+            now = self._database.now(connection)
+            row = insert(connection, SERVER).values(name=server, seen=now)
+            connection.execute(
+                row.on_conflict_do_update(index_elements=["name"], set_={"seen": now})
+            )
 
     def close(self) -> None:
         """Close all connections."""
@@ -84,3 +93,35 @@ class Store:
             connection.execute(delete(SEEN).where(SEEN.c.key.in_(keys)))
             connection.execute(delete(ANSWER).where(ANSWER.c.key.in_(keys)))
             return Forgotten(jobs, len(keys))
+
+    def forget_beyond(self, most_bytes: int, most: int) -> Forgotten:
+        """Delete the oldest of teams that keep more than so many bytes of jobs, or of answers.
+
+        At most so many of each. A team loses its note of having asked for an answer; the answer
+        itself goes where no other team has asked for it and no job points to it.
+        """
+        newest = (JOB.c.finished.desc(), JOB.c.number.desc())
+        so_far = func.sum(JOB.c.size_bytes).over(partition_by=JOB.c.team, order_by=newest)
+        ended = select(JOB.c.number, so_far.label("bytes")).where(JOB.c.status.in_(_ENDED))
+        jobs = ended.subquery()
+        beyond = select(jobs.c.number).where(jobs.c.bytes > most_bytes)
+        old_jobs = beyond.order_by(jobs.c.bytes.desc()).limit(most)
+        made = (ANSWER.c.created.desc(), ANSWER.c.key)
+        body = func.length(ANSWER.c.body)
+        total = func.sum(body).over(partition_by=SEEN.c.team, order_by=made).label("bytes")
+        held = select(SEEN.c.team, SEEN.c.key, total).join(ANSWER, ANSWER.c.key == SEEN.c.key)
+        seen = held.subquery()
+        beyond_seen = select(seen.c.team, seen.c.key).where(seen.c.bytes > most_bytes)
+        old_seen = beyond_seen.order_by(seen.c.bytes.desc()).limit(most)
+        with self._database.writing() as connection:
+            hold_answers(connection, alone=True)
+            gone = connection.execute(delete(JOB).where(JOB.c.number.in_(old_jobs))).rowcount
+            pairs = connection.execute(old_seen).all()
+            if not pairs:
+                return Forgotten(gone, 0)
+            of_them = tuple_(SEEN.c.team, SEEN.c.key).in_([tuple(pair) for pair in pairs])
+            connection.execute(delete(SEEN).where(of_them))
+            keys = [key for _, key in pairs]
+            needed = select(SEEN.c.key).union_all(select(JOB.c.answer_key))
+            lone = ANSWER.c.key.in_(keys) & ANSWER.c.key.not_in(needed)
+            return Forgotten(gone, connection.execute(delete(ANSWER).where(lone)).rowcount)

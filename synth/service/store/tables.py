@@ -22,6 +22,7 @@ from sqlalchemy import (
     String,
     Table,
     UniqueConstraint,
+    false,
 )
 from sqlalchemy.types import TypeDecorator
 
@@ -29,7 +30,7 @@ from hierarchies import InputError
 from synth.service.store.records import Status
 
 NAME_CHARACTERS = 200
-REVISION = "0002"
+REVISION = "0004"
 """The last of ``migrations``."""
 
 
@@ -114,6 +115,18 @@ API_KEY = Table(
     Column("jobs_per_day", Integer),
     Column("created", Moment, nullable=False),
     Column("revoked", Boolean, nullable=False),
+    Column("expires", Moment),
+    Column("last_used", Moment),
+    Column("scopes", Words("scopes"), nullable=False, server_default="ask keep"),
+)
+
+SESSION = Table(
+    "session",
+    METADATA,
+    Column("digest", String(64), primary_key=True),
+    Column("team", Words("team"), nullable=False),
+    Column("key_id", Words("key"), ForeignKey("api_key.id"), nullable=False),
+    Column("expires", Moment, nullable=False, index=True),
 )
 
 SYSTEM = Table(
@@ -145,6 +158,13 @@ SEEN = Table(
     Column("key", Words("answer's key"), ForeignKey("answer.key"), primary_key=True, index=True),
 )
 
+SERVER = Table(
+    "server",
+    METADATA,
+    Column("name", Words("server's name"), primary_key=True),
+    Column("seen", Moment, nullable=False),
+)
+
 JOB = Table(
     "job",
     METADATA,
@@ -170,6 +190,11 @@ JOB = Table(
     Column("owner", Words("owner")),
     Column("token", String(32)),
     Column("lease_until", Moment),
+    Column("asked_by", Words("name")),
+    Column("part", Boolean, nullable=False, server_default=false()),
+    Column("tried", Boolean, nullable=False, server_default=false()),
+    Column("work_seconds", Float, nullable=False, server_default="0"),
+    Column("size_bytes", Integer, nullable=False, server_default="0"),
     UniqueConstraint("team", "idempotency_key"),
     Index(None, "status", "number"),
     Index(None, "team", "number"),

@@ -125,6 +125,10 @@ class DaskWorkers:
         """Two for each worker: one under way, and one that has arrived when that ends."""
         return 2 * self.slots
 
+    @property
+    def idle(self) -> int:
+        return max(0, self.slots - len(self._tickets))
+
     def submit(
         self,
         piece: Piece,
@@ -197,6 +201,7 @@ class DaskWorkers:
             ticket = self._tickets.get(report.number)
         if ticket is None:
             return
+        ticket.begun = True
         if report.progress is not None:
             ticket.on_progress(report.progress)
         else:
@@ -227,6 +232,7 @@ class DaskTicket:
         self.future.set_running_or_notify_cancel()
         self.away: Future[str] = Future()
         self.late_seconds = self.late_by = inf
+        self.begun = False
         self._workers = workers
         self.on_progress = guarded(on_progress)
         self._lock = threading.RLock()
@@ -238,14 +244,19 @@ class DaskTicket:
         self.fail(KilledError("ended as was asked"))
 
     def fail(self, error: Exception) -> None:
-        """End the piece here. The worker goes on until it next asks whether to."""
+        """End the piece here. The worker goes on until it next asks whether to.
+
+        A piece that has begun is not cancelled: the scheduler would take its worker for free, and
+        later pieces would wait there behind one that may never ask.
+        """
         with self._lock:
             if self.future.done():
                 return
             self.future.set_exception(error)
         self._workers.send_stop(self)
         self._workers.forget(self)
-        self.away.cancel()
+        if not self.begun:
+            self.away.cancel()
 
     def returned(self, away: Future[str]) -> None:
         """Take the outcome that came back from the worker."""

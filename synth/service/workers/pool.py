@@ -72,6 +72,10 @@ class Workers(Protocol):
         """How many pieces of a question to submit at a time, so that no slot idles between two."""
 
     @property
+    def idle(self) -> int:
+        """How many more pieces would be begun at once."""
+
+    @property
     def lost(self) -> int:
         """How many pieces have lost their worker so far: its process died, or left the cluster."""
 

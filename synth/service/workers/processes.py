@@ -90,6 +90,11 @@ class ProcessWorkers:
         return len(self._slots) + 1
 
     @property
+    def idle(self) -> int:
+        free = sum(not slot.busy for slot in self._slots)
+        return max(0, free - self._waiting.qsize())
+
+    @property
     def lost(self) -> int:
         return sum(slot.lost for slot in self._slots)
 
@@ -138,6 +143,7 @@ class _Slot(threading.Thread):
         self._grace_seconds = grace_seconds
         self._leave_by: float | None = None
         self.lost = 0
+        self.busy = False
         self._process: _Process | None = _Process()
 
     @property
@@ -152,7 +158,9 @@ class _Slot(threading.Thread):
     def run(self) -> None:
         try:
             while (ticket := self._waiting.get()) is not None:
+                self.busy = True
                 self._take(ticket)
+                self.busy = False
                 if self._process is None and self._leave_by is None:
                     self._process = _Process()
         finally:

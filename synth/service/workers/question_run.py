@@ -47,6 +47,8 @@ class QuestionRun:
         self._lock = threading.RLock()
         self._stopped = self._killed = False
         self._tickets: dict[Ticket, int] = {}
+        self.pieces = 0
+        """How many pieces have been carried out."""
 
     def run(self) -> Reply:
         """The answer; a partial one if the run was stopped or its budget is spent.
@@ -99,6 +101,7 @@ class QuestionRun:
                     tries[number] -= 1
                     try:
                         results[number] = future.result()
+                        self.pieces += 1
                         added.ended(number)
                     except WorkerLostError as lost:
                         if not tries[number]:

@@ -6,7 +6,7 @@ import json
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import httpx
@@ -16,6 +16,7 @@ pytest.importorskip("fastapi", reason="needs the extra server")
 
 from patience import PATIENCE_SECONDS
 from serving import Served, served
+from synth.service.connections import BoundedConnection
 from synth.service.http.examples import EXAMPLES
 from synth.service.limits import Limits
 from synth.verbs.table import VERBS
@@ -52,7 +53,7 @@ def posted(server: Served, question: object, verb: str = "top") -> httpx.Respons
 @pytest.mark.parametrize(
     ("raw", "what"),
     [
-        (b"[" * 2**20, "nested"),
+        (b"[" * 2**20, "values"),
         (b'{"a":' * 2**17, "nested"),
         (b'{"system": {"name": ' * 1000, "nested"),
         (json.dumps(TOP).encode().replace(b"3", b"NaN"), "NaN"),
@@ -277,6 +278,59 @@ def test_a_body_beyond_the_limit_is_refused_before_it_is_read(server: Served) ->
     except httpx.WriteError:
         return  # the server hung up, having said why to whoever listens while sending
     assert "larger" in told(answer, 413)
+
+
+def test_a_question_without_files_has_a_small_body(server: Served) -> None:
+    for verb in ("count", "systems", "order"):
+        raw = json.dumps(EXAMPLES[verb]).encode() + b" " * 2**16
+        status = 413 if verb != "systems" else 200
+        assert posted(server, raw, verb).status_code == status
+
+
+def test_a_body_of_very_many_values_costs_nobody_anything(server: Served) -> None:
+    raw = b'{"files": [' + b"{}," * (2**21 // 3 - 10) + b"{}]}"
+    for verb in ("import", "diff", "emit"):
+        assert "values" in told(posted(server, raw, verb), 400)
+    assert posted(server, EXAMPLES["count"], "count").status_code == 200
+
+
+def open_to(server: Served, *sent: bytes) -> socket.socket:
+    url = httpx.URL(server.url)
+    made = socket.create_connection((url.host, url.port or 80), timeout=PATIENCE_SECONDS)
+    for part in sent:
+        made.sendall(part)
+    return made
+
+
+UNFINISHED = (b"", b"GET / HT", b"POST /v1/top HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")
+WHOLE = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+@pytest.mark.parametrize("sent", [*UNFINISHED, WHOLE + b"GET / HT"])
+def test_a_request_that_does_not_come_is_waited_for_no_longer(
+    server: Served, monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
+    monkeypatch.setattr("synth.service.connections.HEADER_SECONDS", 0.2)
+    with open_to(server, sent) as connection:
+        found = b""
+        while more := connection.recv(2**16):
+            found += more
+    assert found.startswith(b"HTTP/1.1 200" if WHOLE in sent else b"")
+
+
+def test_unfinished_requests_neither_stop_the_server_nor_fill_the_log(
+    server: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(BoundedConnection, "most", 20)
+    caplog.clear()
+    with ExitStack() as opened, caplog.at_level("INFO"):
+        for number in range(1000):
+            opened.enter_context(open_to(server, UNFINISHED[number % 3]))
+            if number % 100 == 99:
+                assert server.ask.get("/healthz").status_code == 200
+        logged = [record for record in caplog.records if record.name.split(".")[0] != "httpx"]
+        assert {record.levelname for record in logged} <= {"INFO"}
+        assert len(logged) < 30
 
 
 def raw_answer(server: Served, *parts: bytes, pause_seconds: float = 0.0) -> bytes:

@@ -141,7 +141,7 @@ OVER: dict[Limited, tuple[dict[str, int], Any, str]] = {
     Limited.SYSTEMS: ({"systems": 2}, ["dgx-h100:1"] * 3, "systems: systems comes to 3"),
     Limited.SYSTEM: ({"devices": 31}, "dgx-h100:4", ": the system has 32 devices"),
     Limited.ANSWER: ({"devices": 31}, None, "from: the system has 32 devices"),
-    Limited.HERE: ({}, True, "check: a service runs no steps"),
+    Limited.HERE: ({}, True, "(check|measure): a service runs no steps"),
 }
 AT: dict[Limited, Any] = {
     Limited.K: 5,

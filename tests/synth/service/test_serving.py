@@ -233,7 +233,12 @@ def test_keys_are_made_listed_and_revoked_in_json(tmp_path: Path) -> None:
     [listed] = json.loads(run("keys", "list", *store).stdout)
     assert (listed["id"], listed["team"], listed["state"]) == (made["id"], "team", "valid")
     revoked = json.loads(run("keys", "revoke", made["id"], *store).stdout)
-    assert revoked == {"id": made["id"], "state": "revoked"}
+    said = {"id": made["id"], "team": "team", "name": "nightly", "state": "revoked"}
+    assert revoked == {**said, "was": "valid", "sessions": 0}
+    assert "again" in run("keys", "revoke", made["id"], "--store", store_in(tmp_path)).stdout
+    words = ("keys", "create", "team", "--scope", "ask", "--days", "9", *store)
+    run(*words)
+    told(run("keys", "create", "team", "--scope", "all", *store), "ask, keep, admin")
     assert json.loads(run("keys", "list", *store).stdout)[0]["state"] == "revoked"
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from synth.service.errors import RefusalError
-from synth.service.strict_json import DEEPEST, json_of
+from synth.service.strict_json import DEEPEST, MOST_VALUES, json_of
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 LEAVES = (
@@ -57,8 +57,8 @@ def test_a_key_that_is_given_twice_is_refused(value: dict[str, Any], data: st.Da
 
 
 @pytest.mark.parametrize("opening", ["[", '{"a":', '[{"a":'])
-def test_a_megabyte_of_nesting_is_refused(opening: str) -> None:
-    assert "nested" in refused((opening * (2**20 // len(opening))).encode())
+def test_many_bytes_of_nesting_are_refused(opening: str) -> None:
+    assert "nested" in refused((opening * (2**18 // len(opening))).encode())
 
 
 @pytest.mark.parametrize("depth", [DEEPEST, DEEPEST + 1, 5000, 200_000])
@@ -95,3 +95,32 @@ def test_nesting_is_bounded(depth: int) -> None:
 )
 def test_what_is_no_json_is_refused_and_told(raw: bytes, told: str) -> None:
     assert told in refused(raw)
+
+
+@pytest.mark.parametrize("value", ["{}", "[]", "0", "null", '""'])
+def test_values_are_counted_before_they_are_read(value: str) -> None:
+    """A body costs what its values cost: 16 MiB of empty objects were 25 s and 440 MB."""
+    most = (MOST_VALUES - 1) // (2 if value in ("{}", "[]") else 1)
+    assert len(json_of(f"[{','.join([value] * most)}]".encode())) == most
+    with pytest.raises(RefusalError, match="more than 400000 values"):
+        json_of(f"[{','.join([value] * (MOST_VALUES + 2))}]".encode())
+
+
+def test_what_stands_in_a_text_is_no_value() -> None:
+    odd = 'a, [b], {c} \\ "quoted, [" \\" , \n'
+    text = odd * 100_000
+    assert json_of(json.dumps({"text": text}).encode()) == {"text": text}
+
+
+@given(VALUES)
+def test_no_more_values_are_counted_than_there_are(value: Any) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("synth.service.strict_json.MOST_VALUES", 2 * _values(value))
+        assert json_of(json.dumps(value).encode()) == value
+
+
+def _values(value: Any) -> int:
+    """How many values there are in a value, itself and its keys among them."""
+    if isinstance(value, dict):
+        return 1 + len(value) + sum(map(_values, value.values()))
+    return 1 + (sum(map(_values, value)) if isinstance(value, list) else 0)

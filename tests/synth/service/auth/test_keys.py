@@ -9,6 +9,8 @@ import logging
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,9 @@ import pytest
 
 pytest.importorskip("fastapi", reason="needs the extra server")
 
+from sqlalchemy import update
+
+from hierarchies import load
 from serving import Served, ThreadWorkers, served
 from synth.service.auth.keys import Keys, Rates
 from synth.service.errors import RefusalError
@@ -24,8 +29,10 @@ from synth.service.http.examples import EXAMPLES
 from synth.service.http.logs import JsonLines
 from synth.service.limits import Limits
 from synth.service.metrics import Metrics
-from synth.service.store import Key, Store
+from synth.service.recent import Recent
+from synth.service.store import Key, Scope, Store
 from synth.service.store.keys import Keys as StoredKeys
+from synth.service.store.tables import JOB
 from synth.service.threads import Threads
 
 PATIENT = {"Prefer": "wait=60"}
@@ -33,7 +40,8 @@ PATIENT = {"Prefer": "wait=60"}
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with served(tmp_path_factory.mktemp("keys"), keys=True) as found:
+    limits = Limits(failed_sign_ins_per_minute=1e6)
+    with served(tmp_path_factory.mktemp("keys"), keys=True, limits=limits) as found:
         yield found
 
 
@@ -93,11 +101,117 @@ def test_what_is_open_is_open(server: Served) -> None:
         assert server.ask.get(path).status_code == 200
 
 
-@pytest.mark.parametrize("how", ["Authorization", "X-API-Key", "Cookie"])
-def test_a_key_may_come_in_three_ways(server: Served, how: str) -> None:
+@pytest.mark.parametrize("how", ["Authorization", "X-API-Key"])
+def test_a_key_may_come_in_two_ways(server: Served, how: str) -> None:
     secret = server.service.store.keys.create("red", "").secret
-    value = {"Authorization": f"bearer {secret}", "Cookie": f"collsynth_key={secret}"}
+    value = {"Authorization": f"bearer {secret}"}
     assert server.ask.get("/v1/jobs", headers={how: value.get(how, secret)}).status_code == 200
+
+
+def test_a_session_is_not_the_key_and_ends_with_it(server: Served) -> None:
+    """Whoever gets hold of the cookie has no key, and a key in the cookie is no session."""
+    keys = server.service.store.keys
+    made, other = keys.create("red", ""), keys.create("red", "")
+
+    def sign_in(secret: str) -> dict[str, str]:
+        said = server.ask.post("/login", data={"key": secret}).headers["set-cookie"]
+        server.ask.cookies.clear()
+        assert secret not in said
+        return {"Cookie": said.partition(";")[0]}
+
+    def asked(headers: dict[str, str]) -> int:
+        return server.ask.get("/v1/jobs", headers=headers).status_code
+
+    first, second, third = sign_in(made.secret), sign_in(made.secret), sign_in(other.secret)
+    assert first != second
+    assert [asked(one) for one in (first, second, third)] == [200, 200, 200]
+    token = first["Cookie"].partition("=")[2]
+    assert asked({"Authorization": f"Bearer {token}"}) == 403
+    assert asked({"Cookie": f"collsynth_session={made.secret}"}) == 403
+    server.ask.post("/logout", headers=first)
+    server.ask.cookies.clear()
+    assert [asked(one) for one in (first, second)] == [403, 200]
+    gone = keys.revoke(made.id)
+    assert gone is not None
+    assert (gone.sessions, gone.key.revoked) == (1, False)
+    server.service.state.keys._known = Recent(2**20)
+    assert [asked(one) for one in (second, third)] == [403, 200]
+
+
+def test_a_session_does_not_outlive_its_time(tmp_path: Path) -> None:
+    with Store(f"sqlite:///{tmp_path / 'keys.db'}") as store:
+        store.migrate()
+        key = store.keys.one(store.keys.create("red", "").id)
+        assert key is not None
+        over, open_ = store.keys.begin_session(key, -1), store.keys.begin_session(key, 60)
+        assert store.keys.of_session(over) is None
+        assert store.keys.of_session(open_) == key
+
+
+def test_a_key_expires_and_says_when_it_was_used(server: Served) -> None:
+    keys = server.service.store.keys
+    soon = datetime.now(UTC) + timedelta(days=1)
+    good = keys.create("red", "", expires=soon)
+    over = keys.create("red", "", expires=datetime.now(UTC) - timedelta(seconds=1))
+    codes = [
+        server.ask.get("/v1/jobs", headers={"X-API-Key": one.secret}).status_code
+        for one in (good, over)
+    ]
+    assert codes == [200, 403]
+    used, unused = keys.one(good.id), keys.one(over.id)
+    assert used is not None
+    assert unused is not None
+    assert (used.state, unused.state) == ("valid", "expired")
+    assert (used.last_used is not None, unused.last_used) == (True, None)
+
+
+def test_a_key_may_do_what_it_is_for(server: Served) -> None:
+    keys = server.service.store.keys
+    asks, keeps, sees = (
+        {"X-API-Key": keys.create("scopes", "", scopes=scopes).secret}
+        for scopes in ([Scope.ASK], [Scope.KEEP], [Scope.ADMIN, Scope.ASK])
+    )
+
+    def asked(headers: dict[str, str]) -> httpx.Response:
+        own = {**EXAMPLES["place"], "axes": {"scoped": 32}}
+        return server.ask.post("/v1/place", json=own, headers=headers)
+
+    def kept(headers: dict[str, str]) -> httpx.Response:
+        return server.ask.put("/v1/systems/ours", json={"text": system_text()}, headers=headers)
+
+    assert [one.status_code for one in (asked(asks), kept(asks))] == [200, 403]
+    assert [one.status_code for one in (asked(keeps), kept(keeps))] == [403, 200]
+    assert "not for that" in asked(keeps).json()["detail"]
+    slow = with_key(server, "slow") | {"Prefer": "respond-async"}
+    job = server.ask.post("/v1/run", json=EXAMPLES["run"], headers=slow).json()["url"]
+    assert server.ask.get(job, headers=asks).status_code == 404
+    assert server.ask.get(job, headers=sees).status_code == 200
+
+
+def test_wrong_keys_are_limited_and_right_ones_are_not(tmp_path: Path) -> None:
+    with served(tmp_path, keys=True, limits=Limits(failed_sign_ins_per_minute=5)) as server:
+        wrong = {"X-API-Key": "cs_wrong"}
+        codes = [server.ask.get("/v1/jobs", headers=wrong).status_code for _ in range(7)]
+        assert codes == [403] * 5 + [429] * 2
+        refused = server.ask.post("/login", data={"key": "cs_wrong"})
+        assert (refused.status_code, int(refused.headers["retry-after"]) > 0) == (429, True)
+        assert server.ask.get("/v1/jobs", headers=with_key(server, "red")).status_code == 200
+
+
+def test_people_sign_in_at_a_proxy_that_knows_the_secret(tmp_path: Path) -> None:
+    """The headers are those that oauth2-proxy sends after OpenID Connect."""
+    ann = {"X-Forwarded-Email": "ann@example.org", "X-Forwarded-Groups": "red,blue"}
+    with served(tmp_path, keys=True, proxy_secret="hush") as server:
+        through = {"X-Collsynth-Proxy": "hush"}
+        assert server.ask.get("/jobs", headers=ann | through).status_code == 200
+        done = server.ask.post("/v1/place", json=EXAMPLES["place"], headers=ann | through | PATIENT)
+        assert done.status_code == 200
+        [job] = server.ask.get("/v1/jobs", headers=with_key(server, "red")).json()["jobs"]
+        assert job["asked_by"] == "ann@example.org"
+        for other in (ann, ann | {"X-Collsynth-Proxy": "hus"}, through):
+            assert server.ask.get("/v1/jobs", headers=other).status_code == 401
+        alone = {"X-Forwarded-Email": "bob@example.org"}
+        assert server.ask.get("/v1/jobs", headers=alone | through).json()["jobs"] == []
 
 
 def test_what_another_team_has_is_told_as_what_nobody_has(server: Served) -> None:
@@ -155,7 +269,7 @@ def test_a_wrong_key_is_looked_up_each_time_whatever_is_wrong_with_it(tmp_path: 
         for wrong in (changed, bad.secret, f"cs_{'0' * 16}_{'0' * 64}", "x", ""):
             assert [await admitted(keys, wrong) for _ in range(3)] == [1, 1, 1]
 
-    threads = Threads(Metrics())
+    threads = Threads(Metrics(), "keys")
     with Store(f"sqlite:///{tmp_path / 'keys.db'}") as store:
         store.migrate()
         store.keys = Watched(store.keys._database)
@@ -179,7 +293,7 @@ def test_a_key_that_is_revoked_is_told_no_more_events(tmp_path: Path) -> None:
             lines = stream.iter_lines()
             assert next(lines) == "event: progress"
             [key] = server.service.store.keys.known("red")
-            server.service.store.keys.revoke(key.id)
+            assert server.service.store.keys.revoke(key.id)
             server.service.store.jobs.cancel(job)
             rest = "\n".join(lines)
         assert "not admitted" in rest
@@ -281,3 +395,29 @@ def test_no_secret_and_no_question_is_logged(server: Served) -> None:
     assert (asked["route"], asked["team"], asked["method"]) == ("/v1/top", "red", "POST")
     for word in (secret, "hush", "token"):
         assert word not in stream.getvalue()
+
+
+def test_a_team_may_use_so_much_work_in_a_day_and_let_so_many_bytes_wait(tmp_path: Path) -> None:
+    limits = Limits(work_seconds_per_day=1.0, queued_bytes_per_team=5000)
+    with served(tmp_path, NobodyWorks(), keys=True, limits=limits) as server:
+        red, blue = (
+            with_key(server, team) | {"Prefer": "respond-async"} for team in ("rust", "sky")
+        )
+
+        def asked(headers: dict[str, str], **more: object) -> httpx.Response:
+            question = {**EXAMPLES["place"], **more}
+            return server.ask.post("/v1/place", json=question, headers=headers)
+
+        catalogue = resources.files("hierarchies") / "catalogue"
+        described = (catalogue / "dgx-h100.toml").read_text("utf-8")
+        text = {"name": "long", "text": "# " + "x" * 6000 + "\n" + described}
+        refused = asked(red, system=text, axes={"data": load("dgx-h100").devices})
+        assert (refused.status_code, "5000 bytes" in refused.text) == (429, True)
+        worked = asked(red).json()["id"]
+        change = update(JOB).where(JOB.c.id == worked).values(work_seconds=2.0)
+        with server.service.store.jobs._database.writing() as connection:
+            connection.execute(change)
+        server.service.broker._quotas._worked.clear()
+        refused = asked(red, axes={"other": 32})
+        assert (refused.status_code, "1 s of work" in refused.text) == (429, True)
+        assert asked(blue, axes={"other": 32}).status_code == 202

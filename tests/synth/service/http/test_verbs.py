@@ -126,6 +126,31 @@ def test_a_mistake_is_told_as_the_command_line_tells_it(server: Served) -> None:
     assert problem.json()["problem"]
 
 
+BAD_STEPS = {
+    "another model's input": ("shard", {"plan": "data=2; input heads as [data]"}, "no input"),
+    "an axis twice": ("shard", {"plan": "data=2; input features as [data,data]"}, "occurs 2 times"),
+    "not divided": ("shard", {"plan": "data=3; batch over data"}, "must divide the size"),
+    "no partial input": ("train", {"plan": "plan x\naxes data=2\nin features [-,-]{sum:data}"}, ""),
+    "buckets of nothing": ("shard", {"plan": "data=2; batch over data; buckets of 0 MB"}, "0 MB"),
+    "too few stages": ("shard", {"plan": "pipe=3; schedule 1f1b, 4 microbatches"}, "stages"),
+    "own code": ("trace", {"model": "model.py:loss"}, "no model"),
+    "a run here": ("train", {"plan": "data=2; batch over data", "check": True}, "check"),
+    "no machine": ("train", {"plan": "data=2", "placement": [[1, 2]]}, "placement on no machine"),
+}
+
+
+@pytest.mark.parametrize(("verb", "asked", "said"), BAD_STEPS.values(), ids=BAD_STEPS)
+def test_a_bad_step_is_refused_in_a_sentence(
+    server: Served, verb: str, asked: dict[str, Any], said: str
+) -> None:
+    pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
+    question = {"model": "mlp-tiny", **asked}
+    answer = server.ask.post(f"/v1/{verb}", json=question, headers=PATIENT)
+    assert 400 <= answer.status_code < 500, answer.text
+    assert "Traceback" not in answer.text
+    assert said in answer.json()["detail"]
+
+
 def test_a_question_that_takes_longer_is_a_job_with_events(server: Served) -> None:
     accepted = server.ask.post("/v1/top", json=LONG, headers=AT_ONCE)
     assert accepted.status_code == 202
@@ -252,11 +277,11 @@ def test_jobs_are_listed_in_pages_newest_first(server: Served) -> None:
 
 
 def test_a_failed_job_says_of_what(server: Served) -> None:
-    question = {"system": "dgx-h100:4", "axes": {"data": 9}}
-    job = server.ask.post("/v1/place", json=question, headers=AT_ONCE).json()
+    question = {**EXAMPLES["lower"], "program": "all-reduce nowhere inside"}
+    job = server.ask.post("/v1/lower", json=question, headers=AT_ONCE).json()
     failed = ended(server, job["url"])
     assert failed["status"] == "failed"
-    now = server.ask.post("/v1/place", json=question, headers=PATIENT).json()
+    now = server.ask.post("/v1/lower", json=question, headers=PATIENT).json()
     assert {key: now[key] for key in ("status", "problem", "where", "hint")} == failed["problem"]
 
 

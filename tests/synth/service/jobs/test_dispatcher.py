@@ -6,12 +6,16 @@ import threading
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from importlib import resources
 from pathlib import Path
+from shutil import disk_usage
 from typing import Any
 
 import pytest
 
 pytest.importorskip("fastapi", reason="needs the extra server")
+
+from sqlalchemy import event
 
 from partitioned import RANGE
 from patience import PATIENCE_SECONDS, until
@@ -19,6 +23,7 @@ from serving import HereTicket, Served, ThreadWorkers, served
 from synth.service.http.examples import EXAMPLES
 from synth.service.jobs.dispatcher import Dispatcher
 from synth.service.jobs.questions import prepare
+from synth.service.jobs.runner import CANCEL_SECONDS
 from synth.service.metrics import Metrics
 from synth.service.settings import Settings
 from synth.service.store import Forgotten, Job, NewJob, Status, Store, StoredAnswer, StoreError
@@ -35,6 +40,7 @@ from synth.service.workers import (
 )
 from synth.verbs.partition import Piece
 
+DESCRIBED = (resources.files("hierarchies") / "catalogue" / "dgx-h100.toml").read_text("utf-8")
 AT_ONCE = {"Prefer": "respond-async"}
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 LONG = {"digits": 5, "max_steps": 8, "across": True}
@@ -97,10 +103,12 @@ def store(tmp_path: Path) -> Iterator[Store]:
 class Running:
     """A dispatcher with a store of the test's."""
 
-    def __init__(self, store: Any, workers: Any, name: str = "one", **how: Any) -> None:
+    def __init__(
+        self, store: Any, workers: Any, name: str = "one", trial: Any = None, **how: Any
+    ) -> None:
         self.workers = workers
         settings = Settings(store_url="", name=name, **how)
-        self.dispatcher = Dispatcher(store, workers, settings, Metrics())
+        self.dispatcher = Dispatcher(store, workers, settings, Metrics(), trial=trial)
 
     def __enter__(self) -> Dispatcher:
         self.dispatcher.start()
@@ -305,6 +313,140 @@ def test_a_quick_question_passes_between_the_pieces_of_long_ones(store: Store) -
         assert not any(ended(store, job.id) for job in jobs)
 
 
+class Sluggish(ThreadWorkers):
+    """Workers for whom counting comes to no end until it is killed."""
+
+    def submit(self, piece: Piece, **how: Any) -> HereTicket:
+        if piece.task.verb != "count":
+            return super().submit(piece, **how)
+        ticket = HereTicket()
+        self._tickets.append(ticket)
+        return ticket
+
+
+def test_long_jobs_keep_no_quick_one_waiting_whoever_asks_it(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Six that would take minutes fill two workers: another's question is answered, then theirs."""
+    monkeypatch.setattr("synth.service.jobs.dispatcher.TRIAL_SECONDS", 0.05)
+    counts = []
+    for digits in range(1, 7):
+        put = prepare("count", {"digits": digits, "max_steps": 8})
+        counts.append(store.jobs.submit(NewJob("red", None, "count", put.text, put.key)).job)
+    trial = Sluggish(slots=1)
+    with Running(store, Sluggish(slots=2), trial=trial) as dispatcher:
+        for team in ("blue", "red"):
+            put = prepare("place", {"system": "dgx-h100:1", "axes": {team: 8}})
+            quick = store.jobs.submit(NewJob(team, None, "place", put.text, put.key)).job
+            dispatcher.wake()
+            assert until(lambda quick=quick: ended(store, quick.id)).status is Status.DONE
+        until(lambda: store.jobs.counts()[Status.QUEUED] == 4)
+        assert not any(ended(store, job.id) for job in counts)
+    again = [store.jobs.one(job.id) for job in counts]
+    assert {job.status for job in again if job} == {Status.QUEUED}
+    assert {job.attempts for job in again if job} == {0}
+
+
+class Deaf(HereTicket):
+    """A piece that does not hear when it is asked to stop."""
+
+    def stop(self) -> None:
+        pass
+
+
+class DeafWorkers(ThreadWorkers):
+    def submit(self, piece: Piece, **how: Any) -> HereTicket:
+        return Deaf()
+
+
+def test_a_job_that_is_cancelled_ends_soon_even_if_its_work_does_not(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time that work has to stop by itself is at most a second, not the ten of a budget."""
+    assert CANCEL_SECONDS <= 1
+    monkeypatch.setattr("synth.service.jobs.runner.CANCEL_SECONDS", 0.05)
+    job = store.jobs.submit(new_job(1)).job
+    with Running(store, DeafWorkers()) as dispatcher:
+        until(lambda: store.jobs.one(job.id).status is Status.RUNNING)
+        store.jobs.cancel(job.id)
+        dispatcher.look(job.id)
+        assert until(lambda: ended(store, job.id)).status is Status.CANCELLED
+
+
+SENT = [{"reduce": [axis], "bytes": 1024} for axis in ("data", "none")]
+REFUSED_AT_ONCE = [
+    ("top", {"axes": {"data": 8, "model": 3}}, "multiply to 24"),
+    ("top", {"reduce": ["nobody"]}, "nobody"),
+    ("sweep", {"axes": {"data": 33}}, "multiply to 33"),
+    ("cost", {"axes": {"data": 33}}, "multiply to 33"),
+    ("place", {"axes": {"data": 33}}, "multiply to 33"),
+    ("lower", {"axes": {"data": 33}}, "multiply to 33"),
+    ("plan", {"job": {"name": "x.toml", "text": "x = 1"}}, "x.toml"),
+    ("plan", {"system": "dgx-h100:3"}, "24"),
+    ("top", {"reduce": None, "collectives": SENT}, "none"),
+]
+
+
+@pytest.mark.parametrize(("verb", "change", "said"), REFUSED_AT_ONCE)
+def test_what_can_be_refused_at_once_makes_no_job(
+    idle: Served, verb: str, change: dict[str, Any], said: str
+) -> None:
+    answer = idle.ask.post(f"/v1/{verb}", json={**EXAMPLES[verb], **change}, headers=AT_ONCE)
+    assert answer.status_code == 422, answer.text
+    assert said in answer.json()["detail"]
+    assert idle.ask.get("/v1/jobs").json()["jobs"] == []
+
+
+@pytest.fixture(scope="module")
+def idle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with served(tmp_path_factory.mktemp("idle"), Scripted()) as found:
+        yield found
+
+
+def test_a_full_disk_is_an_error_in_the_log_and_not_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(connection: Any, record: object) -> None:
+        connection.execute("PRAGMA max_page_count = 1")  # as many as there are: SQLite's own words
+
+    with served(tmp_path) as server:
+        assert server.ask.get("/readyz").status_code == 200
+        made = server.service.store._database.engine
+        event.listen(made, "connect", full)
+        made.dispose()
+        text = "x" * 100_000  # more than is free within the pages there are
+        named = {"name": "long", "text": f"# {text}\n{DESCRIBED}"}
+        refused = server.ask.post("/v1/place", json={**EXAMPLES["place"], "system": named})
+        assert refused.status_code == 503
+        ready = server.ask.get("/readyz")
+        assert ready.status_code == 503
+        assert "the store does not answer" in ready.json()["problems"]
+        errors = [one.getMessage() for one in caplog.records if one.levelname == "ERROR"]
+        assert any("full" in message for message in errors)
+        event.remove(made, "connect", full)
+        made.dispose()
+
+
+def test_a_disk_that_is_nearly_full_is_not_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with served(tmp_path) as server:
+        left = disk_usage(tmp_path)._replace(free=1000)
+        monkeypatch.setattr("synth.service.store.engines.disk_usage", lambda folder: left)
+        server.service.broker._store_checked_until = 0.0
+        assert server.ask.get("/readyz").status_code == 503
+
+
+def test_what_measures_is_not_tried_and_broken_off(tmp_path: Path) -> None:
+    with served(tmp_path, ThreadWorkers()) as server:
+        server.service.dispatcher.drain(0)
+        server.ask.post("/v1/run", json=EXAMPLES["run"], headers=AT_ONCE)
+        server.ask.post("/v1/count", json=EXAMPLES["count"], headers=AT_ONCE)
+        claims = server.service.store.claims
+        assert claims.claim("us", 9, tried=True).job.verb == "run"
+        assert claims.claim("us", 9, tried=False).job.verb == "count"
+
+
 def test_stopping_gives_back_what_runs(store: Store) -> None:
     job = store.jobs.submit(new_job(1, "count")).job
     running = Running(store, ThreadWorkers())
@@ -341,10 +483,10 @@ def test_what_is_old_is_forgotten_batch_by_batch(
     assert store.answers.one(new) is not None
 
 
-def test_nothing_is_forgotten_unless_that_is_wished(store: Store) -> None:
+def test_nothing_is_forgotten_where_that_is_wished(store: Store) -> None:
     old = kept(store, LONG_AGO, {"data": 32})
     job = store.jobs.submit(new_job(1)).job
-    with Running(store, ThreadWorkers()):
+    with Running(store, ThreadWorkers(), keep_days=None):
         until(lambda: ended(store, job.id))
     assert store.answers.one(old.key) == old
 

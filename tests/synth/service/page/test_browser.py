@@ -239,7 +239,7 @@ def test_a_job_is_cancelled_and_says_so(seen: Browsing, server: Served) -> None:
     page = seen.page
     page.goto(f"/jobs/{job['id']}")
     page.get_by_role("button", name="Cancel").click()
-    page.wait_for_selector("h1:has-text('cancelled'), .notice:has-text('Partial')")
+    page.wait_for_selector(".status.cancelled, .notice:has-text('Partial')")
 
 
 def test_the_best_so_far_comes_while_the_job_is_looked_at_and_stays(
@@ -256,7 +256,7 @@ def test_the_best_so_far_comes_while_the_job_is_looked_at_and_stays(
         page.wait_for_selector("#best td code:has-text('all-reduce root inside')")
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
         page.get_by_role("button", name="Cancel").click()
-        page.wait_for_selector("h1:has-text('cancelled')")
+        page.wait_for_selector(".status.cancelled")
         assert page.locator("#best tbody tr").count() == 2  # the third is not told from the first
         seen.check()
 

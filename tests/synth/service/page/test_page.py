@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Iterator
@@ -16,6 +17,8 @@ import pytest
 
 pytest.importorskip("fastapi", reason="needs the extra server")
 
+from sqlalchemy import update
+
 from hierarchies import load
 from patience import PATIENCE_SECONDS
 from serving import Served, StuckWorkers, served
@@ -24,6 +27,8 @@ from synth.service.http.examples import EXAMPLES
 from synth.service.jobs.questions import prepare
 from synth.service.page.rendering import POLICY, static
 from synth.service.page.responses import prefers_page
+from synth.service.store import Claim, NewJob, Status
+from synth.service.store.tables import JOB
 from synth.tables.style import printed
 from synth.tables.table import TABLES
 from synth.verbs.reply import Outcome, Reply
@@ -44,7 +49,7 @@ LONG = {**FORM, "count": "16", "axis_name": ["a", "b", "c"], "axis_size": ["8", 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with served(tmp_path_factory.mktemp("page"), wait_seconds=30.0) as found:
+    with served(tmp_path_factory.mktemp("page"), wait_seconds=PATIENCE_SECONDS) as found:
         yield found
 
 
@@ -81,7 +86,15 @@ def test_a_form_put_without_a_script_leads_to_a_permalink(server: Served, answer
     assert re.fullmatch("/answers/[0-9a-f]{64}", answer)
     page = server.ask.get(answer)
     assert page.status_code == 200
-    for said in ("18.8 ms", "99.91 GB/s", "same", "proved", "450 GB/s", "[[4, 2], [1, 4]]"):
+    for said in (
+        "all-reduce of 1 GiB over data on dgx-h100, 4 nodes",
+        "18.8 ms",
+        "99.91 GB/s",
+        "same",
+        "proved",
+        "450 GB/s",
+        "[[4, 2], [1, 4]]",
+    ):
         assert said in page.text
     assert "placement as frameworks lay axes out (JAX, torch): the last innermost" in page.text
     assert "not priced: what model sends" in page.text
@@ -100,7 +113,11 @@ def test_a_job_put_by_the_form_has_the_page_of_a_plan(server: Served) -> None:
     assert put.status_code == 303, put.text
     where = put.headers["location"]
     page = server.ask.get(where)
-    for said in ("2 collectives on dgx-h100", "all-reduce over model", "Next best placements"):
+    for said in (
+        "2 collectives on dgx-h100, 4 nodes",
+        "all-reduce over model",
+        "Next best placements",
+    ):
         assert said in page.text
     assert "[[2, 4], [2, 2]]" in page.text.partition("Next best placements")[2]
     assert "If nothing else were sent" not in page.text
@@ -228,12 +245,12 @@ def test_a_job_shows_the_best_so_far_while_it_runs_and_when_it_was_cancelled(
     while stuck.ask.get(url).json()["best"] is None:
         time.sleep(0.05)
     _check_best(stuck, job, said)
-    assert "is running" in stuck.ask.get(job).text
+    assert '<span class="status running">' in stuck.ask.get(job).text
     stuck.ask.post(f"{job}/cancel")
     while stuck.ask.get(url).json()["status"] != "cancelled":
         time.sleep(0.05)
     _check_best(stuck, job, said)
-    assert "is cancelled" in stuck.ask.get(job).text
+    assert '<span class="status cancelled">' in stuck.ask.get(job).text
     for part in ("chosen", "timeline", "code/torch", "files/torch/x"):
         assert stuck.ask.get(f"{job}/{part}").status_code == 404
 
@@ -244,6 +261,61 @@ def _check_best(stuck: Served, job: str, said: list[str]) -> None:
         assert "not proved yet" in part.text
         for words in said:
             assert words in unescape(part.text)
+
+
+def test_a_job_that_lost_its_worker_three_times_shows_what_it_had_found(stuck: Served) -> None:
+    body = prepare("top", {**SO_FAR["top"][0], "k": 7})
+    job = stuck.service.store.jobs.submit(NewJob(LOCAL, None, "top", body.text, body.key)).job
+    leader = {"rank": 1, "axes": {"data": 8}, "placement": [[8]], "program": "p"}
+    answers = [{**leader, "seconds": 0.5, "proof": "not yet"}]
+    _end_thrice(stuck, job.id, json.dumps({"answers": answers, "complete": False}).encode())
+    page = stuck.ask.get(f"/jobs/{job.id}")
+    assert page.status_code == 200
+    assert "lost its worker 3 times" in page.text
+    assert "not proved yet" in page.text
+
+
+def _end_thrice(stuck: Served, job: str, best: bytes) -> None:
+    """What the dispatcher writes when a job's worker dies each time; its own server is busy."""
+    claims = stuck.service.store.claims
+    with_it = JOB.c.id == job
+    for _ in range(3):
+        with claims._database.writing() as connection:
+            taken = {"status": Status.RUNNING, "token": "t", "owner": "elsewhere"}
+            connection.execute(update(JOB).where(with_it).values(taken))
+        found = stuck.service.store.jobs.one(job)
+        assert found is not None
+        claim = Claim(found, "elsewhere", "t")
+        claims.note(claim, {"stage": "placements priced", "done": 3, "of": 8}, best)
+        claims.lose(claim)
+
+
+def test_a_job_that_failed_says_why_and_nothing_of_a_best(server: Served) -> None:
+    put = prepare("top", {**SO_FAR["top"][0], "k": 8})
+    job = server.service.store.jobs.submit(NewJob(LOCAL, None, "top", put.text, put.key)).job
+    with server.service.store.claims._database.writing() as connection:
+        why = {"problem": "it is too dark", "where": "", "hint": ""}
+        failed = {"status": Status.FAILED, "problem": why, "token": None}
+        connection.execute(update(JOB).where(JOB.c.id == job.id).values(failed))
+    page = server.ask.get(f"/jobs/{job.id}").text
+    assert page.count(">failed<") == 1
+    assert "it is too dark" in page
+    assert "Nothing yet" not in page
+    assert "Best so far" not in page
+    again = server.ask.post(f"/jobs/{job.id}/again")
+    assert again.status_code == 303
+    assert again.headers["location"] != f"/jobs/{job.id}"
+    assert 'name="axis_name" value="model"' in server.ask.get(f"/?like={job.id}").text
+
+
+def test_jobs_have_names_and_the_page_s_own_are_not_among_them(server: Served, answer: str) -> None:
+    server.ask.get(f"{answer}/code/mpi", headers=PART)
+    listed = server.ask.get("/jobs?status=&verb=top&order=oldest").text
+    assert "top dgx-h100:4, data=8 model=4, all-reduce of 1 GiB over data" in unescape(listed)
+    assert "No such jobs" in server.ask.get("/jobs?verb=emit").text
+    assert server.ask.get("/v1/jobs?verb=emit").json()["jobs"] == []
+    assert "No such jobs" in server.ask.get("/jobs?verb=top&status=partial").text
+    assert server.ask.get("/jobs?order=never").status_code == 404
 
 
 def test_jobs_are_listed_in_pages(server: Served) -> None:
@@ -392,7 +464,7 @@ def test_pages_of_other_sites_cannot_put_questions(server: Served) -> None:
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with served(tmp_path_factory.mktemp("keys"), keys=True, wait_seconds=30.0) as found:
+    with served(tmp_path_factory.mktemp("keys"), keys=True, wait_seconds=PATIENCE_SECONDS) as found:
         yield found
 
 

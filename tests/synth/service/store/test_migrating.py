@@ -96,7 +96,7 @@ def test_servers_that_start_at_once_make_the_tables_once(
 ) -> None:
     script = (
         "import sys; from synth.service.store import Store; store = Store(sys.argv[1]);"
-        "print('ready', flush=True); sys.stdin.readline(); store.migrate(); store.ping()"
+        "print('ready', flush=True); sys.stdin.readline(); store.migrate(); store.jobs.counts()"
     )
     started = [
         subprocess.Popen(

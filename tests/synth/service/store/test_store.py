@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 pytest.importorskip("sqlalchemy", reason="needs sqlalchemy, of the extra 'server'")
+
+from sqlalchemy import update
 
 from hierarchies import InputError
 from synth.service.store import (
@@ -18,12 +21,14 @@ from synth.service.store import (
     Forgotten,
     Job,
     NewJob,
+    Order,
     Seen,
     Status,
     Store,
     StoredAnswer,
     StoreError,
 )
+from synth.service.store.tables import JOB
 
 DAY = timedelta(days=1)
 
@@ -354,6 +359,34 @@ def test_what_is_old_is_forgotten_by_batches_the_oldest_first(store_url: str) ->
         assert [store.forget(0, 2).jobs for _ in range(2)] == [1, 0]
 
 
+def test_a_team_keeps_no_more_bytes_than_it_may(store_url: str) -> None:
+    """The oldest goes first; an answer of which another team knows stays for that team."""
+    now = [datetime(2026, 3, 1, tzinfo=UTC)]
+    with Store(store_url, now=lambda _: now[0]) as store:
+        store.migrate()
+        for number in range(4):
+            store.jobs.submit(replace(new(str(number)), question="q" * 600))
+            claim = claimed(store)
+            answer = replace(answer_to(claim.job, b"a" * 500), created=now[0])
+            assert store.claims.finish(claim, answer)
+            now[0] += DAY
+        waiting = store.jobs.submit(replace(new("w"), question="w" * 900)).job
+        keys = [f"key of {number}" for number in range(4)]
+        store.answers.saw("theirs", keys[0])
+        assert store.jobs.waiting_bytes("ours") == 900
+        assert store.forget_beyond(2400, 500) == Forgotten(0, 0)
+        assert store.forget_beyond(1300, 1).jobs == 1
+        assert store.forget_beyond(1300, 500) == Forgotten(1, 1)
+        assert store.forget_beyond(1300, 500) == Forgotten(0, 0)
+        assert store.jobs.listed("ours", 1)[0].id == waiting.id
+        assert len(store.jobs.listed("ours", 9)) == 3
+        assert store.answers.one(keys[0], "ours") is None
+        assert store.answers.one(keys[0], "theirs") is not None
+        assert store.answers.one(keys[1]) is None
+        assert all(store.answers.one(key, "ours") is not None for key in keys[2:])
+        assert store.jobs.work_seconds("ours", now[0] - 9 * DAY) == 0
+
+
 def test_jobs_are_listed_newest_first_by_pages(store: Store) -> None:
     made = [store.jobs.submit(new(str(number))).job.id for number in range(5)]
     store.jobs.submit(new("6", "theirs"))
@@ -369,6 +402,39 @@ def test_jobs_are_listed_newest_first_by_pages(store: Store) -> None:
     assert store.jobs.listed("ours", 9, verb="plan") == []
     with pytest.raises(InputError, match="there is no job"):
         store.jobs.listed("theirs", 9, after=made[0])
+
+
+def test_a_list_has_an_order_and_lacks_what_pages_ask_for_themselves(store: Store) -> None:
+    made = [store.jobs.submit(new(str(number))).job.id for number in range(4)]
+    store.jobs.submit(new("part", part=True))
+    oldest = [job.id for job in store.jobs.listed("ours", 3, order=Order.OLDEST)]
+    assert oldest == made[:3]
+    rest = store.jobs.listed("ours", 3, after=oldest[-1], order=Order.OLDEST)
+    assert [job.id for job in rest] == made[3:]
+
+
+def test_the_longest_come_first_where_that_is_asked_and_parts_of_work_add_up(
+    store_url: str,
+) -> None:
+    now = [datetime(2026, 3, 1, tzinfo=UTC)]
+    with Store(store_url, now=lambda _: now[0]) as store:
+        store.migrate()
+        made = [store.jobs.submit(new(str(number))).job.id for number in range(3)]
+        for seconds in (2, 5, 1):
+            claim = claimed(store)
+            now[0] += timedelta(seconds=seconds)
+            end = store.claims.give_back(claim) if seconds == 2 else store.claims.fail(claim, {})
+            assert end
+        claim = claimed(store)
+        now[0] += timedelta(seconds=4)
+        store.claims.finish(claim, b"part")
+        found = store.jobs.listed("ours", 9, order=Order.LONGEST)
+        assert [job.work_seconds for job in found] == [7, 4, 1]
+        pages = [store.jobs.listed("ours", 1, order=Order.LONGEST)]
+        for _ in range(2):
+            pages.append(store.jobs.listed("ours", 1, after=pages[-1][0].id, order=Order.LONGEST))
+        assert [page[0].id for page in pages] == [job.id for job in found]
+        assert sorted(job.id for job in found) == sorted(made)
 
 
 @pytest.mark.parametrize("bad", ["a\0b", "\ud800", "n" * 1_000_000])
@@ -407,3 +473,22 @@ def test_what_cannot_be_a_store_is_told(tmp_path: object) -> None:
         with pytest.raises(StoreError, match="cannot be used") as told:
             Store(url).migrate()
         assert "hush" not in str(told.value)
+
+
+def test_a_reading_is_one_round_trip_and_a_writing_is_whole(store: Store) -> None:
+    """In PostgreSQL; SQLite has no way to go."""
+    database = store.jobs._database
+    with database.reading() as connection:
+        at_once = getattr(connection.connection.dbapi_connection, "autocommit", None)
+        postgres = connection.dialect.name == "postgresql"
+    assert at_once is True or not postgres
+    job = store.jobs.submit(new()).job
+
+    def broken_off() -> None:
+        with database.writing() as connection:
+            connection.execute(update(JOB).values(verb="changed"))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        broken_off()
+    assert seen(store, job.id).verb == "top"

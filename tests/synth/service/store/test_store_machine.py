@@ -60,6 +60,8 @@ class Known:
     claims: int = 0
     gave_up: bool = False
     losses: int = 0
+    tried: bool = False
+    made: datetime = BEGIN
     finished: datetime | None = None
 
     @property
@@ -156,16 +158,23 @@ class Machine(RuleBasedStateMachine):
         if same:
             assert submitted.job.id == same[0].id
         else:
-            self.jobs.append(Known(submitted.job.id, team, question, key))
+            self.jobs.append(Known(submitted.job.id, team, question, key, made=self.now))
 
-    @rule(owner=OWNERS, lease=SECONDS)
-    def claim(self, owner: str, lease: int) -> None:
-        claim = self.store.claims.claim(owner, lease)
-        worked_on = {job.question for job in self.jobs if job.owner is not None}
+    @rule(owner=OWNERS, lease=SECONDS, tried=st.none() | st.booleans())
+    def claim(self, owner: str, lease: int, tried: bool | None = None) -> None:
+        claim = self.store.claims.claim(owner, lease, tried)
+        held = [job for job in self.jobs if job.owner is not None]
+        worked_on = {job.question for job in held}
         queued = [j for j in self.jobs if j.status == "queued" and j.question not in worked_on]
+        queued = [job for job in queued if tried in (None, job.tried)]
         assert (claim is None) == (not queued)
         if claim is not None:
-            job = queued[0]
+
+            def turn(job: Known) -> tuple[int, bool]:
+                young = self.now - job.made < timedelta(seconds=60)
+                return sum(one.team == job.team for one in held), job.tried and young
+
+            job = min(queued, key=turn)
             assert claim.job.id == job.id
             until = self.now + timedelta(seconds=lease)
             job.becomes("running", owner=owner, until=until)
@@ -220,11 +229,12 @@ class Machine(RuleBasedStateMachine):
             held.job.becomes("failed", owner=None)
 
     @precondition(lambda self: self.held)
-    @rule(which=NUMBERS)
-    def give_back(self, which: int) -> None:
+    @rule(which=NUMBERS, tried=st.booleans())
+    def give_back(self, which: int, tried: bool) -> None:
         held = self.held[which % len(self.held)]
-        assert self.store.claims.give_back(held.claim) == held.holds
+        assert self.store.claims.give_back(held.claim, tried) == held.holds
         if held.holds:
+            held.job.tried |= tried
             wanted = held.job.status == "cancelling"
             held.job.becomes("cancelled" if wanted else "queued", owner=None)
             held.job.attempts -= 1

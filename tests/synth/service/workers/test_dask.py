@@ -29,7 +29,7 @@ from partitioned import RANGE, body_of, told
 from patience import PATIENCE_SECONDS, until
 from synth.service.workers import KilledError, NoWorkersError, OverTimeError, QuestionRun, reporting
 from synth.service.workers import dask as remote
-from synth.service.workers.dask import DaskWorkers
+from synth.service.workers.dask import DaskTicket, DaskWorkers, Order
 from synth.verbs.identity.edition import edition
 from synth.verbs.reply import Outcome
 from working import COUNT, HOG, LONG_COUNT, TOP, Listener, piece, question
@@ -226,3 +226,24 @@ def test_text_alone_travels(workers: DaskWorkers, monkeypatch: pytest.MonkeyPatc
     assert len(sent) > 4
     assert {function.__name__ for function, _ in sent} == {"carry_remotely"}
     assert all(isinstance(text, str) and len(text) < 20_000 for _, (text,) in sent)
+
+
+class Forgetful:
+    """Workers of which only a ticket that fails asks anything."""
+
+    def send_stop(self, ticket: DaskTicket) -> None:
+        pass
+
+    def forget(self, ticket: DaskTicket) -> None:
+        pass
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_piece_that_has_begun_keeps_its_worker_busy_when_it_is_given_up(begun: bool) -> None:
+    """Else the scheduler takes the worker for free, and sends it pieces that wait for ever."""
+    given = {"name": "n", "number": 1, "piece": "", "partial": False, "edition": ""}
+    ticket = DaskTicket(Forgetful(), Order(**given, budget_seconds=None), lambda progress: None)
+    ticket.begun = begun
+    ticket.fail(NoWorkersError("given up"))
+    assert isinstance(ticket.future.exception(0), NoWorkersError)
+    assert ticket.away.cancelled() != begun

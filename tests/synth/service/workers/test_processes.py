@@ -58,7 +58,7 @@ class InHand:
 class Queue:
     """Workers whose pieces wait in the order in which they came."""
 
-    slots = at_once = 2
+    slots = at_once = idle = 2
 
     def __init__(self) -> None:
         self.waiting: deque[InHand] = deque()

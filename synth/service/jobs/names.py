@@ -1,0 +1,61 @@
+"""The names of jobs: what was asked, in a line.
+
+>>> name_of("top", {"system": "dgx-h100:4", "axes": {"data": 8, "model": 4}, "reduce": ["data"],
+...     "request": "all-reduce", "bytes": 2**30, "k": 3})
+'top dgx-h100:4, data=8 model=4, all-reduce of 1 GiB over data'
+>>> name_of("emit", {"system": {"name": "ours", "text": "..."}, "program": "p", "target": "torch"})
+'emit ours, p, torch'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from hierarchies.units import volume
+
+_SHOWN = (
+    *("kind", "order", "digits", "model", "job", "system", "systems"),
+    *("axes", "plan", "tree", "program", "collectives", "target"),
+)
+"""The keys of questions that tell one from another, in the order in which they are read."""
+_LONGEST_CHARACTERS = 160
+
+
+def name_of(verb: str, question: Mapping[str, Any]) -> str:
+    """What was asked: the verb, and what tells this question from others of the same verb."""
+    name = " ".join((verb, ", ".join(_parts(question)))).strip()
+    return name if len(name) <= _LONGEST_CHARACTERS else f"{name[:_LONGEST_CHARACTERS]}..."
+
+
+def _parts(question: Mapping[str, Any]) -> Iterator[str]:
+    for key in _SHOWN:
+        if text := _words(key, question.get(key)):
+            yield text
+    if question.get("reduce") and not question.get("program"):
+        yield _request(question)
+
+
+def _words(key: str, given: Any) -> str:
+    match key, given:
+        case "digits", int(most):
+            return f"{most} digits"
+        case "collectives", [_, *_] as several:
+            return f"{len(several)} collectives"
+        case _, {"name": str(name)}:
+            return name
+        case _, str(text):
+            return text
+        case _, dict(sizes):
+            return " ".join(f"{name}={size}" for name, size in sizes.items())
+        case _, list(several):
+            return " ".join(_words("", one) or str(one) for one in several)
+    return ""
+
+
+def _request(question: Mapping[str, Any]) -> str:
+    size = question.get("bytes")
+    ends = size if isinstance(size, list) else [size]
+    sizes = " to ".join(volume(one) for one in ends if isinstance(one, int))
+    said = f"{question.get('request') or 'all-reduce'} of {sizes}" if sizes else "reduced"
+    return f"{said} over {', '.join(map(str, question['reduce']))}"
