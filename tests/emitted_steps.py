@@ -50,6 +50,7 @@ def called(runtime: str, names: Mapping[str, Any], given: Sequence[Any]) -> list
 
     def tensor(one: Any) -> Any:
         array = np.array(one)
+        array = array.astype(np.int64) if array.dtype == np.uint32 else array
         whole = torch.as_tensor(array.astype(np.float32) if array.dtype == narrow else array)
         return whole.to(torch.bfloat16) if array.dtype == narrow else whole
 

@@ -17,7 +17,12 @@ from synth.train.plans import Done, Moved, Place, Plan, Program, Sent, When
 from synth.train.plans.plan import TIME
 from synth.train.plans.program import EVERYWHERE
 
-PASSES = {Pass.FORWARD: When.FORWARD, Pass.BACKWARD: When.BACKWARD}
+PASSES = {
+    Pass.FORWARD: (When.FORWARD,),
+    Pass.BACKWARD: (When.BACKWARD, When.WEIGHT),
+    Pass.INPUT: (When.BACKWARD,),
+    Pass.WEIGHT: (When.WEIGHT,),
+}
 ONCE = -1
 
 
@@ -96,9 +101,10 @@ def judge_order(step: Step, plan: Plan, program: Program) -> None:
             books.make(stage, ONCE, value.name, lies)
     _do_once(When.BEFORE, placed, books, stages)
     for action in in_turn(order):
-        for one, place in placed:
-            if (place.stage, place.when) == (action.stage, PASSES[action.kind]):
-                books.do(one, place.stage, action.microbatch)
+        for when in PASSES[action.kind]:
+            for one, place in placed:
+                if (place.stage, place.when) == (action.stage, when):
+                    books.do(one, place.stage, action.microbatch)
     _do_once(When.AFTER, placed, books, stages)
     for out, place_in in step.updates:
         for stage in stages(program.homes[place_in]):

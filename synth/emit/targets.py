@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 
 from hierarchies import InputError, nearest
-from synth.emit import jax, launchers, nccl_tuner, torch
+from synth.emit import jax, launchers, mpi, nccl_tuner, torch
 from synth.emit.chakra import trace as chakra
 from synth.emit.document import writing as document
 from synth.emit.mscclpp import plan as mscclpp
 from synth.emit.source import CannotExpressError, Files, Source
-from synth.emit.text import python_file
 from synth.emit.timeline import svg as picture
 from synth.emit.timeline import trace as timeline
 
@@ -41,7 +39,7 @@ TARGETS: Mapping[str, Target] = {
     ),
     "jax": Target("one JAX file: a factored mesh, groups by axis names", jax.write, True, True),
     "jax-flat": Target("one JAX file: groups of explicit ranks", jax.write_flat, True, True),
-    "mpi": Target("one mpi4py file", partial(python_file, "mpi"), runs=True, overlaps=True),
+    "mpi": Target("one mpi4py file", mpi.write, runs=True, overlaps=True),
     "mscclpp": Target(
         "a proved MSCCL++ execution plan", mscclpp.write, runs=True, check=mscclpp.check
     ),

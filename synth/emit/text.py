@@ -7,6 +7,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from grammar.tensors.sharding import Kind
 from hierarchies import Placement
 from synth.emit.buffers import Buffers, buffers
 from synth.emit.frameworks import FRAMEWORKS
@@ -24,6 +25,8 @@ _NUMBERING = {
     },
 }
 _SHOWN = 8
+_TOTALS = {Kind.SUM: "sum", Kind.MAX: "maximum", Kind.MIN: "minimum"}
+_SUMMED = {Kind.SUM: "Sum a tensor", Kind.MAX: "The maximum", Kind.MIN: "The minimum"}
 
 
 @cache
@@ -97,7 +100,10 @@ def mesh_words(placement: Placement, order: RankOrder) -> dict[str, Any]:
 
 
 def request(schedule: Schedule) -> dict[str, Any]:
-    """What is requested, by the names it has in text, as a function and as a class."""
+    """What is requested, by the names it has in text, as a function and as a class.
+
+    ``sums``: whether it adds up, and so rounds; ``total`` is what comes of several values.
+    """
     goal = schedule.goal
     return {
         "request": goal.value,
@@ -105,6 +111,10 @@ def request(schedule: Schedule) -> dict[str, Any]:
         "function": goal.value.replace("-", "_"),
         "kind": "".join(word.capitalize() for word in goal.value.split("-")),
         "reduces": goal.reduces,
+        "op": schedule.op.value,
+        "total": _TOTALS[schedule.op],
+        "summed": _SUMMED[schedule.op],
+        "sums": goal.reduces and schedule.op is Kind.SUM,
         "rooted": goal.rooted,
         "in_pieces": schedule.goal.in_pieces,
         "given": schedule.given_pieces,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from grammar import Goal
+from grammar.tensors.sharding import Kind
 from synth.emit.source import Files, Source
 from synth.emit.text import python_file
 
@@ -34,6 +35,14 @@ _OTHERS = (
 
 def write(source: Source) -> Files:
     """``collsynth_torch.py``. Raises CannotExpressError for groups no mesh has."""
-    own = _OWN[source.schedule.goal]
+    schedule = source.schedule
+    own = _OWN[schedule.goal]
     names = sorted({*_OTHERS, *(name for names in _OWN.values() for name in names)})
-    return python_file("torch", source, delegated=[name for name in names if name not in own])
+    sums = schedule.op is Kind.SUM
+    return python_file(
+        "torch",
+        source,
+        delegated=[name for name in names if name not in own],
+        with_op="" if sums else f", op=dist.ReduceOp.{schedule.op.name}",
+        hooks=sums and not schedule.goal.rooted,
+    )

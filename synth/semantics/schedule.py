@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from grammar import Collective, Goal, Program
-from hierarchies import Devices, Reduction
+from grammar.tensors.sharding import Kind
+from hierarchies import Devices, InputError, Reduction
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,10 @@ class Schedule:
     Where the ``goal`` is ``in_pieces``, as an all-gather's is, there are as many pieces as members,
     of ``piece_bytes`` each; the last ones may be shorter. Each piece is padded by itself, and a
     segment is a part of every piece: so the caller's pieces do not depend on the segments.
+
+    ``op`` is the reduction operation. All that is asked of one is that order does not matter, and
+    what is proved is that no contribution counts twice: so a program for one is one for all.
+    Raises InputError for another than the sum where nothing is reduced.
     """
 
     program: Program
@@ -93,6 +98,13 @@ class Schedule:
     phases: tuple[Phase, ...]
     segments: int = 1
     goal: Goal = Goal.ALL_REDUCE
+    op: Kind = Kind.SUM
+
+    def __post_init__(self) -> None:
+        if self.op is not Kind.SUM and not self.goal.reduces:
+            able = ", ".join(goal.value for goal in Goal if goal.reduces)
+            problem = f"{self.op.value}, and of {self.goal.value} nothing is reduced"
+            raise InputError(problem, hint=f"these reduce: {able}")
 
     @property
     def piece_bytes(self) -> int:

@@ -1,7 +1,8 @@
 """The JSON Schema of schedule documents, as the models that read them.
 
 A document of version 1 is one schedule; one of version 2 has several that run side by side. Of
-versions 3 and 4 they are the same for a request that is no all-reduce, whose name they say.
+versions 3 and 4 they are the same for a request that is no all-reduce, whose name they say; of
+versions 5 and 6 for a reduction operation that is no sum.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ FORMAT = "collsynth.schedule"
 VERSION, STRIPED_VERSION = 1, 2
 OF_REQUESTS = 2
 """What the versions are higher by where the request is no all-reduce."""
+OF_OPERATIONS = 4
+"""The same where reductions do not add, whatever the request: who cannot tell must not add."""
 
 Positive = Annotated[int, Field(ge=1)]
 Device = Annotated[int, Field(ge=0)]
@@ -40,7 +43,10 @@ class ExchangePart(Part):
 
     collective: Literal[
         "all-reduce", "reduce-scatter", "all-gather", "reduce", "broadcast", "all-to-all"
-    ] = Field(description="What every group does, with its members' whole buffers; reductions add.")
+    ] = Field(
+        description="What every group does, with its members' whole buffers; reductions "
+        "add, or do what op says."
+    )
     groups: Annotated[list[Group], Field(min_length=1)] = Field(
         description="Device ids in member order; the first member is the root of a reduce or "
         "broadcast. Groups are disjoint and of one size; devices in none of them do nothing."
@@ -113,6 +119,9 @@ class Head(Part):
     request: Literal["reduce-scatter", "all-gather", "reduce", "broadcast", "all-to-all"] | None = (
         Field(default=None, description="What is asked for; an all-reduce, if it is not said.")
     )
+    op: Literal["max", "min"] | None = Field(
+        default=None, description="The reduction operation; the sum, if it is not said."
+    )
     collapse: bool = Field(
         description="Whether the axes reduced over make one digit a level in the program, named "
         "after the level; else one each, named level.axis."
@@ -120,15 +129,15 @@ class Head(Part):
     devices: Positive = Field(description="How many devices there are; ids count from 0.")
     reduction_groups: Annotated[list[Group], Field(min_length=1)] = Field(
         description="The devices that belong together: at the end of an all-reduce each member of "
-        "a group holds the sum of all its members' payloads. The order counts: pieces are numbered "
-        "by it, and the first member is the root."
+        "a group holds the sum (or what op says) of all its members' payloads. The order counts: "
+        "pieces are numbered by it, and the first member is the root."
     )
 
 
 class Document(Head):
     """A schedule of collsynth: what each device does, step by step, to carry out a request."""
 
-    version: Literal[1, 3] = Field(
+    version: Literal[1, 3, 5] = Field(
         description="Keys may be added under the same number; readers refuse other numbers."
     )
     program: ProgramText
@@ -153,7 +162,7 @@ class StripePart(Part):
 class StripedDocument(Head):
     """Several schedules that run side by side, each for a slice of the payload."""
 
-    version: Literal[2, 4] = Field(
+    version: Literal[2, 4, 6] = Field(
         description="Keys may be added under the same number; readers refuse other numbers."
     )
     payload_bytes: Payload

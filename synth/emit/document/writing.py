@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import chain
 from math import prod
 from typing import Any
@@ -18,11 +19,13 @@ import numpy as np
 from pydantic import ValidationError
 
 from grammar import Collective, Goal, Program, instructions, parse
+from grammar.tensors.sharding import Kind
 from hierarchies import Axis, Hierarchy, InputError, Level, Placement, Reduction, within
 from synth.emit.buffers import Buffers, buffers
 from synth.emit.document.schema import (
     DOCUMENTS,
     FORMAT,
+    OF_OPERATIONS,
     OF_REQUESTS,
     STRIPED_VERSION,
     VERSION,
@@ -72,10 +75,10 @@ def striped_document(stripes: Sequence[Schedule], system: str | None = None) -> 
 def _origin(schedule: Schedule, version: int, system: str | None) -> Json:
     reduction = schedule.reduction
     placement = reduction.placement
-    plain = schedule.goal is Goal.ALL_REDUCE
+    plain, sums = schedule.goal is Goal.ALL_REDUCE, schedule.op is Kind.SUM
     return {
         "format": FORMAT,
-        "version": version if plain else version + OF_REQUESTS,
+        "version": version + _later(not plain, not sums),
         **({} if system is None else {"system": system}),
         "levels": [
             {"name": level.name, "count": level.cardinality} for level in placement.hierarchy.levels
@@ -84,8 +87,14 @@ def _origin(schedule: Schedule, version: int, system: str | None) -> Json:
         "placement": [list(row) for row in placement.matrix],
         "reduce": list(reduction.over),
         **({} if plain else {"request": schedule.goal.value}),
+        **({} if sums else {"op": schedule.op.value}),
         "collapse": reduction.collapse,
     }
+
+
+def _later(of_request: bool, of_operation: bool) -> int:
+    """By how much the version is higher for a request, or an operation, that is named."""
+    return OF_OPERATIONS if of_operation else OF_REQUESTS if of_request else 0
 
 
 def _sizes(schedule: Schedule) -> Json:
@@ -166,23 +175,29 @@ def read_stripes(text: str) -> tuple[Schedule, ...]:
         raise _refused(error) from None
     reduction, goal = _reduction(found), Goal(found.request or Goal.ALL_REDUCE)
     version = VERSION if isinstance(found, Document) else STRIPED_VERSION
-    _same("version", found.version, version + (OF_REQUESTS if found.request else 0))
+    _same("version", found.version, version + _later(bool(found.request), bool(found.op)))
     _same("reduction_groups", found.reduction_groups, reduction.grid().tolist())
     if isinstance(found, Document):
-        return (_schedule(found, reduction, goal, ""),)
+        return (_reducing(_schedule(found, reduction, goal, ""), found),)
     sizes = [stripe.payload_bytes for stripe in found.stripes]
     _same("payload_bytes", found.payload_bytes, sum(sizes))
     return tuple(
-        _schedule(stripe, reduction, goal, f"stripes.{number}.")
+        _reducing(_schedule(stripe, reduction, goal, f"stripes.{number}."), found)
         for number, stripe in enumerate(found.stripes)
     )
+
+
+def _reducing(schedule: Schedule, found: Document | StripedDocument) -> Schedule:
+    """With the operation that the document says."""
+    with within("op"):
+        return replace(schedule, op=Kind(found.op or Kind.SUM))
 
 
 def _refused(error: ValidationError) -> InputError:
     """The first thing wrong; places begin with the version where that is known."""
     first = error.errors(include_url=False)[0]
     if first["type"].startswith("union_tag") and not first["loc"]:
-        last = STRIPED_VERSION + OF_REQUESTS
+        last = STRIPED_VERSION + OF_OPERATIONS
         return InputError(f"no version from {VERSION} to {last}", where="version")
     place = ".".join(str(part) for part in first["loc"][1:]) or "schedule"
     return InputError(first["msg"], where=place)

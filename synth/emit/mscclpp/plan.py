@@ -43,6 +43,7 @@ from operator import attrgetter
 
 import numpy as np
 
+from grammar.tensors.sharding import Kind
 from hierarchies import Devices
 from synth.emit.launchers import places
 from synth.emit.mscclpp.blocks import MEMORY, PORT, Asks, Block, Excess, Task, Window
@@ -88,9 +89,9 @@ def write(source: Source) -> Files:
     with ranks that ask first. In other collectives a rank need not hear again from one that it
     sends to, which may still read what it got in the launch before: so all ask at the start.
 
-    Raises CannotExpressError for a request that MSCCL++ has no plans for, for a step that passes a
-    limit of the format, for payloads beyond its offsets, and for ranks that are not numbered host
-    by host.
+    Raises CannotExpressError for a request or operation that MSCCL++ has no plans for, for a step
+    that passes a limit of the format, for payloads beyond its offsets, and for ranks that are not
+    numbered host by host.
     """
     groups = _groups(source)
     group = _group(source, groups)
@@ -128,6 +129,8 @@ def _asking(homes: Homes) -> tuple[Asks, ...]:
 def _groups(source: Source) -> Devices:
     """The ranks of every reduction group, ascending: shape (groups, members)."""
     goal = source.schedule.goal
+    if source.schedule.op is not Kind.SUM:
+        raise CannotExpressError(f"a {source.schedule.op.value}: its plans add", where="--op")
     if goal in REFUSED:
         raise CannotExpressError(f"a program for {goal.value}: {REFUSED[goal]}")
     return np.sort(source.mesh.ranks(source.schedule.reduction.grid()), axis=1)

@@ -8,26 +8,21 @@ a port have a thread for each phase of each stripe, on which the segments follow
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import nextafter
-from typing import Any
 
 import numpy as np
 
 from hierarchies import InputError
 from synth.emit.launchers import hosts, places
 from synth.emit.source import Files, Source
+from synth.emit.timeline.events import MICRO, Event, document, named, stretch
 from synth.emit.timeline.phases import PhaseRun, lanes_of, names_of_devices, phase_runs
 from synth.semantics.schedule import Phase, Schedule, Transpose
 
 MOST_DEVICES = 4096
 MOST_SHOWN = 16
-_MICRO = 1e6
-
-Event = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -74,22 +69,13 @@ def write(source: Source) -> Files:
         *_device_events(source, runs, own),
         *_port_events(source, runs, ports),
     ]
-    lines = ",\n".join(json.dumps(event, separators=(",", ":")) for event in events)
-    other = json.dumps(_about(source))
-    text = f'{{"displayTimeUnit":"ns",\n"otherData":{other},\n"traceEvents":[\n{lines}\n]}}\n'
-    return {"trace.json": text}
+    return {"trace.json": document(events, _about(source))}
 
 
 def _slices(run: PhaseRun) -> list[Slice]:
     """When a phase is at work; no slice ends after the next one of its track begins."""
-    found = []
-    for span in run.spans:
-        start, end = span.begin_seconds * _MICRO, span.end_seconds * _MICRO
-        length = end - start
-        while start + length > end:
-            length = nextafter(length, 0.0)
-        found.append(Slice(start, length, span.segment))
-    return found
+    both = ((stretch(one.begin_seconds, one.end_seconds), one.segment) for one in run.spans)
+    return [Slice(*times, segment) for times, segment in both]
 
 
 def _labels(source: Source, runs: list[PhaseRun]) -> list[str]:
@@ -106,6 +92,7 @@ def _about(source: Source) -> Event:
         "axes": {axis.name: axis.size for axis in source.placement.axes},
         "placement": [list(row) for row in source.placement.matrix],
         "reduce": list(source.schedule.reduction.over),
+        "op": source.schedule.op.value,
         **_stripe(source.schedule),
         "payload_bytes": source.payload_bytes,
         **({"stripes": [_stripe(one) for one in source.schedules]} if source.beside else {}),
@@ -144,22 +131,17 @@ def _names(source: Source, own: list[Tracks], ports: list[Tracks]) -> Iterator[E
     """Metadata: levels above hosts, outermost first; devices by number."""
     levels = zip(source.system.hierarchy.names, ports, strict=True)
     for position, (level, tracks) in enumerate(levels):
-        yield from _named("process", {"pid": tracks[0].pid}, f"level {level}", position)
+        yield from named("process", {"pid": tracks[0].pid}, f"level {level}", position)
         yield from _threads(tracks)
     pids = dict.fromkeys(tracks[0].pid for tracks in own)
     for position, (pid, host) in enumerate(zip(pids, hosts(source), strict=True), len(ports)):
-        yield from _named("process", {"pid": pid}, host, position)
+        yield from named("process", {"pid": pid}, host, position)
     yield from _threads([track for tracks in own for track in tracks])
 
 
 def _threads(tracks: Tracks) -> Iterator[Event]:
     for position, track in enumerate(tracks):
-        yield from _named("thread", track.where, track.name, position)
-
-
-def _named(what: str, where: Event, name: str, position: int) -> Iterator[Event]:
-    yield {"ph": "M", "name": f"{what}_name", **where, "args": {"name": name}}
-    yield {"ph": "M", "name": f"{what}_sort_index", **where, "args": {"sort_index": position}}
+        yield from named("thread", track.where, track.name, position)
 
 
 def _device_events(source: Source, runs: list[PhaseRun], own: list[Tracks]) -> Iterator[Event]:
@@ -171,7 +153,7 @@ def _device_events(source: Source, runs: list[PhaseRun], own: list[Tracks]) -> I
             "bytes": run.phase.size_bytes,
             "algorithm": price.algorithm.value if price.algorithm else None,
             "limited_by": price.limited_by,
-            "latency_us": price.latency_seconds * _MICRO,
+            "latency_us": price.latency_seconds * MICRO,
         }
         category = "local" if isinstance(run.phase, Transpose) else "collective"
         for devices, group in _casts(run.phase):
@@ -206,7 +188,7 @@ def _port_events(source: Source, runs: list[PhaseRun], ports: list[Tracks]) -> I
             busy = carried / bandwidth
             args = {**_which(source, run), "bytes": carried, "busy_seconds": busy}
             for time in _slices(run):
-                seconds = time.duration_us / _MICRO
+                seconds = time.duration_us / MICRO
                 rates.append((time, carried / seconds))
                 if carried:
                     shown = {**args, "busy_share": busy / seconds}

@@ -20,8 +20,19 @@ def device_step(values):
     return (v0_reduced,)
 """
 
-from synth.train.emit.files import LANGUAGES, write
+from synth.train.emit.files import LANGUAGES, write, write_some
 from synth.train.emit.programs import Programs, programs_for
+from synth.train.emit.sections import Phase, Section, sections
 from synth.train.emit.walk import output_names
 
-__all__ = ["LANGUAGES", "Programs", "output_names", "programs_for", "write"]
+__all__ = [
+    "LANGUAGES",
+    "Phase",
+    "Programs",
+    "Section",
+    "output_names",
+    "programs_for",
+    "sections",
+    "write",
+    "write_some",
+]

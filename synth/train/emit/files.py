@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import prod
 from typing import Any
 
-from grammar.tensors.operations import Step
+from grammar.tensors.operations import Step, Value
 from grammar.tensors.sharding import Sharding
 from hierarchies import InputError
 from synth.emit.text import templates
-from synth.train.emit.jax import JAX
+from synth.train.emit.jax import JAX, partition
+from synth.train.emit.language import Language
 from synth.train.emit.programs import Programs
-from synth.train.emit.spelling import listed, quoted
+from synth.train.emit.scheduled import AT_ONCE, Scheduled
+from synth.train.emit.sections import Section
+from synth.train.emit.spelling import listed, quoted, to_last
 from synth.train.emit.torch import TORCH
-from synth.train.emit.walk import Language, listing, no_calls
-from synth.train.plans import Program
+from synth.train.emit.walk import Listing, listing, listing_of_some, no_calls
+from synth.train.plans import Done, Plan, Program
+from synth.train.plans.program import EVERYWHERE
 from synth.train.resharding import How, Move
 
 LANGUAGES: Mapping[str, Language] = {"jax": JAX, "torch": TORCH}
@@ -32,28 +36,41 @@ def write(
     plan: str = "",
     made_by: str = "collsynth",
     programs: Programs | None = None,
+    schedule: Plan | None = None,
+    overlap: bool = False,
 ) -> str:
     """A sharded step as the text of a Python file; ``plan`` is what stands in its heading.
 
     With ``programs`` it calls those of them that are more than one collective: their modules must
-    lie beside it.
+    lie beside it. A program with microbatches needs the plan itself, for the order of passes.
+    ``overlap``: in PyTorch what is made in the step is sent beside compute, as the simulation's
+    ``Overlap(sends=True)`` says; XLA orders collectives itself.
 
     Raises InputError for primitives that the runtime has no words for, with their user's line,
     for inputs that are partial, and for inputs that are keys.
     """
     language = LANGUAGES[runtime]
     called = no_calls if programs is None else programs.call
-    found = listing(step, program, sizes, language, called)
+    scheduled = None if schedule is None or not program.places else Scheduled(schedule)
+    parts = scheduled.plan.parts if scheduled else sizes
+    axes = dict(scheduled.plan.axes) if scheduled else sizes
+    found = listing(step, program, parts, language, called, overlap)
     for label, value in zip(step.labels, step.graph.inputs, strict=True):
         if value.type.dtype == "key":
             hint = "give the numbers that a key is made of, and wrap them in the step"
             raise InputError(f"input {label} is a key", hint=hint)
+    homes = program.homes or (EVERYWHERE,) * len(program.inputs)
     inputs = [
-        _words(value.name, role, value.type.dtype, value.type.shape, sharding)
-        for value, role, sharding in zip(step.graph.inputs, step.roles, program.inputs, strict=True)
+        _words(value.name, role, _long(language, value.type.dtype), value.type.shape, sharding)
+        | {"stage": home}
+        for value, role, sharding, home in zip(
+            step.graph.inputs, step.roles, program.inputs, homes, strict=True
+        )
     ]
     outputs = [
-        _words(one.name, "", one.type.dtype, one.type.shape, one.sharding) for one in found.outputs
+        _words(one.name, "", _long(language, one.type.dtype), one.type.shape, one.sharding)
+        | {"kept": one.kept}
+        for one in found.outputs
     ]
     values = [*step.graph.values.values()]
     values += [
@@ -62,24 +79,65 @@ def write(
         if one.body is not None
         for value in one.body.values.values()
     ]
+    return _filled(
+        language,
+        found,
+        axes,
+        values,
+        name=step.name,
+        plan=plan,
+        made_by=made_by,
+        inputs=inputs,
+        outputs=outputs,
+        modules=sorted(programs.modules) if programs else [],
+        placed=str(programs.placement) if programs and programs.reordered else "",
+        **(scheduled.words(step, found, language) if scheduled else AT_ONCE),
+    )
+
+
+def write_some(
+    runtime: str, some: Section, sizes: Mapping[str, int], sent: Collection[str] = ()
+) -> str:
+    """Some operations of a step as the same file has them, to be called and not to be run.
+
+    Values lie as the section says, and what is partial stays so; the values named ``sent`` are
+    given away as to a collective. Raises InputError as ``write``.
+    """
+    language = LANGUAGES[runtime]
+    found = listing_of_some(some, sizes, language, sent)
+    values = [value for value, _ in some.reads]
+    values += [
+        one
+        for done in some.instructions
+        if isinstance(done, Done)
+        for one in done.operation.results
+    ]
+    words: dict[str, Any] = {"name": "operations", "plan": "", "made_by": "collsynth"}
+    nothing: dict[str, Any] = dict.fromkeys(("inputs", "outputs", "modules", "placed"), ())
+    return _filled(language, found, sizes, values, **words, **nothing, **AT_ONCE)
+
+
+def _filled(
+    language: Language,
+    found: Listing,
+    axes: Mapping[str, int],
+    values: Iterable[Value],
+    **words: Any,
+) -> str:
     return (
         templates("synth.train.emit")
         .get_template(language.template)
         .render(
-            name=step.name,
             runtime=language.name,
-            plan=plan,
-            made_by=made_by,
-            axes=list(sizes.items()),
-            sizes=", ".join(f"{axis}={size}" for axis, size in sizes.items()),
-            world=prod(sizes.values()),
-            inputs=inputs,
-            outputs=outputs,
-            over=_over(found.moves, sizes),
-            modules=sorted(programs.modules) if programs else [],
+            axes=list(axes.items()),
+            sizes=", ".join(f"{axis}={size}" for axis, size in axes.items()),
+            world=prod(axes.values()),
+            over=_over(found.moves, axes),
             functions=found.text,
+            later="later=True" in found.text,
             uses=found.uses,
             wide=any(value.type.dtype in _WIDE for value in values),
+            **words,
         )
     )
 
@@ -98,27 +156,19 @@ def _words(
     return {
         "name": name,
         "role": role,
-        "dtype": _LONG.get(dtype, dtype),
+        "dtype": dtype,
         "shape": shape,
-        "spec": f"P({', '.join(map(_entry, _to_last(sharding)))})",
-        "cuts": listed(map(quoted, _to_last(sharding))),
+        "spec": partition(sharding),
+        "cuts": listed(map(quoted, to_last(sharding))),
     }
 
 
-def _to_last(sharding: Sharding) -> tuple[tuple[str, ...], ...]:
-    """The axes of each dimension up to the last that is cut."""
-    cut = [at for at, axes in enumerate(sharding.dimensions, 1) if axes]
-    return sharding.dimensions[: max(cut, default=0)]
+def _long(language: Language, dtype: str) -> str:
+    """An element type as arrays of the file have it: words of 32 bits are wider in PyTorch."""
+    return "int64" if language is TORCH and dtype == "u32" else LONG_DTYPES.get(dtype, dtype)
 
 
-def _entry(axes: tuple[str, ...]) -> str:
-    """Of one dimension what a PartitionSpec has."""
-    if not axes:
-        return "None"
-    return f'"{axes[0]}"' if len(axes) == 1 else quoted(axes)
-
-
-_LONG = {
+LONG_DTYPES = {
     "bool": "bool",
     "bf16": "bfloat16",
     "f8_e4m3fn": "float8_e4m3fn",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from grammar.tensors.sharding import Kind, Type
+from grammar.tensors.sharding import Kind, Sharding, Type
+from synth.train.emit.language import Call, Language, Writer
 from synth.train.emit.moves import entering, neutral, senders
-from synth.train.emit.spelling import quoted
-from synth.train.emit.walk import Call, Language, Writer
+from synth.train.emit.spelling import quoted, to_last
 from synth.train.factors import Index
 from synth.train.factors.parameters import entry, numbers, words
 from synth.train.resharding import How, Move
@@ -188,6 +188,20 @@ def _random_bits(call: Call) -> str:
     return f"jax.random.bits({call.operands[0]}, {call.told('shape')}, {bits})"
 
 
+def _of_kind(words_: str) -> Writer:
+    """A key, with its kind of random numbers where that is not JAX's default."""
+
+    def write(call: Call) -> str:
+        kind = str(call.operation.parameter.get("impl", "fry"))
+        if kind not in _KINDS:
+            raise call.refused(f"of keys of kind {kind}")
+        more = _KINDS[kind] and f', impl="{_KINDS[kind]}"'
+        return f"jax.random.{words_}({call.operands[0]}{more})"
+
+    return write
+
+
+_KINDS = {"fry": "", "rbg": "rbg", "urbg": "unsafe_rbg"}
 PRIMITIVES: Mapping[str, Writer] = {
     **{name: f"{{p0}} {sign} {{p1}}" for name, sign in _INFIX.items()},
     **{name: f"lax.{name}({{0}})" for name in _UNARY},
@@ -233,8 +247,8 @@ PRIMITIVES: Mapping[str, Writer] = {
     "scatter-add": _scatter("scatter_add"),
     "scatter": _scatter("scatter"),
     "random_bits": _random_bits,
-    "random_wrap": "jax.random.wrap_key_data({0})",
-    "random_seed": "jax.random.key({0})",
+    "random_wrap": _of_kind("wrap_key_data"),
+    "random_seed": _of_kind("key"),
     "random_split": "jax.random.split({0}, {shape})",
     "random_fold_in": "jax.random.fold_in({0}, {1})",
 }
@@ -291,6 +305,18 @@ def _reduced(text: str, move: Move, held: Type) -> str:
     return f"lax.{name}({text}, {axes})"
 
 
+def partition(sharding: Sharding) -> str:
+    """The PartitionSpec of a value; it says nothing of partial sums."""
+    return f"P({', '.join(map(_entry, to_last(sharding)))})"
+
+
+def _entry(axes: tuple[str, ...]) -> str:
+    """Of one dimension what a PartitionSpec has."""
+    if not axes:
+        return "None"
+    return f'"{axes[0]}"' if len(axes) == 1 else quoted(axes)
+
+
 JAX = Language(
     "JAX",
     "step_jax.py.jinja",
@@ -305,8 +331,11 @@ JAX = Language(
             argparse json os Path partial math np jax jnp lax Mesh NamedSharding P Any
             AXES WORLD INPUTS OUTPUTS Input mesh number by_program own_block only_first
             written_around reordered own look_up maxima_gradient repeat device_step sharded_step
+            re time deque Pass Transfer Lies PASSES TRANSFERS LIES ORDER MICROBATCHES EVERYWHERE
+            ONCE AT PARTS LETTERS meshes jitted Runner step extent
             values constants carried slices main drawn placed parts
             """
         )
     ),
+    again="lax.optimization_barrier({0})",
 )

@@ -2,23 +2,24 @@
 
 On a machine of several levels the best all-reduce over an axis may be three steps over parts of
 it. Such a program, proved and emitted as ``emit`` does, becomes a module beside the step, and the
-step calls it in the place of the runtime's own collective. Devices are placed as frameworks do by
-themselves, so ranks need no other order.
+step calls it in the place of the runtime's own collective. Ranks count along the axes of the plan:
+where these are placed as frameworks do by themselves, launchers number devices just so.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from grammar.tensors.sharding import Kind, Type
-from hierarchies import Axis, InputError, Placement, System
-from hierarchies.placement import row_major
+from hierarchies import Placement, System
 from synth.emit import CannotExpressError, Options, RankOrder, Source, emit
+from synth.emit.mesh import mesh
 from synth.plan.library import Library
 from synth.plan.planner import answers
 from synth.plan.request import Request
 from synth.semantics.lowering import lower
-from synth.train.plans import Plan
+from synth.train.plans.microbatches import of_one
 from synth.train.resharding import Move, Path
 from synth.train.resharding.requests import Communication, Rearrangement, communications
 from synth.verify.symbolic import Proved
@@ -39,6 +40,7 @@ class Programs:
     system: System
     placement: Placement
     options: Options
+    parts: Mapping[str, int]
     modules: dict[str, str] = field(default_factory=dict)
     names: dict[tuple[str, str], str] = field(default_factory=dict)
     libraries: dict[str, Library] = field(default_factory=dict)
@@ -47,15 +49,18 @@ class Programs:
         """The call that carries a move out; None where the runtime's own collective does.
 
         That is: nothing is sent, or whole parts from device to device; the best program is one
-        step; it reduces otherwise than by a sum, as emitted files add up; or the runtime has no
-        way to say it.
+        step; or the runtime has no way to say it.
         """
+        inside = of_one(move, value, self.parts)
+        if inside is None:
+            return None
+        move, value = inside
         path = Path(move.before, move.after, (move,))
         found = communications(path, value, self.placement, RankOrder.AXES)
         if not found or not isinstance(found[0].request, Request) or value.dtype == "bool":
             return None
         [one] = found
-        name = self._module(one) if one.kind is Kind.SUM else None
+        name = self._module(one)
         if name is None:
             return None
         function = move.how.value.replace("-", "_")
@@ -72,12 +77,14 @@ class Programs:
         steps = stripe.part.program.steps
         if len(steps) < 2 or not isinstance(stripe.verdict, Proved):
             return None
-        over = "_".join((goal.value.replace("-", "_"), *one.request.over))
+        op = () if one.kind is Kind.SUM else (one.kind.value,)
+        over = "_".join((goal.value.replace("-", "_"), *op, *one.request.over))
         key = (over, str(stripe.part.program))
         if key not in self.names:
             schedule = lower(
                 stripe.part.derivation, best.candidate.reduction, stripe.part.size_bytes, 1
             )
+            schedule = replace(schedule, op=one.kind)
             source = Source(schedule, self.system, stripe.prices, stripe.verdict, self.options)
             try:
                 [made] = emit(_TARGETS[self.runtime], source).values()
@@ -89,20 +96,23 @@ class Programs:
         return self.names[key]
 
     @property
+    def reordered(self) -> bool:
+        """Whether the ranks of the step do not count devices one by one."""
+        devices = mesh(self.placement, RankOrder.AXES).devices.tolist()
+        return bool(devices != sorted(devices))
+
+    @property
     def texts(self) -> dict[str, str]:
         """The programs by the names of their modules."""
         return {name: program for (_, program), name in self.names.items()}
 
 
-def programs_for(runtime: str, system: System, plan: Plan, made_by: str) -> Programs:
-    """No program yet, on a machine. Raises InputError for axes that frameworks do not lay on it."""
-    axes = tuple(Axis(*one) for one in plan.axes)
-    placement = row_major(system.hierarchy, axes)
-    if placement is None:
-        problem = f"{', '.join(map(str, axes))} do not lie on {system.hierarchy} in their order"
-        raise InputError(problem, where="--plan", hint="give axes that divide its levels")
+def programs_for(
+    runtime: str, system: System, placement: Placement, parts: Mapping[str, int], made_by: str
+) -> Programs:
+    """No program yet, on a machine where the axes of a plan lie so; ``parts`` has time, too."""
     options = Options(rank_order=RankOrder.AXES, made_by=made_by)
-    return Programs(runtime, system, placement, options)
+    return Programs(runtime, system, placement, options, parts)
 
 
 def _spelled(one: Rearrangement) -> str:

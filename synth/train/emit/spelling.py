@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from grammar.tensors.operations import Literal, Parameter
+from grammar.tensors.sharding import Sharding
 
 WIDTH = 100
 """Lines of emitted files are no longer where they can be broken at a comma."""
@@ -76,6 +77,12 @@ def listed(items: Iterable[str]) -> str:
 def quoted(names: Iterable[str]) -> str:
     """A tuple of words."""
     return listed(f'"{name}"' for name in names)
+
+
+def to_last(sharding: Sharding) -> tuple[tuple[str, ...], ...]:
+    """The axes of each dimension up to the last that is cut."""
+    cut = [at for at, axes in enumerate(sharding.dimensions, 1) if axes]
+    return sharding.dimensions[: max(cut, default=0)]
 
 
 def statement(text: str, comment: str = "", indent: str = "    ") -> list[str]:

@@ -6,22 +6,24 @@ from collections.abc import Mapping, Sequence
 from string import ascii_letters
 
 from grammar.tensors.sharding import Kind, Type
+from synth.train.emit.language import Call, Language, Writer
 from synth.train.emit.moves import entering, neutral, senders
 from synth.train.emit.spelling import entries, listed, quoted, told
-from synth.train.emit.walk import Call, Language, Writer
+from synth.train.emit.torch_random import RANDOM, within_32_bits
 from synth.train.factors.parameters import entry, number, numbers, pairs, whole, words
 from synth.train.resharding import How, Move
 
 DTYPES: Mapping[str, str] = {
     "bool": "torch.bool",
     **{f"i{bits}": f"torch.int{bits}" for bits in (8, 16, 32, 64)},
+    **dict.fromkeys(("u32", "key"), "torch.int64"),
     "u8": "torch.uint8",
     **{f"f{bits}": f"torch.float{bits}" for bits in (16, 32, 64)},
     "bf16": "torch.bfloat16",
     "f8_e4m3fn": "torch.float8_e4m3fn",
     "f8_e5m2": "torch.float8_e5m2",
 }
-"""Other unsigned numbers, and keys, torch computes little with."""
+"""With other unsigned numbers torch computes little; words and keys: ``torch_random``."""
 
 _INFIX = {"add": "+", "add_any": "+", "sub": "-", "mul": "*", "eq": "==", "ne": "!=", "lt": "<"}
 _INFIX |= {"le": "<=", "gt": ">", "ge": ">=", "and": "&", "or": "|", "xor": "^"}
@@ -341,8 +343,12 @@ PRIMITIVES: Mapping[str, Writer] = {
     "gather": _gather,
     "scatter-add": _scatter(add=True),
     "scatter": _scatter(add=False),
+    **RANDOM,
 }
 """Of every primitive its words in PyTorch."""
+
+SENT = "{0}.contiguous()"
+"""A transposed value is brought in order first: that is this rank's own work."""
 
 
 def moved(text: str, move: Move, held: Type, sizes: Mapping[str, int]) -> str:
@@ -364,9 +370,11 @@ def moved(text: str, move: Move, held: Type, sizes: Mapping[str, int]) -> str:
             return f"all_to_all({text}, {move.enters}, {move.leaves}, {axes}{more})"
         case How.REDUCE_SCATTER:
             order = quoted(entering(move))
-            return f'reduce_scatter({text}, {move.enters}, {order}, "{move.kind.value}")'
+            return (
+                f'reduce_scatter({SENT.format(text)}, {move.enters}, {order}, "{move.kind.value}")'
+            )
         case How.ALL_REDUCE:
-            return f'all_reduce({text}, {axes}, "{move.kind.value}")'
+            return f'all_reduce({SENT.format(text)}, {axes}, "{move.kind.value}")'
         case How.PERMUTE:
             return f"permute({text}, {axes}, {senders(move, sizes)})"
 
@@ -384,12 +392,19 @@ TORCH = Language(
             """
             argparse json os Path math np torch dist NamedTuple Any
             AXES WORLD INPUTS OUTPUTS GROUPS Input coordinates number members make_groups
-            group_of places by_program own_block only_first written_around all_gather
+            group_of places finish by_program own_block only_first written_around all_gather
             all_to_all reduce_scatter all_reduce permute repeat dynamic_slice
             dynamic_update_slice sort_together largest
             product_of_groups products_by_group convolution windows maxima_gradient padded
-            positions gather scatter device_step values constants carried slices main drawn part_of
+            positions gather scatter threefry counted random_bits random_split random_fold_in
+            itertools re time cache Pass Transfer PASSES TRANSFERS ORDER MICROBATCHES EVERYWHERE
+            ONCE AT PARTS LETTERS REPORTS Rank tag step parts_of device_step values constants
+            carried slices main drawn part_of
             """
         )
     ),
+    finish=within_32_bits,
+    gets_by_shape=True,
+    sent=SENT,
+    later="{0}, later=True)",
 )

@@ -8,19 +8,21 @@ how it repeats a body. A body becomes a function of its own.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import assert_never
 
-from grammar.tensors.operations import Graph, Literal, Operand, Operation, Step, Value
+from grammar.tensors.operations import Literal, Operand, Operation, Step, Value
 from grammar.tensors.sharding import Sharding, Type, part_shape
 from hierarchies import InputError
-from synth.train.emit.spelling import Names, bare, listed, statement, told, unpacked
-from synth.train.factors import Offset, part
+from synth.train.emit.language import Call, Language
+from synth.train.emit.sections import Phase, Section, Transfer, sections
+from synth.train.emit.spelling import Names, listed, statement, unpacked
+from synth.train.factors import part
 from synth.train.plans import Done, Moved, Program, Sent
 from synth.train.plans.plan import loop_of
-from synth.train.resharding import How, Move, Path, path_between
+from synth.train.plans.program import Key
+from synth.train.resharding import How, Move, Path
 
 SEVERAL = frozenset(("sort", "split", "top_k"))
 """These give a sequence of results, also where it is one."""
@@ -39,110 +41,6 @@ AFTER = {
 
 
 @dataclass(frozen=True)
-class Call:
-    """One operation on parts, as a language is to write it.
-
-    ``operation`` is that of the part: shapes and parameters are its own. ``operands`` are its
-    operands as Python, numbers with their element type; ``offset`` is what enters by the part's
-    number.
-    """
-
-    operation: Operation
-    operands: tuple[str, ...]
-    offset: Offset | None
-    language: Language
-
-    @cached_property
-    def plain(self) -> tuple[str, ...]:
-        """The operands, numbers without their type where another operand says what they are."""
-        given = self.operation.operands
-        if not any(isinstance(one, Value) for one in given):
-            return self.operands
-        return tuple(
-            bare(one, self.language.infinite) if isinstance(one, Literal) else text
-            for one, text in zip(given, self.operands, strict=True)
-        )
-
-    @property
-    def made(self) -> Type:
-        """What the first result is."""
-        return self.operation.results[0].type
-
-    def shape(self, at: int = 0) -> tuple[int, ...]:
-        """Of an operand."""
-        one = self.operation.operands[at]
-        return one.type.shape if isinstance(one, Value) else ()
-
-    def dtype(self, at: int = 0) -> str:
-        """The element type of an operand."""
-        one = self.operation.operands[at]
-        return one.type.dtype if isinstance(one, Value) else one.dtype
-
-    def told(self, name: str) -> str:
-        """A parameter as Python."""
-        return told(self.operation.parameter[name], self.language.dtypes)
-
-    def keyword(self, name: str) -> str:
-        """``, name=value`` where the parameter is given."""
-        return f", {name}={self.told(name)}" if name in self.operation.parameter else ""
-
-    def refused(self, why: str) -> InputError:
-        """What it is that cannot be written."""
-        problem = f"{self.language.name} has no {self.operation.primitive} {why}"
-        return InputError(problem, where=self.operation.line)
-
-
-Writer = str | Callable[[Call], str]
-"""An expression with ``{0}`` for operands, ``{p0}`` for numbers without types, ``{name}`` for
-parameters, ``{all}``, ``{made}``; or what makes one."""
-
-
-@dataclass(frozen=True)
-class Language:
-    """A runtime in whose words a step is written.
-
-    ``dtypes`` are its names of element types, ``number`` writes one with its type, ``infinite``
-    has ``inf`` and ``nan``. ``move`` writes one move of a value whose part has a type.
-    ``template`` has what the functions need; ``reserved`` are the names that it defines.
-    """
-
-    name: str
-    template: str
-    dtypes: Mapping[str, str]
-    number: str
-    infinite: str
-    primitives: Mapping[str, Writer]
-    move: Callable[[str, Move, Type, Mapping[str, int]], str]
-    reserved: frozenset[str]
-
-    def literal(self, one: Literal) -> str:
-        """A number with its element type. Raises InputError for a type that it has not."""
-        if one.dtype not in self.dtypes:
-            raise InputError(f"{self.name} has no {one.dtype}, and {one} is of it")
-        value = bare(one, self.infinite)
-        return self.number.format(value=value, dtype=self.dtypes[one.dtype])
-
-    def write(self, call: Call) -> str:
-        """An operation. Raises InputError, with its user's line, for a primitive it has not."""
-        operation = call.operation
-        writer = self.primitives.get(operation.primitive)
-        if writer is None:
-            problem = f"{self.name} has no words for the primitive {operation.primitive!r}"
-            hint = "write that line of the model in other operations, or ask for another runtime"
-            raise InputError(problem, where=operation.line, hint=hint)
-        if not isinstance(writer, str):
-            return writer(call)
-        words = {f"p{at}": one for at, one in enumerate(call.plain)}
-        words |= {name: told(one, self.dtypes) for name, one in operation.parameters}
-        words["all"] = ", ".join(call.operands)
-        words["made"] = self.dtypes[call.made.dtype]
-        try:
-            return writer.format(*call.operands, **words)
-        except KeyError as name:
-            raise operation.lacks(str(name.args[0])) from None
-
-
-@dataclass(frozen=True)
 class Function:
     """A function of the emitted file: its lines are indented."""
 
@@ -156,23 +54,77 @@ class Function:
 
 @dataclass(frozen=True)
 class Ending:
-    """An output of the step, by name and by how it lies in the end."""
+    """An output of the step, by name and by how it lies in the end.
+
+    With microbatches ``kept`` is the name under which it is there once all is done.
+    """
 
     name: str
     type: Type
     sharding: Sharding
+    kept: str = ""
+
+
+@dataclass(frozen=True)
+class Written:
+    """A section as a function of the file; ``names`` are what values are kept under."""
+
+    section: Section
+    names: Mapping[Key, str]
+
+    @property
+    def key(self) -> str:
+        """As an action of an order is spelled, without its microbatch; else in words."""
+        assert self.section.phase is not None
+        return str(self.section.phase)
+
+    @property
+    def function(self) -> str:
+        """Its name, empty where it makes nothing: then it is there to send and to get."""
+        return _called(self.section.phase) if self.section.makes else ""
+
+    @property
+    def reads(self) -> list[str]:
+        return self._named((one.name, lies) for one, lies in self.section.reads)
+
+    @property
+    def makes(self) -> list[str]:
+        made = self.section.makes
+        return self._named((one.name, lies) for one, lies in made if isinstance(one, Value))
+
+    @property
+    def adds(self) -> list[str]:
+        return self._named(self.section.adds)
+
+    @property
+    def keeps(self) -> list[str]:
+        return self._named(self.section.keeps)
+
+    def _named(self, keys: Iterable[Key]) -> list[str]:
+        return [self.names[key] for key in keys]
+
+
+def _called(phase: Phase | None) -> str:
+    return phase.function if phase else "device_step"
+
+
+def _what(phase: Phase | None) -> str:
+    return phase.told if phase else "What every device does of a step, on its parts of the inputs."
 
 
 @dataclass(frozen=True)
 class Listing:
     """The functions of a step: bodies first, what each device does last; and what it gives.
 
-    ``moves`` are those that stand in them.
+    ``moves`` are those that stand in them. With microbatches there are several functions:
+    ``written`` in their order, and ``transfers`` between them.
     """
 
     functions: tuple[Function, ...]
     outputs: tuple[Ending, ...]
     moves: tuple[Move, ...]
+    written: tuple[Written, ...]
+    transfers: tuple[Transfer, ...]
 
     @property
     def text(self) -> str:
@@ -198,8 +150,13 @@ def listing(
     sizes: Mapping[str, int],
     language: Language,
     called: Called = no_calls,
+    overlap: bool = False,
 ) -> Listing:
     """The functions of a sharded step; ``called`` has other calls for some of its moves.
+
+    ``overlap``: what is made in the step is sent as soon as it is made, and waited for where it is
+    read first. In a runtime that orders work itself nothing is written otherwise, nor where there
+    are other calls.
 
     Outputs that do not come back in the next step are made whole if they are partial, as nobody
     else can complete them. Raises InputError for primitives and element types that the language
@@ -209,9 +166,49 @@ def listing(
         if sharding.partial:
             problem = f"input {label} is partial: {sharding.spelled()}"
             raise InputError(problem, hint="let it be whole, or cut")
-    writer = _Writer(language, sizes, called)
-    writer.step(step, program)
-    return Listing(tuple(writer.functions), tuple(writer.outputs), tuple(writer.moves))
+    inputs = zip(step.graph.inputs, program.inputs, strict=True)
+    kept = {(value.name, lies): value.name for value, lies in inputs}
+    early = overlap and bool(language.later) and called is no_calls
+    writer = _Writer(language, sizes, called, early)
+    found = sections(step, program, sizes)
+    for one in found.sections:
+        writer.section(one, found.sums)
+    names = writer.shared | kept
+    return Listing(
+        tuple(writer.functions),
+        tuple(_endings(step, found.outputs, names if program.places else None)),
+        tuple(writer.moves),
+        tuple(Written(one, names) for one in found.sections),
+        found.transfers,
+    )
+
+
+def listing_of_some(
+    program: Section, sizes: Mapping[str, int], language: Language, sent: Collection[str]
+) -> Listing:
+    """The function of some operations of a step, ``device_step``, of values as they lie there.
+
+    What is partial stays so; the values named ``sent`` are given away as to a collective. Raises
+    InputError as ``listing`` does.
+    """
+    writer = _Writer(language, sizes, no_calls)
+    writer.section(program, {}, sent)
+    return Listing(tuple(writer.functions), (), tuple(writer.moves), (), ())
+
+
+def _endings(
+    step: Step, outputs: Sequence[tuple[Operand, Sharding]], names: Mapping[Key, str] | None
+) -> Iterator[Ending]:
+    """What the step gives; with microbatches there are ``names`` under which values are kept.
+
+    Raises InputError for a number that is written out, which is then kept nowhere.
+    """
+    for name, (output, lies) in zip(output_names(step), outputs, strict=True):
+        kind = output.type if isinstance(output, Value) else Type(output.dtype, ())
+        if names is not None and isinstance(output, Literal):
+            hint = "leave microbatches out of the plan"
+            raise InputError(f"the step gives the number {output}", where="plan", hint=hint)
+        yield Ending(name, kind, lies, names[str(output), lies] if names is not None else "")
 
 
 def output_names(step: Step) -> list[str]:
@@ -231,32 +228,34 @@ class _Writer:
     language: Language
     sizes: Mapping[str, int]
     called: Called
+    overlap: bool = False
     functions: list[Function] = field(default_factory=list)
-    outputs: list[Ending] = field(default_factory=list)
     moves: list[Move] = field(default_factory=list)
     loops: int = 0
+    shared: dict[Key, str] = field(default_factory=dict)
 
-    def step(self, step: Step, program: Program) -> None:
-        scope = self._scope()
-        names = scope.inputs(step.graph, program)
-        scope.body(step.graph, program)
-        made = []
-        for name, output, sharding in zip(
-            output_names(step), step.graph.outputs, program.outputs, strict=True
-        ):
-            kind = output.type if isinstance(output, Value) else Type(output.dtype, ())
-            whole = Sharding(sharding.dimensions)
-            if sharding.partial and isinstance(output, Value):
-                scope.move(output, path_between(kind, sharding, whole, self.sizes))
-            made.append(scope.read(output, whole))
-            self.outputs.append(Ending(name, kind, whole))
-        head = [
-            "def device_step(values):",
-            '    """What every device does of a step, on its parts of the inputs."""',
-            *unpacked(dict(names), "values"),
+    def __post_init__(self) -> None:
+        self.names = Names(set(self.language.reserved))
+
+    def section(self, one: Section, sums: Mapping[Key, Key], sent: Collection[str] = ()) -> None:
+        """The function of a section. Values have the same name in all functions.
+
+        A sum over microbatches is called as what is added up.
+        """
+        self.shared |= {done: self.shared[key] for done, key in sums.items() if key in self.shared}
+        scope = _Scope(self, self.names, self.shared)
+        names = scope.inputs(one.reads)
+        scope.body(one.instructions)
+        made = [
+            self.language.sent.format(text) if str(value) in sent else text
+            for value, lies in one.makes
+            for text in [scope.read(value, lies)]
         ]
+        head = [f"def {_called(one.phase)}(values):", f'    """{_what(one.phase)}"""']
+        head += unpacked(dict(names), "values") if names else []
         lines = [*scope.lines, *statement(f"return {listed(made)}")]
-        self.functions.append(Function("device_step", tuple(head), tuple(lines)))
+        if made:
+            self.functions.append(Function(_called(one.phase), tuple(head), tuple(lines)))
 
     def _scope(self) -> _Scope:
         return _Scope(self, Names(set(self.language.reserved)))
@@ -269,8 +268,8 @@ class _Writer:
         self.loops += 1
         name, divided = f"loop_{self.loops}", loop_of(loop.parameter)
         scope = self._scope()
-        names = scope.inputs(graph, program)
-        scope.body(graph, program)
+        names = scope.inputs(tuple(zip(graph.inputs, program.inputs, strict=True)))
+        scope.body(program.instructions)
         kept = divided.constants + divided.carried
         made = [scope.read(*one) for one in zip(graph.outputs, program.outputs, strict=True)]
         groups = (names[: divided.constants], names[divided.constants : kept], names[kept:])
@@ -293,12 +292,19 @@ def _at(operation: Operation) -> str:
 
 @dataclass
 class _Scope:
-    """One function: which values it has, lying how, under which names."""
+    """One function: which values it has, lying how, under which names.
+
+    ``known`` are names that other functions have for values, too.
+    """
 
     writer: _Writer
     names: Names
+    known: dict[Key, str] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
-    held: dict[tuple[str, Sharding], str] = field(default_factory=dict)
+    held: dict[Key, str] = field(default_factory=dict)
+    early: dict[Key, list[Moved]] = field(default_factory=dict)
+    begun: dict[Key, str] = field(default_factory=dict)
+    done: set[tuple[object, ...]] = field(default_factory=set)
     line: str = ""
 
     @property
@@ -309,23 +315,25 @@ class _Scope:
     def sizes(self) -> Mapping[str, int]:
         return self.writer.sizes
 
-    def inputs(self, graph: Graph, program: Program) -> list[tuple[str, str]]:
+    def inputs(self, given: Sequence[tuple[Value, Sharding]]) -> list[tuple[str, str]]:
         """The names of the inputs, and what they are."""
-        for value in graph.inputs:
+        for value, _ in given:
             self._check(value)
-        pairs = zip(graph.inputs, program.inputs, strict=True)
-        return [self._made(*one) for one in pairs]
+        return [self._made(*one) for one in given]
 
-    def body(self, graph: Graph, program: Program) -> None:
-        for one in program.instructions:
+    def body(self, instructions: Sequence[Done | Moved | Sent]) -> None:
+        if self.writer.overlap:
+            for one in instructions:
+                if isinstance(one, Moved) and _sends_last(one.path, self.sizes):
+                    self.early.setdefault((one.value.name, one.path.source), []).append(one)
+        for one in instructions:
             match one:
                 case Moved(value, path):
                     self.move(value, path)
                 case Done():
                     self._do(one)
                 case Sent():
-                    hint = "leave the schedule out of the plan"
-                    raise InputError("a file has no stages yet", where="plan", hint=hint)
+                    raise AssertionError(one)
                 case _:
                     assert_never(one)
 
@@ -339,17 +347,38 @@ class _Scope:
             return
         text = self.held[value.name, path.source]
         last = path.moves[-1] if path.moves else None
-        made = self.names.made(f"{value.name}_{AFTER[last.how]}" if last else value.name)
-        self.writer.moves += path.moves
+        made = self._name((value.name, path.target), AFTER[last.how]) if last else text
+        if begun := self.begun.pop((value.name, path.target), None):
+            comment = f"{last}: {value.type.sharded(path.target)}"
+            self.lines += statement(f"{made} = {begun}()", comment)
+        else:
+            self.writer.moves += path.moves
+            for call, comment in self._calls(value, path, text, made):
+                self.lines += statement(f"{made} = {call}", comment)
+        self.known[value.name, path.target] = made
+        self._hold(value, path.target, made)
+
+    def _calls(self, value: Value, path: Path, text: str, made: str) -> Iterator[tuple[str, str]]:
+        """Of each move its call, and what comes of it; all but the first are of ``made``."""
         for move in path.moves:
             kind = Type(value.type.dtype, part_shape(value.type, move.before, self.sizes))
-            comment = f"{move}: {value.type.sharded(move.after)}"
-            text = self.writer.called(text, move, value.type) or self.language.move(
-                text, move, kind, self.sizes
-            )
-            self.lines += statement(f"{made} = {text}", comment)
+            call = self.writer.called(text, move, value.type)
+            call = call or self.language.move(text, move, kind, self.sizes)
+            yield call, f"{move}: {value.type.sharded(move.after)}"
             text = made
-        self.held[value.name, path.target] = text
+
+    def _hold(self, value: Value, lies: Sharding, text: str) -> None:
+        """Have a value; what is to be sent of it early is begun now."""
+        self.held[value.name, lies] = text
+        for one in self.early.pop((value.name, lies), ()):
+            made = self.names.made(f"{value.name}_begun")
+            self.writer.moves += one.path.moves
+            *local, (call, comment) = self._calls(value, one.path, text, made)
+            for each, what in local:
+                self.lines += statement(f"{made} = {each}", what)
+            call = self.language.later.format(call[:-1])
+            self.lines += statement(f"{made} = {call}", f"begin {comment}")
+            self.begun[value.name, one.path.target] = made
 
     def _do(self, done: Done) -> None:
         operation, how = done.operation, done.how
@@ -359,6 +388,7 @@ class _Scope:
         for value in operation.results:
             self._check(value)
         operands = [self.read(*one) for one in zip(operation.operands, how.operands, strict=True)]
+        operands = self._again(operation, operands)
         text = self._repeated(done, operands) if done.body else self._written(done, operands)
         made = [self._made(*one) for one in zip(operation.results, how.results, strict=True)]
         if done.body is not None:
@@ -367,10 +397,28 @@ class _Scope:
             self.lines += statement(f"{after}, {stacks} = {text}")
             for several, source in ((made[:carried], after), (made[carried:], stacks)):
                 self.lines += unpacked(dict(several), source) if several else []
-            return
-        names = [name for name, _ in made]
-        left = listed(names)[1:-1] if operation.primitive in SEVERAL else names[0]
-        self.lines += statement(f"{left} = {text}", ", ".join(what for _, what in made))
+        else:
+            names = [name for name, _ in made]
+            left = listed(names)[1:-1] if operation.primitive in SEVERAL else names[0]
+            self.lines += statement(f"{left} = {text}", ", ".join(what for _, what in made))
+        for value, lies in zip(operation.results, how.results, strict=True):
+            self._hold(value, lies, self.held[value.name, lies])
+
+    def _again(self, operation: Operation, operands: list[str]) -> list[str]:
+        """The operands, told apart from those of an equal operation before, if there is one.
+
+        What is computed again (remat) was not kept: a compiler that merges both would keep it.
+        Single numbers may be kept.
+        """
+        key = (operation.primitive, operation.parameters, operation.operands)
+        if key not in self.done or not operation.results[0].type.shape:
+            self.done.add(key)
+            return operands
+        apart = self.language.again
+        return [
+            apart.format(text) if apart and isinstance(one, Value) else text
+            for one, text in zip(operation.operands, operands, strict=True)
+        ]
 
     def _written(self, done: Done, operands: Sequence[str]) -> str:
         mine = part(done.operation, done.how, self.sizes)
@@ -397,6 +445,19 @@ class _Scope:
 
     def _made(self, value: Value, sharding: Sharding) -> tuple[str, str]:
         """The name of a new value, and what it is."""
-        name = self.names.made(value.name)
+        name = self._name((value.name, sharding))
         self.held[value.name, sharding] = name
         return name, value.type.sharded(sharding)
+
+    def _name(self, key: Key, after: str = "") -> str:
+        """What a value is called, by the move after which it lies so if there was one."""
+        if key not in self.known:
+            self.known[key] = self.names.made(f"{key[0]}_{after}" if after else key[0])
+        return self.known[key]
+
+
+def _sends_last(path: Path, sizes: Mapping[str, int]) -> bool:
+    """Whether a collective is the only one that sends, and the last: begun, and waited for."""
+    if not path.moves or path.requests(sizes) != path.moves[-1:]:
+        return False
+    return path.moves[-1].how is not How.PERMUTE

@@ -34,6 +34,7 @@ from synth.train.orders.generators import (
 )
 from synth.train.orders.order import Action, Order, Pass
 from synth.train.orders.text import csv, parse
+from synth.train.orders.zero_bubble import zero_bubble
 
 __all__ = [
     "SCHEDULES",
@@ -54,5 +55,6 @@ __all__ = [
     "parse",
     "scheduled",
     "timeline",
+    "zero_bubble",
     "zero_bubble_h1",
 ]

@@ -80,6 +80,11 @@ class Order:
         return {action: number for number, action in enumerate(self.actions)}
 
     @cached_property
+    def halves(self) -> bool:
+        """Whether some backward pass is in two."""
+        return any(action.kind is Pass.INPUT for action in self.actions)
+
+    @cached_property
     def rank_of(self) -> Mapping[int, int]:
         """The rank of each stage."""
         return {action.stage: rank for rank, some in enumerate(self.ranks) for action in some}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from grammar.tensors.operations import Step, Value
@@ -19,6 +19,8 @@ from synth.train.plans.plan import OF_SAMPLES, PIPE, TIME, Cuts, Plan
 from synth.train.plans.recipes import CLAUSES, OF_BATCH, Recipe
 from synth.train.plans.stages import stages_of
 
+PADDED = 128
+"""Of how many words Megatron makes a part of the vocabulary a multiple, by default."""
 RAGGED = ("ragged_dot_general", "ragged_dot")
 
 
@@ -55,7 +57,7 @@ def _check_experts(step: Step, recipe: Recipe) -> None:
         raise InputError(
             f"the experts of {step.name} are reached by sorted tokens",
             where="plan",
-            hint="a ragged product is cut by no expert: trace the model with one-hot experts",
+            hint="a ragged product is cut by no expert: trace the model with --one-hot",
         )
 
 
@@ -87,8 +89,10 @@ def _inputs(step: Step, recipe: Recipe) -> tuple[list[Sharding], frozenset[tuple
 def _clauses(step: Step, recipe: Recipe) -> Iterator[tuple[str, str, dict[int, int]]]:
     """Of each clause how it is said, its axis, and which dimension it cuts of which inputs."""
     for clause, axis in recipe.clauses.items():
-        places = {at: _place(step, clause, at) for at in range(len(step.labels))}
+        places = {at: clause_place(step, clause, at) for at in range(len(step.labels))}
         cut = {at: place for at, place in places.items() if place is not None}
+        if clause == "vocabulary":
+            _check_vocabulary(step, dict(recipe.axes)[axis], cut)
         yield CLAUSES[clause][0].format(axis), axis, cut
     for label, number, axis in recipe.weights:
         found = {}
@@ -100,7 +104,21 @@ def _clauses(step: Step, recipe: Recipe) -> Iterator[tuple[str, str, dict[int, i
         yield f"weights {label}[{number}] over {axis}", axis, found
 
 
-def _place(step: Step, clause: str, at: int) -> int | None:
+def _check_vocabulary(step: Step, parts: int, cut: Mapping[int, int]) -> None:
+    """Refuse words that are not divided, with what Megatron pads them to."""
+    for at, place in cut.items():
+        size = step.graph.inputs[at].type.shape[place]
+        if size % parts:
+            each = PADDED * parts
+            raise InputError(
+                f"{size} words of {step.labels[at]} in {parts} parts",
+                where="plan",
+                hint=f"pad them as Megatron does, to a multiple of {PADDED} x {parts}: "
+                f"--sizes vocabulary={-size % each + size}",
+            )
+
+
+def clause_place(step: Step, clause: str, at: int) -> int | None:
     """The dimension of an input that a clause cuts."""
     rank, label = len(step.graph.inputs[at].type.shape), step.labels[at]
     role, of_batch = step.roles[at], clause in OF_BATCH

@@ -68,6 +68,14 @@ def _stripped(value: Type, sharding: Sharding, parts: Mapping[str, int]) -> Type
     return Type(value.dtype, shape)
 
 
+def of_one(move: Move, value: Type, parts: Mapping[str, int]) -> tuple[Move, Type] | None:
+    """A move as one microbatch sees it, and what it is of; None for one along time itself."""
+    if TIME in move.axes:
+        return None
+    inside = replace(move, before=move.before.without(TIME), after=move.after.without(TIME))
+    return inside, _stripped(value, move.before, parts)
+
+
 def _around(move: Move, source: Sharding) -> Move:
     """A move of one microbatch as one of all: time is the major axis of its dimension."""
 

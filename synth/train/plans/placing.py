@@ -14,17 +14,72 @@ from grammar.tensors.operations import Operand, Step, Value
 from grammar.tensors.sharding import Sharding
 from hierarchies import InputError
 from synth.train.plans.plan import Plan
-from synth.train.plans.program import EVERYWHERE, Done, Moved, Place, Program, Sent, When
+from synth.train.plans.program import (
+    EVERYWHERE,
+    Done,
+    Key,
+    Moved,
+    Place,
+    Program,
+    Sent,
+    When,
+    makes,
+    reads,
+)
 
 
 def placed(step: Step, plan: Plan, program: Program, whens: Sequence[When]) -> Program:
     """The program with places; ``whens`` are of its instructions. Raises InputError."""
     stages = plan.stages or (0,) * len(step.graph.operations)
-    return _Placing(step, program, _homes(step, stages)).program(stages, whens)
+    found = _late(_Placing(step, program, _homes(step, stages)).program(stages, whens))
+    return _halved(found) if plan.order is not None and plan.order.halves else found
+
+
+def _late(program: Program) -> Program:
+    """What only the update reads is done with it, so that nothing is kept for it meanwhile."""
+    early: set[Key] = set()
+    places = list(program.places)
+    for at in reversed(range(len(places))):
+        one = program.instructions[at]
+        made = makes(one)
+        if places[at].when is When.BEFORE and made and early.isdisjoint(made):
+            places[at] = replace(places[at], when=When.AFTER)
+        if places[at].when is not When.AFTER:
+            early.update(reads(one))
+    return replace(program, places=tuple(places))
+
+
+def _halved(program: Program) -> Program:
+    """Backward passes in halves: what no other stage waits for is the one for weights.
+
+    Raises InputError for loops: they make gradients of inputs and of weights in one piece.
+    """
+    waited: set[tuple[int, Key]] = set()
+    places = list(program.places)
+    for at in reversed(range(len(places))):
+        one, place = program.instructions[at], places[at]
+        if place.when is not When.BACKWARD:
+            continue
+        if isinstance(one, Done) and one.body is not None:
+            raise InputError(
+                f"{one.operation.primitive} goes back in one piece, and the order has halves",
+                where=one.operation.line,
+                hint="trace the model with its layers unrolled (--unrolled), or take 1f1b",
+            )
+        if isinstance(one, Sent) or not waited.isdisjoint((place.stage, k) for k in makes(one)):
+            waited.update((place.stage, key) for key in reads(one))
+        else:
+            places[at] = replace(place, when=When.WEIGHT)
+    return replace(program, places=tuple(places))
 
 
 def _homes(step: Step, stages: Sequence[int]) -> tuple[int, ...]:
-    """A parameter lies where it is read first; batches and the count of steps on every stage."""
+    """A parameter lies where it is read first; batches and the count of steps on every stage.
+
+    On one stage all lies there.
+    """
+    if max(stages) == 0:
+        return (0,) * len(step.graph.inputs)
     first: dict[str, int] = {}
     for operation, stage in zip(step.graph.operations, stages, strict=True):
         for one in operation.operands:

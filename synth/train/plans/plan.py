@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 
 from grammar.tensors.operations import Graph
 from grammar.tensors.sharding import Sharding
@@ -66,6 +67,11 @@ class Plan:
     def sizes(self) -> Mapping[str, int]:
         """How many devices of a stage there are along each axis of types."""
         return {axis: 1 if axis == TIME else size for axis, size in self.parts.items()}
+
+    @property
+    def devices(self) -> int:
+        """How many there are, those of all stages."""
+        return prod(size for _, size in self.axes)
 
     @property
     def parts(self) -> Mapping[str, int]:

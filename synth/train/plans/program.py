@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from grammar.tensors.operations import Operation, Value
+from grammar.tensors.operations import EVERYWHERE as EVERYWHERE
+from grammar.tensors.operations import Operand, Operation, Value
 from grammar.tensors.sharding import Sharding
 from synth.train.factors import Typed
 from synth.train.resharding import Path
@@ -39,22 +40,57 @@ class Sent:
     target: int
 
 
+Key = tuple[str, Sharding]
+"""A value by its name and how it lies: what a program knows it by."""
+
+
+def reads(one: Done | Moved | Sent) -> list[Key]:
+    """What an instruction needs, in the order of its operands."""
+    match one:
+        case Done(operation, how):
+            return _keys(operation.operands, how.operands)
+        case Moved(value, path):
+            return [(value.name, path.source)]
+        case Sent(value, sharding):
+            return [(value.name, sharding)]
+
+
+def makes(one: Done | Moved | Sent) -> list[Key]:
+    """What is there by an instruction, on the stage that does it."""
+    match one:
+        case Done(operation, how):
+            return _keys(operation.results, how.results)
+        case Moved(value, path):
+            return [(value.name, path.target)]
+        case Sent():
+            return []
+
+
+def _keys(values: Sequence[Operand], lies: Sequence[Sharding]) -> list[Key]:
+    both = zip(values, lies, strict=True)
+    return [(value.name, one) for value, one in both if isinstance(value, Value)]
+
+
 class When(Enum):
-    """When an instruction is done: once, or once for each microbatch."""
+    """When an instruction is done: once, or once for each microbatch.
+
+    Where an order has backward passes in halves, the one for weights is apart: what no other stage
+    waits for.
+    """
 
     BEFORE = "once, before the first microbatch"
     FORWARD = "in the forward pass of each microbatch"
     BACKWARD = "in the backward pass of each microbatch"
+    WEIGHT = "in the half for weights of the backward pass of each microbatch"
     AFTER = "once, after the last microbatch"
-
-
-EVERYWHERE = -1
-"""The stage of what every stage has or does itself: batches, the count of steps, masks."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """On which stage an instruction is done, and when; what is sent is where it comes from."""
+    """On which stage an instruction is done, and when; what is sent is where it comes from.
+
+    What every stage has or does itself is ``EVERYWHERE``: batches, the count of steps, masks.
+    """
 
     stage: int
     when: When

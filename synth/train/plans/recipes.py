@@ -60,8 +60,7 @@ CLAUSES: Mapping[str, tuple[str, Mapping[str, int]]] = {
 
 OF_BATCH = ("batch", "tokens")
 
-ONE_BACKWARD = tuple(name for name in SCHEDULES if not name.startswith("zero-bubble"))
-CHUNKED = ("interleaved-1f1b", "looped-bfs")
+CHUNKED = ("interleaved-1f1b", "zero-bubble-h1", "looped-bfs")
 
 
 def spelled(lies: Sharding) -> str:
@@ -125,12 +124,9 @@ class Recipe:
         if PIPE not in dict(self.axes):
             problem = f"schedule {self.schedule} and no stages"
             raise InputError(problem, hint=f"stages are along an axis of the name {PIPE}: {PIPE}=4")
-        if self.schedule not in ONE_BACKWARD:
-            known = ", ".join(ONE_BACKWARD)
-            problem = f"schedule {self.schedule!r}"
-            if self.schedule in SCHEDULES:
-                problem += ": backward passes in halves, and a loop over layers goes back in one"
-            raise InputError(problem, hint=f"there are {known}")
+        if self.schedule not in SCHEDULES:
+            known = ", ".join(SCHEDULES)
+            raise InputError(f"schedule {self.schedule!r}", hint=f"there are {known}")
         if self.microbatches < 2:
             raise InputError("a schedule of 1 microbatch", hint="at least 2: schedule 1f1b, 8 ...")
         if self.chunks > 1 and self.schedule not in CHUNKED:

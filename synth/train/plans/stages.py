@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 
 from grammar.tensors.operations import Operand, Step, Value
 from hierarchies import InputError
-from synth.train.orders import Pass
 from synth.train.plans.plan import PIPE, Plan
 from synth.train.plans.program import EVERYWHERE, When
 
@@ -199,11 +198,6 @@ def check_order(plan: Plan) -> None:
     if plan.order.microbatches != plan.microbatches or plan.microbatches < 2:
         problem = f"an order of {plan.order.microbatches} microbatches"
         hint = f"the plan has {plan.microbatches}, and an order needs 2 at least"
-        raise InputError(problem, where="plan", hint=hint)
-    halves = [one for one in plan.order.actions if one.kind not in (Pass.FORWARD, Pass.BACKWARD)]
-    if halves:
-        problem = f"{halves[0]} is half of a backward pass"
-        hint = "a loop over layers goes back in one: F and B only"
         raise InputError(problem, where="plan", hint=hint)
 
 

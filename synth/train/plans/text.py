@@ -83,6 +83,13 @@ def _named(clause: str) -> Callable[[str], dict[str, Any]]:
     return lambda axis: {clause: axis}
 
 
+def _bytes(mega: str) -> int:
+    found = round(float(mega) * 1e6)
+    if not found:
+        raise InputError(f"buckets of {mega} MB", where="plan", hint="as in: buckets of 25 MB")
+    return found
+
+
 _READ: tuple[Callable[..., dict[str, Any]], ...] = (
     *map(_named, CLAUSES),
     lambda label, place, axis: {"weights": ((label, int(place), axis),)},
@@ -95,7 +102,7 @@ _READ: tuple[Callable[..., dict[str, Any]], ...] = (
         "microbatches": int(count),
     },
     lambda: {"remat": True},
-    lambda mega: {"bucket_bytes": round(float(mega) * 1e6)},
+    lambda mega: {"bucket_bytes": _bytes(mega)},
     lambda: {"first": First.REQUESTS},
 )
 """For each clause what its match says of a recipe."""

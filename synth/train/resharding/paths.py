@@ -26,6 +26,9 @@ from synth.train.resharding.rules import moves
 
 Allowed = Callable[[Move], bool]
 Room = tuple[int, ...]
+_Of = tuple[Room, frozenset[Kind]]
+"""Of a value only what of each dimension's size axes could divide, and its partial kinds."""
+
 MOST_TIED = 16
 _REQUESTS = 64
 """Prices count requests below bytes: no path has as many."""
@@ -57,7 +60,11 @@ def path_between(
     fit the value or the axes, for partial values of several kinds at once (which is put together
     first is not said), and where the moves that are allowed do not lead there.
     """
-    return paths_between(value, source, target, sizes, allowed)[0]
+    of_value = _of_value(value, source, target, sizes)
+    found = _towards(target, tuple(sizes.items()), of_value, allowed).get(source)
+    if found is None:
+        raise _unreachable(value, source, target)
+    return found
 
 
 def paths_between(
@@ -72,20 +79,29 @@ def paths_between(
 
     Which of them is fastest only a machine can tell. Raises InputError as ``path_between`` does.
     """
+    of_value = _of_value(value, source, target, sizes)
+    found = _cheapest(source, target, tuple(sizes.items()), of_value, (allowed, first))
+    if not found:
+        raise _unreachable(value, source, target)
+    return found
+
+
+def _of_value(value: Type, source: Sharding, target: Sharding, sizes: Mapping[str, int]) -> _Of:
+    """What a path depends on of a value. Raises InputError for shardings that do not fit it."""
     for role, sharding in (("source", source), ("target", target)):
         check_type(value, sharding, sizes, where=f"{role} of a redistribution")
         check_one_kind(value, sharding, f"{role} of a redistribution")
     every = prod(sizes.values())
     room = tuple(gcd(size, every) for size in value.shape)
     summed = () if value.dtype in ("bool", "key") else (Kind.SUM,)
-    kinds = frozenset((*summed, *(kind for kind, _ in (*source.partial, *target.partial))))
-    found = _cheapest(source, target, tuple(sizes.items()), (room, kinds), (allowed, first))
-    if not found:
-        raise InputError(
-            f"no allowed moves lead from {value.sharded(source)} to {value.sharded(target)}",
-            hint="allow all-gather and all-reduce: with these every sharding can be reached",
-        )
-    return found
+    return room, frozenset((*summed, *(kind for kind, _ in (*source.partial, *target.partial))))
+
+
+def _unreachable(value: Type, source: Sharding, target: Sharding) -> InputError:
+    return InputError(
+        f"no allowed moves lead from {value.sharded(source)} to {value.sharded(target)}",
+        hint="allow all-gather and all-reduce: with these every sharding can be reached",
+    )
 
 
 def check_one_kind(value: Type, sharding: Sharding, where: str) -> None:
@@ -108,10 +124,9 @@ def _cheapest(
     source: Sharding,
     target: Sharding,
     axes: tuple[tuple[str, int], ...],
-    of_value: tuple[Room, frozenset[Kind]],
+    of_value: _Of,
     rules: tuple[Allowed, First],
 ) -> tuple[Path, ...]:
-    """Of the value only what of each dimension's size axes could divide, and its partial kinds."""
     graph = _graph(axes, len(of_value[0]), of_value[1], rules)
     moves = _fitting(graph, axes, of_value[0])
     best = moves.between(source, target).cheapest(graph.prices, graph.ranks)
@@ -124,6 +139,19 @@ def _cheapest(
         edges = [moves.alphabet[label] for label in one.labels]
         found.append(Path(source, target, tuple(edge.move for edge in edges)))
     return tuple(found)
+
+
+@lru_cache(maxsize=2**11)
+def _towards(
+    target: Sharding, axes: tuple[tuple[str, int], ...], of_value: _Of, allowed: Allowed
+) -> Mapping[Sharding, Path]:
+    """From every sharding the first of the cheapest paths: of many sources one walk is enough."""
+    graph = _graph(axes, len(of_value[0]), of_value[1], (allowed, First.BYTES))
+    moves = _fitting(graph, axes, of_value[0])
+    return {
+        source: Path(source, target, tuple(moves.alphabet[label].move for label in one.labels))
+        for source, one in moves.towards(target, graph.prices, graph.ranks).items()
+    }
 
 
 @dataclass(frozen=True, eq=False)

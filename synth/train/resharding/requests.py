@@ -29,7 +29,7 @@ from synth.semantics.point_to_point import (
 from synth.semantics.programs import Language
 from synth.train.resharding.moves import How, Move, Path
 
-_GOALS: Mapping[How, Goal] = {
+GOALS: Mapping[How, Goal] = {
     How.ALL_GATHER: Goal.ALL_GATHER,
     How.ALL_TO_ALL: Goal.ALL_TO_ALL,
     How.REDUCE_SCATTER: Goal.REDUCE_SCATTER,
@@ -59,10 +59,9 @@ class Rearrangement:
 class Communication:
     """A move that sends something: its request, and how buffers are rearranged around it.
 
-    ``kind`` is what the request's sums are: a program for a sum is one for a maximum as well, with
-    another operator, as all that is known of an operator is that order does not matter and that
-    nothing may be added twice. (The files that are handed out add up: none takes another operator
-    yet.) ``given``: the rearrangement of a device's part before, into
+    ``kind`` is the reduction operation: a program for a sum is one for a maximum as well, as all
+    that is known of an operation is that order does not matter and that nothing may count twice.
+    ``given``: the rearrangement of a device's part before, into
     ``result[0]`` pieces where the request takes pieces; ``got``: of what it ends with.
     """
 
@@ -130,7 +129,7 @@ class _Layout:
             self.placement.axes,
             over,
             self.bytes_of(larger),
-            language=Language(goal=_GOALS[move.how]),
+            language=Language(goal=GOALS[move.how]),
             placement=self.placement.matrix,
         )
 

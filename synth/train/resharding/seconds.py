@@ -59,8 +59,8 @@ class Redistribution:
 class Redistributor:
     """Answers redistributions on one placement of one system; what was asked before is kept.
 
-    ``max_steps``, ``segments`` and ``stripes`` are the planner's. Raises InputError for a placement
-    on another machine.
+    ``max_steps``, ``segments`` and ``stripes`` are the planner's; types do not lie on axes
+    ``without``. Raises InputError for a placement on another machine.
     """
 
     def __init__(
@@ -71,6 +71,7 @@ class Redistributor:
         max_steps: int = Language.max_steps,
         segments: tuple[int, ...] = SEGMENTS,
         stripes: bool = True,
+        without: tuple[str, ...] = (),
     ) -> None:
         if placement.hierarchy != system.hierarchy:
             raise InputError(
@@ -79,7 +80,8 @@ class Redistributor:
             )
         self.system = system
         self.placement = placement
-        self.sizes = {axis.name: axis.size for axis in placement.axes}
+        axes = (axis for axis in placement.axes if axis.name not in without)
+        self.sizes = {axis.name: axis.size for axis in axes}
         self._max_steps = max_steps
         self._segments, self._stripes = segments, stripes
         self._known: dict[tuple[Goal, tuple[str, ...], int], Answer] = {}

@@ -23,10 +23,23 @@ True
 """
 
 from synth.train.sharded.checking import check, check_known
-from synth.train.sharded.costs import Asked, Held, asked, held, local_moves
-from synth.train.sharded.device import on_one_device, unsharded
+from synth.train.sharded.costs import (
+    Asked,
+    Held,
+    asked,
+    flops_by,
+    held,
+    held_by,
+    local_moves,
+)
+from synth.train.sharded.device import of_stages, on_one_device, unsharded
 from synth.train.sharded.meanings import Meaning, gradients
-from synth.train.sharded.redistributed import Redistributed, redistributed
+from synth.train.sharded.redistributed import (
+    Redistributed,
+    Transfer,
+    redistributed,
+    transfers,
+)
 from synth.train.sharded.writing import sharded_step
 
 __all__ = [
@@ -34,14 +47,19 @@ __all__ = [
     "Held",
     "Meaning",
     "Redistributed",
+    "Transfer",
     "asked",
     "check",
     "check_known",
+    "flops_by",
     "gradients",
     "held",
+    "held_by",
     "local_moves",
+    "of_stages",
     "on_one_device",
     "redistributed",
     "sharded_step",
+    "transfers",
     "unsharded",
 ]

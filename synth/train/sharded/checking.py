@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from grammar.tensors.operations import (
+    MOVING,
     REDISTRIBUTE,
+    SEND,
     Graph,
     Literal,
     Operand,
@@ -21,9 +23,10 @@ from grammar.tensors.operations import (
 from grammar.tensors.sharding import Kind, Sharding, replicated
 from hierarchies import InputError
 from synth.train.factors import matched, rows
-from synth.train.plans.plan import loop_of, stacked
+from synth.train.plans.plan import TIME, loop_of, stacked
 from synth.train.resharding import How, Move
 from synth.train.resharding.rules import moves
+from synth.train.sharded.places import check_places
 
 Sizes = Mapping[str, int]
 
@@ -35,7 +38,7 @@ def check_known(step: Step) -> None:
     primitive is refused.
     """
     for operation in step.graph.everywhere():
-        if operation.body is None and operation.primitive != REDISTRIBUTE:
+        if operation.body is None and operation.primitive not in MOVING:
             try:
                 rows(operation)
             except InputError:
@@ -55,16 +58,20 @@ def check(sharded: ShardedStep) -> None:
     """Raise InputError for a line that cannot be: the operation, what is wrong, its axis.
 
     An operation without such a row; a partial sum where it may not be; axes in different orders; a
-    redistribution that no single move is; a loop whose values change how they lie.
+    redistribution that no single move is; a loop whose values change how they lie; what is read on
+    a stage that does not have it, or before it is made.
     """
     check_known(sharded.step)
     _check(sharded.step.graph, sharded.sizes)
+    check_places(sharded)
 
 
 def _check(graph: Graph, sizes: Sizes) -> None:
     for operation in graph.operations:
         if operation.primitive == REDISTRIBUTE:
             _check_move(operation, sizes)
+        elif operation.primitive == SEND:
+            _check_send(operation)
         elif operation.body is not None:
             _check_loop(operation, operation.body)
             _check(operation.body, sizes)
@@ -101,6 +108,11 @@ def _check_move(operation: Operation, sizes: Sizes) -> None:
         case _:
             hint = "as in v1: f32[8] = redistribute(v0) by=all-reduce over=(data)"
             raise InputError("a redistribution of another form", where=where, hint=hint)
+    if TIME in over and by not in _OVER_TIME:
+        problem = f"{by} over {TIME} brings microbatches together"
+        raise InputError(
+            problem, where=where, hint="they are done one after the other: sum them up"
+        )
     names = [how.value for how in How]
     if by not in names:
         raise InputError(f"no move is called {by!r}", where=where, hint=", ".join(names))
@@ -117,6 +129,20 @@ def _check_move(operation: Operation, sizes: Sizes) -> None:
             where=where,
             hint=told or "several redistributions one after the other do",
         )
+
+
+_OVER_TIME = [how.value for how in (How.SLICE, How.MASK, How.WIDEN, How.ALL_REDUCE)]
+
+
+def _check_send(operation: Operation) -> None:
+    match operation.operands, operation.results, operation.parameter:
+        case [[Value() as before], [after], {"to": int(to), **rest}] if (
+            (before.type, before.sharding) == (after.type, after.sharding) and to >= 0 and not rest
+        ):
+            pass
+        case _:
+            hint = "as in v1: f32[8] = send(v0) to=1"
+            raise InputError("a send of another form", where=_where(operation), hint=hint)
 
 
 def _check_loop(loop: Operation, body: Graph) -> None:

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from grammar.tensors.operations import ShardedStep, Step
 from grammar.tensors.sharding import Kind, Type, part_shape
+from synth.train.plans.microbatches import of_one
+from synth.train.plans.plan import TIME
 from synth.train.resharding import How, Move, Path
 from synth.train.resharding.seconds import Answered, Redistributor
-from synth.train.sharded.device import on_one_device, unsharded
+from synth.train.sharded.device import of_stages, on_one_device, unsharded
 from synth.train.sharded.meanings import gradients
-from synth.train.sharded.redistributed import Redistributed, redistributed
-from synth.train.work import peak_bytes
+from synth.train.sharded.redistributed import Redistributed, redistributed, times_of
+from synth.train.work import peak_bytes, work_of
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ def asked(sharded: ShardedStep, redistributor: Redistributor | None = None) -> t
     """The requests of a step, the most bytes first; with answers if there is a machine."""
     sizes, found = sharded.sizes, dict[tuple[object, ...], list[Redistributed]]()
     for one in redistributed(sharded):
-        if one.move.least(sizes):
+        if _sends(one.move, sizes):
             move, types = one.move, (one.value.type, sizes)
             key = (move.how, _reduction(move), frozenset(move.axes), _largest(move, *types))
             found.setdefault((*key, _least(move, *types)), []).append(one)
@@ -63,9 +65,14 @@ def local_moves(sharded: ShardedStep) -> Counter[How]:
     """How often a step redistributes without sending anything, by kind."""
     found: Counter[How] = Counter()
     for one in redistributed(sharded):
-        if not one.move.least(sharded.sizes):
+        if not _sends(one.move, sharded.sizes):
             found[one.move.how] += one.times
     return found
+
+
+def _sends(move: Move, sizes: Mapping[str, int]) -> bool:
+    """Whether devices exchange something; from microbatch to microbatch none does."""
+    return bool(move.least({**sizes, TIME: 1}))
 
 
 def _asked(
@@ -74,8 +81,9 @@ def _asked(
     first, answered = several[0], None
     move, value = first.move, first.value.type
     if redistributor is not None:
-        path = Path(move.before, move.after, (move,))
-        [answered] = redistributor.along(path, value).requests
+        inside, part = of_one(move, value, sizes) or (move, value)
+        path = Path(inside.before, inside.after, (inside,))
+        [answered] = redistributor.along(path, part).requests
     return Asked(
         move.how,
         _reduction(move),
@@ -113,12 +121,37 @@ class Held:
 
 
 def held(sharded: ShardedStep) -> tuple[Held, Held]:
-    """On one device that does the whole step, and on each of those that share it."""
+    """On one device that does the whole step, and on each of those that share it.
+
+    Of stages it is the one that holds the most. Of microbatches all of the batch is there, and
+    values of one at a time: how many are under way depends on the order of passes.
+    """
     names = [one.name for one in gradients(sharded.step)]
-    part = on_one_device(sharded)
     whole = sum(sharded.step.graph.values[name].type.bytes for name in names)
-    own = sum(part.graph.values[name].type.bytes for name in names)
-    return _held(unsharded(sharded), whole), _held(part, own)
+    return _held(unsharded(sharded), whole), max(map(held_by, of_stages(sharded)), key=_all)
+
+
+def held_by(stage: ShardedStep) -> Held:
+    """On each device of one stage."""
+    part = on_one_device(stage)
+    own = sum(part.graph.values[one.name].type.bytes for one in gradients(stage.step))
+    found = _held(part, own)
+    return replace(found, batch=found.batch * stage.sizes.get(TIME, 1))
+
+
+def _all(one: Held) -> int:
+    return one.parameter + one.gradient + one.moment + one.state + one.batch + one.values
+
+
+def flops_by(stage: ShardedStep) -> int:
+    """The operations of a step on each device of a stage."""
+    part = on_one_device(stage)
+    each = zip(part.graph.operations, times_of(stage), strict=True)
+    return sum(
+        times * one.flops
+        for operation, times in each
+        for one in work_of(replace(part, graph=replace(part.graph, operations=(operation,))))
+    )
 
 
 def _held(step: Step, gradient: int) -> Held:

@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from grammar.tensors.operations import (
-    REDISTRIBUTE,
+    EVERYWHERE,
+    MOVING,
+    SEND,
     Graph,
     Literal,
     Operand,
@@ -23,7 +25,7 @@ from grammar.tensors.sharding import Type, part_shape
 
 
 def unsharded(sharded: ShardedStep) -> Step:
-    """The step that a sharded one was made of."""
+    """The step that a sharded one was made of; in stages, in the order of its text."""
     return replace(sharded.step, graph=_Whole().graph(sharded.step.graph))
 
 
@@ -34,6 +36,39 @@ def on_one_device(sharded: ShardedStep) -> Step:
     ``synth.train.factors.part`` has what to execute.
     """
     return replace(sharded.step, graph=_part(sharded.step.graph, sharded.sizes))
+
+
+def of_stages(sharded: ShardedStep) -> tuple[ShardedStep, ...]:
+    """What a device of each stage does, of what it reads; alone what one without stages does."""
+    count = 1 + max((one.stage for one in sharded.places), default=0)
+    return (sharded,) if count == 1 else tuple(_stage(sharded, at) for at in range(count))
+
+
+def _stage(sharded: ShardedStep, stage: int) -> ShardedStep:
+    step = sharded.step
+    both = zip(step.graph.operations, sharded.places, strict=True)
+    own = [(one, at) for one, at in both if at.stage in (stage, EVERYWHERE)]
+    made = {value.name: value for one, _ in own for value in one.results if one.primitive != SEND}
+    inside = {name for name in step.graph.values if name not in made}
+    read = {str(operand) for one, _ in own for operand in one.operands} & inside
+    kept = [at for at, value in enumerate(step.graph.inputs) if value.name in read]
+    outs = [at for at, value in enumerate(step.graph.outputs) if str(value) in made]
+    graph = Graph(
+        tuple(step.graph.inputs[at] for at in kept),
+        tuple(one for one, _ in own),
+        tuple(step.graph.outputs[at] for at in outs),
+    )
+    updates = tuple(
+        (outs.index(out), kept.index(place))
+        for out, place in step.updates
+        if out in outs and place in kept
+    )
+    roles, labels = (tuple(some[at] for at in kept) for some in (step.roles, step.labels))
+    return replace(
+        sharded,
+        step=replace(step, graph=graph, roles=roles, labels=labels, updates=updates),
+        places=tuple(at for _, at in own),
+    )
 
 
 def part_type(value: Value, sizes: Mapping[str, int]) -> Type:
@@ -52,7 +87,7 @@ class _Whole:
         inputs = tuple(map(self.made, graph.inputs))
         operations = []
         for one in graph.operations:
-            if one.primitive == REDISTRIBUTE:
+            if one.primitive in MOVING:
                 self.values[one.results[0].name] = self.values[str(one.operands[0])]
             else:
                 operations.append(self.operation(one))

@@ -1,6 +1,7 @@
 """A program on a machine: each redistribution by the path that is fastest there.
 
-The fewest bytes are not always the least time: a small value is not worth a request more.
+The fewest bytes are not always the least time: a small value is not worth a request more. What is
+of microbatches moves as the plan says.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from synth.train.plans import Done, Moved, Program, Sent
+from synth.train.plans.plan import TIME
 from synth.train.resharding.seconds import Redistributor
 
 
@@ -22,6 +24,8 @@ def on_machine(program: Program, redistributor: Redistributor) -> Program:
             case Done() | Sent():
                 return one
             case Moved(value, path):
+                if TIME in (*path.source.axes, *path.target.axes):
+                    return one
                 if not path.requests(redistributor.sizes):
                     return one
                 found = redistributor.redistribution(value.type, path.source, path.target)

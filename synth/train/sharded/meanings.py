@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from grammar.tensors.operations import REDISTRIBUTE, Graph, Literal, Operand, Operation, Step, Value
+from grammar.tensors.operations import MOVING, Graph, Literal, Operand, Operation, Step, Value
 from synth.train.factors.table import ELEMENTWISE
 
 
@@ -49,7 +49,7 @@ def meanings(graph: Graph, inputs: Meanings, ends: Mapping[str, str]) -> dict[st
     for operation in graph.operations:
         for result in operation.results:
             one = str(operation.operands[0]) if operation.operands else ""
-            if operation.primitive == REDISTRIBUTE and one in found:
+            if operation.primitive in MOVING and one in found:
                 found[result.name] = found[one]
             elif result.name in labels:
                 touched = operation.primitive in ELEMENTWISE and any(
@@ -78,7 +78,7 @@ def _behind(graph: Graph, ends: Mapping[str, str]) -> dict[str, str]:
 
 
 def _by_element(operation: Operation) -> Iterator[Value]:
-    if operation.primitive in ELEMENTWISE or operation.primitive == REDISTRIBUTE:
+    if operation.primitive in ELEMENTWISE or operation.primitive in MOVING:
         for operand in operation.operands:
             if isinstance(operand, Value) and operand.type.shape == operation.results[0].type.shape:
                 yield operand

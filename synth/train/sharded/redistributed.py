@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from grammar.tensors.operations import REDISTRIBUTE, Graph, Operation, ShardedStep, Value
+from grammar.tensors.operations import (
+    PASSES,
+    REDISTRIBUTE,
+    SEND,
+    Graph,
+    Operation,
+    ShardedStep,
+    Value,
+)
+from synth.train.plans.plan import TIME
 from synth.train.resharding import How, Move
 from synth.train.sharded.meanings import Meaning, Meanings, ends_of, meanings, of_inputs
 from synth.train.work import length_of
@@ -13,7 +22,10 @@ from synth.train.work import length_of
 
 @dataclass(frozen=True)
 class Redistributed:
-    """One move of one value, ``times`` a step: in loops as often as they go round."""
+    """One move of one value, ``times`` a step: in loops as often as they go round.
+
+    In the passes of microbatches it is once for each, of that one's part.
+    """
 
     value: Value
     move: Move
@@ -25,7 +37,36 @@ class Redistributed:
 def redistributed(sharded: ShardedStep) -> tuple[Redistributed, ...]:
     """Every move in the order of the text, those of loops where the loop is."""
     step = sharded.step
-    return tuple(_moves(step.graph, of_inputs(step), ends_of(step), 1))
+    return tuple(_moves(step.graph, of_inputs(step), ends_of(step), times_of(sharded)))
+
+
+def times_of(sharded: ShardedStep) -> tuple[int, ...]:
+    """How often each operation is done in a step: those of passes once for each microbatch."""
+    microbatches = sharded.sizes.get(TIME, 1)
+    return tuple(microbatches if one.when in PASSES else 1 for one in sharded.places) or (1,) * len(
+        sharded.step.graph.operations
+    )
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """A value that goes from each device of a stage to its twin on another, so often a step."""
+
+    value: Value
+    source: int
+    target: int
+    when: str
+    times: int
+
+
+def transfers(sharded: ShardedStep) -> tuple[Transfer, ...]:
+    """All that is sent between stages, in the order of the text."""
+    found = zip(sharded.step.graph.operations, sharded.places, times_of(sharded), strict=False)
+    return tuple(
+        Transfer(one.results[0], at.stage, int(str(one.parameter["to"])), at.when, times)
+        for one, at, times in found
+        if one.primitive == SEND
+    )
 
 
 def move_of(operation: Operation) -> Move:
@@ -41,10 +82,10 @@ def move_of(operation: Operation) -> Move:
 
 
 def _moves(
-    graph: Graph, inputs: Meanings, ends: dict[str, str], times: int
+    graph: Graph, inputs: Meanings, ends: dict[str, str], each: Sequence[int]
 ) -> Iterator[Redistributed]:
     known = meanings(graph, inputs, ends)
-    for operation in graph.operations:
+    for operation, times in zip(graph.operations, each, strict=True):
         if operation.primitive == REDISTRIBUTE:
             [value] = operation.operands
             assert isinstance(value, Value), operation
@@ -66,4 +107,5 @@ def _inside(loop: Operation, body: Graph, known: Meanings, times: int) -> Iterat
         for inner, outer in zip(body.outputs, loop.results, strict=True)
         if outer.name in known
     }
-    yield from _moves(body, inputs, ends, times * length_of(loop))
+    each = (times * length_of(loop),) * len(body.operations)
+    yield from _moves(body, inputs, ends, each)

@@ -18,7 +18,7 @@ which knows no plan: what is checked is what is handed out. Each step has a batc
 
 from synth.train.trials.alone import Alone, as_text, in_jax
 from synth.train.trials.comparison import Compared, Row, compared
-from synth.train.trials.inputs import Values, drawn
+from synth.train.trials.inputs import Values, drawn, in_pieces
 from synth.train.trials.processes import Sharded, Trial, check, trained
 
 __all__ = [
@@ -33,5 +33,6 @@ __all__ = [
     "compared",
     "drawn",
     "in_jax",
+    "in_pieces",
     "trained",
 ]

@@ -6,6 +6,7 @@ what rounding does to them.
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -20,7 +21,7 @@ from synth.train.emit import output_names, write
 from synth.train.models import Spelling, zoo_function
 from synth.train.plans import Plan, apply
 from synth.train.plans.plan import whole
-from synth.train.trials.inputs import Array, Values
+from synth.train.trials.inputs import Array, Values, in_pieces
 from synth.train.trials.processes import Trial, trained
 
 WIDER = {"bfloat16": "float32", "float32": "float64"}
@@ -33,6 +34,11 @@ class Alone:
     what: str
     values: Values
     wider: Values
+
+    def of(self, step: Step) -> Alone:
+        """The same for a step that is prepared for stages, whose layers are apart."""
+        values, wider = (in_pieces(step, one, 1) for one in (self.values, self.wider))
+        return replace(self, values=values, wider=wider)
 
 
 def in_jax(
@@ -86,12 +92,23 @@ def _widened(array: Array) -> Array:
 
 def as_text(step: Step, inputs: Values, trial: Trial) -> Alone:
     """By the step's own text, emitted for one device: nothing else is known of it."""
-    wide = parse_step(str(step).replace("f32", "f64"))
+    wide = parse_step(_in_wider_numbers(str(step)))
     return Alone(
         "the step's text on one device",
         _by_text(step, inputs, trial),
         _by_text(wide, {name: _widened(array) for name, array in inputs.items()}, trial),
     )
+
+
+_FROM_BITS = re.compile(r"^( *)(\S+): f32(\S*) = (bitcast_\S+) new_dtype=f32(.*)$", re.MULTILINE)
+
+
+def _in_wider_numbers(text: str) -> str:
+    """A step in float64; what is made of bits, as random numbers are, is made as it was."""
+    made = r"\1\2.bits: F32\3 = \4 new_dtype=F32\5"
+    wider = r"\1\2: f32\3 = convert_element_type(\2.bits) new_dtype=f32\5"
+    apart = _FROM_BITS.sub(f"{made}\n{wider}", text)
+    return apart.replace("f32", "f64").replace("F32", "f32")
 
 
 def _by_text(step: Step, inputs: Values, trial: Trial) -> Values:

@@ -15,6 +15,7 @@ from grammar.tensors.operations import Step
 from grammar.tensors.sharding import Sharding, block
 from synth.train.emit import output_names
 from synth.train.plans import Program
+from synth.train.plans.plan import PIPE
 from synth.train.trials.alone import Alone
 from synth.train.trials.inputs import Array
 from synth.train.trials.processes import Sharded
@@ -54,7 +55,11 @@ class Compared:
 def compared(
     step: Step, program: Program, sizes: Mapping[str, int], alone: Alone, sharded: Sharded
 ) -> Compared:
-    """How far apart they are, and which arrays further than rounding explains."""
+    """How far apart they are, and which arrays further than rounding explains.
+
+    ``sizes`` are of all axes of devices. Along the axis of stages a value is where it is held, and
+    there all that belong to it are compared.
+    """
     whole = (Sharding(one.dimensions) for one in program.outputs)
     lies = dict(zip(output_names(step), whole, strict=True))
     held = [
@@ -73,10 +78,11 @@ def compared(
     }
     unlike = sorted((name for name in beyond if not beyond[name] <= 1), key=lambda n: -beyond[n])
     steps = len(next(iter(apart.values())))
+    losses = next((part for (_, name), part in sharded.parts.items() if name == "loss"), None)
     rows = tuple(
         Row(
             loss_alone=float(alone.values["loss"][turn]) if "loss" in alone.values else None,
-            loss_sharded=float(sharded.parts[0, "loss"][turn]) if "loss" in alone.values else None,
+            loss_sharded=None if losses is None else float(losses[turn]),
             difference=max(float(apart[name][turn]) for name in held),
             rounding=max(float(rounding[name][turn]) for name in held),
         )
@@ -96,10 +102,15 @@ def _apart(
 ) -> Array:
     """Of each step the largest difference on any device; infinite where something is no number."""
     size = _size(whole)
-    worst = np.zeros(len(whole))
-    for rank, at in enumerate(product(*(range(size) for size in sizes.values()))):
+    devices = product(*(range(size) for size in sizes.values()))
+    places = [dict(zip(sizes, at, strict=True)) for at in devices]
+    held = {places[rank].get(PIPE) for rank, one in sharded.parts if one == name}
+    worst = np.full(len(whole), 0.0 if held else np.inf)
+    for rank, at in enumerate(places):
+        if at.get(PIPE) not in held:
+            continue
         part = sharded.parts[rank, name].astype(np.float64)
-        wanted = _block(whole, lies, sizes, dict(zip(sizes, at, strict=True)))
+        wanted = _block(whole, lies, sizes, at)
         gap = np.abs(part - wanted.astype(np.float64)).reshape(len(whole), -1)
         worst = np.maximum(worst, np.max(gap, axis=1, initial=0.0))
     return np.where(np.isnan(worst), np.inf, worst / size)

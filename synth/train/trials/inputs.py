@@ -7,6 +7,7 @@ parameter as far as any other, and rounding decides where to.
 
 from __future__ import annotations
 
+from itertools import count, takewhile
 from typing import Any
 
 import numpy as np
@@ -51,4 +52,20 @@ def drawn(step: Step, steps: int, classes: int, seed: int = 0) -> Values:
             made = draw.standard_normal(shape) * (1 if role == "batch" else 0.1)
             made += role == "parameter" and ("scale" in last or "norm" in last)
         found[value.name] = made.astype(np.int32 if whole else np.float32)
+    return found
+
+
+def in_pieces(step: Step, values: Values, axis: int = 0) -> Values:
+    """The values as a step has them whose layers are apart: stacks in as many pieces as inputs.
+
+    ``axis`` is that of layers: 1 where there is a value for each step.
+    """
+    names = step.graph.values
+    found: Values = {}
+    for name, array in values.items():
+        pieces = list(takewhile(names.__contains__, (f"{name}.{at}" for at in count())))
+        if name in names or not pieces:
+            found[name] = array
+        else:
+            found |= zip(pieces, np.split(array, len(pieces), axis), strict=True)
     return found

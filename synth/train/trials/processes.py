@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -32,16 +32,21 @@ class Trial:
 
 @dataclass(frozen=True)
 class Sharded:
-    """What each rank held after each step, by rank and name; steps are the first dimension."""
+    """What each rank held after each step, by rank and name; steps are the first dimension.
+
+    ``seconds`` are how long each rank took for each step, which all begin together.
+    """
 
     parts: dict[tuple[int, str], Array]
+    seconds: dict[int, Array] = field(default_factory=dict)
 
 
-def check(trial: Trial, world: int, size_bytes: int) -> None:
+def check(trial: Trial, world: int, size_bytes: int, stages: int = 1) -> None:
     """Refuse a trial before anything runs.
 
-    Raises InputError for a runtime that is not installed, for numbers of processes that do not
-    fit the plan, and for inputs of so many bytes that they do not fit on this machine.
+    Raises InputError for a runtime that is not installed, for numbers of processes that do not fit
+    the plan (in JAX one has the devices of all stages), and for inputs of so many bytes that they
+    do not fit on this machine.
     """
     if find_spec(trial.runtime) is None:
         raise InputError(
@@ -52,6 +57,10 @@ def check(trial: Trial, world: int, size_bytes: int) -> None:
     if world > MOST_PROCESSES:
         problem = f"the axes of the plan multiply to {world} devices, too many for one machine"
         raise InputError(problem, where="--plan", hint=f"at most {MOST_PROCESSES}")
+    if trial.runtime == "jax" and stages > 1 and trial.processes != 1:
+        problem = f"{trial.processes} processes of JAX for {stages} stages"
+        hint = "1: it has all devices, and passes values on; or --runtime torch, one for each"
+        raise InputError(problem, where="--processes", hint=hint)
     of_jax = trial.runtime == "jax" and 1 <= trial.processes <= world
     if trial.processes != world and not (of_jax and world % trial.processes == 0):
         hint = f"{world}, one for each device"
@@ -90,13 +99,16 @@ def trained(
     words = (sys.executable, str(file), *told)
     commands = _COMMANDS[trial.runtime](words, world, trial.processes, folder)
     supervise(commands, folder, trial.timeout_seconds, go_on)
-    found = {}
+    found, seconds = {}, {}
     for number in range(trial.processes):
         with np.load(folder / f"process{number}.npz", allow_pickle=False) as saved:
             for key in saved.files:
                 rank, _, name = key.partition(":")
-                found[int(rank), name] = saved[key]
-    return Sharded(found)
+                if name:
+                    found[int(rank), name] = saved[key]
+                else:
+                    seconds[int(rank)] = saved[key]
+    return Sharded(found, seconds)
 
 
 def _jax(words: tuple[str, ...], world: int, processes: int, folder: Path) -> list[Command]:

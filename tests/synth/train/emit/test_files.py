@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 
 pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 
+from forking import jax_python
 from grammar.tensors.operations import Graph, Operation, Step, Value
 from grammar.tensors.parser import parse_step
 from grammar.tensors.sharding import Kind, Sharding, Type
@@ -71,6 +73,41 @@ def test_more_layers_are_not_more_lines(runtime: str) -> None:
     assert len(few.splitlines()) == len(many.splitlines())
 
 
+COMPILED = """
+import sys
+import jax
+import jax.numpy as jnp
+
+names = {"__name__": "emitted"}
+exec(compile(sys.stdin.read(), "step.py", "exec"), names)
+kinds = [jax.ShapeDtypeStruct(one.shape, jnp.dtype(one.dtype)) for one in names["INPUTS"].values()]
+made = jax.jit(names["sharded_step"](names["mesh"]())).lower(tuple(kinds))
+print(made.compile().as_text().count(" dot("))
+"""
+
+
+def compiled_products(text: str) -> int:
+    """How many products of matrices XLA leaves of a step over two devices."""
+    fake = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
+    words, more = [*jax_python(), "-c", COMPILED], os.environ | fake
+    found = subprocess.run(words, input=text, capture_output=True, text=True, env=more, check=True)
+    return int(found.stdout)
+
+
+@pytest.mark.slow
+def test_xla_does_not_merge_what_is_computed_again() -> None:
+    """Without a barrier it undoes remat of layers one after the other."""
+    recipe, layers = "data=2; batch over data", (("layers", 1),)
+    text = text_of("jax", "gpt2-tiny", recipe, changes=layers, unrolled=True, remat=True)
+    plain = text_of("jax", "gpt2-tiny", recipe, changes=layers, unrolled=True)
+    assert "optimization_barrier" not in plain
+    products = text.count("lax.dot_general(")
+    assert products > plain.count("lax.dot_general(")
+    assert compiled_products(text) == products
+    merged = re.sub(r"lax\.optimization_barrier\((\w+)\)", r"\1", text)
+    assert compiled_products(merged) == plain.count("lax.dot_general(")
+
+
 def test_every_redistribution_of_the_program_is_a_line() -> None:
     one = step("gpt2-tiny")
     plan = plan_of(one, parse_recipe(MEGATRON))
@@ -111,14 +148,14 @@ def test_partial_inputs_and_keys_are_refused(runtime: str) -> None:
 def test_numbers_that_torch_has_not_are_refused_by_their_line() -> None:
     text = (
         "step bits\nin x: i32[4] batch\n"
-        "v0: u32[4] = convert_element_type(x) new_dtype=u32 @m.py:3\nout v0\n"
+        "v0: u64[4] = convert_element_type(x) new_dtype=u64 @m.py:3\nout v0\n"
     )
     bits = parse_step(text)
     plan = plan_of(bits, parse_recipe("data=2; batch over data"))
-    with pytest.raises(InputError, match="PyTorch has no u32, and v0 is of it") as refused:
+    with pytest.raises(InputError, match="PyTorch has no u64, and v0 is of it") as refused:
         write("torch", bits, apply(bits, plan), plan.sizes)
     assert refused.value.where == "m.py:3"
-    assert "lax.convert_element_type(x, jnp.uint32)" in write(
+    assert "lax.convert_element_type(x, jnp.uint64)" in write(
         "jax", bits, apply(bits, plan), plan.sizes
     )
 

@@ -17,6 +17,7 @@ from synth.train.orders import (
     Order,
     Pass,
     Protocol,
+    Timeline,
     Transfers,
     gpipe,
     interleaved,
@@ -24,6 +25,7 @@ from synth.train.orders import (
     one_f_one_b,
     parse,
     timeline,
+    zero_bubble,
     zero_bubble_h1,
 )
 
@@ -258,3 +260,63 @@ def test_what_makes_no_schedule_is_refused(make: object, said: str) -> None:
     with pytest.raises(InputError) as error:
         make()
     assert str(error.value) == said
+
+
+# --- zero bubble by the seconds of its passes ---------------------------------------------------
+
+
+def rank_seconds(found: Timeline) -> tuple[float, ...]:
+    """For each rank from its first action until its last has ended."""
+    return tuple(row[-1].end_seconds - row[0].begin_seconds for row in found.ranks)
+
+
+@given(
+    st.integers(1, 5),
+    st.integers(1, 12),
+    st.tuples(SECONDS, SECONDS, SECONDS, SECONDS),
+    st.floats(1.0, 10.0),
+    st.floats(0.0, 1.0),
+)
+def test_zero_bubble_keeps_to_its_room_and_is_no_slower_than_one_after_the_other(
+    ranks: int, m: int, seconds: tuple[float, ...], room: float, kept: float
+) -> None:
+    f, i, w, c = seconds
+    durations = Durations(f, i + w, w)
+    order = zero_bubble(ranks, m, durations, c, room, kept)
+    assert (order.stages, order.microbatches) == (ranks, m)
+    for row in order.ranks:
+        held = 0.0
+        for action in row:
+            held += {Pass.FORWARD: 1.0, Pass.INPUT: kept - 1, Pass.WEIGHT: -kept}[action.kind]
+            assert held <= room + 1e-6
+    found = timeline(order, durations.on(order), Transfers(c))
+    assert m * (f + i + w) <= min(rank_seconds(found)) + 1e-9
+    assert max(rank_seconds(found)) <= found.seconds + 1e-9
+    assert found.seconds <= m * ranks * (f + i + w + 2 * c)
+
+
+@given(st.integers(1, 6), st.integers(0, 12), SECONDS)
+def test_with_room_for_two_each_passes_of_one_length_leave_no_bubble(
+    ranks: int, more: int, f: float
+) -> None:
+    """The paper's ZB-H2: every rank works without a pause once it has begun."""
+    m = 2 * ranks + more
+    durations = Durations(f, 2 * f, f)
+    order = zero_bubble(ranks, m, durations)
+    found = timeline(order, durations.on(order))
+    assert rank_seconds(found) == pytest.approx((3 * f * m,) * ranks)
+    assert max(order.held()) <= 2 * ranks
+
+
+def test_more_room_makes_less_bubble_and_nonsense_is_refused() -> None:
+    """Profiled passes of a model of 1.5B (its authors' bubbles: 0.1585 and 0.0433)."""
+    durations = Durations(18.522, 27.423, 9.337)
+    found = []
+    for room in (8, 16):
+        order = zero_bubble(8, 24, durations, 0.601, room, 0.366)
+        times = rank_seconds(timeline(order, durations.on(order), Transfers(0.601)))
+        found.append(1 - 24 * 45.945 / max(times))
+    assert found == pytest.approx([0.1585, 0.0433], abs=0.005)
+    for ranks, m, room, kept in ((0, 1, 1, 0), (1, 0, 1, 0), (1, 1, 0.5, 0), (1, 1, 1, 2)):
+        with pytest.raises(InputError, match="microbatches, room for"):
+            zero_bubble(ranks, m, durations, 0.0, room, kept)

@@ -265,7 +265,7 @@ def test_text_and_back(text: str) -> None:
         "pipe=2; schedule 1f1b, 1 microbatch",
         "pipe=2; schedule 1f1b",
         "pipe=2; schedule 1f1b, 2 chunks, 4 microbatches",
-        "pipe=2; schedule zero-bubble-h1, 4 microbatches",
+        "pipe=2; schedule zero-bubble-h2, 4 microbatches",
         "pipe=2; schedule fastest, 4 microbatches",
         "pipe=2; batch over pipe; schedule 1f1b, 2 microbatches",
         "data=2 pipe=2",
@@ -297,3 +297,19 @@ def test_megatron_of_a_model_without_such_weights_is_refused() -> None:
 def test_sorted_experts_are_refused() -> None:
     with pytest.raises(InputError, match="sorted tokens"):
         program(step("mixtral-tiny"), "expert=2; experts over expert")
+
+
+def test_a_vocabulary_that_is_not_divided_says_what_megatron_pads_it_to() -> None:
+    recipe = parse_recipe("tensor=4; weights over tensor as Megatron; vocabulary over tensor")
+    with pytest.raises(InputError, match="50257 words of embedding in 4 parts") as refused:
+        plan_of(step("gpt2-tiny", (("vocabulary", 50257),)), recipe)
+    assert refused.value.hint.endswith("a multiple of 128 x 4: --sizes vocabulary=50688")
+    padded = step("gpt2-tiny", (("vocabulary", 50688),))
+    assert apply(padded, plan_of(padded, recipe))
+
+
+def test_a_size_that_is_not_divided_says_one_that_is() -> None:
+    one = step("gpt2-tiny")
+    with pytest.raises(InputError, match="input targets: data=3 cuts dimension 0") as refused:
+        apply(one, plan_of(one, parse_recipe("data=3; batch over data")))
+    assert refused.value.hint.endswith("must divide the size: 6 would do")

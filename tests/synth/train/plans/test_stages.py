@@ -158,6 +158,45 @@ def test_any_order_that_is_valid_has_what_it_reads(order: str) -> None:
     judge_order(prepared(one, plan), plan, apply(one, plan))
 
 
+HALVES = "data=1 pipe=2; schedule zero-bubble-h1, 2 microbatches"
+
+
+@pytest.mark.parametrize("order", [None, "0F0 0F1 0B0 0I1 0W1\n1F0 1I0 1F1 1B1 1W0"])
+def test_of_layers_one_by_one_backward_passes_go_in_halves(order: str | None) -> None:
+    """Also where some go in one. What makes a gradient of a weight is in the half for weights."""
+    one = step("mlp-tiny", SIX, unrolled=True, batch=4)
+    plan = plan_of(one, parse_recipe(HALVES))
+    plan = replace(plan, order=parse(order)) if order else plan
+    program = apply(one, plan)
+    judge_order(prepared(one, plan), plan, program)
+    both = list(zip(program.instructions, program.places, strict=True))
+    of = {
+        (place.stage, place.when): [
+            i.operation.results[0].type.shape
+            for i, where in both
+            if where == place and isinstance(i, Done) and i.operation.primitive == "dot_general"
+        ]
+        for _, place in both
+    }
+    assert (32, 32) in of[1, When.WEIGHT]
+    assert not {(32, 32), (32, 8), (8, 32)} & set(of[1, When.BACKWARD])
+    assert {(4, 32)} == set(of[1, When.BACKWARD])
+    waiting = [at for at, (_, place) in enumerate(both) if place == Place(1, When.BACKWARD)]
+    early = [at for at in waiting if isinstance(both[at][0], Done)]
+    for at in early:
+        places = list(program.places)
+        places[at] = Place(1, When.WEIGHT)
+        with pytest.raises(MissingError):
+            judge_order(prepared(one, plan), plan, replace(program, places=tuple(places)))
+
+
+def test_loops_in_halves_are_refused_with_what_would_do() -> None:
+    one = step("mlp-tiny", SIX, batch=4)
+    with pytest.raises(InputError, match="scan goes back in one piece") as refused:
+        apply(one, plan_of(one, parse_recipe(HALVES)))
+    assert "--unrolled" in refused.value.hint
+
+
 @pytest.mark.parametrize(
     ("model", "text", "problem"),
     [

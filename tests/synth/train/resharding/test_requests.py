@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import pathlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
 from itertools import permutations
@@ -24,6 +24,7 @@ from synth.emit.mesh import RankOrder, mesh
 from synth.emit.transfers import TransferSource, emit_transfer
 from synth.plan.planner import answers
 from synth.plan.request import Answer, Request
+from synth.run import BACKENDS, Trial, run, run_transfer
 from synth.run.processes import Command, supervise
 from synth.semantics.lowering import lower
 from synth.semantics.point_to_point import PointToPoint, Transfer, coordinates, send_receive
@@ -66,44 +67,15 @@ def answered(request: Request, placement: Placement) -> Answer:
     return best
 
 
-def handed_out(answer: Answer) -> Sequence[Schedule]:
+def handed_out(answer: Answer, kind: Kind) -> Sequence[Schedule]:
     """The programs of an answer, written as a JSON document and read again."""
     found = answer.candidate
     schedules = [
-        lower(part.derivation, found.reduction, part.size_bytes, part.segments)
+        replace(lower(part.derivation, found.reduction, part.size_bytes, part.segments), op=kind)
         for part in found.parts
     ]
     made = document(schedules[0]) if len(schedules) == 1 else striped_document(schedules)
     return read_stripes(printed(made))
-
-
-@dataclass(frozen=True)
-class Largest:
-    """A number that others are added to by taking the larger: programs add, whatever that is."""
-
-    number: float
-
-    def __add__(self, other: Largest) -> Largest:
-        return self if self.number >= other.number else other
-
-
-class Smallest(Largest):
-    """The same by taking the smaller."""
-
-    def __add__(self, other: Largest) -> Largest:
-        return self if self.number <= other.number else other
-
-
-def replayed(schedules: Sequence[Schedule], given: Array, kind: Kind) -> Array:
-    """What devices end with, by programs that add, or take the larger or the smaller instead."""
-    if kind is not Kind.SUM:
-        taken = Largest if kind is Kind.MAX else Smallest
-        given = np.vectorize(taken, otypes=[object])(given)
-    found = replay_stripes(schedules, given)
-    assert isinstance(found, np.ndarray), found
-    if kind is Kind.SUM:
-        return found
-    return np.vectorize(lambda one: one.number, otypes=[np.float32])(found)
 
 
 def on_devices(one: Communication, parts: Parts, placement: Placement) -> Parts:
@@ -115,7 +87,9 @@ def on_devices(one: Communication, parts: Parts, placement: Placement) -> Parts:
     else:
         answer = answered(one.request, placement)
         assert isinstance(answer.verdict, Proved)
-        got = replayed(handed_out(answer), given, one.kind)
+        found = replay_stripes(handed_out(answer, one.kind), given)
+        assert isinstance(found, np.ndarray), found
+        got = found
     return {at: one.got.applied(got[device]) for device, at in enumerate(where)}
 
 
@@ -155,6 +129,7 @@ def test_emitted_programs_put_maxima_together_as_sums(kind: Kind, sample: Sample
 
 
 BOTH = ((Kind.SUM, "data"), (Kind.SUM, "model"))
+LARGEST = ((Kind.MAX, "data"), (Kind.MAX, "model"))
 SINGLE = [
     (Sharding((("model", "data"), ())), replicated(2), How.ALL_GATHER),
     (Sharding(((), ("data", "model"))), replicated(2), How.ALL_GATHER),
@@ -162,6 +137,8 @@ SINGLE = [
     (Sharding((("model", "data"), ())), Sharding(((), ("data", "model"))), How.ALL_TO_ALL),
     (Sharding((("data", "model"), ())), Sharding((("model", "data"), ())), How.PERMUTE),
     (Sharding(((), ()), BOTH), replicated(2), How.ALL_REDUCE),
+    (Sharding(((), ()), LARGEST), replicated(2), How.ALL_REDUCE),
+    (Sharding(((), ()), LARGEST), Sharding(((), ("model", "data"))), How.REDUCE_SCATTER),
 ]
 """Redistributions of one request each, over both axes."""
 
@@ -176,22 +153,62 @@ def test_one_request_over_both_axes(
     assert carried_out(path, MATRIX, placement) is None
 
 
-def emitted(one: Communication, placement: Placement, order: RankOrder) -> str:
-    """The PyTorch file for a communication."""
-    system, options = switches(placement.hierarchy), Options(rank_order=order)
+def emitted(
+    one: Communication, placement: Placement, order: RankOrder, target: str = "torch"
+) -> str:
+    """The file of a target for a communication."""
+    given = handed(one, placement, Options(rank_order=order))
+    if isinstance(given, TransferSource):
+        [text] = emit_transfer(target, given).values()
+    else:
+        [text] = emit(target, given).values()
+    return str(text)
+
+
+def handed(one: Communication, placement: Placement, options: Options) -> Source | TransferSource:
+    """What is emitted and run for a communication."""
+    system = switches(placement.hierarchy)
     if isinstance(one.request, PointToPoint):
         price = priced_transfer(one.request, system)
-        [text] = emit_transfer(
-            "torch", TransferSource(one.request, system, price, options)
-        ).values()
-        return str(text)
+        return TransferSource(one.request, system, price, options)
     answer = answered(one.request, placement)
     [stripe] = answer.stripes
     part, verdict = stripe.part, stripe.verdict
     assert isinstance(verdict, Proved)
     schedule = lower(part.derivation, answer.candidate.reduction, part.size_bytes, part.segments)
-    [text] = emit("torch", Source(schedule, system, stripe.prices, verdict, options)).values()
-    return str(text)
+    schedule = replace(schedule, op=one.kind)
+    return Source(schedule, system, stripe.prices, verdict, options)
+
+
+@pytest.mark.parametrize("target", ["json", "trace"])
+def test_documents_and_timelines_are_made_of_every_request(target: str) -> None:
+    for source, target_, _ in SINGLE:
+        path = path_between(MATRIX, source, target_, SIZES)
+        [one] = communications(path, MATRIX, NESTED)
+        said = json.loads(emitted(one, NESTED, RankOrder.MACHINE, target))
+        if target == "json" and not isinstance(one.request, PointToPoint):
+            assert said.get("request", "all-reduce") == one.request.goal.value
+            assert said.get("op", "sum") == one.kind.value
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["jax", "mpi"])
+def test_every_request_runs_and_is_equal_to_the_runtime_s_own(backend: str) -> None:
+    """PyTorch's are run below, as parts of redistributions."""
+    sizes = {"data": 2, "model": 2}
+    axes = tuple(Axis(*axis) for axis in sizes.items())
+    placement = Placement(Hierarchy.of(node=2, gpu=2), axes, ((2, 1), (1, 2)))
+    if find_spec(BACKENDS[backend].needs[0]) is None:
+        pytest.skip(f"needs the extra {backend}")
+    for source, target, _ in SINGLE:
+        path = path_between(MATRIX, source, target, sizes)
+        [one] = communications(path, MATRIX, placement)
+        given, trial = handed(one, placement, Options()), Trial(4 * 144, "float32", 1, check=True)
+        if isinstance(given, TransferSource):
+            seen = run_transfer(backend, given, trial)
+        else:
+            seen = run(backend, given, trial)
+        assert seen.equal, one.move
 
 
 @pytest.mark.slow
@@ -204,7 +221,7 @@ def test_emitted_files_redistribute_in_real_processes(
     sizes, draw, cases = {"data": 4, "model": 2}, np.random.default_rng(6), []
     axes = tuple(Axis(*axis) for axis in sizes.items())
     placement = Placement(Hierarchy.of(node=2, gpu=4), axes, ((2, 2), (1, 2)))
-    value, whole = Type("f32", (16, 24)), np.arange(384.0, dtype=np.float32).reshape(16, 24)
+    value, whole = Type("f32", (16, 24)), np.arange(-200.0, 184.0, dtype=np.float32).reshape(16, 24)
     devices = mesh(placement, order).devices.tolist()
     where = [device_coordinates(placement, device) for device in devices]
     for number, (source, target, how) in enumerate(SINGLE):

@@ -1,7 +1,8 @@
-"""A step in stages: nothing is lost or done twice, and the pipeline's laws hold on the clock."""
+"""A step in stages: places of the program, the pipeline's laws, and a replay written apart."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 
 import pytest
@@ -11,28 +12,25 @@ pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 from grammar.tensors.operations import Operation
 from hierarchies import InputError
 from synth.compute import flops_of
-from synth.train.orders import (
-    Order,
-    Pass,
-    Transfers,
-    gpipe,
-    interleaved,
-    one_f_one_b,
-    timeline,
-    zero_bubble_h1,
-)
-from synth.train.plans import apply, parse_recipe, plan_of
-from synth.train.simulation import Device, Kind, device, pipelined, simulate
-from synth.train.simulation.stages import Phase, Stages
+from synth.train.orders import Action, Order, Pass, Protocol, gpipe, interleaved, one_f_one_b
+from synth.train.plans import Plan, Program, When, apply, parse_recipe, plan_of, prepared
+from synth.train.plans.program import EVERYWHERE
+from synth.train.simulation import Kind, Overlap
+from synth.train.simulation.device import Device, Handed, device, grouping_of
+from synth.train.simulation.passes import Passes, PassKey
+from synth.train.simulation.pipeline import Pipelined, pipelined
+from synth.train.simulation.simulation import simulate
 from traced_steps import step
 
-LAYERS = 4
 PLANS = (
-    "data=2; batch over data",
-    "data=2; batch over data; zero=3",
-    "data=2 tensor=2; batch over data; weights over tensor as Megatron; zero=1",
+    "pipe=2; schedule 1f1b, 4 microbatches",
+    "data=2 pipe=2; batch over data; zero=1; schedule gpipe, 4 microbatches",
+    (
+        "pipe=2 tensor=2; weights over tensor as Megatron; schedule interleaved-1f1b, 2 chunks,"
+        " 4 microbatches"
+    ),
+    "data=2; batch over data; 4 microbatches",
 )
-ORDERS = (one_f_one_b(2, 4), gpipe(4, 2), interleaved(2, 4, 2), one_f_one_b(1, 3))
 
 
 def computing(operation: Operation) -> float:
@@ -40,154 +38,254 @@ def computing(operation: Operation) -> float:
 
 
 @cache
-def written(text: str, layers: int = LAYERS) -> Device:
-    one = step("gpt2-tiny", (("layers", layers),))
+def planned(text: str, layers: int = 4) -> tuple[Plan, Program]:
+    one = step("gpt2-tiny", (("layers", layers),), batch=8)
     plan = plan_of(one, parse_recipe(text))
-    return device(one, plan, apply(one, plan), computing, lambda *how: 3e-6)
+    return plan, apply(one, plan)
 
 
-@pytest.mark.parametrize("text", PLANS)
-@pytest.mark.parametrize("count", [1, 2, 4])
-def test_every_task_is_done_by_the_stages_together(text: str, count: int) -> None:
-    """Whole, or in shares that add up to it; a pass reads its own stage's, or its neighbours'.
-
-    But for the gradient of the embedding, which the first stage and the last make.
-    """
-    found = Stages(written(text), count)
-    phases, shares = found.phases, found.shares
-    for task, phase, some in zip(found.device.tasks, phases, shares, strict=True):
-        assert sum(some.values()) == pytest.approx(1) or set(some.values()) == {1.0}
-        assert set(some) <= set(range(count))
-        for stage in some if phase is not Phase.UPDATE else ():
-            for one in task.before:
-                near = {stage, stage - 1 if phases[one] is Phase.FORWARD else stage + 1}
-                assert phases[one] is not Phase.UPDATE
-                assert near & set(shares[one]) or task.name.startswith("add_any")
-        if phase is Phase.UPDATE and task.layer >= 0:
-            assert all(shares[one] == some for one in task.before)
-    made = {one.maker: one.size_bytes for one in found.device.buffers}
-    each = [number for number, some in enumerate(shares) if len(some) > 1 and 1.0 in some.values()]
-    scalars = [number for number in each if phases[number] is Phase.UPDATE]
-    assert all(made[number] <= 8 for number in scalars)
-    assert bool(scalars) is (count > 1)
-
-
-@pytest.mark.parametrize("text", PLANS)
-def test_one_stage_and_microbatch_take_what_the_step_takes(text: str) -> None:
-    alone = simulate(written(text))
-    found = pipelined(written(text), one_f_one_b(1, 1))
-    assert found.seconds == pytest.approx(alone.seconds)
-    assert found.idle_shares[0] == pytest.approx(0)
-
-
-@pytest.mark.parametrize("text", PLANS)
-@pytest.mark.parametrize("order", ORDERS, ids=["1f1b", "gpipe", "interleaved", "alone"])
-def test_passes_are_where_the_clock_of_orders_has_them(text: str, order: Order) -> None:
-    """With each stage's seconds in place of equal ones; the update follows on each rank."""
-    transfers = Transfers(1e-5)
-    found = pipelined(written(text), order, transfers)
-    phases = {Pass.FORWARD: Phase.FORWARD, Pass.BACKWARD: Phase.BACKWARD}
-    expected = timeline(
-        order, lambda one: found.stages.block(one.stage, phases[one.kind]).alone, transfers
+@cache
+def written(text: str, layers: int = 4, *, whole: bool = True, sends: bool = False) -> Device:
+    plan, program = planned(text, layers)
+    ready = prepared(step("gpt2-tiny", (("layers", layers),), batch=8), plan)
+    how = Overlap(sends=sends)
+    return device(
+        ready,
+        plan,
+        program,
+        lambda section: sum(map(computing, section.operations)),
+        lambda *how: 3e-6,
+        how,
+        grouping_of(plan, how, whole=whole),
     )
-    for spans, others in zip(found.ranks, expected.ranks, strict=True):
-        passes = [one for one in spans if one.action is not None]
-        assert [one.action for one in passes] == [one.action for one in others]
-        assert [one.end_seconds for one in passes] == [one.end_seconds for one in others]
-        updates = [one for one in spans if one.action is None]
-        assert updates[0].begin_seconds == passes[-1].end_seconds
-        assert len(updates) == order.stages // len(order.ranks)
-    assert len(list(found.rows())) == len(order.actions) + order.stages
+
+
+def run(
+    text: str,
+    order: Order | None = None,
+    handing: Callable[[int, int, int], float] = lambda *how: 0.0,
+    protocol: Protocol = Protocol.EAGER,
+    **how: bool,
+) -> Pipelined:
+    plan, _ = planned(text)
+    found = written(text, **how)
+    prompt = how.get("sends", False)
+    return pipelined(
+        found, order or plan.order, plan.microbatches, handing, protocol, prompt=prompt
+    )
 
 
 @pytest.mark.parametrize("text", PLANS)
-@pytest.mark.parametrize("count", [1, 2, 4])
-def test_state_is_dealt_out(text: str, count: int) -> None:
-    """Every stage has its layers' parameters and moments; the first and last the tied embedding."""
-    found = Stages(written(text), count)
-    whole = [one for one in found.device.buffers if one.maker < 0]
-    held = [dict[Kind, int]() for _ in range(count)]
-    for stage, kinds in enumerate(held):
-        for kind, size in found.state(stage):
-            kinds[kind] = kinds.get(kind, 0) + size
-    embedding = next(one.size_bytes for one in whole if one.name == "embedding")
-    twice = embedding if count > 1 else 0
-    for kind, more in ((Kind.PARAMETERS, twice), (Kind.MOMENTS, 0)):
-        together = sum(one.size_bytes for one in whole if one.kind is kind)
-        assert sum(one[kind] for one in held) == together + more
-    gradients = [found.gradients(stage) for stage in range(count)]
-    assert sum(gradients) == Stages(found.device, 1).gradients(0)
+def test_tasks_are_where_the_program_has_them(text: str) -> None:
+    """Nothing is lost or done twice: as often in each place as the program says."""
+    _, program = planned(text)
+    found = written(text, whole=False)
+    assert {one.place for one in found.tasks if not one.name.startswith("receive")} <= set(
+        program.places
+    )
+    passes = Passes(found)
+    keys = [key for stage in passes.stages for key in _keys(passes, stage)]
+    counted = [number for key in keys for number in passes.tasks([key])]
+    everywhere = sum(one.place.stage == EVERYWHERE for one in found.tasks)
+    assert len(counted) == len(found.tasks) + (len(passes.stages) - 1) * everywhere
+    assert set(counted) == set(range(len(found.tasks)))
 
 
-@pytest.mark.parametrize("microbatches", [1, 2, 4, 8])
-def test_activations_that_ranks_hold(microbatches: int) -> None:
-    """1F1B: of min(S - s, m) microbatches; GPipe: of all."""
-    text, count = PLANS[0], 4
-    stages = Stages(written(text), count)
-    for order, held in (
-        (one_f_one_b(count, microbatches), lambda stage: min(count - stage, microbatches)),
-        (gpipe(count, microbatches), lambda stage: microbatches),
-    ):
-        found = pipelined(written(text), order)
-        for stage, moment in enumerate(found.largest_moments):
-            kept = sum(stages.device.buffers[number].size_bytes for number in stages.saved(stage))
-            kinds = dict(moment.by_kind)
-            assert kinds[Kind.ACTIVATIONS] == held(stage) * kept
-            assert kinds[Kind.GRADIENTS] == stages.gradients(stage)
-            assert kinds[Kind.WORKING] == stages.working(stage, Phase.BACKWARD)
-            assert moment.size_bytes == sum(size for _, size in moment.by_kind)
+def _keys(passes: Passes, stage: int) -> list[PassKey]:
+    once = [key for when in (When.BEFORE, When.AFTER) for key in passes.once(stage, when)]
+    return [*once, *(PassKey(stage, when) for when in (When.FORWARD, When.BACKWARD))]
 
 
 @pytest.mark.parametrize("text", PLANS)
-def test_working_memory_is_what_a_pass_makes_and_does_not_keep(text: str) -> None:
-    """Of one stage: as the whole step has it in memory when a task of the pass begins."""
-    alone, stages = simulate(written(text)), Stages(written(text), 1)
-    buffers, kept = stages.device.buffers, stages.saved(0)
-    for phase in (Phase.FORWARD, Phase.BACKWARD):
-        made = {
-            number
-            for number, one in enumerate(buffers)
-            if one.maker >= 0
-            and stages.phases[one.maker] is phase
-            and number not in kept
-            and one.kind is not Kind.GRADIENTS
-        }
-        held = [
-            sum(
-                buffers[number].size_bytes
-                for number in alone.lives.at(alone.begins[task])
-                if number in made
-            )
-            for task in stages.tasks(0, phase)
+def test_each_rank_s_time_is_computing_waiting_and_idling(text: str) -> None:
+    found = run(text, handing=lambda size, *ends: 1e-6 + size * 1e-12)
+    for rank, idle in enumerate(found.idle_shares):
+        exposed = sum(one.exposed_seconds for one in found.sent(rank))
+        together = found.compute_seconds(rank) + exposed + idle * found.seconds
+        assert together == pytest.approx(found.seconds)
+    busy = max(1 - share for share in found.idle_shares) * found.seconds
+    everything = sum(one.end_seconds - one.begin_seconds for row in found.ranks for one in row)
+    assert busy <= found.seconds <= everything + found.handed_seconds * 4 + 1e-12
+
+
+def replay(found: Pipelined, seconds: Callable[[int, int, int], float]) -> float:
+    """Written apart: ranks take turns until nobody can go on; all is looked up by name."""
+    handed = found.passes.device.handed
+    ends: dict[str, float] = {}
+    clock = [0.0] * len(found.ranks)
+    left = [list(row) for row in found.ranks]
+    rank_of = {key.stage: r for r, row in enumerate(found.ranks) for one in row for key in one.keys}
+    whens = {Pass.FORWARD: When.FORWARD, Pass.BACKWARD: When.BACKWARD}
+    last = found.order.stages - 1
+    while any(left):
+        went = False
+        for rank, queue in enumerate(left):
+            if not queue:
+                continue
+            one = queue[0]
+            needed = []
+            if one.action is not None:
+                stage, kind, micro = one.action.stage, one.action.kind, one.action.microbatch
+                up = kind is Pass.FORWARD
+                other = stage - 1 if up else stage + 1
+                if not up:
+                    needed.append((f"{stage}F{micro}", 0.0))
+                if (up and stage > 0) or (not up and stage < last):
+                    size = handed.get(Handed(other, stage, whens[kind], 0), 0)
+                    same = rank_of[other] == rank
+                    wait = 0.0 if same or not size else seconds(size, other, stage)
+                    needed.append((f"{other}{kind.value}{micro}", wait))
+            needed += [
+                (str(PassKey(link.source, link.when, link.turn)), seconds(size, *_ends(link)))
+                for link, size in handed.items()
+                if PassKey(link.target, link.when, link.turn + 1) in one.keys
+            ]
+            if all(name in ends for name, _ in needed):
+                begin = max([clock[rank], *(ends[name] + wait for name, wait in needed)])
+                clock[rank] = begin + found.alone[one.keys].seconds
+                ends[str(one.action)] = clock[rank]
+                ends |= {str(key): clock[rank] for key in one.keys}
+                queue.pop(0)
+                went = True
+        assert went
+    return max(clock)
+
+
+def _ends(link: Handed) -> tuple[int, int]:
+    return link.source, link.target
+
+
+@pytest.mark.parametrize("text", PLANS)
+def test_a_step_takes_what_a_replay_takes(text: str) -> None:
+    def handing(size: int, source: int, target: int) -> float:
+        return 1e-6 * (1 + source + 2 * target) + size * 1e-11
+
+    found = run(text, handing=handing)
+    assert found.seconds == pytest.approx(replay(found, handing), rel=1e-12)
+
+
+@pytest.mark.parametrize("text", PLANS)
+def test_groups_take_what_operations_do_one_by_one(text: str) -> None:
+    """As flat, where nothing is sent beside compute; but for constants, made on the way."""
+    whole, flat = run(text), run(text, whole=False)
+    left_out = sum(one.seconds for one in written(text, whole=False).tasks) - sum(
+        one.seconds for one in written(text).tasks
+    )
+    assert whole.seconds <= flat.seconds
+    assert flat.seconds - whole.seconds <= left_out * 4 + 1e-12
+    assert len(written(text).tasks) < 0.6 * len(written(text, whole=False).tasks)
+
+
+@pytest.mark.parametrize("microbatches", [2, 4, 8])
+@pytest.mark.parametrize(
+    ("make", "held"),
+    [
+        (one_f_one_b, lambda ranks, rank, m: min(ranks - rank, m)),
+        (gpipe, lambda ranks, rank, m: m),
+    ],
+    ids=["1f1b", "gpipe"],
+)
+def test_activations_that_ranks_hold(
+    make: Callable[[int, int], Order], held: Callable[[int, int, int], int], microbatches: int
+) -> None:
+    """1F1B: of min(S - s, m) microbatches; GPipe: of all (design of the step, section 7)."""
+    text = f"pipe=2; schedule 1f1b, {microbatches} microbatches"
+    found = run(text, make(2, microbatches))
+    for rank in range(2):
+        kept = [
+            (begin, end, size)
+            for _, begin, end, size, name in found._held(rank)
+            if name.startswith("kept")
         ]
-        assert stages.working(0, phase) == max(held) > 0
+        each = sum(size for _, size, _ in found.passes.saved(rank))
+        moments = {begin for begin, _, _ in kept}
+        most = max(sum(size for b, e, size in kept if b <= at < e) for at in moments)
+        assert most == held(2, rank, microbatches) * each > 0
+
+
+@pytest.mark.parametrize("text", PLANS[:3])
+def test_state_is_where_the_program_says(text: str) -> None:
+    """Every parameter and moment on one stage; a tied embedding as a copy where it is read, too."""
+    one = step("gpt2-tiny", (("layers", 4),), batch=8)
+    plan, program = planned(text)
+    ready, passes = prepared(one, plan), Passes(written(text))
+    kinds = {"parameter": Kind.PARAMETERS, "moment": Kind.MOMENTS}
+    for role, kind in kinds.items():
+        whole = sum(
+            buffer.size_bytes
+            for buffer, of in zip(passes.device.buffers, ready.roles, strict=False)
+            if of == role
+        )
+        own = [
+            sum(size for k, size, _ in passes.state([stage]) if k is kind)
+            for stage in passes.stages
+        ]
+        assert sum(own) == whole > 0
+        assert all(own)
+    assert program.homes
+
+
+def test_what_is_made_is_reduced_beside_the_last_backward_pass() -> None:
+    """Never slower than after it, and never faster than computing alone."""
+    text = PLANS[1]
+    beside, after = run(text, sends=True), run(text)
+    assert beside.seconds <= after.seconds * (1 + 1e-9)
+    assert beside.seconds >= max(map(beside.compute_seconds, range(2)))
+    assert any(" and update" in one.name for row in beside.ranks for one in row)
+
+
+def test_rendezvous_is_never_faster_than_eager() -> None:
+    handing = lambda size, *ends: 2e-5  # noqa: E731
+    for order in (gpipe(2, 4), one_f_one_b(2, 4)):
+        eager, met = (
+            run(PLANS[0], order, handing, how) for how in (Protocol.EAGER, Protocol.RENDEZVOUS)
+        )
+        assert eager.seconds <= met.seconds
+
+
+def test_an_order_that_stands_still_where_senders_wait_is_shown() -> None:
+    with pytest.raises(InputError, match=r"blocking transfers stand still: .* waits for "):
+        run(PLANS[0], one_f_one_b(2, 4), protocol=Protocol.BLOCKING)
 
 
 def test_more_microbatches_leave_less_idle() -> None:
-    idle = [pipelined(written(PLANS[0]), one_f_one_b(4, m)).idle_shares[1] for m in (2, 8, 32)]
+    idle = [run(f"pipe=2; schedule 1f1b, {m} microbatches").idle_shares[1] for m in (2, 4, 8)]
     assert idle == sorted(idle, reverse=True)
 
 
-@pytest.mark.parametrize(
-    ("order", "said"),
-    [
-        (one_f_one_b(3, 3), "4 layers in 3 stages; stages are alike: 1, 2, 4"),
-        (
-            zero_bubble_h1(2, 2),
-            "0I0: nobody says which part of a backward pass it is; give an order of whole ones",
-        ),
-    ],
-)
-def test_what_makes_no_pipeline_is_refused(order: Order, said: str) -> None:
-    with pytest.raises(InputError) as error:
-        pipelined(written(PLANS[0]), order)
-    assert str(error.value) == said
+def test_chunks_leave_less_idle_than_none() -> None:
+    plain, chunked = (
+        run(text).idle_shares
+        for text in (
+            "pipe=2; schedule 1f1b, 4 microbatches",
+            "pipe=2; schedule interleaved-1f1b, 2 chunks, 4 microbatches",
+        )
+    )
+    assert min(chunked) < min(plain)
+    assert interleaved(2, 4, 2).stages == 4
 
 
-def test_a_step_without_layers_has_one_stage() -> None:
-    one = step("gpt2-tiny", unrolled=True)
-    plan = plan_of(one, parse_recipe("data=1"))
-    found = device(one, plan, apply(one, plan), computing, lambda *how: 0.0)
-    assert pipelined(found, one_f_one_b(1, 2)).seconds > 0
-    with pytest.raises(InputError, match="2 stages of a step without a loop of layers"):
-        pipelined(found, one_f_one_b(2, 2))
+def test_halves_of_a_backward_pass_are_refused() -> None:
+    halves = Order(
+        tuple(
+            tuple(
+                Action(stage, kind, m)
+                for m in range(4)
+                for kind in (Pass.FORWARD, Pass.INPUT, Pass.WEIGHT)
+            )
+            for stage in range(1)
+        )
+    )
+    with pytest.raises(InputError, match="0I0: nobody says which part of a backward pass it is"):
+        run(PLANS[3], halves)
+
+
+def test_one_device_alone_is_the_sum_of_its_passes() -> None:
+    """Four microbatches on one stage: what is done once, and four times the two passes."""
+    found = run(PLANS[3])
+    passes = found.passes
+    each = {when: simulate(passes.part([PassKey(0, when)])).seconds for when in When}
+    once = each[When.BEFORE] + each[When.AFTER]
+    both = each[When.FORWARD] + each[When.BACKWARD]
+    assert found.seconds == pytest.approx(once + 4 * both)
+    assert found.idle_shares == pytest.approx((0.0,))

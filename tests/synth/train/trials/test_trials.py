@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 from functools import cache
 from math import prod
 from pathlib import Path
@@ -13,15 +14,18 @@ import pytest
 pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 pytest.importorskip("torch", reason="needs torch, of the extra 'torch'")
 
+import jax
+
 from exhaustive import RARELY
 from grammar.tensors.operations import Step
 from grammar.tensors.sharding import Sharding, Split, replicated
-from hierarchies import Hierarchy, InputError
+from hierarchies import Axis, Hierarchy, InputError, Placement
+from places import ROOT
 from strategies import switches
 from synth.run.trial import RunError
 from synth.train.emit import output_names, programs_for, write
-from synth.train.models import Spelling, zoo_step
-from synth.train.plans import Plan, Program, apply, parse_recipe, plan_of
+from synth.train.models import Spelling, own_step, zoo_step
+from synth.train.plans import Plan, Program, apply, parse_recipe, plan_of, prepared
 from synth.train.plans.following import Rules, follow
 from synth.train.replicas.parts import cut as parts_of
 from synth.train.replicas.parts import devices
@@ -36,8 +40,10 @@ from synth.train.trials import (
     compared,
     drawn,
     in_jax,
+    in_pieces,
     trained,
 )
+from synth.train.zoo.optimizers import OPTIMIZERS
 
 MEGATRON = "data=2 tensor=2; batch over data; weights over tensor as Megatron"
 
@@ -171,6 +177,63 @@ def test_a_prompt_is_read_and_then_written_on_with_a_cache(runtime: str, tmp_pat
     assert not np.any(held["attention/key"][:, :, 8:])
 
 
+IN_STAGES = MEGATRON.replace("tensor=2;", "tensor=2 pipe=2;")
+STAGES = [
+    ("mlp-tiny", "data=2 pipe=2; batch over data; zero=1; schedule 1f1b, 4 microbatches"),
+    ("gpt2-tiny", "data=1 pipe=2; schedule interleaved-1f1b, 2 chunks, 4 microbatches"),
+    *(
+        pytest.param(name, recipe, marks=RARELY)
+        for name, recipe in (
+            ("mlp-tiny", "data=2; batch over data; zero=2; 2 microbatches"),
+            ("gpt2-tiny", "data=1 pipe=4; schedule gpipe, 4 microbatches"),
+            ("gpt2-tiny", "data=1 pipe=2; schedule zero-bubble-h1, 4 microbatches"),
+            ("gpt2-tiny", "pipe=2 data=2; batch over data; zero=3; schedule 1f1b, 2 microbatches"),
+            ("gpt2-tiny", f"{IN_STAGES}; schedule looped-bfs, 2 chunks, 4 microbatches"),
+            ("llama3-tiny", f"{IN_STAGES}; zero=1; schedule 1f1b, 2 microbatches; remat layers"),
+        )
+    ),
+]
+
+
+STAGES_IN_JAX = [
+    (*STAGES[0], 1),
+    ("mlp-tiny", "data=2; batch over data; zero=2; 4 microbatches", 2),
+    pytest.param(
+        "gpt2-tiny",
+        f"{IN_STAGES}; zero=1; schedule interleaved-1f1b, 2 chunks, 2 microbatches",
+        1,
+        marks=RARELY,
+    ),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "recipe"), STAGES)
+def test_stages_in_processes_of_torch(name: str, recipe: str, tmp_path: Path) -> None:
+    in_stages("torch", name, recipe, 0, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "recipe", "processes"), STAGES_IN_JAX)
+def test_stages_in_jax(name: str, recipe: str, processes: int, tmp_path: Path) -> None:
+    in_stages("jax", name, recipe, processes, tmp_path)
+
+
+def in_stages(runtime: str, name: str, recipe: str, processes: int, folder: Path) -> None:
+    changes = {"layers": 6 if name.startswith("mlp") else 4}
+    how = Spelling(batch=8, unrolled="zero-bubble" in recipe)
+    step = zoo_step(name, changes, how)
+    plan, program = cut(step, recipe)
+    ready = prepared(step, plan)
+    text = write(runtime, ready, program, plan.sizes, schedule=plan)
+    given = drawn(step, 2, 8)
+    trial = Trial(runtime, processes or plan.devices, 2, 200.0)
+    found = trained({"step.py": text}, plan.devices, in_pieces(ready, given), trial, folder)
+    wanted = in_jax(step, (name, changes, how), given, 2).of(ready)
+    assert compared(ready, program, dict(plan.axes), wanted, found).equal
+    assert all(len(found.seconds[rank]) == 2 for rank in range(plan.devices))
+
+
 CUT = {"first/weight": 1, "first/bias": 0, "layers/weight": 1, "last/weight": 0}
 """Of weights of the perceptron the dimension that tensor cuts, layers first."""
 
@@ -204,7 +267,9 @@ def test_programs_of_a_machine_carry_redistributions_out(
     """On two nodes of two: gradients are scattered inside nodes and then between them."""
     step = traced("mlp-tiny")
     plan, program = cut(step, "data=4; batch over data; zero=2")
-    programs = programs_for(runtime, switches(Hierarchy.of(node=2, gpu=2)), plan, "a test")
+    system = switches(Hierarchy.of(node=2, gpu=2))
+    placement = Placement(system.hierarchy, (Axis("data", 4),), ((2, 2),))
+    programs = programs_for(runtime, system, placement, plan.parts, "a test")
     text = write(runtime, step, program, plan.sizes, programs=programs)
     goals = {name.rpartition("_data")[0] for name in programs.modules}
     assert {"reduce_scatter", "all_gather"} <= goals
@@ -213,6 +278,75 @@ def test_programs_of_a_machine_carry_redistributions_out(
     trial = Trial(runtime, processes, 2, 200.0)
     found = trained({"step.py": text, **modules}, 4, inputs("mlp-tiny"), trial, tmp_path)
     assert compared(step, program, plan.sizes, alone("mlp-tiny"), found).equal
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("runtime", ["torch", "jax"])
+def test_eight_processes_with_programs_on_a_placement_of_choice(
+    runtime: str, tmp_path: Path
+) -> None:
+    """Tensor over neighbours, though it comes first: ranks do not count devices one by one."""
+    step = traced("mlp-tiny")
+    recipe = "tensor=2 data=4; batch over data; zero=2; weights first/weight[-1] over tensor"
+    plan, program = cut(step, recipe)
+    system = switches(Hierarchy.of(node=2, gpu=4))
+    axes = tuple(Axis(*one) for one in plan.axes)
+    programs = programs_for(
+        runtime, system, Placement(system.hierarchy, axes, ((1, 2), (2, 2))), plan.parts, ""
+    )
+    text = write(runtime, step, program, plan.sizes, programs=programs)
+    assert programs.reordered
+    assert "Placement [[1, 2], [2, 2]]: ranks count along the axes" in text
+    assert text.count("by_program(") > 6
+    modules = {f"{name}.py": module for name, module in programs.modules.items()}
+    trial = Trial(runtime, 8, 2, 300.0)
+    found = trained({"step.py": text, **modules}, 8, inputs("mlp-tiny"), trial, tmp_path)
+    assert compared(step, program, plan.sizes, alone("mlp-tiny"), found).equal
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("runtime", "processes"),
+    [
+        ("torch", 4),
+        pytest.param("jax", 1, marks=pytest.mark.skip(reason="XLA compiles this file for minutes")),
+    ],
+)
+def test_dropout_drops_what_it_drops_on_one_device(
+    runtime: str, processes: int, tmp_path: Path
+) -> None:
+    """Masks over 2 x 2 are those of JAX, of which a device has its part; each step has its own."""
+    step = own_step(f"{ROOT / 'tests/steps/dropout.py'}:model")
+    plan, program = cut(step, "data=2 tensor=2; batch over data; weights first[-1] over tensor")
+    given = drawn(step, 3, 8)
+    text = write(runtime, step, program, plan.sizes)
+    found = trained({"step.py": text}, 4, given, Trial(runtime, processes, 3, 200.0), tmp_path)
+    wanted = losses_in_jax(step, given)
+    for rank in range(4):
+        assert np.allclose(found.parts[rank, "loss"], wanted, rtol=1e-5)
+    by_text = as_text(step, given, Trial(runtime, 1, 3))
+    assert compared(step, program, plan.sizes, by_text, found).equal
+    another = losses_in_jax(step, {**given, "step": given["step"] + 1})
+    assert not np.allclose(another, wanted, rtol=1e-3)
+
+
+def losses_in_jax(step: Step, given: Values) -> list[float]:
+    """Of the file's own function, trained by AdamW."""
+    names = runpy.run_path(str(ROOT / "tests/steps/dropout.py"))
+    loss, parameters, batch = names["model"]()
+    adamw = OPTIMIZERS["adamw"]
+    shapes = (parameters, adamw.moments(parameters), batch)
+    done, values, found = jax.jit(adamw.step(loss)), dict(given), []
+    for turn in range(3):
+        now = [
+            values[value.name][turn] if role == "batch" else values[value.name]
+            for value, role in zip(step.graph.inputs, step.roles, strict=True)
+        ]
+        tree = jax.tree.unflatten(jax.tree.structure(shapes), now)
+        made = jax.tree.leaves(done(*tree))
+        values |= {step.graph.inputs[place].name: made[out] for out, place in step.updates}
+        found.append(float(made[output_names(step).index("loss")]))
+    return found
 
 
 # -- unlike
@@ -301,6 +435,13 @@ REFUSED = {
     "too many devices": (Trial("torch", 128), 128, 0, "multiply to 128 devices", "at most 64"),
     "too large": (Trial("torch", 2, 100), 2, 2**30, "do not fit here", "smaller sizes"),
 }
+
+
+def test_stages_in_several_processes_of_jax_are_refused() -> None:
+    with pytest.raises(InputError, match="4 processes of JAX for 2 stages") as refused:
+        check(Trial("jax", 4), 4, 0, stages=2)
+    assert refused.value.hint.startswith("1: ")
+    check(Trial("jax", 1), 4, 0, stages=2)
 
 
 @pytest.mark.parametrize(

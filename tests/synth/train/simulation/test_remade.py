@@ -1,0 +1,91 @@
+"""What need not be in memory: the fewest bytes, against every choice, and a layer of Llama."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from itertools import combinations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
+
+from synth.train.plans import apply, parse_recipe, plan_of, prepared
+from synth.train.simulation import Pipelined, Runtime, Sources, predicted
+from synth.train.simulation.remade import fewest_bytes
+from traced_steps import step
+
+Made = Mapping[int, Sequence[int]]
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> tuple[Made, Mapping[int, int], Sequence[int]]:
+    """Values, each of some before it; those not made again, sizes, and what is wanted."""
+    count = draw(st.integers(1, 7))
+    made_of = {
+        one: draw(st.lists(st.integers(0, one - 1), max_size=3, unique=True))
+        for one in range(1, count)
+        if draw(st.booleans())
+    }
+    sizes = {one: draw(st.integers(0, 4)) for one in range(count)}
+    return made_of, sizes, draw(st.lists(st.integers(0, count - 1), max_size=4, unique=True))
+
+
+def can_be_made(one: int, made_of: Made, kept: Sequence[int]) -> bool:
+    if one in kept:
+        return True
+    return one in made_of and all(can_be_made(other, made_of, kept) for other in made_of[one])
+
+
+@given(graphs())
+def test_no_choice_keeps_fewer_bytes(
+    graph: tuple[Made, Mapping[int, int], Sequence[int]],
+) -> None:
+    """All that is wanted can be made of what is kept; and of no set that is smaller."""
+    made_of, sizes, wanted = graph
+    kept = tuple(fewest_bytes(made_of, sizes, wanted))
+    assert all(can_be_made(one, made_of, kept) for one in wanted)
+    least = min(
+        sum(sizes[one] for one in some)
+        for count in range(len(sizes) + 1)
+        for some in combinations(sizes, count)
+        if all(can_be_made(one, made_of, some) for one in wanted)
+    )
+    assert sum(sizes[one] for one in kept) == least
+
+
+def test_what_gains_nothing_is_kept_as_it_is() -> None:
+    """A transposed product is as large as the product: no reader need turn it again."""
+    assert fewest_bytes({"turned": ["product"]}, {"turned": 4, "product": 4}, ["turned"]) == {
+        "turned"
+    }
+
+
+@cache
+def kept_for_the_way_back(*, whole: bool) -> int:
+    """Bytes of one microbatch of 32 tokens: two layers of a Llama in bf16, after its embedding."""
+    one = step("llama3-tiny", (("layers", 4),), dtype="bfloat16")
+    plan = plan_of(one, parse_recipe("pipe=2; schedule 1f1b, 2 microbatches"))
+    ready, program = prepared(one, plan), apply(one, plan)
+    sources = Sources(lambda section: 1.0, lambda *how: 0.0, lambda *how: 0.0)
+    run = predicted(ready, plan, program, sources, Runtime(whole=whole)).run
+    assert isinstance(run, Pipelined)
+    return sum(size for _, size, _ in run.passes.saved(0))
+
+
+def test_a_layer_keeps_what_products_read_and_make() -> None:
+    """Of Llama: what enters both halves, queries, keys, values, what is seen, gate, up.
+
+    Each 32 wide but keys and values, 16, and gate and up, 64; in bf16. In float32 one number for
+    each token of both normalisations, and for each of 4 heads; and which token it was.
+    """
+    wide = 32 + 32 + 32 + 16 + 16 + 32 + 64 + 64
+    layer = 2 * wide + 4 * (2 + 4)
+    assert kept_for_the_way_back(whole=True) == 32 * (2 * layer + 4)
+
+
+def test_operations_one_by_one_keep_all_that_is_read() -> None:
+    """Casts, masks, silu's halves: more than twice as much."""
+    assert kept_for_the_way_back(whole=False) > 2 * kept_for_the_way_back(whole=True)
