@@ -27,6 +27,7 @@ from grammar import (
     parse,
     spell,
 )
+from grammar.tensors.sharding import Kind
 from hierarchies import (
     Axis,
     Domain,
@@ -259,6 +260,12 @@ def striped(
 ) -> Source:
     """What emitters get for programs side by side: each with its bytes and segments."""
     first, *others = [source(program, reduction, *cut, goal) for program, *cut in stripes]
+    return replace(first, beside=tuple(others))
+
+
+def reducing(given: Source, op: Kind) -> Source:
+    """The same with another reduction operation."""
+    first, *others = (replace(one, schedule=replace(one.schedule, op=op)) for one in given.stripes)
     return replace(first, beside=tuple(others))
 
 

@@ -142,13 +142,17 @@ class Graph:
         """Inputs, operations and outputs, one a line."""
         return self.spelled([""] * len(self.inputs), [""] * len(self.outputs))
 
-    def spelled(self, of_inputs: Sequence[str], of_outputs: Sequence[str]) -> str:
-        """The same, with words behind inputs and outputs."""
+    def spelled(
+        self, of_inputs: Sequence[str], of_outputs: Sequence[str], above: Sequence[str] = ()
+    ) -> str:
+        """The same, with words behind inputs and outputs, and perhaps above each operation."""
         inputs = (
             f"in {one.spelled}{more}\n" for one, more in zip(self.inputs, of_inputs, strict=True)
         )
         outputs = (f"out {one}{more}\n" for one, more in zip(self.outputs, of_outputs, strict=True))
-        return "".join((*inputs, *(f"{one}\n" for one in self.operations), *outputs))
+        heads = above or ("",) * len(self.operations)
+        done = (f"{head}{one}\n" for head, one in zip(heads, self.operations, strict=True))
+        return "".join((*inputs, *done, *outputs))
 
 
 @dataclass(frozen=True)
@@ -171,15 +175,36 @@ class Step:
         """The text that ``parse_step`` reads. A label that is the name is left out."""
         return self.spelled(f"step {_word(self.name)}")
 
-    def spelled(self, head: str) -> str:
-        """The text below a first line."""
+    def spelled(self, head: str, above: Sequence[str] = ()) -> str:
+        """The text below a first line, perhaps with words above each operation."""
         of_inputs = [
             f" {role}" + (f" {json.dumps(label)}" if label != value.name else "")
             for value, role, label in zip(self.graph.inputs, self.roles, self.labels, strict=True)
         ]
         into = {out: f" -> {self.graph.inputs[place]}" for out, place in self.updates}
         of_outputs = [into.get(at, "") for at in range(len(self.graph.outputs))]
-        return f"{head}\n{self.graph.spelled(of_inputs, of_outputs)}"
+        return f"{head}\n{self.graph.spelled(of_inputs, of_outputs, above)}"
+
+
+EVERYWHERE = -1
+"""The stage of what every stage does itself."""
+
+PASSES = ("forward", "backward", "weight")
+"""What is done of each microbatch; the half for weights of a backward pass may be apart."""
+WHENS = ("before", *PASSES, "after")
+"""Once before all microbatches, in passes of each, and once after them."""
+
+
+@dataclass(frozen=True)
+class At:
+    """On which stage an operation of a sharded step is done, and when: ``stage 1 forward``."""
+
+    stage: int
+    when: str
+
+    def __str__(self) -> str:
+        stage = "everywhere" if self.stage == EVERYWHERE else f"stage {self.stage}"
+        return f"{stage} {self.when}"
 
 
 @dataclass(frozen=True)
@@ -189,10 +214,15 @@ class ShardedStep:
     A *redistribution* is an operation of its own, ``redistribute``: its result is the same value,
     lying otherwise; ``by`` says by which move (``all-reduce``, ``slice``) and ``over`` which axes.
     The axes are in the order of the placement.
+
+    With microbatches, or in stages, ``places`` say of each operation where and when it is done.
+    What a stage makes others do not have: a ``send`` is an operation, too, whose result is the same
+    value on the stage that it goes ``to``.
     """
 
     axes: tuple[tuple[str, int], ...]
     step: Step
+    places: tuple[At, ...] = ()
 
     @property
     def sizes(self) -> Mapping[str, int]:
@@ -202,11 +232,16 @@ class ShardedStep:
     def __str__(self) -> str:
         """The text that ``parse_sharded`` reads."""
         over = " ".join(f"{axis}={size}" for axis, size in self.axes)
-        return self.step.spelled(f"step {_word(self.step.name)} over {over}")
+        before = (None, *self.places[:-1]) if self.places else ()
+        pairs = zip(self.places, before, strict=True)
+        above = [f"{place}\n" if place != last else "" for place, last in pairs]
+        return self.step.spelled(f"step {_word(self.step.name)} over {over}", above)
 
 
 REDISTRIBUTE = "redistribute"
-"""The one operation of a sharded step that is no primitive."""
+SEND = "send"
+MOVING = (REDISTRIBUTE, SEND)
+"""The operations of sharded steps that are no primitives: their result is what they read."""
 
 
 def _spelled(value: Parameter) -> str:

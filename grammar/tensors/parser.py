@@ -20,7 +20,9 @@ from lark import Lark, Token, Tree, UnexpectedInput
 
 from grammar.carets import caret, unreadable
 from grammar.tensors.operations import (
-    REDISTRIBUTE,
+    EVERYWHERE,
+    MOVING,
+    At,
     Graph,
     Literal,
     Operand,
@@ -57,6 +59,7 @@ _WORDS = {
     "ROLE": "parameter, moment, batch, state or cache",
     "KIND": "sum, max or min",
     "LINE": "@ and a line of code",
+    "PLACE": "a stage and when, as in stage 1 forward",
     "COLON": "':'",
     "EQUAL": "'='",
     "COMMA": "','",
@@ -115,7 +118,9 @@ def parse_either(text: str, *, where: str = "step") -> Step | ShardedStep:
         labels=tuple(reader.labels),
         updates=tuple(reader.updates),
     )
-    return step if axes is None else ShardedStep(tuple(axes.items()), step)
+    if axes is None:
+        return step
+    return ShardedStep(tuple(axes.items()), step, tuple(reader.places))
 
 
 def _sizes(over: Any, text: str, where: str) -> dict[str, int]:
@@ -176,6 +181,7 @@ class _Reader:
     roles: list[str] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
     updates: list[tuple[int, int]] = field(default_factory=list)
+    places: list[At] = field(default_factory=list)
     depth: int = 0
 
     @property
@@ -186,8 +192,11 @@ class _Reader:
         inputs: list[Value] = []
         operations: list[Operation] = []
         outputs: list[Operand] = []
+        place: At | None = None
         for line in tree.children:
             match line.data:
+                case "place":
+                    place = self._place(line.children[0], operations)
                 case "input":
                     if operations or outputs:
                         self.refuse(line.children[0], "inputs stand before everything else")
@@ -196,9 +205,19 @@ class _Reader:
                     if outputs:
                         self.refuse(line.children[0].children[0], "outputs stand at the end")
                     operations.append(self._operation(line.children))
+                    self.places += [place] if place else []
                 case "output":
                     outputs.append(self._output(line.children, inputs, len(outputs)))
         return Graph(tuple(inputs), tuple(operations), tuple(outputs))
+
+    def _place(self, token: Token, before: Sequence[Operation]) -> At:
+        """Where and when the operations below it are done."""
+        if self.axes is None or self.is_body:
+            self.refuse(token, "stages are of sharded steps, outside of loops")
+        if before and not self.places:
+            self.refuse(token, "it stands below operations of no stage", "give each its stage")
+        stage, when = token.split()[-2:]
+        return At(EVERYWHERE if stage == "everywhere" else int(stage), when)
 
     def _input(self, parts: Sequence[Any]) -> Value:
         name, type_, role, label = parts
@@ -243,7 +262,7 @@ class _Reader:
         found = Operation(
             str(name), operands, results, parameters, body, str(line or "").removeprefix("@")
         )
-        if name == REDISTRIBUTE and self.axes is None:
+        if name in MOVING and self.axes is None:
             self.refuse(name, f"{name} is an operation of sharded steps only")
         if (name == "scan") is not (body is not None):
             self.refuse(name, f"{name} {'without' if body is None else 'with'} a body")

@@ -179,7 +179,8 @@ def check_type(
             raise InputError(
                 f"{over} cuts dimension {at} of {value} in {parts} parts, of {size} elements",
                 where=where,
-                hint="the product of the axes must divide the size",
+                hint="the product of the axes must divide the size: "
+                f"{-size % parts + size} would do",
             )
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
+from grammar.tensors.sharding import Kind
 from hierarchies import InputError
 from synth.degraded.lowering import scheduled
 from synth.degraded.programs import GroupProgram
@@ -48,8 +49,10 @@ class Handed:
             raise InputError(f"the program is not proved: {verdict}", where="from")
 
 
-def run_on_arrays(handed: Handed, dtype: str, payload_bytes: int, repeat: int) -> Seen:
-    """Replay a program on arrays, always checked, and timed beside the plain sum.
+def run_on_arrays(
+    handed: Handed, dtype: str, payload_bytes: int, repeat: int, op: Kind = Kind.SUM
+) -> Seen:
+    """Replay a program on arrays, always checked, and timed beside the plain result.
 
     Raises InputError for more than memory holds, and as ``Handed.check``.
     """
@@ -62,4 +65,4 @@ def run_on_arrays(handed: Handed, dtype: str, payload_bytes: int, repeat: int) -
     schedule = scheduled(handed.program, ranks, payload_bytes)
     assert isinstance(schedule, Schedule)
     trial = Trial(payload_bytes, dtype, repeat, timeout_seconds=inf)
-    return on_arrays([schedule], trial, go_on=lambda: True)
+    return on_arrays([replace(schedule, op=op)], trial, go_on=lambda: True)

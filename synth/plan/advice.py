@@ -15,6 +15,7 @@ from grammar import Goal
 from hierarchies import (
     Axis,
     InputError,
+    Placement,
     Reduction,
     System,
     count_placements,
@@ -150,11 +151,16 @@ class _Elsewhere:
         return not self.stopped
 
     def _bounds(self) -> Iterator[tuple[int, int, Reduction]]:
-        """The bound of each kind of reduction in ticks, and the position of its placement."""
-        seen = set()
-        every = placements(self._system.hierarchy, self._request.axes)
-        for position, placement in enumerate(every):
-            reduction = Reduction(placement, self._request.over, self._request.collapse)
+        """The bound of each kind of reduction in ticks, and the position of its placement.
+
+        But for the kind that is kept: no other of it is faster.
+        """
+        request, hierarchy = self._request, self._system.hierarchy
+        assert request.placement is not None
+        kept = Placement(hierarchy, request.axes, request.placement)
+        seen = {Reduction(kept, request.over, request.collapse).parts}
+        for position, placement in enumerate(placements(hierarchy, request.axes)):
+            reduction = Reduction(placement, request.over, request.collapse)
             if reduction.parts not in seen:
                 seen.add(reduction.parts)
                 yield self._search.bound_ticks(reduction), position, reduction

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from grammar import Goal
+from grammar.tensors.sharding import Kind
 from hierarchies import InputError
 from synth.run.trial import RunError, Seen, Trial
 from synth.semantics.schedule import Schedule
@@ -40,7 +41,7 @@ def on_arrays(stripes: Sequence[Schedule], trial: Trial, go_on: Callable[[], boo
 
     def plain(given: Array) -> Array:
         ask()
-        return plain_result(first.reduction, given, first.goal)
+        return plain_result(first.reduction, given, first.goal, first.op)
 
     def run(given: Array) -> Array:
         found = replay_stripes(stripes, given, ask)
@@ -52,7 +53,7 @@ def on_arrays(stripes: Sequence[Schedule], trial: Trial, go_on: Callable[[], boo
         each = -(-elements // first.pieces) if first.goal.gathers else elements
         given = drawn(first.devices, trial.dtype, each)
         found, seconds, plain_seconds = _timed(given, run, plain, trial.repeat)
-        if first.goal is Goal.ALL_REDUCE:
+        if first.goal is Goal.ALL_REDUCE and first.op is Kind.SUM:
             checked = _compared(given, found, first.reduction.grid())
         else:
             checked = _compared_with(plain, run, given, found, first)
@@ -101,12 +102,13 @@ def _compared_with(
     found: Array,
     schedule: Schedule,
 ) -> Checked:
-    """A result beside the plain one: copies bit for bit, sums as far as rounding allows.
+    """A result beside the plain one: copies and maxima bit for bit, sums as rounding allows.
 
     Sums of floats are compared bit for bit too, on whole numbers small enough to need no rounding.
     """
     wanted = plain(given)
-    if not (schedule.goal.reduces and np.issubdtype(given.dtype, np.floating)):
+    sums = schedule.goal.reduces and schedule.op is Kind.SUM
+    if not (sums and np.issubdtype(given.dtype, np.floating)):
         same = _same_bits(found, wanted)
         return same, 0.0, same
     room = plain(np.abs(given).astype(np.float64))

@@ -6,7 +6,7 @@ nobody has verified and counts how often each contribution was added to each chu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, assert_never
 
@@ -14,11 +14,20 @@ import numpy as np
 import numpy.typing as npt
 
 from grammar import Collective, Goal, Program, instructions
+from grammar.tensors.sharding import Kind
 from hierarchies import Devices, Reduction, Tree
 from synth.semantics.schedule import Exchange, Phase, Schedule, Transpose, ends, padded
 
 Array = npt.NDArray[Any]
-Buffers = dict[int, Array]
+_TOGETHER = {Kind.SUM: np.add, Kind.MAX: np.maximum, Kind.MIN: np.minimum}
+
+
+class Buffers(dict[int, Array]):
+    """What each device holds; ``op`` puts what several hold together."""
+
+    def __init__(self, held: Mapping[int, Array], op: Kind) -> None:
+        super().__init__(held)
+        self.op = op
 
 
 @dataclass(frozen=True)
@@ -118,7 +127,7 @@ def _replay_segment(
     firsts = _firsts(schedule.reduction)
     starting = firsts if schedule.goal is Goal.BROADCAST else everyone
     ending = firsts if schedule.goal is Goal.REDUCE else everyone
-    buffers: Buffers = {device: payloads[device].copy() for device in starting}
+    buffers = Buffers({device: payloads[device].copy() for device in starting}, schedule.op)
     for number, phase in enumerate(schedule.phases):
         before(phase)
         try:
@@ -165,7 +174,7 @@ def _exchange_pieces(
     """One collective in one group where ``own`` lists each member's pieces; some may have none."""
     match collective:
         case Collective.REDUCE_SCATTER:
-            whole = _sum(group, buffers).reshape(-1, length)
+            whole = _reduced(group, buffers).reshape(-1, length)
             kept = [whole[places].reshape(-1) for places in own]
             buffers.update(dict(zip(group, kept, strict=True)))
         case Collective.ALL_GATHER:
@@ -179,16 +188,16 @@ def _exchange_pieces(
 def _exchange(collective: Collective, group: list[int], buffers: Buffers) -> None:
     match collective:
         case Collective.ALL_REDUCE:
-            total = _sum(group, buffers)
+            total = _reduced(group, buffers)
             buffers.update({device: total.copy() for device in group})
         case Collective.REDUCE_SCATTER:
-            shares = _sum(group, buffers).reshape(len(group), -1)
+            shares = _reduced(group, buffers).reshape(len(group), -1)
             buffers.update(dict(zip(group, shares, strict=True)))
         case Collective.ALL_GATHER:
             whole = np.stack([buffers[device] for device in group]).reshape(-1)
             buffers.update({device: whole.copy() for device in group})
         case Collective.REDUCE:
-            total = _sum(group, buffers)
+            total = _reduced(group, buffers)
             for device in group:
                 del buffers[device]
             buffers[group[0]] = total
@@ -202,9 +211,13 @@ def _exchange(collective: Collective, group: list[int], buffers: Buffers) -> Non
             assert_never(collective)
 
 
-def _sum(group: list[int], buffers: Buffers) -> Array:
-    stacked = np.stack([buffers[device] for device in group])
-    total: Array = stacked.sum(axis=0, dtype=stacked.dtype)
+def _reduced(group: list[int], buffers: Buffers) -> Array:
+    return _together(np.stack([buffers[device] for device in group]), buffers.op)
+
+
+def _together(stacked: Array, op: Kind) -> Array:
+    """The sum, maximum or minimum of rows."""
+    total: Array = _TOGETHER[op].reduce(stacked, axis=0, dtype=stacked.dtype)
     return total
 
 
@@ -215,24 +228,26 @@ def _transpose(phase: Transpose, buffers: Buffers) -> None:
         buffers[device] = view.transpose(axes).reshape(-1)
 
 
-def plain_sum(reduction: Reduction, payloads: Array) -> Array:
-    """What every schedule must give: the sum over each reduction group, on all its members."""
+def plain_sum(reduction: Reduction, payloads: Array, op: Kind = Kind.SUM) -> Array:
+    """What every schedule must give: the sum (maximum, minimum) over each reduction group, on all
+    its members.
+    """
     result = np.empty_like(payloads)
     for group in reduction.grid():
-        result[group] = payloads[group].sum(axis=0, dtype=payloads.dtype)
+        result[group] = _together(payloads[group], op)
     return result
 
 
-def plain_result(reduction: Reduction, payloads: Array, goal: Goal) -> Array:
+def plain_result(reduction: Reduction, payloads: Array, goal: Goal, op: Kind = Kind.SUM) -> Array:
     """What every schedule for a goal must give, of the shape that ``replay`` gives it."""
     members = reduction.tree.devices
     grid = reduction.grid()
     match goal:
         case Goal.ALL_REDUCE:
-            return plain_sum(reduction, payloads)
+            return plain_sum(reduction, payloads, op)
         case Goal.REDUCE:
             result = np.zeros_like(payloads)
-            result[grid[:, 0]] = plain_sum(reduction, payloads)[grid[:, 0]]
+            result[grid[:, 0]] = plain_sum(reduction, payloads, op)[grid[:, 0]]
             return result
         case Goal.BROADCAST:
             return _filled(grid, [payloads[group[[0] * members]] for group in grid])
@@ -242,7 +257,7 @@ def plain_result(reduction: Reduction, payloads: Array, goal: Goal) -> Array:
             )
         case Goal.REDUCE_SCATTER:
             pieces = _in_pieces(payloads, members)
-            return _filled(grid, [pieces[group].sum(axis=0, dtype=pieces.dtype) for group in grid])
+            return _filled(grid, [_together(pieces[group], op) for group in grid])
         case Goal.ALL_TO_ALL:
             pieces = _in_pieces(payloads, members)
             swapped = (pieces[group].swapaxes(0, 1) for group in grid)
@@ -277,7 +292,7 @@ def compare_stripes(stripes: Sequence[Schedule], elements: int) -> Failure | Non
     result = replay_stripes(stripes, payloads)
     if isinstance(result, Failure):
         return result
-    wrong = np.argwhere(result != plain_result(first.reduction, payloads, first.goal))
+    wrong = np.argwhere(result != plain_result(first.reduction, payloads, first.goal, first.op))
     if len(wrong):
         device, element = wrong[0].tolist()
         plain = _PLAIN[first.goal]

@@ -3,6 +3,7 @@
 import numpy as np
 
 MODULUS = 1009
+TOGETHER = {"sum": np.sum, "max": np.max, "min": np.min}
 
 
 def turned(number: int, sizes: list, kinds: tuple) -> list[tuple]:
@@ -21,11 +22,15 @@ def length(job: dict, elements: int) -> int:
 
 
 def given(job: dict, rank: int, elements: int, most: int = MODULUS) -> np.ndarray:
-    """What a rank begins with: no two ranks, and no two places, have the same pattern."""
+    """What a rank begins with: no two ranks, and no two places, have the same pattern.
+
+    Where the operation is no sum half of it is below zero: nothing may be mixed with zeros.
+    """
     if job["request"] == "all-gather":
         elements = length(job, elements)
     place = np.arange(elements, dtype=np.int64)
-    return (place * 7919 + rank * 104729) % most
+    found = (place * 7919 + rank * 104729) % most
+    return found if job.get("op", "sum") == "sum" else found - most // 2
 
 
 def wanted(job: dict, rank: int, elements: int, most: int = MODULUS) -> np.ndarray | None:
@@ -36,17 +41,18 @@ def wanted(job: dict, rank: int, elements: int, most: int = MODULUS) -> np.ndarr
     whole = np.zeros((len(group), piece * len(group)), dtype=np.int64)
     whole[:, : all_given.shape[1]] = all_given
     mine = slice(place * piece, (place + 1) * piece)
+    together = TOGETHER[job.get("op", "sum")]
     match job["request"]:
         case "all-reduce":
-            return all_given.sum(axis=0)
+            return together(all_given, axis=0)
         case "reduce":
-            return all_given.sum(axis=0) if place == 0 else None
+            return together(all_given, axis=0) if place == 0 else None
         case "broadcast":
             return all_given[0]
         case "all-gather":
             return all_given.reshape(-1)[:elements]
         case "reduce-scatter":
-            return whole[:, mine].sum(axis=0)
+            return together(whole[:, mine], axis=0)
         case "all-to-all":
             return whole[:, mine].reshape(-1)
     raise AssertionError(job["request"])

@@ -22,8 +22,9 @@ import exhaustive
 from forking import FLEET, torch_python
 from goal_schedules import OTHERS
 from grammar import Goal, Instruction
+from grammar.tensors.sharding import Kind
 from hierarchies import Axis, Hierarchy, Level, Placement, Reduction
-from strategies import all_valid, source, spelled, striped
+from strategies import all_valid, reducing, source, spelled, striped
 from synth.emit import Options, RankOrder, Source, emit
 from synth.run.backends import mpiexec
 from synth.run.processes import Command, supervise
@@ -58,6 +59,7 @@ def run_all(target: str, folder: Path, sources: Sequence[Source]) -> int:
             {
                 "file": file,
                 "request": schedule.goal.value,
+                "op": schedule.op.value,
                 "program": str(schedule.program),
                 "world": schedule.devices,
                 "groups": groups,
@@ -189,6 +191,19 @@ def test_every_request_runs(target: str, tmp_path: Path) -> None:
     given = [
         one
         for goal in OTHERS
+        for one in requested(goal, Reduction.plain(2, 2), 3, RankOrder.MACHINE)
+    ]
+    assert run_all(target, tmp_path, given) == len(given)
+
+
+@pytest.mark.slow
+@RUNTIMES
+def test_maxima_and_minima_run(target: str, tmp_path: Path) -> None:
+    """Of numbers of which half are below zero; with barriers, in segments, and side by side."""
+    given = [
+        reducing(one, op)
+        for op in (Kind.MAX, Kind.MIN)
+        for goal in (one for one in Goal if one.reduces)
         for one in requested(goal, Reduction.plain(2, 2), 3, RankOrder.MACHINE)
     ]
     assert run_all(target, tmp_path, given) == len(given)

@@ -22,9 +22,10 @@ import pytest
 from exhaustive import Sample, sampled
 from forking import FLEET, jax_python
 from grammar import Collective, Goal
+from grammar.tensors.sharding import Kind
 from hierarchies import Axis, Hierarchy, Level, Placement, Reduction
 from patience import PATIENCE_SECONDS
-from strategies import all_valid, source, spelled, striped
+from strategies import all_valid, reducing, source, spelled, striped
 from synth.emit import CannotExpressError, Files, RankOrder, Source
 from synth.emit.jax import write, write_flat
 from synth.semantics.programs import Language
@@ -211,7 +212,8 @@ def check_requests(sources: Sequence[Source], folder: Path, writer: Write) -> No
     for number, given in enumerate(sources):
         path = folder / f"program{number}.py"
         path.write_text(str(writer(given)[NAME]))
-        job = {"request": given.schedule.goal.value, "groups": ranks(given)}
+        op = given.schedule.op.value
+        job = {"request": given.schedule.goal.value, "op": op, "groups": ranks(given)}
         asked.append((str(path), job))
     script = LOAD + f"fleet = {str(FLEET)!r}\n" + REQUESTED
     wrong = run(script, sources[0].schedule.devices, asked)
@@ -250,6 +252,25 @@ def test_every_request_is_exact(
     beside = cluster((2, 4), ((2, 2), (1, 2)), ("data",))
     given += [ordered(one, order) for one in requested(goal, beside, 1)]
     check_requests(given, tmp_path, writer)
+
+
+@needs_jax
+@pytest.mark.parametrize("op", [Kind.MAX, pytest.param(Kind.MIN, marks=pytest.mark.slow)])
+def test_maxima_and_minima_are_exact(op: Kind, tmp_path: Path) -> None:
+    """Of numbers of which half are below zero, by axes of the mesh and by explicit groups."""
+    goals = [goal for goal in Goal if goal.reduces]
+    given = [reducing(requested(goal, Reduction.plain(2, 2), 1)[0], op) for goal in goals]
+    rooted = "reduce level0 inside; all-reduce level0 master(root); broadcast level0 inside"
+    for program, goal in (
+        (HIERARCHICAL, Goal.ALL_REDUCE),
+        (rooted, Goal.ALL_REDUCE),
+        ("reduce-scatter level0 parallel(root); reduce-scatter level0 inside", Goal.REDUCE_SCATTER),
+    ):
+        one = source(program, Reduction.plain(2, 2), 3, 1, goal)
+        given.append(reducing(one, op))
+    (tmp_path / "flat").mkdir()
+    check_requests(given, tmp_path, write)
+    check_requests(given, tmp_path / "flat", write_flat)
 
 
 @needs_jax

@@ -18,10 +18,12 @@ import pytest
 
 from forking import FLEET, jax_python, python_with, torch_python
 from grammar import Goal
+from grammar.tensors.sharding import Kind
 from hierarchies import Axis, Hierarchy, InputError, Placement, Reduction
 from patience import until
 from places import ROOT
-from strategies import source, striped, switches
+from strategies import reducing, source, striped, switches
+from synth.emit import Files, Source, emit
 from synth.emit.transfers import TransferSource
 from synth.run import BACKENDS, RunError, Trial, run, run_transfer
 from synth.run.backends import mpiexec
@@ -145,6 +147,61 @@ def test_a_run_of_any_request_is_equal_to_the_plain_one(
     given = source(REQUESTS[goal], Reduction.plain(2, 2), 2003 * size, segments, goal)
     seen = run(backend, given, Trial(2003 * size, dtype, 1, check=True))
     assert (seen.bytes, seen.equal, seen.bitwise_equal) == (2003 * size, True, True)
+
+
+WHOLE = {
+    Goal.ALL_REDUCE: NESTED,
+    Goal.REDUCE_SCATTER: REQUESTS[Goal.REDUCE_SCATTER],
+    Goal.REDUCE: REQUESTS[Goal.REDUCE],
+}
+ADDING = {
+    "gloo": (", op=dist.ReduceOp.MAX", "", "amax(dim=0)", "sum(dim=0)"),
+    "mpi": (", MPI.MAX", ""),
+    "jax": ("lax.pmax(buffer", "lax.psum(buffer", ".max(0)", ".sum(0)"),
+}
+"""Of each backend what makes its emitted program take maxima, each with what would add."""
+PROGRAM_OF = {
+    "gloo": ("    def _run(", "def program()"),
+    "mpi": ("    def _run(", "\n\n\n"),
+    "jax": ("def _program(", "def timed("),
+}
+"""Where the program begins in the file of each, and what comes after it."""
+
+
+@pytest.mark.usefixtures("processes_are_forked")
+@pytest.mark.parametrize("goal", WHOLE)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_run_of_maxima_is_equal_to_the_plain_one(backend: str, goal: Goal) -> None:
+    """Of drawn numbers, about half of them below zero, that ranks do not divide."""
+    skip_without(backend)
+    given = reducing(source(WHOLE[goal], Reduction.plain(2, 2), 8012, 1, goal), Kind.MAX)
+    seen = run(backend, given, Trial(8012, "float32", 1, check=True))
+    assert (seen.bytes, seen.equal, seen.error, seen.bitwise_equal) == (8012, True, 0, True)
+
+
+@pytest.mark.usefixtures("processes_are_forked")
+@pytest.mark.parametrize("goal", WHOLE)
+@pytest.mark.parametrize("backend", ADDING)
+def test_a_run_that_adds_where_maxima_are_asked_for_is_seen(
+    backend: str, goal: Goal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    skip_without(backend)
+
+    def adding(target: str, given: Source) -> Files:
+        """The program adds; what it is compared with is left as it was."""
+        [(name, text)] = emit(target, given).items()
+        first, after = PROGRAM_OF[backend]
+        begin = str(text).index(first)
+        end = str(text).index(after, begin)
+        program = str(text)[begin:end]
+        for word, other in zip(*[iter(ADDING[backend])] * 2, strict=True):
+            program = program.replace(word, other)
+        assert program != str(text)[begin:end]
+        return {name: str(text)[:begin] + program + str(text)[end:]}
+
+    monkeypatch.setattr("synth.run.backends.emit", adding)
+    given = reducing(source(WHOLE[goal], Reduction.plain(2, 2), 8012, 1, goal), Kind.MAX)
+    assert not run(backend, given, Trial(8012, "float32", 1, check=True)).equal
 
 
 @pytest.mark.usefixtures("processes_are_forked")

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import networkx as nx
 import pytest
-from hypothesis import assume, given
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from exhaustive import examples
@@ -150,6 +150,7 @@ def test_what_is_written_comes_back_whatever_it_is_called(
     assert same(graph_of(back), graph)
 
 
+@settings(suppress_health_check=[HealthCheck.filter_too_much])  # Few of the draws are nested.
 @given(faulty(12), st.integers(0, 2**16))
 @examples(10, 100)
 def test_slower_and_dead_ports_come_back(system: System, seed: int) -> None:

@@ -1,0 +1,98 @@
+"""Sections: one kernel between products, attention at its own rate, never below a bound."""
+
+from __future__ import annotations
+
+import pytest
+
+from grammar.tensors.operations import Operation, Value
+from grammar.tensors.sharding import Type
+from hierarchies.devices import device_named
+from synth.compute import (
+    Attention,
+    Estimate,
+    Section,
+    attention_estimate,
+    estimated,
+    is_scores,
+    scores_of,
+    section_estimate,
+)
+
+H100 = device_named("H100 SXM5 80 GB")
+WIDE = Type("bf16", (4096, 8192))
+
+
+def chain(length: int) -> list[Operation]:
+    values = [Value(f"v{at}", WIDE) for at in range(length + 1)]
+    return [Operation("tanh", (values[at],), (values[at + 1],)) for at in range(length)]
+
+
+@pytest.mark.parametrize("length", [1, 2, 7])
+def test_a_chain_reads_once_and_writes_once(length: int) -> None:
+    """However long it is; one by one each would read and write."""
+    operations = chain(length)
+    found = section_estimate(Section(tuple(operations), frozenset((f"v{length}",))), H100)
+    assert found.seconds == pytest.approx(estimated(operations[0], H100).seconds)
+    alone = sum(estimated(one, H100).seconds for one in operations)
+    assert found.seconds <= alone * (1 + 1e-9)
+    assert found.low <= found.seconds <= found.high
+
+
+def test_what_is_kept_is_written() -> None:
+    operations = tuple(chain(2))
+    one, both = (
+        section_estimate(Section(operations, frozenset(kept)), H100).seconds
+        for kept in (("v2",), ("v1", "v2"))
+    )
+    assert both - one == pytest.approx(0.5 * (one - H100.launch_seconds))
+
+
+def test_constants_are_not_read() -> None:
+    add = Operation("add", (Value("x", WIDE), Value("c", WIDE)), (Value("y", WIDE),))
+    plain, known = (
+        section_estimate(Section((add,), frozenset("y"), constants), H100).seconds
+        for constants in (frozenset(), frozenset("c"))
+    )
+    assert known < plain
+
+
+def products(heads: int, length: int, width: int) -> tuple[Operation, ...]:
+    """Scores of queries and keys, masked, and what they take of values."""
+    query, key, value = (Value(n, Type("bf16", (heads, length, width))) for n in ("q", "k", "v"))
+    scores, masked = (Value(n, Type("bf16", (heads, length, length))) for n in ("s", "m"))
+    mask = Value("mask", Type("bool", (heads, length, length)))
+    out = Value("o", query.type)
+    told = ((((2,), (2,)), ((0,), (0,))), (((2,), (1,)), ((0,), (0,))))
+    first, second = ((("dimension_numbers", one),) for one in told)
+    return (
+        Operation("dot_general", (query, key), (scores,), first),
+        Operation("select_n", (mask, scores, scores), (masked,)),
+        Operation("dot_general", (masked, value), (out,), second),
+    )
+
+
+def test_scores_are_known_by_their_size() -> None:
+    operations = products(8, 4096, 128)
+    assert scores_of(operations) == {(8, 4096, 4096)}
+    assert is_scores(Type("f32", (1, 4096, 8, 4096)), scores_of(operations))
+    assert not is_scores(Type("f32", (8, 4096, 128)), scores_of(operations))
+    assert not scores_of(products(8, 64, 128))
+
+
+@pytest.mark.parametrize("length", [2048, 8192])
+def test_products_with_scores_are_flash_attention(length: int) -> None:
+    """As told as one operation; masked, so half of it."""
+    operations = products(16, length, 128)
+    found = section_estimate(
+        Section(operations, frozenset("o")), H100, scores=scores_of(operations)
+    )
+    told = attention_estimate(Attention(16, length, length, 128, causal=True), H100)
+    assert found.seconds == pytest.approx(told.seconds)
+    plain = section_estimate(Section(operations, frozenset("o")), H100)
+    assert plain.seconds > found.seconds
+
+
+def test_measured_sections_go_before_all_else() -> None:
+    section = Section(tuple(chain(3)), frozenset(("v3",)))
+    told = Estimate(1.0, 0.9, 1.1, "measured")
+    assert section_estimate(section, H100, measured={section.signature: told}) == told
