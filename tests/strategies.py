@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 from math import gcd, prod
@@ -120,12 +120,14 @@ def programs(
 
 
 @st.composite
-def systems(draw: st.DrawFn, most_devices: int = 32, plain: bool = False) -> System:
-    """Small systems; all kinds of domains unless ``plain`` asks for switches only."""
+def systems(
+    draw: st.DrawFn, most_devices: int = 32, plain: bool = False, kinds: Iterable[Domain] = Domain
+) -> System:
+    """Small systems of all kinds of domains unless told which; ``plain`` asks for switches only."""
     hierarchy = draw(hierarchies(most_devices))
     count = len(hierarchy.levels)
-    kinds = [Domain.SWITCH] if plain else list(Domain)
-    domains = [draw(st.sampled_from(kinds)) for _ in range(count)]
+    allowed = [Domain.SWITCH] if plain else list(kinds)
+    domains = [draw(st.sampled_from(allowed)) for _ in range(count)]
     through: list[tuple[str, ...]] = [()] * count
     for level in range(count - 2, -1, -1):
         inner = level + 1
@@ -164,9 +166,11 @@ def serves_whole_children(ports: int, inside: Sequence[int]) -> bool:
 
 
 @st.composite
-def smart_systems(draw: st.DrawFn, most_devices: int = 32, plain: bool = False) -> System:
+def smart_systems(
+    draw: st.DrawFn, most_devices: int = 32, plain: bool = False, kinds: Iterable[Domain] = Domain
+) -> System:
     """As ``systems``, with switches that reduce, and links that know NCCL's other protocols."""
-    system = draw(systems(most_devices, plain))
+    system = draw(systems(most_devices, plain, kinds))
     latency = st.none() | st.floats(0, 1e-5)
     links = tuple(
         replace(
