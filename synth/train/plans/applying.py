@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 
 from grammar.tensors.operations import Graph, Literal, Operand, Operation, Step, Value
-from grammar.tensors.sharding import Kind, Sharding, check_type, replicated
+from grammar.tensors.sharding import Kind, Sharding, check_type, part_shape, replicated
 from hierarchies import InputError
 from synth.train.factors import Typed, rows, typed
 from synth.train.plans.buckets import together
@@ -50,7 +51,7 @@ def timed(step: Step, plan: Plan) -> tuple[Program, tuple[When, ...]]:
         check_type(value.type, sharding, plan.parts, where=f"input {label}")
     ends = {out: plan.cuts.inputs[place] for out, place in step.updates}
     losses = {str(one) for at, one in enumerate(step.graph.outputs) if at not in ends}
-    device = _Device(plan.parts, plan.first, losses=losses)
+    device = _Device(plan.parts, plan.first, scattered=plan.scattered, losses=losses)
     program = device.program(step.graph, plan.cuts, ends)
     return program, tuple(device.whens)
 
@@ -86,6 +87,7 @@ class _Device:
     parts: Mapping[str, int]
     first: First
     nested: bool = False
+    scattered: bool = False
     losses: set[str] = field(default_factory=set)
     whens: list[When] = field(default_factory=list)
     backward: bool = False
@@ -117,7 +119,7 @@ class _Device:
     def read(self, operand: Operand, sharding: Sharding) -> Sharding:
         """Redistributes it unless that was done; what it is made as is where it comes from."""
         if isinstance(operand, Value) and (operand.name, sharding) not in self.held:
-            made = self.made[operand.name]
+            made = self._source(operand, sharding)
             path = redistribution(operand, made, sharding, self.parts, self.first)
             if accumulates(path) and self.nested:
                 raise _all_at_once(operand, "inside a loop")
@@ -127,6 +129,18 @@ class _Device:
             if late:
                 self.late.add((operand.name, sharding))
         return sharding
+
+    def _source(self, value: Value, target: Sharding) -> Sharding:
+        """As what it is redistributed: what each microbatch has, or a part of that, sent by each.
+
+        The latter where all of it would be added up, of which a part is kept.
+        """
+        made = self.made[value.name]
+        if not self.scattered or made.along(TIME) is not Kind.SUM or target.along(TIME) is not None:
+            return made
+        part = target.laid(TIME, Kind.SUM)
+        sizes = [prod(part_shape(value.type, one, self.parts)) for one in (part, made)]
+        return self.read(value, part) if sizes[0] < sizes[1] else made
 
     def do(self, done: Done) -> None:
         read = list(zip(done.operation.operands, done.how.operands, strict=True))

@@ -38,6 +38,7 @@ def plan_of(step: Step, recipe: Recipe) -> Plan:
         order=order,
         remat=recipe.remat,
         first=recipe.first,
+        scattered=recipe.zero >= 2 and recipe.microbatches > 1,
     )
     ready = prepared(step, plan)
     inputs, held = _inputs(ready, recipe)

@@ -27,16 +27,16 @@ from synth.train.plans.costs import astray, sent
 from synth.train.plans.lineage import Lineage
 from synth.train.plans.plan import OF_SAMPLES, TIME, Cuts, Rows, loop_of, stacked
 
+KEPT = ("transpose", "reshape", "squeeze", "copy", "convert_element_type")
 MOVING = (
-    "transpose",
-    "reshape",
-    "squeeze",
-    "copy",
+    *KEPT,
     "broadcast_in_dim",
-    "convert_element_type",
     *("add", "add_any", "sub", "mul", "div", "neg", "sqrt", "rsqrt", "integer_pow", "square"),
 )
 """Through these a wish is passed on, from the result to the operands."""
+
+PASSING = (*KEPT, "reduce_sum")
+"""What may be done to parts of a sum, as it is to the sum, and takes next to no time."""
 
 GROWING = ("broadcast_in_dim", "scatter-add")
 """These make much of little: they look ahead at how that lies with which it is put together."""
@@ -162,13 +162,25 @@ class _Follower:
     def _make(self, value: Value, sharding: Sharding) -> None:
         """A sum of which there are several readers is completed, once for all of them.
 
-        Over microbatches every sum is, as soon as it is made, and none inside a loop.
+        Over microbatches every sum is, and none inside a loop: as soon as it is made, or, where it
+        is only moved about or cast to wider numbers, behind that.
         """
         self.made[value.name] = self.read[value.name] = sharding
         for _, axis in sharding.partial:
-            if not self.nested if axis == TIME else self.readers[value.name] > 1:
+            several = self.readers[value.name] > 1
+            if not (self.nested or self._passed_on(value)) if axis == TIME else several:
                 completed = self._completed(value, axis)
                 self.read[value.name] = self.read[value.name].laid(axis, completed)
+
+    def _passed_on(self, value: Value) -> bool:
+        """Whether its only reader does what may be done to parts of a sum, and rounds no more."""
+        reader = self.reader.get(value.name)
+        if self.readers[value.name] != 1 or reader is None:
+            return False
+        if reader.primitive not in PASSING:
+            return False
+        [made] = reader.results
+        return made.name in self.reader and not _narrower(made, value)
 
     def _completed(self, value: Value, axis: str) -> Lie:
         for place in sorted(self.lineage.over(value, axis)):
@@ -327,6 +339,11 @@ class _Follower:
                     if (value.name, axis) in self.firm:
                         firm.add((output.name, axis))
         return found, firm
+
+
+def _narrower(one: Value, other: Value) -> bool:
+    """Whether its elements have fewer bytes."""
+    return one.type.bytes * other.type.elements < other.type.bytes * one.type.elements
 
 
 def _slice(one: Sharding) -> Sharding:
