@@ -257,12 +257,7 @@ def main() -> int:
     if asked.page:
         pages.write(page(record.read(DATA)))
         return 0
-    data = made()
-    if asked.check:
-        return pages.check(DATA, data, page)
-    record.write(DATA, data)
-    pages.write(page(data))
-    return 0
+    return pages.keep_or_check(DATA, made(), page, check=asked.check)
 
 
 if __name__ == "__main__":
