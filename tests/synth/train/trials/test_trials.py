@@ -305,13 +305,7 @@ def test_eight_processes_with_programs_on_a_placement_of_choice(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("runtime", "processes"),
-    [
-        ("torch", 4),
-        pytest.param("jax", 1, marks=pytest.mark.skip(reason="XLA compiles this file for minutes")),
-    ],
-)
+@pytest.mark.parametrize(("runtime", "processes"), [("torch", 4), ("jax", 1)])
 def test_dropout_drops_what_it_drops_on_one_device(
     runtime: str, processes: int, tmp_path: Path
 ) -> None:
