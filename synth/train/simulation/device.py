@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from types import MappingProxyType
 
 from grammar.tensors.operations import Graph, Step, Value
@@ -132,14 +133,19 @@ class Handed:
 class Device:
     """Tasks, after what they wait for, in their order on each stream; and buffers they use.
 
-    ``handed``: what goes from stage to stage, in bytes.
+    ``handed``: what goes from stage to stage, in bytes. Of several stages it is no device that
+    could be timed, but what ``Passes`` takes apart.
     """
 
     tasks: tuple[Task, ...]
     streams: Mapping[str, Sequence[int]]
     buffers: tuple[Buffer, ...]
-    arranged: Arranged
     handed: Mapping[Handed, int] = field(default_factory=dict)
+
+    @cached_property
+    def arranged(self) -> Arranged:
+        """The tasks with the order on their streams."""
+        return arranged([one.before for one in self.tasks], list(self.streams.values()))
 
 
 def device(
@@ -188,8 +194,7 @@ def on_streams(
         if tasks[number].stream != COMPUTE:
             streams.setdefault(tasks[number].stream, []).append(number)
     streams[COMPUTE] = [at for at, task in enumerate(tasks) if task.stream == COMPUTE]
-    queues = arranged([one.before for one in tasks], list(streams.values()))
-    return Device(tuple(tasks), streams, tuple(buffers), queues, handed or {})
+    return Device(tuple(tasks), streams, tuple(buffers), handed or {})
 
 
 @dataclass
@@ -390,7 +395,7 @@ class _Writer:
         name = f"{request}: {one.value.name}"
         beside = f"over {', '.join(dict.fromkeys(axis for move in moves for axis in move.axes))}"
         sent = request, kind, moves
-        if held.makers and self.overlap.sends:
+        if held.makers and self.overlap.sends and not self._kept_since(held, unit):
             issue = max(map(self._after, held.makers))
             task = self._task(name, beside, seconds, [(held,)], issue=issue, sent=sent)
         elif not held.makers and self.overlap.prefetch is not None:
@@ -432,6 +437,17 @@ class _Writer:
         """How many tasks of compute come before what follows this one."""
         one = self.tasks[task]
         return one.issue + (one.stream == COMPUTE)
+
+    def _kept_since(self, held: Held, unit: int | None) -> bool:
+        """Whether a layer reads what was made before the layer before it began.
+
+        That was kept by a forward pass, or is of the whole loop: put together when it was made, it
+        would be in memory for all layers at once.
+        """
+        if not unit:
+            return False
+        begun = self.units[self.place.stage][unit - 1]
+        return max(map(self._after, held.makers)) < begun
 
     def _issued(self, unit: int | None) -> int:
         """How many tasks of compute come before what is now read may be asked for."""
