@@ -3,11 +3,12 @@
 Along each axis an operation takes the row that moves least: first of weights that are *held*, to
 which all else adapts, then of what comes of the batch, if the axis cuts the batch, and then of the
 rest. The rest, parameters that are stored in parts and moments, is made whole where it is first
-read, unless what comes of it is *wished* to be cut: as the input is cut as which it comes back.
+read, unless what comes of it is *wished* to be cut: as the input is cut as which it comes back. What
+is cast to a narrower type stays as it lies, so that less is sent.
 
 A sum that several read, or that no row takes as it is, is completed: to be cut by samples or
 tokens, if it runs over what the axis cuts of the batch; or (``scatters``) as it is wished; or to be
-whole. Other values become parts of a sum only where gradients of one value are added up, so that
+whole. What is cast to a narrower type lies as it did, so that less is sent. Other values become parts of a sum only where gradients of one value are added up, so that
 the sum is completed once, and as what a scatter-add adds to, the zeros of an embedding's gradient.
 """
 
@@ -24,7 +25,7 @@ from grammar.tensors.sharding import Kind, Lie, Sharding, Split, replicated
 from hierarchies import InputError
 from synth.train.factors import Row, rows, typed
 from synth.train.plans.costs import astray, sent
-from synth.train.plans.lineage import Lineage
+from synth.train.plans.lineage import Lineage, narrows, widens
 from synth.train.plans.plan import OF_SAMPLES, TIME, Cuts, Rows, loop_of, stacked
 
 MOVING = (
@@ -37,6 +38,9 @@ MOVING = (
     *("add", "add_any", "sub", "mul", "div", "neg", "sqrt", "rsqrt", "integer_pow", "square"),
 )
 """Through these a wish is passed on, from the result to the operands."""
+
+LINEAR = ("transpose", "reshape", "squeeze", "copy", "reduce_sum")
+"""These may be done of each part of a sum, and make no more of it."""
 
 GROWING = ("broadcast_in_dim", "scatter-add")
 """These make much of little: they look ahead at how that lies with which it is put together."""
@@ -51,11 +55,15 @@ class Rules:
 
     A weight that is held stays as it lies along the axis, and so does its gradient; one that is not
     is only stored so. Along ``scatters`` completed sums of gradients are cut as they are wished.
+    Narrower copies of what is stored are made whole at once along ``kept``, else where they are
+    read. ``narrow``: sums that are widened are completed before that, else after.
     """
 
     sizes: Mapping[str, int]
     held: frozenset[tuple[int, str]] = frozenset()
     scatters: frozenset[str] = frozenset()
+    kept: frozenset[str] = frozenset()
+    narrow: bool = False
 
 
 def follow(step: Step, inputs: Sequence[Sharding], rules: Rules) -> Cuts:
@@ -162,13 +170,30 @@ class _Follower:
     def _make(self, value: Value, sharding: Sharding) -> None:
         """A sum of which there are several readers is completed, once for all of them.
 
-        Over microbatches every sum is, as soon as it is made, and none inside a loop.
+        Over microbatches every sum is, as soon as it is made or widened, and none inside a loop.
         """
         self.made[value.name] = self.read[value.name] = sharding
         for _, axis in sharding.partial:
-            if not self.nested if axis == TIME else self.readers[value.name] > 1:
+            if self._all_at_once(value, axis):
                 completed = self._completed(value, axis)
                 self.read[value.name] = self.read[value.name].laid(axis, completed)
+
+    def _all_at_once(self, value: Value, axis: str) -> bool:
+        if axis == TIME:
+            return not self.nested and (self.rules.narrow or not self._widened(value.name))
+        only = self.reader.get(value.name)
+        narrow = self.rules.narrow and only is not None and widens(only)
+        return self.readers[value.name] > 1 or narrow
+
+    def _widened(self, name: str) -> bool:
+        """Whether a sum is only laid out anew, or summed further, and then widened."""
+        while self.readers[name] == 1 and (reader := self.reader.get(name)) is not None:
+            if widens(reader):
+                return True
+            if reader.primitive not in LINEAR:
+                return False
+            name = reader.results[0].name
+        return False
 
     def _completed(self, value: Value, axis: str) -> Lie:
         for place in sorted(self.lineage.over(value, axis)):
@@ -201,7 +226,16 @@ class _Follower:
         self.lineage.done(operation, factors)
         for value, sharding in zip(operation.results, how.results, strict=True):
             self._make(value, sharding)
+        if narrows(operation) and not self.lineage.moves(operation.operands):
+            self._keep(operation.results[0])
         return chosen
+
+    def _keep(self, copy: Value) -> None:
+        """A copy of what is stored is read whole, unless it is what is stored."""
+        for axis in self.rules.kept:
+            wished = (copy.name, axis) in self.wishes or (copy.name, axis) in self.lineage.held
+            if isinstance(self.lies(copy).along(axis), Split) and not wished:
+                self.read[copy.name] = self.read[copy.name].laid(axis, None)
 
     def _masks(self, operation: Operation, row: Row, axis: str) -> Iterator[bool]:
         """Of each operand whether it would be made a part of a sum that it need not be."""
@@ -238,11 +272,12 @@ class _Follower:
                 held += price
         if operation.primitive in GROWING:
             first += self._ahead(operation.results[0], row.results[0], axis)
-        names = [one.name for one in operation.results]
+        names, narrow = [one.name for one in operation.results], narrows(operation)
+        before = self.lies(operation.operands[0]).along(axis) if narrow else None
         away = [
             name
             for name, lie in zip(names, row.results, strict=True)
-            if self.wishes.get((name, axis)) != lie
+            if self.wishes.get((name, axis), before if narrow else None) != lie
         ]
         firm = sum(
             (name, axis) in self.firm
