@@ -3,12 +3,12 @@
 Along each axis an operation takes the row that moves least: first of weights that are *held*, to
 which all else adapts, then of what comes of the batch, if the axis cuts the batch, and then of the
 rest. The rest, parameters that are stored in parts and moments, is made whole where it is first
-read, unless what comes of it is *wished* to be cut: as the input is cut as which it comes back. What
-is cast to a narrower type stays as it lies, so that less is sent.
+read, unless what comes of it is *wished* to be cut: as the input is cut as which it comes back.
+What is cast to a narrower type stays as it lies, so that less is sent.
 
 A sum that several read, or that no row takes as it is, is completed: to be cut by samples or
 tokens, if it runs over what the axis cuts of the batch; or (``scatters``) as it is wished; or to be
-whole. What is cast to a narrower type lies as it did, so that less is sent. Other values become parts of a sum only where gradients of one value are added up, so that
+whole. Other values become parts of a sum only where gradients of one value are added up, so that
 the sum is completed once, and as what a scatter-add adds to, the zeros of an embedding's gradient.
 """
 
