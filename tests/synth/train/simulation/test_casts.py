@@ -12,7 +12,10 @@ pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 from grammar.tensors.operations import Step
 from grammar.tensors.sharding import Type, part_shape
 from synth.train.plans import Plan, Program, apply, parse_recipe, plan_of
+from synth.train.plans.plan import TIME
+from synth.train.resharding import How
 from synth.train.simulation import Kind, Overlap, Simulated, device, simulate
+from synth.train.simulation.kinds import kinds_of
 from traced_steps import step
 
 DATA = "data=2; batch over data"
@@ -29,6 +32,21 @@ def run(model: str, layers: int, text: str, overlap: Overlap) -> Simulated:
     """A second for each section, and next to nothing for what is sent."""
     seconds = (lambda section: 1.0), (lambda *how: 1e-3)
     return simulate(device(*planned(model, layers, text), *seconds, overlap))
+
+
+@pytest.mark.parametrize("clause", ["", "; gradients in bf16"])
+@pytest.mark.parametrize("model", ["mlp-tiny", "llama3-tiny", "gpt2-tiny"])
+def test_what_is_added_up_over_microbatches_is_gradients(model: str, clause: str) -> None:
+    """Also before it is laid out anew, added to that of another use, and cast."""
+    one, _, program = planned(model, 2, f"{DATA}; 2 microbatches{clause}")
+    added = [
+        moved.value
+        for moved in program.moved()
+        for move in moved.path.moves
+        if move.axes == (TIME,) and move.how is How.ALL_REDUCE and moved.value.type.shape
+    ]
+    assert len(added) >= one.roles.count("parameter")
+    assert {kinds_of(one)[value.name] for value in added} == {Kind.GRADIENTS}
 
 
 @pytest.mark.parametrize("parts", [2, 4])
