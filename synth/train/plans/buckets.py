@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from grammar.tensors.operations import Step, Value
+from grammar.tensors.operations import Step
 from grammar.tensors.sharding import Kind
 from hierarchies import InputError
+from synth.train.plans.lineage import updated
 from synth.train.plans.plan import Plan
 from synth.train.plans.program import Done, Moved, Program
 
@@ -25,11 +26,11 @@ def buckets_of(
 
     One that is larger goes alone, and alone is no bucket.
     """
-    updated = _updated(step)
+    changed = updated(step)
     filled: dict[Key, list[list[str]]] = {}
     room: dict[Key, int] = {}
     for at, one in enumerate(program.instructions):
-        if not isinstance(one, Moved) or one.value.name not in updated:
+        if not isinstance(one, Moved) or one.value.name not in changed:
             continue
         kinds = [kind for kind, _ in one.path.source.partial]
         if Kind.SUM not in kinds or not one.path.requests(sizes):
@@ -108,28 +109,3 @@ def _made(program: Program, first: int, last: int) -> set[str]:
         if isinstance(one, Done)
         for value in one.operation.results
     }
-
-
-_ALIKE = ("add", "sub", "mul", "div", "sqrt", "integer_pow", "convert_element_type", "square")
-"""What an optimizer does with a gradient, element by element."""
-
-
-def _updated(step: Step) -> set[str]:
-    """The gradients, and what is computed of them element by element until parameters are new."""
-    makers = {one.name: op for op in step.graph.operations for one in op.results}
-    found: set[str] = set()
-    for out, _ in step.updates:
-        waiting = [step.graph.outputs[out]]
-        while waiting:
-            one = waiting.pop()
-            if not isinstance(one, Value) or one.name in found:
-                continue
-            found.add(one.name)
-            maker = makers.get(one.name)
-            if maker is not None and maker.primitive in _ALIKE:
-                waiting += [
-                    other
-                    for other in maker.operands
-                    if isinstance(other, Value) and other.type.shape == one.type.shape
-                ]
-    return found

@@ -4,6 +4,7 @@ Along each axis an operation takes the row that moves least: first of weights th
 which all else adapts, then of what comes of the batch, if the axis cuts the batch, and then of the
 rest. The rest, parameters that are stored in parts and moments, is made whole where it is first
 read, unless what comes of it is *wished* to be cut: as the input is cut as which it comes back.
+What is cast to a narrower type stays as it lies, so that less is sent.
 
 A sum that several read, or that no row takes as it is, is completed: to be cut by samples or
 tokens, if it runs over what the axis cuts of the batch; or (``scatters``) as it is wished; or to be
@@ -24,7 +25,7 @@ from grammar.tensors.sharding import Kind, Lie, Sharding, Split, replicated
 from hierarchies import InputError
 from synth.train.factors import Row, rows, typed
 from synth.train.plans.costs import astray, sent
-from synth.train.plans.lineage import Lineage
+from synth.train.plans.lineage import Lineage, narrows, widens
 from synth.train.plans.plan import OF_SAMPLES, TIME, Cuts, Rows, loop_of, stacked
 
 KEPT = ("transpose", "reshape", "squeeze", "copy", "convert_element_type")
@@ -51,11 +52,15 @@ class Rules:
 
     A weight that is held stays as it lies along the axis, and so does its gradient; one that is not
     is only stored so. Along ``scatters`` completed sums of gradients are cut as they are wished.
+    Narrower copies of what is stored are made whole at once along ``kept``, else where they are
+    read. ``narrow``: sums that are widened are completed before that, else after.
     """
 
     sizes: Mapping[str, int]
     held: frozenset[tuple[int, str]] = frozenset()
     scatters: frozenset[str] = frozenset()
+    kept: frozenset[str] = frozenset()
+    narrow: bool = False
 
 
 def follow(step: Step, inputs: Sequence[Sharding], rules: Rules) -> Cuts:
@@ -167,20 +172,23 @@ class _Follower:
         """
         self.made[value.name] = self.read[value.name] = sharding
         for _, axis in sharding.partial:
-            several = self.readers[value.name] > 1
-            if not (self.nested or self._passed_on(value)) if axis == TIME else several:
+            if self._all_at_once(value, axis):
                 completed = self._completed(value, axis)
                 self.read[value.name] = self.read[value.name].laid(axis, completed)
+
+    def _all_at_once(self, value: Value, axis: str) -> bool:
+        only = self.reader.get(value.name)
+        narrow = self.rules.narrow and only is not None and widens(only)
+        if axis == TIME:
+            return not self.nested and (narrow or not self._passed_on(value))
+        return self.readers[value.name] > 1 or narrow
 
     def _passed_on(self, value: Value) -> bool:
         """Whether its only reader does what may be done to parts of a sum, and rounds no more."""
         reader = self.reader.get(value.name)
-        if self.readers[value.name] != 1 or reader is None:
+        if self.readers[value.name] != 1 or reader is None or reader.primitive not in PASSING:
             return False
-        if reader.primitive not in PASSING:
-            return False
-        [made] = reader.results
-        return made.name in self.reader and not _narrower(made, value)
+        return reader.results[0].name in self.reader and not narrows(reader)
 
     def _completed(self, value: Value, axis: str) -> Lie:
         for place in sorted(self.lineage.over(value, axis)):
@@ -213,7 +221,16 @@ class _Follower:
         self.lineage.done(operation, factors)
         for value, sharding in zip(operation.results, how.results, strict=True):
             self._make(value, sharding)
+        if narrows(operation) and not self.lineage.moves(operation.operands):
+            self._keep(operation.results[0])
         return chosen
+
+    def _keep(self, copy: Value) -> None:
+        """A copy of what is stored is read whole, unless it is what is stored."""
+        for axis in self.rules.kept:
+            wished = (copy.name, axis) in self.wishes or (copy.name, axis) in self.lineage.held
+            if isinstance(self.lies(copy).along(axis), Split) and not wished:
+                self.read[copy.name] = self.read[copy.name].laid(axis, None)
 
     def _masks(self, operation: Operation, row: Row, axis: str) -> Iterator[bool]:
         """Of each operand whether it would be made a part of a sum that it need not be."""
@@ -250,11 +267,12 @@ class _Follower:
                 held += price
         if operation.primitive in GROWING:
             first += self._ahead(operation.results[0], row.results[0], axis)
-        names = [one.name for one in operation.results]
+        names, narrow = [one.name for one in operation.results], narrows(operation)
+        before = self.lies(operation.operands[0]).along(axis) if narrow else None
         away = [
             name
             for name, lie in zip(names, row.results, strict=True)
-            if self.wishes.get((name, axis)) != lie
+            if self.wishes.get((name, axis), before if narrow else None) != lie
         ]
         firm = sum(
             (name, axis) in self.firm
@@ -339,11 +357,6 @@ class _Follower:
                     if (value.name, axis) in self.firm:
                         firm.add((output.name, axis))
         return found, firm
-
-
-def _narrower(one: Value, other: Value) -> bool:
-    """Whether its elements have fewer bytes."""
-    return one.type.bytes * other.type.elements < other.type.bytes * one.type.elements
 
 
 def _slice(one: Sharding) -> Sharding:

@@ -4,6 +4,9 @@ Three things are passed on from operands to results: whether a value comes of th
 which axes it is *held*, as a weight is that others adapt to; and in which dimensions it *runs* over
 what an axis cuts of the batch: over samples, or over tokens. The product of a matrix of samples by
 features with a weight runs over samples in its first dimension; the weight's gradient in none.
+
+Casts are told apart by where they go. A parameter that is read as a narrower copy alone is a
+*master* copy, state of its optimizer; a gradient is made as narrow as that copy, and *widened*.
 """
 
 from __future__ import annotations
@@ -11,12 +14,90 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from grammar.tensors.operations import Graph, Operand, Operation, Value
+from grammar.tensors.operations import Graph, Operand, Operation, Step, Value
+from grammar.tensors.sharding import dtype_bytes
 from synth.train.factors import Factor
 from synth.train.plans.plan import loop_of
 
 Places = frozenset[int]
 NOWHERE: Places = frozenset()
+
+_ALIKE = ("add", "sub", "mul", "div", "sqrt", "integer_pow", "convert_element_type", "square")
+"""What an optimizer does with a gradient, element by element."""
+
+
+def narrows(operation: Operation) -> bool:
+    """Whether it is a cast to elements of fewer bytes."""
+    return _grown(operation) < 0
+
+
+def widens(operation: Operation) -> bool:
+    """Whether it is a cast to elements of more bytes."""
+    return _grown(operation) > 0
+
+
+def _grown(operation: Operation) -> int:
+    if operation.primitive != "convert_element_type":
+        return 0
+    return dtype_bytes(operation.results[0].type.dtype) - dtype_bytes(_dtype(operation))
+
+
+def _dtype(operation: Operation) -> str:
+    [read] = operation.operands
+    return read.type.dtype if isinstance(read, Value) else read.dtype
+
+
+def masters(step: Step) -> frozenset[str]:
+    """The parameters that a step updates, and else reads as narrower copies alone."""
+    changed = updated(step)
+    found = dict.fromkeys(
+        (
+            value.name
+            for value, role in zip(step.graph.inputs, step.roles, strict=True)
+            if role == "parameter"
+        ),
+        False,
+    )
+    others = set[str]()
+    for one in step.graph.operations:
+        made = {value.name for value in one.results}
+        for name in {str(operand) for operand in one.operands} & found.keys():
+            if narrows(one):
+                found[name] = True
+            elif not made <= changed:
+                others.add(name)
+    return frozenset(name for name, copied in found.items() if copied) - others
+
+
+def updated(step: Step) -> set[str]:
+    """The gradients, and what is computed of them element by element until parameters are new."""
+    makers = {one.name: op for op in step.graph.operations for one in op.results}
+    found: set[str] = set()
+    for out, _ in step.updates:
+        waiting = [step.graph.outputs[out]]
+        while waiting:
+            one = waiting.pop()
+            if not isinstance(one, Value) or one.name in found:
+                continue
+            found.add(one.name)
+            maker = makers.get(one.name)
+            if maker is not None and maker.primitive in _ALIKE:
+                waiting += [
+                    other
+                    for other in maker.operands
+                    if isinstance(other, Value) and other.type.shape == one.type.shape
+                ]
+    return found
+
+
+def widened(step: Step) -> frozenset[str]:
+    """The element types in which gradients are made that are then widened."""
+    changed = updated(step)
+    return frozenset(
+        _dtype(one)
+        for one in step.graph.operations
+        if widens(one) and one.results[0].name in changed and one.results[0].type.shape
+    )
 
 
 @dataclass

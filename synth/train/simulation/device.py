@@ -41,10 +41,10 @@ class Overlap:
     """What is sent beside compute, on streams of its own, one for each set of axes.
 
     ``sends``: what is made in the step is sent as soon as it is made; else where it is first read,
-    on the compute stream. ``prefetch``: inputs are put together so many layers before they are
-    read (FSDP: 1), or, outside of loops, so many redistributions before; None, on the compute
-    stream. Slices of a layer's parameters are let go when it is done, and put together again
-    where they are read again, if they are prefetched.
+    on the compute stream. ``prefetch``: inputs, and copies of parameters, are put together so many
+    layers before they are read (FSDP: 1), or, outside of loops, so many redistributions before;
+    None, on the compute stream. Slices of a layer's parameters are let go when it is done, and put
+    together again where they are read again, if they are prefetched.
     """
 
     sends: bool = False
@@ -90,12 +90,14 @@ class Held:
 class Deferred:
     """A stack of inputs that is put together slice by slice, where a loop reads it.
 
-    ``casts`` are what is done to it then, each with its result.
+    ``casts`` are what is done to it then, each with its result. ``kept``: the slices so far of what
+    is put together once; None if it is let go with its layer.
     """
 
     moved: Moved
     held: Held
     casts: tuple[tuple[Group, Value], ...] = ()
+    kept: dict[int, Held] | None = None
 
 
 Stack = tuple[Held, ...] | Deferred
@@ -367,8 +369,10 @@ class _Writer:
         found = self._there((value.name, path.source), scope)
         rows = _whole_first(path.source) and _whole_first(path.target)
         made_here = any(held.makers for held in found)
-        if unit is None and rows and not made_here and self.overlap.prefetch is not None:
-            scope[value.name, path.target] = Deferred(one, _joined(found))
+        later = rows and self._given(_joined(found)) and self.overlap.prefetch is not None
+        if unit is None and later and (not made_here or self.place is ALONE):
+            kept: dict[int, Held] | None = {} if made_here else None
+            scope[value.name, path.target] = Deferred(one, _joined(found), kept=kept)
             return
         sliced = len(found) > 1 and rows
         kind, ends = value.type, (path.source, path.target)
@@ -395,11 +399,11 @@ class _Writer:
         name = f"{request}: {one.value.name}"
         beside = f"over {', '.join(dict.fromkeys(axis for move in moves for axis in move.axes))}"
         sent = request, kind, moves
-        if held.makers and self.overlap.sends and not self._kept_since(held, unit):
-            issue = max(map(self._after, held.makers))
-            task = self._task(name, beside, seconds, [(held,)], issue=issue, sent=sent)
-        elif not held.makers and self.overlap.prefetch is not None:
-            issue = self._issued(unit)
+        given, made = self._given(held), max(map(self._after, held.makers), default=0)
+        if not given and self.overlap.sends and not self._kept_since(made, unit):
+            task = self._task(name, beside, seconds, [(held,)], issue=made, sent=sent)
+        elif given and self.overlap.prefetch is not None:
+            issue = max(self._issued(unit), made)
             own = self._own
             after = own[issue - 1 : issue] if issue else []
             task = self._task(name, beside, seconds, [(held,)], after, issue=issue, sent=sent)
@@ -413,6 +417,11 @@ class _Writer:
             return Held(held.buffers, (task,))
         kept = moved_kind(self.buffers[held.buffers[0]].kind)
         return Held((self._buffer(one.value.name, kind, ends[1], kept, task),), (task,))
+
+    def _given(self, held: Held) -> bool:
+        """Whether it is an input, or a copy of parameters."""
+        copies = all(self.buffers[number].kind is Kind.COPIES for number in held.buffers)
+        return not held.makers or copies
 
     def _sending(self, kind: Type, source: Sharding, target: Sharding) -> float:
         """Of one microbatch: time is no axis that anything is sent over."""
@@ -438,16 +447,13 @@ class _Writer:
         one = self.tasks[task]
         return one.issue + (one.stream == COMPUTE)
 
-    def _kept_since(self, held: Held, unit: int | None) -> bool:
+    def _kept_since(self, made: int, unit: int | None) -> bool:
         """Whether a layer reads what was made before the layer before it began.
 
         That was kept by a forward pass, or is of the whole loop: put together when it was made, it
         would be in memory for all layers at once.
         """
-        if not unit:
-            return False
-        begun = self.units[self.place.stage][unit - 1]
-        return max(map(self._after, held.makers)) < begun
+        return unit is not None and unit > 0 and made < self.units[self.place.stage][unit - 1]
 
     def _issued(self, unit: int | None) -> int:
         """How many tasks of compute come before what is now read may be asked for."""
@@ -570,7 +576,10 @@ class _Writer:
 
     def _slice_of(self, many: Stack, at: int, length: int, unit: int) -> Stack:
         if isinstance(many, Deferred):
-            return (self._put_together(many, length, unit),)
+            kept = {} if many.kept is None else many.kept
+            if at not in kept:
+                kept[at] = self._put_together(many, length, unit)
+            return (kept[at],)
         return (many[at],) if len(many) == length else many
 
     def _task(

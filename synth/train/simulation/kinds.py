@@ -1,7 +1,8 @@
 """What the memory of a step is used for: read from what its values come of and go to.
 
 Inputs are what their roles say. Gradients are what updates begin with: values of a parameter's
-shape from which, by elementwise operations alone, what takes its place is made. What comes of
+shape from which, by elementwise operations alone, what takes its place is made; and what these are
+cast from, laid out anew, or added up from. What comes of
 parameters alone, a cast of them or all of them put together, is a copy. All else is activations,
 those that the backward pass reads and those that nobody reads for long.
 """
@@ -96,7 +97,28 @@ def _gradients(step: Step) -> set[str]:
             if maker.primitive in ARITHMETIC and maker.primitive != "add_any":
                 left += [one for one in maker.operands if isinstance(one, Value)]
             elif not _of_scalars(maker):
-                found.add(value.name)
+                found |= _same(value, makers)
+    return found
+
+
+_SAME = ("convert_element_type", "transpose", "reshape", "squeeze", "copy", "add_any", "reduce_sum")
+"""Of as many elements these make the same gradient."""
+
+
+def _same(gradient: Value, makers: Mapping[str, Operation]) -> set[str]:
+    """The names of what a gradient is made from and still is: in bf16, or before it is turned."""
+    found, left = set[str](), [gradient]
+    while left:
+        one = left.pop()
+        found.add(one.name)
+        maker = makers.get(one.name)
+        if maker is not None and maker.primitive in _SAME:
+            values = (other for other in maker.operands if isinstance(other, Value))
+            left += [
+                other
+                for other in values
+                if other.name in makers and other.type.elements == gradient.type.elements
+            ]
     return found
 
 

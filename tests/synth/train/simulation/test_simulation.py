@@ -246,14 +246,17 @@ def test_bytes_per_parameter_and_device(
 
 
 def test_gradients_are_summed_where_they_are() -> None:
-    """An all-reduce needs no second buffer: gradients are never more than those of all parameters.
+    """An all-reduce needs no second buffer: gradients are never more than those of all parameters,
+    and of one that is being transposed.
 
     And a parameter's new value is written over the old one.
     """
     found = run("mlp-tiny", PLANS[0], Overlap(), a_second, lambda *how: 1.0, layers=3)
-    parameters = sum(b.size_bytes for b in found.device.buffers if b.kind is Kind.PARAMETERS)
+    sizes = [b.size_bytes for b in found.device.buffers if b.kind is Kind.PARAMETERS]
+    parameters = sum(sizes)
     held = [dict(found.memory_at(moment).by_kind) for moment in found.begins]
-    assert max(one.get(Kind.GRADIENTS, 0) for one in held) == parameters
+    most = max(one.get(Kind.GRADIENTS, 0) for one in held)
+    assert most - parameters in (0, *sizes)
     inputs = sum(part for kind, part in held[0].items() if kind is not Kind.ACTIVATIONS)
     last = found.memory_at(found.seconds - 0.5).size_bytes
     assert inputs <= last < inputs + parameters

@@ -136,6 +136,24 @@ def test_models_in_processes_of_jax(name: str, recipe: str, processes: int, tmp_
 
 @pytest.mark.slow
 @pytest.mark.parametrize("runtime", ["torch", "jax"])
+@pytest.mark.parametrize(
+    "recipe", ["zero=3", "zero=1; gradients in bf16", "zero=2; 2 microbatches"]
+)
+def test_steps_that_cast_what_they_send(recipe: str, runtime: str, tmp_path: Path) -> None:
+    """They compute in bf16: copies of masters are gathered, and gradients sent wide or narrow."""
+    how = Spelling(batch=8, dtype="bfloat16")
+    step = zoo_step("llama3-tiny", {}, how)
+    plan, program = cut(step, f"data=2; batch over data; {recipe}")
+    schedule = plan if plan.microbatches > 1 else None
+    text = write(runtime, step, program, plan.sizes, schedule=schedule)
+    given = drawn(step, 2, 8)
+    found = trained({"step.py": text}, 2, given, Trial(runtime, 2, 2, 200.0), tmp_path)
+    wanted = in_jax(step, ("llama3-tiny", {}, how), given, 2)
+    assert compared(step, program, dict(plan.axes), wanted, found).equal
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("runtime", ["torch", "jax"])
 def test_a_step_of_which_only_the_text_is_known(runtime: str, tmp_path: Path) -> None:
     step, given = traced("mlp-tiny"), inputs("mlp-tiny")
     plan, program = cut(step, "data=2; batch over data")
