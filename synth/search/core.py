@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from synth.search.elimination import MOST_ENTRIES, TooWide, eliminate
 from synth.search.message_passing import CLOSED, pass_messages
 from synth.search.pairwise import Costs, Pairwise
-from synth.search.space import BestFound, Budget, Found, Observer, Optimal
+from synth.search.space import BestFound, Budget, Found, Infeasible, Observer, Optimal
 
 Choice = tuple[int, ...]
 
@@ -97,7 +97,9 @@ def least(
     Budget, observer and gap are those of the latter.
     """
     allowed = costs.without_dead()
-    smaller = core(costs if allowed is None else allowed)
+    if isinstance(allowed, Infeasible):
+        return allowed
+    smaller = core(allowed)
     exact = eliminate(smaller.costs, most_entries)
     found: Found[Choice] = (
         pass_messages(smaller.costs, budget, observer, gap=gap)

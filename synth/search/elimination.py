@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from synth.search.pairwise import Costs, Pairwise
+from synth.search.pairwise import NO_CHOICE, Costs, Pairwise
 from synth.search.space import Infeasible, Optimal
 
 MOST_ENTRIES = 10**7
@@ -81,7 +81,7 @@ def eliminate(
         tables.append(_Table(joined.variables[1:], joined.costs.min(axis=0)))
     least = sum(float(one.costs) for one in tables)
     if np.isinf(least):
-        return Infeasible("no choice is allowed by all that it is put together with")
+        return NO_CHOICE
     chosen: dict[int, int] = {}
     for one in reversed(kept):
         fixed: Any = (slice(None), *(chosen[v] for v in one.variables[1:]))

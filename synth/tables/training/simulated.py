@@ -8,7 +8,7 @@ from rich.console import RenderableType
 
 from hierarchies.units import duration, volume
 from synth.tables.placements import placed
-from synth.tables.style import axes_text, follows, many, paragraphs, table, table_of
+from synth.tables.style import axes_text, follows, many, paragraphs, shape, table, table_of
 from synth.verbs.answers.training.simulated import (
     GainOfStep,
     MomentOfStep,
@@ -44,8 +44,7 @@ def _head(answer: SimulateReply) -> Iterator[RenderableType]:
     machine = answer.machine
     yield f"{answer.name} over {axes_text(answer.axes)}: {many(answer.devices, 'device')}"
     yield f"plan: {answer.plan}"
-    shape = " x ".join(f"{one.count} {one.name}" for one in machine.levels)
-    yield f"on {machine.system}, {shape}, each a {machine.device}"
+    yield f"on {machine.system}, {shape(machine.levels)}, each a {machine.device}"
     yield from placed(machine.levels, answer.axes, [machine.placement])
     low, high = answer.interval
     yield (

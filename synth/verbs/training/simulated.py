@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from grammar.tensors.operations import Graph, Step
+from grammar.tensors.operations import Step
 from grammar.tensors.primitives import MULTIPLIED
 from hierarchies import InputError, System
 from hierarchies.devices import Device, device_named, devices
@@ -24,12 +24,12 @@ from synth.train.simulation.groups import scores_in
 from synth.train.simulation.predicting import Predicted, Runtime, Sources, grouped, predicted
 from synth.train.simulation.sources import Network, Rooflines
 from synth.train.simulation.trace import trace
-from synth.train.work import length_of
+from synth.train.work import primitives
 from synth.verbs.answers.parts import TextFile
-from synth.verbs.answers.training.shards import Machine as Placed
+from synth.verbs.answers.training import shards
 from synth.verbs.answers.training.simulated import Asked, SimulateReply
 from synth.verbs.questions.fields import Flag
-from synth.verbs.questions.flags import Measure
+from synth.verbs.questions.flags import Measure, PerhapsMachine
 from synth.verbs.reply import Outcome, Reply, reply
 from synth.verbs.training.machines import StepOnMachineQuestion
 from synth.verbs.training.plans import Planned
@@ -41,6 +41,7 @@ from synth.workload.quantities import amount_of
 class SimulateQuestion(StepOnMachineQuestion):
     """Put a training step on the clock: seconds, memory, what waits for what; nothing is run."""
 
+    system: Annotated[PerhapsMachine, Flag("Where it is to run")] = None
     device: Annotated[
         str | None,
         Flag(
@@ -118,7 +119,7 @@ def simulated(question: SimulateQuestion, watcher: Watcher) -> Reply:
         step,
         found.plan,
         found.text,
-        Placed(network.redistributor, by_framework),
+        shards.Machine(network.redistributor, by_framework),
         device.name,
         round(device.memory_bytes),
         device.peak(dtype),
@@ -177,15 +178,9 @@ class _Clock:
 def _products(step: Step) -> tuple[int, str]:
     """Operations of all products of matrices, and the type that most of them are in."""
     found: Counter[str] = Counter()
-
-    def count(graph: Graph, times: int) -> None:
-        for one in graph.operations:
-            if one.primitive in MULTIPLIED:
-                found[type_of(one.operands[0]).dtype] += times * flops_of(one)
-            if one.body is not None:
-                count(one.body, times * length_of(one))
-
-    count(step.graph, 1)
+    for one, times in primitives(step.graph):
+        if one.primitive in MULTIPLIED:
+            found[type_of(one.operands[0]).dtype] += times * flops_of(one)
     [(dtype, _)] = found.most_common(1) or [("f32", 0)]
     return sum(found.values()), dtype
 

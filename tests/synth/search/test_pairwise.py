@@ -92,9 +92,10 @@ def test_states_that_go_with_nothing_are_left_out() -> None:
     barred = np.array([[0.0, inf], [inf, inf]])
     alone = [np.zeros(2), np.zeros(2), np.array([0.0, 1.0])]
     kept = Pairwise(alone, {(0, 1): barred, (1, 2): np.zeros((2, 2))}).without_dead()
-    assert kept is not None
+    assert isinstance(kept, Pairwise)
     assert [list(one) for one in kept.alone] == [[0, inf], [0, inf], [0, 1]]
-    assert Pairwise(alone[:2], {(0, 1): np.full((2, 2), inf)}).without_dead() is None
+    none = Pairwise(alone[:2], {(0, 1): np.full((2, 2), inf)})
+    assert isinstance(none.without_dead(), Infeasible)
 
 
 @pytest.mark.parametrize("block", range(5))
