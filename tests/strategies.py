@@ -371,9 +371,9 @@ def jobs(draw: st.DrawFn) -> Job:
 
 
 @st.composite
-def faulty(draw: st.DrawFn, most_devices: int = 12) -> System:
+def faulty(draw: st.DrawFn, most_devices: int = 12, kinds: Iterable[Domain] = Domain) -> System:
     """A small system with some units and ports slower, and ports missing where there are others."""
-    system = draw(smart_systems(most_devices))
+    system = draw(smart_systems(most_devices, kinds))
     faults: dict[tuple[object, ...], Fault] = {}
     for _ in range(draw(st.integers(1, 3))):
         device = draw(st.integers(0, system.devices - 1))

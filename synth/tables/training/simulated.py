@@ -10,8 +10,8 @@ from hierarchies.units import duration, volume
 from synth.tables.placements import placed
 from synth.tables.style import axes_text, follows, many, paragraphs, shape, table, table_of
 from synth.verbs.answers.training.simulated import (
+    BytesOfKind,
     GainOfStep,
-    MomentOfStep,
     RankOfStep,
     SentOnClock,
     SimulateReply,
@@ -133,14 +133,13 @@ def _memory(answer: SimulateReply) -> Iterator[RenderableType]:
             f"DOES NOT FIT: by {volume(moment.bytes - there)}; the largest are"
             f" {', '.join(f'{one.name} ({volume(one.bytes)})' for one in moment.largest[:3])}"
         )
-    yield _kinds(moment)
+    yield table_of(moment.kinds, _KINDS, right="bytes")
 
 
-def _kinds(moment: MomentOfStep) -> RenderableType:
-    lines = table("what", "bytes", right="bytes")
-    for one in moment.kinds:
-        lines.add_row(one.what, volume(one.bytes))
-    return lines
+_KINDS: Mapping[str, Callable[[BytesOfKind], str]] = {
+    "what": lambda one: one.what,
+    "bytes": lambda one: volume(one.bytes),
+}
 
 
 def _gains(answer: SimulateReply) -> Iterator[RenderableType]:

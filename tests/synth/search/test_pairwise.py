@@ -85,7 +85,7 @@ def test_a_table_that_is_too_large_is_not_made() -> None:
 
 def test_a_ring_is_as_wide_as_three_of_its_variables() -> None:
     ring = {(v, v + 1): np.zeros((2, 2)) for v in range(9)} | {(0, 9): np.zeros((2, 2))}
-    assert min_fill(Pairwise([np.zeros(2)] * 10, ring)).entries == 8
+    assert min_fill(Pairwise([np.zeros(2)] * 10, ring))[1] == 8
 
 
 def test_states_that_go_with_nothing_are_left_out() -> None:

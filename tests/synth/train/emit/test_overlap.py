@@ -15,11 +15,10 @@ pytest.importorskip("torch", reason="needs torch, of the extra 'torch'")
 
 import torch
 
-from emitted_steps import loaded
+from emitted_steps import first_inputs, loaded
 from grammar.tensors.operations import Step
 from synth.train.emit import write
 from synth.train.plans import apply, parse_recipe, plan_of
-from synth.train.trials import drawn
 from traced_steps import step
 
 PLANS = (
@@ -84,11 +83,8 @@ def texts(recipe: str) -> tuple[str, str]:
 def made(text: str, one: Step) -> dict[str, np.ndarray]:
     names = loaded(text)
     names["dist"], names["GROUPS"] = _distributed(), defaultdict(object)
-    given = drawn(one, 1, 8)
-    values = {
-        name: names["part_of"](name, given[name][0] if kind.role == "batch" else given[name])
-        for name, kind in names["INPUTS"].items()
-    }
+    given = first_inputs(one)
+    values = {name: names["part_of"](name, given[name]) for name in names["INPUTS"]}
     with torch.no_grad():
         return {name: value.numpy() for name, value in names["step"](values).items()}
 
