@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 from grammar.tensors.sharding import Sharding
 from hierarchies import InputError
-from synth.train.orders import SCHEDULES
+from synth.train.orders import ONE_STAGE, SCHEDULES
 from synth.train.plans.plan import PIPE, TIME
 from synth.train.resharding.paths import First
 
@@ -63,7 +63,7 @@ CLAUSES: Mapping[str, tuple[str, Mapping[str, int]]] = {
 
 OF_BATCH = ("batch", "tokens")
 
-CHUNKED = ("interleaved-1f1b", "zero-bubble-h1", "looped-bfs")
+CHUNKED = tuple(name for name in SCHEDULES if name not in ONE_STAGE)
 
 
 def spelled(lies: Sharding) -> str:

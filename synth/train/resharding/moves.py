@@ -68,6 +68,11 @@ class Move:
         return _dimension(self.after, self.axes[0])
 
     @property
+    def entering(self) -> tuple[str, ...]:
+        """The axes in the order in which they cut the dimension that they enter."""
+        return tuple(axis for axis in self.after.dimensions[self.enters] if axis in self.axes)
+
+    @property
     def kind(self) -> Kind:
         """What puts the parts together that the move makes, or combines; only where it does."""
         before, after = self.before.along(self.axes[0]), self.after.along(self.axes[0])

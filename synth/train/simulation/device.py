@@ -18,6 +18,7 @@ from grammar.tensors.sharding import Sharding, Type
 from synth.compute import Section
 from synth.events.longest_path import Arranged, arranged
 from synth.train.plans import Done, Moved, Place, Plan, Program, Sent, When
+from synth.train.plans.buckets import flat
 from synth.train.plans.plan import TIME, loop_of
 from synth.train.plans.program import EVERYWHERE
 from synth.train.resharding import How, Move
@@ -234,9 +235,19 @@ class _Writer:
             for one, lies in zip(step.graph.outputs, program.outputs, strict=True)
             if isinstance(one, Value)
         ]
+        buckets = _buckets_of(program)
+        waiting: list[Moved] = []
         for item, place in self.grouping.of(step.graph, program, outputs):
             self.place = place or ALONE
-            self._item(item, scope, kinds, None)
+            bucket = buckets.get(_key_of(item), 0) if isinstance(item, Moved) else 0
+            if not bucket:
+                self._item(item, scope, kinds, None)
+                continue
+            assert isinstance(item, Moved)
+            waiting.append(item)
+            if len(waiting) == bucket:
+                self._together(waiting, scope)
+                waiting = []
         into = {out for out, _ in step.updates}
         for at, (output, lies) in enumerate(zip(step.graph.outputs, program.outputs, strict=True)):
             if not isinstance(output, Value):
@@ -385,6 +396,39 @@ class _Writer:
         self.layer = within
         scope[value.name, path.target] = tuple(made)
 
+    def _together(self, several: Sequence[Moved], scope: Scope) -> None:
+        """A bucket: one request, once all of its members are made."""
+        kind, path = flat(several)
+        moves = path.requests(self.plan.sizes)
+        held = [_joined(self._there((one.value.name, one.path.source), scope)) for one in several]
+        request = ", ".join(map(str, moves))
+        name = f"{request}: {several[0].value.name} and {len(several) - 1} more"
+        seconds, sent = self._sending(kind, path.source, path.target), (request, kind, moves)
+        if self.overlap.sends:
+            issue = max(self._after(maker) for one in held for maker in one.makers)
+            task = self._task(name, _beside(moves), seconds, [tuple(held)], issue=issue, sent=sent)
+        else:
+            task = self._task(name, COMPUTE, seconds, [tuple(held)], sent=sent)
+        for one, made in zip(several, held, strict=True):
+            found = self._arrived(one.value, one.value.type, one.path.target, moves, made, task)
+            scope[one.value.name, one.path.target] = (found,)
+
+    def _arrived(
+        self,
+        value: Value,
+        kind: Type,
+        lies: Sharding,
+        moves: Sequence[Move],
+        held: Held,
+        task: int,
+    ) -> Held:
+        """A value that a task has sent; the sum of what the step made is where that was."""
+        in_place = [move.how for move in moves] == [How.ALL_REDUCE]
+        if in_place and held.makers and not held.remade_bytes:
+            return Held(held.buffers, (task,))
+        kept = moved_kind(self.buffers[held.buffers[0]].kind)
+        return Held((self._buffer(value.name, kind, lies, kept, task),), (task,))
+
     def _sent(
         self,
         one: Moved,
@@ -397,7 +441,7 @@ class _Writer:
         request = ", ".join(map(str, moves))
         seconds = self._sending(kind, *ends)
         name = f"{request}: {one.value.name}"
-        beside = f"over {', '.join(dict.fromkeys(axis for move in moves for axis in move.axes))}"
+        beside = _beside(moves)
         sent = request, kind, moves
         given, made = self._given(held), max(map(self._after, held.makers), default=0)
         if not given and self.overlap.sends and not self._kept_since(made, unit):
@@ -409,14 +453,7 @@ class _Writer:
             task = self._task(name, beside, seconds, [(held,)], after, issue=issue, sent=sent)
         else:
             task = self._task(name, COMPUTE, seconds, [(held,)], sent=sent)
-        if (
-            [move.how for move in moves] == [How.ALL_REDUCE]
-            and held.makers
-            and not held.remade_bytes
-        ):
-            return Held(held.buffers, (task,))
-        kept = moved_kind(self.buffers[held.buffers[0]].kind)
-        return Held((self._buffer(one.value.name, kind, ends[1], kept, task),), (task,))
+        return self._arrived(one.value, kind, ends[1], moves, held, task)
 
     def _given(self, held: Held) -> bool:
         """Whether it is an input, or a copy of parameters."""
@@ -624,6 +661,21 @@ class _Writer:
         size = self.grouping.bytes_of(kind, lies)
         self.buffers.append(Buffer(name, use, size, maker))
         return len(self.buffers) - 1
+
+
+def _beside(moves: Sequence[Move]) -> str:
+    """The stream of what goes over these axes beside compute."""
+    return f"over {', '.join(dict.fromkeys(axis for move in moves for axis in move.axes))}"
+
+
+def _key_of(one: Moved) -> Key:
+    return one.value.name, one.path.target
+
+
+def _buckets_of(program: Program) -> Mapping[Key, int]:
+    """Of each member of a bucket of how many it is one."""
+    members = ((len(some), program.instructions[at]) for some in program.buckets for at in some)
+    return {_key_of(one): count for count, one in members if isinstance(one, Moved)}
 
 
 def _whole_first(one: Sharding) -> bool:

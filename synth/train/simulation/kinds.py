@@ -2,9 +2,9 @@
 
 Inputs are what their roles say. Gradients are what updates begin with: values of a parameter's
 shape from which, by elementwise operations alone, what takes its place is made; and what these are
-cast from, laid out anew, or added up from. What comes of
-parameters alone, a cast of them or all of them put together, is a copy. All else is activations,
-those that the backward pass reads and those that nobody reads for long.
+cast or added up from. What comes of parameters alone, a cast of them or all of them put together,
+is a copy. All else is activations, those that the backward pass reads and those that nobody reads
+for long.
 """
 
 from __future__ import annotations
@@ -101,24 +101,19 @@ def _gradients(step: Step) -> set[str]:
     return found
 
 
-_SAME = ("convert_element_type", "transpose", "reshape", "squeeze", "copy", "add_any", "reduce_sum")
-"""Of as many elements these make the same gradient."""
+_SAME = ("convert_element_type", "add_any")
+"""These make a gradient of gradients."""
 
 
 def _same(gradient: Value, makers: Mapping[str, Operation]) -> set[str]:
-    """The names of what a gradient is made from and still is: in bf16, or before it is turned."""
+    """The names of what a gradient is made from and still is: in bf16, or that of one use."""
     found, left = set[str](), [gradient]
     while left:
         one = left.pop()
         found.add(one.name)
         maker = makers.get(one.name)
         if maker is not None and maker.primitive in _SAME:
-            values = (other for other in maker.operands if isinstance(other, Value))
-            left += [
-                other
-                for other in values
-                if other.name in makers and other.type.elements == gradient.type.elements
-            ]
+            left += [other for other in maker.operands if isinstance(other, Value)]
     return found
 
 

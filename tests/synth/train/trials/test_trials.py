@@ -205,6 +205,7 @@ STAGES = [
             ("mlp-tiny", "data=2; batch over data; zero=2; 2 microbatches"),
             ("gpt2-tiny", "data=1 pipe=4; schedule gpipe, 4 microbatches"),
             ("gpt2-tiny", "data=1 pipe=2; schedule zero-bubble-h1, 4 microbatches"),
+            ("gpt2-tiny", "data=1 pipe=2; schedule zero-bubble, 4 microbatches"),
             ("gpt2-tiny", "pipe=2 data=2; batch over data; zero=3; schedule 1f1b, 2 microbatches"),
             ("gpt2-tiny", f"{IN_STAGES}; schedule looped-bfs, 2 chunks, 4 microbatches"),
             ("llama3-tiny", f"{IN_STAGES}; zero=1; schedule 1f1b, 2 microbatches; remat layers"),
