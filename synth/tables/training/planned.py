@@ -47,6 +47,11 @@ def _found(answer: StepPlanReply) -> Iterator[RenderableType]:
     yield from placed(answer.levels, best.axes, [best.placement])
     yield from _placement_gain(answer, best)
     yield f"\nits timeline: {_command(answer, best)}"
+    written = dict.fromkeys(one.name.partition("/")[0] for one in answer.files)
+    if written:
+        yield f"-o FOLDER writes it for {', '.join(written)}"
+    for framework in answer.not_said:
+        yield f"not for {framework.framework}: {framework.because}"
 
 
 _PLANS: Mapping[str, Callable[[_Row], str]] = {

@@ -15,8 +15,12 @@ from dataclasses import dataclass
 from hierarchies import Axis, InputError, System, placements
 from synth.plan.request import Watcher
 from synth.train.choice.grids import Extents, Knobs, recipes
-from synth.train.planner.composing import TOGETHER, Candidate, Composer
+from synth.train.planner.composing import Candidate, Composer
 from synth.train.planner.links import Links
+
+
+AT_ONCE = 32
+"""Plans that are priced before the next bound is looked at."""
 
 
 @dataclass(frozen=True)
@@ -88,8 +92,8 @@ def searched(
     order = sorted(range(len(fitting)), key=bounds.__getitem__)
     found: list[tuple[float, int]] = []
     priced = 0
-    for at in range(0, len(order), TOGETHER // 4):
-        some = order[at : at + TOGETHER // 4]
+    for at in range(0, len(order), AT_ONCE):
+        some = order[at : at + AT_ONCE]
         if len(found) >= k and bounds[some[0]] >= found[k - 1][0]:
             break
         if found and not watcher.go_on():

@@ -8,8 +8,12 @@ from pydantic import Field
 
 from hierarchies import System
 from synth.plan.request import Watcher
+from synth.train.frameworks import Configurations, Machine, Model, configurations
+from synth.train.frameworks import Job as Training
 from synth.train.models import Spelling
+from synth.train.planner.finalists import Finalist
 from synth.train.planner.planning import Job, Pins, Planner
+from synth.train.zoo.sizes import sizes_of
 from synth.verbs.answers.training.planned import Asked, StepPlanReply
 from synth.verbs.questions import notations
 from synth.verbs.questions.fields import Flag
@@ -79,11 +83,24 @@ def planned_step(
         why_not = planner.plans(Pins.parse(f"{others} {_without(pins, others)}"), 1, watcher)
     flops, dtype = products(job.step)
     samples, tokens = size_of(job.step)
-    asked = Asked(job, name, flops, dtype, samples, tokens, str(pins), str(others))
+    written = _written(job, found.finalists[0]) if found.finalists else None
+    asked = Asked(job, name, flops, dtype, samples, tokens, str(pins), str(others), written)
     answer = StepPlanReply.of(asked, found, why_not)
     if not answer.plans:
         return reply(answer, Outcome.NO)
     return reply(answer, Outcome.OK if answer.complete else Outcome.PARTIAL)
+
+
+def _written(job: Job, best: Finalist) -> Configurations:
+    """The best plan as the files of frameworks."""
+    sizes = sizes_of(job.model, job.changes)
+    spelled = job.spelling
+    return configurations(
+        best.candidate.recipe,
+        Model(job.model, sizes, job.step),
+        Training(spelled.batch, getattr(sizes, "sequence", 1), spelled.dtype),
+        Machine(job.system, best.placement),
+    )
 
 
 def _without(pins: Pins, others: Pins) -> Pins:

@@ -7,6 +7,7 @@ from typing import Self
 
 from pydantic import Field
 
+from synth.train.frameworks import Configurations
 from synth.train.planner.finalists import Finalist
 from synth.train.planner.planning import Job, Planned
 from synth.verbs.answers.machine_parts import LevelInBrief, PricesName
@@ -18,6 +19,7 @@ from synth.verbs.answers.parts import (
     Positive,
     Reply,
     Seconds,
+    TextFile,
     Whole,
 )
 from synth.verbs.answers.ranked import matrix_of
@@ -57,6 +59,13 @@ class RefusedPlans(Part):
     plans: Whole = Field(description="Of how many that is so.")
 
 
+class NotSaid(Part):
+    """A framework that cannot say the best plan."""
+
+    framework: str = Field(description="Which.")
+    because: str = Field(description="Why.")
+
+
 class StepPlanReply(Reply):
     """Plans of a whole training step on a machine, the fastest first."""
 
@@ -88,6 +97,8 @@ class StepPlanReply(Reply):
     asked_why_not: str = Field(description="The pins of the plan beside these.")
     why_not: PlanOfStep | None = Field(description="The best with those pins; null if none fits.")
     complete: bool = Field(description="False if a better plan may be missing.")
+    files: list[TextFile] = Field(description="The best as frameworks take it, a folder for each.")
+    not_said: list[NotSaid] = Field(description="The frameworks that cannot, and why.")
 
     @classmethod
     def of(cls, asked: Asked, found: Planned, why_not: Planned | None) -> Self:
@@ -125,6 +136,14 @@ class StepPlanReply(Reply):
             refused=[RefusedPlans(because=why, plans=count) for why, count in searched.refused],
             why_not=next(iter(beside), None),
             complete=found.complete,
+            files=[
+                TextFile(name=name, text=text)
+                for name, text in (asked.written.files if asked.written else {}).items()
+            ],
+            not_said=[
+                NotSaid(framework=name, because=str(why))
+                for name, why in (asked.written.refused if asked.written else {}).items()
+            ],
         )
 
 
@@ -140,6 +159,7 @@ class Asked:
     tokens: int
     pins: str
     asked_why_not: str
+    written: Configurations | None
 
     def plan(self, one: Finalist, among: Planned) -> PlanOfStep:
         """A plan, with what the search had expected of it."""
