@@ -22,9 +22,9 @@ from synth.train.plans.microbatches import accumulates, redistribution
 from synth.train.plans.placing import placed
 from synth.train.plans.plan import TIME, Cuts, Plan, Rows, loop_of, stacked
 from synth.train.plans.program import Done, Moved, Program, When
-from synth.train.plans.same import Same
 from synth.train.plans.stages import check_order, check_stages
 from synth.train.resharding.paths import First
+from synth.train.same import Same
 
 
 def apply(step: Step, plan: Plan) -> Program:

@@ -8,7 +8,7 @@ from grammar.tensors.operations import Step
 from synth.train.plans.layers.apart import apart
 from synth.train.plans.layers.remat import rematerialised
 from synth.train.plans.plan import Plan
-from synth.train.plans.same import Same
+from synth.train.same import Same
 
 
 def prepared(step: Step, plan: Plan) -> Step:
