@@ -146,6 +146,10 @@ def _decided(asked: Asked, version: str) -> tuple[Settings, Differs]:
 
 def _check(asked: Asked, version: str) -> None:
     recipe, sizes = asked.named, asked.sizes
+    if recipe.schedule and recipe.schedule not in SCHEDULES:
+        raise InputError(
+            f"PyTorch has no schedule {recipe.schedule}", hint=f"it has {', '.join(SCHEDULES)}"
+        )
     if recipe.zero == 1:
         raise InputError(
             "zero=1: torchtitan stores moments in parts only with gradients", hint="zero=2 or 3"

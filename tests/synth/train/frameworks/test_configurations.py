@@ -150,6 +150,12 @@ CUT = "data=8 tensor=4; batch over data; weights over tensor as Megatron"
         ("megatron", CUT + "; weights mlp/up[-1] over data", "", "clauses for a weight"),
         ("megatron", CUT + "; experts over data", "mixtral-8x7b", "experts beside weights"),
         ("torchtitan", CUT + "; zero=1", "", "zero=1"),
+        (
+            "torchtitan",
+            "pipe=4 data=8; batch over data; schedule zero-bubble, 4 microbatches",
+            "",
+            "no schedule zero-bubble",
+        ),
         ("torchtitan", CUT, "gpt3-175b", "no flavour of gpt3-175b"),
         ("torchtitan", "data=8 seq=4; batch over data; tokens over seq", "", "parameters whole"),
         ("torchtitan-toml", CUT, "", "replicas (zero=0) beside no other axis"),
