@@ -88,7 +88,10 @@ SPELLED: Mapping[str, Spelling] = {
     "sequence_parallel": _row("sequence-parallel", "model.sequence_parallel = True"),
     "pipe": _row("pipeline-model-parallel-size", "model.pipeline_model_parallel_size = {}"),
     "chunks": _row(
-        "num-virtual-stages-per-pipeline-rank", "model.virtual_pipeline_model_parallel_size = {}"
+        "num-virtual-stages-per-pipeline-rank",
+        "model.virtual_pipeline_model_parallel_size = {}",
+        "model.overlap_p2p_comm = True",
+        "model.batch_p2p_comm = False",
     ),
     "round": _row(
         "microbatch-group-size-per-virtual-pipeline-stage",

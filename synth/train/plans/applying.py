@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from math import prod
 
 from grammar.tensors.operations import Graph, Literal, Operand, Operation, Step, Value
@@ -23,6 +24,7 @@ from synth.train.plans.plan import TIME, Cuts, Plan, Rows, loop_of, stacked
 from synth.train.plans.program import Done, Moved, Program, When
 from synth.train.plans.stages import check_order, check_stages
 from synth.train.resharding.paths import First
+from synth.train.same import Same
 
 
 def apply(step: Step, plan: Plan) -> Program:
@@ -44,15 +46,27 @@ def apply(step: Step, plan: Plan) -> Program:
 
 def timed(step: Step, plan: Plan) -> tuple[Program, tuple[When, ...]]:
     """The program of a step that is prepared, and when its instructions are done, on any stage."""
-    check_cuts(step.graph, plan.cuts, step.name)
-    for label, value, sharding in zip(
-        step.labels, step.graph.inputs, plan.cuts.inputs, strict=True
-    ):
-        check_type(value.type, sharding, plan.parts, where=f"input {label}")
-    ends = {out: plan.cuts.inputs[place] for out, place in step.updates}
+    parts = tuple(plan.parts.items())
+    return _timed(Same(step), Same(plan.cuts), parts, plan.first, plan.scattered)
+
+
+@lru_cache(maxsize=1)
+def _timed(
+    same: Same[Step],
+    cut: Same[Cuts],
+    axes: tuple[tuple[str, int], ...],
+    first: First,
+    scattered: bool,
+) -> tuple[Program, tuple[When, ...]]:
+    """Who writes a recipe out asks for it, and who then applies the plan."""
+    step, cuts, parts = same.one, cut.one, dict(axes)
+    check_cuts(step.graph, cuts, step.name)
+    for label, value, sharding in zip(step.labels, step.graph.inputs, cuts.inputs, strict=True):
+        check_type(value.type, sharding, parts, where=f"input {label}")
+    ends = {out: cuts.inputs[place] for out, place in step.updates}
     losses = {str(one) for at, one in enumerate(step.graph.outputs) if at not in ends}
-    device = _Device(plan.parts, plan.first, scattered=plan.scattered, losses=losses)
-    program = device.program(step.graph, plan.cuts, ends)
+    device = _Device(parts, first, scattered=scattered, losses=losses)
+    program = device.program(step.graph, cuts, ends)
     return program, tuple(device.whens)
 
 
@@ -80,7 +94,8 @@ def check_cuts(graph: Graph, cuts: Cuts, where: str) -> None:
 class _Device:
     """What a device does so far, and which values it has, lying how.
 
-    ``late`` are those that come of all microbatches; ``nested`` is a device inside a loop. What
+    ``late`` are those that come of all microbatches; ``nested`` is a device inside a loop. Loops of
+    one body that are cut alike, as those of stages are, have one program, in ``bodies``. What
     is done of each microbatch goes forward until all ``losses`` are made, then backward.
     """
 
@@ -95,6 +110,7 @@ class _Device:
     made: dict[str, Sharding] = field(default_factory=dict)
     held: set[tuple[str, Sharding]] = field(default_factory=set)
     late: set[tuple[str, Sharding]] = field(default_factory=set)
+    bodies: dict[tuple[int, int], Program] = field(default_factory=dict)
 
     def program(self, graph: Graph, cuts: Cuts, ends: Mapping[int, Sharding]) -> Program:
         """``ends``: how some outputs are to lie; the others lie as they are made."""
@@ -186,8 +202,11 @@ class _Device:
         carry = divided.carry(cuts.inputs)
         for operand, sharding in zip(loop.operands, cuts.inputs, strict=True):
             _check_number(operand, sharding, loop.line)
-        inside = _Device(self.parts, self.first, nested=True)
-        program = inside.program(body, cuts, dict(enumerate(carry)))
+        same = id(body), id(cuts)
+        if same not in self.bodies:
+            inside = _Device(self.parts, self.first, nested=True)
+            self.bodies[same] = inside.program(body, cuts, dict(enumerate(carry)))
+        program = self.bodies[same]
         results = (*carry, *map(stacked, program.outputs[len(carry) :]))
         return Done(loop, Typed(divided.of_operands(cuts.inputs), results, ()), program)
 

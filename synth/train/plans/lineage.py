@@ -104,6 +104,7 @@ def widened(step: Step) -> frozenset[str]:
 class Lineage:
     """By names of values: ``moving`` come of the batch; ``held`` and ``runs`` are by axis, too."""
 
+    axes: Sequence[str]
     moving: set[str] = field(default_factory=set)
     held: set[tuple[str, str]] = field(default_factory=set)
     runs: dict[tuple[str, str], Places] = field(default_factory=dict)
@@ -111,6 +112,12 @@ class Lineage:
     def moves(self, operands: Iterable[Operand]) -> bool:
         """Whether one of them comes of the batch."""
         return any(str(one) in self.moving for one in operands)
+
+    def of(self, operand: Operand) -> tuple[object, ...]:
+        """All that is known of a value; equal for values of which the same is."""
+        name = str(operand)
+        held = tuple((name, axis) in self.held for axis in self.axes)
+        return name in self.moving, held, tuple(self.over(operand, axis) for axis in self.axes)
 
     def over(self, operand: Operand, axis: str) -> Places:
         """The dimensions that run over what the axis cuts of the batch."""
@@ -137,21 +144,22 @@ class Lineage:
         """What an operation's results come of."""
         if self.moves(operation.operands):
             self.moving.update(one.name for one in operation.results)
-        names = {str(one) for one in operation.operands}
-        for axis in {axis for name, axis in self.held if name in names}:
-            if not self.moves(operation.operands):
+        names = [str(one) for one in operation.operands]
+        for axis in self.axes:
+            held = any((name, axis) in self.held for name in names)
+            if held and not self.moves(operation.operands):
                 self.held.update((one.name, axis) for one in operation.results)
-        for axis in {axis for name, axis in self.runs if name in names}:
-            places = self.results(operation, factors, axis)
-            for value, over in zip(operation.results, places, strict=True):
-                if over:
-                    self.runs[value.name, axis] = over
+            if any((name, axis) in self.runs for name in names):
+                places = self.results(operation, factors, axis)
+                for value, over in zip(operation.results, places, strict=True):
+                    if over:
+                        self.runs[value.name, axis] = over
 
     def inside(self, loop: Operation, body: Graph) -> Lineage:
         """What a body's inputs come of at first; what it carries may come to be of more."""
         divided = loop_of(loop.parameter)
         kept = divided.constants + divided.carried
-        found = Lineage()
+        found = Lineage(self.axes)
         for at, (inner, outer) in enumerate(zip(body.inputs, loop.operands, strict=True)):
             found._alike(inner, self, outer, -1 if at >= kept else 0)
         return found
@@ -173,8 +181,10 @@ class Lineage:
         name = str(operand)
         if name in other.moving:
             self.moving.add(value.name)
-        self.held.update((value.name, axis) for one, axis in other.held if one == name)
-        for (one, axis), places in list(other.runs.items()):
+        for axis in self.axes:
+            if (name, axis) in other.held:
+                self.held.add((value.name, axis))
+            places = other.over(operand, axis)
             found = frozenset(place + shift for place in places if place + shift >= 0)
-            if one == name and found:
+            if found:
                 self.runs[value.name, axis] = self.over(value, axis) | found

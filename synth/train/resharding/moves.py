@@ -100,6 +100,15 @@ class Move:
             case How.PERMUTE:
                 return Fraction(0) if self._leaves_blocks(sizes) else held
 
+    def sends(self, sizes: Mapping[str, int]) -> bool:
+        """Whether a device must send or receive anything."""
+        match self.how:
+            case How.SLICE | How.MASK | How.WIDEN:
+                return False
+            case How.PERMUTE:
+                return not self._leaves_blocks(sizes)
+        return self.devices(sizes) > 1
+
     def _leaves_blocks(self, sizes: Mapping[str, int]) -> bool:
         """Whether a permute moves axes of size 1 only."""
         above = [
@@ -148,7 +157,7 @@ class Path:
 
     def requests(self, sizes: Mapping[str, int]) -> tuple[Move, ...]:
         """The moves that send something: also none of those over axes of size 1."""
-        return tuple(move for move in self.moves if move.least(sizes))
+        return tuple(move for move in self.moves if move.sends(sizes))
 
     def least(self, sizes: Mapping[str, int]) -> Fraction:
         """What one device must send or receive at least, as a share of the whole value's bytes."""

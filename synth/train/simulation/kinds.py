@@ -11,9 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
+from functools import lru_cache
 
 from grammar.tensors.operations import Graph, Operation, Step, Value
 from grammar.tensors.primitives import ARITHMETIC, MOVED
+from synth.train.same import Same
 
 
 class Kind(Enum):
@@ -46,6 +48,13 @@ def moved_kind(kind: Kind) -> Kind:
 
 def kinds_of(step: Step) -> Mapping[str, Kind]:
     """The kind of each value of a step, those inside of loops apart, by name."""
+    return _kinds_of(Same(step))
+
+
+@lru_cache(maxsize=2)
+def _kinds_of(same: Same[Step]) -> Mapping[str, Kind]:
+    """It is asked for by every plan of a step."""
+    step = same.one
     given = {
         value.name: _ROLES.get(role, Kind.INPUTS)
         for value, role in zip(step.graph.inputs, step.roles, strict=True)

@@ -122,3 +122,26 @@ def test_it_is_as_the_runtime_does_anyway_in_jax() -> None:
     assert write("jax", one, program, plan.sizes, overlap=True) == write(
         "jax", one, program, plan.sizes
     )
+
+
+BUCKETS = ("data=2; batch over data", "data=2; batch over data; zero=2")
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+@pytest.mark.parametrize("recipe", BUCKETS)
+def test_a_bucket_is_one_request_in_the_file_and_changes_no_number(
+    recipe: str, overlap: bool
+) -> None:
+    one = traced(recipe)
+    texts_ = []
+    for more in ("", "; buckets of 25 MB"):
+        plan = plan_of(one, parse_recipe(recipe + more))
+        texts_.append(write("torch", one, apply(one, plan), plan.sizes, overlap=overlap))
+    alone, together = texts_
+    assert together.count("flattened([") == 1
+    calls = r"= (?:all_reduce|reduce_scatter)\("
+    gradients = one.roles.count("parameter")
+    assert len(re.findall(calls, alone)) - len(re.findall(calls, together)) == gradients - 1
+    found = made(together, one)
+    for name, array in made(alone, one).items():
+        np.testing.assert_array_equal(found[name], array, err_msg=name)

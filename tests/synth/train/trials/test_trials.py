@@ -96,7 +96,9 @@ def test_a_step_in_two_processes_of_torch(tmp_path: Path) -> None:
     assert found.rows[0].loss_alone != found.rows[1].loss_alone
 
 
+BUCKETS = "data=2; batch over data; zero=2; buckets of 1 MB"
 TORCH = [
+    ("mlp-tiny", BUCKETS),
     ("gpt2-tiny", f"{MEGATRON}; zero=1"),
     ("mixtral-tiny", "data=2; batch over data; zero=3"),
     ("resnet-tiny", "data=2; batch over data"),
@@ -114,6 +116,7 @@ TORCH = [
     ),
 ]
 JAX = [
+    ("mlp-tiny", BUCKETS, 2),
     ("mlp-tiny", "data=4; batch over data; zero=2", 4),
     ("gpt2-tiny", f"{MEGATRON}; zero=1", 2),
     pytest.param("mixtral-tiny", "data=2; batch over data", 1, marks=RARELY),
