@@ -18,7 +18,6 @@ from synth.train.choice.grids import Extents, Knobs, recipes
 from synth.train.planner.composing import Candidate, Composer
 from synth.train.planner.links import Links
 
-
 AT_ONCE = 32
 """Plans that are priced before the next bound is looked at."""
 

@@ -137,7 +137,7 @@ class StepPlanReply(Reply):
             why_not=next(iter(beside), None),
             complete=found.complete,
             files=[
-                TextFile(name=name, text=text)
+                TextFile(name=name, text=text if isinstance(text, str) else text.decode())
                 for name, text in (asked.written.files if asked.written else {}).items()
             ],
             not_said=[
