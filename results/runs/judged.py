@@ -9,7 +9,7 @@ from typing import Any
 
 from results import record
 from results.runs.cases import RATES, cases
-from results.runs.predicted import Taken, calibrated, predicted
+from results.runs.predicted import Taken, beside, calibrated, predicted
 from results.runs.replay import WORLDS, replayed
 from synth.train.profiles import MOST_DRIFT
 
@@ -19,20 +19,25 @@ Told = dict[str, Any]
 def figures(folder: Path) -> Told:
     """All that was measured beside what is simulated of it."""
     rows = [row for rate in RATES for row in _at(folder / f"{rate:g}.json")]
-    kept = [row for row in rows if row["drift"] <= MOST_DRIFT]
     again = [row for world in WORLDS for row in replayed(folder / f"replay-{world}.json")]
     return {
         "measured_at": ", ".join(dict.fromkeys(map(record.made_at, _files(folder)))),
-        "real": {**summed(kept), "drifted": len(rows) - len(kept)},
+        "real": judged(rows),
         "stuck": [one["name"] for told in _files(folder) for one in told.get("stuck", ())],
         "rows": rows,
-        "replay": summed(again),
+        "replay": judged(again),
         "replayed": again,
     }
 
 
 def _files(folder: Path) -> list[Told]:
     return [record.read(path) for path in sorted(folder.glob("*.json"))]
+
+
+def judged(rows: Sequence[Told]) -> Told:
+    """The figures of those whose reference did not drift, and how many did."""
+    kept = [row for row in rows if row["drift"] <= MOST_DRIFT]
+    return {**summed(kept), "drifted": len(rows) - len(kept)}
 
 
 def summed(rows: Sequence[Told]) -> Told:
@@ -62,15 +67,5 @@ def _at(path: Path) -> list[Told]:
     for row in told["cases"]:
         case = by_name[row["name"]]
         said = predicted(case, systems, row["events"], taken)
-        found.append(
-            {
-                "model": str(case.model),
-                "plan": case.plan + (", overlapped" if case.overlap else ""),
-                "megabits": case.megabits,
-                **{key: row[key] for key in ("step_seconds", "step_spread")},
-                **{key: row[key] for key in ("busy_seconds", "busy_spread", "drift")},
-                "step_error": round(said.step_seconds / row["step_seconds"] - 1, 4),
-                "busy_error": round(said.busy_seconds / row["busy_seconds"] - 1, 4),
-            }
-        )
+        found.append(beside(case, row, said))
     return found
