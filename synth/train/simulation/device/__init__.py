@@ -6,6 +6,7 @@ group, as what one layer sends may run beside what another computes; of a stack 
 every slice is a value of its own, which is there, and may be sent, when its iteration is done.
 
 >>> from synth.train.plans import Place, When
+>>> from synth.train.simulation.device import COMPUTE, Device, Task
 >>> here = Place(0, When.BEFORE)
 >>> product = Task("product", COMPUTE, 2.0, (), here, issue=0)
 >>> reduced = Task("all-reduce", "over data", 1.0, (0,), here, issue=1)
