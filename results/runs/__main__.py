@@ -58,7 +58,7 @@ def main() -> int:
         os.execve(sys.executable, [sys.executable, "-m", "results.runs", *sys.argv[1:]], more)
     if asked.what == "replay":
         for world in map(int, asked.numbers or WORLDS):
-            keep(DATA, f"replay-{world}", replay(world, DATA))
+            keep(DATA, f"replay-{world}", replay(world))
         return 0
     for rate in asked.numbers or RATES:
         chosen = [case for case in cases() if case.megabits == rate]

@@ -9,7 +9,7 @@ from typing import Any
 
 from results import record
 from results.runs.cases import RATES, cases
-from results.runs.predicted import Taken, calibrated, predicted
+from results.runs.predicted import Taken, beside, calibrated, predicted
 from results.runs.replay import WORLDS, replayed
 from synth.train.profiles import MOST_DRIFT
 
@@ -62,15 +62,5 @@ def _at(path: Path) -> list[Told]:
     for row in told["cases"]:
         case = by_name[row["name"]]
         said = predicted(case, systems, row["events"], taken)
-        found.append(
-            {
-                "model": str(case.model),
-                "plan": case.plan + (", overlapped" if case.overlap else ""),
-                "megabits": case.megabits,
-                **{key: row[key] for key in ("step_seconds", "step_spread")},
-                **{key: row[key] for key in ("busy_seconds", "busy_spread", "drift")},
-                "step_error": round(said.step_seconds / row["step_seconds"] - 1, 4),
-                "busy_error": round(said.busy_seconds / row["busy_seconds"] - 1, 4),
-            }
-        )
+        found.append(beside(case, row, said))
     return found

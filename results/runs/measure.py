@@ -14,7 +14,8 @@ from typing import Any
 from results import record
 from results.runs.cases import WIDE as ANY_MODEL
 from results.runs.cases import Case, planned
-from results.runs.ranks import Job, Ranks, ranks
+from results.runs.ranks import Ranks, ranks
+from results.runs.worker import Events, Job
 from results.testbed.hosts.crew import TroubleError
 from results.testbed.hosts.network import network
 from results.testbed.hosts.wiring import Wiring
@@ -120,7 +121,8 @@ def _times(size: int, rate: float) -> int:
 
 def _row(kind: str, size: int, seconds: Sequence[float]) -> Told:
     microseconds = [round(1e6 * one) for one in seconds]
-    return {"collective": kind, "size_bytes": size, "microseconds": microseconds}
+    row = {"collective": kind, "members": 2, "size_bytes": size}
+    return {**row, "microseconds": microseconds}
 
 
 def _together(one: Sequence[tuple[float, float]]) -> float:
@@ -134,10 +136,7 @@ def run(hired: Ranks, case: Case) -> Told:
     job = Job(
         case.text,
         in_pieces(one.step, drawn(one.whole, BATCHES, CLASSES)),
-        {
-            key: (event.text, [(kind.dtype, list(kind.shape)) for kind in event.inputs])
-            for key, event in one.events.items()
-        },
+        events_of(case),
     )
     hired.all("load", job)
     hired.all("steps", WARM_UPS)
@@ -159,6 +158,14 @@ def run(hired: Ranks, case: Case) -> Told:
         "drift": round(max(drift_of(reference) for reference, _ in samples), 4),
         "took_seconds": round(time.monotonic() - begin, 1),
         "events": {key: round(median(seconds), 8) for key, seconds in both.items()},
+    }
+
+
+def events_of(case: Case) -> Events:
+    """Texts of a case's events, and what they read, by their keys."""
+    return {
+        key: (event.text, [(kind.dtype, list(kind.shape)) for kind in event.inputs])
+        for key, event in case.planned.events.items()
     }
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from statistics import linear_regression, median
 from typing import Any
 
@@ -22,11 +22,15 @@ from synth.events.contention import contended
 from synth.events.longest_path import arranged
 from synth.semantics.point_to_point import NOBODY, PointToPoint, Transfer
 from synth.train.emit import sections
+from synth.train.emit.scheduled import Scheduled
+from synth.train.emit.sections import Sections
 from synth.train.orders import Action
 from synth.train.orders.clock import Protocol, scheduled
+from synth.train.plans import Moved
+from synth.train.plans.plan import TIME
 from synth.train.point_to_point import priced_transfer
 from synth.train.profiles import composed
-from synth.train.resharding import Path
+from synth.train.resharding import Move, Path
 from synth.train.resharding.seconds import Redistributor
 from synth.train.simulation import Simulated, device, simulate
 from synth.train.simulation.device import grouping_of
@@ -52,6 +56,10 @@ class Taken:
         return cls(part, part / 2)
 
 
+FREE = Taken(0.0, 0.0)
+"""Where nothing is computed."""
+
+
 @dataclass(frozen=True)
 class Predicted:
     """Seconds of a step, and of those in which the device computes."""
@@ -60,21 +68,28 @@ class Predicted:
     busy_seconds: float
 
 
-def calibrated(megabits: float, rows: list[Told], world: int = 2) -> Mapping[str, System]:
+Systems = Mapping[tuple[str, int], System]
+"""The network as calibrated to a collective among so many ranks."""
+
+
+def calibrated(megabits: float, rows: list[Told], world: int = 2) -> Systems:
     """The network with what was measured of a collective, for each that was.
 
     Each is fitted by itself: gloo's reduce-scatter sends as much as its all-reduce, so one says
     nothing of the other, and a fit to both, which thinks so, is 2 to 3 % off both.
     """
     system = built((world,), (megabits,))
-    found: dict[str, list[Sample]] = {}
+    found: dict[tuple[str, int], list[Sample]] = {}
     for row in rows:
         seconds = median(row["microseconds"]) * 1e-6
         kind = row["collective"].replace("_", "-")
-        found.setdefault(kind, []).append(Sample(row["size_bytes"], seconds))
-    plain = found.pop(SEND_RECEIVE, None)
-    fits = {kind: _fitted(system, kind, samples) for kind, samples in found.items()}
-    return fits if plain is None else {**fits, SEND_RECEIVE: _straight(system, plain)}
+        found.setdefault((kind, row["members"]), []).append(Sample(row["size_bytes"], seconds))
+    return {
+        (kind, members): _straight(system, samples)
+        if kind == SEND_RECEIVE
+        else _fitted(system, kind, members, samples)
+        for (kind, members), samples in found.items()
+    }
 
 
 def _straight(system: System, samples: list[Sample]) -> System:
@@ -85,40 +100,54 @@ def _straight(system: System, samples: list[Sample]) -> System:
     return Fit((min(one.seconds for one in samples),), (rate,)).applied(system)
 
 
-def _fitted(system: System, kind: str, samples: list[Sample]) -> System:
-    ranks = (system.devices,)
-    return fit(system, [Measurement(kind, ranks, ranks, tuple(samples), "ring")]).system
+def _fitted(system: System, kind: str, members: int, samples: list[Sample]) -> System:
+    both = (members,), (system.devices,)
+    return fit(system, [Measurement(kind, *both, tuple(samples), "ring")]).system
 
 
 class Prices:
     """Seconds of moves by the planner, one step each: what the written file calls."""
 
-    def __init__(self, case: Case, systems: Mapping[str, System]) -> None:
+    def __init__(self, case: Case, systems: Systems) -> None:
         one = case.planned
         axes = tuple(Axis(*axis) for axis in one.plan.axes)
-        self._by_kind = {}
-        for kind, system in systems.items():
+        self._known = {}
+        for key, system in systems.items():
             [placement] = placements(system.hierarchy, axes)
-            self._by_kind[kind] = Redistributor(
+            self._known[key] = Redistributor(
                 system, placement, max_steps=1, segments=(1,), stripes=False
             )
-        self._sizes = one.plan.sizes
+        self._sizes, self._microbatches = one.plan.sizes, one.plan.microbatches
         self._paths = {
             (moved.value.type, moved.path.source, moved.path.target): moved.path
             for moved in one.program.moved()
         }
 
     def __call__(self, kind: Type, source: Sharding, target: Sharding) -> float:
+        return self._seconds(kind, self._paths[kind, source, target].requests(self._sizes))
+
+    def moved(self, one: Moved) -> float:
+        """Of what is sent of one microbatch: time is no axis that anything is sent over."""
+        cut = (TIME in axes for axes in one.path.source.dimensions)
+        sizes = zip(one.value.type.shape, cut, strict=True)
+        shape = tuple(size // self._microbatches if timed else size for size, timed in sizes)
+        moves = [
+            replace(move, before=move.before.without(TIME), after=move.after.without(TIME))
+            for move in one.path.requests(self._sizes)
+        ]
+        return self._seconds(Type(one.value.type.dtype, shape), moves)
+
+    def _seconds(self, kind: Type, moves: Iterable[Move]) -> float:
         return sum(
-            self._by_kind[move.how.value]
+            self._known[move.how.value, move.devices(self._sizes)]
             .along(Path(move.before, move.after, (move,)), kind)
             .seconds
-            for move in self._paths[kind, source, target].requests(self._sizes)
+            for move in moves
         )
 
 
 def simulated(
-    case: Case, systems: Mapping[str, System], seconds: Mapping[int, float], taken: float
+    case: Case, systems: Systems, seconds: Mapping[int, float], taken: float
 ) -> Simulated:
     """A case on a calibrated network, whose operations take so long."""
     one = case.planned
@@ -139,81 +168,107 @@ def simulated(
     return simulate(written, taken if case.overlap else 0.0, threads=True)
 
 
-def predicted(
-    case: Case, systems: Mapping[str, System], events: Mapping[str, float], taken: Taken
-) -> Predicted:
-    """A case, in stages or all at once."""
-    if case.planned.plan.order is not None:
-        return _pipelined(case, systems[SEND_RECEIVE], events, taken.by_transfer)
+def predicted(case: Case, systems: Systems, events: Mapping[str, float], taken: Taken) -> Predicted:
+    """A case, in microbatches or all at once."""
+    if case.planned.program.places:
+        return _in_passes(case, systems, events, taken.by_transfer)
     one = case.planned
     seconds = composed(one.pairs, lambda event: events[event.key], one.plan.parts)
     found = simulated(case, systems, seconds, taken.by_collective)
     return Predicted(found.seconds, found.compute_seconds)
 
 
-def _pipelined(case: Case, system: System, events: Mapping[str, float], taken: float) -> Predicted:
-    """Passes by their order, transfers one after the other in each direction.
+def beside(case: Case, row: Told, said: Predicted) -> Told:
+    """What was measured of a case, and the errors of what is said of it."""
+    return {
+        "model": str(case.model),
+        "plan": case.plan + (", overlapped" if case.overlap else ""),
+        "megabits": case.megabits,
+        **{key: row[key] for key in ("step_seconds", "step_spread")},
+        **{key: row[key] for key in ("busy_seconds", "busy_spread", "drift")},
+        "step_error": round(said.step_seconds / row["step_seconds"] - 1, 4),
+        "busy_error": round(said.busy_seconds / row["busy_seconds"] - 1, 4),
+    }
 
-    What is received is asked for when the pass before begins, and sent no sooner. While it is,
-    sender and receiver compute on what that leaves of their cores.
+
+def _in_passes(
+    case: Case, systems: Systems, events: Mapping[str, float], taken: float
+) -> Predicted:
+    """Passes by their order, and transfers one after the other through the port of who sends.
+
+    A port has one queue, first in, first out, for what goes up and what goes down the pipe. What
+    is received is asked for when the pass before begins, and sent no sooner. While it is, sender
+    and receiver compute on what that leaves of their cores.
     """
-    one = case.planned
-    order = one.plan.order
-    assert order is not None
+    one, prices = case.planned, Prices(case, systems)
+    order = Scheduled(one.plan).order
     alone, sums = defaultdict[str, float](float), defaultdict[str, float](float)
     for block, event in one.pairs:
         (alone if block.of else sums)[str(block.phase)] += events[event.key]
+    cut = sections(one.step, one.program, one.plan.parts)
+    meeting = defaultdict[str, float](float)
+    for section in cut.sections:
+        for moved in section.instructions:
+            if isinstance(moved, Moved) and moved.path.requests(one.plan.sizes):
+                meeting[str(section.phase)] += prices.moved(moved)
     graph = scheduled(order, Protocol.EAGER)
 
-    def passing(action: Action) -> float:
+    def computing(action: Action) -> float:
         key = f"{action.stage}{action.kind.value}"
         return alone[key] + (sums[key] if action.microbatch else 0.0)
 
-    seconds = [*map(passing, order.actions)]
+    computed = [*map(computing, order.actions)]
+    seconds = [
+        busy + meeting[f"{action.stage}{action.kind.value}"]
+        for busy, action in zip(computed, order.actions, strict=True)
+    ]
     uses = [[(order.rank_of[action.stage], 1.0)] for action in order.actions]
-    queues, links = list(graph.queues), dict[tuple[int, int], list[int]]()
-    held = _handed(case)
-    for maker, reader in sorted(graph.transfers, key=lambda pair: order.numbers[pair[0]]):
-        ends = order.rank_of[maker.stage], order.rank_of[reader.stage]
-        number = len(order.actions) + graph.transfers.index((maker, reader))
-        links.setdefault(ends, []).append(number)
+    ports = dict[int, list[int]]()
+    numbers = dict(zip(graph.transfers, range(len(seconds), len(graph.before)), strict=True))
+    for pair in sorted(graph.transfers, key=lambda pair: order.numbers[pair[0]]):
+        ports.setdefault(order.rank_of[pair[0].stage], []).append(numbers[pair])
+    held = _handed(cut, one.plan.parts)
     for maker, reader in graph.transfers:
-        ends = order.rank_of[maker.stage], order.rank_of[reader.stage]
         size = held[f"{maker.stage}{maker.kind.value}", f"{reader.stage}{reader.kind.value}"]
-        seconds.append(_sent(system, size))
-        uses.append([(rank, 1.0) for rank in ends])
+        seconds.append(_sent(systems[SEND_RECEIVE, 2], size))
+        ends = order.rank_of[maker.stage], order.rank_of[reader.stage]
+        uses.append([(rank, 1.0) for rank in ends] if taken else [])
     for number, (_, reader) in enumerate(graph.transfers, len(order.actions)):
         queue = graph.queues[order.rank_of[reader.stage]]
         place = queue.index(order.numbers[reader])
         graph.before[number] += queue[max(0, place - 2) : max(0, place - 1)]
-    tops = [1.0] * len(order.actions) + [max(taken, 1e-6)] * len(graph.transfers)
+    tops = [1.0] * len(order.actions) + [taken or 1.0] * len(graph.transfers)
     _, ends_at = contended(
-        arranged(graph.before, [*queues, *links.values()]), seconds, uses, None, tops
+        arranged(graph.before, [*graph.queues, *ports.values()]), seconds, uses, None, tops
     )
-    once = [
-        sum(alone[key] for key in alone if key.startswith((f"{rank} ", "every stage ")))
-        for rank in range(len(order.ranks))
-    ]
+    once, between = (
+        [
+            sum(some[key] for key in some if key.startswith((f"{rank} ", "every stage ")))
+            for rank in range(len(order.ranks))
+        ]
+        for some in (alone, meeting)
+    )
     last = [max(ends_at[number] for number in queue) for queue in graph.queues]
     busy = [
-        sum(seconds[number] for number in queue) + more
+        sum(computed[number] for number in queue) + more
         for queue, more in zip(graph.queues, once, strict=True)
     ]
-    step = max(end + more for end, more in zip(last, once, strict=True))
+    step = max(map(sum, zip(last, once, between, strict=True)))
     return Predicted(step, sum(busy) / len(busy))
 
 
-def _handed(case: Case) -> Counter[tuple[str, str]]:
+def _handed(cut: Sections, parts: Mapping[str, int]) -> Counter[tuple[str, str]]:
     """Bytes from pass to pass."""
-    one, found = case.planned, Counter[tuple[str, str]]()
-    for sent in sections(one.step, one.program, one.plan.parts).transfers:
-        part = part_shape(sent.value.type, sent.sharding, one.plan.parts)
+    found = Counter[tuple[str, str]]()
+    for sent in cut.transfers:
+        part = part_shape(sent.value.type, sent.sharding, parts)
         found[str(sent.source), str(sent.target)] += Type(sent.value.type.dtype, part).bytes
     return found
 
 
 def _sent(system: System, size: int) -> float:
     """Seconds of a buffer from the first device to the second."""
-    [placement] = placements(system.hierarchy, (Axis("pipe", 2),))
-    request = PointToPoint(Transfer.SEND_RECEIVE, placement, np.array([NOBODY, 0]), size)
+    [placement] = placements(system.hierarchy, (Axis("pipe", system.devices),))
+    sources = np.array([NOBODY, 0, *[NOBODY] * (system.devices - 2)])
+    request = PointToPoint(Transfer.SEND_RECEIVE, placement, sources, size)
     return priced_transfer(request, system).seconds

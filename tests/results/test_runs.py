@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
+from math import prod
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,14 +16,13 @@ pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 
 from results import pages, record
 from results.runs import __main__ as runs
-from results.runs import cases, judged, predicted, ranks, replay
-from results.runs.cases import DP, PIPELINES, RATES, Case, Model, planned
-from results.runs.predicted import Taken
+from results.runs import cases, judged, predicted, ranks, replay, standins
+from results.runs.cases import DP, PIPELINES, RATES, Case, Model
+from results.runs.predicted import FREE, Taken
 from results.testbed.hosts.crew import TroubleError
 from results.testbed.systems import built
 
 TINY = Model("mlp-tiny", (("layers", 4),), 8)
-FREE = Taken(0.0, 0.0)
 
 
 def priced(case: Case, a_byte: float, taken: Taken = FREE) -> Any:
@@ -30,6 +32,7 @@ def priced(case: Case, a_byte: float, taken: Taken = FREE) -> Any:
     rows = [
         {
             "collective": kind,
+            "members": 2,
             "size_bytes": size,
             "microseconds": [1e6 * (1e-5 + a_byte * size / rate)],
         }
@@ -91,29 +94,77 @@ def test_what_a_core_gives_is_what_the_reference_had_not() -> None:
     assert Taken.of({"beside": [-0.1]}).by_collective == 0
 
 
-def test_a_replay_sends_what_the_step_does_and_sleeps_what_two_ranks_computed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(replay, "MODELS", (TINY,))
-    two = planned(TINY, DP)
-    monkeypatch.setattr(replay, "_events", lambda *_: dict.fromkeys(two.events, 0.001))
-    for case in (Case(TINY, DP, 100.0), Case(TINY, DP, 100.0, True)):
-        entries = list(replay._entries(case, Path()))
-        slept = sum(one[1] for one in entries if one[0] == "sleep")
-        assert slept == pytest.approx(1e-3 * len(two.pairs))
-        kinds = [one[0] for one in entries]
-        numbers = sum(one[2] for one in entries if one[0] in ("send", "begin"))
-        held = zip(two.step.roles, two.step.graph.inputs, strict=True)
-        assert numbers == sum(value.type.elements for role, value in held if role == "parameter")
-        begun = [one[1] for one in entries if one[0] == "begin"]
-        assert sorted(begun) == sorted(one[1] for one in entries if one[0] == "wait")
-        assert ("begin" in kinds) == case.overlap
-        for name in begun:
-            made, read = (
-                next(at for at, one in enumerate(entries) if one[:2] == (word, name))
-                for word in ("begin", "wait")
-            )
-            assert made < read
+@pytest.mark.parametrize("early", [False, True])
+def test_a_stand_in_sleeps_every_event_and_sends_every_gradient(early: bool) -> None:
+    case = Case(TINY, DP, 100.0, early)
+    told: list[tuple[str, Any]] = []
+
+    class Held:
+        def __init__(self, shape: tuple[int, ...], dtype: Any) -> None:
+            self.elements = prod(shape)
+
+        def contiguous(self) -> Held:
+            return self
+
+    def all_reduce(x: Held, axes: tuple[str, ...], kind: str, later: bool = False) -> Any:
+        told.append(("begin" if later else "send", x.elements))
+        return lambda: told.append(("wait", 0))
+
+    space: dict[str, Any] = {
+        "held": Held,
+        "all_reduce": all_reduce,
+        "slept": lambda event: told.append(("sleep", event)),
+        "torch": SimpleNamespace(float32=None),
+    }
+    exec(standins.functions(case), space)
+    space["device_step"]()
+    slept = [what for kind, what in told if kind == "sleep"]
+    assert slept == [event.key for _, event in case.planned.pairs]
+    held = zip(case.planned.step.roles, case.planned.step.graph.inputs, strict=True)
+    sent = sum(what for kind, what in told if kind in ("send", "begin"))
+    loss = 1
+    assert sent == loss + sum(one.type.elements for role, one in held if role == "parameter")
+    kinds = [kind for kind, _ in told]
+    assert ("begin" in kinds) == early
+    assert kinds.count("begin") == kinds.count("wait")
+    waits = [at for at, kind in enumerate(kinds) if kind in ("wait", "send")]
+    if early:
+        assert kinds.index("begin") + 1 < waits[0]
+
+
+def test_stand_ins_are_there_for_every_function_of_every_replayed_plan() -> None:
+    """They are Python, named as what they stand for, and ask for events that are measured."""
+    for case in (case for cases in replay.families(8) for case in cases):
+        text = standins.functions(case)
+        names = re.findall(r"^def (\w+)", text, re.M)
+        assert set(
+            re.findall(r"^def ((?:stage|every_stage)_\w+|device_step)", case.text, re.M)
+        ) <= {*names}
+        assert set(re.findall(r'slept\("(\w+)"\)', text)) == set(case.planned.events)
+        compile(text, "<stand-in>", "exec")
+
+
+def test_what_is_measured_of_a_family_is_all_that_it_sends() -> None:
+    for world in replay.WORLDS:
+        for cases in replay.families(world):
+            assert {case.megabits for case in cases} == {replay.WORLDS[world]}
+            wanted = replay.asked(cases)
+            assert all(1 < one.members <= world for one in wanted)
+            rows = [
+                {
+                    "collective": one.kind,
+                    "members": one.members,
+                    "size_bytes": size,
+                    "microseconds": [1e3 + size / 10],
+                }
+                for one in wanted
+                for size in (2**at for at in range(8, 24))
+            ]
+            systems = predicted.calibrated(replay.WORLDS[world], rows, world)
+            for case in cases[:1] if world > 4 else cases:
+                events = dict.fromkeys(case.planned.events, 1e-3)
+                found = predicted.predicted(case, systems, events, FREE)
+                assert 0 < found.busy_seconds < found.step_seconds
 
 
 def test_without_root_it_is_skipped(
@@ -150,7 +201,7 @@ class Dying:
 @pytest.fixture
 def two(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ranks.Ranks]:
     pytest.importorskip("torch", reason="needs torch, of the extra 'torch'")
-    monkeypatch.setattr(ranks, "_Worker", Dying)
+    monkeypatch.setattr(ranks, "Worker", Dying)
     monkeypatch.setattr(ranks, "enter", lambda *_: None)
     monkeypatch.setattr(ranks, "PATIENCE_SECONDS", 1.0)
     found = ranks.Ranks(ranks.Wiring(built((2,), (100.0,))), tmp_path)
