@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from itertools import chain
 from math import prod
 from pathlib import Path
 from types import SimpleNamespace
@@ -134,21 +135,19 @@ def test_a_stand_in_sleeps_every_event_and_sends_every_gradient(early: bool) -> 
 
 def test_stand_ins_are_there_for_every_function_of_every_replayed_plan() -> None:
     """They are Python, named as what they stand for, and ask for events that are measured."""
-    for case in (case for cases in replay.families(8) for case in cases):
+    for case in chain.from_iterable(replay.families(8)):
         text = standins.functions(case)
-        names = re.findall(r"^def (\w+)", text, re.M)
-        assert set(
-            re.findall(r"^def ((?:stage|every_stage)_\w+|device_step)", case.text, re.M)
-        ) <= {*names}
+        written = re.findall(r"^def ((?:stage|every_stage)_\w+|device_step)", case.text, re.M)
+        assert {*written} <= {*re.findall(r"^def (\w+)", text, re.M)}
         assert set(re.findall(r'slept\("(\w+)"\)', text)) == set(case.planned.events)
         compile(text, "<stand-in>", "exec")
 
 
 def test_what_is_measured_of_a_family_is_all_that_it_sends() -> None:
-    for world in replay.WORLDS:
-        for cases in replay.families(world):
-            assert {case.megabits for case in cases} == {replay.WORLDS[world]}
-            wanted = replay.asked(cases)
+    for world in (4, 16):
+        for family in replay.families(world):
+            assert {case.megabits for case in family} == {replay.WORLDS[world]}
+            wanted = replay.asked(family)
             assert all(1 < one.members <= world for one in wanted)
             rows = [
                 {
@@ -158,13 +157,12 @@ def test_what_is_measured_of_a_family_is_all_that_it_sends() -> None:
                     "microseconds": [1e3 + size / 10],
                 }
                 for one in wanted
-                for size in (2**at for at in range(8, 24))
+                for size in (2**at for at in range(8, 24, 2))
             ]
             systems = predicted.calibrated(replay.WORLDS[world], rows, world)
-            for case in cases[:1] if world > 4 else cases:
-                events = dict.fromkeys(case.planned.events, 1e-3)
-                found = predicted.predicted(case, systems, events, FREE)
-                assert 0 < found.busy_seconds < found.step_seconds
+            events = dict.fromkeys(family[0].planned.events, 1e-3)
+            found = predicted.predicted(family[0], systems, events, FREE)
+            assert 0 < found.busy_seconds < found.step_seconds
 
 
 def test_without_root_it_is_skipped(
