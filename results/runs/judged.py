@@ -19,20 +19,25 @@ Told = dict[str, Any]
 def figures(folder: Path) -> Told:
     """All that was measured beside what is simulated of it."""
     rows = [row for rate in RATES for row in _at(folder / f"{rate:g}.json")]
-    kept = [row for row in rows if row["drift"] <= MOST_DRIFT]
     again = [row for world in WORLDS for row in replayed(folder / f"replay-{world}.json")]
     return {
         "measured_at": ", ".join(dict.fromkeys(map(record.made_at, _files(folder)))),
-        "real": {**summed(kept), "drifted": len(rows) - len(kept)},
+        "real": judged(rows),
         "stuck": [one["name"] for told in _files(folder) for one in told.get("stuck", ())],
         "rows": rows,
-        "replay": summed(again),
+        "replay": judged(again),
         "replayed": again,
     }
 
 
 def _files(folder: Path) -> list[Told]:
     return [record.read(path) for path in sorted(folder.glob("*.json"))]
+
+
+def judged(rows: Sequence[Told]) -> Told:
+    """The figures of those whose reference did not drift, and how many did."""
+    kept = [row for row in rows if row["drift"] <= MOST_DRIFT]
+    return {**summed(kept), "drifted": len(rows) - len(kept)}
 
 
 def summed(rows: Sequence[Told]) -> Told:
