@@ -18,8 +18,10 @@ from results.testbed.prices import Fit
 from results.testbed.systems import built
 from synth.calibration.fit import fit
 from synth.calibration.measurements import SEND_RECEIVE, Measurement, Sample
+from synth.collectives.algorithms import Choice
 from synth.events.contention import contended
 from synth.events.longest_path import arranged
+from synth.plan.request import Answer, Request
 from synth.semantics.point_to_point import NOBODY, PointToPoint, Transfer
 from synth.train.emit import sections
 from synth.train.emit.scheduled import Scheduled
@@ -113,6 +115,13 @@ def _fitted(system: System, kind: str, members: int, samples: list[Sample]) -> S
     return fit(system, [Measurement(kind, *both, tuple(samples), "ring")]).system
 
 
+class Rings(Redistributor):
+    """Answers by rings alone: gloo has nothing else, and it is rings that were measured."""
+
+    def _best(self, request: Request) -> Answer:
+        return super()._best(replace(request, choice=Choice.RING))
+
+
 class Prices:
     """Seconds of moves by the planner, one step each: what the written file calls."""
 
@@ -122,9 +131,7 @@ class Prices:
         self._known = {}
         for key, system in systems.items():
             [placement] = placements(system.hierarchy, axes)
-            self._known[key] = Redistributor(
-                system, placement, max_steps=1, segments=(1,), stripes=False
-            )
+            self._known[key] = Rings(system, placement, max_steps=1, segments=(1,), stripes=False)
         self._sizes, self._microbatches = one.plan.sizes, one.plan.microbatches
         self._paths = {
             (moved.value.type, moved.path.source, moved.path.target): moved.path
