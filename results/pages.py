@@ -42,8 +42,17 @@ def write(text: str) -> None:
     README.write_text(text, encoding="utf-8")
 
 
-def check(path: Path, data: Data, written: Callable[[Data], str]) -> int:
-    """Say where kept results differ from new ones, or the page from what is kept; the exit code."""
+def keep(path: Path, data: Data, written: Callable[[Data], str]) -> None:
+    """Keep results, and write the page that they give."""
+    record.write(path, data)
+    write(written(data))
+
+
+def keep_or_check(path: Path, data: Data, written: Callable[[Data], str], *, check: bool) -> int:
+    """Keep results; or say where kept ones, or the page, differ from them. The exit code."""
+    if not check:
+        keep(path, data, written)
+        return 0
     old = record.read(path)
     found = list(record.differences(old, data))
     if written(old) != README.read_text(encoding="utf-8"):

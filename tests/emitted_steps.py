@@ -12,8 +12,16 @@ from synth.train.emit import write
 from synth.train.factors import Row, typed
 from synth.train.plans import Cuts, Done, Plan, Program, apply
 from synth.train.plans.plan import whole
+from synth.train.trials import Values, drawn
 
 ALONE = {"one": 1}
+
+
+def first_inputs(step: Step) -> Values:
+    """What the first of drawn steps is given: parameters, moments, and one batch."""
+    given = drawn(step, 1, 8)
+    both = zip(step.graph.inputs, step.roles, strict=True)
+    return given | {one.name: given[one.name][0] for one, role in both if role == "batch"}
 
 
 def step_of(operation: Operation) -> Step:

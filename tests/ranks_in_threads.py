@@ -21,13 +21,8 @@ from emitted_steps import loaded
 PATIENCE_SECONDS = 20.0
 
 
-@dataclass
-class Wires:
-    """What is under way, by sender, receiver and tag."""
-
-    queues: dict[tuple[int, int, int], Queue[Any]] = field(
-        default_factory=lambda: defaultdict(Queue)
-    )
+Wires = defaultdict[tuple[int, int, int], Queue[Any]]
+"""What is under way, by sender, receiver and tag."""
 
 
 @dataclass
@@ -62,16 +57,16 @@ class Distributed:
 
     def isend(self, x: Any, to: int, tag: int) -> Sending:
         sending = Sending()
-        self.wires.queues[self.rank, to, tag].put((x, sending))
+        self.wires[self.rank, to, tag].put((x, sending))
         return sending
 
     def irecv(self, buffer: Any, source: int, tag: int) -> Getting:
-        return Getting(self.wires.queues[source, self.rank, tag], buffer)
+        return Getting(self.wires[source, self.rank, tag], buffer)
 
 
 def in_threads(text: str, given: Mapping[str, np.ndarray], world: int) -> dict[str, np.ndarray]:
     """The outputs of one step, each as the last rank that has it says."""
-    wires = Wires()
+    wires: Wires = defaultdict(Queue)
 
     def one(rank: int) -> dict[str, np.ndarray]:
         names = loaded(text)
@@ -91,5 +86,5 @@ def in_threads(text: str, given: Mapping[str, np.ndarray], world: int) -> dict[s
         found: dict[str, np.ndarray] = {}
         for made in threads.map(one, range(world)):
             found |= made
-    assert not any(queue.qsize() for queue in wires.queues.values()), "something is sent to nobody"
+    assert not any(queue.qsize() for queue in wires.values()), "something is sent to nobody"
     return found

@@ -119,15 +119,15 @@ def programs(
     return Program(tuple(spell(step, tree) for step in steps))
 
 
+SWITCHES = (Domain.SWITCH,)
+
+
 @st.composite
-def systems(
-    draw: st.DrawFn, most_devices: int = 32, plain: bool = False, kinds: Iterable[Domain] = Domain
-) -> System:
-    """Small systems of all kinds of domains unless told which; ``plain`` asks for switches only."""
+def systems(draw: st.DrawFn, most_devices: int = 32, kinds: Iterable[Domain] = Domain) -> System:
+    """Small systems of all kinds of domains unless told which."""
     hierarchy = draw(hierarchies(most_devices))
     count = len(hierarchy.levels)
-    allowed = [Domain.SWITCH] if plain else list(kinds)
-    domains = [draw(st.sampled_from(allowed)) for _ in range(count)]
+    domains = [draw(st.sampled_from(list(kinds))) for _ in range(count)]
     through: list[tuple[str, ...]] = [()] * count
     for level in range(count - 2, -1, -1):
         inner = level + 1
@@ -167,10 +167,10 @@ def serves_whole_children(ports: int, inside: Sequence[int]) -> bool:
 
 @st.composite
 def smart_systems(
-    draw: st.DrawFn, most_devices: int = 32, plain: bool = False, kinds: Iterable[Domain] = Domain
+    draw: st.DrawFn, most_devices: int = 32, kinds: Iterable[Domain] = Domain
 ) -> System:
     """As ``systems``, with switches that reduce, and links that know NCCL's other protocols."""
-    system = draw(systems(most_devices, plain, kinds))
+    system = draw(systems(most_devices, kinds))
     latency = st.none() | st.floats(0, 1e-5)
     links = tuple(
         replace(
@@ -182,6 +182,19 @@ def smart_systems(
         for link in system.links
     )
     return replace(system, links=links)
+
+
+def with_spare_ports(draw: st.DrawFn, system: System) -> System:
+    """The same, now and then with more ports than devices."""
+    if draw(st.integers(0, 4)):
+        return system
+    several = [
+        replace(link, ports=2 * system.hierarchy.devices_in_child(level))
+        if link.domain is Domain.SWITCH
+        else link
+        for level, link in enumerate(system.links)
+    ]
+    return replace(system, links=tuple(several))
 
 
 def _prime_factors(number: int) -> list[int]:
@@ -358,9 +371,9 @@ def jobs(draw: st.DrawFn) -> Job:
 
 
 @st.composite
-def faulty(draw: st.DrawFn, most_devices: int = 12) -> System:
+def faulty(draw: st.DrawFn, most_devices: int = 12, kinds: Iterable[Domain] = Domain) -> System:
     """A small system with some units and ports slower, and ports missing where there are others."""
-    system = draw(smart_systems(most_devices))
+    system = draw(smart_systems(most_devices, kinds))
     faults: dict[tuple[object, ...], Fault] = {}
     for _ in range(draw(st.integers(1, 3))):
         device = draw(st.integers(0, system.devices - 1))

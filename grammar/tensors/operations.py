@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from textwrap import indent
 from typing import Any
+from weakref import WeakValueDictionary
 
 from grammar.tensors.sharding import Sharding, Type
 from hierarchies import InputError
@@ -66,6 +67,10 @@ class Value:
 Operand = Value | Literal
 
 
+class Form:
+    """What operations compute whose values have other names: equal ones have one form."""
+
+
 @dataclass(frozen=True)
 class Operation:
     """One primitive: what it reads, what it makes, its parameters, and where its user wrote it.
@@ -87,6 +92,18 @@ class Operation:
         """The parameters by name; InputError for one that the text of the step lacks."""
         return _Parameters(self)
 
+    @cached_property
+    def form(self) -> Form:
+        """Its primitive, its parameters, and the types of its values; a loop has one of its own.
+
+        What follows from these alone is worked out once for all operations of a form.
+        """
+        if self.body is not None:
+            return Form()
+        read = tuple(one.type if isinstance(one, Value) else one for one in self.operands)
+        made = tuple(one.type for one in self.results)
+        return _FORMS.setdefault((self.primitive, read, made, self.parameters), Form())
+
     def lacks(self, name: str) -> InputError:
         """What is wrong where a parameter is not said."""
         problem = f"{self.primitive} has no parameter {name!r}"
@@ -102,6 +119,9 @@ class Operation:
         body = "" if self.body is None else f" {{\n{indent(str(self.body), '  ')}}}"
         line = f" @{_BLANKS.sub('_', self.line)}" if self.line else ""
         return f"{made} = {self.primitive}({read}){told}{body}{line}"
+
+
+_FORMS: WeakValueDictionary[object, Form] = WeakValueDictionary()
 
 
 class _Parameters(dict[str, Parameter]):

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 from itertools import chain
 from math import prod
 
@@ -53,15 +54,28 @@ class Sharding:
     partial: tuple[tuple[Kind, str], ...] = ()
 
     def __post_init__(self) -> None:
-        in_order = sorted(self.partial, key=lambda one: (one[0].value, one[1]))
-        object.__setattr__(self, "partial", tuple(in_order))
-        found = [*self.splitting, *(axis for _, axis in self.partial)]
-        for axis in found:
-            if found.count(axis) > 1:
-                raise InputError(
-                    f"axis {axis!r} occurs {found.count(axis)} times in {self.spelled()}",
-                    hint="an axis cuts one dimension, or is partial, or is not named",
-                )
+        if len(self.partial) > 1:
+            in_order = sorted(self.partial, key=lambda one: (one[0].value, one[1]))
+            object.__setattr__(self, "partial", tuple(in_order))
+        found = self.axes
+        if len(set(found)) < len(found):
+            axis = next(one for one in found if found.count(one) > 1)
+            raise InputError(
+                f"axis {axis!r} occurs {found.count(axis)} times in {self.spelled()}",
+                hint="an axis cuts one dimension, or is partial, or is not named",
+            )
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        """Programs are full of lookups by how a value lies."""
+        return hash((self.dimensions, self.partial))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Without the hash, which is another in another process."""
+        return Sharding, (self.dimensions, self.partial)
 
     @property
     def splitting(self) -> tuple[str, ...]:
@@ -102,7 +116,7 @@ class Sharding:
 
     def parts(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
         """In how many blocks each dimension is cut, on axes of such sizes."""
-        return tuple(prod(sizes[axis] for axis in axes) for axes in self.dimensions)
+        return tuple(prod(map(sizes.__getitem__, axes)) for axes in self.dimensions)
 
     def spelled(self, shape: Sequence[int] = ()) -> str:
         """``[8@data,16,64@(seq,model)]{sum:expert}``; sizes are question marks without a shape."""

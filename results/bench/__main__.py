@@ -317,8 +317,7 @@ def main() -> None:
                 print(f"{entry['name']}: {entry['figure']:g} {entry['unit']} {said}", flush=True)
     order = [promise.name for bench in BENCHES for promise in bench.promises]
     data = {"command": COMMAND, "benchmarks": [kept[name] for name in order if name in kept]}
-    record.write(DATA, data)
-    pages.write(page(data))
+    pages.keep(DATA, data, page)
 
 
 if __name__ == "__main__":

@@ -287,11 +287,7 @@ def main() -> int:
         print(json.dumps(some, indent=1))
         return 0
     data = record.origin(COMMAND) | computed()
-    if asked.check:
-        return pages.check(DATA, data, page)
-    record.write(DATA, data)
-    pages.write(page(data))
-    return 0
+    return pages.keep_or_check(DATA, data, page, check=asked.check)
 
 
 if __name__ == "__main__":

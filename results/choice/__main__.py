@@ -84,13 +84,13 @@ def page(data: dict[str, Any]) -> str:
 def main() -> None:
     given = argparse.ArgumentParser(description=__doc__)
     given.add_argument("--dry", action="store_true", help="print, and keep nothing")
+    dry = given.parse_args().dry
     models = [measured(name) for name in MODELS]
     data = record.origin(COMMAND) | {"machine": record.machine(), "models": models}
-    if given.parse_args().dry:
+    if dry:
         print(json.dumps(data, indent=1))
-        return
-    record.write(DATA, data)
-    pages.README.write_text(page(data), encoding="utf-8")
+    else:
+        pages.keep(DATA, data, page)
 
 
 if __name__ == "__main__":

@@ -118,15 +118,12 @@ def main() -> int:
     data |= surveyed(setting, cases) | {"variants": counted(told["variants"])}
     if asked.rows:
         write_rows(asked.rows, cases)
-    if asked.check:
-        return pages.check(DATA, data, page)
-    record.write(DATA, data)
-    pages.write(page(data))
-    # Here, so that --check works where the extra "results" is not installed.
-    from results.claims.plots import draw
+    if not asked.check:
+        # Here, so that --check works where the extra "results" is not installed.
+        from results.claims.plots import draw
 
-    draw(cases, HERE)
-    return 0
+        draw(cases, HERE)
+    return pages.keep_or_check(DATA, data, page, check=asked.check)
 
 
 if __name__ == "__main__":

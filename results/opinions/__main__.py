@@ -329,8 +329,7 @@ def main() -> int:
         print(json.dumps(computed(asked.only), indent=1))
         return 0
     data = record.origin(COMMAND) | computed()
-    record.write(DATA, data)
-    pages.write(page(data))
+    pages.keep(DATA, data, page)
     return 0
 
 

@@ -36,8 +36,7 @@ def keep(name: str, store: str, figures: Told, command: str) -> None:
     entry |= {**record.origin(command), "machine": record.machine()}
     others = [e for e in data["measured"] if (e["name"], e["store"]) != (name, store)]
     data["measured"] = sorted([*others, entry], key=lambda e: (e["name"], e["store"] != STORES[0]))
-    record.write(DATA, data)
-    pages.write(page(data))
+    pages.keep(DATA, data, page)
 
 
 def page(data: Told) -> str:

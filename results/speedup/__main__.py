@@ -238,8 +238,7 @@ def main() -> None:
     data = {**record.origin(COMMAND), "machine": record.machine(), **measured()}
     print(json.dumps(data, indent=1))
     if not how.dry:
-        record.write(DATA, data)
-        pages.write(page(data))
+        pages.keep(DATA, data, page)
 
 
 if __name__ == "__main__":

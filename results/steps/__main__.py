@@ -22,7 +22,7 @@ from results.steps import memory, pipelines, replicated
 from results.steps.composed import Floats, Numbers, Table, parts, table
 from results.steps.hindrances import Late, fit_full, fit_late
 from results.steps.others import calculon, over_peak
-from results.steps.protocol import fit, fit_together, fitted_to, judged, ordered, short
+from results.steps.protocol import fit, fitted_to, judged, ordered, short
 from results.steps.rows import Family, Row, census, elsewhere, families, told
 
 COMMAND = "python -m results.steps"
@@ -63,8 +63,8 @@ def made() -> dict[str, Any]:
     known = [split(family) for family in families()]
     tables = [(one.priced(one.fitted), one.priced(one.judged)) for one in known]
     fitted = [(mine, _seconds(one.fitted)) for one, (mine, _) in zip(known, tables, strict=True)]
-    numbers = [fit(mine, seconds, Numbers()) for mine, seconds in fitted]
-    foreign = [fit_together(fitted[:at] + fitted[at + 1 :], Numbers()) for at in range(len(fitted))]
+    numbers = [fit(one) for one in fitted]
+    foreign = [fit(*fitted[:at], *fitted[at + 1 :]) for at in range(len(fitted))]
     transferred = [
         _transferred(known[at], some, foreign[at], numbers[0] if at else None)
         for at, some in enumerate(tables)
@@ -118,23 +118,14 @@ def aims(data: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
     for least, name in (("5", "from 5 % of the peak"), ("0", "all")):
         one = order[least]
-        rank, first = one["spearman"], one["first"] / one["large_groups"]
-        found.append(
-            {
-                "what": f"order, {name}: median Spearman",
-                "aim": "0.95",
-                "found": f"{rank:.2f}",
-                "met": rank >= 0.95,
-            }
-        )
-        found.append(
-            {
-                "what": f"order, {name}: fastest in the first five",
-                "aim": "90%",
-                "found": f"{first:.0%}",
-                "met": first >= 0.9,
-            }
-        )
+        first = one["first"] / one["large_groups"]
+        found += [
+            {"what": f"order, {name}: {what}", "aim": aim, "found": said, "met": met}
+            for what, aim, said, met in (
+                ("median Spearman", "0.95", f"{one['spearman']:.2f}", one["spearman"] >= 0.95),
+                ("fastest in the first five", "90%", f"{first:.0%}", first >= 0.9),
+            )
+        ]
     return found
 
 
@@ -171,7 +162,7 @@ def _family(one: Split, apart: Table, own: Numbers) -> dict[str, Any]:
     }
     if beside := one.family.told.get("beside"):
         mine = one.priced(one.fitted, beside)
-        numbers = fit(mine, _seconds(one.fitted), Numbers())
+        numbers = fit((mine, _seconds(one.fitted)))
         estimates[f"composed, fitted, stages {beside}"] = one.priced(rows, beside).seconds(numbers)
         hindered, more = _hindered(one, apart, own)
         estimates |= more
@@ -257,12 +248,7 @@ def main() -> int:
     if asked.page:
         pages.write(page(record.read(DATA)))
         return 0
-    data = made()
-    if asked.check:
-        return pages.check(DATA, data, page)
-    record.write(DATA, data)
-    pages.write(page(data))
-    return 0
+    return pages.keep_or_check(DATA, made(), page, check=asked.check)
 
 
 if __name__ == "__main__":

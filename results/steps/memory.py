@@ -13,18 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Any
 
 import numpy as np
 from scipy.optimize import least_squares
 
 from results.steps.composed import Floats
-from results.steps.pipelines import Run, runs
-from results.steps.protocol import Judged, fitted_to, short
+from results.steps.pipelines import SPREAD, Run, activations, runs
+from results.steps.protocol import fitted_to, short, summed_up
 from results.steps.rows import Family, Row, raw_rows
 from results.steps.shapes import Plan, Shape, stages_as_built
-from synth.train.orders import Action, Pass
 
 NAMES = ("parameter", "shared", "hidden", "ffn", "logit", "fixed")
 START = np.array([6.0, 12.0, 26.0, 6.0, 10.0, 0.3])
@@ -32,17 +30,15 @@ START = np.array([6.0, 12.0, 26.0, 6.0, 10.0, 0.3])
 in a layer for each of its hidden and of its feed-forward elements; of a logit (2 + 4 + 4); and GB
 of everything else."""
 
-MEGATRON, MEGATRON_SPREAD = 16.0, 34.0
-"""Bytes of a parameter (mixed precision Adam), and of a token's activations in a layer for each
-hidden element without attention's scores (Korthikanti et al., arXiv 2205.05198)."""
+MEGATRON = 16.0
+"""Bytes of a parameter (mixed precision Adam)."""
 
 KEPT_INPUTS = 4.0
 """Bytes for each hidden element, not cut, where what is gathered for the two column-wise products
 of a layer is kept for the backward pass (nanotron: ``tp_recompute_allgather: false``)."""
 
-SCORES, WEIGHTS_READ, MAIN_GRADIENTS = 5.0, 32.0, 18.0
-"""Of attention's scores for each head and key, what gradients of weights read of a layer's
-activations, and bytes of a parameter with gradients of four bytes (Megatron-LM)."""
+MAIN_GRADIENTS = 18.0
+"""Bytes of a parameter with gradients of four bytes (Megatron-LM)."""
 
 LOGIT_BYTES = 10.0
 WORDS = 50_304
@@ -110,7 +106,7 @@ def _plain(shape: Shape, plan: Plan) -> float:
     state = (4 + 12 / plan.data if plan.sharded else MEGATRON) * whole
     in_flight = min(plan.pipe, plan.micros) * plan.micro * shape.sequence
     layers = shape.layers / plan.pipe
-    return state + MEGATRON_SPREAD * in_flight * layers * shape.hidden / plan.tensor
+    return state + SPREAD * in_flight * layers * shape.hidden / plan.tensor
 
 
 def fit(some: Held, measured: Floats) -> Floats:
@@ -177,18 +173,15 @@ def _measured(rows: Sequence[Row], told: Mapping[str, str]) -> Floats:
 
 
 def _told(found: Floats, measured: Floats) -> dict[str, Any]:
-    off = np.abs(found / measured - 1)
-    told = Judged(len(off), float(np.median(off)), float(np.quantile(off, 0.9))).told()
+    told = summed_up(np.abs(found / measured - 1))
     return told | {"bias": short(float(np.median(found / measured)))}
 
 
 def _pipelines() -> dict[str, Any]:
     """Zero bubble's runs by schedule; nothing is fitted."""
-    raws = {raw["id"]: raw for raw in raw_rows("zero_bubble_paper")}
     found: dict[str, list[tuple[float, float]]] = {}
     for one in runs():
-        raw = raws[one.name]
-        pair = (run_memory(one, raw), float(raw["peak_memory_GB"]))
+        pair = (run_memory(one), float(one.raw["peak_memory_GB"]))
         found.setdefault(one.schedule, []).append(pair)
     pairs = {name: np.array(some) for name, some in found.items()}
     whole = np.concatenate(list(pairs.values()))
@@ -196,31 +189,21 @@ def _pipelines() -> dict[str, Any]:
     return told | {"all": _told(whole[:, 0], whole[:, 1])}
 
 
-def run_memory(run: Run, raw: Mapping[str, str]) -> float:
+def run_memory(run: Run) -> float:
     """GB of the fullest rank of a run: its stages' parameters, and the activations of its order.
 
     The first and the last rank have a layer less, and the embedding or the logits instead.
     """
-    hidden, heads, sequence, micro = (
-        int(raw[name]) for name in ("hidden", "heads", "seq", "micro_batch")
-    )
-    order = run.order
+    order, hidden = run.order, int(run.raw["hidden"])
     ranks = len(order.ranks)
-    each = (int(raw["layers"]) + 2) // ranks
-    tokens = sequence * micro
-    scores = MEGATRON_SPREAD * hidden + SCORES * heads * sequence
+    each = (int(run.raw["layers"]) + 2) // ranks
+    tokens = int(run.raw["seq"]) * int(run.raw["micro_batch"])
+    bytes_, kept = activations(run.raw)
     most = 0.0
-    for rank, actions in enumerate(order.ranks):
+    for rank, held_ in enumerate(order.held_with(kept)):
         ends = (rank == 0) + (rank == ranks - 1)
         state = MAIN_GRADIENTS * ((each - ends) * 12 * hidden**2 + ends * WORDS * hidden)
-        layers = each * ranks / order.stages * (each - ends) / each
-        activations = layers * tokens * scores * in_memory(actions, WEIGHTS_READ * hidden / scores)
+        layers = (each - ends) * ranks / order.stages
         logits = LOGIT_BYTES * tokens * WORDS * (rank == ranks - 1)
-        most = max(most, state + activations + logits)
+        most = max(most, state + layers * tokens * bytes_ * held_ + logits)
     return most / _GIGA
-
-
-def in_memory(actions: Sequence[Action], kept: float) -> float:
-    """The most microbatches' activations at once, of which W reads a part until it has ended."""
-    changes = {Pass.FORWARD: 1.0, Pass.BACKWARD: -1.0, Pass.INPUT: kept - 1.0, Pass.WEIGHT: -kept}
-    return max(accumulate(changes[action.kind] for action in actions))

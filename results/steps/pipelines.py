@@ -22,7 +22,7 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from results.steps.composed import Floats
-from results.steps.protocol import Judged, fitted_to, short
+from results.steps.protocol import fitted_to, short, summed_up
 from results.steps.rows import Raw, raw_rows
 from synth.events.longest_path import timed
 from synth.train.orders import (
@@ -46,11 +46,16 @@ _SCALE = np.array([1.0, 1e-3])
 
 NOTHING = np.array([1.0, 0.0])
 
+SPREAD, SCORES, WEIGHTS_READ = 34.0, 5.0, 32.0
+"""Bytes of a token's activations in a layer: for each hidden element without attention's scores,
+of the scores for each head and key, and what gradients of weights read for each hidden element."""
+
 
 @dataclass(frozen=True)
 class Run:
     """One measured run of a schedule. ``staggered``: ranks begin the next step by themselves."""
 
+    raw: Raw
     name: str
     configuration: str
     schedule: str
@@ -109,7 +114,6 @@ def _run(raw: Raw, profile: dict[str, Any]) -> Run:
     forward, inputs, weights, transfer = (1e-6 * one for one in profile["times_us"][str(micros)])
     durations = Durations(forward, inputs + weights, weights)
     schedule = raw["pp_schedule"]
-    kept = _kept(int(raw["hidden"]), int(raw["heads"]), int(raw["seq"]))
     match schedule:
         case "1F1B":
             order = one_f_one_b(stages, micros)
@@ -118,10 +122,13 @@ def _run(raw: Raw, profile: dict[str, Any]) -> Run:
         case "ZB-1p":
             order = zero_bubble_h1(stages, micros)
         case _:
-            order = zero_bubble(stages, micros, durations, transfer, 2 * stages, kept)
+            order = zero_bubble(
+                stages, micros, durations, transfer, 2 * stages, activations(raw)[1]
+            )
     [bubble] = _BUBBLE.findall(raw["notes"])
     rate = float(raw["samples_per_s_per_gpu"]) * stages
     return Run(
+        raw,
         raw["id"],
         f"{raw['model']} {schedule} {micros}",
         schedule,
@@ -134,12 +141,14 @@ def _run(raw: Raw, profile: dict[str, Any]) -> Run:
     )
 
 
-def _kept(hidden: int, heads: int, sequence: int) -> float:
-    """The part of a layer's activations that the gradients of its weights read: 32h of 34h + 5as.
+def activations(raw: Raw) -> tuple[float, float]:
+    """Bytes of a token's activations in a layer, and the part that gradients of its weights read.
 
-    Korthikanti et al. (2205.05198), as zero bubble counts it.
+    32h of 34h + 5as: Korthikanti et al. (2205.05198), as zero bubble counts it.
     """
-    return 32 * hidden / (34 * hidden + 5 * heads * sequence)
+    hidden, heads, sequence = (int(raw[name]) for name in ("hidden", "heads", "seq"))
+    whole = SPREAD * hidden + SCORES * heads * sequence
+    return whole, WEIGHTS_READ * hidden / whole
 
 
 def fit(some: Sequence[Run]) -> Floats:
@@ -180,8 +189,7 @@ def made() -> dict[str, Any]:
 
 def _judged(some: Sequence[Run], found: Sequence[float]) -> dict[str, Any]:
     off = np.abs(np.array(found) / np.array([one.seconds for one in some]) - 1)
-    told = Judged(len(off), float(np.median(off)), float(np.quantile(off, 0.9))).told()
-    return told | {"worst": short(float(off.max())), "within": int((off <= AIM).sum())}
+    return summed_up(off) | {"worst": short(float(off.max())), "within": int((off <= AIM).sum())}
 
 
 def _schedule(some: Sequence[Run], numbers: Floats) -> dict[str, Any]:

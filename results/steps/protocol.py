@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Protocol
 
@@ -47,16 +46,14 @@ def fitted_to(row: Configured) -> bool:
     return sha256(row.configuration.encode()).digest()[0] % 3 == 0
 
 
-def fit(table: Table, seconds: Floats, start: Numbers) -> Numbers:
-    """The numbers that explain these steps best. Raises ValueError without any."""
-    return fit_together([(table, seconds)], start)
+def fit(*several: tuple[Table, Floats]) -> Numbers:
+    """The numbers that explain these steps best. Raises ValueError without any.
 
-
-def fit_together(several: Sequence[tuple[Table, Floats]], start: Numbers) -> Numbers:
-    """The same of several families, each of which counts as much as the others, however large."""
+    Of several families each counts as much as the others, however large.
+    """
     if not several or not all(len(seconds) for _, seconds in several):
         raise ValueError("no rows to fit to")
-    origin = np.log(start.values)
+    origin = np.log(Numbers().values)
     mean = sum(len(seconds) for _, seconds in several) / len(several)
 
     def off(logarithms: Floats, within: float) -> Floats:
@@ -75,16 +72,10 @@ def fit_together(several: Sequence[tuple[Table, Floats]], start: Numbers) -> Num
     return Numbers(*np.exp(found))
 
 
-@dataclass(frozen=True)
-class Judged:
+def summed_up(off: Floats) -> dict[str, Any]:
     """How far estimates are off: rows, median and 90th percentile of |estimate / step - 1|."""
-
-    rows: int
-    median: float
-    p90: float
-
-    def told(self) -> dict[str, Any]:
-        return {"rows": self.rows, "median": short(self.median), "p90": short(self.p90)}
+    median, p90 = np.quantile(off, (0.5, 0.9))
+    return {"rows": len(off), "median": short(float(median)), "p90": short(float(p90))}
 
 
 def judged(rows: Sequence[Row], estimates: Floats) -> dict[str, Any]:
@@ -96,9 +87,7 @@ def judged(rows: Sequence[Row], estimates: Floats) -> dict[str, Any]:
     for least in CLASSES:
         mine = off[share >= least / 100]
         if len(mine):
-            found[str(least)] = Judged(
-                len(mine), float(np.median(mine)), float(np.quantile(mine, 0.9))
-            ).told()
+            found[str(least)] = summed_up(mine)
     return found
 
 

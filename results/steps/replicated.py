@@ -23,7 +23,7 @@ import numpy.typing as npt
 from scipy.optimize import least_squares
 
 from results.steps.composed import Floats
-from results.steps.protocol import Judged, fitted_to, short
+from results.steps.protocol import fitted_to, short, summed_up
 from results.steps.rows import Raw, raw_rows
 
 SETS = ("pollux_t4_ddp", "sia_ddp")
@@ -210,12 +210,8 @@ def _judged(pairs: Floats) -> dict[str, Any]:
     found, measured, seconds = pairs.T
     off = np.abs(found / measured - 1)
     large = measured >= EXPOSED * seconds
-    told = {"exposed": _told(off), "step": _told(np.abs(found - measured) / seconds)}
-    return told | ({"large": _told(off[large])} if large.any() else {})
-
-
-def _told(off: Floats) -> dict[str, Any]:
-    return Judged(len(off), float(np.median(off)), float(np.quantile(off, 0.9))).told()
+    told = {"exposed": summed_up(off), "step": summed_up(np.abs(found - measured) / seconds)}
+    return told | ({"large": summed_up(off[large])} if large.any() else {})
 
 
 def spread(some: Sequence[Synced]) -> float:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hierarchies.devices import device_named
 from results.fidelity.tables import SHARED
 from results.steps.shapes import Plan, Shape
 
@@ -106,18 +107,21 @@ def _check(held: bool, why: str) -> None:
         raise LeftOutError(why)
 
 
-def _row(raw: Raw, shape: Shape, plan: Plan, seconds: float, peak: float) -> Row:
+A100, H100 = "A100 SXM4 80 GB", "H100 SXM5 80 GB"
+
+
+def _row(raw: Raw, shape: Shape, plan: Plan, seconds: float) -> Row:
     group = f"{raw['model']} on {plan.devices}"
     if raw["mfu_percent"]:
         share = float(raw["mfu_percent"]) / 100
     else:
         flops = shape.flops_per_token() * shape.sequence * plan.sequences
-        share = flops / seconds / plan.devices / peak
+        device = H100 if raw["accelerator"].upper().startswith("H100") else A100
+        share = flops / seconds / plan.devices / device_named(device).peak(shape.dtype)
     return Row(raw["id"], group, shape, plan, seconds, share)
 
 
 NANOTRON_HEADS = {"1B": 32, "3B": 32, "8B": 32, "80B": 64}
-A100_PEAK, H100_PEAK, H100_EIGHT_BITS = 312e12, 989e12, 1979e12
 
 
 def _nanotron(raw: Raw) -> Row:
@@ -130,7 +134,7 @@ def _nanotron(raw: Raw) -> Row:
     )
     _check(data * micro * micros == batch, "microbatches do not make the batch")
     plan = Plan(data, tensor, pipe, micro, micros, int(raw["fsdp_zero"][-1]))
-    return _row(raw, shape, plan, batch * length / float(raw["tokens_per_s"]), H100_PEAK)
+    return _row(raw, shape, plan, batch * length / float(raw["tokens_per_s"]))
 
 
 def _bigscience(raw: Raw) -> Row:
@@ -146,7 +150,7 @@ def _bigscience(raw: Raw) -> Row:
     _check(batch % (data * micro) == 0, "microbatches do not make the batch")
     micros = batch // (data * micro)
     plan = Plan(data, tensor, pipe, micro, micros, 1, spread=False, again=1.0)
-    return _row(raw, shape, plan, float(raw["step_seconds"]), A100_PEAK)
+    return _row(raw, shape, plan, float(raw["step_seconds"]))
 
 
 def _zero_bubble(raw: Raw) -> Row:
@@ -159,7 +163,7 @@ def _zero_bubble(raw: Raw) -> Row:
     chunks = (layers + 2) // pipe if raw["vpp"] == "one transformer layer per chunk" else 1
     plan = Plan(1, _whole(raw, "tp", 1), pipe, micro, micros, chunks=chunks)
     rate = float(raw["samples_per_s_per_gpu"]) * plan.devices
-    return _row(raw, shape, plan, micro * micros / rate, A100_PEAK)
+    return _row(raw, shape, plan, micro * micros / rate)
 
 
 SELECTIVE = 1 / 7
@@ -185,7 +189,7 @@ def _recomputed(raw: Raw) -> Row:
         again=1.0 if full else SELECTIVE,
         chunks=_whole(raw, "vpp", 1),
     )
-    return _row(raw, shape, plan, float(raw["step_seconds"]), A100_PEAK)
+    return _row(raw, shape, plan, float(raw["step_seconds"]))
 
 
 MPT = {
@@ -212,8 +216,7 @@ def _foundry(raw: Raw) -> Row:
     _check(raw["fsdp_zero"] == "FULL_SHARD", "not all is sharded")
     plan = Plan(devices, 1, 1, micro, micros, 3, again=float(raw["recompute"] == "full"))
     seconds = plan.sequences * length / float(raw["tokens_per_s"])
-    peak = H100_PEAK if raw["accelerator"].startswith("h100") else A100_PEAK
-    return _row(raw, shape, plan, seconds, peak)
+    return _row(raw, shape, plan, seconds)
 
 
 LLAMAS = {
@@ -245,8 +248,7 @@ def _titan(raw: Raw) -> Row:
     tensor, data, micro = _whole(raw, "tp"), _whole(raw, "dp"), _whole(raw, "micro_batch")
     again = {"full": 1.0, "no": 0.0, "": 0.0}.get(raw["recompute"], HALF)
     plan = Plan(data, tensor, 1, micro, 1, 3, again=again)
-    peak = A100_PEAK if raw["accelerator"].startswith("A100") else H100_PEAK
-    return _row(raw, shape, plan, _of_rate(raw, shape, plan), peak)
+    return _row(raw, shape, plan, _of_rate(raw, shape, plan))
 
 
 def _fms(raw: Raw) -> Row:
@@ -254,8 +256,7 @@ def _fms(raw: Raw) -> Row:
     shape = _llama(raw["model"].replace("b", "B"), _whole(raw, "seq", 4096))
     again = 0.0 if raw["recompute"] == "none" else HALF
     plan = Plan(_whole(raw, "accels"), 1, 1, _whole(raw, "micro_batch"), 1, 3, again=again)
-    peak = A100_PEAK if raw["accelerator"].startswith("A100") else H100_PEAK
-    return _row(raw, shape, plan, _of_rate(raw, shape, plan), peak)
+    return _row(raw, shape, plan, _of_rate(raw, shape, plan))
 
 
 def _of_rate(raw: Raw, shape: Shape, plan: Plan) -> float:
@@ -279,7 +280,7 @@ def _eight_bits(raw: Raw) -> Row:
     micros = _whole(raw, "global_batch") // (data * micro)
     fully = raw["fsdp_zero"].startswith("FSDP ")
     plan = Plan(data, tensor, pipe, micro, micros, 3 if fully else 1, chunks=_whole(raw, "vpp", 1))
-    return _row(raw, shape, plan, _of_rate(raw, shape, plan), H100_EIGHT_BITS)
+    return _row(raw, shape, plan, _of_rate(raw, shape, plan))
 
 
 READERS: Mapping[str, Callable[[Raw], Row]] = {

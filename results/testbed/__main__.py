@@ -74,8 +74,7 @@ def page(data: Told) -> str:
 def report() -> int:
     """Write all figures and the page; nothing is measured."""
     data = record.origin(f"{COMMAND} report") | rounded(figures(DATA))
-    record.write(REPORT, data)
-    pages.write(page(data))
+    pages.keep(REPORT, data, page)
     return 0
 
 

@@ -157,6 +157,8 @@ def _answered(verb: str, question: Question, watcher: _Screen, before: Before | 
 
 def _show(verb: str, body: dict[str, Any], output: str | None) -> None:
     """Deliver an answer's files, if they go anywhere; print its table, if the verb has one."""
+    if "files" not in body and output is not None:
+        raise InputError("this answer has no files", where="-o", hint="--json is written there")
     if "files" in body and (output is not None or verb not in TABLES):
         deliver(judge(verb).validate_python(body).files, output)
     if verb in TABLES:

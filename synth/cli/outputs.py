@@ -91,6 +91,8 @@ def _fill(folder: Path, files: Sequence[AnyFile]) -> None:
     with TemporaryDirectory(prefix=".collsynth-", dir=folder) as name:
         drafts = Path(name)
         for file in files:
+            for place in (drafts, folder):
+                (place / file.name).parent.mkdir(parents=True, exist_ok=True)
             (drafts / file.name).write_bytes(file.content)
         for file in files:
             (drafts / file.name).replace(folder / file.name)

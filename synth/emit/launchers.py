@@ -13,20 +13,33 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 from math import prod
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from hierarchies import Devices, InputError, within
+from hierarchies import Devices, InputError, Placement, System, within
 from synth.emit.conventions import BY_COORDINATES, HOST_LEVELS
 from synth.emit.frameworks import FRAMEWORKS
 from synth.emit.mesh import RankOrder, mesh
-from synth.emit.source import Files, Source
+from synth.emit.source import Files, Options, Source
 
 _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
-def host_level(source: Source) -> int:
+class Placed(Protocol):
+    """A placement on a system, and who counts ranks how: all that a launcher asks of a source."""
+
+    @property
+    def placement(self) -> Placement: ...
+
+    @property
+    def system(self) -> System: ...
+
+    @property
+    def options(self) -> Options: ...
+
+
+def host_level(source: Placed) -> int:
     """The position of the level whose units are hosts; -1 if the whole machine is one host.
 
     Raises InputError for a level asked for that is not there.
@@ -39,7 +52,7 @@ def host_level(source: Source) -> int:
     return next((hierarchy.index(name) for name in HOST_LEVELS if name in hierarchy.names), -1)
 
 
-def hosts(source: Source) -> tuple[str, ...]:
+def hosts(source: Placed) -> tuple[str, ...]:
     """The names of the hosts, in the order of the hierarchy.
 
     Raises InputError if the names given are not as many as the hosts, or not different, or not
@@ -61,19 +74,19 @@ def hosts(source: Source) -> tuple[str, ...]:
     return given
 
 
-def places(source: Source) -> Devices:
+def places(source: Placed) -> Devices:
     """The host of every device and its number there, shape (devices, 2)."""
     hierarchy = source.placement.hierarchy
     devices = np.arange(hierarchy.devices)
     return np.stack(np.divmod(devices, hierarchy.devices_in_child(host_level(source))), axis=1)
 
 
-def seats(source: Source) -> Devices:
+def seats(source: Placed) -> Devices:
     """The host of every rank and its device's number there, shape (ranks, 2)."""
     return np.asarray(places(source)[_devices(source)])
 
 
-def rankfile(source: Source) -> Files:
+def rankfile(source: Placed) -> Files:
     """A rankfile of Open MPI, and the script that gives each rank its device."""
     names, ranks = hosts(source), seats(source)
     run = f"-n {len(ranks)} bash on_device.sh PROGRAM"
@@ -92,7 +105,7 @@ def rankfile(source: Source) -> Files:
     }
 
 
-def slurm(source: Source) -> Files:
+def slurm(source: Placed) -> Files:
     """A host file of Slurm's srun, and the script that gives each task its device.
 
     The host file has no comments: a line of it is a task.
@@ -111,7 +124,7 @@ def slurm(source: Source) -> Files:
     }
 
 
-def torchrun(source: Source) -> Files:
+def torchrun(source: Placed) -> Files:
     """A Python module that turns torchrun's host and local rank into the rank of the placement.
 
     torchrun itself can only number host by host.
@@ -180,7 +193,7 @@ def jax_devices(source: Source) -> Files:
     return {"jax_devices.json": _json(body)}
 
 
-def kubernetes(source: Source) -> Files:
+def kubernetes(source: Placed) -> Files:
     """A ConfigMap with the ranks of each pod, for jobs of one pod a host."""
     count = len(hosts(source))
     header = _header(
@@ -210,24 +223,24 @@ def kubernetes(source: Source) -> Files:
     return {"ranks.yaml": _text([*header, *head, *lines])}
 
 
-def _devices(source: Source) -> Devices:
+def _devices(source: Placed) -> Devices:
     """The device of every rank."""
     return mesh(source.placement, rank_order(source)).devices
 
 
-def rank_order(source: Source) -> RankOrder:
+def rank_order(source: Placed) -> RankOrder:
     """How ranks are counted here: by the axes, unless the options name a framework."""
     asked = source.options.rank_order
     return RankOrder.AXES if asked is RankOrder.MACHINE else asked
 
 
-def _ranks_by_host(source: Source) -> list[tuple[int, ...]]:
+def _ranks_by_host(source: Placed) -> list[tuple[int, ...]]:
     """For each host the ranks of its devices."""
     rank_of = np.argsort(_devices(source))
     return [tuple(row) for row in rank_of.reshape(len(hosts(source)), -1).tolist()]
 
 
-def _about(source: Source) -> dict[str, Any]:
+def _about(source: Placed) -> dict[str, Any]:
     placement = source.placement
     return {
         "system": source.system.name,
@@ -238,7 +251,7 @@ def _about(source: Source) -> dict[str, Any]:
     }
 
 
-def _header(source: Source, how: list[str]) -> list[str]:
+def _header(source: Placed, how: list[str]) -> list[str]:
     """Comment lines that say what the ranks of a file are, and how the file is used."""
     placement, order = source.placement, rank_order(source)
     axes = ", ".join(f"{axis.name}={axis.size}" for axis in placement.axes)
@@ -253,7 +266,7 @@ def _header(source: Source, how: list[str]) -> list[str]:
     ]
 
 
-def _on_device(source: Source, variable: str, how: list[str]) -> str:
+def _on_device(source: Placed, variable: str, how: list[str]) -> str:
     """A script that shows a process the devices of its host, those of lower ranks first.
 
     Launchers number the processes of a host by rank; so local process i finds its device at

@@ -220,11 +220,14 @@ class _Candidates:
             if len(labels) == 1:
                 least[path] = uncut
                 yield 0, partial(self._alone, path, uncut, followed.ticks(path, uncut))
-        for one in followed:
+
+        def needless(path: int, segments: int) -> bool:
+            return least.get(path, inf) <= segments or grouping.counted(self._paths[path])
+
+        for one in followed.unless(needless):
             if (least and not self._search.go_on()) or followed.followed > _MOST_FOLLOWED:
                 return
-            cut_less = one.segments < least.get(one.path, one.segments + 1)
-            if cut_less and not grouping.counted(self._paths[one.path]):
+            if not needless(one.path, one.segments):
                 least[one.path] = one.segments
                 yield one.ticks, partial(self._alone, one.path, one.segments, one.ticks)
 

@@ -74,7 +74,7 @@ def _lines(answer: SimulateReply) -> Iterator[Line]:
 def _kind(row: RowOfStep) -> str:
     if row.stream == "passes":
         word = row.name.lstrip("0123456789")[:1]
-        return {"F": "forward", "B": "backward", "I": "backward"}.get(word, "once")
+        return {"F": "forward", "B": "backward"}.get(word, "once")
     sends = ": " in row.name and " over " in row.name
     return "communication" if sends else "computing"
 

@@ -37,6 +37,7 @@ from synth.verbs.answers.machine_parts import LevelInFull
 from synth.verbs.answers.parts import Json, StepPrice
 from synth.verbs.answers.planning import PlanReply, SystemsRankedReply
 from synth.verbs.answers.ranked import Answer, RankingReply, SweepReply
+from synth.verbs.answers.training.planned import StepPlanReply
 from synth.verbs.questions.question import asked
 from synth.verbs.table import VERBS
 
@@ -86,10 +87,15 @@ class Machine:
 def report(verb: str, question: Json, body: Json) -> str:
     """A page of an answer, in HTML; the question's named texts are given by their names."""
     reply = judge(verb).validate_python(body)
-    rankings = reply.systems if isinstance(reply, SystemsRankedReply) else [reply]
+    if isinstance(reply, StepPlanReply):
+        heading = f"{reply.model} on {reply.system}"
+        rankings: Sequence[Ranking] = []
+    else:
+        rankings = reply.systems if isinstance(reply, SystemsRankedReply) else [reply]
+        heading = _title(rankings)
     said: list[Lines | Cells] = list(blocks(TABLES[verb](body)))
     return _template().render(
-        title=_title(rankings),
+        title=heading,
         verb=verb,
         question=question,
         body=json.dumps(body, ensure_ascii=False),

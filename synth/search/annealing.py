@@ -29,8 +29,8 @@ def anneal(
     """
     budget = budget or Budget()
     rng, tally = Random(budget.seed), Tally(space.price, budget, observer or Observer())
-    bound = space.bound(space.initial())
     at = space.initial()
+    bound = space.bound(at)
     begun = at, tally.price(at)
     price = begun[1]
     waited, again = 0, False

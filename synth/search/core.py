@@ -9,79 +9,52 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from synth.search.elimination import MOST_ENTRIES, TooWide, eliminate
+from synth.search.elimination import (
+    MOST_ENTRIES,
+    Eliminated,
+    TooWide,
+    completed,
+    eliminate,
+    eliminated,
+    take_out,
+)
 from synth.search.message_passing import CLOSED, pass_messages
-from synth.search.pairwise import Costs, Pairwise
-from synth.search.space import BestFound, Budget, Found, Observer, Optimal
+from synth.search.pairwise import Pairwise
+from synth.search.space import BestFound, Budget, Found, Infeasible, Observer, Optimal
 
 Choice = tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class Core:
-    """What is left of pairwise costs, and how a choice for it is completed.
-
-    ``kept`` are its variables by their old numbers; ``taken`` the others, in the order in which
-    they went: the number, neighbours, and for each of their states the best state.
-    """
+    """What is left of pairwise costs; ``kept`` are its variables by their old numbers."""
 
     costs: Pairwise
     kept: tuple[int, ...]
-    taken: tuple[tuple[int, tuple[int, ...], Costs], ...]
+    taken: Sequence[Eliminated]
 
     def completed(self, states: Sequence[int]) -> Choice:
         """The states of all variables, best beside those of the core."""
-        found = dict(zip(self.kept, states, strict=True))
-        for variable, near, best in reversed(self.taken):
-            found[variable] = int(best[tuple(found[one] for one in near)])
-        return tuple(found[at] for at in range(len(found)))
+        return completed(self.taken, dict(zip(self.kept, states, strict=True)))
 
 
 def core(costs: Pairwise) -> Core:
     """Take out what has two neighbours at most, until nothing has; one variable stays at least."""
-    alone = list(costs.alone)
-    beside: list[dict[int, Costs]] = [{} for _ in alone]
-    for (v, w), table in costs.pairs.items():
-        beside[v][w], beside[w][v] = table, table.T
-    taken: list[tuple[int, tuple[int, ...], Costs]] = []
-    ready = {v for v, near in enumerate(beside) if len(near) <= 2}
-    left = set(range(len(alone)))
-    while ready and len(left) > 1:
+    beside = [set(near) for near in costs.neighbours]
+    ready = {variable for variable, near in enumerate(beside) if len(near) <= 2}
+    order: list[int] = []
+    while ready and len(order) + 1 < len(beside):
         variable = min(ready, key=lambda one: (len(beside[one]), one))
         ready.discard(variable)
-        left.discard(variable)
-        near = tuple(sorted(beside[variable]))
-        total = _beside(alone[variable], [beside[variable][one] for one in near])
-        best, least = total.argmin(axis=0), total.min(axis=0)
-        taken.append((variable, near, best))
-        for one in near:
-            del beside[one][variable]
-        match near:
-            case ():
-                keeper = min(left)
-                alone[keeper] = alone[keeper] + least
-            case (one,):
-                alone[one] = alone[one] + least
-            case (one, other):
-                joined = beside[one][other] + least if other in beside[one] else least
-                beside[one][other], beside[other][one] = joined, joined.T
-        ready |= {one for one in near if len(beside[one]) <= 2}
-    kept = tuple(sorted(left))
+        order.append(variable)
+        ready |= {one for one in take_out(beside, variable) if len(beside[one]) <= 2}
+    taken, tables = eliminated(costs, order)
+    kept = tuple(sorted({*range(len(beside))} - {*order}))
     number = {old: new for new, old in enumerate(kept)}
-    pairs = {(number[v], number[w]): beside[v][w] for v in kept for w in beside[v] if v < w}
-    return Core(Pairwise([alone[v] for v in kept], pairs), kept, tuple(taken))
-
-
-def _beside(alone: Costs, tables: Sequence[Costs]) -> Costs:
-    """A variable's costs for each state of its neighbours; its own states are the first axis."""
-    match tables:
-        case []:
-            return alone
-        case [one]:
-            return alone[:, None] + one
-        case [one, other]:
-            return (alone[:, None] + one)[:, :, None] + other[:, None, :]
-    raise AssertionError(f"{len(tables)} neighbours")
+    alone = [tables[one,] for one in kept]
+    alone[0] = alone[0] + tables[()]
+    pairs = {(number[v], number[w]): tables[v, w] for v in kept for w in beside[v] if v < w}
+    return Core(Pairwise(alone, pairs), kept, taken)
 
 
 def least(
@@ -97,7 +70,9 @@ def least(
     Budget, observer and gap are those of the latter.
     """
     allowed = costs.without_dead()
-    smaller = core(costs if allowed is None else allowed)
+    if isinstance(allowed, Infeasible):
+        return allowed
+    smaller = core(allowed)
     exact = eliminate(smaller.costs, most_entries)
     found: Found[Choice] = (
         pass_messages(smaller.costs, budget, observer, gap=gap)

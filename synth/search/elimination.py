@@ -7,16 +7,21 @@ its neighbours; then all are fixed backwards. (Bertelè and Brioschi's nonserial
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from synth.search.pairwise import Costs, Pairwise
+from synth.search.pairwise import NO_CHOICE, Costs, Pairwise
 from synth.search.space import Infeasible, Optimal
 
 MOST_ENTRIES = 10**7
+
+Names = tuple[int, ...]
+"""Variables in order, of a table with an axis for each."""
 
 
 @dataclass(frozen=True)
@@ -26,16 +31,20 @@ class TooWide:
     entries: int
 
 
-@dataclass(frozen=True)
-class Order:
-    """In which order variables go, and how many entries the largest table then has."""
+@dataclass(frozen=True, eq=False)
+class Eliminated:
+    """A variable that was minimised out: its ``best`` state for each choice of its neighbours."""
 
-    variables: tuple[int, ...]
-    entries: int
+    variable: int
+    beside: Names
+    best: npt.NDArray[np.intp]
 
 
-def min_fill(costs: Pairwise) -> Order:
-    """Always the variable next whose neighbours lack the fewest edges; of equal ones, the least."""
+def min_fill(costs: Pairwise) -> tuple[Names, int]:
+    """Always the variable next whose neighbours lack the fewest edges; of equal ones, the least.
+
+    And how many entries the largest table then has.
+    """
     states = [len(one) for one in costs.alone]
     beside = [set(one) for one in costs.neighbours]
     fill = {variable: _missing(beside, variable) for variable in range(len(states))}
@@ -43,18 +52,24 @@ def min_fill(costs: Pairwise) -> Order:
     while fill:
         variable = min(fill, key=lambda one: (fill[one], one))
         del fill[variable]
-        around = beside[variable]
         variables.append(variable)
+        around = take_out(beside, variable)
         entries = max(entries, prod(states[one] for one in (*around, variable)))
-        for one in around:
-            beside[one] |= around - {one}
-            beside[one].discard(variable)
         for one in around.union(*(beside[near] for near in around)):
             fill[one] = _missing(beside, one)
-    return Order(tuple(variables), entries)
+    return tuple(variables), entries
 
 
-def _missing(beside: list[set[int]], variable: int) -> int:
+def take_out(beside: Sequence[set[int]], variable: int) -> set[int]:
+    """Join all neighbours of a variable to each other instead of to it, and return them."""
+    around = beside[variable]
+    for one in around:
+        beside[one] |= around - {one}
+        beside[one].discard(variable)
+    return around
+
+
+def _missing(beside: Sequence[set[int]], variable: int) -> int:
     """How many edges between neighbours there are not."""
     around = beside[variable]
     return sum(len(around - beside[one]) - 1 for one in around) // 2
@@ -67,47 +82,56 @@ def eliminate(
 
     Infeasible where every choice costs infinitely much.
     """
-    order = min_fill(costs)
-    if order.entries > most_entries:
-        return TooWide(order.entries)
-    tables: list[_Table] = [_Table((v,), one) for v, one in enumerate(costs.alone)]
-    tables += [_Table(pair, one) for pair, one in costs.pairs.items()]
-    kept: list[_Table] = []
-    for variable in order.variables:
-        mine = [one for one in tables if variable in one.variables]
-        tables = [one for one in tables if variable not in one.variables]
-        joined = _sum(mine, variable)
-        kept.append(joined)
-        tables.append(_Table(joined.variables[1:], joined.costs.min(axis=0)))
-    least = sum(float(one.costs) for one in tables)
-    if np.isinf(least):
-        return Infeasible("no choice is allowed by all that it is put together with")
-    chosen: dict[int, int] = {}
-    for one in reversed(kept):
-        fixed: Any = (slice(None), *(chosen[v] for v in one.variables[1:]))
-        chosen[one.variables[0]] = int(one.costs[fixed].argmin())
-    states = tuple(chosen[v] for v in range(len(costs.alone)))
+    order, entries = min_fill(costs)
+    if entries > most_entries:
+        return TooWide(entries)
+    taken, tables = eliminated(costs, order)
+    if np.isinf(tables[()]):
+        return NO_CHOICE
+    states = completed(taken, {})
     return Optimal(states, costs.cost(states))
 
 
-@dataclass(frozen=True, eq=False)
-class _Table:
-    """Costs by the states of some variables, an axis each."""
+def eliminated(
+    costs: Pairwise, variables: Sequence[int]
+) -> tuple[list[Eliminated], Mapping[Names, Costs]]:
+    """Minimise some variables out, one after the other; and the tables that are left.
 
-    variables: tuple[int, ...]
-    costs: Costs
+    What no variable that is left has a part in is the table of none.
+    """
+    tables: dict[Names, Costs] = {(): np.zeros(())}
+    of: list[set[Names]] = [set() for _ in costs.alone]
+
+    def add(names: Names, table: Costs) -> None:
+        tables[names] = tables[names] + table if names in tables else table
+        for one in names:
+            of[one].add(names)
+
+    for one, alone in enumerate(costs.alone):
+        add((one,), alone)
+    for edge, both in costs.pairs.items():
+        add(edge, both)
+    taken = []
+    for variable in variables:
+        total: Costs = np.zeros(())
+        every = sorted({one for names in of[variable] for one in names})
+        for names in sorted(of[variable], key=len):
+            table = tables.pop(names)
+            sizes = dict(zip(names, table.shape, strict=True))
+            total = total + table.reshape([sizes.get(one, 1) for one in every])
+            for one in names:
+                of[one].discard(names)
+        axis = every.index(variable)
+        beside = (*every[:axis], *every[axis + 1 :])
+        taken.append(Eliminated(variable, beside, total.argmin(axis)))
+        add(beside, total.min(axis))
+    return taken, tables
 
 
-def _sum(tables: list[_Table], first: int) -> _Table:
-    """One table over all the variables of several; the first axis is this variable's."""
-    rest = sorted({v for one in tables for v in one.variables} - {first})
-    variables = (first, *rest)
-    place = {v: at for at, v in enumerate(variables)}
-    total: Costs = np.zeros((1,) * len(variables))
-    for one in tables:
-        order = sorted(range(len(one.variables)), key=lambda at: place[one.variables[at]])
-        shape = [1] * len(variables)
-        for at, v in enumerate(one.variables):
-            shape[place[v]] = one.costs.shape[at]
-        total = total + one.costs.transpose(order).reshape(shape)
-    return _Table(variables, total)
+def completed(taken: Sequence[Eliminated], states: Mapping[int, int]) -> tuple[int, ...]:
+    """The states of all variables: the best of those minimised out, beside those that are given."""
+    found = dict(states)
+    for one in reversed(taken):
+        place: Any = tuple(found[near] for near in one.beside)
+        found[one.variable] = int(one.best[place])
+    return tuple(found[at] for at in range(len(found)))

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from synth.search.pairwise import Costs, Pairwise
+from synth.search.pairwise import NO_CHOICE, Costs, Pairwise
 from synth.search.space import BestFound, Budget, Found, Infeasible, NoneFound, Observer, Optimal
 
 CLOSED = 1e-9
@@ -38,8 +38,8 @@ def pass_messages(
     """
     budget, observer = budget or Budget(1000), observer or Observer()
     allowed = costs.without_dead()
-    if allowed is None:
-        return Infeasible("no choice is allowed by all that it is put together with")
+    if isinstance(allowed, Infeasible):
+        return allowed
     finite = _Finite(allowed)
     passing = _Passing(finite.costs)
     best: tuple[tuple[int, ...], float] | None = None
@@ -61,9 +61,7 @@ def pass_messages(
         if waited >= patience:
             break
     if best is None:
-        if bound > finite.possible:
-            return Infeasible("no choice is allowed by all that it is put together with")
-        return NoneFound()
+        return NO_CHOICE if bound > finite.possible else NoneFound()
     if best[1] - bound <= CLOSED * best[1]:
         return Optimal(*best)
     return BestFound(*best, bound)

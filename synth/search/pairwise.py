@@ -14,7 +14,11 @@ from math import inf
 import numpy as np
 import numpy.typing as npt
 
+from synth.search.space import Infeasible
+
 Costs = npt.NDArray[np.float64]
+
+NO_CHOICE = Infeasible("no choice is allowed by all that it is put together with")
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,10 +55,10 @@ class Pairwise:
         pairs = sum(float(table[states[v], states[w]]) for (v, w), table in self.pairs.items())
         return alone + pairs
 
-    def without_dead(self) -> Pairwise | None:
+    def without_dead(self) -> Pairwise | Infeasible:
         """The same, where a state that no neighbour goes with costs infinitely much alone.
 
-        Exact: until nothing changes. None if a variable has no state left.
+        Exact: until nothing changes. Infeasible if a variable has no state left.
         """
         alone = [costs.copy() for costs in self.alone]
         left = set(range(len(alone)))
@@ -67,5 +71,5 @@ class Pairwise:
                     alone[other][dead] = inf
                     left.add(other)
         if any(np.isinf(costs).all() for costs in alone):
-            return None
+            return NO_CHOICE
         return Pairwise(alone, self.pairs)

@@ -8,9 +8,11 @@ import logging
 import socket
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, closing
+from functools import partial
 from types import FrameType
+from typing import Any, TypeVar
 
 import uvicorn
 from fastapi import FastAPI
@@ -34,6 +36,7 @@ _LAST_SECONDS = 5
 _BACKLOG = 2048
 _SWITCH_SECONDS = 0.0005
 """Python's switch interval between threads: its 5 ms are longer than most answers take."""
+T = TypeVar("T")
 log = logging.getLogger("collsynth.service")
 
 
@@ -57,7 +60,12 @@ class Service:
         self.dispatcher = Dispatcher(store, workers, settings, metrics, notify, trial)
         self.broker = Broker(store, settings, metrics, notifications, self.dispatcher)
         metrics.read_from(
-            Elsewhere(self._counts, self._queues, lambda: workers.lost, lambda: workers.idle)
+            Elsewhere(
+                partial(_if_reached, store.jobs.counts),
+                partial(_if_reached, store.jobs.queues),
+                lambda: workers.lost,
+                lambda: workers.idle,
+            )
         )
         self._key_threads = Threads(metrics, "keys")
         keys = Keys(store, self._key_threads, settings.limits) if settings.keys else None
@@ -74,20 +82,6 @@ class Service:
         finally:
             self.broker.drain()
 
-    def _counts(self) -> dict[str, int]:
-        """The number of jobs by status; empty where the store cannot be reached."""
-        try:
-            return {status.value: count for status, count in self.store.jobs.counts().items()}
-        except StoreError:
-            return {}
-
-    def _queues(self) -> dict[str, tuple[int, float]]:
-        """The queues of teams; empty where the store cannot be reached."""
-        try:
-            return self.store.jobs.queues()
-        except StoreError:
-            return {}
-
     def close(self, grace_seconds: float) -> None:
         """End all work, put unfinished jobs back in the queue, and release everything."""
         self.dispatcher.stop(grace_seconds)
@@ -97,6 +91,14 @@ class Service:
         self.broker.close()
         self._key_threads.close()
         self.store.close()
+
+
+def _if_reached(count: Callable[[], Mapping[Any, T]]) -> Mapping[Any, T]:
+    """What the store counts; nothing where it cannot be reached."""
+    try:
+        return count()
+    except StoreError:
+        return {}
 
 
 class Server(uvicorn.Server):

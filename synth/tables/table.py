@@ -36,6 +36,7 @@ from synth.tables.style import (
     way,
 )
 from synth.tables.training.orders import order
+from synth.tables.training.planned import plans
 from synth.tables.training.profiles import profile
 from synth.tables.training.shards import shard
 from synth.tables.training.simulated import simulate
@@ -52,7 +53,13 @@ from synth.verbs.answers.machines import (
 )
 from synth.verbs.answers.outputs import Checked, RunReply
 from synth.verbs.answers.parts import Json, StepPrice
+from synth.verbs.answers.planning import PlanReply
 from synth.verbs.answers.programs import CheckReply, LowerReply, TimeReply
+from synth.verbs.answers.training.planned import StepPlanReply
+
+
+def _plan(answer: PlanReply | StepPlanReply) -> RenderableType:
+    return plans(answer) if isinstance(answer, StepPlanReply) else plan(answer)
 
 
 def _systems(answer: CatalogueReply | SystemReply) -> RenderableType:
@@ -323,7 +330,7 @@ _DRAWN: Mapping[str, Callable[[Any], RenderableType]] = {
     "top": top,
     "sweep": several,
     "cost": cost,
-    "plan": plan,
+    "plan": _plan,
     "order": order,
     "diff": diff,
     "check": _check,

@@ -7,8 +7,9 @@ text of the step says, on one device.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import repeat
 
 from grammar.tensors.operations import Graph, Operation, Step
 from grammar.tensors.primitives import ARITHMETIC, MOVED, MULTIPLIED, RANDOM, REDUCED, REPEATED
@@ -45,10 +46,9 @@ def work_of(step: Step) -> tuple[Work, ...]:
     """The work by primitive, the most first. Raises InputError for operands that cannot be."""
     times: Counter[str] = Counter()
     flops: Counter[str] = Counter()
-    for operation, count in _done(step.graph, 1):
-        if operation.primitive != REPEATED:
-            times[operation.primitive] += count
-            flops[operation.primitive] += count * flops_of(operation)
+    for operation, count in primitives(step.graph):
+        times[operation.primitive] += count
+        flops[operation.primitive] += count * flops_of(operation)
     found = (Work(name, _kind(name), times[name], flops[name]) for name in times)
     return tuple(sorted(found, key=lambda one: (-one.flops, -one.times, one.primitive)))
 
@@ -61,9 +61,18 @@ def repetitions(step: Step) -> tuple[Repetition, ...]:
             sum(1 for _ in one.body.everywhere()) if one.body else 0,
             one.line,
         )
-        for one, count in _done(step.graph, 1)
+        for one, count in _done(step.graph, repeat(1))
         if one.primitive == REPEATED
     )
+
+
+def primitives(graph: Graph, each: Iterable[int] | None = None) -> Iterator[tuple[Operation, int]]:
+    """All operations but the loops themselves, and how often each is done.
+
+    ``each``: how often those of the graph itself are, once unless given.
+    """
+    every = _done(graph, repeat(1) if each is None else each)
+    return ((one, times) for one, times in every if one.primitive != REPEATED)
 
 
 def length_of(loop: Operation) -> int:
@@ -107,12 +116,12 @@ def _stacked(loop: Operation) -> set[str]:
     return {str(one) for one in loop.body.outputs}
 
 
-def _done(graph: Graph, times: int) -> Iterator[tuple[Operation, int]]:
+def _done(graph: Graph, each: Iterable[int]) -> Iterator[tuple[Operation, int]]:
     """All operations, and how often each is done."""
-    for operation in graph.operations:
+    for operation, times in zip(graph.operations, each, strict=False):
         yield operation, times
         if operation.body is not None:
-            yield from _done(operation.body, times * length_of(operation))
+            yield from _done(operation.body, repeat(times * length_of(operation)))
 
 
 def _kind(primitive: str) -> str:

@@ -53,6 +53,7 @@ from synth.verbs.questions.question import (
     segment_counts,
 )
 from synth.verbs.reply import Outcome, Reply, reply
+from synth.verbs.training.planned import StepPlanQuestion, planned_step
 from synth.workload.files import sizes_of
 from synth.workload.job import Job
 from synth.workload.planner import How, plan_job
@@ -196,13 +197,14 @@ class CostQuestion(MachineQuestion):
         return RankedQuestion(k=1, **{name: getattr(self, name) for name in shared}).asked()
 
 
-class PlanQuestion(MachineQuestion):
-    """Find the one placement for all collectives of a job, and each one's best program on it."""
+class JobPlanQuestion(Question):
+    """What is asked of the one placement for all collectives of a job, and of their programs."""
 
     job: Annotated[
-        Given, Limited.TEXT, Flag("A job file, or the name of a shipped job", file=File.JOB)
-    ]
-    k: Annotated[int, Limited.K, Flag("How many placements to list", spelled="-k")] = 5
+        Given | None,
+        Limited.TEXT,
+        Flag("A job file, or the name of a shipped job", file=File.JOB),
+    ] = None
     max_steps: MaxSteps = 5
     algorithm: Algorithm = Choice.AUTO
     across: Across = False
@@ -210,6 +212,26 @@ class PlanQuestion(MachineQuestion):
     segments: Segments = "auto"
     stripes: Stripes = True
     placement: OnePlacement = None
+
+
+class PlanQuestion(MachineQuestion, StepPlanQuestion, JobPlanQuestion):
+    """Plan a model's whole training step; or find the one placement for a job's collectives."""
+
+    k: Annotated[int, Limited.K, Flag("How many plans or placements to list", spelled="-k")] = 5
+
+    @model_validator(mode="after")
+    def _a_model_or_a_job(self) -> Self:
+        """Refuse neither and both, and what is about the other. Raises InputError."""
+        if (self.model is None) == (self.job is None):
+            hint = "--model llama3-70b for a whole step, or --job FILE for its collectives alone"
+            problem = "a model and a job" if self.job else "neither a model nor a job is given"
+            raise InputError(problem, where="model", hint=hint)
+        about, other = ("job", StepPlanQuestion) if self.job else ("model", JobPlanQuestion)
+        for name, field in other.model_fields.items():
+            if getattr(self, name) != field.get_default(call_default_factory=True):
+                hint = f"leave it out: it says nothing of a {about}"
+                raise InputError(f"{name} beside a {about}", where=name, hint=hint)
+        return self
 
 
 class JobQuestion(Question):
@@ -323,7 +345,10 @@ def ranked(
 
 
 def plan(question: PlanQuestion, watcher: Watcher) -> Reply:
-    """The placement on which a job waits least for its collectives (their exposed time)."""
+    """Plans of a model's step; or the placement on which a job's collectives expose least."""
+    if question.job is None:
+        name = str(getattr(question.system, "name", question.system))
+        return planned_step(question, question.machine(), name, question.k, watcher)
     return _planned(question.machine(), job_of(question.job), question, watcher)
 
 

@@ -31,7 +31,7 @@ def check(question: Question) -> None:
             request = question.asked()
             _check_reduction(system_of(question.system), request.axes, request.over)
         case PlanQuestion():
-            _check_job(question.machine(), job_of(question.job))
+            _check_plan(question)
         case PlaceQuestion():
             _check_reduction(system_of(question.system), axes_of(question.axes), ())
         case LowerQuestion():
@@ -42,6 +42,13 @@ def _check_reduction(system: System, axes: tuple[Axis, ...], over: tuple[str, ..
     first = next(placements(system.hierarchy, axes))
     if over:
         Reduction(first, over)
+
+
+def _check_plan(question: PlanQuestion) -> None:
+    if question.job is None:
+        question.pins()
+    else:
+        _check_job(question.machine(), job_of(question.job))
 
 
 def _check_job(system: System, job: Job) -> None:

@@ -1,9 +1,10 @@
 """A script on many ranks, each a process of its own that need not import torch again.
 
 ``forked.py WORLD SCRIPT WORDS...`` sets what torchrun would: RANK, LOCAL_RANK, WORLD_SIZE and where
-to meet. The first rank that fails ends all; what is printed is the first one's. Importing torch
-takes seconds of a processor, which on 16 ranks is most of a test: so it is imported here, and the
-ranks are forked.
+to meet, at a port that is open from the first: one that is only known to be free others may take.
+The first rank that fails ends all; what is printed is the first one's. Importing torch takes
+seconds of a processor, which on 16 ranks is most of a test: so it is imported here, and the ranks
+are forked.
 """
 
 import gc
@@ -13,6 +14,7 @@ import signal
 import socket
 import sys
 
+import torch.distributed as dist
 import torch.distributed.fsdp
 import torch.nn.parallel  # noqa: F401
 
@@ -39,13 +41,13 @@ def rank(number: int, script: str) -> int:
 
 
 def main(world: int, script: str) -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    meeting = socket.create_server(("127.0.0.1", 0))
+    port = meeting.getsockname()[1]
     os.environ |= {
         "WORLD_SIZE": str(world),
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port),
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
     }
     sys.path[0] = os.path.dirname(script)
     signal.signal(signal.SIGTERM, lambda *_: os.killpg(0, signal.SIGKILL))
@@ -55,6 +57,9 @@ def main(world: int, script: str) -> int:
         if not (child := os.fork()):
             os._exit(rank(number, script))
         ranks.append(child)
+    _store = dist.TCPStore(
+        "127.0.0.1", port, None, True, wait_for_workers=False, master_listen_fd=meeting.detach()
+    )  # after the forks, as it has threads; whoever came before waits at the port
     while ranks:
         child, status = os.wait()
         ranks.remove(child)

@@ -22,6 +22,7 @@ _TYPES = {"switch": bool, "whole": int, "number": float, "text": str}
 _FILES = "A file or folder instead of the screen; with --json, for the JSON."
 _OUTPUTS = {
     "import": "A file for the description; with --json, the JSON.",
+    "plan": "A folder for files of frameworks that run a model's best plan; with --json, a file.",
     "graph": "A file for the graph (.graphml, .json, .dot, .svg); with --json, the JSON.",
     "job": _FILES,
     "order": "A file for PyTorch's CSV; with --json, for the JSON.",

@@ -28,7 +28,7 @@ Group = Annotated[list[Device], Field(min_length=1)]
 class Part(BaseModel):
     """What all parts of a document have in common: nothing is guessed, nothing is unknown."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, defer_build=True)
 
 
 class LevelPart(Part):

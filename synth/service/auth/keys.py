@@ -83,27 +83,24 @@ class Keys:
         nothing about it.
         """
         if secret is None:
-            raise _needed()
+            raise RefusalError(
+                HTTPStatus.UNAUTHORIZED,
+                "a key is needed",
+                hint="send it as 'Authorization: Bearer cs_...' or as 'X-API-Key: cs_...'",
+                headers={"WWW-Authenticate": "Bearer"},
+            )
         return await self._caller(await self._admitted(secret, address))
 
-    async def sign_in(self, secret: str, address: str = "") -> str:
+    async def sign_in(self, secret: str, address: str) -> str:
         """Begin a session with a key: its token, for a cookie. Raises as ``admit``."""
         key = await self._admitted(secret, address)
         return await self._threads.do(self._store.keys.begin_session, key, SESSION_SECONDS)
 
-    async def admit_session(self, token: str | None, address: str = "") -> Caller:
+    async def admit_session(self, token: str, address: str) -> Caller:
         """The caller that a session stands for. Raises as ``admit``."""
-        if token is None:
-            raise _needed()
-        digest = _session_name(token)
-        known = self._known.get(digest)
-        if known is not None and known[1] > time.monotonic():
-            return await self._caller(known[0])
-        key = await self._threads.do(self._store.keys.of_session, token)
-        if key is None or not key.valid:
-            raise self._refused(address)
-        self._known.put(digest, (key, time.monotonic() + _FRESH_SECONDS), 1)
-        return await self._caller(key)
+        return await self._caller(
+            await self._key(_session_name(token), self._of_session, token, address)
+        )
 
     async def sign_out(self, token: str) -> None:
         """End a session."""
@@ -131,33 +128,35 @@ class Keys:
         return key is not None and key.valid
 
     async def _admitted(self, secret: str, address: str) -> Key:
-        """The key of a secret.
+        return await self._key(digest_of(secret), self._of_secret, secret, address)
 
-        Only admitted secrets are remembered; any other is looked up each time, so that the time
+    async def _key(
+        self, name: str, find: Callable[[str], Key | None], given: str, address: str
+    ) -> Key:
+        """The key that is remembered under a name, or that is found for what is given.
+
+        Only what is admitted is remembered; anything else is looked up each time, so that the time
         taken does not reveal which ids exist.
         """
-        digest = digest_of(secret)
-        known = self._known.get(digest)
+        known = self._known.get(name)
         if known is not None and known[1] > time.monotonic():
             return known[0]
-        match = _SHAPE.fullmatch(secret)
-        key_id = match["id"] if match else _NO_ID
-        key = await self._threads.do(self._store.keys.one, key_id) or _STRANGER
-        if not key.admits(secret):
+        key = await self._threads.do(find, given)
+        if key is None:
             raise self._refused(address)
-        self._known.put(digest, (key, time.monotonic() + _FRESH_SECONDS), 1)
+        self._known.put(name, (key, time.monotonic() + _FRESH_SECONDS), 1)
         return key
+
+    def _of_secret(self, secret: str) -> Key | None:
+        match = _SHAPE.fullmatch(secret)
+        key = self._store.keys.one(match["id"] if match else _NO_ID) or _STRANGER
+        return key if key.admits(secret) else None
+
+    def _of_session(self, token: str) -> Key | None:
+        key = self._store.keys.of_session(token)
+        return key if key is not None and key.valid else None
 
 
 def _session_name(token: str) -> str:
     """Under what a session is remembered: no secret of a key has this digest."""
     return f"session {digest_of(token)}"
-
-
-def _needed() -> RefusalError:
-    return RefusalError(
-        HTTPStatus.UNAUTHORIZED,
-        "a key is needed",
-        hint="send it as 'Authorization: Bearer cs_...' or as 'X-API-Key: cs_...'",
-        headers={"WWW-Authenticate": "Bearer"},
-    )

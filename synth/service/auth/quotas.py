@@ -45,13 +45,13 @@ class Quotas:
         self._worked: dict[str, _Count] = {}
         self._turn = asyncio.Lock()
 
-    async def take(self, caller: Caller, size_bytes: int = 0) -> None:
+    async def take(self, caller: Caller, size_bytes: int) -> None:
         """Count one more job. Raises RefusalError where it would be too many."""
         async with self._turn:  # else two could pass by the same count
             await self._check(caller, size_bytes)
             self._add(caller, 1, size_bytes)
 
-    def give_back(self, caller: Caller, size_bytes: int = 0) -> None:
+    def give_back(self, caller: Caller, size_bytes: int) -> None:
         """Take back one count: the job was not made."""
         self._add(caller, -1, -size_bytes)
 

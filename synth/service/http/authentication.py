@@ -29,7 +29,7 @@ async def authenticate(
         return Caller()
     found = None if state.proxy is None else state.proxy.caller(request.headers)
     if found is None:
-        address = request.client.host if request.client else ""
+        address = address_of(request)
         secret = bearer.credentials if bearer else header
         token = request.cookies.get(COOKIE)
         if secret is None and token is not None:
@@ -38,6 +38,11 @@ async def authenticate(
             found = await state.keys.admit(secret, address)
     request.state.logged = {"team": found.team, "key": found.key_id}
     return found
+
+
+def address_of(request: Request) -> str:
+    """Where a request comes from, for counting wrong keys."""
+    return request.client.host if request.client else ""
 
 
 async def asking(caller: Annotated[Caller, Depends(authenticate)]) -> Caller:

@@ -6,6 +6,7 @@ import asyncio
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Annotated, Any, Literal
 from urllib.parse import urlencode
 
@@ -41,10 +42,15 @@ class ViewedJob:
 
     job: Job
 
-    @property
+    @cached_property
+    def question(self) -> Any:
+        """What was asked."""
+        return question_of(self.job)
+
+    @cached_property
     def name(self) -> str:
-        """What was asked, in a line."""
-        return name_of(self.job.verb, question_of(self.job))
+        """The same in a line."""
+        return name_of(self.job.verb, self.question)
 
     @property
     def took(self) -> str:
@@ -104,8 +110,8 @@ async def job(request: Request, caller: PageCaller, job_id: JobId, index: Index 
         part = await viewed(request, caller, "jobs", job_id)
         if best_so_far(part.body) is None:
             return await answer_page(request, part, index)
-    given = {"view": ViewedJob(found), "question": question_of(found), "best": _best(found)}
-    return page(request, "job.html", here="jobs", job=found, **given)
+    view = ViewedJob(found)
+    return page(request, "job.html", here="jobs", job=found, view=view, best=_best(found))
 
 
 @router.get("/jobs/{job_id}/best")

@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from synth.service.auth.keys import SESSION_SECONDS
 from synth.service.errors import RefusalError, not_there
-from synth.service.http.authentication import COOKIE
+from synth.service.http.authentication import COOKIE, address_of
 from synth.service.http.state import state_of
 from synth.service.page.form_routes import sent_form
 from synth.service.page.forms import one_of
@@ -35,7 +35,7 @@ async def log_in(request: Request) -> Response:
     fields = await sent_form(request, _MOST_KEY_BYTES)
     secret, after = one_of(fields, "key"), _own_address(one_of(fields, "next") or "/")
     try:
-        token = await keys.sign_in(secret, request.client.host if request.client else "")
+        token = await keys.sign_in(secret, address_of(request))
     except RefusalError as refusal:
         if refusal.status not in KEY_REFUSED:
             raise
@@ -54,7 +54,7 @@ async def log_out(request: Request) -> Response:
     keys, token = state_of(request).keys, request.cookies.get(COOKIE)
     if keys is not None and token is not None:
         await keys.sign_out(token)
-    response = see_other("/login" if state_of(request).keys else "/")
+    response = see_other("/login" if keys else "/")
     response.delete_cookie(COOKIE, httponly=True, samesite="strict")
     return response
 

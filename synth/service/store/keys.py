@@ -87,7 +87,6 @@ class Keys:
             connection.execute(delete(SESSION).where(SESSION.c.expires <= now))
             row = {
                 "digest": digest_of(token),
-                "team": key.team,
                 "key_id": key.id,
                 "expires": now + timedelta(seconds=seconds),
             }

@@ -124,7 +124,6 @@ SESSION = Table(
     "session",
     METADATA,
     Column("digest", String(64), primary_key=True),
-    Column("team", Words("team"), nullable=False),
     Column("key_id", Words("key"), ForeignKey("api_key.id"), nullable=False),
     Column("expires", Moment, nullable=False, index=True),
 )

@@ -24,11 +24,11 @@ def profile(answer: ProfileReply) -> RenderableType:
         f"something is sent; {len(answer.events)} of them differ\n",
         table_of(answer.events[:SHOWN], shown, right="times,operations,flops,seconds,spread,bytes"),
         f"and {many(rest, 'other')}, which take less" if rest > 0 else None,
-        _TO_MEASURE if answer.where is None else _where(answer.where, answer.runtime),
+        _TO_MEASURE if answer.where is None else _where(answer.where),
     )
 
 
-def _where(where: MeasuredWhere, runtime: str) -> str:
+def _where(where: MeasuredWhere) -> str:
     versions = ", ".join(f"{name} {number}" for name, number in where.versions.items())
     who = f"{many(where.processes, 'process')} of {many(where.threads, 'thread')}"
     if where.processes != 1:

@@ -8,10 +8,10 @@ from rich.console import RenderableType
 
 from hierarchies.units import duration, volume
 from synth.tables.placements import placed
-from synth.tables.style import axes_text, follows, many, paragraphs, table, table_of
+from synth.tables.style import axes_text, follows, many, paragraphs, shape, table, table_of
 from synth.verbs.answers.training.simulated import (
+    BytesOfKind,
     GainOfStep,
-    MomentOfStep,
     RankOfStep,
     SentOnClock,
     SimulateReply,
@@ -44,8 +44,7 @@ def _head(answer: SimulateReply) -> Iterator[RenderableType]:
     machine = answer.machine
     yield f"{answer.name} over {axes_text(answer.axes)}: {many(answer.devices, 'device')}"
     yield f"plan: {answer.plan}"
-    shape = " x ".join(f"{one.count} {one.name}" for one in machine.levels)
-    yield f"on {machine.system}, {shape}, each a {machine.device}"
+    yield f"on {machine.system}, {shape(machine.levels)}, each a {machine.device}"
     yield from placed(machine.levels, answer.axes, [machine.placement])
     low, high = answer.interval
     yield (
@@ -134,14 +133,13 @@ def _memory(answer: SimulateReply) -> Iterator[RenderableType]:
             f"DOES NOT FIT: by {volume(moment.bytes - there)}; the largest are"
             f" {', '.join(f'{one.name} ({volume(one.bytes)})' for one in moment.largest[:3])}"
         )
-    yield _kinds(moment)
+    yield table_of(moment.kinds, _KINDS, right="bytes")
 
 
-def _kinds(moment: MomentOfStep) -> RenderableType:
-    lines = table("what", "bytes", right="bytes")
-    for one in moment.kinds:
-        lines.add_row(one.what, volume(one.bytes))
-    return lines
+_KINDS: Mapping[str, Callable[[BytesOfKind], str]] = {
+    "what": lambda one: one.what,
+    "bytes": lambda one: volume(one.bytes),
+}
 
 
 def _gains(answer: SimulateReply) -> Iterator[RenderableType]:

@@ -164,16 +164,8 @@ def _words(
 
 
 def _long(language: Language, dtype: str) -> str:
-    """An element type as arrays of the file have it: words of 32 bits are wider in PyTorch."""
-    return "int64" if language is TORCH and dtype == "u32" else LONG_DTYPES.get(dtype, dtype)
+    """An element type as arrays of the file have it."""
+    return language.dtypes.get(dtype, dtype).rpartition(".")[2].rstrip("_")
 
 
-LONG_DTYPES = {
-    "bool": "bool",
-    "bf16": "bfloat16",
-    "f8_e4m3fn": "float8_e4m3fn",
-    "f8_e5m2": "float8_e5m2",
-    **{f"f{bits}": f"float{bits}" for bits in (16, 32, 64)},
-    **{f"i{bits}": f"int{bits}" for bits in (8, 16, 32, 64)},
-    **{f"u{bits}": f"uint{bits}" for bits in (8, 16, 32, 64)},
-}
+LONG_DTYPES = {dtype: _long(JAX, dtype) for dtype in JAX.dtypes if dtype != "key"}

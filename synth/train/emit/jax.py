@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from grammar.tensors.sharding import Kind, Sharding, Type
 from synth.train.emit.language import Call, Language, Writer
-from synth.train.emit.moves import entering, neutral, senders
+from synth.train.emit.moves import neutral, senders
 from synth.train.emit.spelling import quoted, to_last
 from synth.train.factors import Index
 from synth.train.factors.parameters import entry, numbers, words
@@ -282,7 +282,7 @@ def moved(text: str, move: Move, held: Type, sizes: Mapping[str, int]) -> str:
 
 
 def _exchanged(text: str, move: Move) -> str:
-    order = entering(move)
+    order = move.entering
     dimensions = f"{move.enters}, {move.leaves}"
     found = f"lax.all_to_all({text}, {quoted(order)}, {dimensions}, tiled=True)"
     if order == move.axes:
@@ -292,7 +292,7 @@ def _exchanged(text: str, move: Move) -> str:
 
 def _scattered(text: str, move: Move, held: Type) -> str:
     """There is no scatter of maxima: they are reduced, and each takes its block."""
-    axes = quoted(entering(move))
+    axes = quoted(move.entering)
     if move.kind is not Kind.SUM:
         return f"own_block({_reduced(text, move, held)}, {move.enters}, {axes})"
     return f"lax.psum_scatter({text}, {axes}, scatter_dimension={move.enters}, tiled=True)"
@@ -330,7 +330,8 @@ JAX = Language(
             """
             argparse json os Path partial math np jax jnp lax Mesh NamedSharding P Any
             AXES WORLD INPUTS OUTPUTS Input mesh number by_program own_block only_first
-            written_around reordered own look_up maxima_gradient repeat device_step sharded_step
+            written_around reordered flattened parted own look_up
+            maxima_gradient repeat device_step sharded_step
             re time deque Pass Transfer Lies PASSES TRANSFERS LIES ORDER MICROBATCHES EVERYWHERE
             ONCE AT PARTS LETTERS meshes jitted Runner step extent
             values constants carried slices main drawn placed parts

@@ -9,11 +9,6 @@ from grammar.tensors.sharding import Kind
 from synth.train.resharding import Move
 
 
-def entering(move: Move) -> tuple[str, ...]:
-    """The axes of a move in the order in which they cut the dimension that they enter."""
-    return tuple(axis for axis in move.after.dimensions[move.enters] if axis in move.axes)
-
-
 def senders(move: Move, sizes: Mapping[str, int]) -> list[int]:
     """Of each member of a permute's group, who has what it is to get.
 

@@ -7,7 +7,7 @@ from string import ascii_letters
 
 from grammar.tensors.sharding import Kind, Type
 from synth.train.emit.language import Call, Language, Writer
-from synth.train.emit.moves import entering, neutral, senders
+from synth.train.emit.moves import neutral, senders
 from synth.train.emit.spelling import entries, listed, quoted, told
 from synth.train.emit.torch_random import RANDOM, within_32_bits
 from synth.train.factors.parameters import entry, number, numbers, pairs, whole, words
@@ -365,11 +365,11 @@ def moved(text: str, move: Move, held: Type, sizes: Mapping[str, int]) -> str:
         case How.ALL_GATHER:
             return f"all_gather({text}, {move.leaves}, {axes})"
         case How.ALL_TO_ALL:
-            order = quoted(entering(move))
+            order = quoted(move.entering)
             more = "" if order == axes else f", {order}"
             return f"all_to_all({text}, {move.enters}, {move.leaves}, {axes}{more})"
         case How.REDUCE_SCATTER:
-            order = quoted(entering(move))
+            order = quoted(move.entering)
             return (
                 f'reduce_scatter({SENT.format(text)}, {move.enters}, {order}, "{move.kind.value}")'
             )
@@ -393,7 +393,7 @@ TORCH = Language(
             argparse json os Path math np torch dist NamedTuple Any
             AXES WORLD INPUTS OUTPUTS GROUPS Input coordinates number members make_groups
             group_of places finish by_program own_block only_first written_around all_gather
-            all_to_all reduce_scatter all_reduce permute repeat dynamic_slice
+            all_to_all reduce_scatter all_reduce permute repeat flattened parted dynamic_slice
             dynamic_update_slice sort_together largest
             product_of_groups products_by_group convolution windows maxima_gradient padded
             positions gather scatter threefry counted random_bits random_split random_fold_in

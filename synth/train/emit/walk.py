@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import assert_never
 
 from grammar.tensors.operations import Literal, Operand, Operation, Step, Value
@@ -20,6 +21,7 @@ from synth.train.emit.sections import Phase, Section, Transfer, sections
 from synth.train.emit.spelling import Names, listed, statement, unpacked
 from synth.train.factors import part
 from synth.train.plans import Done, Moved, Program, Sent
+from synth.train.plans.buckets import flat
 from synth.train.plans.plan import loop_of
 from synth.train.plans.program import Key
 from synth.train.resharding import How, Move, Path
@@ -169,7 +171,7 @@ def listing(
     inputs = zip(step.graph.inputs, program.inputs, strict=True)
     kept = {(value.name, lies): value.name for value, lies in inputs}
     early = overlap and bool(language.later) and called is no_calls
-    writer = _Writer(language, sizes, called, early)
+    writer = _Writer(language, sizes, called, early, buckets=members_of(program))
     found = sections(step, program, sizes)
     for one in found.sections:
         writer.section(one, found.sums)
@@ -231,6 +233,7 @@ class _Writer:
     overlap: bool = False
     functions: list[Function] = field(default_factory=list)
     moves: list[Move] = field(default_factory=list)
+    buckets: Mapping[Key, int] = field(default_factory=dict)
     loops: int = 0
     shared: dict[Key, str] = field(default_factory=dict)
 
@@ -291,6 +294,14 @@ def _at(operation: Operation) -> str:
 
 
 @dataclass
+class Bucket:
+    """Redistributions that go as one; ``begun``, the name of what waits for it, if it was begun."""
+
+    members: list[Moved] = field(default_factory=list)
+    begun: str = ""
+
+
+@dataclass
 class _Scope:
     """One function: which values it has, lying how, under which names.
 
@@ -304,6 +315,7 @@ class _Scope:
     held: dict[Key, str] = field(default_factory=dict)
     early: dict[Key, list[Moved]] = field(default_factory=dict)
     begun: dict[Key, str] = field(default_factory=dict)
+    bucketed: dict[int, Bucket] = field(default_factory=dict)
     done: set[tuple[object, ...]] = field(default_factory=set)
     line: str = ""
 
@@ -322,12 +334,13 @@ class _Scope:
         return [self._made(*one) for one in given]
 
     def body(self, instructions: Sequence[Done | Moved | Sent]) -> None:
-        if self.writer.overlap:
-            for one in instructions:
-                if isinstance(one, Moved) and _sends_last(one.path, self.sizes):
-                    self.early.setdefault((one.value.name, one.path.source), []).append(one)
+        for one in instructions:
+            if isinstance(one, Moved):
+                self._expect(one)
         for one in instructions:
             match one:
+                case Moved() if self._bucket(one) is not None:
+                    self._together(one)
                 case Moved(value, path):
                     self.move(value, path)
                 case Done():
@@ -358,6 +371,82 @@ class _Scope:
         self.known[value.name, path.target] = made
         self._hold(value, path.target, made)
 
+    def _bucket(self, one: Moved) -> int | None:
+        return self.writer.buckets.get((one.value.name, one.path.target))
+
+    def _expect(self, one: Moved) -> None:
+        """Know what will be sent, to begin it as soon as it is made."""
+        if (number := self._bucket(one)) is not None:
+            self.bucketed.setdefault(number, Bucket()).members.append(one)
+        elif self.writer.overlap and _sends_last(one.path, self.sizes):
+            self.early.setdefault((one.value.name, one.path.source), []).append(one)
+
+    def _together(self, first: Moved) -> None:
+        """All members end to end in one request, and each as it is to lie; nothing for the rest."""
+        if (first.value.name, first.path.target) in self.held:
+            return
+        bucket = self.bucketed[self.writer.buckets[first.value.name, first.path.target]]
+        _, path = flat(bucket.members)
+        texts = [self.held[one.value.name, one.path.source] for one in bucket.members]
+        for at, move in enumerate(path.moves):
+            names = [
+                self._name((m.value.name, m.path.target), AFTER[path.moves[-1].how])
+                for m in bucket.members
+            ]
+            if move.how in (How.SLICE, How.MASK):
+                for one, text, made in zip(bucket.members, texts, names, strict=True):
+                    self._alone(one, at, text, made)
+            else:
+                self._flat(bucket, at, texts, names)
+            texts = names
+        self.writer.moves += path.moves
+        for one, text in zip(bucket.members, texts, strict=True):
+            self.known[one.value.name, one.path.target] = text
+            self._hold(one.value, one.path.target, text)
+
+    def _alone(self, one: Moved, at: int, text: str, made: str) -> None:
+        """A move of one member that sends nothing."""
+        move = one.path.moves[at]
+        kind = Type(one.value.type.dtype, part_shape(one.value.type, move.before, self.sizes))
+        call = self.language.move(text, move, kind, self.sizes)
+        self.lines += statement(f"{made} = {call}", f"{move}")
+
+    def _flat(self, bucket: Bucket, at: int, texts: list[str], names: list[str]) -> None:
+        """A request of all members, which a device puts end to end and takes apart."""
+        made = bucket.begun or self._sent_flat(bucket, at, texts)
+        if bucket.begun:
+            self.lines += statement(f"{made} = {made}()")
+        moves = [one.path.moves[at] for one in bucket.members]
+        shapes = [
+            part_shape(one.value.type, move.after, self.sizes)
+            for one, move in zip(bucket.members, moves, strict=True)
+        ]
+        more = ""
+        if moves[0].how is How.ALL_GATHER:
+            more = f", {[move.leaves for move in moves]}, {self._parts(moves[0])}"
+        left = listed(names)[1:-1]
+        self.lines += statement(f"{left} = parted({made}, {shapes}{more})", f"{moves[0]}")
+
+    def _sent_flat(self, bucket: Bucket, at: int, texts: list[str], later: str = "{0}") -> str:
+        """The name of what comes of a request of all members end to end."""
+        kind, path = flat(bucket.members)
+        move, moves = path.moves[at], [one.path.moves[at] for one in bucket.members]
+        more = ""
+        if move.how is How.REDUCE_SCATTER:
+            more = f", {[each.enters for each in moves]}, {self._parts(move)}"
+        made = self.names.made("bucket")
+        self.lines += statement(f"{made} = flattened([{', '.join(texts)}]{more})")
+        held = Type(kind.dtype, part_shape(kind, move.before, self.sizes))
+        call = self.writer.called(made, move, kind)
+        call = call or self.language.move(made, move, held, self.sizes)
+        if later != "{0}":
+            call = later.format(call[:-1])
+        self.lines += statement(f"{made} = {call}", f"{move}: {len(moves)} gradients")
+        return made
+
+    def _parts(self, move: Move) -> int:
+        return prod(self.sizes[axis] for axis in move.axes)
+
     def _calls(self, value: Value, path: Path, text: str, made: str) -> Iterator[tuple[str, str]]:
         """Of each move its call, and what comes of it; all but the first are of ``made``."""
         for move in path.moves:
@@ -370,6 +459,8 @@ class _Scope:
     def _hold(self, value: Value, lies: Sharding, text: str) -> None:
         """Have a value; what is to be sent of it early is begun now."""
         self.held[value.name, lies] = text
+        for bucket in self.bucketed.values():
+            self._begin(bucket)
         for one in self.early.pop((value.name, lies), ()):
             made = self.names.made(f"{value.name}_begun")
             self.writer.moves += one.path.moves
@@ -379,6 +470,17 @@ class _Scope:
             call = self.language.later.format(call[:-1])
             self.lines += statement(f"{made} = {call}", f"begin {comment}")
             self.begun[value.name, one.path.target] = made
+
+    def _begin(self, bucket: Bucket) -> None:
+        """Begin a request as soon as the last of its members is made, if nothing is local in it."""
+        if not self.writer.overlap or bucket.begun:
+            return
+        keys = [(one.value.name, one.path.source) for one in bucket.members]
+        path = bucket.members[0].path
+        single = len(path.moves) == 1 and path.requests(self.sizes) == path.moves
+        if single and all(key in self.held for key in keys):
+            texts = [self.held[key] for key in keys]
+            bucket.begun = self._sent_flat(bucket, 0, texts, self.language.later)
 
     def _do(self, done: Done) -> None:
         operation, how = done.operation, done.how
@@ -454,6 +556,16 @@ class _Scope:
         if key not in self.known:
             self.known[key] = self.names.made(f"{key[0]}_{after}" if after else key[0])
         return self.known[key]
+
+
+def members_of(program: Program) -> Mapping[Key, int]:
+    """Of each member of a bucket its bucket's number."""
+    return {
+        (one.value.name, one.path.target): number
+        for number, bucket in enumerate(program.buckets)
+        for one in map(program.instructions.__getitem__, bucket)
+        if isinstance(one, Moved)
+    }
 
 
 def _sends_last(path: Path, sizes: Mapping[str, int]) -> bool:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from grammar.tensors.operations import Operation
 from synth.train.factors.factor import Row, row
+from synth.train.factors.forms import by_form
 from synth.train.factors.partials import partials
 from synth.train.factors.table import factors
 
 
+@by_form
 def rows(operation: Operation) -> tuple[Row, ...]:
     """Every legal row: all replicated, one for each factor, those of partial operands.
 

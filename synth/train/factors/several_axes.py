@@ -15,6 +15,7 @@ from grammar.tensors.operations import Operation
 from grammar.tensors.sharding import Kind, Sharding, check_type, replicated
 from hierarchies import InputError
 from synth.train.factors.factor import Factor, Row, lies
+from synth.train.factors.forms import by_form
 from synth.train.factors.parameters import shape_of, type_of
 from synth.train.factors.rows import rows
 
@@ -47,6 +48,22 @@ def typed(operation: Operation, by_axis: Mapping[str, Row], sizes: Mapping[str, 
     axes do not divide a factor, where the numbers of two axes would enter by two indices, or where
     a value would be partial of two kinds.
     """
+    legal = rows(operation) if by_axis else ()
+    chosen = ((axis, legal.index(row) if row in legal else row) for axis, row in by_axis.items())
+    known = _known(operation)
+    key = tuple(chosen), tuple(sizes.items())
+    if key not in known:
+        known[key] = _typed(operation, by_axis, sizes)
+    return known[key]
+
+
+@by_form
+def _known(operation: Operation) -> dict[object, Typed]:
+    """What is known so far: by the numbers of rows along axes, and the sizes of axes."""
+    return {}
+
+
+def _typed(operation: Operation, by_axis: Mapping[str, Row], sizes: Mapping[str, int]) -> Typed:
     operands = [replicated(len(shape_of(operand))) for operand in operation.operands]
     results = [replicated(len(result.type.shape)) for result in operation.results]
     for axis, row in by_axis.items():

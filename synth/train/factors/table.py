@@ -11,6 +11,7 @@ from hierarchies import InputError
 from hierarchies.errors import nearest
 from synth.train.factors import indexed, plain, products, windows
 from synth.train.factors.factor import Factor
+from synth.train.factors.forms import by_form
 from synth.train.factors.indices import Indices
 from synth.train.factors.parameters import words
 
@@ -72,6 +73,7 @@ TABLE: Mapping[str, Rule] = {
 }
 
 
+@by_form
 def factors(operation: Operation) -> tuple[Factor, ...]:
     """The factors of an operation.
 

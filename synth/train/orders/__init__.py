@@ -25,6 +25,7 @@ from synth.train.orders.clock import (
     timeline,
 )
 from synth.train.orders.generators import (
+    ONE_STAGE,
     SCHEDULES,
     gpipe,
     interleaved,
@@ -37,6 +38,7 @@ from synth.train.orders.text import csv, parse
 from synth.train.orders.zero_bubble import zero_bubble
 
 __all__ = [
+    "ONE_STAGE",
     "SCHEDULES",
     "Action",
     "Durations",

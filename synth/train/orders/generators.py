@@ -2,7 +2,8 @@
 
 Each is after its paper, and does what PyTorch's class of the same schedule does:
 GPipe (arXiv 1811.06965), 1F1B (PipeDream-flush, 2006.09503), interleaved 1F1B (Megatron-LM,
-2104.04473), zero bubble H1 (2401.10241), looped BFS (breadth-first pipelines, 2211.05953).
+2104.04473), zero bubble H1 (2401.10241), looped BFS (breadth-first pipelines, 2211.05953). Zero
+bubble by seconds (``zero_bubble``) is no class there; by its name it is that of usual passes.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 
 from hierarchies import InputError
+from synth.train.orders.clock import Durations
 from synth.train.orders.order import Action, Order, Pass
+from synth.train.orders.zero_bubble import zero_bubble
 
 Row = Sequence[Action]
 
@@ -89,14 +92,21 @@ def looped_bfs(ranks: int, microbatches: int, chunks: int) -> Order:
     return Order(tuple(rows))
 
 
+USUAL = Durations(1.0, 2.0)
+"""Backward passes of twice the products of forward ones, half of them for weights."""
+
 SCHEDULES: Mapping[str, Callable[[int, int, int], Order]] = {
     "gpipe": lambda ranks, microbatches, chunks: gpipe(ranks, microbatches),
     "1f1b": lambda ranks, microbatches, chunks: one_f_one_b(ranks, microbatches),
     "interleaved-1f1b": interleaved,
     "zero-bubble-h1": zero_bubble_h1,
+    "zero-bubble": lambda ranks, microbatches, chunks: zero_bubble(ranks, microbatches, USUAL),
     "looped-bfs": looped_bfs,
 }
-"""By name: ranks, microbatches and chunks to an order. The first two have one stage a rank."""
+"""By name: ranks, microbatches and chunks to an order."""
+
+ONE_STAGE = ("gpipe", "1f1b", "zero-bubble")
+"""Those that have one stage a rank, whatever the chunks."""
 
 
 class _Rounds:

@@ -12,10 +12,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
-from itertools import pairwise
+from itertools import accumulate, pairwise
+from typing import TypeVar
 
 from hierarchies import InputError
 from synth.events.longest_path import Arranged, CircleError, arranged
+
+N = TypeVar("N", int, float)
 
 
 class Pass(Enum):
@@ -126,19 +129,18 @@ class Order:
         """
         return self._most({Pass.FORWARD: 1, Pass.BACKWARD: -1, Pass.INPUT: -1})
 
+    def held_with(self, kept: float) -> tuple[float, ...]:
+        """The same where ``W`` reads a part of the activations, which stays until it has ended."""
+        changes = {Pass.FORWARD: 1.0, Pass.BACKWARD: -1.0, Pass.INPUT: kept - 1, Pass.WEIGHT: -kept}
+        return self._most(changes)
+
     def waiting(self) -> tuple[int, ...]:
         """For each rank how many weight gradients wait at most: I is done and W is not."""
         return self._most({Pass.INPUT: 1, Pass.WEIGHT: -1})
 
-    def _most(self, changes: Mapping[Pass, int]) -> tuple[int, ...]:
-        found = []
-        for actions in self.ranks:
-            most = now = 0
-            for action in actions:
-                now += changes.get(action.kind, 0)
-                most = max(most, now)
-            found.append(most)
-        return tuple(found)
+    def _most(self, changes: Mapping[Pass, N]) -> tuple[N, ...]:
+        each = ((changes.get(action.kind, 0) for action in actions) for actions in self.ranks)
+        return tuple(max(accumulate(one, initial=0)) for one in each)
 
     def _gradient(self, stage: int, microbatch: int) -> Action:
         """What makes the gradient of a stage's input."""

@@ -42,14 +42,14 @@ def zero_bubble(
     if min(ranks, microbatches) < 1 or room < 1 or not 0 <= kept <= 1:
         problem = f"{ranks} ranks, {microbatches} microbatches, room for {room:g}, {kept:g} kept"
         raise InputError(problem, hint="at least 1, 1 and 1, and from 0 to 1")
-    known = Transfers(transfer_seconds)
+    sent = Transfers(transfer_seconds).seconds
     f, i = durations.forward_seconds, durations.backward_seconds - durations.weight
-    around = f + i + 2 * transfer_seconds
+    around = f + i + 2 * sent
     ahead = [(ranks - 1 - rank) * around / f if f else inf for rank in range(ranks)]
     searches = []
     for rounded, patience in product((floor, ceil), PATIENCE):
         first = [1 + rounded(one + _SLACK) if one < inf else microbatches for one in ahead]
-        search = _Search(microbatches, (f, i, durations.weight), known.seconds, room, kept, first)
+        search = _Search(microbatches, (f, i, durations.weight), sent, room, kept, first)
         search.fill(patience)
         searches.append(search)
     return Order(min(searches, key=lambda one: one.slowest).rows)
@@ -93,12 +93,12 @@ class _Search:
         nexts = [self._next(rank, patience) for rank in ranks]
         for _ in range(3 * self._microbatches * len(nexts)):
             rank = min(ranks, key=lambda one: nexts[one][0])
-            begin, _, kind = nexts[rank]
+            begin, kind = nexts[rank]
             self._do(rank, kind, begin)
             for one in range(max(0, rank - 1), min(len(nexts), rank + 2)):
                 nexts[one] = self._next(one, patience)
 
-    def _next(self, rank: int, patience: float) -> tuple[float, float, Pass]:
+    def _next(self, rank: int, patience: float) -> tuple[float, Pass]:
         """When a rank would begin what, chosen by when it would, and by what is more urgent."""
         free, forward, inputs = self._free[rank], len(self._forward[rank]), len(self._input[rank])
         weights = self._weights[rank]
@@ -111,8 +111,8 @@ class _Search:
             found.append((max(free, self._activation(rank, forward)), 1.0, Pass.FORWARD))
         if weights < inputs:
             found.append((free + patience * self._seconds[2], 2.0, Pass.WEIGHT))
-        begin, urgency, kind = min(found, key=lambda one: one[:2])
-        return (free if weights < inputs and kind is Pass.WEIGHT else begin), urgency, kind
+        begin, _, kind = min(found, key=lambda one: one[:2])
+        return (free if weights < inputs and kind is Pass.WEIGHT else begin), kind
 
     def _activation(self, rank: int, microbatch: int) -> float:
         """When what the rank before made is there."""

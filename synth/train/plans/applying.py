@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from math import prod
 
 from grammar.tensors.operations import Graph, Literal, Operand, Operation, Step, Value
-from grammar.tensors.sharding import Kind, Sharding, check_type, replicated
+from grammar.tensors.sharding import Kind, Sharding, check_type, part_shape, replicated
 from hierarchies import InputError
 from synth.train.factors import Typed, rows, typed
 from synth.train.plans.buckets import together
@@ -22,6 +24,7 @@ from synth.train.plans.plan import TIME, Cuts, Plan, Rows, loop_of, stacked
 from synth.train.plans.program import Done, Moved, Program, When
 from synth.train.plans.stages import check_order, check_stages
 from synth.train.resharding.paths import First
+from synth.train.same import Same
 
 
 def apply(step: Step, plan: Plan) -> Program:
@@ -43,15 +46,27 @@ def apply(step: Step, plan: Plan) -> Program:
 
 def timed(step: Step, plan: Plan) -> tuple[Program, tuple[When, ...]]:
     """The program of a step that is prepared, and when its instructions are done, on any stage."""
-    check_cuts(step.graph, plan.cuts, step.name)
-    for label, value, sharding in zip(
-        step.labels, step.graph.inputs, plan.cuts.inputs, strict=True
-    ):
-        check_type(value.type, sharding, plan.parts, where=f"input {label}")
-    ends = {out: plan.cuts.inputs[place] for out, place in step.updates}
+    parts = tuple(plan.parts.items())
+    return _timed(Same(step), Same(plan.cuts), parts, plan.first, plan.scattered)
+
+
+@lru_cache(maxsize=1)
+def _timed(
+    same: Same[Step],
+    cut: Same[Cuts],
+    axes: tuple[tuple[str, int], ...],
+    first: First,
+    scattered: bool,
+) -> tuple[Program, tuple[When, ...]]:
+    """Who writes a recipe out asks for it, and who then applies the plan."""
+    step, cuts, parts = same.one, cut.one, dict(axes)
+    check_cuts(step.graph, cuts, step.name)
+    for label, value, sharding in zip(step.labels, step.graph.inputs, cuts.inputs, strict=True):
+        check_type(value.type, sharding, parts, where=f"input {label}")
+    ends = {out: cuts.inputs[place] for out, place in step.updates}
     losses = {str(one) for at, one in enumerate(step.graph.outputs) if at not in ends}
-    device = _Device(plan.parts, plan.first, losses=losses)
-    program = device.program(step.graph, plan.cuts, ends)
+    device = _Device(parts, first, scattered=scattered, losses=losses)
+    program = device.program(step.graph, cuts, ends)
     return program, tuple(device.whens)
 
 
@@ -79,13 +94,15 @@ def check_cuts(graph: Graph, cuts: Cuts, where: str) -> None:
 class _Device:
     """What a device does so far, and which values it has, lying how.
 
-    ``late`` are those that come of all microbatches; ``nested`` is a device inside a loop. What
+    ``late`` are those that come of all microbatches; ``nested`` is a device inside a loop. Loops of
+    one body that are cut alike, as those of stages are, have one program, in ``bodies``. What
     is done of each microbatch goes forward until all ``losses`` are made, then backward.
     """
 
     parts: Mapping[str, int]
     first: First
     nested: bool = False
+    scattered: bool = False
     losses: set[str] = field(default_factory=set)
     whens: list[When] = field(default_factory=list)
     backward: bool = False
@@ -93,6 +110,7 @@ class _Device:
     made: dict[str, Sharding] = field(default_factory=dict)
     held: set[tuple[str, Sharding]] = field(default_factory=set)
     late: set[tuple[str, Sharding]] = field(default_factory=set)
+    bodies: dict[tuple[int, int], Program] = field(default_factory=dict)
 
     def program(self, graph: Graph, cuts: Cuts, ends: Mapping[int, Sharding]) -> Program:
         """``ends``: how some outputs are to lie; the others lie as they are made."""
@@ -117,7 +135,7 @@ class _Device:
     def read(self, operand: Operand, sharding: Sharding) -> Sharding:
         """Redistributes it unless that was done; what it is made as is where it comes from."""
         if isinstance(operand, Value) and (operand.name, sharding) not in self.held:
-            made = self.made[operand.name]
+            made = self._source(operand, sharding)
             path = redistribution(operand, made, sharding, self.parts, self.first)
             if accumulates(path) and self.nested:
                 raise _all_at_once(operand, "inside a loop")
@@ -127,6 +145,18 @@ class _Device:
             if late:
                 self.late.add((operand.name, sharding))
         return sharding
+
+    def _source(self, value: Value, target: Sharding) -> Sharding:
+        """As what it is redistributed: what each microbatch has, or a part of that, sent by each.
+
+        The latter where all of it would be added up, of which a part is kept.
+        """
+        made = self.made[value.name]
+        if not self.scattered or made.along(TIME) is not Kind.SUM or target.along(TIME) is not None:
+            return made
+        part = target.laid(TIME, Kind.SUM)
+        sizes = [prod(part_shape(value.type, one, self.parts)) for one in (part, made)]
+        return self.read(value, part) if sizes[0] < sizes[1] else made
 
     def do(self, done: Done) -> None:
         read = list(zip(done.operation.operands, done.how.operands, strict=True))
@@ -172,8 +202,11 @@ class _Device:
         carry = divided.carry(cuts.inputs)
         for operand, sharding in zip(loop.operands, cuts.inputs, strict=True):
             _check_number(operand, sharding, loop.line)
-        inside = _Device(self.parts, self.first, nested=True)
-        program = inside.program(body, cuts, dict(enumerate(carry)))
+        same = id(body), id(cuts)
+        if same not in self.bodies:
+            inside = _Device(self.parts, self.first, nested=True)
+            self.bodies[same] = inside.program(body, cuts, dict(enumerate(carry)))
+        program = self.bodies[same]
         results = (*carry, *map(stacked, program.outputs[len(carry) :]))
         return Done(loop, Typed(divided.of_operands(cuts.inputs), results, ()), program)
 

@@ -1,21 +1,49 @@
 """Buckets: redistributions of gradients that go together as one, to send fewer and larger ones.
 
-They change no value: members are made before the first of them is read, and go one after the other
-in one request, of the same kind over the same axes.
+They change no value: members are made before the first of them is read, and go end to end in one
+request, of the same kind over the same axes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from grammar.tensors.operations import Step, Value
-from grammar.tensors.sharding import Kind
+from grammar.tensors.operations import Step
+from grammar.tensors.sharding import Kind, Sharding, Type
 from hierarchies import InputError
+from synth.train.plans.lineage import updated
 from synth.train.plans.plan import Plan
-from synth.train.plans.program import Done, Moved, Program
+from synth.train.plans.program import Done, Moved, Program, Sent
+from synth.train.resharding import How, Move, Path
 
 Key = tuple[object, ...]
+
+FLAT = (How.ALL_REDUCE, How.REDUCE_SCATTER, How.ALL_GATHER, How.SLICE, How.MASK)
+"""What may be done with values put end to end, as with each."""
+
+
+def flat(several: Sequence[Moved]) -> tuple[Type, Path]:
+    """The members of a bucket end to end, of one dimension: its type, and move for move its path.
+
+    A device has as many elements of it as of all members.
+    """
+    first = several[0]
+    kind = Type(first.value.type.dtype, (sum(one.value.type.elements for one in several),))
+    at = _laid(first.path.source.splitting, first.path.source)
+    moves, source = [], at
+    for move in first.path.moves:
+        [before] = at.dimensions
+        stay = tuple(axis for axis in before if axis in move.after.splitting)
+        new = move.entering if move.how in (How.REDUCE_SCATTER, How.SLICE) else ()
+        after = _laid((*stay, *new), move.after)
+        moves.append(Move(move.how, move.axes, at, after))
+        at = after
+    return kind, Path(source, at, tuple(moves))
+
+
+def _laid(axes: Iterable[str], like: Sharding) -> Sharding:
+    return Sharding((tuple(axes),), like.partial)
 
 
 def buckets_of(
@@ -25,16 +53,16 @@ def buckets_of(
 
     One that is larger goes alone, and alone is no bucket.
     """
-    updated = _updated(step)
+    changed = updated(step)
     filled: dict[Key, list[list[str]]] = {}
     room: dict[Key, int] = {}
     for at, one in enumerate(program.instructions):
-        if not isinstance(one, Moved) or one.value.name not in updated:
+        if not isinstance(one, Moved) or one.value.name not in changed:
             continue
         kinds = [kind for kind, _ in one.path.source.partial]
-        if Kind.SUM not in kinds or not one.path.requests(sizes):
+        if Kind.SUM not in kinds or not one.path.requests(sizes) or not _is_flat(one):
             continue
-        key = _key(program, at, sizes)
+        key = _key(program, at)
         size = one.value.type.bytes
         if room.get(key, 0) < size:
             filled.setdefault(key, []).append([])
@@ -57,11 +85,14 @@ def together(program: Program, plan: Plan) -> Program:
 
 def _gathered(program: Program, names: tuple[str, ...], sizes: Mapping[str, int]) -> Program:
     places = [_place(program, name, sizes) for name in names]
-    keys = {_key(program, at, sizes) for at in places}
+    keys = {_key(program, at) for at in places}
     if len(keys) > 1:
         problem = f"{', '.join(names)} are not redistributed alike"
         hint = "members of a bucket have one element type, one kind of request and the same axes"
         raise InputError(problem, where="plan", hint=hint)
+    if not all(_is_flat(program.instructions[at]) for at in places):
+        problem = f"{names[0]} goes from device to device in pieces of several dimensions"
+        raise InputError(problem, where="plan", hint="leave it out of the bucket")
     first = min(places)
     for name, at in zip(names, places, strict=True):
         if name in _made(program, first, at):
@@ -93,12 +124,17 @@ def _place(program: Program, name: str, sizes: Mapping[str, int]) -> int:
     raise InputError(problem, where="plan", hint="buckets are of gradients that are sent")
 
 
-def _key(program: Program, at: int, sizes: Mapping[str, int]) -> Key:
-    """Alike are redistributions of one element type, by the same requests, at one place."""
+def _key(program: Program, at: int) -> Key:
+    """Alike are redistributions of one element type, by the same moves, at one place."""
     one = program.instructions[at]
     assert isinstance(one, Moved), one
-    asked = tuple((move.how, move.axes) for move in one.path.requests(sizes))
-    return (one.value.type.dtype, asked, program.places[at] if program.places else None)
+    place = program.places[at] if program.places else None
+    asked = tuple((move.how, move.axes) for move in one.path.moves)
+    return (one.value.type.dtype, asked, frozenset(one.path.source.splitting), place)
+
+
+def _is_flat(one: Done | Moved | Sent) -> bool:
+    return isinstance(one, Moved) and all(move.how in FLAT for move in one.path.moves)
 
 
 def _made(program: Program, first: int, last: int) -> set[str]:
@@ -108,28 +144,3 @@ def _made(program: Program, first: int, last: int) -> set[str]:
         if isinstance(one, Done)
         for value in one.operation.results
     }
-
-
-_ALIKE = ("add", "sub", "mul", "div", "sqrt", "integer_pow", "convert_element_type", "square")
-"""What an optimizer does with a gradient, element by element."""
-
-
-def _updated(step: Step) -> set[str]:
-    """The gradients, and what is computed of them element by element until parameters are new."""
-    makers = {one.name: op for op in step.graph.operations for one in op.results}
-    found: set[str] = set()
-    for out, _ in step.updates:
-        waiting = [step.graph.outputs[out]]
-        while waiting:
-            one = waiting.pop()
-            if not isinstance(one, Value) or one.name in found:
-                continue
-            found.add(one.name)
-            maker = makers.get(one.name)
-            if maker is not None and maker.primitive in _ALIKE:
-                waiting += [
-                    other
-                    for other in maker.operands
-                    if isinstance(other, Value) and other.type.shape == one.type.shape
-                ]
-    return found

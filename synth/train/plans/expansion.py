@@ -15,6 +15,7 @@ from synth.train.plans.buckets import buckets_of
 from synth.train.plans.following import Rules, follow
 from synth.train.plans.layers.apart import stacks
 from synth.train.plans.layers.prepared import prepared, stage_hints
+from synth.train.plans.lineage import masters, widened
 from synth.train.plans.plan import OF_SAMPLES, PIPE, TIME, Cuts, Plan
 from synth.train.plans.recipes import CLAUSES, OF_BATCH, Recipe
 from synth.train.plans.stages import stages_of
@@ -38,11 +39,11 @@ def plan_of(step: Step, recipe: Recipe) -> Plan:
         order=order,
         remat=recipe.remat,
         first=recipe.first,
+        scattered=recipe.zero >= 2 and recipe.microbatches > 1,
     )
     ready = prepared(step, plan)
-    inputs, held = _inputs(ready, recipe)
-    scatters = frozenset((recipe.batch,)) if recipe.zero >= 2 else frozenset[str]()
-    plan = replace(plan, cuts=follow(ready, inputs, Rules(plan.parts, held, scatters)))
+    _check_gradients(ready, recipe.gradients)
+    plan = replace(plan, cuts=follow(ready, *_rules(ready, recipe, plan.parts)))
     if order is not None:
         whens = operation_whens(*timed(ready, plan))
         plan = replace(plan, stages=stages_of(ready, whens, stage_hints(step, plan)))
@@ -50,6 +51,27 @@ def plan_of(step: Step, recipe: Recipe) -> Plan:
         made = apply(step, plan)
         plan = replace(plan, buckets=buckets_of(ready, made, plan.sizes, recipe.bucket_bytes))
     return plan
+
+
+def _rules(step: Step, recipe: Recipe, parts: Mapping[str, int]) -> tuple[list[Sharding], Rules]:
+    """How the inputs lie, and what operations follow."""
+    inputs, held = _inputs(step, recipe)
+    along, none = frozenset((recipe.batch,)), frozenset[str]()
+    scatters = along if recipe.zero >= 2 else none
+    kept = along if recipe.zero in (1, 2) else none
+    return inputs, Rules(parts, held, scatters, kept, narrow=bool(recipe.gradients))
+
+
+def _check_gradients(step: Step, kind: str) -> None:
+    made = widened(step)
+    if kind and made != {kind}:
+        raise InputError(
+            f"no gradient of {step.name} is made in {kind} and cast",
+            where="plan",
+            hint=f"they are made in {' and '.join(sorted(made))}"
+            if made
+            else "trace the model with --dtype bfloat16",
+        )
 
 
 def _check_experts(step: Step, recipe: Recipe) -> None:
@@ -77,8 +99,8 @@ def _inputs(step: Step, recipe: Recipe) -> tuple[list[Sharding], frozenset[tuple
             laid[at] = laid[at].laid(axis, Split(place))
             if step.roles[at] not in OF_SAMPLES:
                 held.add((at, axis))
-    stacked = stacks(step)
-    laid = [_stored(step, recipe, at, one, stacked) for at, one in enumerate(laid)]
+    stacked, copied = stacks(step), masters(step)
+    laid = [_stored(step, recipe, at, one, stacked, copied) for at, one in enumerate(laid)]
     for label, lies in recipe.inputs:
         for at in _labelled(step, label, lies):
             laid[at] = _in_time(lies, laid[at])
@@ -168,10 +190,17 @@ def _in_time(lies: Sharding, before: Sharding) -> Sharding:
 
 
 def _stored(
-    step: Step, recipe: Recipe, at: int, laid: Sharding, stacked: frozenset[str]
+    step: Step,
+    recipe: Recipe,
+    at: int,
+    laid: Sharding,
+    stacked: frozenset[str],
+    copied: frozenset[str],
 ) -> Sharding:
+    """ZeRO's parts. A copy that parameters are computed with is kept, the master is not read."""
     role, value = step.roles[at], step.graph.inputs[at]
-    if (recipe.zero >= 3 and role != "batch") or (recipe.zero and role == "moment"):
+    state = role == "moment" or value.name in copied
+    if (recipe.zero >= 3 and role != "batch") or (recipe.zero and state):
         return _divided(value, laid, recipe, first=int(value.name in stacked))
     return laid
 

@@ -4,6 +4,7 @@ Along each axis an operation takes the row that moves least: first of weights th
 which all else adapts, then of what comes of the batch, if the axis cuts the batch, and then of the
 rest. The rest, parameters that are stored in parts and moments, is made whole where it is first
 read, unless what comes of it is *wished* to be cut: as the input is cut as which it comes back.
+What is cast to a narrower type stays as it lies, so that less is sent.
 
 A sum that several read, or that no row takes as it is, is completed: to be cut by samples or
 tokens, if it runs over what the axis cuts of the batch; or (``scatters``) as it is wished; or to be
@@ -17,26 +18,27 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import inf, prod
 
 from grammar.tensors.operations import Graph, Literal, Operand, Operation, Step, Value
 from grammar.tensors.sharding import Kind, Lie, Sharding, Split, replicated
 from hierarchies import InputError
-from synth.train.factors import Row, rows, typed
+from synth.train.factors import Factor, Row, rows, typed
 from synth.train.plans.costs import astray, sent
-from synth.train.plans.lineage import Lineage
+from synth.train.plans.lineage import Lineage, narrows, widens
 from synth.train.plans.plan import OF_SAMPLES, TIME, Cuts, Rows, loop_of, stacked
 
+KEPT = ("transpose", "reshape", "squeeze", "copy", "convert_element_type")
 MOVING = (
-    "transpose",
-    "reshape",
-    "squeeze",
-    "copy",
+    *KEPT,
     "broadcast_in_dim",
-    "convert_element_type",
     *("add", "add_any", "sub", "mul", "div", "neg", "sqrt", "rsqrt", "integer_pow", "square"),
 )
 """Through these a wish is passed on, from the result to the operands."""
+
+PASSING = (*KEPT, "reduce_sum")
+"""What may be done to parts of a sum, as it is to the sum, and takes next to no time."""
 
 GROWING = ("broadcast_in_dim", "scatter-add")
 """These make much of little: they look ahead at how that lies with which it is put together."""
@@ -51,17 +53,26 @@ class Rules:
 
     A weight that is held stays as it lies along the axis, and so does its gradient; one that is not
     is only stored so. Along ``scatters`` completed sums of gradients are cut as they are wished.
+    Narrower copies of what is stored are made whole at once along ``kept``, else where they are
+    read. ``narrow``: sums that are widened are completed before that, else after.
     """
 
     sizes: Mapping[str, int]
     held: frozenset[tuple[int, str]] = frozenset()
     scatters: frozenset[str] = frozenset()
+    kept: frozenset[str] = frozenset()
+    narrow: bool = False
+
+    @cached_property
+    def holding(self) -> frozenset[str]:
+        """The axes along which some input is held."""
+        return frozenset(axis for _, axis in self.held)
 
 
 def follow(step: Step, inputs: Sequence[Sharding], rules: Rules) -> Cuts:
     """How all is cut if the inputs lie so. Raises InputError where one cannot."""
     ends = {out: inputs[place] for out, place in step.updates}
-    lineage = Lineage()
+    lineage = Lineage(tuple(rules.sizes))
     batch = set()
     for value, role, sharding in zip(step.graph.inputs, step.roles, inputs, strict=True):
         if role in OF_SAMPLES:
@@ -106,7 +117,8 @@ class _Follower:
     """How the values of a graph are read so far.
 
     ``batch`` are the axes that cut the batch, ``firm`` the wishes of what is held; ``nested`` is a
-    graph inside a loop.
+    graph inside a loop. What was ``chosen`` in a situation, and ``followed`` of a body, is kept:
+    stages, and weights of one shape, are alike.
     """
 
     graph: Graph
@@ -116,6 +128,8 @@ class _Follower:
     wishes: Wishes
     firm: set[tuple[str, str]]
     nested: bool = False
+    chosen: dict[object, Rows] = field(default_factory=dict)
+    followed: dict[object, tuple[_Follower, Cuts]] = field(default_factory=dict)
     read: dict[str, Sharding] = field(default_factory=dict)
     made: dict[str, Sharding] = field(default_factory=dict)
 
@@ -162,13 +176,28 @@ class _Follower:
     def _make(self, value: Value, sharding: Sharding) -> None:
         """A sum of which there are several readers is completed, once for all of them.
 
-        Over microbatches every sum is, as soon as it is made, and none inside a loop.
+        Over microbatches every sum is, and none inside a loop: as soon as it is made, or, where it
+        is only moved about or cast to wider numbers, behind that.
         """
         self.made[value.name] = self.read[value.name] = sharding
         for _, axis in sharding.partial:
-            if not self.nested if axis == TIME else self.readers[value.name] > 1:
+            if self._all_at_once(value, axis):
                 completed = self._completed(value, axis)
                 self.read[value.name] = self.read[value.name].laid(axis, completed)
+
+    def _all_at_once(self, value: Value, axis: str) -> bool:
+        only = self.reader.get(value.name)
+        narrow = self.rules.narrow and only is not None and widens(only)
+        if axis == TIME:
+            return not self.nested and (narrow or not self._passed_on(value))
+        return self.readers[value.name] > 1 or narrow
+
+    def _passed_on(self, value: Value) -> bool:
+        """Whether its only reader does what may be done to parts of a sum, and rounds no more."""
+        reader = self.reader.get(value.name)
+        if self.readers[value.name] != 1 or reader is None or reader.primitive not in PASSING:
+            return False
+        return reader.results[0].name in self.reader and not narrows(reader)
 
     def _completed(self, value: Value, axis: str) -> Lie:
         for place in sorted(self.lineage.over(value, axis)):
@@ -182,26 +211,61 @@ class _Follower:
         return prod(self.rules.sizes[one] for one in {*others, axis})
 
     def _rows(self, operation: Operation) -> Rows:
+        factors = [one.factor for one in rows(operation) if one.factor is not None]
+        situation = self._situation(operation)
+        if situation not in self.chosen:
+            self.chosen[situation] = self._choice(operation, factors)
+        chosen = self.chosen[situation]
+        how = typed(operation, dict(chosen), self.rules.sizes)
+        self.lineage.done(operation, factors)
+        for value, sharding in zip(operation.results, how.results, strict=True):
+            self._make(value, sharding)
+        if narrows(operation) and not self.lineage.moves(operation.operands):
+            self._keep(operation.results[0])
+        return chosen
+
+    def _situation(self, operation: Operation) -> object:
+        """All that the rows of an operation depend on."""
+        axes, scatters = self.rules.sizes, self.rules.scatters
+        read = tuple(
+            (
+                self.lies(one),
+                self.lineage.of(one),
+                *(self.wishes.get((str(one), axis)) for axis in scatters),
+            )
+            for one in operation.operands
+        )
+        made = tuple(
+            (self.wishes.get((one.name, axis)), (one.name, axis) in self.firm)
+            for one in operation.results
+            for axis in axes
+        )
+        grows = operation.primitive in GROWING
+        beside = tuple(self._beside(operation.results[0])) if grows else ()
+        return operation.form, self.nested, read, made, beside
+
+    def _choice(self, operation: Operation, factors: Sequence[Factor]) -> Rows:
         chosen: Rows = ()
         legal = rows(operation)
-        factors = [one.factor for one in legal if one.factor is not None]
         for axis in self.rules.sizes:
             over = self.lineage.results(operation, factors, axis)
             for row in sorted(legal, key=lambda one: self._price(operation, one, axis, over)):
                 if any(self._masks(operation, row, axis)):
                     continue
                 try:
-                    how = typed(operation, dict((*chosen, (axis, row))), self.rules.sizes)
+                    typed(operation, dict((*chosen, (axis, row))), self.rules.sizes)
                 except InputError:
                     continue
                 chosen = (*chosen, (axis, row))
                 break
-        chosen = tuple(one for one in chosen if one[1] != legal[0])
-        how = typed(operation, dict(chosen), self.rules.sizes)
-        self.lineage.done(operation, factors)
-        for value, sharding in zip(operation.results, how.results, strict=True):
-            self._make(value, sharding)
-        return chosen
+        return tuple(one for one in chosen if one[1] != legal[0])
+
+    def _keep(self, copy: Value) -> None:
+        """A copy of what is stored is read whole, unless it is what is stored."""
+        for axis in self.rules.kept:
+            wished = (copy.name, axis) in self.wishes or (copy.name, axis) in self.lineage.held
+            if isinstance(self.lies(copy).along(axis), Split) and not wished:
+                self.read[copy.name] = self.read[copy.name].laid(axis, None)
 
     def _masks(self, operation: Operation, row: Row, axis: str) -> Iterator[bool]:
         """Of each operand whether it would be made a part of a sum that it need not be."""
@@ -220,7 +284,7 @@ class _Follower:
 
         ``over``: the dimensions of each result that run over what the axis cuts of the batch.
         """
-        shared = any(axis == other for _, other in self.rules.held)
+        shared = axis in self.rules.holding
         held, first, total, local, unlike = 0.0, 0.0, 0.0, 0, 0
         for operand, lie in zip(operation.operands, row.operands, strict=True):
             if isinstance(operand, Literal):
@@ -238,11 +302,12 @@ class _Follower:
                 held += price
         if operation.primitive in GROWING:
             first += self._ahead(operation.results[0], row.results[0], axis)
-        names = [one.name for one in operation.results]
+        names, narrow = [one.name for one in operation.results], narrows(operation)
+        before = self.lies(operation.operands[0]).along(axis) if narrow else None
         away = [
             name
             for name, lie in zip(names, row.results, strict=True)
-            if self.wishes.get((name, axis)) != lie
+            if self.wishes.get((name, axis), before if narrow else None) != lie
         ]
         firm = sum(
             (name, axis) in self.firm
@@ -269,16 +334,20 @@ class _Follower:
 
     def _ahead(self, value: Value, lie: Lie, axis: str) -> float:
         """What it would cost a value to lie as what its only reader puts it together with."""
+        beside = [one.along(axis) for one in self._beside(value)]
+        costs = [self._sent(lie, other, axis) for other in beside if lie != other]
+        return value.type.bytes * min(costs, default=0.0) if lie not in beside else 0.0
+
+    def _beside(self, value: Value) -> list[Sharding]:
+        """How that lies which a value's only reader puts it together with."""
         reader = self.reader.get(value.name)
         if reader is None or self.readers[value.name] > 1 or reader.body is not None:
-            return 0.0
-        beside = [
-            self.lies(one).along(axis)
+            return []
+        return [
+            self.lies(one)
             for one in reader.operands
             if str(one) in self.read and isinstance(one, Value) and one.type == value.type
         ]
-        costs = [self._sent(lie, other, axis) for other in beside if lie != other]
-        return value.type.bytes * min(costs, default=0.0) if lie not in beside else 0.0
 
     def _loop(self, loop: Operation, body: Graph) -> Cuts:
         """What is carried lies as it comes in, but as the body makes it if that came in whole.
@@ -293,9 +362,42 @@ class _Follower:
             for _, axis in one.partial:
                 inputs[at] = inputs[at].laid(axis, None)
         lineage = self.lineage.inside(loop, body)
+        wishes, firm = self._inner(loop, body)
+        entering = tuple(map(lineage.of, body.inputs))
+        wished = frozenset(wishes.items()), frozenset(firm)
+        situation = id(body), divided, tuple(inputs), entering, wished
+        if situation not in self.followed:
+            self.followed[situation] = self._body(loop, body, inputs, lineage, (wishes, firm))
+        inside, cuts = self.followed[situation]
+        self.lineage.outside(loop, body, inside.lineage)
+        results = [*divided.carry(cuts.inputs)]
+        results += [stacked(inside.made_as(stack)) for stack in body.outputs[divided.carried :]]
+        for value, sharding in zip(loop.results, results, strict=True):
+            self._make(value, sharding)
+        return cuts
+
+    def _body(
+        self,
+        loop: Operation,
+        body: Graph,
+        inputs: list[Sharding],
+        lineage: Lineage,
+        wished: tuple[Wishes, set[tuple[str, str]]],
+    ) -> tuple[_Follower, Cuts]:
+        """The body followed until it carries out what it carries in."""
+        divided, (wishes, firm) = loop_of(loop.parameter), wished
         while True:
-            wishes, firm = self._inner(loop, body)
-            inside = _Follower(body, self.rules, self.batch, deepcopy(lineage), wishes, firm, True)
+            inside = _Follower(
+                body,
+                self.rules,
+                self.batch,
+                deepcopy(lineage),
+                dict(wishes),
+                set(firm),
+                nested=True,
+                chosen=self.chosen,
+                followed=self.followed,
+            )
             cuts = inside.follow(inputs)
             before = list(inputs)
             for at in range(divided.carried):
@@ -306,13 +408,7 @@ class _Follower:
             earlier = deepcopy(lineage)
             lineage.carried(loop, body, inside.lineage)
             if before == inputs and earlier == lineage:
-                break
-        self.lineage.outside(loop, body, inside.lineage)
-        results = [*divided.carry(tuple(before))]
-        results += [stacked(inside.made_as(stack)) for stack in body.outputs[divided.carried :]]
-        for value, sharding in zip(loop.results, results, strict=True):
-            self._make(value, sharding)
-        return Cuts(tuple(before), cuts.operations)
+                return inside, cuts
 
     def _inner(self, loop: Operation, body: Graph) -> tuple[Wishes, set[tuple[str, str]]]:
         """The wishes of what the body stacks, and which of them are firm."""

@@ -11,9 +11,9 @@
 
 What is whole is left out. An operation is named by its first result; a row says for an axis how
 operands and results lie: cut in a dimension, R (replicated), or a part of a sum, max or min. Before
-them stand what is said of all: ``microbatches 2``, ``remat layers``, ``fewest requests``, a line
-``order 0F0 0F1 ...`` for each rank, ``bucket v40 v41``. With stages each line says one: ``v1 stage
-0 data [0,R]->[0]``, or ``everywhere``.
+them stand what is said of all: ``microbatches 2``, ``remat layers``, ``scattered``, ``fewest
+requests``, a line ``order 0F0 0F1 ...`` for each rank, ``bucket v40 v41``. With stages each line
+says one: ``v1 stage 0 data [0,R]->[0]``, or ``everywhere``.
 """
 
 from __future__ import annotations
@@ -47,6 +47,8 @@ def plan_text(step: Step, plan: Plan) -> str:
         lines.append(f"microbatches {plan.microbatches}")
     if plan.remat:
         lines.append("remat layers")
+    if plan.scattered:
+        lines.append("scattered")
     if plan.first is First.REQUESTS:
         lines.append("fewest requests")
     if plan.order is not None:
@@ -145,6 +147,8 @@ class _Reader:
                     plan = replace(plan, microbatches=int(count))
                 case ["remat", "layers"]:
                     plan = replace(plan, remat=True)
+                case ["scattered"]:
+                    plan = replace(plan, scattered=True)
                 case ["fewest", "requests"]:
                     plan = replace(plan, first=First.REQUESTS)
                 case ["order", *actions]:

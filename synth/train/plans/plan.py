@@ -52,6 +52,8 @@ class Plan:
       in turn; without stages both are left out.
     * ``first``: whether redistributions send the fewest bytes, or are the fewest requests.
     * ``buckets`` name values whose redistributions go together as one.
+    * ``scattered``: sums over microbatches that are kept in parts in the end are in parts from the
+      first microbatch on, each of which sends; else all is added up whole, and sent once.
     """
 
     axes: tuple[tuple[str, int], ...]
@@ -62,6 +64,7 @@ class Plan:
     remat: bool = False
     first: First = First.BYTES
     buckets: tuple[tuple[str, ...], ...] = ()
+    scattered: bool = False
 
     @property
     def sizes(self) -> Mapping[str, int]:

@@ -10,7 +10,10 @@ Each clause of a plan's text is a place of an axis in types, no code of its own:
 * ``vocabulary over tensor`` cuts the embedding and the last matrix by words, ``experts over ep``
   the weights of experts by experts;
 * ``zero=1`` stores the moments in parts along the batch's axis, 2 the gradients, too, and 3 the
-  parameters (Rajbhandari et al. 2020).
+  parameters (Rajbhandari et al. 2020). A parameter that is read as a bf16 copy alone is a master
+  copy, state of the optimizer as moments are;
+* ``gradients in bf16`` adds up and sends gradients as they are made; without it they are cast to
+  what they are added to, f32, before.
 
 Weights that a clause cuts are *held*: what reads them adapts. Those that ZeRO cuts are only stored.
 """
@@ -22,7 +25,7 @@ from dataclasses import dataclass
 
 from grammar.tensors.sharding import Sharding
 from hierarchies import InputError
-from synth.train.orders import SCHEDULES
+from synth.train.orders import ONE_STAGE, SCHEDULES
 from synth.train.plans.plan import PIPE, TIME
 from synth.train.resharding.paths import First
 
@@ -60,7 +63,7 @@ CLAUSES: Mapping[str, tuple[str, Mapping[str, int]]] = {
 
 OF_BATCH = ("batch", "tokens")
 
-CHUNKED = ("interleaved-1f1b", "zero-bubble-h1", "looped-bfs")
+CHUNKED = tuple(name for name in SCHEDULES if name not in ONE_STAGE)
 
 
 def spelled(lies: Sharding) -> str:
@@ -88,6 +91,7 @@ class Recipe:
     microbatches: int = 1
     schedule: str = ""
     chunks: int = 1
+    gradients: str = ""
     remat: bool = False
     bucket_bytes: int = 0
     first: First = First.BYTES
@@ -155,6 +159,8 @@ class Recipe:
             said.append(f"schedule {self.schedule}, {chunks}{self.microbatches} microbatches")
         elif self.microbatches > 1:
             said.append(f"{self.microbatches} microbatches")
+        if self.gradients:
+            said.append(f"gradients in {self.gradients}")
         if self.remat:
             said.append("remat layers")
         if self.bucket_bytes:

@@ -20,6 +20,7 @@ SAYS: Mapping[str, str] = {
     "schedule 1f1b, 8 microbatches": (
         r"schedule ([\w-]+),(?: (\d{1,3}) chunks,)? (\d{1,6}) microbatch(?:es)?"
     ),
+    "gradients in bf16": r"gradients in (\w{1,10})",
     "remat layers": r"remat layers",
     "buckets of 25 MB": r"buckets of (\d{1,6}(?:\.\d{1,6})?) MB",
     "fewest requests": r"fewest requests",
@@ -101,6 +102,7 @@ _READ: tuple[Callable[..., dict[str, Any]], ...] = (
         "chunks": int(chunks or 1),
         "microbatches": int(count),
     },
+    lambda kind: {"gradients": kind},
     lambda: {"remat": True},
     lambda mega: {"bucket_bytes": _bytes(mega)},
     lambda: {"first": First.REQUESTS},

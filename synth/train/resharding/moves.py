@@ -68,6 +68,11 @@ class Move:
         return _dimension(self.after, self.axes[0])
 
     @property
+    def entering(self) -> tuple[str, ...]:
+        """The axes in the order in which they cut the dimension that they enter."""
+        return tuple(axis for axis in self.after.dimensions[self.enters] if axis in self.axes)
+
+    @property
     def kind(self) -> Kind:
         """What puts the parts together that the move makes, or combines; only where it does."""
         before, after = self.before.along(self.axes[0]), self.after.along(self.axes[0])
@@ -94,6 +99,15 @@ class Move:
                 return Fraction(2 * (n - 1), n) * held
             case How.PERMUTE:
                 return Fraction(0) if self._leaves_blocks(sizes) else held
+
+    def sends(self, sizes: Mapping[str, int]) -> bool:
+        """Whether a device must send or receive anything."""
+        match self.how:
+            case How.SLICE | How.MASK | How.WIDEN:
+                return False
+            case How.PERMUTE:
+                return not self._leaves_blocks(sizes)
+        return self.devices(sizes) > 1
 
     def _leaves_blocks(self, sizes: Mapping[str, int]) -> bool:
         """Whether a permute moves axes of size 1 only."""
@@ -143,7 +157,7 @@ class Path:
 
     def requests(self, sizes: Mapping[str, int]) -> tuple[Move, ...]:
         """The moves that send something: also none of those over axes of size 1."""
-        return tuple(move for move in self.moves if move.least(sizes))
+        return tuple(move for move in self.moves if move.sends(sizes))
 
     def least(self, sizes: Mapping[str, int]) -> Fraction:
         """What one device must send or receive at least, as a share of the whole value's bytes."""

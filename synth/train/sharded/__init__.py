@@ -26,11 +26,11 @@ from synth.train.sharded.checking import check, check_known
 from synth.train.sharded.costs import (
     Asked,
     Held,
+    Share,
+    alone,
     asked,
-    flops_by,
-    held,
-    held_by,
     local_moves,
+    shares,
 )
 from synth.train.sharded.device import of_stages, on_one_device, unsharded
 from synth.train.sharded.meanings import Meaning, gradients
@@ -47,19 +47,19 @@ __all__ = [
     "Held",
     "Meaning",
     "Redistributed",
+    "Share",
     "Transfer",
+    "alone",
     "asked",
     "check",
     "check_known",
-    "flops_by",
     "gradients",
-    "held",
-    "held_by",
     "local_moves",
     "of_stages",
     "on_one_device",
     "redistributed",
     "sharded_step",
+    "shares",
     "transfers",
     "unsharded",
 ]

@@ -7,12 +7,14 @@ together: the 12 gradients of one shape are one request, 12 times.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import astuple, dataclass, replace
 from fractions import Fraction
+from itertools import repeat
 
 from grammar.tensors.operations import ShardedStep, Step
 from grammar.tensors.sharding import Kind, Type, part_shape
+from synth.compute.flops import flops_of
 from synth.train.plans.microbatches import of_one
 from synth.train.plans.plan import TIME
 from synth.train.resharding import How, Move, Path
@@ -20,7 +22,7 @@ from synth.train.resharding.seconds import Answered, Redistributor
 from synth.train.sharded.device import of_stages, on_one_device, unsharded
 from synth.train.sharded.meanings import gradients
 from synth.train.sharded.redistributed import Redistributed, redistributed, times_of
-from synth.train.work import peak_bytes, work_of
+from synth.train.work import peak_bytes, primitives
 
 
 @dataclass(frozen=True)
@@ -119,43 +121,49 @@ class Held:
     batch: int
     values: int
 
+    @property
+    def all(self) -> int:
+        """All together."""
+        return sum(astuple(self))
 
-def held(sharded: ShardedStep) -> tuple[Held, Held]:
-    """On one device that does the whole step, and on each of those that share it.
 
-    Of stages it is the one that holds the most. Of microbatches all of the batch is there, and
-    values of one at a time: how many are under way depends on the order of passes.
+@dataclass(frozen=True)
+class Share:
+    """What a device holds of a step, and how many operations it does.
+
+    Of microbatches all of the batch is there, and values of one at a time: how many are under way
+    depends on the order of passes.
     """
-    names = [one.name for one in gradients(sharded.step)]
-    whole = sum(sharded.step.graph.values[name].type.bytes for name in names)
-    return _held(unsharded(sharded), whole), max(map(held_by, of_stages(sharded)), key=_all)
+
+    held: Held
+    flops: int
 
 
-def held_by(stage: ShardedStep) -> Held:
-    """On each device of one stage."""
-    part = on_one_device(stage)
-    own = sum(part.graph.values[one.name].type.bytes for one in gradients(stage.step))
-    found = _held(part, own)
-    return replace(found, batch=found.batch * stage.sizes.get(TIME, 1))
+def alone(sharded: ShardedStep) -> Share:
+    """Of one device that does the whole step."""
+    return _share(unsharded(sharded), _gradients(sharded, sharded.step), repeat(1))
 
 
-def _all(one: Held) -> int:
-    return one.parameter + one.gradient + one.moment + one.state + one.batch + one.values
+def shares(sharded: ShardedStep) -> tuple[Share, ...]:
+    """Of each device of a stage, by stages; without any there is one."""
+    found = []
+    for stage in of_stages(sharded):
+        part = on_one_device(stage)
+        one = _share(part, _gradients(stage, part), times_of(stage))
+        batch = one.held.batch * stage.sizes.get(TIME, 1)
+        found.append(replace(one, held=replace(one.held, batch=batch)))
+    return tuple(found)
 
 
-def flops_by(stage: ShardedStep) -> int:
-    """The operations of a step on each device of a stage."""
-    part = on_one_device(stage)
-    each = zip(part.graph.operations, times_of(stage), strict=True)
-    return sum(
-        times * one.flops
-        for operation, times in each
-        for one in work_of(replace(part, graph=replace(part.graph, operations=(operation,))))
-    )
+def _gradients(sharded: ShardedStep, step: Step) -> int:
+    """Bytes of the gradients of a sharded step as they are in a step of the same names."""
+    return sum(step.graph.values[one.name].type.bytes for one in gradients(sharded.step))
 
 
-def _held(step: Step, gradient: int) -> Held:
+def _share(step: Step, gradient: int, each: Iterable[int]) -> Share:
     of: Counter[str] = Counter()
     for role, value in zip(step.roles, step.graph.inputs, strict=True):
         of[role] += value.type.bytes
-    return Held(of["parameter"], gradient, of["moment"], of["state"], of["batch"], peak_bytes(step))
+    values = peak_bytes(step)
+    held = Held(of["parameter"], gradient, of["moment"], of["state"], of["batch"], values)
+    return Share(held, sum(count * flops_of(one) for one, count in primitives(step.graph, each)))

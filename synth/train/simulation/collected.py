@@ -40,7 +40,7 @@ def collected(plan: Plan, found: Predicted) -> tuple[Collected, ...]:
     entries: dict[tuple[Goal, tuple[str, ...], int], list[float]] = {}
     for run, times in _runs(found):
         for number, task in enumerate(run.device.tasks):
-            for key in _collectives(task, plan):
+            for key in collectives(task, plan):
                 entry = entries.setdefault(key, [0.0, 0.0, 0.0])
                 entry[0] += times
                 entry[1] += times * run.took(number)
@@ -67,7 +67,8 @@ def _runs(found: Predicted) -> Iterator[tuple[Simulated, int]]:
         yield found.run.alone[one], keys.count(one)
 
 
-def _collectives(task: Task, plan: Plan) -> Iterator[tuple[Goal, tuple[str, ...], int]]:
+def collectives(task: Task, plan: Plan) -> Iterator[tuple[Goal, tuple[str, ...], int]]:
+    """What a task sends: goals, axes, and bytes of a device's largest buffer."""
     if task.moves is None:
         return
     kind, moves = task.moves

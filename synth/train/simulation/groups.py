@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from grammar.tensors.operations import Graph, Operation, Value
 from grammar.tensors.primitives import ARITHMETIC, MOVED
@@ -17,6 +18,7 @@ from synth.compute import Section, is_scores, scores_of
 from synth.train.factors import part
 from synth.train.plans import Done, Moved, Place, Program, Sent
 from synth.train.plans.program import EVERYWHERE
+from synth.train.simulation.kinds import Kind
 
 Key = tuple[str, Sharding]
 """A value by its name and how it lies."""
@@ -38,6 +40,12 @@ class Group:
     aliases: tuple[tuple[Key, Key], ...]
     working_bytes: int
 
+    @cached_property
+    def casts(self) -> bool:
+        """Whether all that is done is one cast."""
+        one_value = len(self.reads) == len(self.makes) == 1
+        return one_value and all(one.primitive == CAST for one in self.section.operations)
+
 
 CAST = "convert_element_type"
 
@@ -45,6 +53,22 @@ Item = Group | Moved | Sent | Done
 """A group, something sent, or a loop."""
 
 Items = tuple[tuple[Item, Place | None], ...]
+
+
+@dataclass(frozen=True)
+class Body:
+    """The body of a loop in groups, with the kinds of its values; ``of`` is what it was made of.
+
+    ``entering`` are the names of what comes in, ``ends`` of what comes out. ``fresh`` are slices
+    that are made again, of what is then kept.
+    """
+
+    of: tuple[Graph, Program]
+    entering: tuple[Key, ...]
+    items: tuple[Item, ...]
+    ends: tuple[Key, ...]
+    kinds: Mapping[str, Kind]
+    fresh: Mapping[Key, tuple[Key, ...]]
 
 
 class Sizes:
@@ -76,6 +100,10 @@ class Grouping:
     prompt: bool
     bytes_of: Sizes
     known: dict[int, list[tuple[Program, Items]]] = field(default_factory=dict, compare=False)
+    bodies: dict[object, Body] = field(default_factory=dict, compare=False)
+    sections: dict[object, tuple[Sequence[Done], Section, int]] = field(
+        default_factory=dict, compare=False
+    )
 
     def of(
         self, graph: Graph, program: Program, ends: Collection[Key], given: Collection[str] = ()
@@ -166,17 +194,35 @@ class Grouping:
                 made[value.name, lies] = value
         makes = tuple((value, key[1]) for key, value in made.items() if key[0] in left.names)
         done = [one for one in run if isinstance(one, Done)]
-        own = tuple(part(one.operation, one.how, self.parts).operation for one in done)
-        kept = frozenset(value.name for value, _ in makes)
+        section, working = self._section(done, {value.name for value, _ in makes}, constants)
         return Group(
             named(done[0].operation, len(done)),
             tuple(done),
-            Section(own, kept, frozenset(constants)),
+            section,
             tuple(reads),
             makes,
             tuple((new, old) for new, old in roots.items() if new[0] in left.names),
-            _working(done, kept, self.bytes_of),
+            working,
         )
+
+    def _section(
+        self, done: Sequence[Done], kept: Collection[str], constants: Collection[str]
+    ) -> tuple[Section, int]:
+        """Operations as a section, and its working bytes; alike but for names, they are one."""
+        numbers: dict[str, int] = {}
+        alike = []
+        for one in done:
+            names = map(str, (*one.operation.operands, *one.operation.results))
+            values = tuple(numbers.setdefault(name, len(numbers)) for name in names)
+            alike.append((one.operation.form, id(one.how), values))
+        out = frozenset(numbers[one] for one in kept)
+        given = frozenset(numbers[one] for one in numbers.keys() & constants)
+        key = tuple(alike), out, given
+        if key not in self.sections:
+            own = tuple(part(one.operation, one.how, self.parts).operation for one in done)
+            section = Section(own, frozenset(kept), frozenset(constants))
+            self.sections[key] = done, section, _working(done, kept, self.bytes_of)
+        return self.sections[key][1:]
 
 
 @dataclass

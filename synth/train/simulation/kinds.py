@@ -1,18 +1,21 @@
 """What the memory of a step is used for: read from what its values come of and go to.
 
 Inputs are what their roles say. Gradients are what updates begin with: values of a parameter's
-shape from which, by elementwise operations alone, what takes its place is made. What comes of
-parameters alone, a cast of them or all of them put together, is a copy. All else is activations,
-those that the backward pass reads and those that nobody reads for long.
+shape from which, by elementwise operations alone, what takes its place is made; and what these are
+cast or added up from. What comes of parameters alone, a cast of them or all of them put together,
+is a copy. All else is activations, those that the backward pass reads and those that nobody reads
+for long.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
+from functools import lru_cache
 
 from grammar.tensors.operations import Graph, Operation, Step, Value
 from grammar.tensors.primitives import ARITHMETIC, MOVED
+from synth.train.same import Same
 
 
 class Kind(Enum):
@@ -45,6 +48,13 @@ def moved_kind(kind: Kind) -> Kind:
 
 def kinds_of(step: Step) -> Mapping[str, Kind]:
     """The kind of each value of a step, those inside of loops apart, by name."""
+    return _kinds_of(Same(step))
+
+
+@lru_cache(maxsize=2)
+def _kinds_of(same: Same[Step]) -> Mapping[str, Kind]:
+    """It is asked for by every plan of a step."""
+    step = same.one
     given = {
         value.name: _ROLES.get(role, Kind.INPUTS)
         for value, role in zip(step.graph.inputs, step.roles, strict=True)
@@ -96,7 +106,23 @@ def _gradients(step: Step) -> set[str]:
             if maker.primitive in ARITHMETIC and maker.primitive != "add_any":
                 left += [one for one in maker.operands if isinstance(one, Value)]
             elif not _of_scalars(maker):
-                found.add(value.name)
+                found |= _same(value, makers)
+    return found
+
+
+_SAME = ("convert_element_type", "add_any")
+"""These make a gradient of gradients."""
+
+
+def _same(gradient: Value, makers: Mapping[str, Operation]) -> set[str]:
+    """The names of what a gradient is made from and still is: in bf16, or that of one use."""
+    found, left = set[str](), [gradient]
+    while left:
+        one = left.pop()
+        found.add(one.name)
+        maker = makers.get(one.name)
+        if maker is not None and maker.primitive in _SAME:
+            left += [other for other in maker.operands if isinstance(other, Value)]
     return found
 
 

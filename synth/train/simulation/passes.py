@@ -8,12 +8,13 @@ is read when all are done is added up in one place.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 
-from synth.train.plans import When
+from synth.train.plans import Place, When
 from synth.train.plans.program import EVERYWHERE
-from synth.train.simulation.device import Buffer, Device, Task, on_streams
+from synth.train.simulation.device import Buffer, Device
 from synth.train.simulation.kinds import Kind
 
 
@@ -71,26 +72,15 @@ class Passes:
         ]
         numbers = {number: place for place, number in enumerate(own)}
         tasks = [
-            Task(
-                task.name,
-                task.stream,
-                task.seconds,
-                tuple(places[one] for one in task.before if one in places),
-                task.place,
-                task.issue,
-                tuple(numbers[one] for one in task.reads if one in numbers),
-                task.request,
-                task.layer,
-                task.turn,
-                task.moves,
+            task._replace(
+                before=tuple(places[one] for one in task.before if one in places),
+                reads=tuple(numbers[one] for one in task.reads if one in numbers),
             )
             for task in (self.device.tasks[number] for number in chosen)
         ]
-        buffers = [
-            replace(self.device.buffers[number], maker=places[self.device.buffers[number].maker])
-            for number in own
-        ]
-        return on_streams(tasks, buffers)
+        whole = (self.device.buffers[number] for number in own)
+        buffers = [Buffer(one.name, one.kind, one.size_bytes, places[one.maker]) for one in whole]
+        return Device(tuple(tasks), tuple(buffers))
 
     @cached_property
     def _made_by(self) -> dict[int, list[int]]:
@@ -120,14 +110,21 @@ class Passes:
         before the first microbatch. Kinds, bytes, names.
         """
         here = {*stages, EVERYWHERE}
-        for number, one in enumerate(self.device.buffers):
-            if one.maker < 0:
-                if one.home in here:
-                    yield one.kind, one.size_bytes, one.name
-                continue
-            place = self.device.tasks[one.maker].place
-            if place.when is When.BEFORE and place.stage in here and self._outlives(number):
+        for number in self._before:
+            one = self.device.buffers[number]
+            made = one.maker >= 0
+            if (self.device.tasks[one.maker].place.stage if made else one.home) in here:
                 yield one.kind, one.size_bytes, one.name
+
+    @cached_property
+    def _before(self) -> list[int]:
+        """The buffers of inputs, and of what is made of them once and kept."""
+        return [
+            number
+            for number, one in enumerate(self.device.buffers)
+            if one.maker < 0
+            or (self.device.tasks[one.maker].place.when is When.BEFORE and self._outlives(number))
+        ]
 
     def accumulated(self, stage: int) -> Iterator[tuple[Kind, int, str]]:
         """Into what microbatches add up, until it is read when all are done."""
@@ -142,8 +139,15 @@ class Passes:
                 yield one.kind, one.size_bytes, one.name
 
     def _made(self, stage: int, whens: Sequence[When]) -> Iterator[tuple[int, Buffer]]:
+        places = (Place(one, when) for one in {stage, EVERYWHERE} for when in whens)
+        for number in sorted(chain(*(self._made_at.get(place, ()) for place in places))):
+            yield number, self.device.buffers[number]
+
+    @cached_property
+    def _made_at(self) -> dict[Place, list[int]]:
+        """The buffers that are made at each place."""
+        found: dict[Place, list[int]] = {}
         for number, one in enumerate(self.device.buffers):
             if one.maker >= 0:
-                place = self.device.tasks[one.maker].place
-                if place.stage in (stage, EVERYWHERE) and place.when in whens:
-                    yield number, one
+                found.setdefault(self.device.tasks[one.maker].place, []).append(number)
+        return found

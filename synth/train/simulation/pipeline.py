@@ -56,7 +56,7 @@ class Pipelined:
     ranks: tuple[tuple[Span, ...], ...]
     handed_seconds: float
 
-    @property
+    @cached_property
     def seconds(self) -> float:
         """Until all has ended."""
         return max(one.end_seconds for row in self.ranks for one in row)
@@ -127,13 +127,12 @@ class Pipelined:
             first = next(one for one in spans if one.action and _backward(one.action, stage))
             for kind, size, name in passes.accumulated(stage):
                 yield kind, first.begin_seconds, end, size, name
-        working = {one.keys: self.alone[one.keys].lives.largest()[1] for one in spans}
         for one in spans:
             yield (
                 Kind.WORKING,
                 one.begin_seconds,
                 one.end_seconds,
-                working[one.keys],
+                self.alone[one.keys].largest_bytes,
                 f"{one.name} at work",
             )
             action = one.action

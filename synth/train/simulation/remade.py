@@ -3,10 +3,10 @@
 A layer's derivative reads many values that come of others element by element: casts, masks, what a
 normalisation or an activation function has between. The kernel that reads one can make it on the
 way, so compilers keep the fewest bytes from which all that is read can be made without a product, a
-reduction or a message (the cut of PyTorch's partitioner, ``min_cut_rematerialization_partition``;
-the idea is that of He and Yu, "Transcending runtime-memory tradeoffs in checkpointing by being
-fusion aware", 2023). A bf16 value whose float32 copy is read is kept as bf16; of
-``silu(gate) * up`` are kept ``gate`` and ``up``.
+reduction or a message: as ``min_cut_rematerialization_partition`` in PyTorch's
+``torch._functorch.partitioners``, and as He and Yu say in "Transcending Runtime-Memory Tradeoffs in
+Checkpointing by being Fusion Aware" (MLSys 2023, mlsys.org/virtual/2023/poster/2464). A bf16 value
+whose float32 copy is read is kept as bf16; of ``silu(gate) * up`` are kept ``gate`` and ``up``.
 """
 
 from __future__ import annotations

@@ -47,12 +47,12 @@ class Simulated:
     begins: Sequence[float]
     ends: Sequence[float]
 
-    @property
+    @cached_property
     def seconds(self) -> float:
         """Until the last task of all has ended."""
         return max(self.ends, default=0.0)
 
-    @property
+    @cached_property
     def compute_seconds(self) -> float:
         """Those in which the device computes, also slowly as it communicates beside."""
         numbers = range(len(self.device.tasks))
@@ -69,7 +69,7 @@ class Simulated:
         """For each stream those in which it does something."""
         return {stream: sum(map(self.took, queue)) for stream, queue in self.device.streams.items()}
 
-    @property
+    @cached_property
     def sent(self) -> tuple[Sent, ...]:
         """Communication by request, the most exposed first; what is exposed is no compute.
 
@@ -131,10 +131,15 @@ class Simulated:
         """When each buffer is in memory."""
         return lives_of(self.device, self.begins, self.ends)
 
-    @property
+    @cached_property
     def largest_moment(self) -> Moment:
         """The most memory, and what it is made of."""
         return self.memory_at(self.lives.largest()[0])
+
+    @cached_property
+    def largest_bytes(self) -> int:
+        """The most that is in memory at once."""
+        return self.lives.largest()[1]
 
     def memory_at(self, seconds: float) -> Moment:
         """What is in memory at a moment."""

@@ -70,8 +70,7 @@ class Refuted:
 def read_rules(text: str) -> tuple[Rule, ...]:
     """The rules of a collection. Raises InputError for a text that is none, with the rule."""
     try:
-        collection = json.loads(text)
-        listed = collection["rule"]
+        listed = list(json.loads(text)["rule"])
     except (ValueError, KeyError, TypeError):
         hint = "a JSON object with a list 'rule', as FlexFlow writes it"
         raise InputError("no collection of rules", hint=hint) from None

@@ -41,7 +41,6 @@ from synth.verify.verdict import Proved
 class Substitution:
     """Two sides, each of which may stand for the other."""
 
-    name: str
     left: Expression
     right: Expression
 
@@ -83,7 +82,7 @@ def _dot(left: Expression, right: Expression) -> Product:
     return Product("ik,kj->ij", left, right)
 
 
-def _rules() -> tuple[Substitution, ...]:
+def _rules() -> dict[str, tuple[Expression, Expression]]:
     cut = Times(A, N)  # a dimension that axis a cuts
     x, y = _in("x", N, K), _in("y", N, K)
     w, v = _in("w", K, J), _in("v", K, J)
@@ -97,7 +96,7 @@ def _rules() -> tuple[Substitution, ...]:
     swapped = Times(A, J)
     table = _in("t", cut, swapped)
     half = Slice(0, A, table)
-    found: dict[str, tuple[Expression, Expression]] = {
+    return {
         "slice before a function": (Slice(0, A, Map("f", blocks)), Map("f", Slice(0, A, blocks))),
         "gather after a function": (Gather(0, A, Map("f", mine)), Map("f", Gather(0, A, mine))),
         "one all-reduce for two": (
@@ -210,39 +209,30 @@ def _rules() -> tuple[Substitution, ...]:
             ),
         ),
     }
-    return tuple(Substitution(name, *sides) for name, sides in found.items())
 
 
-RULES: Mapping[str, Substitution] = {rule.name: rule for rule in _rules()}
+RULES: Mapping[str, Substitution] = {name: Substitution(*both) for name, both in _rules().items()}
 
 TEMPTING: Mapping[str, Substitution] = {
-    rule.name: rule
-    for rule in (
-        Substitution(
-            "a cast before an all-reduce",
-            Map("cast", Reduce(A, _in("p", N, differs=(A,)))),
-            Reduce(A, Map("cast", _in("p", N, differs=(A,)))),
-        ),
-        Substitution(
-            "a bias before an all-reduce",
-            Add(Reduce(A, _in("p", N, differs=(A,))), _in("b", N)),
-            Reduce(A, Add(_in("p", N, differs=(A,)), _in("b", N))),
-        ),
-        Substitution(
-            "an all-reduce of what is whole",
-            Reduce(A, _in("x", N)),
-            _in("x", N),
-        ),
-        Substitution(
-            "a function before a sum",
-            Map("f", Sum(0, _in("x", N, K))),
-            Sum(0, Map("f", _in("x", N, K))),
-        ),
-        Substitution(
-            "an all-reduce between two partial factors",
-            Product("i,i->i", *(Reduce(A, _in(name, N, differs=(A,))) for name in "pq")),
-            Reduce(A, Product("i,i->i", *(_in(name, N, differs=(A,)) for name in "pq"))),
-        ),
-    )
+    "a cast before an all-reduce": Substitution(
+        Map("cast", Reduce(A, _in("p", N, differs=(A,)))),
+        Reduce(A, Map("cast", _in("p", N, differs=(A,)))),
+    ),
+    "a bias before an all-reduce": Substitution(
+        Add(Reduce(A, _in("p", N, differs=(A,))), _in("b", N)),
+        Reduce(A, Add(_in("p", N, differs=(A,)), _in("b", N))),
+    ),
+    "an all-reduce of what is whole": Substitution(
+        Reduce(A, _in("x", N)),
+        _in("x", N),
+    ),
+    "a function before a sum": Substitution(
+        Map("f", Sum(0, _in("x", N, K))),
+        Sum(0, Map("f", _in("x", N, K))),
+    ),
+    "an all-reduce between two partial factors": Substitution(
+        Product("i,i->i", *(Reduce(A, _in(name, N, differs=(A,))) for name in "pq")),
+        Reduce(A, Product("i,i->i", *(_in(name, N, differs=(A,)) for name in "pq"))),
+    ),
 }
 """What looks right and is refused; a cast may move in exact arithmetic of no float."""

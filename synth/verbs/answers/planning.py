@@ -27,6 +27,7 @@ from synth.verbs.answers.parts import (
     interval_of,
 )
 from synth.verbs.answers.ranked import Answer, RankingReply, SweepReply, axes_of, matrix_of
+from synth.verbs.answers.training.planned import StepPlanReply
 from synth.workload.assignments import SettledUnpriced
 from synth.workload.files import write
 from synth.workload.job import Job
@@ -149,6 +150,12 @@ TopReply = Annotated[
     | Annotated[UnevenReply, Tag("uneven")]
     | Annotated[PlanReply, Tag("entries")],
     Discriminator(having("stretches", "uneven", "entries")),
+]
+
+
+PlanAnswer = Annotated[
+    Annotated[PlanReply, Tag("")] | Annotated[StepPlanReply, Tag("plans")],
+    Discriminator(having("plans")),
 ]
 
 

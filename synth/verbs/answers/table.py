@@ -17,7 +17,7 @@ from synth.verbs.answers.machines import CountReply, PlaceReply, SystemsReply
 from synth.verbs.answers.measured import CalibrateReply, DoctorReply
 from synth.verbs.answers.outputs import EmitReply, RunReply
 from synth.verbs.answers.parts import Json
-from synth.verbs.answers.planning import JobReply, PlanReply, SystemsRankedReply, TopReply
+from synth.verbs.answers.planning import JobReply, PlanAnswer, SystemsRankedReply, TopReply
 from synth.verbs.answers.programs import CheckReply, LowerReply, TimeReply
 from synth.verbs.answers.training.orders import OrderReply
 from synth.verbs.answers.training.profiles import ProfileReply
@@ -35,7 +35,7 @@ REPLIES: Mapping[str, Any] = {
     "top": TopReply,
     "sweep": SystemsRankedReply,
     "cost": CostReply,
-    "plan": PlanReply,
+    "plan": PlanAnswer,
     "job": JobReply,
     "order": OrderReply,
     "diff": DiffReply,

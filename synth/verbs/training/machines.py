@@ -7,11 +7,33 @@ from math import prod
 from typing import Annotated
 
 from hierarchies import InputError, Placement, System, count_placements, placements, row_major
+from hierarchies.devices import Device, device_named, devices
 from synth.verbs.questions.fields import Flag
 from synth.verbs.questions.flags import OnePlacement, PerhapsMachine
 from synth.verbs.questions.named_texts import system_of
 from synth.verbs.questions.question import PricedQuestion, axes_of, matrix_of
 from synth.verbs.training.plans import PlannedQuestion
+
+Accelerator = Annotated[
+    str | None,
+    Flag("The accelerator", ", as in 'H100 SXM5 80 GB' or h100: the system's own, if not given"),
+]
+
+
+def accelerator_of(system: System, name: str | None) -> Device:
+    """The device. Raises InputError for one of which no rates are known, and for none."""
+    if name is None:
+        if not system.device:
+            problem = f"{system.name} does not say which accelerators it has"
+            raise InputError(problem, where="--device", hint=f"one of {', '.join(devices())}")
+        return device_named(system.device)
+    begun = [one for one in devices() if _plain(one).startswith(_plain(name))]
+    return device_named(begun[0] if len(begun) == 1 else name)
+
+
+def _plain(name: str) -> str:
+    """A device's name without what people spell in several ways."""
+    return "".join(filter(str.isalnum, name.lower()))
 
 
 class StepOnMachineQuestion(PlannedQuestion, PricedQuestion):

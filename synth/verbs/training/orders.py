@@ -9,7 +9,17 @@ from pydantic import Field
 
 from hierarchies import InputError, nearest, within
 from synth.plan.request import Watcher
-from synth.train.orders import SCHEDULES, Durations, Order, Protocol, Transfers, parse, timeline
+from synth.train.orders import (
+    ONE_STAGE,
+    SCHEDULES,
+    Durations,
+    Order,
+    Protocol,
+    Transfers,
+    parse,
+    timeline,
+    zero_bubble,
+)
 from synth.verbs.answers.training.orders import OrderReply
 from synth.verbs.questions.fields import File, Flag
 from synth.verbs.questions.flags import Measure
@@ -17,6 +27,7 @@ from synth.verbs.questions.question import Question
 from synth.verbs.reply import Reply, reply
 
 MOST_ACTIONS = 2**15
+MOST_RANKS = 256
 _NAME = re.compile(r"[a-z0-9_-]+")
 Count = Annotated[int, Field(ge=1, le=MOST_ACTIONS)]
 Seconds = Annotated[Measure, Field(ge=0, strict=False)]
@@ -88,19 +99,29 @@ class OrderQuestion(Question):
         if self.stages % chunks:
             hint = f"as many as ranks times {chunks}"
             raise InputError(f"{self.stages} in chunks of {chunks}", where="--stages", hint=hint)
-        if chunks > 1 and self.order in ("gpipe", "1f1b"):
+        if chunks > 1 and self.order in ONE_STAGE:
             problem = f"{self.order} has one stage a rank"
             raise InputError(problem, where="--chunks", hint="the others have several")
         if 3 * self.stages * self.microbatches > MOST_ACTIONS:
             problem = f"{self.stages} stages and {self.microbatches} microbatches are too many"
             raise InputError(problem, hint=f"one times the other at most {MOST_ACTIONS // 3}")
+        if self.order == "zero-bubble":
+            if self.stages > MOST_RANKS:
+                hint = f"at most {MOST_RANKS}: this order is searched"
+                raise InputError(f"{self.stages} ranks", where="--stages", hint=hint)
+            return zero_bubble(self.stages, self.microbatches, self.durations, self.transfer)
         return SCHEDULES[self.order](self.stages // chunks, self.microbatches, chunks)
+
+    @property
+    def durations(self) -> Durations:
+        """Raises InputError for more seconds of weights than of backward passes."""
+        return Durations(self.forward, self.backward, self.weight)
 
 
 def ordered(question: OrderQuestion, watcher: Watcher) -> Reply:
     """An order with its times, what each rank holds, and the file that PyTorch reads."""
     order = question.chosen()
-    durations = Durations(question.forward, question.backward, question.weight)
+    durations = question.durations
     transfers = Transfers(question.transfer, question.protocol)
     found = timeline(order, durations.on(order), transfers)
     name = question.order if question.order in SCHEDULES else None

@@ -8,10 +8,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from grammar.tensors.operations import Graph, Step
+from grammar.tensors.operations import Step
 from grammar.tensors.primitives import MULTIPLIED
-from hierarchies import InputError, System
-from hierarchies.devices import Device, device_named, devices
+from hierarchies import InputError
+from hierarchies.devices import Device
 from synth.compute import Estimate, How, Section, together
 from synth.compute.flops import flops_of, type_of
 from synth.plan.request import Watcher
@@ -24,14 +24,14 @@ from synth.train.simulation.groups import scores_in
 from synth.train.simulation.predicting import Predicted, Runtime, Sources, grouped, predicted
 from synth.train.simulation.sources import Network, Rooflines
 from synth.train.simulation.trace import trace
-from synth.train.work import length_of
+from synth.train.work import primitives
 from synth.verbs.answers.parts import TextFile
-from synth.verbs.answers.training.shards import Machine as Placed
+from synth.verbs.answers.training import shards
 from synth.verbs.answers.training.simulated import Asked, SimulateReply
 from synth.verbs.questions.fields import Flag
-from synth.verbs.questions.flags import Measure
+from synth.verbs.questions.flags import Measure, PerhapsMachine
 from synth.verbs.reply import Outcome, Reply, reply
-from synth.verbs.training.machines import StepOnMachineQuestion
+from synth.verbs.training.machines import Accelerator, StepOnMachineQuestion, accelerator_of
 from synth.verbs.training.plans import Planned
 from synth.workload.files import write
 from synth.workload.job import Entry, Job, JobAxis
@@ -41,12 +41,8 @@ from synth.workload.quantities import amount_of
 class SimulateQuestion(StepOnMachineQuestion):
     """Put a training step on the clock: seconds, memory, what waits for what; nothing is run."""
 
-    device: Annotated[
-        str | None,
-        Flag(
-            "The accelerator", ", as in 'H100 SXM5 80 GB' or h100: the system's own, if not given"
-        ),
-    ] = None
+    system: Annotated[PerhapsMachine, Flag("Where it is to run")] = None
+    device: Accelerator = None
     overlap: Annotated[
         Literal["none", "gradients", "all"],
         Flag(
@@ -84,21 +80,6 @@ class SimulateQuestion(StepOnMachineQuestion):
         overlap = Overlap(sends=self.overlap != "none", prefetch=prefetch)
         return Runtime(overlap, self.protocol, self.taken, flash=self.attention == "flash")
 
-    def accelerator(self, system: System) -> Device:
-        """The device. Raises InputError for one of which no rates are known, and for none."""
-        if self.device is None:
-            if not system.device:
-                problem = f"{system.name} does not say which accelerators it has"
-                raise InputError(problem, where="--device", hint=f"one of {', '.join(devices())}")
-            return device_named(system.device)
-        begun = [one for one in devices() if _plain(one).startswith(_plain(self.device))]
-        return device_named(begun[0] if len(begun) == 1 else self.device)
-
-
-def _plain(name: str) -> str:
-    """A device's name without what people spell in several ways."""
-    return "".join(filter(str.isalnum, name.lower()))
-
 
 def simulated(question: SimulateQuestion, watcher: Watcher) -> Reply:
     """A step on the clock, and what would make it faster."""
@@ -109,16 +90,16 @@ def simulated(question: SimulateQuestion, watcher: Watcher) -> Reply:
     lies = question.placed(dict(found.plan.axes))
     assert lies is not None
     system, placement, by_framework = lies
-    device = question.accelerator(system)
+    device = accelerator_of(system, question.device)
     network = Network(system, placement)
     clock = _Clock(found, question.runtime, network, device)
     whole = clock.run(clock.likely)
-    flops, dtype = _products(step)
+    flops, dtype = products(step)
     asked = Asked(
         step,
         found.plan,
         found.text,
-        Placed(network.redistributor, by_framework),
+        shards.Machine(network.redistributor, by_framework),
         device.name,
         round(device.memory_bytes),
         device.peak(dtype),
@@ -126,7 +107,7 @@ def simulated(question: SimulateQuestion, watcher: Watcher) -> Reply:
         question.protocol,
         clock.how,
         (clock.run(clock.fast).seconds, clock.run(clock.slow).seconds),
-        *_size(step),
+        *size_of(step),
         flops,
     )
     gained = list(gains(whole, clock.likely, clock.run))
@@ -174,23 +155,17 @@ class _Clock:
         return predicted(*told, self._grouping)
 
 
-def _products(step: Step) -> tuple[int, str]:
+def products(step: Step) -> tuple[int, str]:
     """Operations of all products of matrices, and the type that most of them are in."""
     found: Counter[str] = Counter()
-
-    def count(graph: Graph, times: int) -> None:
-        for one in graph.operations:
-            if one.primitive in MULTIPLIED:
-                found[type_of(one.operands[0]).dtype] += times * flops_of(one)
-            if one.body is not None:
-                count(one.body, times * length_of(one))
-
-    count(step.graph, 1)
+    for one, times in primitives(step.graph):
+        if one.primitive in MULTIPLIED:
+            found[type_of(one.operands[0]).dtype] += times * flops_of(one)
     [(dtype, _)] = found.most_common(1) or [("f32", 0)]
     return sum(found.values()), dtype
 
 
-def _size(step: Step) -> tuple[int, int]:
+def size_of(step: Step) -> tuple[int, int]:
     """Samples and tokens of a batch: those of its first input that has them."""
     batch = [
         (label, value)

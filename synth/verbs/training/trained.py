@@ -39,6 +39,13 @@ class TrainQuestion(StepOnMachineQuestion):
         Flag("Where it is to run", ": it has as many devices as the axes multiply to"),
     ] = None
     runtime: Annotated[Literal["jax", "torch"], Flag("What the file is for: jax or torch")] = "jax"
+    overlap: Annotated[
+        Literal["none", "gradients"],
+        Flag(
+            "What the file sends beside compute: none; gradients: what a step makes, as soon as it"
+            " is made (torch; XLA orders what it sends itself)"
+        ),
+    ] = "none"
     check: Annotated[
         bool, Limited.HERE, Flag("Train some steps in processes here, and compare with one device")
     ] = False
@@ -73,6 +80,7 @@ def trained(question: TrainQuestion, watcher: Watcher) -> Reply:
         made_by,
         programs,
         schedule=plan,
+        overlap=_overlaps(question),
     )
     modules = programs.modules if programs else {}
     files = {f"{step.name}_{question.runtime}.py": text}
@@ -89,6 +97,20 @@ def trained(question: TrainQuestion, watcher: Watcher) -> Reply:
         check=seen,
     )
     return reply(answer, Outcome.OK if seen is None or seen.equal else Outcome.NO)
+
+
+def _overlaps(question: TrainQuestion) -> bool:
+    """Whether what is made is sent beside compute. Raises InputError where that is not written."""
+    if question.overlap == "none":
+        return False
+    if question.runtime == "jax":
+        hint = "leave it out, or ask for --runtime torch"
+        problem = "jax is told no order of what is sent: XLA finds one"
+        raise InputError(problem, where="--overlap", hint=hint)
+    if question.system is not None:
+        hint = "leave it out, or SYSTEM"
+        raise InputError("programs for a machine are waited for", where="--overlap", hint=hint)
+    return True
 
 
 def _programs(question: TrainQuestion, plan: Plan, made_by: str) -> Programs | None:

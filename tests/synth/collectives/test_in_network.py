@@ -13,7 +13,7 @@ from grammar import Collective, Groups, Instruction, admitted
 from hierarchies import Axis, Hierarchy, Reduction, System, load, placements
 from hierarchies.fabric import cast
 from price_oracle import Machine, groups_of
-from strategies import reductions, smart_systems
+from strategies import SWITCHES, reductions, smart_systems
 from synth.collectives.algorithms import Algorithm, Choice
 from synth.price.step_prices import Simulator
 from synth.price.ways import MEMORY, Line
@@ -32,7 +32,7 @@ def in_network(system: System, reduction: Reduction, what: Instruction) -> list[
     return [line for line in lines if line.algorithm is Algorithm.IN_NETWORK]
 
 
-@given(smart_systems(12, plain=True), st.data())
+@given(smart_systems(12, kinds=SWITCHES), st.data())
 @examples(40, 150)
 def test_wires_are_as_busy_as_priced(system: System, data: st.DataObject) -> None:
     """All groups of an instruction at once, ports shared, outer traffic through inner ports."""

@@ -29,7 +29,7 @@ from hierarchies import (
 from hierarchies.fabric import cast
 from price_oracle import Group, Machine, least_seconds, must_leave, partitions
 from results.bounds import optimum
-from strategies import reductions, smart_systems, systems
+from strategies import SWITCHES, reductions, smart_systems, systems, with_spare_ports
 from synth.collectives.algorithms import Choice
 from synth.plan.planner import answers
 from synth.plan.request import Request
@@ -45,18 +45,9 @@ GB = 1e9
 
 
 @st.composite
-def cases(
-    draw: st.DrawFn, most_devices: int, plain: bool = False, smart: bool = False
-) -> tuple[System, Reduction]:
-    system = draw((smart_systems if smart else systems)(most_devices, plain=plain))
-    if draw(st.integers(0, 4)) == 0:
-        several = [
-            replace(link, ports=2 * system.hierarchy.devices_in_child(level))
-            if link.domain is Domain.SWITCH
-            else link
-            for level, link in enumerate(system.links)
-        ]
-        system = replace(system, links=tuple(several))
+def cases(draw: st.DrawFn, most_devices: int, smart: bool = False) -> tuple[System, Reduction]:
+    system = draw((smart_systems if smart else systems)(most_devices))
+    system = with_spare_ports(draw, system)
     if _turns_corners(system):
         links = tuple(replace(link, wraps=True) for link in system.links)
         system = replace(system, links=links)
@@ -136,7 +127,7 @@ def test_siblings_on_a_bus_ask_for_more_than_any_cut_of_them_alone() -> None:
 def test_one_group_on_switches_of_eight_devices(
     sizes: tuple[int, ...], data: st.DataObject
 ) -> None:
-    drawn = data.draw(systems(plain=True).filter(lambda s: len(s.links) == len(sizes)))
+    drawn = data.draw(systems(kinds=SWITCHES).filter(lambda s: len(s.links) == len(sizes)))
     levels = tuple(Level(n, size) for n, size in zip(drawn.hierarchy.names, sizes, strict=True))
     links = tuple(replace(link, ports=1) for link in drawn.links)
     system = without_latency(replace(drawn, hierarchy=Hierarchy(levels), links=links))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 from itertools import chain
@@ -28,7 +29,7 @@ from hierarchies import (
 from hierarchies.fabric import cast
 from machines import bare, calibration
 from price_oracle import Group, Machine, Wire, groups_of, least_seconds
-from strategies import placed, reductions, systems
+from strategies import SWITCHES, placed, reductions, systems, with_spare_ports
 from synth.collectives.algorithms import Algorithm, Choice
 from synth.collectives.protocols import Protocol
 from synth.price.step_prices import Simulator
@@ -62,26 +63,17 @@ def written(depth: int) -> tuple[tuple[Instruction, ...], ...]:
 
 
 @st.composite
-def machines(draw: st.DrawFn, most_devices: int = 12, plain: bool = False) -> System:
+def machines(draw: st.DrawFn, most_devices: int = 12, kinds: Iterable[Domain] = Domain) -> System:
     """As ``systems``, now and then with more ports than devices."""
-    system = draw(systems(most_devices, plain=plain))
-    if draw(st.integers(0, 4)) == 0:
-        several = [
-            replace(link, ports=2 * system.hierarchy.devices_in_child(level))
-            if link.domain is Domain.SWITCH
-            else link
-            for level, link in enumerate(system.links)
-        ]
-        system = replace(system, links=tuple(several))
-    return system
+    return with_spare_ports(draw, draw(systems(most_devices, kinds)))
 
 
 @st.composite
 def asked(
-    draw: st.DrawFn, most_devices: int = 12, plain: bool = False
+    draw: st.DrawFn, most_devices: int = 12, kinds: Iterable[Domain] = Domain
 ) -> tuple[System, Reduction, Instruction]:
     """A system, a reduction on it, and an instruction its tree admits."""
-    system = draw(machines(most_devices, plain))
+    system = draw(machines(most_devices, kinds))
     reduction = draw(reductions(system.hierarchy))
     assume(0 < len(reduction.tree.digits) <= 4)
     known = admitted(len(reduction.tree.digits), across=True)
@@ -192,7 +184,7 @@ def test_chains_are_as_busy_as_their_busiest_link(
         assert value * (1 - 1e-9) <= found[name] <= slack * value * (1 + 1e-9)
 
 
-@given(asked(18, plain=True), st.sampled_from(ROOTED))
+@given(asked(18, kinds=SWITCHES), st.sampled_from(ROOTED))
 @examples(40, 150)
 def test_no_port_carries_more_of_linear_chains_than_the_price_of_chains(
     case: tuple[System, Reduction, Instruction], collective: Collective
@@ -253,7 +245,7 @@ def test_linear_chains_take_every_contribution_to_the_root_once(
         assert len(steps) == len(group) - 1
 
 
-@given(asked(plain=True), st.sampled_from(ROOTED))
+@given(asked(kinds=SWITCHES), st.sampled_from(ROOTED))
 @settings(deadline=None)
 def test_rooted_trees_on_switches_are_as_busy_as_two_explicit_trees(
     case: tuple[System, Reduction, Instruction], collective: Collective
@@ -323,7 +315,7 @@ def launched(system: System, line: Line) -> float:
     return each[line.protocol] if system.launches else 0.0
 
 
-@given(asked(plain=True))
+@given(asked(kinds=SWITCHES))
 @settings(deadline=None)
 def test_a_ring_waits_for_its_slowest_piece(case: tuple[System, Reduction, Instruction]) -> None:
     """A piece crosses all edges of the ring but one, in an all-reduce but two beside each other.
@@ -348,7 +340,7 @@ def test_a_ring_waits_for_its_slowest_piece(case: tuple[System, Reduction, Instr
     assert line.latency_seconds == pytest.approx(expected, rel=1e-9, abs=1e-18)
 
 
-@given(asked(18, plain=True), st.sampled_from(ROOTED))
+@given(asked(18, kinds=SWITCHES), st.sampled_from(ROOTED))
 @settings(deadline=None)
 def test_a_chain_waits_as_the_longest_of_its_cut_rings(
     case: tuple[System, Reduction, Instruction], collective: Collective

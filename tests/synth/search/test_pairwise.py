@@ -85,16 +85,17 @@ def test_a_table_that_is_too_large_is_not_made() -> None:
 
 def test_a_ring_is_as_wide_as_three_of_its_variables() -> None:
     ring = {(v, v + 1): np.zeros((2, 2)) for v in range(9)} | {(0, 9): np.zeros((2, 2))}
-    assert min_fill(Pairwise([np.zeros(2)] * 10, ring)).entries == 8
+    assert min_fill(Pairwise([np.zeros(2)] * 10, ring))[1] == 8
 
 
 def test_states_that_go_with_nothing_are_left_out() -> None:
     barred = np.array([[0.0, inf], [inf, inf]])
     alone = [np.zeros(2), np.zeros(2), np.array([0.0, 1.0])]
     kept = Pairwise(alone, {(0, 1): barred, (1, 2): np.zeros((2, 2))}).without_dead()
-    assert kept is not None
+    assert isinstance(kept, Pairwise)
     assert [list(one) for one in kept.alone] == [[0, inf], [0, inf], [0, 1]]
-    assert Pairwise(alone[:2], {(0, 1): np.full((2, 2), inf)}).without_dead() is None
+    none = Pairwise(alone[:2], {(0, 1): np.full((2, 2), inf)})
+    assert isinstance(none.without_dead(), Infeasible)
 
 
 @pytest.mark.parametrize("block", range(5))

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from grammar.tensors.operations import Step
 from synth.train.plans.layers.apart import apart
 from synth.train.plans.layers.remat import rematerialised
 from synth.train.plans.plan import Plan
+from synth.train.same import Same
 
 
 def prepared(step: Step, plan: Plan) -> Step:
     """The step as ``apply`` does it. Raises InputError where it has no layers for that."""
-    return _prepared(step, plan)[0]
+    return _as_planned(step, plan)[0]
 
 
 def stage_hints(step: Step, plan: Plan) -> dict[str, int]:
     """The stages of what belongs to layers, by the names of values of the prepared step."""
-    return _prepared(step, plan)[1]
+    return _as_planned(step, plan)[1]
 
 
-def _prepared(step: Step, plan: Plan) -> tuple[Step, dict[str, int]]:
-    if plan.remat:
-        step = rematerialised(step)
-    if plan.order is not None and plan.order.stages > 1:
-        return apart(step, plan.order.stages)
-    return step, {}
+def _as_planned(step: Step, plan: Plan) -> tuple[Step, dict[str, int]]:
+    return _prepared(Same(step), plan.remat, plan.order.stages if plan.order is not None else 1)
+
+
+@lru_cache(maxsize=4)
+def _prepared(step: Same[Step], remat: bool, stages: int) -> tuple[Step, dict[str, int]]:
+    """Plans that differ in sizes and in microbatches have one step."""
+    found = rematerialised(step.one) if remat else step.one
+    return apart(found, stages) if stages > 1 else (found, {})

@@ -78,7 +78,7 @@ class ProfileReply(Reply):
             operations=sum(len(block.of) for block, _ in found),
             blocks=len(found),
             events=sorted(rows, key=lambda row: (-(row.seconds or 0.0), -row.flops, row.key)),
-            where=None if profile is None else _where(profile),
+            where=None if profile is None else MeasuredWhere.like(profile, profile.where),
             files=[]
             if profile is None
             else [TextFile(name=f"{step.name}_{runtime}.profile", text=profile_text(profile))],
@@ -88,26 +88,9 @@ class ProfileReply(Reply):
 def _row(event: Event, times: int, profile: Profile | None) -> EventRow:
     measured = None if profile is None else profile.by_key[event.key]
     return EventRow.like(
-        key=event.key,
-        name=event.name,
+        event,
         times=times,
-        operations=event.operations,
-        flops=event.flops,
         bytes=event.moved_bytes,
         seconds=measured and measured.seconds,
         spread=measured and measured.spread,
-    )
-
-
-def _where(profile: Profile) -> MeasuredWhere:
-    there = profile.where
-    return MeasuredWhere.like(
-        processor=there.processor,
-        cores=there.cores,
-        device=there.device,
-        versions=there.versions,
-        threads=there.threads,
-        processes=there.processes,
-        date=profile.date,
-        drift=profile.drift,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field
 
@@ -19,17 +19,13 @@ from synth.train.sharded import (
     Asked,
     Redistributed,
     Transfer,
+    alone,
     asked,
-    flops_by,
-    held,
-    held_by,
     local_moves,
-    of_stages,
     on_one_device,
+    shares,
     transfers,
-    unsharded,
 )
-from synth.train.work import work_of
 from synth.verbs.answers.machine_parts import LevelInBrief, PricesName
 from synth.verbs.answers.parts import (
     Axes,
@@ -56,6 +52,17 @@ class Machine:
 
     redistributor: Redistributor
     by_framework: bool
+
+    def told(self) -> dict[str, Any]:
+        """What answers say of it."""
+        system, placement = self.redistributor.system, self.redistributor.placement
+        return {
+            "system": system.name,
+            "levels": LevelInBrief.all_of(system.hierarchy),
+            "placement": matrix_of(placement),
+            "prices": system.prices,
+            **({"laid_out_by": "framework"} if self.by_framework else {}),
+        }
 
 
 class InputOfStep(Part):
@@ -202,15 +209,7 @@ class MachineOfStep(Part):
 
     @classmethod
     def of(cls, machine: Machine, requests: Sequence[Asked]) -> Self:
-        system, placement = machine.redistributor.system, machine.redistributor.placement
-        return cls.like(
-            system,
-            system=system.name,
-            levels=LevelInBrief.all_of(system.hierarchy),
-            placement=matrix_of(placement),
-            seconds=_seconds(requests),
-            **({"laid_out_by": "framework"} if machine.by_framework else {}),
-        )
+        return cls.like(seconds=_seconds(requests), **machine.told())
 
 
 class StageOfStep(Part):
@@ -276,27 +275,25 @@ class ShardReply(Reply):
     @classmethod
     def of(cls, sharded: ShardedStep, plan: str | None, machine: Machine | None = None) -> Self:
         """All that is to be said of a sharded step, on a machine or on none."""
-        step, whole, stages = sharded.step, unsharded(sharded), of_stages(sharded)
+        step, whole, stages = sharded.step, alone(sharded), shares(sharded)
         sizes = {axis: size for axis, size in sharded.axes if axis != TIME}
         own = on_one_device(replace(sharded, axes=((TIME, 1), *sizes.items())))
-        flops = list(map(flops_by, stages))
         requests = asked(sharded, None if machine is None else machine.redistributor)
         inputs = zip(step.graph.inputs, own.graph.inputs, step.labels, step.roles, strict=True)
-        before, after = map(BytesOfStep.like, held(sharded))
         return cls.like(
             name=step.name,
             axes=sizes,
             devices=prod(sizes.values()),
             plan=plan,
             inputs=[InputOfStep.of(*one) for one in inputs],
-            whole=before,
-            device=after,
-            flops=sum(one.flops for one in work_of(whole)),
-            device_flops=max(flops),
+            whole=BytesOfStep.like(whole.held),
+            device=BytesOfStep.like(max((one.held for one in stages), key=lambda one: one.all)),
+            flops=whole.flops,
+            device_flops=max(one.flops for one in stages),
             microbatches=sharded.sizes.get(TIME, 1),
             stages=[
-                StageOfStep.like(stage=at, device=BytesOfStep.like(held_by(one)), flops=done)
-                for at, (one, done) in enumerate(zip(stages, flops, strict=True))
+                StageOfStep.like(one, stage=at, device=BytesOfStep.like(one.held))
+                for at, one in enumerate(stages)
                 if len(stages) > 1
             ],
             transfers=[SentOn.of(one, sharded.sizes) for one in transfers(sharded)],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
 from typing import Annotated, Literal, Self
 
 from pydantic import Field
@@ -29,7 +28,7 @@ from synth.verbs.answers.parts import (
     TextFile,
     Whole,
 )
-from synth.verbs.answers.ranked import LAID_OUT_BY, LaidOutBy, matrix_of
+from synth.verbs.answers.ranked import LAID_OUT_BY, LaidOutBy
 from synth.verbs.answers.training.shards import Machine
 
 MOST_ROWS = 2_000
@@ -180,13 +179,13 @@ class SimulateReply(Reply):
             asked,
             name=asked.step.name,
             axes=dict(asked.plan.axes),
-            devices=asked.devices,
+            devices=asked.plan.devices,
             microbatches=asked.plan.microbatches,
             machine=asked.where(),
             plan=asked.text,
             seconds=seconds,
             tokens_per_second=asked.tokens / seconds if seconds else 0.0,
-            utilisation=rate / (asked.devices * peak),
+            utilisation=rate / (asked.plan.devices * peak),
             limit=_limit(busiest),
             busiest=found.busiest,
             idle_share=_share(idle, seconds),
@@ -227,22 +226,9 @@ class Asked:
     tokens: int
     flops: int
 
-    @property
-    def devices(self) -> int:
-        return prod(size for _, size in self.plan.axes)
-
     def where(self) -> Where:
         """The machine."""
-        system, placement = self.machine.redistributor.system, self.machine.redistributor.placement
-        return Where.like(
-            self,
-            system,
-            system=system.name,
-            device=self.device,
-            levels=LevelInBrief.all_of(system.hierarchy),
-            placement=matrix_of(placement),
-            **({"laid_out_by": "framework"} if self.machine.by_framework else {}),
-        )
+        return Where.like(self, **self.machine.told())
 
 
 def _share(part: float, whole: float) -> float:
@@ -264,11 +250,9 @@ def _rank(found: Predicted, number: int, rank: Rank) -> RankOfStep:
     if len(rows) > most:
         rows = sorted(rows, key=lambda one: _order(one), reverse=True)[:most]
         rows.sort(key=lambda one: (one.stream, one.begin_seconds))
-    return RankOfStep(
-        stages=list(rank.stages),
-        compute_seconds=rank.compute_seconds,
+    return RankOfStep.like(
+        rank,
         exposed_seconds=max(0.0, rank.exposed_seconds),
-        idle_seconds=rank.idle_seconds,
         idle_share=_share(rank.idle_seconds, found.seconds),
         memory=MomentOfStep.of(rank.moment),
         rows=[RowOfStep.like(one) for one in rows],

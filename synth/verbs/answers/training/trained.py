@@ -15,6 +15,7 @@ from synth.train.emit import Programs
 from synth.train.plans import Done, Moved, Place, Plan, Program, Sent, When
 from synth.train.plans.program import EVERYWHERE
 from synth.train.trials import Compared, Row
+from synth.train.work import length_of
 from synth.verbs.answers.parts import (
     Axes,
     Matrix,
@@ -186,6 +187,5 @@ def _count(
             part = Type(value.type.dtype, part_shape(value.type, lies, plan.parts))
             least[what] += often * part.bytes
         case Done(operation, _, Program() as body):
-            length = int(str(operation.parameter["length"]))
             for inner in body.instructions:
-                _count(inner, plan, often * length, times, least)
+                _count(inner, plan, often * length_of(operation), times, least)

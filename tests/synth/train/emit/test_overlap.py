@@ -15,11 +15,10 @@ pytest.importorskip("torch", reason="needs torch, of the extra 'torch'")
 
 import torch
 
-from emitted_steps import loaded
+from emitted_steps import first_inputs, loaded
 from grammar.tensors.operations import Step
 from synth.train.emit import write
 from synth.train.plans import apply, parse_recipe, plan_of
-from synth.train.trials import drawn
 from traced_steps import step
 
 PLANS = (
@@ -84,11 +83,8 @@ def texts(recipe: str) -> tuple[str, str]:
 def made(text: str, one: Step) -> dict[str, np.ndarray]:
     names = loaded(text)
     names["dist"], names["GROUPS"] = _distributed(), defaultdict(object)
-    given = drawn(one, 1, 8)
-    values = {
-        name: names["part_of"](name, given[name][0] if kind.role == "batch" else given[name])
-        for name, kind in names["INPUTS"].items()
-    }
+    given = first_inputs(one)
+    values = {name: names["part_of"](name, given[name]) for name in names["INPUTS"]}
     with torch.no_grad():
         return {name: value.numpy() for name, value in names["step"](values).items()}
 
@@ -126,3 +122,26 @@ def test_it_is_as_the_runtime_does_anyway_in_jax() -> None:
     assert write("jax", one, program, plan.sizes, overlap=True) == write(
         "jax", one, program, plan.sizes
     )
+
+
+BUCKETS = ("data=2; batch over data", "data=2; batch over data; zero=2")
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+@pytest.mark.parametrize("recipe", BUCKETS)
+def test_a_bucket_is_one_request_in_the_file_and_changes_no_number(
+    recipe: str, overlap: bool
+) -> None:
+    one = traced(recipe)
+    texts_ = []
+    for more in ("", "; buckets of 25 MB"):
+        plan = plan_of(one, parse_recipe(recipe + more))
+        texts_.append(write("torch", one, apply(one, plan), plan.sizes, overlap=overlap))
+    alone, together = texts_
+    assert together.count("flattened([") == 1
+    calls = r"= (?:all_reduce|reduce_scatter)\("
+    gradients = one.roles.count("parameter")
+    assert len(re.findall(calls, alone)) - len(re.findall(calls, together)) == gradients - 1
+    found = made(together, one)
+    for name, array in made(alone, one).items():
+        np.testing.assert_array_equal(found[name], array, err_msg=name)

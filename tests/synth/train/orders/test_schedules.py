@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from itertools import accumulate
 
 import pytest
 from hypothesis import given
@@ -62,6 +63,21 @@ def test_interleaved(stages: int, rounds: int, chunks: int, f: float, b: float) 
     breadth_first = looped_bfs(stages, m, chunks)
     assert seconds_of(breadth_first, f, b) == pytest.approx(expected)
     assert breadth_first.held() == (m * chunks,) * stages
+
+
+@given(STAGES, st.integers(1, 8), st.floats(0.0, 1.0))
+def test_what_weight_gradients_read_stays_until_they_are_made(
+    stages: int, m: int, kept: float
+) -> None:
+    whole, halves = one_f_one_b(stages, m), zero_bubble_h1(stages, m)
+    assert whole.held_with(kept) == whole.held()
+    assert halves.held_with(0.0) == halves.held()
+    made = ([{"F": 1, "W": -1}.get(one.kind.value, 0) for one in row] for row in halves.ranks)
+    assert halves.held_with(1.0) == tuple(max(accumulate(row)) for row in made)
+    for some, held, waiting in zip(
+        halves.held_with(kept), halves.held(), halves.waiting(), strict=True
+    ):
+        assert held <= some <= held + kept * waiting
 
 
 @given(STAGES, st.integers(0, 8), SECONDS, SECONDS, SECONDS)
@@ -284,11 +300,7 @@ def test_zero_bubble_keeps_to_its_room_and_is_no_slower_than_one_after_the_other
     durations = Durations(f, i + w, w)
     order = zero_bubble(ranks, m, durations, c, room, kept)
     assert (order.stages, order.microbatches) == (ranks, m)
-    for row in order.ranks:
-        held = 0.0
-        for action in row:
-            held += {Pass.FORWARD: 1.0, Pass.INPUT: kept - 1, Pass.WEIGHT: -kept}[action.kind]
-            assert held <= room + 1e-6
+    assert max(order.held_with(kept)) <= room + 1e-6
     found = timeline(order, durations.on(order), Transfers(c))
     assert m * (f + i + w) <= min(rank_seconds(found)) + 1e-9
     assert max(rank_seconds(found)) <= found.seconds + 1e-9

@@ -12,6 +12,8 @@ pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 from hierarchies import InputError
 from sharded_steps import judge, mlp, on_one_device
 from synth.train.plans import Moved, Plan, Program, apply, parse_recipe, plan_of
+from synth.train.plans.buckets import flat
+from synth.train.resharding.proof import Proved, prove
 from traced_steps import step
 
 GRADIENTS = 20
@@ -60,3 +62,32 @@ def test_what_does_not_go_together_is_refused() -> None:
     loss = mlp().graph.operations[0].results[0].name
     with pytest.raises(InputError, match="not redistributed"):
         apply(mlp(), replace(plan, buckets=((sent[0].value.name, loss),)))
+
+
+@pytest.mark.parametrize(
+    ("text", "moved"),
+    [
+        (DATA, ["all-reduce"]),
+        (f"{DATA}; zero=2", ["reduce-scatter"]),
+        ("data=4 tensor=2; batch over data", ["slice", "all-reduce", "all-gather"]),
+    ],
+)
+def test_members_end_to_end_are_one_value_with_their_moves(text: str, moved: list[str]) -> None:
+    """It has the elements of all, sends what they send together, and ends as they end."""
+    one = step("mlp-tiny")
+    plan = plan_of(one, parse_recipe(f"{text}; buckets of 0.05 MB"))
+    program = apply(one, plan)
+    seen = []
+    for bucket in program.buckets:
+        members = [m for m in map(program.instructions.__getitem__, bucket) if isinstance(m, Moved)]
+        kind, path = flat(members)
+        assert kind.elements == sum(member.value.type.elements for member in members)
+        seen.append([move.how.value for move in path.moves])
+        for at, move in enumerate(path.moves):
+            each = sum(
+                member.path.moves[at].least(plan.sizes) * member.value.type.bytes
+                for member in members
+            )
+            assert move.least(plan.sizes) * kind.bytes == each
+        assert isinstance(prove(path, axes=tuple(plan.sizes)), Proved)
+    assert moved in seen

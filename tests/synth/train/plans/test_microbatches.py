@@ -9,6 +9,7 @@ pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 from hierarchies import InputError
 from sharded_steps import in_float64, judge, mlp, on_one_device
 from synth.train.plans import Moved, apply, parse_recipe, plan_of
+from synth.train.plans.microbatches import accumulates
 from synth.train.plans.plan import TIME
 from traced_steps import step
 
@@ -40,6 +41,23 @@ def test_microbatches_send_as_often_as_without_them() -> None:
             for plan in plans
         ]
         assert requests[0] == requests[1]
+
+
+@pytest.mark.parametrize(("zero", "parts"), [(1, False), (2, True), (3, True)])
+def test_what_is_kept_in_parts_is_added_up_in_parts(zero: int, parts: bool) -> None:
+    """Whole gradients, over microbatches, would be the memory that ZeRO-2 saves."""
+    plan = plan_of(mlp(), parse_recipe(f"data=2; batch over data; zero={zero}; 2 microbatches"))
+    added_up = [m for m in apply(mlp(), plan).moved() if accumulates(m.path)]
+    in_parts = ["data" in m.path.source.splitting for m in added_up if m.value.type.shape]
+    assert in_parts
+    assert all(one is parts for one in in_parts)
+
+
+def test_gradients_in_short_numbers_are_added_up_in_wide_ones() -> None:
+    one = step("llama3-tiny", dtype="bfloat16")
+    plan = plan_of(one, parse_recipe("data=2; batch over data; 2 microbatches"))
+    added_up = [m for m in apply(one, plan).moved() if accumulates(m.path)]
+    assert {m.value.type.dtype for m in added_up} == {"f32"}
 
 
 TEXTS = (

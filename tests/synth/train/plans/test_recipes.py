@@ -235,6 +235,7 @@ TEXTS = (
     "data=1 pipe=2; schedule interleaved-1f1b, 2 chunks, 8 microbatches; buckets of 2.5 MB",
     "a=2 b=4; weights mlp/up[-1] over a; input tokens as [(a,b),-]; 8 microbatches",
     "data=2; batch over data; fewest requests",
+    "data=2; batch over data; zero=1; gradients in bf16; remat layers",
 )
 
 

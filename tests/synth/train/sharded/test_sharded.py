@@ -19,15 +19,16 @@ from hierarchies import InputError
 from synth.train.plans import Done, Moved, Program, apply, parse_recipe, plan_of
 from synth.train.resharding import How
 from synth.train.sharded import (
+    alone,
     asked,
     check,
     check_known,
     gradients,
-    held,
     local_moves,
     on_one_device,
     redistributed,
     sharded_step,
+    shares,
     unsharded,
 )
 from synth.train.work import length_of, work_of
@@ -107,7 +108,7 @@ def test_bytes_of_a_parameter_are_those_of_the_paper(parts: int) -> None:
     wanted = (16, 8 + 8 / parts, 4 + 12 / parts, 16 / parts)
     for zero, each in enumerate(wanted):
         found = sharded("mlp-tiny", f"data={parts}; batch over data; zero={zero}")
-        whole, device = held(found)
+        whole, [device] = alone(found).held, [one.held for one in shares(found)]
         parameters = whole.parameter / 4
         assert whole.parameter + whole.gradient + whole.moment == 16 * parameters
         assert device.parameter + device.gradient + device.moment == each * parameters

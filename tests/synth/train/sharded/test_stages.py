@@ -16,10 +16,9 @@ from synth.train.plans import apply, parse_recipe, plan_of, prepared
 from synth.train.sharded import (
     asked,
     check,
-    flops_by,
-    held_by,
     of_stages,
     sharded_step,
+    shares,
     transfers,
     unsharded,
 )
@@ -66,14 +65,14 @@ def test_the_text_is_read_again_and_every_line_can_be_done(model, recipe: str) -
 def test_stages_are_together_the_whole() -> None:
     """Each parameter is on one stage; a pass is done for each microbatch, by each part of data."""
     one = sharded()
-    held = [held_by(stage) for stage in of_stages(one)]
+    held = [stage.held for stage in shares(one)]
     roles = zip(one.step.graph.inputs, one.step.roles, strict=True)
     parameters = sum(value.type.bytes for value, role in roles if role == "parameter")
     assert sum(stage.parameter for stage in held) == parameters
     assert sum(stage.gradient for stage in held) == parameters
     products = {"dot_general"}
     whole = sum(w.flops for w in work_of(unsharded(one)) if w.primitive in products)
-    assert whole < 2 * sum(map(flops_by, of_stages(one))) < 4 * whole
+    assert whole < 2 * sum(stage.flops for stage in shares(one)) < 4 * whole
 
 
 def test_requests_count_once_for_each_microbatch_and_sums_over_them_send_nothing() -> None:

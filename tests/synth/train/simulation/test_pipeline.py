@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import pytest
 
@@ -45,10 +46,17 @@ def planned(text: str, layers: int = 4) -> tuple[Plan, Program]:
 
 
 @cache
-def written(text: str, layers: int = 4, *, whole: bool = True, sends: bool = False) -> Device:
+def written(
+    text: str,
+    layers: int = 4,
+    *,
+    whole: bool = True,
+    sends: bool = False,
+    prefetch: int | None = None,
+) -> Device:
     plan, program = planned(text, layers)
     ready = prepared(step("gpt2-tiny", (("layers", layers),), batch=8), plan)
-    how = Overlap(sends=sends)
+    how = Overlap(sends, prefetch)
     return device(
         ready,
         plan,
@@ -65,7 +73,7 @@ def run(
     order: Order | None = None,
     handing: Callable[[int, int, int], float] = lambda *how: 0.0,
     protocol: Protocol = Protocol.EAGER,
-    **how: bool,
+    **how: Any,
 ) -> Pipelined:
     plan, _ = planned(text)
     found = written(text, **how)
@@ -289,3 +297,22 @@ def test_one_device_alone_is_the_sum_of_its_passes() -> None:
     both = each[When.FORWARD] + each[When.BACKWARD]
     assert found.seconds == pytest.approx(once + 4 * both)
     assert found.idle_shares == pytest.approx((0.0,))
+
+
+def test_parameters_are_gathered_ahead_on_every_stage() -> None:
+    """Each stage has its own order of what it sends: those of two make a circle."""
+    text = "data=2 pipe=2; batch over data; zero=3; schedule 1f1b, 4 microbatches"
+    apart, beside = run(text), run(text, sends=True, prefetch=1)
+    assert 0 < beside.seconds < apart.seconds
+
+
+def test_what_a_forward_pass_keeps_is_put_together_layer_by_layer() -> None:
+    """All-gathers of activations go back as they went forward, not all at the begin."""
+    text = "tensor=2; weights over tensor as Megatron; tokens over tensor; 4 microbatches"
+    most = []
+    for layers in (4, 8):
+        plan, found = planned(text, layers)[0], written(text, layers, sends=True)
+        run = pipelined(found, plan.order, plan.microbatches, lambda *how: 0.0, prompt=True)
+        [key] = [keys for keys in run.alone if [one.when for one in keys] == [When.BACKWARD]]
+        most.append(run.alone[key].lives.largest()[1])
+    assert most[0] == most[1]

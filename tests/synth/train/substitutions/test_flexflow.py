@@ -100,8 +100,9 @@ def test_what_is_not_known_is_outside() -> None:
 
 
 def test_what_is_no_collection_is_refused() -> None:
-    with pytest.raises(InputError, match="no collection of rules"):
-        read_rules("[1, 2")
+    for text in ("[1, 2", "[1, 2]", '{"rule": 5}'):
+        with pytest.raises(InputError, match="no collection of rules"):
+            read_rules(text)
     with pytest.raises(InputError, match="rule 0 lacks or misspells 'srcOp'"):
         read_rules('{"rule": [{"name": "x"}]}')
 

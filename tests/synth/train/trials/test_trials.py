@@ -96,7 +96,9 @@ def test_a_step_in_two_processes_of_torch(tmp_path: Path) -> None:
     assert found.rows[0].loss_alone != found.rows[1].loss_alone
 
 
+BUCKETS = "data=2; batch over data; zero=2; buckets of 1 MB"
 TORCH = [
+    ("mlp-tiny", BUCKETS),
     ("gpt2-tiny", f"{MEGATRON}; zero=1"),
     ("mixtral-tiny", "data=2; batch over data; zero=3"),
     ("resnet-tiny", "data=2; batch over data"),
@@ -114,6 +116,7 @@ TORCH = [
     ),
 ]
 JAX = [
+    ("mlp-tiny", BUCKETS, 2),
     ("mlp-tiny", "data=4; batch over data; zero=2", 4),
     ("gpt2-tiny", f"{MEGATRON}; zero=1", 2),
     pytest.param("mixtral-tiny", "data=2; batch over data", 1, marks=RARELY),
@@ -132,6 +135,24 @@ def test_models_in_processes_of_torch(name: str, recipe: str, tmp_path: Path) ->
 @pytest.mark.parametrize(("name", "recipe", "processes"), JAX)
 def test_models_in_processes_of_jax(name: str, recipe: str, processes: int, tmp_path: Path) -> None:
     assert tried(name, recipe, "jax", tmp_path, processes).equal
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("runtime", ["torch", "jax"])
+@pytest.mark.parametrize(
+    "recipe", ["zero=3", "zero=1; gradients in bf16", "zero=2; 2 microbatches"]
+)
+def test_steps_that_cast_what_they_send(recipe: str, runtime: str, tmp_path: Path) -> None:
+    """They compute in bf16: copies of masters are gathered, and gradients sent wide or narrow."""
+    how = Spelling(batch=8, dtype="bfloat16")
+    step = zoo_step("llama3-tiny", {}, how)
+    plan, program = cut(step, f"data=2; batch over data; {recipe}")
+    schedule = plan if plan.microbatches > 1 else None
+    text = write(runtime, step, program, plan.sizes, schedule=schedule)
+    given = drawn(step, 2, 8)
+    found = trained({"step.py": text}, 2, given, Trial(runtime, 2, 2, 200.0), tmp_path)
+    wanted = in_jax(step, ("llama3-tiny", {}, how), given, 2)
+    assert compared(step, program, dict(plan.axes), wanted, found).equal
 
 
 @pytest.mark.slow
@@ -187,6 +208,7 @@ STAGES = [
             ("mlp-tiny", "data=2; batch over data; zero=2; 2 microbatches"),
             ("gpt2-tiny", "data=1 pipe=4; schedule gpipe, 4 microbatches"),
             ("gpt2-tiny", "data=1 pipe=2; schedule zero-bubble-h1, 4 microbatches"),
+            ("gpt2-tiny", "data=1 pipe=2; schedule zero-bubble, 4 microbatches"),
             ("gpt2-tiny", "pipe=2 data=2; batch over data; zero=3; schedule 1f1b, 2 microbatches"),
             ("gpt2-tiny", f"{IN_STAGES}; schedule looped-bfs, 2 chunks, 4 microbatches"),
             ("llama3-tiny", f"{IN_STAGES}; zero=1; schedule 1f1b, 2 microbatches; remat layers"),
@@ -305,13 +327,7 @@ def test_eight_processes_with_programs_on_a_placement_of_choice(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("runtime", "processes"),
-    [
-        ("torch", 4),
-        pytest.param("jax", 1, marks=pytest.mark.skip(reason="XLA compiles this file for minutes")),
-    ],
-)
+@pytest.mark.parametrize(("runtime", "processes"), [("torch", 4), ("jax", 1)])
 def test_dropout_drops_what_it_drops_on_one_device(
     runtime: str, processes: int, tmp_path: Path
 ) -> None:

@@ -35,7 +35,19 @@ def test_a_schedule_and_its_text_have_the_same_answer(name: str) -> None:
     assert named.seconds == max(rank.actions[-1].end_seconds for rank in named.ranks)
 
 
+def test_zero_bubble_is_made_for_the_seconds_that_are_given() -> None:
+    """Another order for other passes, and never slower than the one that is drawn by hand."""
+    sizes = {"stages": 4, "microbatches": 8, "forward": 1.0, "backward": 2.2, "transfer": 0.1}
+    short, long = (answer(order="zero-bubble", weight=weight, **sizes) for weight in (0.4, 1.1))
+    assert short.files != long.files
+    assert long.seconds <= answer(order="zero-bubble-h1", weight=1.1, **sizes).seconds
+
+
 REFUSED = {
+    "too many ranks to search": (
+        {"order": "zero-bubble", "stages": 512, "microbatches": 8},
+        "--stages: 512 ranks; at most 256: this order is searched",
+    ),
     "no schedule": (
         {"order": "1f2b"},
         "ORDER: no schedule is called '1f2b'; did you mean 1f1b?",

@@ -73,6 +73,33 @@ def test_files_are_for_a_runtime(tmp_path: Path) -> None:
         assert path.read_text(encoding="utf-8") == file.text
 
 
+def test_gradients_are_sent_beside_compute_if_that_is_asked_for() -> None:
+    """In words of simulate; without it every collective is waited for where it stands."""
+    asked_for = {"plan": "data=2; batch over data", "runtime": "torch"}
+    plain, early = (
+        answer(**asked_for, **more).files[0].text for more in ({}, {"overlap": "gradients"})
+    )
+    assert "later=True" not in plain
+    gradients, loss = 6, 1
+    assert early.count("later=True)") == gradients + loss
+
+
+def test_overlap_that_nobody_could_write_is_refused() -> None:
+    plan = {"plan": "data=8; batch over data", "overlap": "gradients"}
+    with pytest.raises(InputError, match="--overlap: jax is told no order"):
+        answer(**plan, runtime="jax")
+    with pytest.raises(InputError, match="--overlap: programs for a machine are waited for"):
+        answer(**plan, runtime="torch", system="dgx-h100:1")
+
+
+@pytest.mark.slow
+def test_what_is_sent_beside_compute_trains_as_one_device_does() -> None:
+    for plan in ("data=2; batch over data; zero=1", "data=2; batch over data; zero=3"):
+        found = answer(plan=plan, runtime="torch", overlap="gradients", check=True, steps=2)
+        assert found.check is not None
+        assert found.check.equal
+
+
 def test_a_plan_may_be_a_file(tmp_path: Path) -> None:
     path = tmp_path / "plan.txt"
     path.write_text("data=2; batch over data\n")

@@ -1,4 +1,4 @@
-"""Servers that live; keys with an end, scopes, last use and a limit of work; sessions of the page.
+"""Servers that live; keys with an end, scopes and last use; sessions of the page.
 
 With defaults, so that a server of the version before goes on while another has upgraded.
 """
@@ -24,7 +24,6 @@ def upgrade() -> None:
     op.create_table(
         "session",
         sa.Column("digest", sa.String(64), nullable=False),
-        sa.Column("team", NAME, nullable=False),
         sa.Column("key_id", NAME, nullable=False),
         sa.Column("expires", MOMENT, nullable=False),
         sa.ForeignKeyConstraint(["key_id"], ["api_key.id"], name="fk_session_key_id"),

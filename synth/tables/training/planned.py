@@ -1,0 +1,147 @@
+"""Plans of a whole step in few words: the table, where the best lies, and what beats what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from rich.console import RenderableType
+
+from hierarchies.units import duration, volume
+from synth.tables.placements import placed
+from synth.tables.style import follows, many, paragraphs, shape, stopped, table_of
+from synth.verbs.answers.training.planned import PlanOfStep, StepPlanReply
+
+_Row = tuple[int, PlanOfStep]
+
+SAME = 0.005
+"""Less than this share prices of whole steps do not tell apart."""
+
+
+def plans(answer: StepPlanReply) -> RenderableType:
+    """Plans of a model's step, the fastest first."""
+    return paragraphs(*_head(answer), "", *_found(answer), *_why_not(answer), *_end(answer))
+
+
+def _head(answer: StepPlanReply) -> Iterator[RenderableType]:
+    tokens = f", {answer.tokens:,} tokens" if answer.tokens else ""
+    yield f"{answer.model}: {many(answer.samples, 'sample')}{tokens} a step, in {answer.dtype}"
+    yield (
+        f"on {answer.system}, {shape(answer.levels)}, each a {answer.device} of"
+        f" {volume(answer.device_bytes)}; {follows(answer.prices)}"
+    )
+    if answer.pins:
+        yield f"pinned: {answer.pins}"
+
+
+def _found(answer: StepPlanReply) -> Iterator[RenderableType]:
+    if not answer.plans:
+        yield from _nothing(answer)
+        return
+    right = "#,a step,tokens/s,of peak,memory,waits,idle,gap"
+    yield table_of(list(enumerate(answer.plans, 1)), _PLANS, right=right)
+    yield ""
+    for number, one in enumerate(answer.plans, 1):
+        yield f"{number}: {one.plan}"
+    yield ""
+    best = answer.plans[0]
+    yield from placed(answer.levels, best.axes, [best.placement])
+    yield from _placement_gain(answer, best)
+    yield f"\nits timeline: {_command(answer, best)}"
+    written = dict.fromkeys(one.name.partition("/")[0] for one in answer.files)
+    if written:
+        yield f"-o FOLDER writes it for {', '.join(written)}"
+    for framework in answer.not_said:
+        yield f"not for {framework.framework}: {framework.because}"
+
+
+_PLANS: Mapping[str, Callable[[_Row], str]] = {
+    "#": lambda row: str(row[0]),
+    "axes": lambda row: " ".join(f"{name}={size}" for name, size in row[1].axes.items()),
+    "a step": lambda row: duration(row[1].seconds),
+    "tokens/s": lambda row: f"{row[1].tokens_per_second:,.0f}",
+    "of peak": lambda row: f"{row[1].utilisation:.1%}",
+    "memory": lambda row: volume(row[1].memory.bytes),
+    "waits": lambda row: f"{row[1].exposed_seconds / row[1].seconds:.1%}",
+    "idle": lambda row: f"{row[1].idle_seconds / row[1].seconds:.1%}",
+    "gap": lambda row: f"{row[1].gap:.0%}",
+}
+
+
+def _command(answer: StepPlanReply, best: PlanOfStep) -> str:
+    """What shows a plan on the clock."""
+    sizes = ",".join(f"{name}={size}" for name, size in answer.sizes.items())
+    said = [
+        f"collsynth simulate {answer.model} {answer.system} --batch {answer.samples}",
+        *([f"--sizes {sizes}"] if sizes else []),
+        f"--dtype {answer.computed_in} --optimizer {answer.optimizer} --overlap all",
+        *([] if best.by_framework else [f"--placement '{best.placement}'"]),
+        f"--plan '{best.plan}'",
+    ]
+    return " ".join(said)
+
+
+def _placement_gain(answer: StepPlanReply, best: PlanOfStep) -> Iterator[RenderableType]:
+    """What lying elsewhere than frameworks put it is worth."""
+    usual = answer.usual_seconds
+    if usual is None:
+        yield "no plan that fits lies as frameworks lay axes out"
+    elif best.by_framework or usual <= best.composed_seconds * (1 + SAME):
+        yield "frameworks lay the axes out so, or as well as prices can tell"
+    else:
+        gain = usual / best.composed_seconds
+        yield f"{gain:.2f} times as fast as the best that lies as frameworks lay axes out"
+
+
+def _nothing(answer: StepPlanReply) -> Iterator[RenderableType]:
+    yield f"NOTHING FITS: none of {answer.considered:,} plans"
+    if answer.nearest is not None:
+        one = answer.nearest
+        yield (
+            f"the least memory: {volume(one.bytes)} of {volume(answer.device_bytes)},"
+            f" {volume(one.excess_bytes)} too much, by\n{one.plan}"
+        )
+    yield "more devices, a smaller batch or sequence, or fewer pins may help"
+
+
+def _why_not(answer: StepPlanReply) -> Iterator[RenderableType]:
+    if not answer.asked_why_not:
+        return
+    yield ""
+    other = answer.why_not
+    if other is None:
+        yield f"why not {answer.asked_why_not}? No such plan fits"
+        return
+    yield f"why not {answer.asked_why_not}? The best so: {other.plan}"
+    if not answer.plans:
+        return
+    best = answer.plans[0]
+    lost = other.seconds - best.seconds
+    yield (
+        f"{duration(other.seconds)} a step, {duration(abs(lost))}"
+        f" {'more' if lost > 0 else 'less'} than the first:"
+    )
+    parts = {
+        "computing": (best.compute_seconds, other.compute_seconds),
+        "waiting for communication": (best.exposed_seconds, other.exposed_seconds),
+        "waiting for other stages": (best.idle_seconds, other.idle_seconds),
+    }
+    for what, (one, two) in parts.items():
+        sign = "+" if two >= one else "-"
+        yield f"  {sign}{duration(abs(two - one))} {what}"
+    yield f"  {volume(other.memory.bytes)} of memory against {volume(best.memory.bytes)}"
+
+
+def _end(answer: StepPlanReply) -> Iterator[RenderableType]:
+    yield ""
+    yield (
+        f"{answer.considered:,} plans, of which {answer.fitting:,} fit and {answer.priced:,} could"
+        f" not be ruled out; the first {len(answer.plans)} are simulated"
+    )
+    for one in answer.refused[:3]:
+        yield f"{many(one.plans, 'plan')} cannot be: {one.because}"
+    yield (
+        "waits, idle: for communication, for other stages; gap: above"
+        f" {duration(answer.least_seconds)}, if all devices computed all the time"
+    )
+    if not answer.complete:
+        yield stopped(answer.complete) or ""

@@ -1,0 +1,57 @@
+"""How the processes of a configuration are started, so that each rank is where the plan has it.
+
+A framework counts ranks by its own order of axes, and launchers count devices host by host. Where
+both agree ``torchrun`` does it; where they do not, Slurm is told the host of every task
+(``synth.emit.launchers``), and ranks are Slurm's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from synth.emit.conventions import conventions
+from synth.emit.frameworks import FRAMEWORKS
+from synth.emit.launchers import host_level, hosts, slurm
+from synth.emit.mesh import RankOrder
+from synth.emit.source import Files
+from synth.emit.text import templates
+from synth.train.frameworks.asked import Asked, Machine
+
+
+@dataclass(frozen=True)
+class Launch:
+    """``machine``: ranks counted in the framework's order. ``flag``: what makes it the default."""
+
+    machine: Machine
+    default: bool
+    flag: str = ""
+
+    @classmethod
+    def of(cls, asked: Asked, order: RankOrder, able: Sequence[str] = ()) -> Launch:
+        """What a framework asks for; ``able`` are flags of its own for other orders."""
+        seated = asked.seated
+        machine = replace(seated, options=replace(seated.options, rank_order=order))
+        title = FRAMEWORKS[order.value].title
+        [said] = [one for one in conventions(seated.placement) if one.framework == title]
+        flag = said.say if said.say in able else ""
+        return cls(machine, said.default or bool(flag), flag)
+
+
+def launch(asked: Asked, how: Launch, command: str, *, before: Sequence[str] = ()) -> Files:
+    """``launch.sh``, and beside it what Slurm needs where ranks are not in its order."""
+    names = hosts(how.machine)
+    hierarchy = how.machine.placement.hierarchy
+    text = templates("synth.train.frameworks").get_template("launch.sh.jinja")
+    files: Files = {} if how.default else slurm(how.machine)
+    files["launch.sh"] = text.render(
+        head=asked.head,
+        default=how.default,
+        before=before,
+        command=command,
+        hosts=len(names),
+        each=hierarchy.devices_in_child(host_level(how.machine)),
+        devices=hierarchy.devices,
+        first=names[0],
+    )
+    return files

@@ -1,0 +1,301 @@
+"""What a rank does of a microbatch, by parts: the first values, one layer, and the last ones.
+
+A pipeline of any length does the same in each of its layers. So a model of two layers is traced,
+cut and written out as tasks once for each way to cut the inside of a stage; a plan of 80 layers on
+8 stages has 10 times its middle on each. What is computed is in seconds of the device; what is sent
+is told by what it is, as its seconds depend on where the axes lie.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from functools import cached_property
+
+import numpy as np
+
+from grammar import Goal
+from grammar.tensors.operations import Step, Value
+from grammar.tensors.sharding import Type, part_shape
+from hierarchies.devices import Device as Accelerator
+from synth.train.plans import Done, Plan, Program, Recipe, When, apply, plan_of, prepared
+from synth.train.plans.layers.apart import stacks
+from synth.train.plans.plan import loop_of
+from synth.train.simulation import Device, Kind, Lives, Runtime, device, simulate
+from synth.train.simulation.collected import collectives
+from synth.train.simulation.device import COMPUTE
+from synth.train.simulation.groups import CAST, scores_in
+from synth.train.simulation.passes import Passes, PassKey
+from synth.train.simulation.predicting import grouped
+from synth.train.simulation.sources import Rooflines
+
+LAYERS = 2
+"""Of the model that is traced: with one there is nothing between layers."""
+
+MICROBATCHES = 2
+"""Of the step that is traced: with one, forward and backward are not told apart."""
+
+INSIDE = ("seq", "expert", "tensor")
+"""The axes that cut what is inside of a stage; of ``data`` every part does the same."""
+
+
+class Part(Enum):
+    """Where in a model something is done."""
+
+    FIRST = "before the layers"
+    LAYER = "in a layer"
+    LAST = "after the layers"
+
+
+Sent = tuple[Goal, tuple[str, ...], int]
+"""A collective: its goal, its axes, and bytes of a device's largest buffer."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """Of one microbatch: seconds of computing, and collectives with how often they are done."""
+
+    seconds: float = 0.0
+    sent: Mapping[Sent, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Inside:
+    """One way to cut the inside of a stage.
+
+    ``work`` is by pass and part. In bytes of a device: ``parameters`` by part, as they are stored,
+    each for itself; ``saved`` for the backward pass of a microbatch, by part; ``working`` of a pass
+    at most, in layers and at all; ``boundary``, what a layer hands to the next. ``moments``,
+    ``gradients`` and ``copies`` are in bytes for each byte of parameters, ``update_seconds``
+    likewise.
+    """
+
+    work: Mapping[tuple[When, Part], Work]
+    parameters: Mapping[Part, tuple[float, ...]]
+    saved: Mapping[Part, float]
+    working: tuple[float, float]
+    boundary: float
+    moments: float
+    gradients: float
+    copies: float
+    update_seconds: float
+
+    @cached_property
+    def stored(self) -> Mapping[Part, float]:
+        """Bytes of all parameters of a part."""
+        return {part: sum(sizes) for part, sizes in self.parameters.items()}
+
+    def seconds(self, layers: int) -> float:
+        """Of computing a microbatch, with so many layers."""
+        times = {part: layers if part is Part.LAYER else 1 for part in Part}
+        return sum(times[part] * one.seconds for (_, part), one in self.work.items())
+
+    @property
+    def gathered(self) -> float:
+        """Bytes of what is computed with, for each byte of parameters as they are stored."""
+        return self.copies or 1.0
+
+
+def scaled(one: Inside, two: Inside, samples: int) -> Inside | None:
+    """For so many samples, from what it is for one and for two; None where these differ in kind.
+
+    All grows by as much for each sample. It is a little less in truth, as longer products of
+    matrices are faster.
+    """
+
+    def at(first: float, second: float) -> float:
+        return first + (second - first) * (samples - 1)
+
+    def several(first: Mapping[Part, float], second: Mapping[Part, float]) -> dict[Part, float]:
+        return {part: at(first[part], second[part]) for part in Part}
+
+    work = {}
+    for key, first in one.work.items():
+        second = two.work[key]
+        ones, twos = sorted(first.sent, key=_said), sorted(second.sent, key=_said)
+        if [sent[:2] for sent in ones] != [sent[:2] for sent in twos]:
+            return None
+        sent: defaultdict[Sent, float] = defaultdict(float)
+        for before, after in zip(ones, twos, strict=True):
+            sent[*before[:2], round(at(before[2], after[2]))] += first.sent[before]
+        work[key] = Work(at(first.seconds, second.seconds), sent)
+    return replace(
+        one,
+        work=work,
+        saved=several(one.saved, two.saved),
+        working=(at(one.working[0], two.working[0]), at(one.working[1], two.working[1])),
+        boundary=at(one.boundary, two.boundary),
+    )
+
+
+def _said(one: Sent) -> tuple[str, tuple[str, ...], int]:
+    return one[0].value, one[1], one[2]
+
+
+def inside(
+    traced: Callable[[int], Step], recipe: Recipe, samples: int, accelerator: Accelerator
+) -> Inside:
+    """What ``recipe`` does with so many samples a microbatch, of which it has ``MICROBATCHES``.
+
+    ``traced`` gives a step of ``LAYERS`` layers for a batch. Raises InputError for what the step
+    cannot be cut by.
+    """
+    step = traced(samples * MICROBATCHES)
+    plan = plan_of(step, recipe)
+    ready, program = prepared(step, plan), apply(step, plan)
+    rooflines = Rooflines(accelerator, scores_in(program, plan.parts))
+    runtime = Runtime()
+    written = device(
+        ready,
+        plan,
+        program,
+        computing=lambda section: rooflines(section).seconds,
+        sending=lambda *how: 0.0,
+        overlap=runtime.overlap,
+        grouping=grouped(plan, program, runtime),
+    )
+    return _Read(ready, plan, program, written).inside()
+
+
+@dataclass(frozen=True)
+class _Read:
+    """A step of ``LAYERS`` layers as the tasks of a device, to be read by parts."""
+
+    step: Step
+    plan: Plan
+    program: Program
+    device: Device
+
+    def inside(self) -> Inside:
+        parameters = self._parameters()
+        stored = sum(parameters[Part.FIRST]) + sum(parameters[Part.LAST])
+        stored += LAYERS * sum(parameters[Part.LAYER])
+        moments = (one for one in self.device.buffers if one.kind is Kind.MOMENTS)
+        update = sum(
+            task.seconds
+            for task in self.device.tasks
+            if task.place.when is When.AFTER and task.stream == COMPUTE
+        )
+        return Inside(
+            self._work(),
+            parameters,
+            self._each(self._lasting(When.FORWARD, When.BACKWARD)),
+            self._working(),
+            self._boundary(),
+            sum(one.size_bytes for one in moments if one.maker < 0) / stored,
+            sum(self._lasting(When.BACKWARD, When.AFTER).values()) / stored,
+            sum(self._lasting(When.BEFORE, When.FORWARD, When.BACKWARD).values()) / stored,
+            update / stored,
+        )
+
+    def _each(self, found: Counter[Part]) -> Mapping[Part, float]:
+        """Of one layer, where it is of all."""
+        return {one: found[one] / (LAYERS if one is Part.LAYER else 1) for one in Part}
+
+    @cached_property
+    def _parts(self) -> Sequence[Part]:
+        """The part of each task: forward what comes before the layers is first, backward last."""
+        found, seen = [], set[When]()
+        for task in self.device.tasks:
+            when = task.place.when
+            early = when not in seen
+            if task.layer >= 0:
+                seen.add(when)
+                found.append(Part.LAYER)
+            elif when is When.BACKWARD:
+                found.append(Part.LAST if early else Part.FIRST)
+            else:
+                found.append(Part.FIRST if early else Part.LAST)
+        return found
+
+    def _work(self) -> Mapping[tuple[When, Part], Work]:
+        seconds: defaultdict[tuple[When, Part], float] = defaultdict(float)
+        sent: defaultdict[tuple[When, Part], defaultdict[Sent, float]] = defaultdict(
+            lambda: defaultdict(float)
+        )
+        for task, part in zip(self.device.tasks, self._parts, strict=True):
+            key = task.place.when, part
+            share = 1 / LAYERS if part is Part.LAYER else 1.0
+            if task.stream == COMPUTE:
+                seconds[key] += task.seconds * share
+            for one in collectives(task, self.plan):
+                sent[key][one] += share
+        return {
+            (when, part): Work(seconds[when, part], sent[when, part])
+            for when in (When.FORWARD, When.BACKWARD)
+            for part in Part
+        }
+
+    @cached_property
+    def _readers(self) -> Sequence[set[int]]:
+        """For each buffer the tasks that read it."""
+        found: list[set[int]] = [set() for _ in self.device.buffers]
+        for number, task in enumerate(self.device.tasks):
+            for buffer in task.reads:
+                found[buffer].add(number)
+        return found
+
+    def _parameters(self) -> Mapping[Part, tuple[float, ...]]:
+        """Slices of stacks are of a layer; the others are where they are read first."""
+        stacked = stacks(self.step)
+        found: dict[Part, list[float]] = {part: [] for part in Part}
+        for one in self.device.buffers:
+            if one.maker >= 0 or one.kind is not Kind.PARAMETERS:
+                continue
+            if one.name in stacked:
+                found[Part.LAYER].append(one.size_bytes / LAYERS)
+            else:
+                found[Part.LAST if self._is_last(one.name) else Part.FIRST].append(one.size_bytes)
+        return {part: tuple(sizes) for part, sizes in found.items()}
+
+    def _is_last(self, name: str) -> bool:
+        """Whether an input, or casts of it, are read behind the first loop only."""
+        names, looped = {name}, False
+        for one in self.step.graph.operations:
+            if names.intersection(map(str, one.operands)):
+                if one.primitive == CAST:
+                    names.update(value.name for value in one.results)
+                else:
+                    return looped
+            looped = looped or one.body is not None
+        return False
+
+    def _lasting(self, first: When, *later: When) -> Counter[Part]:
+        """Bytes that are made in one pass and read in others, by the part that makes them."""
+        found = Counter[Part]()
+        for number, one in enumerate(self.device.buffers):
+            if one.maker < 0 or self.device.tasks[one.maker].place.when is not first:
+                continue
+            if any(self.device.tasks[task].place.when in later for task in self._readers[number]):
+                found[self._parts[one.maker]] += one.size_bytes
+        return found
+
+    def _working(self) -> tuple[float, float]:
+        """The most that a pass needs of its own: in its layers alone, and in all of it."""
+        passes, most = Passes(self.device), [0.0, 0.0]
+        for when in (When.FORWARD, When.BACKWARD):
+            alone = simulate(passes.part([PassKey(stage, when) for stage in passes.stages]))
+            lives = alone.lives
+            inner = np.array(
+                [alone.device.tasks[one.maker].layer >= 0 for one in alone.device.buffers], bool
+            )
+            layers = Lives(lives.begins[inner], lives.ends[inner], lives.sizes[inner])
+            for at, some in enumerate((layers, lives)):
+                most[at] = max(most[at], some.largest()[1])
+        return most[0], most[1]
+
+    def _boundary(self) -> float:
+        """Bytes that a layer hands to the next: what the first loop over layers carries."""
+        for one in self.program.instructions:
+            if isinstance(one, Done) and one.body is not None:
+                loop = loop_of(one.operation.parameter)
+                carried = slice(loop.constants, loop.constants + loop.carried)
+                both = zip(one.operation.operands[carried], one.how.operands[carried], strict=True)
+                return sum(
+                    Type(value.type.dtype, part_shape(value.type, lies, self.plan.parts)).bytes
+                    for value, lies in both
+                    if isinstance(value, Value)
+                )
+        return 0.0

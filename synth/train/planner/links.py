@@ -1,0 +1,120 @@
+"""Seconds of collectives by where their axes lie: a search asks for the same over and over.
+
+What a collective takes on a machine all of which does the same depends on the row of its axes in
+the placement, not on what the others are called: data=8 over 8 nodes is one question for every plan
+that has it. Between sizes that were asked of the planner seconds are on a straight line, as prices
+are of one program; the finalists of a search are priced exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from math import log2, prod
+from typing import Protocol
+
+from grammar import Goal
+from hierarchies import Axis, Placement, Reduction, System
+from synth.plan.library import Library
+from synth.plan.planner import answers
+from synth.plan.request import Request
+from synth.price.bound import bound
+from synth.semantics.point_to_point import send_receive
+from synth.semantics.programs import Language
+from synth.train.point_to_point import priced_transfer
+
+STEP = 4
+"""Sizes that are asked for are powers of 2 ** STEP."""
+
+Row = tuple[int, ...]
+
+
+class Links(Protocol):
+    """Seconds of what is sent."""
+
+    def seconds(self, goal: Goal, row: Row, size_bytes: float) -> float:
+        """Of a collective with so many bytes, a device's largest buffer, over a row."""
+
+    def handed(self, row: Row, size_bytes: float) -> Sequence[float]:
+        """Of bytes of every device from each rank of a row to the next."""
+
+
+@dataclass
+class Priced:
+    """What the best proved programs take; what was asked before is kept."""
+
+    system: System
+    _known: dict[tuple[Goal, Row, int], float] = field(default_factory=dict)
+    _handed: dict[tuple[Row, int], Sequence[float]] = field(default_factory=dict)
+    _libraries: dict[Goal, Library] = field(default_factory=dict)
+
+    def seconds(self, goal: Goal, row: Row, size_bytes: float) -> float:
+        """Of the best program, on a line between two sizes."""
+        return _between(size_bytes, STEP, lambda power: self._asked(goal, row, power))
+
+    def _asked(self, goal: Goal, row: Row, power: int) -> float:
+        key = goal, row, power
+        if key not in self._known:
+            language = Language(goal=goal)
+            library = self._libraries.setdefault(goal, Library(language))
+            placement = alone(self.system, row)
+            asked = Request(
+                placement.axes,
+                ("over",),
+                2**power,
+                k=1,
+                language=language,
+                placement=placement.matrix,
+                stripes=False,
+            )
+            [best] = answers(self.system, asked, library=library).answers
+            self._known[key] = best.candidate.seconds
+        return self._known[key]
+
+    def handed(self, row: Row, size_bytes: float) -> Sequence[float]:
+        """Of transfers from each rank to the next."""
+        key = row, int(size_bytes)
+        if key not in self._handed:
+            placement, ranks = alone(self.system, row), range(prod(row) - 1)
+            sent = (send_receive(placement, "over", rank, rank + 1, key[1]) for rank in ranks)
+            self._handed[key] = [priced_transfer(one, self.system).seconds for one in sent]
+        return self._handed[key]
+
+
+@dataclass
+class Least:
+    """What nothing can beat: bounds of collectives; transfers take no time."""
+
+    system: System
+    _known: dict[tuple[Goal, Row, int], float] = field(default_factory=dict)
+
+    def seconds(self, goal: Goal, row: Row, size_bytes: float) -> float:
+        """Of no program less: bounds lie on a line themselves, but for their latency."""
+        return _between(size_bytes, 32, lambda power: self._bound(goal, row, power))
+
+    def _bound(self, goal: Goal, row: Row, power: int) -> float:
+        key = goal, row, power
+        if key not in self._known:
+            reduction = Reduction(alone(self.system, row), ("over",))
+            self._known[key] = bound(self.system, reduction, 2**power, goal).seconds
+        return self._known[key]
+
+    def handed(self, row: Row, size_bytes: float) -> Sequence[float]:
+        """None takes any time."""
+        return [0.0] * (prod(row) - 1)
+
+
+def alone(system: System, row: Row) -> Placement:
+    """An axis over a row, and all else that there is as another."""
+    levels = system.hierarchy.cardinalities
+    rest = tuple(size // own for size, own in zip(levels, row, strict=True))
+    axes = (Axis("over", prod(row)), Axis("rest", prod(rest)))
+    return Placement(system.hierarchy, axes, (row, rest))
+
+
+def _between(size_bytes: float, step: int, known: Callable[[int], float]) -> float:
+    """On the line through what is known of the powers of 2 ** step around a size."""
+    below = max(step, int(log2(max(1.0, size_bytes))) // step * step)
+    low, high = 2.0**below, 2.0 ** (below + step)
+    first = known(below)
+    return max(0.0, first + (known(below + step) - first) * (size_bytes - low) / (high - low))

@@ -1,0 +1,260 @@
+"""From a model, a batch and a machine to plans: searched among all recipes, the best simulated.
+
+What is not pinned is searched: sizes of the axes, ZeRO, microbatches, the schedule of stages, what
+is computed again, and where each axis lies. A pin is what a recipe must have, as ``tensor=8`` or
+``zero=1``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from itertools import combinations
+
+from grammar.tensors.operations import Step
+from hierarchies import InputError, System
+from hierarchies.devices import Device
+from synth.plan.request import Watcher
+from synth.train.choice.grids import Extents, Knobs, extents_of, recipes
+from synth.train.models import Spelling, zoo_step
+from synth.train.orders import SCHEDULES
+from synth.train.planner.composing import Candidate, Composer
+from synth.train.planner.finalists import Finalist, by_framework, finalist
+from synth.train.planner.inside import LAYERS, MICROBATCHES, inside
+from synth.train.planner.links import Least, Priced
+from synth.train.planner.searching import Composed, Searched, candidates, searched
+from synth.train.plans import Recipe
+from synth.train.plans.plan import PIPE
+from synth.train.zoo.sizes import sizes_of
+
+AXES = (PIPE, "data", "expert", "seq", "tensor")
+"""The axes there are, major first, as frameworks order them."""
+
+LONG = 16_384
+"""From how many tokens on a sequence may be cut among devices."""
+
+MOST_SAMPLES = 64
+"""In a microbatch of one device."""
+
+SCHEDULED = ("1f1b", "interleaved-1f1b")
+"""Orders that are searched unless one is pinned: others are no faster, or need halves."""
+
+SPARE = 2
+"""As many plans are found as are asked for, times this: simulated, some may not fit."""
+
+_CHUNKS = 8
+
+
+@dataclass(frozen=True)
+class Pins:
+    """What a recipe must have: sizes of axes, and what else is said, by its word."""
+
+    said: Mapping[str, str]
+
+    @classmethod
+    def parse(cls, text: str) -> Pins:
+        """``tensor=8 zero=1 remat=no``. Raises InputError for words that are none."""
+        said: dict[str, str] = {}
+        for word in text.replace(",", " ").replace(";", " ").split():
+            name, equals, value = word.partition("=")
+            if not equals or name not in _WORDS or not _WORDS[name](value):
+                hint = "as in 'tensor=8 zero=1 schedule=1f1b microbatches=32 remat=no sequence=yes'"
+                raise InputError(f"not understood: {word!r}", where="pin", hint=hint)
+            if said.setdefault(name, value) != value:
+                problem = f"{name}={said[name]} and {name}={value}"
+                raise InputError(problem, where="pin", hint="pin one of them")
+        return cls(said)
+
+    def __str__(self) -> str:
+        return " ".join(f"{name}={value}" for name, value in self.said.items())
+
+    def alone(self) -> Iterator[Pins]:
+        """Each pin, and each pair of them."""
+        for count in (1, 2):
+            for some in combinations(self.said.items(), count):
+                yield Pins(dict(some))
+
+    def allow(self, recipe: Recipe) -> bool:
+        """Whether a recipe has all of them."""
+        return all(_has(recipe, name) == value for name, value in self.said.items())
+
+
+def _has(recipe: Recipe, name: str) -> str:
+    match name:
+        case "zero" | "microbatches" | "chunks":
+            return str(getattr(recipe, name))
+        case "schedule":
+            return recipe.schedule
+        case "remat":
+            return "yes" if recipe.remat else "no"
+        case "sequence":
+            return "yes" if recipe.tokens == "tensor" else "no"
+        case _:
+            return str(dict(recipe.axes).get(name, 1))
+
+
+def _count(value: str) -> bool:
+    return value.isdecimal() and 0 < int(value) < 2**31
+
+
+_WORDS: Mapping[str, Callable[[str], bool]] = {
+    **dict.fromkeys((*AXES, "microbatches", "chunks"), _count),
+    "zero": lambda value: value in ("0", "1", "2", "3"),
+    "schedule": lambda value: value in SCHEDULES,
+    "remat": lambda value: value in ("yes", "no"),
+    "sequence": lambda value: value in ("yes", "no"),
+}
+
+
+@dataclass(frozen=True)
+class Job:
+    """A model of the zoo with sizes as changed, a batch of so many samples, on a machine."""
+
+    model: str
+    changes: Mapping[str, int]
+    spelling: Spelling
+    system: System
+    device: Device
+
+    @cached_property
+    def layers(self) -> int:
+        """Of the model. Raises InputError for one that has none that are alike."""
+        found = getattr(sizes_of(self.model, self.changes), "layers", 0)
+        if not found:
+            hint = "models with layers are: gpt2, gpt3, llama, bert, vit, ...: see collsynth trace"
+            raise InputError(f"{self.model} has no layers that are alike", where="model", hint=hint)
+        return int(found)
+
+    @cached_property
+    def _traced(self) -> dict[int, Step]:
+        return {}
+
+    def traced(self, batch: int) -> Step:
+        """Its first ``LAYERS`` layers, for another batch."""
+        if batch not in self._traced:
+            few = {**self.changes, "layers": LAYERS}
+            self._traced[batch] = zoo_step(self.model, few, replace(self.spelling, batch=batch))
+        return self._traced[batch]
+
+    @cached_property
+    def step(self) -> Step:
+        """The whole step."""
+        return zoo_step(self.model, self.changes, self.spelling)
+
+    @cached_property
+    def extents(self) -> Extents:
+        """What sizes of axes must divide."""
+        found = extents_of(self.traced(MICROBATCHES))
+        return replace(found, batch=self.spelling.batch, layers=self.layers)
+
+    def knobs(self, pins: Pins) -> Knobs:
+        """What is tried where nothing is pinned."""
+        devices, batch = self.system.devices, self.spelling.batch
+        axes = [PIPE, "data", "tensor"]
+        axes += ["expert"] * bool(self.extents.experts)
+        axes += ["seq"] * (self.extents.tokens >= LONG or "seq" in pins.said)
+        counts = _divisors(batch)
+        schedules = (pins.said["schedule"],) if "schedule" in pins.said else SCHEDULED
+        return Knobs(
+            degrees=_divisors(devices),
+            axes=tuple(axis for axis in AXES if axis in axes),
+            schedules=schedules,
+            chunks=[one for one in _divisors(self.layers) if one <= _CHUNKS],
+            microbatches=counts,
+            unstaged=counts,
+        )
+
+    def candidates(self, pins: Pins) -> list[Candidate]:
+        """All plans with the pins. Raises InputError where there are none, and says why."""
+        knobs = self.knobs(pins)
+        found = [
+            one
+            for one in candidates(self.system, self.extents, knobs)
+            if pins.allow(one.recipe) and self._samples(one.recipe) <= MOST_SAMPLES
+        ]
+        if not found:
+            known = list(recipes(self.system.devices, self.extents, knobs))
+            for some in pins.alone():
+                if not any(some.allow(one) for one in known):
+                    raise InputError(
+                        f"no plan of {self.model} for {self.spelling.batch} samples on"
+                        f" {self.system.devices} devices has {some}",
+                        where="pin",
+                        hint="pin less, or what divides heads, layers, samples and devices",
+                    )
+            raise InputError(
+                f"nothing divides {self.model} and {self.spelling.batch} samples among"
+                f" {self.system.devices} devices",
+                where="pin" if pins.said else "batch",
+                hint="a batch that devices divide, or other sizes of axes",
+            )
+        return found
+
+    def _samples(self, recipe: Recipe) -> int:
+        return self.spelling.batch // (dict(recipe.axes).get("data", 1) * recipe.microbatches)
+
+
+def _divisors(number: int) -> list[int]:
+    return [one for one in range(1, number + 1) if number % one == 0]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What was found: how the search ended, and its best plans simulated, the fastest first.
+
+    ``usual`` is the best where axes lie as frameworks lay them out. ``least_seconds``: what no plan
+    can beat, as all devices would compute all the time.
+    """
+
+    searched: Searched
+    finalists: tuple[Finalist, ...]
+    usual: Composed | None
+    least_seconds: float
+    complete: bool
+
+
+@dataclass(frozen=True)
+class Planner:
+    """Plans of one job; what plans share is kept from search to search."""
+
+    job: Job
+
+    @cached_property
+    def composer(self) -> Composer:
+        job = self.job
+        inside_of = partial(inside, job.traced, accelerator=job.device)
+        return Composer(job.layers, job.spelling.batch, inside_of)
+
+    @cached_property
+    def _links(self) -> tuple[Priced, Least]:
+        return Priced(self.job.system), Least(self.job.system)
+
+    def plans(self, pins: Pins, k: int, watcher: Watcher) -> Planned:
+        """The ``k`` best with the pins. Raises InputError where none can be."""
+        some = self.job.candidates(pins)
+        found = self._searched(some, SPARE * k, watcher)
+        laid_out = [one for one in some if by_framework(one, self.job.system)]
+        usual = self._searched(laid_out, 1, watcher)
+        simulated: list[Finalist] = []
+        complete = found.complete
+        for one in found.best:
+            if len(simulated) == k:
+                break
+            if simulated and not watcher.go_on():
+                complete = False
+                break
+            told = (self.job.step, one.candidate, self.job.system, self.job.device)
+            if (last := finalist(*told)).size_bytes <= self.job.device.memory_bytes:
+                simulated.append(last)
+                watcher.judged(len(simulated), k)
+        return Planned(
+            found,
+            tuple(sorted(simulated, key=lambda one: one.found.seconds)),
+            next(iter(usual.best), None),
+            self.composer.least_seconds(self.job.system.devices),
+            complete,
+        )
+
+    def _searched(self, some: Sequence[Candidate], k: int, watcher: Watcher) -> Searched:
+        return searched(self.composer, some, self.job.device.memory_bytes, *self._links, k, watcher)

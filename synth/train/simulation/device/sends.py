@@ -1,0 +1,134 @@
+"""What is sent between devices of a stage: on the compute stream, or beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from grammar.tensors.sharding import Sharding, Type
+from synth.train.plans import Moved, Plan
+from synth.train.plans.buckets import flat
+from synth.train.plans.plan import TIME
+from synth.train.resharding import How, Move
+from synth.train.simulation.device.tape import Tape
+from synth.train.simulation.device.tasks import COMPUTE, Overlap
+from synth.train.simulation.device.values import Held, slice_lies, slice_type
+from synth.train.simulation.kinds import Kind, moved_kind
+
+Sending = Callable[[Type, Sharding, Sharding], float]
+"""Seconds until a value lies otherwise, on all devices: its type, and how it lay and is to lie."""
+
+
+class _Asked(NamedTuple):
+    """A redistribution, whole or of a slice: its task's name and stream, and what is sent."""
+
+    name: str
+    stream: str
+    seconds: float
+    request: str
+    moves: tuple[Type, tuple[Move, ...]]
+    target: Sharding
+
+
+@dataclass
+class Sends:
+    """Writes redistributions on a tape; ``known`` are those asked for before."""
+
+    tape: Tape
+    plan: Plan
+    sending: Sending
+    overlap: Overlap
+    known: dict[tuple[int, bool], tuple[Moved, _Asked]] = field(default_factory=dict)
+
+    def sent(self, one: Moved, held: Held, unit: int | None, *, sliced: bool) -> Held:
+        """A value, or a slice of a stack, as it lies afterwards; ``unit`` is that of its layer."""
+        key = id(one), sliced
+        if key not in self.known:
+            self.known[key] = one, self._asked(one, sliced)
+        tape, (_, asked) = self.tape, self.known[key]
+        name, stream, seconds, request, moves, target = asked
+        ahead = self.overlap.prefetch
+        after: list[int] = []
+        issue = None
+        given, made = self.given(held), max(map(tape.after, held.makers), default=0)
+        if not given and self.overlap.sends and not self._kept_since(made, unit):
+            issue = made
+        elif given and ahead is not None:
+            issue = max(tape.issued(tape.unit() if unit is None else unit, ahead), made)
+            after = tape.own[issue - 1 : issue] if issue else []
+        else:
+            stream = COMPUTE
+        task = tape.task(
+            name, stream, seconds, (held,), after, issue=issue, request=request, moves=moves
+        )
+        return self._arrived(one.value.name, moves, target, held, task)
+
+    def together(self, several: Sequence[Moved], held: Sequence[Held]) -> list[Held]:
+        """A bucket: one request, once all of its members are made."""
+        kind, path = flat(several)
+        moves = path.requests(self.plan.sizes)
+        request = ", ".join(map(str, moves))
+        name = f"{request}: {several[0].value.name} and {len(several) - 1} more"
+        seconds, issue = self._seconds(kind, path.source, path.target), None
+        if self.overlap.sends:
+            issue = max(self.tape.after(maker) for one in held for maker in one.makers)
+        stream = _beside(moves) if self.overlap.sends else COMPUTE
+        task = self.tape.task(
+            name, stream, seconds, held, issue=issue, request=request, moves=(kind, moves)
+        )
+        return [
+            self._arrived(one.value.name, (one.value.type, moves), one.path.target, made, task)
+            for one, made in zip(several, held, strict=True)
+        ]
+
+    def _arrived(
+        self,
+        name: str,
+        moves: tuple[Type, tuple[Move, ...]],
+        target: Sharding,
+        held: Held,
+        task: int,
+    ) -> Held:
+        """A value that a task has sent; the sum of what the step made is where that was."""
+        in_place = [move.how for move in moves[1]] == [How.ALL_REDUCE]
+        if in_place and held.makers and not held.remade_bytes:
+            return Held(held.buffers, (task,))
+        kept = moved_kind(self.tape.buffers[held.buffers[0]].kind)
+        return self.tape.made(name, moves[0], target, kept, task)
+
+    def given(self, held: Held) -> bool:
+        """Whether it is an input, or a copy of parameters."""
+        copies = (self.tape.buffers[number].kind is Kind.COPIES for number in held.buffers)
+        return not held.makers or all(copies)
+
+    def _kept_since(self, made: int, unit: int | None) -> bool:
+        """Whether a layer reads what was made before the layer before it began.
+
+        That was kept by a forward pass, or is of the whole loop: put together when it was made, it
+        would be in memory for all layers at once.
+        """
+        return unit is not None and unit > 0 and made < self.tape.issued(unit, 1)
+
+    def _asked(self, one: Moved, sliced: bool) -> _Asked:
+        kind, source, target = one.value.type, one.path.source, one.path.target
+        if sliced:
+            kind, source, target = slice_type(kind), slice_lies(source), slice_lies(target)
+        moves = one.path.requests(self.plan.sizes)
+        request = ", ".join(map(str, moves))
+        seconds = self._seconds(kind, source, target)
+        name = f"{request}: {one.value.name}"
+        return _Asked(name, _beside(moves), seconds, request, (kind, moves), target)
+
+    def _seconds(self, kind: Type, source: Sharding, target: Sharding) -> float:
+        """Of one microbatch: time is no axis that anything is sent over."""
+        count = self.plan.microbatches
+        cut = (TIME in axes for axes in source.dimensions)
+        both = zip(kind.shape, cut, strict=True)
+        shape = tuple(size // count if timed else size for size, timed in both)
+        return self.sending(Type(kind.dtype, shape), source.without(TIME), target.without(TIME))
+
+
+def _beside(moves: Sequence[Move]) -> str:
+    """The stream of what goes over these axes beside compute."""
+    return f"over {', '.join(dict.fromkeys(axis for move in moves for axis in move.axes))}"

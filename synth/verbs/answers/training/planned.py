@@ -1,0 +1,186 @@
+"""What the verb ``plan`` answers for a model: plans of a whole step, the fastest first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+from pydantic import Field
+
+from synth.train.frameworks import Configurations
+from synth.train.planner.finalists import Finalist
+from synth.train.planner.planning import Job, Planned
+from synth.verbs.answers.machine_parts import LevelInBrief, PricesName
+from synth.verbs.answers.parts import (
+    Axes,
+    Matrix,
+    Number,
+    Part,
+    Positive,
+    Reply,
+    Seconds,
+    TextFile,
+    Whole,
+)
+from synth.verbs.answers.ranked import matrix_of
+from synth.verbs.answers.training.simulated import MomentOfStep
+
+
+class PlanOfStep(Part):
+    """A plan, simulated."""
+
+    plan: str = Field(description="As simulate, shard and train take it.")
+    axes: Axes = Field(description="Sizes by name, in the order of the placement.")
+    placement: Matrix = Field(description="One row an axis, one column a level.")
+    by_framework: bool = Field(description="Whether frameworks lay the axes out so by themselves.")
+    seconds: Seconds = Field(description="Of a step.")
+    composed_seconds: Seconds = Field(description="What the search had expected.")
+    tokens_per_second: Number = Field(description="By all devices; 0 where samples are no texts.")
+    utilisation: Number = Field(description="Of the peak of all devices, in products of matrices.")
+    compute_seconds: Seconds = Field(description="Those in which the busiest rank computes.")
+    exposed_seconds: Seconds = Field(description="Those in which it waits for communication.")
+    idle_seconds: Seconds = Field(description="Those in which it waits for other stages.")
+    memory: MomentOfStep = Field(description="Of the rank that needs the most.")
+    gap: Number = Field(description="How far above what no plan can beat: 0.2 is a fifth.")
+
+
+class LeastMemory(Part):
+    """The plan that needs the least memory, where none fits."""
+
+    plan: str = Field(description="As simulate takes it.")
+    bytes: Whole = Field(description="Of the fullest device.")
+    excess_bytes: Whole = Field(description="How much of that is too much.")
+
+
+class RefusedPlans(Part):
+    """Plans that cannot be."""
+
+    because: str = Field(description="Why.")
+    plans: Whole = Field(description="Of how many that is so.")
+
+
+class NotSaid(Part):
+    """A framework that cannot say the best plan."""
+
+    framework: str = Field(description="Which.")
+    because: str = Field(description="Why.")
+
+
+class StepPlanReply(Reply):
+    """Plans of a whole training step on a machine, the fastest first."""
+
+    model: str = Field(description="What is trained.")
+    system: str = Field(description="The machine, as it was asked for.")
+    levels: list[LevelInBrief] = Field(min_length=1, description="Outermost first.")
+    devices: Positive = Field(description="How many it has.")
+    prices: PricesName = Field(description="What prices of communication follow.")
+    device: str = Field(description="The accelerator by whose rates seconds are reckoned.")
+    device_bytes: Positive = Field(description="The memory of one.")
+    peak_flops_per_second: Number = Field(description="The data sheet's, of what is multiplied.")
+    dtype: str = Field(description="The element type that most is multiplied in.")
+    samples: Positive = Field(description="In a step.")
+    tokens: Whole = Field(description="In a step; 0 where samples are no texts.")
+    sizes: dict[str, Positive] = Field(description="What is other than the model has it.")
+    computed_in: str = Field(description="The flag --dtype.")
+    optimizer: str = Field(description="What updates it.")
+    pins: str = Field(description="What plans must have.")
+    plans: list[PlanOfStep] = Field(description="The fastest first; none if nothing fits.")
+    least_seconds: Seconds = Field(description="What no plan can beat: all compute, always.")
+    considered: Whole = Field(description="Recipes times placements.")
+    fitting: Whole = Field(description="Those that fit in memory.")
+    priced: Whole = Field(description="Those that no bound ruled out.")
+    usual_seconds: Seconds | None = Field(
+        description="Expected of the best where axes lie as frameworks lay them out; null: none."
+    )
+    nearest: LeastMemory | None = Field(description="If nothing fits; else null.")
+    refused: list[RefusedPlans] = Field(description="Plans that cannot be, and why.")
+    asked_why_not: str = Field(description="The pins of the plan beside these.")
+    why_not: PlanOfStep | None = Field(description="The best with those pins; null if none fits.")
+    complete: bool = Field(description="False if a better plan may be missing.")
+    files: list[TextFile] = Field(description="The best as frameworks take it, a folder for each.")
+    not_said: list[NotSaid] = Field(description="The frameworks that cannot, and why.")
+
+    @classmethod
+    def of(cls, asked: Asked, found: Planned, why_not: Planned | None) -> Self:
+        """All that is to be said of plans of a step."""
+        job, searched = asked.job, found.searched
+        system, device = job.system, job.device
+        nearest = None
+        if searched.nearest is not None and not searched.best:
+            candidate, size = searched.nearest
+            nearest = LeastMemory(
+                plan=str(candidate.recipe),
+                bytes=round(size),
+                excess_bytes=max(0, round(size - device.memory_bytes)),
+            )
+        beside = [asked.plan(one, why_not) for one in why_not.finalists] if why_not else []
+        return cls.like(
+            asked,
+            model=job.model,
+            sizes=dict(job.changes),
+            computed_in=job.spelling.dtype,
+            optimizer=job.spelling.optimizer,
+            levels=LevelInBrief.all_of(system.hierarchy),
+            devices=system.devices,
+            prices=system.prices,
+            device=device.name,
+            device_bytes=round(device.memory_bytes),
+            peak_flops_per_second=device.peak(asked.dtype),
+            plans=[asked.plan(one, found) for one in found.finalists],
+            least_seconds=found.least_seconds,
+            considered=searched.plans,
+            fitting=searched.fitting,
+            priced=searched.priced,
+            usual_seconds=found.usual.seconds if found.usual else None,
+            nearest=nearest,
+            refused=[RefusedPlans(because=why, plans=count) for why, count in searched.refused],
+            why_not=next(iter(beside), None),
+            complete=found.complete,
+            files=[
+                TextFile(name=name, text=text if isinstance(text, str) else text.decode())
+                for name, text in (asked.written.files if asked.written else {}).items()
+            ],
+            not_said=[
+                NotSaid(framework=name, because=str(why))
+                for name, why in (asked.written.refused if asked.written else {}).items()
+            ],
+        )
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What plans were asked for, and what is known of the step without one."""
+
+    job: Job
+    system: str
+    flops: int
+    dtype: str
+    samples: int
+    tokens: int
+    pins: str
+    asked_why_not: str
+    written: Configurations | None
+
+    def plan(self, one: Finalist, among: Planned) -> PlanOfStep:
+        """A plan, with what the search had expected of it."""
+        run, seconds = one.found, one.found.seconds
+        busiest, moment = run.ranks[run.busiest], run.ranks[run.fullest].moment
+        composed = next(
+            each.seconds for each in among.searched.best if each.candidate == one.candidate
+        )
+        peak = self.job.system.devices * self.job.device.peak(self.dtype)
+        return PlanOfStep(
+            plan=str(one.candidate.recipe),
+            axes=dict(one.candidate.recipe.axes),
+            placement=matrix_of(one.placement),
+            by_framework=one.by_framework,
+            seconds=seconds,
+            composed_seconds=composed,
+            tokens_per_second=self.tokens / seconds,
+            utilisation=self.flops / seconds / peak,
+            compute_seconds=busiest.compute_seconds,
+            exposed_seconds=max(0.0, busiest.exposed_seconds),
+            idle_seconds=busiest.idle_seconds,
+            memory=MomentOfStep.of(moment),
+            gap=seconds / among.least_seconds - 1,
+        )

@@ -1,0 +1,108 @@
+"""The verb that plans a whole step: a model, a batch and a machine come in, plans go out."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from hierarchies import System
+from synth.plan.request import Watcher
+from synth.train.frameworks import Configurations, Machine, Model, configurations
+from synth.train.frameworks import Job as Training
+from synth.train.models import Spelling
+from synth.train.planner.finalists import Finalist
+from synth.train.planner.planning import Job, Pins, Planner
+from synth.train.zoo.sizes import sizes_of
+from synth.verbs.answers.training.planned import Asked, StepPlanReply
+from synth.verbs.questions import notations
+from synth.verbs.questions.fields import Flag
+from synth.verbs.questions.flags import Figure
+from synth.verbs.questions.question import Question
+from synth.verbs.reply import Outcome, Reply, reply
+from synth.verbs.training.machines import Accelerator, accelerator_of
+from synth.verbs.training.simulated import products, size_of
+
+
+class StepPlanQuestion(Question):
+    """What is asked of plans of a whole step; all of it is about a model, if there is one."""
+
+    model: Annotated[
+        str | None, Flag("A model of the zoo, as llama3-70b: plan its whole training step")
+    ] = None
+    batch: Annotated[Figure, Field(ge=1), Flag("Samples in a step, of all devices")] = 256
+    sequence: Annotated[
+        Figure | None, Field(ge=1), Flag("Tokens of a sample, if not as many as the model has")
+    ] = None
+    sizes: Annotated[
+        dict[str, Figure],
+        Field(max_length=16),
+        Flag("Other sizes than it has", ", as layers=2,vocabulary=512", notation=notations.AXES),
+    ] = Field(default_factory=dict)
+    dtype: Annotated[
+        Literal["bfloat16", "float32"],
+        Flag("What it computes in: bfloat16 with parameters in float32, or float32"),
+    ] = "bfloat16"
+    optimizer: Annotated[Literal["adamw", "sgd"], Flag("What updates it: adamw or sgd")] = "adamw"
+    device: Accelerator = None
+    pin: Annotated[
+        str,
+        Field(max_length=1024),
+        Flag("What plans must have", ", as in 'tensor=8 zero=1 schedule=1f1b remat=no'"),
+    ] = ""
+    explain: Annotated[
+        str,
+        Field(max_length=1024),
+        Flag("Why not? The best plan with other pins", ", as in 'tensor=4', beside the best"),
+    ] = ""
+
+    def pins(self) -> tuple[Pins, Pins]:
+        """Those of all plans, and of the one that is asked why not. Raises InputError."""
+        return Pins.parse(self.pin), Pins.parse(self.explain)
+
+
+def planned_step(
+    question: StepPlanQuestion, system: System, name: str, k: int, watcher: Watcher
+) -> Reply:
+    """The fastest plans of a step, simulated; and the best with what was asked for beside them.
+
+    ``name`` is what the system is called in the question.
+    """
+    assert question.model is not None
+    changes = dict(question.sizes)
+    if question.sequence is not None:
+        changes["sequence"] = question.sequence
+    spelling = Spelling(batch=question.batch, dtype=question.dtype, optimizer=question.optimizer)
+    device = accelerator_of(system, question.device)
+    job = Job(question.model, changes, spelling, system.check_even(), device)
+    planner = Planner(job)
+    pins, others = question.pins()
+    found = planner.plans(pins, k, watcher)
+    why_not = None
+    if others.said:
+        why_not = planner.plans(Pins.parse(f"{others} {_without(pins, others)}"), 1, watcher)
+    flops, dtype = products(job.step)
+    samples, tokens = size_of(job.step)
+    written = _written(job, found.finalists[0]) if found.finalists else None
+    asked = Asked(job, name, flops, dtype, samples, tokens, str(pins), str(others), written)
+    answer = StepPlanReply.of(asked, found, why_not)
+    if not answer.plans:
+        return reply(answer, Outcome.NO)
+    return reply(answer, Outcome.OK if answer.complete else Outcome.PARTIAL)
+
+
+def _written(job: Job, best: Finalist) -> Configurations:
+    """The best plan as the files of frameworks."""
+    sizes = sizes_of(job.model, job.changes)
+    spelled = job.spelling
+    return configurations(
+        best.candidate.recipe,
+        Model(job.model, sizes, job.step),
+        Training(spelled.batch, getattr(sizes, "sequence", 1), spelled.dtype),
+        Machine(job.system, best.placement),
+    )
+
+
+def _without(pins: Pins, others: Pins) -> Pins:
+    """The pins that others do not change."""
+    return Pins({name: value for name, value in pins.said.items() if name not in others.said})

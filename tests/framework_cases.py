@@ -1,0 +1,94 @@
+"""Recipes of models of the zoo on one machine, what is written for them, and that read back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from random import Random
+
+from framework_files import (
+    bridge_arguments,
+    deepspeed_recipe,
+    megatron_parser,
+    megatron_recipe,
+    titan_python,
+    titan_recipe,
+    titan_toml,
+    words,
+)
+from hierarchies import Axis, Placement, load, row_major
+from synth.train.choice.grids import Extents, Knobs, recipes
+from synth.train.frameworks import Machine, Model, Written
+from synth.train.orders import SCHEDULES
+from synth.train.plans.recipes import Recipe
+from synth.train.zoo.sizes import ZOO, Gpt2, Llama, sizes_of
+
+SYSTEM = load("dgx-h100:4")
+WORLD, EACH = 32, 8
+MODELS = {
+    "llama3-8b": Model("llama3-8b", ZOO["llama3-8b"]),
+    "llama3-70b": Model("llama3-70b", ZOO["llama3-70b"]),
+    "gpt2-small": Model("gpt2-small", sizes_of("gpt2-small", {"vocabulary": 50304})),
+    "gpt3-175b": Model("gpt3-175b", ZOO["gpt3-175b"]),
+    "mixtral-8x7b": Model("mixtral-8x7b", ZOO["mixtral-8x7b"]),
+}
+KNOBS = Knobs(schedules=tuple(SCHEDULES), unstaged=(1, 4), vocabulary=(True, False))
+
+
+def sequence(model: Model) -> int:
+    assert isinstance(model.sizes, Gpt2 | Llama)
+    return model.sizes.sequence
+
+
+@cache
+def grid(model: Model) -> list[Recipe]:
+    """All recipes of a model on the machine, of the extents that its sizes say."""
+    one = model.sizes
+    assert isinstance(one, Gpt2 | Llama)
+    heads = one.key_heads if isinstance(one, Llama) else one.heads
+    experts = one.experts if isinstance(one, Llama) and one.experts > 1 else 0
+    extents = Extents(128, one.sequence, heads, one.vocabulary, experts, one.layers)
+    return list(recipes(WORLD, extents, KNOBS))
+
+
+def machine(recipe: Recipe) -> Machine:
+    axes = [Axis(name, size) for name, size in recipe.axes]
+    if axes == [Axis("data", 1)]:
+        return Machine(load("dgx-h100:1"), Placement(load("dgx-h100:1").hierarchy, (), ()))
+    found = row_major(SYSTEM.hierarchy, axes)
+    assert found is not None
+    return Machine(SYSTEM, found)
+
+
+def sampled(seed: int, count: int) -> Iterator[tuple[Model, Recipe]]:
+    """Recipes of all models, some of each."""
+    random = Random(seed)
+    for model in MODELS.values():
+        found = grid(model)
+        for recipe in random.sample(found, min(count, len(found))):
+            changed = random.choice([{}, {}, {"bucket_bytes": 25_000_000}])
+            yield model, replace(recipe, **changed)  # type: ignore[arg-type]
+
+
+def read(framework: str, found: Written, model: Model) -> Recipe:
+    """The recipe that files say, by their own words."""
+    layers = getattr(model.sizes, "layers", 0)
+    match framework:
+        case "megatron":
+            args = megatron_parser().parse_args(words(str(found.files["arguments.sh"])))
+            return megatron_recipe(args, WORLD)
+        case "bridge":
+            text = str(found.files["collsynth_bridge.py"])
+            return megatron_recipe(bridge_arguments(text), WORLD)
+        case "torchtitan":
+            base = model.name.replace("-", "_")
+            sections = titan_python(str(found.files["collsynth_torchtitan.py"]), base)
+            return titan_recipe(sections, WORLD, layers, "lm_head")
+        case "torchtitan-toml":
+            sections = titan_toml(str(found.files["torchtitan.toml"]))
+            assert sections["model"]["flavor"].lower() == model.name.removeprefix("llama3-")
+            return titan_recipe(sections, WORLD, layers, "output")
+        case "deepspeed":
+            return deepspeed_recipe(str(found.files["deepspeed.json"]), found.notes, WORLD)
+    raise AssertionError(framework)

@@ -1,0 +1,231 @@
+"""What is written for a framework, read by tables of its options, is the recipe that it says."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from framework_cases import EACH, MODELS, SYSTEM, WORLD, machine, read, sampled, sequence
+from framework_files import (
+    groups_of_placement,
+    groups_of_ranks,
+    megatron_parser,
+    rank_devices,
+    words,
+)
+from hierarchies import Axis, InputError, Placement, placements
+from synth.train.frameworks import (
+    FRAMEWORKS,
+    Job,
+    Machine,
+    configuration,
+    configurations,
+)
+from synth.train.plans import parse_recipe
+
+ROLES = ("pipe", "data", "seq", "tensor")
+SAID = [name for name in FRAMEWORKS if name != "jax"]
+
+
+@pytest.mark.parametrize("framework", SAID)
+def test_what_is_written_is_the_recipe_or_says_what_it_is_instead(framework: str) -> None:
+    """Round trip: the written files, read by the framework's rules, are the recipe they carry."""
+    exact = differing = refused = 0
+    for model, recipe in sampled(3, 600):
+        job = Job(128, sequence(model))
+        try:
+            found = configuration(framework, recipe, model, job, machine(recipe))
+        except InputError:
+            refused += 1
+            continue
+        back = read(framework, found, model)
+        if recipe.bucket_bytes and back.bucket_bytes:
+            assert abs(back.bucket_bytes - recipe.bucket_bytes) < 4
+            back = replace(back, bucket_bytes=recipe.bucket_bytes)
+        assert back == found.recipe, f"{recipe}\n{back}\n{found.recipe}"
+        assert found.recipe == recipe or found.notes, recipe
+        for text in (*found.notes, str(recipe)):
+            assert any(text in str(one) for one in found.files.values()), text
+        exact += found.recipe == recipe
+        differing += found.recipe != recipe
+    assert min(exact, refused) > 20, (exact, differing, refused)
+
+
+@pytest.mark.parametrize("framework", SAID)
+def test_ranks_lie_where_the_placement_has_them(framework: str) -> None:
+    """Each axis's groups, counted from the launch, are those of the placement."""
+    text = "pipe=2 data=4 tensor=4; batch over data; weights over tensor as Megatron; "
+    text += "vocabulary over tensor; tokens over tensor; schedule 1f1b, 4 microbatches"
+    plain = "data=8 tensor=4; batch over data; weights over tensor as Megatron; zero=2"
+    staged = "pipe=4 data=8; batch over data; schedule 1f1b, 4 microbatches"
+    model, written, told = MODELS["llama3-8b"], 0, 0
+    for recipe in map(parse_recipe, (text, plain, staged)):
+        axes = [Axis(name, size) for name, size in recipe.axes]
+        for placement in placements(SYSTEM.hierarchy, axes):
+            job, on = Job(64, 8192), Machine(SYSTEM, placement)
+            try:
+                found = configuration(framework, recipe, model, job, on)
+            except InputError:
+                continue
+            ranks = rank_devices(found.files, EACH, WORLD)
+            assert sorted(ranks) == list(range(WORLD))
+            mapped = "--use-tp-pp-dp-mapping" in str(found.files.get("arguments.sh", ""))
+            mapped |= "use_tp_pp_dp_mapping" in str(found.files.get("collsynth_bridge.py", ""))
+            order = ("data", "pipe", "seq", "tensor") if mapped else ROLES
+            sizes = {role: dict(recipe.axes).get(role, 1) for role in order}
+            for axis, size in recipe.axes:
+                wanted = groups_of_placement(placement, axis)
+                assert groups_of_ranks(ranks, sizes, axis) == wanted, (axis, size, str(placement))
+            written += 1
+            told += mapped or "slurm_hostfile" in found.files
+    assert written > told > 0 or framework == "torchtitan-toml"
+
+
+def test_the_mapping_of_megatron_is_a_flag_where_that_is_enough() -> None:
+    recipe = parse_recipe("pipe=8 data=4; batch over data; schedule 1f1b, 4 microbatches")
+    placement = Placement(SYSTEM.hierarchy, (Axis("pipe", 8), Axis("data", 4)), ((1, 8), (4, 1)))
+    on = Machine(SYSTEM, placement)
+    found = configuration("megatron", recipe, MODELS["llama3-8b"], Job(64, 8192), on)
+    assert "--use-tp-pp-dp-mapping" in words(str(found.files["arguments.sh"]))
+    assert "slurm_hostfile" not in found.files
+
+
+def test_bash_reads_the_flags_as_shlex_does(tmp_path: Path) -> None:
+    recipe = parse_recipe("data=8 tensor=4; batch over data; weights over tensor as Megatron")
+    job, on = Job(64, 8192), machine(recipe)
+    found = configuration("megatron", recipe, MODELS["llama3-70b"], job, on)
+    text = str(found.files["arguments.sh"])
+    (tmp_path / "arguments.sh").write_text(text, encoding="utf-8")
+    script = 'source arguments.sh; printf "%s\\n" "${ARGUMENTS[@]}"'
+    done = subprocess.run(
+        ["bash", "-euc", script], cwd=tmp_path, check=True, capture_output=True, text=True
+    )
+    assert done.stdout.split("\n")[:-1] == words(text)
+
+
+def test_launch_scripts_are_bash() -> None:
+    recipe = parse_recipe("data=4 tensor=8; batch over data; weights over tensor as Megatron")
+    axes = (Axis("data", 4), Axis("tensor", 8))
+    for matrix in (((4, 1), (1, 8)), ((1, 4), (4, 2))):
+        on = Machine(SYSTEM, Placement(SYSTEM.hierarchy, axes, matrix))
+        found = configurations(recipe, MODELS["llama3-8b"], Job(64, 8192), on)
+        scripts = [text for name, text in found.files.items() if name.endswith(".sh")]
+        assert len(scripts) >= 5
+        for text in scripts:
+            subprocess.run(["bash", "-n"], input=str(text), check=True, text=True)
+
+
+CUT = "data=8 tensor=4; batch over data; weights over tensor as Megatron"
+
+
+@pytest.mark.parametrize(
+    ("framework", "text", "name", "problem"),
+    [
+        ("megatron", "pipe=4 data=8; batch over data; schedule gpipe, 4 microbatches", "", "gpipe"),
+        (
+            "megatron",
+            "pipe=8 data=4; batch over data; schedule interleaved-1f1b, 2 chunks, 4 microbatches",
+            "",
+            "4 microbatches in rounds over 8 ranks",
+        ),
+        ("megatron", "data=2 tensor=16; batch over data; weights over tensor as Megatron", "", "8"),
+        ("megatron", "pipe=32; schedule 1f1b, 4 microbatches; remat layers", "llama3-70b", "80"),
+        (
+            "megatron",
+            "pipe=4 data=8; batch over data; zero=3; schedule 1f1b, 4 microbatches",
+            "",
+            "zero=3 on stages",
+        ),
+        (
+            "megatron",
+            "data=8 expert=4; batch over data; experts over expert",
+            "mixtral-8x7b",
+            "same samples",
+        ),
+        ("megatron", "data=8 spare=4; batch over data", "", "axis spare cuts nothing"),
+        ("megatron", CUT + "; weights mlp/up[-1] over data", "", "clauses for a weight"),
+        ("megatron", CUT + "; experts over data", "mixtral-8x7b", "experts beside weights"),
+        ("torchtitan", CUT + "; zero=1", "", "zero=1"),
+        (
+            "torchtitan",
+            "pipe=4 data=8; batch over data; schedule zero-bubble, 4 microbatches",
+            "",
+            "no schedule zero-bubble",
+        ),
+        ("torchtitan", CUT, "gpt3-175b", "no flavour of gpt3-175b"),
+        ("torchtitan", "data=8 seq=4; batch over data; tokens over seq", "", "parameters whole"),
+        ("torchtitan-toml", CUT, "", "replicas (zero=0) beside no other axis"),
+        ("deepspeed", "data=8 seq=4; batch over data; tokens over seq; zero=1", "", "of their own"),
+        ("deepspeed", CUT + "; zero=3", "", "zero=3 beside weights over tensor"),
+        ("jax", "pipe=4 data=8; batch over data; schedule 1f1b, 4 microbatches", "", "stages"),
+        ("jax", CUT, "", "no step of llama3-8b"),
+    ],
+)  # fmt: skip
+def test_what_a_framework_cannot_say_is_refused(
+    framework: str, text: str, name: str, problem: str
+) -> None:
+    recipe = parse_recipe(text)
+    model = MODELS[name or "llama3-8b"]
+    job = Job(64, min(sequence(model), 4096))
+    with pytest.raises(InputError) as caught:
+        configuration(framework, recipe, model, job, machine(recipe))
+    assert problem in caught.value.problem
+    assert "\n" not in str(caught.value)
+    found = configurations(recipe, model, job, machine(recipe), [framework])
+    assert not found.files
+    assert str(found.refused[framework]) == str(caught.value)
+
+
+def test_what_does_not_fit_together_is_refused_for_all() -> None:
+    recipe, model = parse_recipe(CUT), MODELS["llama3-8b"]
+    on = machine(recipe)
+    with pytest.raises(InputError, match="batch of 12 in 8 parts"):
+        configurations(recipe, model, Job(12, 8192), on)
+    other = machine(parse_recipe("data=4 tensor=8; batch over data"))
+    with pytest.raises(InputError, match="the placement has data=4, tensor=8, the recipe data=8"):
+        configurations(recipe, model, Job(64, 8192), other)
+    with pytest.raises(InputError, match="no framework 'megatrn'"):
+        configuration("megatrn", recipe, model, Job(64, 8192), on)
+    with pytest.raises(InputError, match="a batch of 0"):
+        Job(0, 8192)
+    with pytest.raises(InputError, match="numbers 'bf16'"):
+        Job(8, 8192, "bf16")
+
+
+def test_axes_of_other_names_are_known_by_what_they_cut() -> None:
+    """``dp=8 tp=4`` is written as ``data=8 tensor=4``."""
+    given = parse_recipe(CUT.replace("data", "dp").replace("tensor", "tp"))
+    same = parse_recipe(CUT)
+    job, model = Job(64, 8192), MODELS["llama3-8b"]
+    found, wanted = (
+        configuration("megatron", one, model, job, machine(one)) for one in (given, same)
+    )
+    ours, theirs = (words(str(one.files["arguments.sh"])) for one in (found, wanted))
+    assert ours == theirs
+    assert found.recipe == wanted.recipe
+
+
+def test_flags_say_the_model() -> None:
+    """Of all models the parameters that follow from flags are those of the zoo."""
+    for name, count in (("llama3-8b", 8.03e9), ("llama3-70b", 70.6e9), ("gpt3-175b", 175e9)):
+        recipe = parse_recipe("data=32; batch over data")
+        model = MODELS[name]
+        job = Job(64, sequence(model))
+        found = configuration("megatron", recipe, model, job, machine(recipe))
+        args = megatron_parser().parse_args(words(str(found.files["arguments.sh"])))
+        assert abs(parameters(args) / count - 1) < 0.01
+
+
+def parameters(args: SimpleNamespace | object) -> int:
+    """As ``num_floating_point_operations`` of Megatron's training.py counts widths."""
+    one = SimpleNamespace(**vars(args))
+    width, head = one.hidden_size, one.hidden_size // one.num_attention_heads
+    keys = one.num_query_groups if one.group_query_attention else one.num_attention_heads
+    attention = width * (2 * width + 2 * keys * head)
+    mlp = (3 if one.swiglu else 2) * width * one.ffn_hidden_size
+    words_ = one.vocab_size * width * (2 if one.untie_embeddings_and_output_weights else 1)
+    return int(one.num_layers * (attention + mlp) + words_)

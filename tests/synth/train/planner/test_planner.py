@@ -1,0 +1,167 @@
+"""Plans of whole steps: what is composed against the simulator, what is found against all."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from functools import cache
+
+import pytest
+
+pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
+
+from grammar import Goal
+from hierarchies import Axis, InputError, load, placements
+from hierarchies.devices import device_named
+from synth.plan.request import Watcher
+from synth.train.models import Spelling
+from synth.train.planner.composing import Candidate
+from synth.train.planner.finalists import finalist
+from synth.train.planner.inside import MICROBATCHES, Part, inside, scaled
+from synth.train.planner.links import Least, Priced
+from synth.train.planner.planning import Job, Pins, Planner
+from synth.train.planner.searching import searched
+from synth.train.plans import parse_recipe
+
+SIZES = {"layers": 8, "width": 4096, "heads": 32, "sequence": 2048, "vocabulary": 32768}
+SYSTEM = load("dgx-h100:2")
+
+
+@cache
+def job(batch: int = 32, model: str = "gpt2-small") -> Job:
+    spelling = Spelling(batch=batch, dtype="bfloat16")
+    return Job(model, SIZES, spelling, SYSTEM, device_named(SYSTEM.device))
+
+
+@cache
+def planner() -> Planner:
+    return Planner(job())
+
+
+MEGATRON = "weights over tensor as Megatron; vocabulary over tensor"
+RECIPES = (
+    "data=16; batch over data; zero=1; 2 microbatches",
+    f"data=4 tensor=4; batch over data; {MEGATRON}; zero=1; 4 microbatches",
+    f"pipe=2 data=2 tensor=4; batch over data; {MEGATRON}; schedule 1f1b, 4 microbatches",
+)
+MORE = (
+    "data=16; batch over data; zero=3; 2 microbatches",
+    f"data=2 tensor=8; batch over data; tokens over tensor; {MEGATRON}; zero=2; 8 microbatches",
+    "pipe=4 data=4; batch over data; zero=1; schedule interleaved-1f1b, 2 chunks, 8 microbatches",
+    "pipe=8 data=2; batch over data; zero=2; remat layers; schedule 1f1b, 16 microbatches",
+)
+
+
+def check(text: str, seconds: float, memory: float) -> None:
+    """Composed and simulated, on the first and the last placement: so near are both."""
+    recipe = parse_recipe(text)
+    axes = tuple(Axis(name, size) for name, size in recipe.axes)
+    several = list(placements(SYSTEM.hierarchy, axes))
+    for one in {several[0], several[-1]}:
+        candidate = Candidate(recipe, one.matrix)
+        composer = planner().composer
+        [expected] = composer.seconds([candidate], Priced(SYSTEM))
+        found = finalist(job().step, candidate, SYSTEM, job().device)
+        assert expected == pytest.approx(found.found.seconds, rel=seconds)
+        assert composer.size_bytes(candidate) == pytest.approx(found.size_bytes, rel=memory)
+
+
+@pytest.mark.parametrize("text", RECIPES)
+def test_what_is_composed_is_near_what_is_simulated(text: str) -> None:
+    check(text, 0.1, 0.15)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", MORE)
+def test_what_is_composed_is_near_what_is_simulated_of_others(text: str) -> None:
+    check(text, 0.2, 0.2)
+
+
+def test_four_samples_are_what_two_are_and_two_more() -> None:
+    recipe = parse_recipe(f"tensor=4; {MEGATRON}; {MICROBATCHES} microbatches")
+    one, two, four = (inside(job().traced, recipe, count, job().device) for count in (1, 2, 4))
+    found = scaled(one, two, 4)
+    assert found is not None
+    assert found.seconds(8) == pytest.approx(four.seconds(8), rel=0.05)
+    assert found.saved[Part.LAYER] == four.saved[Part.LAYER]
+    for key, work in found.work.items():
+        assert dict(work.sent) == dict(four.work[key].sent)
+
+
+def test_all_that_is_priced_is_found_without_pricing_all() -> None:
+    """Bounds leave out nothing: the ten cheapest are those of all, priced one by one."""
+    some = job().candidates(Pins.parse("zero=1 microbatches=4 remat=no"))
+    links, composer = Priced(SYSTEM), planner().composer
+    memory = sorted(composer.size_bytes(one) for one in some)[len(some) // 2]
+    found = searched(composer, some, memory, links, Least(SYSTEM), 10, Watcher())
+    fitting = [one for one in some if composer.size_bytes(one) <= memory]
+    seconds = sorted(composer.seconds(fitting, links))
+    assert [one.seconds for one in found.best] == seconds[:10]
+    assert found.fitting == len(fitting)
+    assert found.priced < found.fitting
+    assert found.complete
+
+
+def test_where_nothing_fits_the_least_memory_is_told() -> None:
+    some = job().candidates(Pins.parse("pipe=1 tensor=1 remat=no"))
+    composer = planner().composer
+    found = searched(composer, some, 1.0, Priced(SYSTEM), Least(SYSTEM), 1, Watcher())
+    assert not found.best
+    assert found.nearest is not None
+    assert found.nearest[1] == min(map(composer.size_bytes, some))
+
+
+def test_a_search_that_is_stopped_says_so() -> None:
+    class Stops(Watcher):
+        calls = 0
+
+        def go_on(self) -> bool:
+            self.calls += 1
+            return self.calls < 3
+
+    some = job().candidates(Pins.parse("pipe=1 tensor=1 remat=no"))
+    links = Priced(SYSTEM), Least(SYSTEM)
+    found = searched(planner().composer, some, 1e12, *links, 1, Stops())
+    assert not found.complete
+
+
+def test_bounds_of_links_are_below_their_prices() -> None:
+    priced, least = Priced(SYSTEM), Least(SYSTEM)
+    rows: dict[Goal, list[bool]] = defaultdict(list)
+    for goal in (Goal.ALL_REDUCE, Goal.ALL_GATHER, Goal.REDUCE_SCATTER):
+        for row in ((2, 1), (1, 8), (2, 4), (2, 8)):
+            for size in (2.0**10, 2.0**20 + 1, 2.0**29):
+                bound, price = least.seconds(goal, row, size), priced.seconds(goal, row, size)
+                rows[goal].append(bound <= price * (1 + 1e-9))
+    assert all(all(each) for each in rows.values())
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("tensor=8 tensor=4", "tensor=8 and tensor=4"),
+        ("tensor", "not understood"),
+        ("zero=4", "not understood"),
+        ("colour=red", "not understood"),
+        ("schedule=best", "not understood"),
+    ],
+)
+def test_pins_that_are_none_are_named(text: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        Pins.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("tensor=5", "has tensor=5"), ("pipe=4 zero=1 data=8", "has pipe=4 data=8")],
+)
+def test_pins_that_no_plan_has_are_named(text: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        job().candidates(Pins.parse(text))
+
+
+def test_plans_have_what_is_pinned() -> None:
+    pins = Pins.parse("tensor=4, zero=2; remat=no")
+    some = job().candidates(pins)
+    assert some
+    assert all(dict(one.recipe.axes)["tensor"] == 4 for one in some)
+    assert {(one.recipe.zero, one.recipe.remat) for one in some} == {(2, False)}
