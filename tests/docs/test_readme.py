@@ -31,8 +31,8 @@ def printed(command: str) -> str:
 
 
 def transcripts() -> list[Any]:
-    """Every transcript; one over a range of sizes, a hundred questions, with the slow tests."""
-    ranged = re.compile(r".*--bytes \S+\.\.")
+    """Every transcript; of a range of sizes, or of all plans of a step, with the slow tests."""
+    ranged = re.compile(r".*(--bytes \S+\.\.|plan \S+ --model)")
     return [
         pytest.param(block, marks=pytest.mark.slow if ranged.match(block.text) else ())
         for block in blocks("console")

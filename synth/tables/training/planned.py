@@ -64,6 +64,7 @@ _PLANS: Mapping[str, Callable[[_Row], str]] = {
     "waits": lambda row: f"{row[1].exposed_seconds / row[1].seconds:.1%}",
     "idle": lambda row: f"{row[1].idle_seconds / row[1].seconds:.1%}",
     "gap": lambda row: f"{row[1].gap:.0%}",
+    "placement": lambda row: str(row[1].placement),
 }
 
 
