@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from grammar.tensors.sharding import Sharding, Type, part_shape
-from hierarchies import Axis, System, placements
+from hierarchies import Axis, InputError, System, placements
 from results.runs.cases import Case
 from results.testbed.flows import LARGE_BYTES
 from results.testbed.prices import Fit
@@ -184,7 +184,16 @@ def simulated(
 
 
 def predicted(case: Case, systems: Systems, events: Mapping[str, float], taken: Taken) -> Predicted:
-    """A case, in microbatches or all at once."""
+    """A case, in microbatches or all at once.
+
+    Raises InputError for a case whose program is not that which was measured.
+    """
+    if missing := case.planned.events.keys() - events.keys():
+        raise InputError(
+            f"nobody measured {len(missing)} of {len(case.planned.events)} events of {case.name}",
+            where="results/runs/data",
+            hint="programs have changed since: measure again, or report at the commit of the data",
+        )
     if case.planned.program.places:
         return _in_passes(case, systems, events, taken.by_transfer)
     one = case.planned

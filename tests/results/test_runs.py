@@ -15,6 +15,7 @@ import pytest
 
 pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 
+from hierarchies import InputError
 from results import pages, record
 from results.runs import __main__ as runs
 from results.runs import cases, judged, predicted, ranks, replay, standins
@@ -54,6 +55,12 @@ def test_a_step_in_turn_is_its_compute_and_all_that_is_sent() -> None:
             one.path.least(case.planned.plan.sizes) > 0 for one in case.planned.program.moved()
         )
         assert found.step_seconds > found.busy_seconds + 1e-5 * sent
+
+
+def test_a_program_that_was_not_measured_is_refused() -> None:
+    case = Case(TINY, DP, 100.0)
+    with pytest.raises(InputError, match=r"nobody measured \d+ of \d+ events of mlp-tiny"):
+        predicted.predicted(case, {}, {}, FREE)
 
 
 def test_what_is_beside_compute_hides_and_slows_it() -> None:
