@@ -50,7 +50,7 @@ class Priced:
 
     def seconds(self, goal: Goal, row: Row, size_bytes: float) -> float:
         """Of the best program, on a line between two sizes."""
-        return _between(size_bytes, STEP, lambda power: self._asked(goal, row, power))
+        return between(size_bytes, STEP, lambda power: self._asked(goal, row, power))
 
     def _asked(self, goal: Goal, row: Row, power: int) -> float:
         key = goal, row, power
@@ -90,7 +90,7 @@ class Least:
 
     def seconds(self, goal: Goal, row: Row, size_bytes: float) -> float:
         """Of no program less: bounds lie on a line themselves, but for their latency."""
-        return _between(size_bytes, 32, lambda power: self._bound(goal, row, power))
+        return between(size_bytes, 32, lambda power: self._bound(goal, row, power))
 
     def _bound(self, goal: Goal, row: Row, power: int) -> float:
         key = goal, row, power
@@ -112,7 +112,7 @@ def alone(system: System, row: Row) -> Placement:
     return Placement(system.hierarchy, axes, (row, rest))
 
 
-def _between(size_bytes: float, step: int, known: Callable[[int], float]) -> float:
+def between(size_bytes: float, step: int, known: Callable[[int], float]) -> float:
     """On the line through what is known of the powers of 2 ** step around a size."""
     below = max(step, int(log2(max(1.0, size_bytes))) // step * step)
     low, high = 2.0**below, 2.0 ** (below + step)

@@ -1,0 +1,150 @@
+"""What it gains to choose a step's recipe, placement and programs together, and one switched off.
+
+``python -m results.plans`` writes plans.json and a section of README.md. Each case is a model of
+the zoo on a machine of the catalogue, in bfloat16. Gains are between composed seconds, which the
+first five plans of each case, simulated, are held against. ``--dry`` prints, and keeps nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import process_time
+from typing import Any
+
+from grammar import Goal
+from hierarchies import Reduction, System, load
+from hierarchies.devices import device_named
+from results import pages, record
+from synth.calibration.typical import typical
+from synth.plan.request import Watcher
+from synth.price.defaults import defaults
+from synth.price.step_prices import Simulator
+from synth.price.steps import total_seconds
+from synth.train.models import Spelling
+from synth.train.planner.composing import Candidate
+from synth.train.planner.finalists import by_framework
+from synth.train.planner.links import STEP, Least, Links, Priced, Row, alone, between
+from synth.train.planner.planning import Job, Pins, Planner
+from synth.train.planner.searching import searched
+
+DATA = Path(__file__).with_name("plans.json")
+COMMAND = "python -m results.plans"
+CASES = (
+    ("llama3-8b", "dgx-h100:2", 64, 8192),
+    ("llama3-8b", "l40s-pcie:4", 64, 4096),
+    ("llama3-70b", "dgx-h100:8", 256, 8192),
+    ("llama3-70b", "mi300x:8", 256, 8192),
+    ("gpt3-175b", "dgx-a100:32", 1536, 2048),
+    ("gpt2-xl", "dgx1-v100:4", 512, 1024),
+)
+RECIPES: dict[str, Callable[[Candidate], bool]] = {
+    "data parallel": lambda one: _only(one, "data") and one.recipe.zero == 0,
+    "FSDP": lambda one: _only(one, "data") and one.recipe.zero == 3,
+    "Megatron": lambda one: one.recipe.zero <= 1 and bool(one.recipe.megatron),
+}
+"""Recipes that people use, each the best of its kind where frameworks lay axes out."""
+
+
+def _only(one: Candidate, axis: str) -> bool:
+    return [name for name, size in one.recipe.axes if size > 1] == [axis]
+
+
+@dataclass
+class Usual:
+    """What the runtime's own collectives take: no program of ours."""
+
+    system: System
+    priced: Priced
+    _known: dict[tuple[Goal, Row, float], float] = field(default_factory=dict)
+
+    def seconds(self, goal: Goal, row: Row, size_bytes: float) -> float:
+        """Of the runtime's choice, as ``Priced`` draws lines between sizes."""
+        return between(size_bytes, STEP, lambda power: self._asked(goal, row, power))
+
+    def _asked(self, goal: Goal, row: Row, power: int) -> float:
+        key = goal, row, power
+        if key not in self._known:
+            reduction = Reduction(alone(self.system, row), ("over",))
+            found = defaults(Simulator(self.system), reduction, 2.0**power, goal)
+            self._known[key] = total_seconds(found.baseline)
+        return self._known[key]
+
+    def handed(self, row: Row, size_bytes: float) -> Sequence[float]:
+        """As ours: one way to send."""
+        return self.priced.handed(row, size_bytes)
+
+
+def measured(model: str, machine: str, batch: int, sequence: int) -> dict[str, Any]:
+    """One case: the best of all, and the best with one freedom less."""
+    system = typical(load(machine))
+    spelling = Spelling(batch=batch, dtype="bfloat16")
+    job = Job(model, {"sequence": sequence}, spelling, system, device_named(system.device))
+    planner, begun = Planner(job), process_time()
+    found = planner.plans(Pins({}), 5, Watcher())
+    took = process_time() - begun
+    priced, least = Priced(system), Least(system)
+    usual = Usual(system, priced)
+    every = job.candidates(Pins({}))
+    laid_out = [one for one in every if by_framework(one, system)]
+
+    def best(some: Sequence[Candidate], links: Links) -> float | None:
+        memory = job.device.memory_bytes
+        one = searched(planner.composer, some, memory, links, least, 1, Watcher()).best
+        return one[0].seconds if one else None
+
+    composed = {one.candidate: one.seconds for one in found.searched.best}
+    return {
+        "model": model,
+        "machine": machine,
+        "batch": batch,
+        "sequence": sequence,
+        "plan": str(found.finalists[0].candidate.recipe),
+        "placement": [list(row) for row in found.finalists[0].candidate.rows],
+        "plans": found.searched.plans,
+        "fitting": found.searched.fitting,
+        "took_seconds": took,
+        "least_seconds": found.least_seconds,
+        "simulated": [
+            {"composed": composed[one.candidate], "simulated": one.found.seconds}
+            for one in found.finalists
+        ],
+        "joint": best(every, priced),
+        "without_placement": best(laid_out, priced),
+        "without_programs": best(every, usual),
+        "without_both": best(laid_out, usual),
+        "without_stages": best([one for one in every if one.ranks == 1], priced),
+        "recipes": {
+            name: best([one for one in laid_out if kind(one)], usual)
+            for name, kind in RECIPES.items()
+        },
+    }
+
+
+def page(data: dict[str, Any]) -> str:
+    """README.md with its section about plans as the data has it."""
+    off = [
+        abs(one["composed"] / one["simulated"] - 1)
+        for case in data["cases"]
+        for one in case["simulated"]
+    ]
+    return pages.page("plans", data=data, off=sorted(off))
+
+
+def main() -> None:
+    given = argparse.ArgumentParser(description=__doc__)
+    given.add_argument("--dry", action="store_true", help="print, and keep nothing")
+    dry = given.parse_args().dry
+    cases = [measured(*case) for case in CASES]
+    data = record.origin(COMMAND) | {"machine": record.machine(), "cases": cases}
+    if dry:
+        print(json.dumps(data, indent=1))
+    else:
+        pages.keep(DATA, data, page)
+
+
+if __name__ == "__main__":
+    main()
