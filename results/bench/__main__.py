@@ -244,6 +244,17 @@ BENCHES = (
             Promise("GPT-3's program on 1,024 devices, with its memory", "memory_seconds", "s"),
         ),
     ),
+    Bench(
+        (measure("plans"),),
+        1,
+        (
+            Promise(
+                "GPT-3's plans on 512 devices that fit, composed", "plans_a_second", "a second"
+            ),
+            Promise("all plans of GPT-3 on 4,096 devices", "all_seconds", "s", 60.0),
+            Promise("all plans of GPT-3 on 4,096 devices, number", "all_plans", "plans"),
+        ),
+    ),
     four_levels("8,8,4,2"),
     four_levels("32,4,4"),
     proofs(3, 0.1),

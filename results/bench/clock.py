@@ -15,10 +15,16 @@ from typing import Any
 
 import numpy as np
 
+from hierarchies import load
+from hierarchies.devices import device_named
 from synth.events.blocks import Block, composed, expanded
 from synth.events.longest_path import arranged, ends_together, retimed, timed
+from synth.plan.request import Watcher
 from synth.train.models import Spelling, zoo_step
 from synth.train.orders import SCHEDULES, Protocol, Scheduled, scheduled
+from synth.train.planner.links import Least, Priced
+from synth.train.planner.planning import Job, Pins, Planner
+from synth.train.planner.searching import searched
 from synth.train.plans import apply, parse_recipe, plan_of, prepared
 from synth.train.simulation import Predicted, Runtime, Sources, predicted
 from synth.train.simulation.groups import Grouping
@@ -103,6 +109,38 @@ def gpt3() -> Figures:
         few.append(_taken(lambda: step(8)))
         many.append(_taken(lambda: step(128)))
     return {"seconds": median(few), "ratio": median(map(float.__truediv__, many, few))}
+
+
+def plans() -> Figures:
+    """GPT-3's recipes on all their placements on 512 A100, and on 4,096, in 1,536 samples.
+
+    Of 512 how many that fit are composed in a second, once their parts and links are known; of
+    4,096 the whole search, from the traced step to the cheapest.
+    """
+    few, priced, least = _planner(64)
+    composer, some = few.composer, few.job.candidates(Pins({}))
+    fitting = [one for one in some if composer.size_bytes(one) <= few.job.device.memory_bytes]
+    composer.seconds(fitting, priced)
+    begun = process_time()
+    composer.seconds(fitting, priced)
+    composed_seconds = process_time() - begun
+    begun = process_time()
+    many, priced, least = _planner(512)
+    some = many.job.candidates(Pins({}))
+    memory = many.job.device.memory_bytes
+    found = searched(many.composer, some, memory, priced, least, 5, Watcher())
+    return {
+        "plans_a_second": len(fitting) / composed_seconds,
+        "all_seconds": process_time() - begun,
+        "all_plans": float(found.plans),
+    }
+
+
+def _planner(nodes: int) -> tuple[Planner, Priced, Least]:
+    system = load(f"dgx-a100:{nodes}")
+    spelling = Spelling(batch=1536, dtype="bfloat16")
+    job = Job("gpt3-175b", {}, spelling, system, device_named(system.device))
+    return Planner(job), Priced(system), Least(system)
 
 
 def program() -> Figures:

@@ -321,6 +321,7 @@ MEASURES: dict[str, Callable[..., Figures]] = {
     "dist-ir": clock.dist_ir,
     "gpt3": clock.gpt3,
     "program": clock.program,
+    "plans": clock.plans,
 }
 
 

@@ -35,7 +35,7 @@ DATA = Path(__file__).with_name("plans.json")
 COMMAND = "python -m results.plans"
 CASES = (
     ("llama3-8b", "dgx-h100:2", 64, 8192),
-    ("llama3-8b", "l40s-pcie:4", 64, 4096),
+    ("llama3-8b", "aws-p4d:4", 128, 8192),
     ("llama3-70b", "dgx-h100:8", 256, 8192),
     ("llama3-70b", "mi300x:8", 256, 8192),
     ("gpt3-175b", "dgx-a100:32", 1536, 2048),
