@@ -81,19 +81,24 @@ class _Seconds:
 class Composer:
     """Composes plans of a job: ``layers`` in all, ``batch`` samples; what plans share is kept.
 
-    ``inside_of`` gives what a recipe without stages does, for so many samples a microbatch.
+    ``inside_of`` gives what a recipe without stages does, for so many samples a microbatch;
+    ``microbatches``: of how many, 1 for a step that has none.
     """
 
     layers: int
     batch: int
     inside_of: Callable[[Recipe, int], Inside]
+    microbatches: int = MICROBATCHES
     _insides: dict[tuple[Recipe, int], Inside | InputError] = field(default_factory=dict)
     _sizes: dict[Recipe, float] = field(default_factory=dict)
 
     def inside(self, recipe: Recipe) -> Inside:
         """What a recipe does inside of its stages. Raises InputError if it cannot be cut so."""
         data = dict(recipe.axes).get("data", 1)
-        within, samples = _within(recipe), self.batch // (data * recipe.microbatches)
+        within, samples = (
+            _within(recipe, self.microbatches),
+            self.batch // (data * recipe.microbatches),
+        )
         if (within, samples) not in self._insides:
             try:
                 self._insides[within, samples] = self._grown(within, samples)
@@ -159,7 +164,7 @@ class Composer:
         return found
 
 
-def _within(recipe: Recipe) -> Recipe:
+def _within(recipe: Recipe, microbatches: int) -> Recipe:
     """What a recipe says of the inside of a stage, for samples that one device of data has."""
     axes = tuple((name, size) for name, size in recipe.axes if name in INSIDE)
     return replace(
@@ -167,7 +172,7 @@ def _within(recipe: Recipe) -> Recipe:
         axes=axes or (("data", 1),),
         batch="",
         zero=0,
-        microbatches=MICROBATCHES,
+        microbatches=microbatches,
         schedule="",
         chunks=1,
     )

@@ -35,7 +35,7 @@ LAYERS = 2
 """Of the model that is traced: with one there is nothing between layers."""
 
 MICROBATCHES = 2
-"""Of the step that is traced: with one, forward and backward are not told apart."""
+"""Of the step that is traced, if it has any: with them, forward and backward are told apart."""
 
 INSIDE = ("seq", "expert", "tensor")
 """The axes that cut what is inside of a stage; of ``data`` every part does the same."""
@@ -137,12 +137,12 @@ def _said(one: Sent) -> tuple[str, tuple[str, ...], int]:
 def inside(
     traced: Callable[[int], Step], recipe: Recipe, samples: int, accelerator: Accelerator
 ) -> Inside:
-    """What ``recipe`` does with so many samples a microbatch, of which it has ``MICROBATCHES``.
+    """What ``recipe`` does with so many samples in each of its microbatches.
 
     ``traced`` gives a step of ``LAYERS`` layers for a batch. Raises InputError for what the step
     cannot be cut by.
     """
-    step = traced(samples * MICROBATCHES)
+    step = traced(samples * recipe.microbatches)
     plan = plan_of(step, recipe)
     ready, program = prepared(step, plan), apply(step, plan)
     rooflines = Rooflines(accelerator, scores_in(program, plan.parts))
@@ -156,7 +156,34 @@ def inside(
         overlap=runtime.overlap,
         grouping=grouped(plan, program, runtime),
     )
+    if not program.places:
+        written = _in_passes(written)
     return _Read(ready, plan, program, written).inside()
+
+
+def _in_passes(undivided: Device) -> Device:
+    """A step that is no microbatch, as passes: backward from where layers are done again.
+
+    What is between, the loss, counts to the forward pass; behind, what reads moments, or what comes
+    of them, is the update.
+    """
+    begun, updated = (
+        0,
+        {number for number, one in enumerate(undivided.buffers) if one.kind is Kind.MOMENTS},
+    )
+    tasks, inside_before = [], False
+    made = defaultdict[int, list[int]](list)
+    for number, one in enumerate(undivided.buffers):
+        made[one.maker].append(number)
+    for number, task in enumerate(undivided.tasks):
+        begun += task.layer >= 0 and not inside_before
+        inside_before = task.layer >= 0
+        when = When.FORWARD if begun < 2 else When.BACKWARD
+        if begun >= 2 and not inside_before and updated.intersection(task.reads):
+            when = When.AFTER
+            updated.update(made[number])
+        tasks.append(task._replace(place=replace(task.place, when=when)))
+    return replace(undivided, tasks=tuple(tasks))
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from synth.train.planner.finalists import Finalist, by_framework, finalist
 from synth.train.planner.inside import LAYERS, MICROBATCHES, inside
 from synth.train.planner.links import Least, Priced
 from synth.train.planner.searching import Composed, Searched, candidates, searched
-from synth.train.plans import Recipe
+from synth.train.plans import Recipe, apply, plan_of
 from synth.train.plans.plan import PIPE
 from synth.train.zoo.sizes import sizes_of
 
@@ -148,13 +148,23 @@ class Job:
         found = extents_of(self.traced(MICROBATCHES))
         return replace(found, batch=self.spelling.batch, layers=self.layers)
 
+    @cached_property
+    def divides(self) -> bool:
+        """Whether it can be done in microbatches: experts that sort all tokens cannot."""
+        step = self.traced(MICROBATCHES)
+        try:
+            apply(step, plan_of(step, Recipe((("data", 1),), microbatches=MICROBATCHES)))
+        except InputError:
+            return False
+        return True
+
     def knobs(self, pins: Pins) -> Knobs:
         """What is tried where nothing is pinned."""
         devices, batch = self.system.devices, self.spelling.batch
-        axes = [PIPE, "data", "tensor"]
+        axes = [*([PIPE] if self.divides else []), "data", "tensor"]
         axes += ["expert"] * bool(self.extents.experts)
         axes += ["seq"] * (self.extents.tokens >= LONG or "seq" in pins.said)
-        counts = _divisors(batch)
+        counts = _divisors(batch) if self.divides else [1]
         schedules = (pins.said["schedule"],) if "schedule" in pins.said else SCHEDULED
         return Knobs(
             degrees=_divisors(devices),
@@ -167,11 +177,11 @@ class Job:
 
     def candidates(self, pins: Pins) -> list[Candidate]:
         """All plans with the pins. Raises InputError where there are none, and says why."""
-        knobs = self.knobs(pins)
+        knobs, most = self.knobs(pins), MOST_SAMPLES if self.divides else self.spelling.batch
         found = [
             one
             for one in candidates(self.system, self.extents, knobs)
-            if pins.allow(one.recipe) and self._samples(one.recipe) <= MOST_SAMPLES
+            if pins.allow(one.recipe) and self._samples(one.recipe) <= most
         ]
         if not found:
             known = list(recipes(self.system.devices, self.extents, knobs))
@@ -224,7 +234,8 @@ class Planner:
     def composer(self) -> Composer:
         job = self.job
         inside_of = partial(inside, job.traced, accelerator=job.device)
-        return Composer(job.layers, job.spelling.batch, inside_of)
+        microbatches = MICROBATCHES if job.divides else 1
+        return Composer(job.layers, job.spelling.batch, inside_of, microbatches)
 
     @cached_property
     def _links(self) -> tuple[Priced, Least]:
