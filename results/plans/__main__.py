@@ -39,7 +39,7 @@ CASES = (
     ("llama3-70b", "dgx-h100:8", 256, 8192),
     ("llama3-70b", "mi300x:8", 256, 8192),
     ("gpt3-175b", "dgx-a100:32", 1536, 2048),
-    ("gpt2-xl", "dgx1-v100:4", 512, 1024),
+    ("gpt2-xl", "aws-p4d:2", 512, 1024),
 )
 RECIPES: dict[str, Callable[[Candidate], bool]] = {
     "data parallel": lambda one: _only(one, "data") and one.recipe.zero == 0,

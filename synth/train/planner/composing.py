@@ -220,7 +220,9 @@ class _Plan:
         each = share[1 if inside.copies else 3]
         each += inside.moments * share[1] + inside.gradients * share[2]
         each += 0.0 if recipe.zero == 3 else inside.copies
-        ahead = 2 * inside.stored[Part.LAYER] * inside.gathered if recipe.zero == 3 else 0.0
+        layer = inside.stored[Part.LAYER]
+        ahead = 2 * layer * inside.gathered if recipe.zero == 3 else 0.0
+        ahead += layer * inside.gradients if recipe.zero >= 2 else 0.0
         for rank in range(self.candidate.ranks):
             mine = self.of_rank(rank)
             kept = self.sum(mine, inside.saved.__getitem__) / len(mine)

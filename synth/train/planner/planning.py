@@ -34,14 +34,14 @@ AXES = (PIPE, "data", "expert", "seq", "tensor")
 LONG = 16_384
 """From how many tokens on a sequence may be cut among devices."""
 
-MOST_SAMPLES = 64
-"""In a microbatch of one device."""
+SAMPLES = (1, 2, 4, 8, 16, 32, 64)
+"""In a microbatch of one device, if the batch is in microbatches."""
 
 SCHEDULED = ("1f1b", "interleaved-1f1b")
 """Orders that are searched unless one is pinned: others are no faster, or need halves."""
 
-SPARE = 2
-"""As many plans are found as are asked for, times this: simulated, some may not fit."""
+SPARE = 50
+"""So many plans more are found than are asked for: simulated, some may not fit."""
 
 _CHUNKS = 8
 
@@ -177,11 +177,11 @@ class Job:
 
     def candidates(self, pins: Pins) -> list[Candidate]:
         """All plans with the pins. Raises InputError where there are none, and says why."""
-        knobs, most = self.knobs(pins), MOST_SAMPLES if self.divides else self.spelling.batch
+        knobs = self.knobs(pins)
         found = [
             one
             for one in candidates(self.system, self.extents, knobs)
-            if pins.allow(one.recipe) and self._samples(one.recipe) <= most
+            if pins.allow(one.recipe) and self._usual(one.recipe)
         ]
         if not found:
             known = list(recipes(self.system.devices, self.extents, knobs))
@@ -201,8 +201,10 @@ class Job:
             )
         return found
 
-    def _samples(self, recipe: Recipe) -> int:
-        return self.spelling.batch // (dict(recipe.axes).get("data", 1) * recipe.microbatches)
+    def _usual(self, recipe: Recipe) -> bool:
+        """Whether a microbatch has as many samples as are tried."""
+        cut = dict(recipe.axes).get("data", 1) * recipe.microbatches
+        return recipe.microbatches == 1 or self.spelling.batch // cut in SAMPLES
 
 
 def _divisors(number: int) -> list[int]:
@@ -242,23 +244,34 @@ class Planner:
         return Priced(self.job.system), Least(self.job.system)
 
     def plans(self, pins: Pins, k: int, watcher: Watcher) -> Planned:
-        """The ``k`` best with the pins. Raises InputError where none can be."""
+        """The ``k`` best with the pins. Raises InputError where none can be.
+
+        Where one needs more memory on the clock than was expected, others of its kind do, too.
+        """
         some = self.job.candidates(pins)
-        found = self._searched(some, SPARE * k, watcher)
+        found = self._searched(some, SPARE + k, watcher)
+        if found.refused and sum(count for _, count in found.refused) == found.plans:
+            raise InputError(f"no plan can be: {found.refused[0][0]}", where=self.job.model)
         laid_out = [one for one in some if by_framework(one, self.job.system)]
         usual = self._searched(laid_out, 1, watcher)
         simulated: list[Finalist] = []
         complete = found.complete
+        memory, excess = self.job.device.memory_bytes, dict[tuple[int, bool], float]()
         for one in found.best:
             if len(simulated) == k:
                 break
+            kind = one.candidate.recipe.zero, one.candidate.recipe.remat
+            if one.size_bytes * excess.get(kind, 1.0) > memory:
+                continue
             if simulated and not watcher.go_on():
                 complete = False
                 break
             told = (self.job.step, one.candidate, self.job.system, self.job.device)
-            if (last := finalist(*told)).size_bytes <= self.job.device.memory_bytes:
+            if (last := finalist(*told)).size_bytes <= memory:
                 simulated.append(last)
                 watcher.judged(len(simulated), k)
+            else:
+                excess[kind] = last.size_bytes / one.size_bytes
         return Planned(
             found,
             tuple(sorted(simulated, key=lambda one: one.found.seconds)),

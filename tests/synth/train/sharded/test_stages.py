@@ -92,7 +92,7 @@ DAMAGED = {
         "activations go up",
     ),
     "not summed up": (
-        r"(v\d+\.1: \S+ = redistribute\(v\d+\) by=\S+ over=)\(microbatch\)",
+        r"(v\d+\.1: \S+ = redistribute\(v\d+\) by=all-reduce over=)\(microbatch\)",
         r"\1(data)",
         "all-reduce over data does not make",
     ),
