@@ -222,7 +222,8 @@ class _Plan:
         each += 0.0 if recipe.zero == 3 else inside.copies
         layer = inside.stored[Part.LAYER]
         ahead = 2 * layer * inside.gathered if recipe.zero == 3 else 0.0
-        ahead += layer * inside.gradients if recipe.zero >= 2 else 0.0
+        beside = min(1.0, self.layers - 1)  # whose gradients are sent while the next computes
+        ahead += beside * layer * inside.gradients if recipe.zero >= 2 else 0.0
         for rank in range(self.candidate.ranks):
             mine = self.of_rank(rank)
             kept = self.sum(mine, inside.saved.__getitem__) / len(mine)

@@ -132,7 +132,7 @@ class _Stages:
         """What only another stage reads is done there, if all that it needs is there, too.
 
         A normalisation between two layers of different stages is done where its result is used:
-        its input goes there anyway. So is a gradient that only an update reads.
+        its input goes there anyway. So is a gradient that only an update reads, in several steps.
         """
         latest = self._latest(when)
         before = dict(self.chosen)
@@ -162,7 +162,7 @@ class _Stages:
                 continue
             if when is When.FORWARD:
                 found[at] = min(stages, default=ANY)
-            elif stages and all(self.whens[one] is When.AFTER for one in readers):
+            elif stages and all(self.whens[one] is When.AFTER or one in found for one in readers):
                 found[at] = max(stages)
         return dict(reversed(found.items()))
 
