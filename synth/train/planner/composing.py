@@ -90,15 +90,13 @@ class Composer:
     inside_of: Callable[[Recipe, int], Inside]
     microbatches: int = MICROBATCHES
     _insides: dict[tuple[Recipe, int], Inside | InputError] = field(default_factory=dict)
+    _written: dict[tuple[Recipe, int], Inside] = field(default_factory=dict)
     _sizes: dict[Recipe, float] = field(default_factory=dict)
 
     def inside(self, recipe: Recipe) -> Inside:
         """What a recipe does inside of its stages. Raises InputError if it cannot be cut so."""
-        data = dict(recipe.axes).get("data", 1)
-        within, samples = (
-            _within(recipe, self.microbatches),
-            self.batch // (data * recipe.microbatches),
-        )
+        within = _within(recipe, self.microbatches)
+        samples = self.batch // (dict(recipe.axes).get("data", 1) * recipe.microbatches)
         if (within, samples) not in self._insides:
             try:
                 self._insides[within, samples] = self._grown(within, samples)
@@ -111,18 +109,15 @@ class Composer:
 
     def _grown(self, within: Recipe, samples: int) -> Inside:
         if samples > 2:
-            one, two = (self._known(within, count) for count in (1, 2))
+            one, two = (self._of(within, count) for count in (1, 2))
             if (found := scaled(one, two, samples)) is not None:
                 return found
-        return self._known(within, samples)
+        return self._of(within, samples)
 
-    def _known(self, within: Recipe, samples: int) -> Inside:
-        key = within, -samples
-        if key not in self._insides:
-            self._insides[key] = self.inside_of(within, samples)
-        known = self._insides[key]
-        assert not isinstance(known, InputError)
-        return known
+    def _of(self, within: Recipe, samples: int) -> Inside:
+        if (within, samples) not in self._written:
+            self._written[within, samples] = self.inside_of(within, samples)
+        return self._written[within, samples]
 
     def size_bytes(self, one: Candidate) -> float:
         """Memory of the fullest device, wherever its axes lie.
@@ -135,14 +130,10 @@ class Composer:
 
     def least_seconds(self, devices: int) -> float:
         """What no plan takes less than of those whose insides are known: all compute, always."""
-        shares = (
-            (known, samples, prod(size for name, size in within.axes if name in INSIDE))
-            for (within, samples), known in self._insides.items()
-            if isinstance(known, Inside)
-        )
         return min(
-            known.seconds(self.layers) / abs(samples) * self.batch * cut / devices
-            for known, samples, cut in shares
+            one.seconds(self.layers) / samples * self.batch * _parts(within) / devices
+            for (within, samples), one in self._insides.items()
+            if isinstance(one, Inside)
         )
 
     def seconds(self, several: Sequence[Candidate], links: Links) -> list[float]:
@@ -162,6 +153,11 @@ class Composer:
                 for number, took in zip(some, _clock(*structure).seconds(told), strict=True):
                     found[number] = took
         return found
+
+
+def _parts(within: Recipe) -> int:
+    """On how many devices a sample is."""
+    return prod(size for name, size in within.axes if name in INSIDE)
 
 
 def _within(recipe: Recipe, microbatches: int) -> Recipe:

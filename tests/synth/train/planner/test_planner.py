@@ -159,6 +159,26 @@ def test_pins_that_no_plan_has_are_named(text: str, said: str) -> None:
         job().candidates(Pins.parse(text))
 
 
+@pytest.mark.parametrize("model", ["bert-tiny", "mixtral-tiny"])
+def test_a_step_without_microbatches_is_planned_in_one_piece(model: str) -> None:
+    system = load("dgx-h100:1")
+    spelling = Spelling(batch=16, dtype="bfloat16")
+    one = Job(model, {}, spelling, system, device_named(system.device))
+    assert not one.divides
+    found = Planner(one).plans(Pins({}), 2, Watcher())
+    assert len(found.finalists) == 2
+    assert all(each.candidate.recipe.microbatches == 1 for each in found.finalists)
+    assert found.least_seconds < found.finalists[0].found.seconds
+
+
+def test_what_the_device_has_no_rate_for_is_told() -> None:
+    system = load("dgx1-v100:1")
+    spelling = Spelling(batch=16, dtype="bfloat16")
+    one = Job("gpt2-tiny", {}, spelling, system, device_named(system.device))
+    with pytest.raises(InputError, match="no matrix rate of bf16"):
+        Planner(one).plans(Pins.parse("pipe=1"), 1, Watcher())
+
+
 def test_plans_have_what_is_pinned() -> None:
     pins = Pins.parse("tensor=4, zero=2; remat=no")
     some = job().candidates(pins)
