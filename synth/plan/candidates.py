@@ -220,14 +220,11 @@ class _Candidates:
             if len(labels) == 1:
                 least[path] = uncut
                 yield 0, partial(self._alone, path, uncut, followed.ticks(path, uncut))
-
-        def needless(path: int, segments: int) -> bool:
-            return least.get(path, inf) <= segments or grouping.counted(self._paths[path])
-
-        for one in followed.unless(needless):
+        for one in followed:
             if (least and not self._search.go_on()) or followed.followed > _MOST_FOLLOWED:
                 return
-            if not needless(one.path, one.segments):
+            cut_less = one.segments < least.get(one.path, one.segments + 1)
+            if cut_less and not grouping.counted(self._paths[one.path]):
                 least[one.path] = one.segments
                 yield one.ticks, partial(self._alone, one.path, one.segments, one.ticks)
 

@@ -126,8 +126,7 @@ class Followed:
         self, paths: Sequence[Sequence[int]], moves: Mapping[int, Sequence[Choices]]
     ) -> None:
         self._moves = moves
-        kinds = _alike(moves)
-        every = _rows([[kinds[label] for label in path] for path in paths], len(kinds))
+        every = _rows(paths, len(next(iter(moves.values()), ())))
         self._alike, whose = np.unique(every, axis=0, return_inverse=True)
         self._labels = paths
         self._paths: list[list[int]] = [[] for _ in self._alike]
@@ -135,7 +134,6 @@ class Followed:
             self._paths[row].append(path)
         self._found: list[Overlapped] = []
         self._in_order = self._cheapest_first()
-        self._needless: Callable[[int, int], bool] = lambda path, segments: False
         self.followed = 0
 
     def __iter__(self) -> Iterator[Overlapped]:
@@ -149,14 +147,6 @@ class Followed:
                 self._found.append(fresh)
             yield self._found[number]
             number += 1
-
-    def unless(self, needless: Callable[[int, int], bool]) -> Iterator[Overlapped]:
-        """The same, but from now on what is needless is not followed: paths in so many segments.
-
-        What once is needless must stay so.
-        """
-        self._needless = needless
-        return iter(self)
 
     def ticks(self, path: int, segments: int) -> int:
         """The price of one path in so many segments, wherever it comes."""
@@ -185,7 +175,7 @@ class Followed:
             one = tried[segments, row]
             if one.settled:
                 yield from (Overlapped(path, bound, segments) for path in self._paths[row])
-            elif not all(self._needless(path, segments) for path in self._paths[row]):
+            else:
                 one.follow()
                 self.followed += 1
                 heappush(heap, (one.bound, segments, row))
@@ -216,14 +206,6 @@ def cheapest(
         if one.path not in best:
             best[one.path], last = one, one.ticks
     return list(best.values())
-
-
-def _alike(moves: Mapping[int, Sequence[Choices]]) -> list[int]:
-    """For each label the first that may do the same in any number of segments."""
-    first: dict[tuple[tuple[Phases, ...], ...], int] = {}
-    labels = zip(*moves.values(), strict=True)
-    every = (tuple(tuple(some) for some in one) for one in labels)
-    return [first.setdefault(one, label) for label, one in enumerate(every)]
 
 
 def _rows(paths: Sequence[Sequence[int]], nothing: int) -> Integers:

@@ -116,29 +116,6 @@ def open_markets(draw: st.DrawFn) -> tuple[list[tuple[int, ...]], dict[int, list
     return draw(st.lists(path, min_size=1, max_size=6, unique=True)), moves
 
 
-@given(open_markets(), st.sets(st.tuples(st.integers(0, 5), st.sampled_from(COUNTS))))
-def test_without_what_is_needless_all_others_come_as_before(
-    market: tuple[list[tuple[int, ...]], dict[int, list[Choices]]], needless: set[tuple[int, int]]
-) -> None:
-    every = list(Followed(*market))
-    followed = Followed(*market)
-    some = list(followed.unless(lambda path, segments: (path, segments) in needless))
-    kept = [one for one in every if (one.path, one.segments) not in needless]
-    assert [one for one in some if (one.path, one.segments) not in needless] == kept
-    assert followed.followed or not kept
-
-
-def test_what_is_needless_is_not_followed_and_what_is_alike_is_followed_once() -> None:
-    alike = [[(Work(1.0, {"node": 3.0}),), (Work(0.0, {"gpu": 2.0}),)] for _ in range(3)]
-    market = [(0,), (1,), (0, 2), (2, 1)], {2: alike}
-    every, some = Followed(*market), Followed(*market)
-    assert [one.path for one in every] == [0, 1, 2, 3]
-    assert {one.path for one in some.unless(lambda path, _: path > 1)} == {0, 1}
-    one_by_one = Followed([(0,), (0, 2)], {2: alike})
-    assert len(list(one_by_one)) == 2
-    assert some.followed < every.followed == one_by_one.followed
-
-
 def every_way(path: tuple[int, ...], every: list[Choices], segments: int) -> list[int]:
     """The price of a path by each choice for its labels."""
     return [
