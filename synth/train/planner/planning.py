@@ -7,10 +7,12 @@ is computed again, and where each axis lies. A pin is what a recipe must have, a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import combinations
+from math import isqrt
 
 from grammar.tensors.operations import Step
 from hierarchies import InputError, System
@@ -25,7 +27,7 @@ from synth.train.planner.inside import LAYERS, MICROBATCHES, inside
 from synth.train.planner.links import Least, Priced
 from synth.train.planner.searching import Composed, Searched, candidates, searched
 from synth.train.plans import Recipe, apply, plan_of
-from synth.train.plans.plan import PIPE
+from synth.train.plans.plan import MOST_PASSES, PIPE
 from synth.train.zoo.sizes import sizes_of
 
 AXES = (PIPE, "data", "expert", "seq", "tensor")
@@ -202,13 +204,15 @@ class Job:
         return found
 
     def _usual(self, recipe: Recipe) -> bool:
-        """Whether a microbatch has as many samples as are tried."""
+        """Whether a microbatch has as many samples as are tried, and an order so many passes."""
         cut = dict(recipe.axes).get("data", 1) * recipe.microbatches
-        return recipe.microbatches == 1 or self.spelling.batch // cut in SAMPLES
+        few = recipe.stages * recipe.microbatches <= MOST_PASSES
+        return recipe.microbatches == 1 or (few and self.spelling.batch // cut in SAMPLES)
 
 
 def _divisors(number: int) -> list[int]:
-    return [one for one in range(1, number + 1) if number % one == 0]
+    small = [one for one in range(1, isqrt(number) + 1) if number % one == 0]
+    return sorted({*small, *(number // one for one in small)})
 
 
 @dataclass(frozen=True)
@@ -255,7 +259,7 @@ class Planner:
         laid_out = [one for one in some if by_framework(one, self.job.system)]
         usual = self._searched(laid_out, 1, watcher)
         simulated: list[Finalist] = []
-        complete = found.complete
+        complete, refused = found.complete, Counter(dict(found.refused))
         memory, excess = self.job.device.memory_bytes, dict[tuple[int, bool], float]()
         for one in found.best:
             if len(simulated) == k:
@@ -266,14 +270,18 @@ class Planner:
             if simulated and not watcher.go_on():
                 complete = False
                 break
-            told = (self.job.step, one.candidate, self.job.system, self.job.device)
-            if (last := finalist(*told)).size_bytes <= memory:
+            try:
+                last = finalist(self.job.step, one.candidate, self.job.system, self.job.device)
+            except InputError as error:
+                refused[error.problem] += 1
+                continue
+            if last.size_bytes <= memory:
                 simulated.append(last)
                 watcher.judged(len(simulated), k)
             else:
                 excess[kind] = last.size_bytes / one.size_bytes
         return Planned(
-            found,
+            replace(found, refused=tuple(refused.most_common())),
             tuple(sorted(simulated, key=lambda one: one.found.seconds)),
             next(iter(usual.best), None),
             self.composer.least_seconds(self.job.system.devices),

@@ -22,6 +22,9 @@ TIME = "microbatch"
 PIPE = "pipe"
 """The axis of stages; it never occurs in a type."""
 
+MOST_PASSES = 2**15
+"""Of stages times microbatches, each forward and backward: more are put in no order."""
+
 OF_SAMPLES = ("batch", "cache")
 """The roles of inputs whose first dimension is samples."""
 Rows = tuple[tuple[str, Row], ...]

@@ -26,6 +26,7 @@ from synth.train.plans import (
     plan_text,
     prepared,
 )
+from synth.train.plans.plan import MOST_PASSES
 from synth.train.sharded import check_known
 from synth.verbs.questions.fields import File, Flag
 from synth.verbs.questions.flags import PerhapsAxes
@@ -36,9 +37,6 @@ MOST_AXES = 4
 """Over more axes cheapest redistributions take minutes: GPT-2 over four takes 16 seconds."""
 
 MOST_DEVICES = 2**20
-MOST_PASSES = 2**15
-"""Of stages times microbatches, each forward and backward."""
-
 _AXES = re.compile(r"(?!zero=)[A-Za-z_]\w*=\d+(\s+[A-Za-z_]\w*=\d+)*")
 """How a recipe begins that says its axes; ``zero=1`` is none."""
 
