@@ -10,13 +10,12 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from time import process_time
 from typing import Any
 
 from grammar import Goal
-from hierarchies import Reduction, System, load
+from hierarchies import Placement, Reduction, load
 from hierarchies.devices import device_named
 from results import pages, record
 from synth.calibration.typical import typical
@@ -27,7 +26,7 @@ from synth.price.steps import total_seconds
 from synth.train.models import Spelling
 from synth.train.planner.composing import Candidate
 from synth.train.planner.finalists import by_framework
-from synth.train.planner.links import STEP, Least, Links, Priced, Row, alone, between
+from synth.train.planner.links import Least, Links, Priced
 from synth.train.planner.planning import Job, Pins, Planner
 from synth.train.planner.searching import searched
 
@@ -53,29 +52,13 @@ def _only(one: Candidate, axis: str) -> bool:
     return [name for name, size in one.recipe.axes if size > 1] == [axis]
 
 
-@dataclass
-class Usual:
-    """What the runtime's own collectives take: no program of ours."""
+class Usual(Priced):
+    """What the runtime's own collectives take: no program of ours. There is one way to send."""
 
-    system: System
-    priced: Priced
-    _known: dict[tuple[Goal, Row, float], float] = field(default_factory=dict)
-
-    def seconds(self, goal: Goal, row: Row, size_bytes: float) -> float:
-        """Of the runtime's choice, as ``Priced`` draws lines between sizes."""
-        return between(size_bytes, STEP, lambda power: self._asked(goal, row, power))
-
-    def _asked(self, goal: Goal, row: Row, power: int) -> float:
-        key = goal, row, power
-        if key not in self._known:
-            reduction = Reduction(alone(self.system, row), ("over",))
-            found = defaults(Simulator(self.system), reduction, 2.0**power, goal)
-            self._known[key] = total_seconds(found.baseline)
-        return self._known[key]
-
-    def handed(self, row: Row, size_bytes: float) -> Sequence[float]:
-        """As ours: one way to send."""
-        return self.priced.handed(row, size_bytes)
+    def asked(self, goal: Goal, placement: Placement, size_bytes: int) -> float:
+        """Of the runtime's choice."""
+        found = defaults(Simulator(self.system), Reduction(placement, ("over",)), size_bytes, goal)
+        return total_seconds(found.baseline)
 
 
 def measured(model: str, machine: str, batch: int, sequence: int) -> dict[str, Any]:
@@ -87,7 +70,7 @@ def measured(model: str, machine: str, batch: int, sequence: int) -> dict[str, A
     found = planner.plans(Pins({}), 5, Watcher())
     took = process_time() - begun
     priced, least = Priced(system), Least(system)
-    usual = Usual(system, priced)
+    usual = Usual(system)
     every = job.candidates(Pins({}))
     laid_out = [one for one in every if by_framework(one, system)]
 

@@ -8,10 +8,11 @@ are of one program; the finalists of a search are priced exactly.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import log2, prod
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from grammar import Goal
 from hierarchies import Axis, Placement, Reduction, System
@@ -40,36 +41,53 @@ class Links(Protocol):
 
 
 @dataclass
-class Priced:
-    """What the best proved programs take; what was asked before is kept."""
+class Lines(ABC):
+    """Seconds on a line through those of sizes that were ``asked``, which are kept."""
 
+    step: ClassVar[int] = STEP
     system: System
     _known: dict[tuple[Goal, Row, int], float] = field(default_factory=dict)
+
+    def seconds(self, goal: Goal, row: Row, size_bytes: float) -> float:
+        """As ``Links`` says: between two powers of 2 ** step."""
+        below = max(self.step, int(log2(max(1.0, size_bytes))) // self.step * self.step)
+        low, high = 2.0**below, 2.0 ** (below + self.step)
+        first, second = (self._at(goal, row, power) for power in (below, below + self.step))
+        return max(0.0, first + (second - first) * (size_bytes - low) / (high - low))
+
+    def _at(self, goal: Goal, row: Row, power: int) -> float:
+        key = goal, row, power
+        if key not in self._known:
+            self._known[key] = self.asked(goal, alone(self.system, row), 2**power)
+        return self._known[key]
+
+    @abstractmethod
+    def asked(self, goal: Goal, placement: Placement, size_bytes: int) -> float:
+        """Seconds over the axis ``over`` of a placement."""
+
+
+@dataclass
+class Priced(Lines):
+    """What the best proved programs take."""
+
     _handed: dict[tuple[Row, int], Sequence[float]] = field(default_factory=dict)
     _libraries: dict[Goal, Library] = field(default_factory=dict)
 
-    def seconds(self, goal: Goal, row: Row, size_bytes: float) -> float:
-        """Of the best program, on a line between two sizes."""
-        return between(size_bytes, STEP, lambda power: self._asked(goal, row, power))
-
-    def _asked(self, goal: Goal, row: Row, power: int) -> float:
-        key = goal, row, power
-        if key not in self._known:
-            language = Language(goal=goal)
-            library = self._libraries.setdefault(goal, Library(language))
-            placement = alone(self.system, row)
-            asked = Request(
-                placement.axes,
-                ("over",),
-                2**power,
-                k=1,
-                language=language,
-                placement=placement.matrix,
-                stripes=False,
-            )
-            [best] = answers(self.system, asked, library=library).answers
-            self._known[key] = best.candidate.seconds
-        return self._known[key]
+    def asked(self, goal: Goal, placement: Placement, size_bytes: int) -> float:
+        """Of the best program."""
+        language = Language(goal=goal)
+        library = self._libraries.setdefault(goal, Library(language))
+        asked = Request(
+            placement.axes,
+            ("over",),
+            size_bytes,
+            k=1,
+            language=language,
+            placement=placement.matrix,
+            stripes=False,
+        )
+        [best] = answers(self.system, asked, library=library).answers
+        return best.candidate.seconds
 
     def handed(self, row: Row, size_bytes: float) -> Sequence[float]:
         """Of transfers from each rank to the next."""
@@ -82,22 +100,17 @@ class Priced:
 
 
 @dataclass
-class Least:
-    """What nothing can beat: bounds of collectives; transfers take no time."""
+class Least(Lines):
+    """What nothing can beat: bounds of collectives; transfers take no time.
 
-    system: System
-    _known: dict[tuple[Goal, Row, int], float] = field(default_factory=dict)
+    Bounds lie on a line themselves, but for their latency.
+    """
 
-    def seconds(self, goal: Goal, row: Row, size_bytes: float) -> float:
-        """Of no program less: bounds lie on a line themselves, but for their latency."""
-        return between(size_bytes, 32, lambda power: self._bound(goal, row, power))
+    step: ClassVar[int] = 32
 
-    def _bound(self, goal: Goal, row: Row, power: int) -> float:
-        key = goal, row, power
-        if key not in self._known:
-            reduction = Reduction(alone(self.system, row), ("over",))
-            self._known[key] = bound(self.system, reduction, 2**power, goal).seconds
-        return self._known[key]
+    def asked(self, goal: Goal, placement: Placement, size_bytes: int) -> float:
+        """Of no program less."""
+        return bound(self.system, Reduction(placement, ("over",)), size_bytes, goal).seconds
 
     def handed(self, row: Row, size_bytes: float) -> Sequence[float]:
         """None takes any time."""
@@ -110,11 +123,3 @@ def alone(system: System, row: Row) -> Placement:
     rest = tuple(size // own for size, own in zip(levels, row, strict=True))
     axes = (Axis("over", prod(row)), Axis("rest", prod(rest)))
     return Placement(system.hierarchy, axes, (row, rest))
-
-
-def between(size_bytes: float, step: int, known: Callable[[int], float]) -> float:
-    """On the line through what is known of the powers of 2 ** step around a size."""
-    below = max(step, int(log2(max(1.0, size_bytes))) // step * step)
-    low, high = 2.0**below, 2.0 ** (below + step)
-    first = known(below)
-    return max(0.0, first + (known(below + step) - first) * (size_bytes - low) / (high - low))
