@@ -80,7 +80,8 @@ def planned_step(
     found = planner.plans(pins, k, watcher)
     why_not = None
     if others.said:
-        why_not = planner.plans(Pins.parse(f"{others} {_without(pins, others)}"), 1, watcher)
+        both = Pins({**others.said, **pins.said, **others.said})
+        why_not = planner.plans(both, 1, watcher)
     flops, dtype = products(job.step)
     samples, tokens = size_of(job.step)
     written = _written(job, found.finalists[0]) if found.finalists else None
@@ -101,8 +102,3 @@ def _written(job: Job, best: Finalist) -> Configurations:
         Training(spelled.batch, getattr(sizes, "sequence", 1), spelled.dtype),
         Machine(job.system, best.placement),
     )
-
-
-def _without(pins: Pins, others: Pins) -> Pins:
-    """The pins that others do not change."""
-    return Pins({name: value for name, value in pins.said.items() if name not in others.said})
