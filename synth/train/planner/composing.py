@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, cached_property
 from math import prod
 
 import numpy as np
 
 from grammar import Goal
-from hierarchies import InputError
+from hierarchies import Axis, InputError
 from synth.events.longest_path import ends_together
 from synth.train.orders import (
     SCHEDULES,
@@ -43,6 +43,11 @@ Structure = tuple[int, str, int, int]
 """Ranks of stages, schedule, microbatches, chunks: which passes there are, and their order."""
 
 
+def axes_of(recipe: Recipe) -> tuple[Axis, ...]:
+    """The axes of a recipe, to be placed."""
+    return tuple(Axis(name, size) for name, size in recipe.axes)
+
+
 @dataclass(frozen=True)
 class Candidate:
     """A recipe and where its axes lie: a row of each axis, in their order."""
@@ -60,6 +65,11 @@ class Candidate:
     def ranks(self) -> int:
         """How many devices the stages are on."""
         return dict(self.recipe.axes).get(PIPE, 1)
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        """Those of the recipe, to be placed."""
+        return axes_of(self.recipe)
 
     @property
     def structure(self) -> Structure:
@@ -304,20 +314,27 @@ class _Clock:
 
     def seconds(self, several: Sequence[_Seconds]) -> list[float]:
         """Of each plan, until the last rank has done what it does once."""
-        order = self.graph.order
-        stage = np.array([action.stage for action in order.actions])
-        ahead = np.array([action.kind is Pass.FORWARD for action in order.actions])
+        stage, ahead, links = self._places
         forward = np.array([one.forward for one in several])[:, stage]
         backward = np.array([one.backward for one in several])[:, stage]
         took = np.where(ahead, forward, backward).T
         if self.graph.transfers:
             handed = np.array([[*one.handed, max(one.handed)] for one in several])
-            links = [self._link(*pair) for pair in self.graph.transfers]
             took = np.concatenate([took, handed[:, links].T])
         ends = ends_together(self.graph.tasks, took)
         last = ends[[queue[-1] for queue in self.graph.queues]]
         found: list[float] = (last.T + [one.once for one in several]).max(axis=1).tolist()
         return found
+
+    @cached_property
+    def _places(self) -> tuple[list[int], list[bool], list[int]]:
+        """Of each action its stage, and whether it goes forward; of each transfer its link."""
+        actions = self.graph.order.actions
+        return (
+            [one.stage for one in actions],
+            [one.kind is Pass.FORWARD for one in actions],
+            [self._link(*pair) for pair in self.graph.transfers],
+        )
 
     def _link(self, source: Action, target: Action) -> int:
         """Between which ranks, by the lower; from the last rank to the first, the last of all."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from grammar.tensors.operations import Step
-from hierarchies import Axis, Placement, System, row_major
+from hierarchies import Placement, System, row_major
 from hierarchies.devices import Device
 from synth.train.planner.composing import Candidate
-from synth.train.plans import Plan, Program, apply, plan_of, prepared
+from synth.train.plans import apply, plan_of, prepared
 from synth.train.simulation import Overlap, Predicted, Runtime, predicted
 from synth.train.simulation.groups import scores_in
 from synth.train.simulation.sources import Network, Rooflines, sources
@@ -19,13 +20,11 @@ RUNTIME = Runtime(Overlap(sends=True, prefetch=1))
 
 @dataclass(frozen=True)
 class Finalist:
-    """A plan written out, what every device does by it, and that on the clock."""
+    """A plan, where it lies, and that on the clock."""
 
     candidate: Candidate
     placement: Placement
     by_framework: bool
-    plan: Plan
-    program: Program
     found: Predicted
 
     @property
@@ -38,18 +37,18 @@ def finalist(step: Step, one: Candidate, system: System, device: Device) -> Fina
     """The step by a candidate, simulated. Raises InputError for a plan that is not one of it."""
     plan = plan_of(step, one.recipe)
     ready, program = prepared(step, plan), apply(step, plan)
-    placement = Placement(system.hierarchy, _axes(one), one.rows)
+    placement = Placement(system.hierarchy, one.axes, one.rows)
     rooflines = Rooflines(device, scores_in(program, plan.parts))
     seconds = sources(rooflines, Network(system, placement))
     found = predicted(ready, plan, program, seconds, RUNTIME)
-    return Finalist(one, placement, by_framework(one, system), plan, program, found)
+    return Finalist(one, placement, by_framework(one, system), found)
 
 
 def by_framework(one: Candidate, system: System) -> bool:
     """Whether its axes lie as frameworks lay them out by themselves."""
-    usual = row_major(system.hierarchy, _axes(one))
+    usual = _usual(system.hierarchy, one.axes)
     return usual is not None and usual.matrix == one.rows
 
 
-def _axes(one: Candidate) -> tuple[Axis, ...]:
-    return tuple(Axis(name, size) for name, size in one.recipe.axes)
+_usual = lru_cache(row_major)
+"""The same for all recipes of the same axes."""

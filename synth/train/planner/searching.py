@@ -12,10 +12,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from hierarchies import Axis, InputError, System, placements
+from hierarchies import InputError, System, placements
 from synth.plan.request import Watcher
 from synth.train.choice.grids import Extents, Knobs, recipes
-from synth.train.planner.composing import Candidate, Composer
+from synth.train.planner.composing import Candidate, Composer, axes_of
 from synth.train.planner.links import Links
 
 AT_ONCE = 32
@@ -53,8 +53,8 @@ def candidates(system: System, extents: Extents, knobs: Knobs) -> Iterator[Candi
     placed: dict[tuple[tuple[str, int], ...], list[tuple[tuple[int, ...], ...]]] = {}
     for recipe in recipes(system.devices, extents, knobs):
         if recipe.axes not in placed:
-            axes = tuple(Axis(name, size) for name, size in recipe.axes)
-            placed[recipe.axes] = [one.matrix for one in placements(system.hierarchy, axes)]
+            every = placements(system.hierarchy, axes_of(recipe))
+            placed[recipe.axes] = [one.matrix for one in every]
         for matrix in placed[recipe.axes]:
             yield Candidate(recipe, matrix)
 
