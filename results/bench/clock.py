@@ -117,12 +117,13 @@ def plans() -> Figures:
     system = load("dgx-a100:64")
     spelling = Spelling(batch=1536, dtype="bfloat16")
     job = Job("gpt3-175b", {}, spelling, system, device_named(system.device))
-    composer, priced = Planner(job).composer, Priced(system)
+    composer = Planner(job).composer
+    composed = composer.on(Priced(system))
     some = job.candidates(Pins.parse("tensor=8 zero=1"))
-    fitting = [one for one in some if composer.size_bytes(one) <= job.device.memory_bytes]
-    composer.seconds(fitting, priced)
+    fitting = [one for one in some if composer.size_bytes(one.recipe) <= job.device.memory_bytes]
+    composed.seconds(fitting)
     begun = process_time()
-    composer.seconds(fitting, priced)
+    composed.seconds(fitting)
     took_seconds = process_time() - begun
     return {"ms_a_plan": 1e3 * took_seconds / len(fitting), "plans": float(len(fitting))}
 

@@ -28,7 +28,7 @@ from synth.train.planner.composing import Candidate
 from synth.train.planner.finalists import by_framework
 from synth.train.planner.links import Least, Links, Priced
 from synth.train.planner.planning import Job, Pins, Planner
-from synth.train.planner.searching import searched
+from synth.train.planner.searching import Search
 
 DATA = Path(__file__).with_name("plans.json")
 COMMAND = "python -m results.plans"
@@ -76,10 +76,10 @@ def measured(model: str, machine: str, batch: int, sequence: int) -> dict[str, A
 
     def best(some: Sequence[Candidate], links: Links) -> float | None:
         memory = job.device.memory_bytes
-        one = searched(planner.composer, some, memory, links, least, 1, Watcher()).best
-        return one[0].seconds if one else None
+        search = Search(planner.composer, some, memory, links, least, Watcher())
+        return next((one.seconds for one in search.cheapest()), None)
 
-    composed = {one.candidate: one.seconds for one in found.searched.best}
+    composed = {one.candidate: one.seconds for one in found.looked_at}
     return {
         "model": model,
         "machine": machine,
@@ -87,8 +87,8 @@ def measured(model: str, machine: str, batch: int, sequence: int) -> dict[str, A
         "sequence": sequence,
         "plan": str(found.finalists[0].candidate.recipe),
         "placement": [list(row) for row in found.finalists[0].candidate.rows],
-        "plans": found.searched.plans,
-        "fitting": found.searched.fitting,
+        "plans": found.search.plans,
+        "fitting": len(found.search.fitting),
         "took_seconds": took,
         "least_seconds": found.least_seconds,
         "simulated": [

@@ -16,13 +16,13 @@ from math import gcd
 from typing import Any
 
 from grammar.tensors.operations import Step
-from synth.train.orders import SCHEDULES
+from synth.train.orders import HALVES, SCHEDULES
 from synth.train.plans.expansion import RAGGED, clause_place
 from synth.train.plans.layers.apart import stacks
 from synth.train.plans.plan import PIPE
 from synth.train.plans.recipes import CHUNKED, CLAUSES, Recipe
 
-WHOLE_BACKWARD = tuple(name for name in SCHEDULES if not name.startswith("zero-bubble"))
+WHOLE_BACKWARD = tuple(name for name in SCHEDULES if name not in HALVES)
 """The schedules that layers in a loop can have, too: a loop goes back in one piece."""
 
 Degrees = tuple[int, ...]

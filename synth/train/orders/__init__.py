@@ -25,9 +25,11 @@ from synth.train.orders.clock import (
     timeline,
 )
 from synth.train.orders.generators import (
+    HALVES,
     ONE_STAGE,
     SCHEDULES,
     gpipe,
+    held,
     interleaved,
     looped_bfs,
     one_f_one_b,
@@ -38,6 +40,7 @@ from synth.train.orders.text import csv, parse
 from synth.train.orders.zero_bubble import zero_bubble
 
 __all__ = [
+    "HALVES",
     "ONE_STAGE",
     "SCHEDULES",
     "Action",
@@ -51,6 +54,7 @@ __all__ = [
     "Transfers",
     "csv",
     "gpipe",
+    "held",
     "interleaved",
     "looped_bfs",
     "one_f_one_b",

@@ -105,8 +105,27 @@ SCHEDULES: Mapping[str, Callable[[int, int, int], Order]] = {
 }
 """By name: ranks, microbatches and chunks to an order."""
 
+HALVES = ("zero-bubble-h1", "zero-bubble")
+"""Those whose backward passes are in two."""
+
 ONE_STAGE = ("gpipe", "1f1b", "zero-bubble")
 """Those that have one stage a rank, whatever the chunks."""
+
+
+def held(schedule: str, ranks: int, microbatches: int, chunks: int) -> tuple[int, ...]:
+    """What ``Order.held`` says of a schedule; of those that are searched without an order.
+
+    A rank of 1F1B holds what goes ahead of its first backward pass, and one more.
+    """
+    match schedule:
+        case "1f1b":
+            ahead, each = 0, 1
+        case "interleaved-1f1b":
+            ahead, each = _Rounds(ranks, microbatches, chunks).ahead, 2
+        case _:
+            return SCHEDULES[schedule](ranks, microbatches, chunks).held()
+    most = microbatches * chunks
+    return tuple(min(most, ahead + each * (ranks - 1 - rank) + 1) for rank in range(ranks))
 
 
 class _Rounds:

@@ -5,13 +5,18 @@ after; forward and backward passes are blocks, put in the order of the schedule 
 plans of one structure. Gradients are reduced beside the last backward pass, parameters of ZeRO-3
 gathered beside the layers before. What that leaves out (which task waits for which inside a pass)
 the simulator has; so these prices choose who is simulated, and are no answers.
+
+As stages between the first and the last do all the same, what no order of the passes can beat needs
+no clock: a rank waits for the stages before its own, does all its passes, and the stages before it
+end after it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cached_property, lru_cache
+from itertools import accumulate
 from math import prod
 
 import numpy as np
@@ -20,21 +25,20 @@ from grammar import Goal
 from hierarchies import Axis, InputError
 from synth.events.longest_path import ends_together
 from synth.train.orders import (
+    HALVES,
     SCHEDULES,
     Action,
     Pass,
     Protocol,
     Scheduled,
+    held,
     one_f_one_b,
     scheduled,
 )
-from synth.train.planner.inside import INSIDE, MICROBATCHES, Inside, Part, scaled
+from synth.train.planner.inside import INSIDE, MICROBATCHES, Inside, Part, Work, scaled
 from synth.train.planner.links import Links, Row
 from synth.train.plans import Recipe, When
 from synth.train.plans.plan import PIPE
-
-TOGETHER = 256
-"""Plans that are timed at once."""
 
 PIECES = 8
 """In how many an update is that parameters are put together beside."""
@@ -77,14 +81,42 @@ class Candidate:
         return self.ranks, recipe.schedule, recipe.microbatches, recipe.chunks
 
 
-@dataclass(frozen=True)
-class _Seconds:
-    """Of a microbatch by stage, of transfers between ranks, and by rank what is done once."""
+Ends = tuple[float, float, float]
+"""Of the first stage or rank, of one between, and of the last; those between do all the same."""
 
-    forward: list[float]
-    backward: list[float]
+
+@dataclass(frozen=True)
+class Seconds:
+    """Of a plan: a microbatch's ``forward`` and ``backward`` pass by stage; by rank what it does of
+    one microbatch (``busy``) and ``once``; and of what is handed from each rank to the next.
+    """
+
+    forward: Ends
+    backward: Ends
+    busy: Ends
+    once: Ends
     handed: Sequence[float]
-    once: list[float]
+
+    def bound(self, ranks: int, microbatches: int, *, whole: bool) -> float:
+        """What no order of the passes is faster than, if backward passes are ``whole``.
+
+        Rank r begins when the first microbatch has come through the stages before its own, and has
+        all its passes to do; the last of them is the backward pass of stage r, and those of the
+        stages before it come after.
+        """
+        sent, least = [0.0, *accumulate(self.handed)], 0.0
+        for rank in {0, max(0, ranks - 2), ranks - 1}:
+            end = _end(rank, ranks)
+            first, between = min(rank, 1), max(0, rank - 1)
+            ahead = sent[rank] + first * self.forward[0] + between * self.forward[1]
+            behind = sent[rank] + first * self.backward[0] + between * self.backward[1]
+            done = ahead + microbatches * self.busy[end]
+            least = max(least, done + behind * whole + self.once[0], done + self.once[end])
+        return least
+
+
+Cut = tuple[Recipe, int]
+"""What a recipe says of the inside of a stage, and samples of a microbatch on a device."""
 
 
 @dataclass
@@ -99,20 +131,18 @@ class Composer:
     batch: int
     inside_of: Callable[[Recipe, int], Inside]
     microbatches: int = MICROBATCHES
-    _insides: dict[tuple[Recipe, int], Inside | InputError] = field(default_factory=dict)
-    _written: dict[tuple[Recipe, int], Inside] = field(default_factory=dict)
-    _sizes: dict[Recipe, float] = field(default_factory=dict)
+    _insides: dict[Cut, Inside | InputError] = field(default_factory=dict)
+    _written: dict[Cut, Inside] = field(default_factory=dict)
+    _plans: dict[Recipe, Staged] = field(default_factory=dict)
 
-    def inside(self, recipe: Recipe) -> Inside:
-        """What a recipe does inside of its stages. Raises InputError if it cannot be cut so."""
-        within = _within(recipe, self.microbatches)
-        samples = self.batch // (dict(recipe.axes).get("data", 1) * recipe.microbatches)
-        if (within, samples) not in self._insides:
+    def inside(self, cut: Cut) -> Inside:
+        """What is done inside of stages. Raises InputError if it cannot be cut so."""
+        if cut not in self._insides:
             try:
-                self._insides[within, samples] = self._grown(within, samples)
+                self._insides[cut] = self._grown(*cut)
             except InputError as error:
-                self._insides[within, samples] = error
-        known = self._insides[within, samples]
+                self._insides[cut] = error
+        known = self._insides[cut]
         if isinstance(known, InputError):
             raise known
         return known
@@ -129,14 +159,21 @@ class Composer:
             self._written[within, samples] = self.inside_of(within, samples)
         return self._written[within, samples]
 
-    def size_bytes(self, one: Candidate) -> float:
-        """Memory of the fullest device, wherever its axes lie.
+    def staged(self, recipe: Recipe) -> Staged:
+        """A recipe by its stages and ranks. Raises InputError for what cannot be cut so."""
+        if recipe not in self._plans:
+            samples = self.batch // (dict(recipe.axes).get("data", 1) * recipe.microbatches)
+            cut = _within(recipe, self.microbatches), samples
+            self._plans[recipe] = Staged(recipe, cut, self.inside(cut), self.layers)
+        return self._plans[recipe]
 
-        Raises InputError for what cannot be cut so.
-        """
-        if one.recipe not in self._sizes:
-            self._sizes[one.recipe] = max(_Plan(one, self.inside(one.recipe), self.layers).sizes())
-        return self._sizes[one.recipe]
+    def size_bytes(self, recipe: Recipe) -> float:
+        """Memory of the fullest device, wherever axes lie. Raises as ``staged`` does."""
+        return self.staged(recipe).size_bytes
+
+    def on(self, links: Links) -> Composition:
+        """Plans with what such links take."""
+        return Composition(self, links)
 
     def least_seconds(self, devices: int) -> float:
         """What no plan takes less than of those whose insides are known: all compute, always."""
@@ -145,24 +182,6 @@ class Composer:
             for (within, samples), one in self._insides.items()
             if isinstance(one, Inside)
         )
-
-    def seconds(self, several: Sequence[Candidate], links: Links) -> list[float]:
-        """Of a step by each; those of one structure are timed at once.
-
-        Raises InputError for what cannot be cut so.
-        """
-        alike: dict[Structure, list[int]] = {}
-        for number, one in enumerate(several):
-            alike.setdefault(one.structure, []).append(number)
-        found = [0.0] * len(several)
-        for structure, numbers in alike.items():
-            for at in range(0, len(numbers), TOGETHER):
-                some = numbers[at : at + TOGETHER]
-                plans = (several[number] for number in some)
-                told = [_Plan(p, self.inside(p.recipe), self.layers).seconds(links) for p in plans]
-                for number, took in zip(some, _clock(*structure).seconds(told), strict=True):
-                    found[number] = took
-        return found
 
 
 def _parts(within: Recipe) -> int:
@@ -185,44 +204,42 @@ def _within(recipe: Recipe, microbatches: int) -> Recipe:
 
 
 @dataclass(frozen=True)
-class _Plan:
-    """One plan, by its stages and ranks."""
+class Staged:
+    """A recipe by its stages and ranks, wherever its axes lie."""
 
-    candidate: Candidate
+    recipe: Recipe
+    cut: Cut
     inside: Inside
     all_layers: int
 
-    @property
-    def stages(self) -> int:
-        return self.candidate.ranks * self.candidate.recipe.chunks
+    @cached_property
+    def sizes(self) -> Mapping[str, int]:
+        """Of the axes."""
+        return dict(self.recipe.axes)
 
-    @property
+    @cached_property
     def layers(self) -> float:
         """Of one stage."""
-        return self.all_layers / self.stages
+        return self.all_layers / (self.sizes.get(PIPE, 1) * self.recipe.chunks)
 
-    def parts(self, stage: int) -> Iterator[tuple[Part, float]]:
-        """What a stage has, and how often."""
-        if stage == 0:
-            yield Part.FIRST, 1.0
-        yield Part.LAYER, self.layers
-        if stage == self.stages - 1:
-            yield Part.LAST, 1.0
+    def stages(self, of: Mapping[Part, float]) -> Ends:
+        """What stages have, by what its parts have."""
+        first, layers, last = of[Part.FIRST], self.layers * of[Part.LAYER], of[Part.LAST]
+        if self.sizes.get(PIPE, 1) * self.recipe.chunks == 1:
+            return (first + layers + last,) * 3
+        return first + layers, layers, layers + last
 
-    def of_rank(self, rank: int) -> range:
-        """The stages of a rank."""
-        return range(rank, self.stages, self.candidate.ranks)
+    def ranks(self, stages: Ends) -> Ends:
+        """What ranks have, by what their stages have."""
+        others = (self.recipe.chunks - 1) * stages[1]
+        return stages[0] + others, stages[1] + others, stages[2] + others
 
-    def sum(self, stages: Sequence[int], of: Callable[[Part], float]) -> float:
-        """Of all that some stages have."""
-        return sum(times * of(part) for stage in stages for part, times in self.parts(stage))
-
-    def sizes(self) -> Iterator[float]:
-        """Bytes of a device of each rank."""
-        inside, recipe = self.inside, self.candidate.recipe
-        held = _clock(*self.candidate.structure).held
-        shared = prod(self.candidate.row_of.get("data", ()))
-        share = [1 / shared if recipe.zero >= stage else 1.0 for stage in range(4)]
+    @cached_property
+    def size_bytes(self) -> float:
+        """Memory of the fullest device: of ranks between, the first holds most."""
+        inside, recipe, ranks = self.inside, self.recipe, self.sizes.get(PIPE, 1)
+        passes = held(recipe.schedule or "1f1b", ranks, recipe.microbatches, recipe.chunks)
+        share = [1 / self.sizes.get("data", 1) if recipe.zero >= one else 1.0 for one in range(4)]
         each = share[1 if inside.copies else 3]
         each += inside.moments * share[1] + inside.gradients * share[2]
         each += 0.0 if recipe.zero == 3 else inside.copies
@@ -230,69 +247,128 @@ class _Plan:
         ahead = 2 * layer * inside.gathered if recipe.zero == 3 else 0.0
         beside = min(1.0, self.layers - 1)  # whose gradients are sent while the next computes
         ahead += beside * layer * inside.gradients if recipe.zero >= 2 else 0.0
-        for rank in range(self.candidate.ranks):
-            mine = self.of_rank(rank)
-            kept = self.sum(mine, inside.saved.__getitem__) / len(mine)
-            state = each * self.sum(mine, inside.stored.__getitem__)
-            last = rank == self.candidate.ranks - 1
-            yield state + ahead + held[rank] * kept + inside.working[last]
-
-    def seconds(self, links: Links) -> _Seconds:
-        """What it takes with such links."""
-        inside, rows, zero = self.inside, self.candidate.row_of, self.candidate.recipe.zero
-        data, seq = rows.get("data", ()), rows.get("seq", ())
-
-        def of(when: When) -> Callable[[Part], float]:
-            return cache(lambda part: _work(inside, when, part, rows, links))
-
-        def sent(goal: Goal, row: Row, share: float) -> Callable[[Part], float]:
-            sizes = inside.parameters
-            return cache(
-                lambda part: (
-                    sum(links.seconds(goal, row, share * one) for one in sizes[part])
-                    if row
-                    else 0.0
-                )
-            )
-
-        both = _merged(data, seq)
-        scatter = sent(Goal.REDUCE_SCATTER, both, inside.gradients)
-        reduce = scatter if zero else sent(Goal.ALL_REDUCE, both, inside.gradients)
-        gather = sent(Goal.ALL_GATHER, data, inside.gathered)
-        ahead, back = of(When.FORWARD), of(When.BACKWARD)
-        ends = (0, min(1, self.stages - 1), self.stages - 1)
-        forward, backward = [0.0] * self.stages, [0.0] * self.stages
-        for stage in ends:
-            gathers = self.sum([stage], gather) if zero == 3 else 0.0
-            scatters = self.sum([stage], scatter) if zero >= 2 else 0.0
-            forward[stage] = _beside(self.sum([stage], ahead), gathers, self.layers)
-            backward[stage] = _beside(self.sum([stage], back), gathers + scatters, self.layers)
-        forward[2:-1] = forward[1:2] * (self.stages - 3)
-        backward[2:-1] = backward[1:2] * (self.stages - 3)
-        once = []
-        for rank in range(self.candidate.ranks):
-            mine = self.of_rank(rank)
-            stored = self.sum(mine, inside.stored.__getitem__)
-            update = inside.update_seconds * stored / (prod(data) if zero else 1)
-            gathers = self.sum(mine, gather) if zero in (1, 2) else 0.0
-            last = sum(backward[stage] for stage in mine)
-            beside = self.sum(mine, reduce) if zero < 2 else 0.0
-            exposed = _beside(last, beside, self.layers) - last
-            once.append(exposed + _beside(update, gathers, PIECES))
-        pipe = rows.get(PIPE, ())
-        return _Seconds(
-            forward, backward, links.handed(pipe, inside.boundary) if pipe else (), once
+        kept, state = (self.ranks(self.stages(of)) for of in (inside.saved, inside.stored))
+        return ahead + max(
+            each * state[end] + passes[rank] * kept[end] / recipe.chunks + inside.working[last]
+            for rank, end, last in _by_end(ranks)
         )
 
 
-def _work(inside: Inside, when: When, part: Part, rows: Mapping[str, Row], links: Links) -> float:
-    """Seconds of a part of a pass, with what it sends between its operations."""
-    work = inside.work[when, part]
-    sent = (
-        times * links.seconds(goal, _merged(*(rows[axis] for axis in over)), size)
-        for (goal, over, size), times in work.sent.items()
-    )
-    return work.seconds + sum(sent)
+def _by_end(ranks: int) -> Sequence[tuple[int, int, bool]]:
+    """The first rank of each kind, its place among ``Ends``, and whether it is the last."""
+    if ranks == 1:
+        return ((0, 0, True),)
+    between = ((1, 1, False),) if ranks > 2 else ()
+    return ((0, 0, False), *between, (ranks - 1, 2, True))
+
+
+class Composition:
+    """Plans of a composer with what some links take; what plans share is kept."""
+
+    def __init__(self, composer: Composer, links: Links) -> None:
+        self.composer = composer
+        self._links = links
+        self._work: dict[tuple[Cut, tuple[Row, ...]], tuple[Mapping[Part, float], ...]] = {}
+        self._sent: dict[tuple[Cut, Goal, Row], Mapping[Part, float]] = {}
+
+    def bound(self, one: Candidate) -> float:
+        """Seconds that no order of its passes is below. Raises InputError as ``staged`` does."""
+        recipe = one.recipe
+        whole = recipe.schedule not in HALVES
+        # Its terms are added in another order than the clock does.
+        return (1 - _ROUNDED) * self.parts(one).bound(one.ranks, recipe.microbatches, whole=whole)
+
+    def seconds(self, several: Sequence[Candidate]) -> list[float]:
+        """Of a step by each; those of one structure are timed at once. Raises as ``bound``."""
+        alike: dict[Structure, list[int]] = {}
+        for number, one in enumerate(several):
+            alike.setdefault(one.structure, []).append(number)
+        found = [0.0] * len(several)
+        for structure, numbers in alike.items():
+            told = [self.parts(several[number]) for number in numbers]
+            for number, took in zip(numbers, clocked(structure, told), strict=True):
+                found[number] = took
+        return found
+
+    def parts(self, one: Candidate) -> Seconds:
+        """What its stages and ranks take."""
+        plan, rows = self.composer.staged(one.recipe), one.row_of
+        inside, zero = plan.inside, one.recipe.zero
+        data, seq, pipe = rows.get("data", ()), rows.get("seq", ()), rows.get(PIPE, ())
+        forward, backward = map(plan.stages, self._working(plan, rows))
+        both = _merged(data, seq)
+        scatter = plan.stages(self._sending(plan, Goal.REDUCE_SCATTER, both))
+        gather = plan.stages(self._sending(plan, Goal.ALL_GATHER, data))
+        reduce = scatter if zero else plan.stages(self._sending(plan, Goal.ALL_REDUCE, both))
+        if zero >= 2:
+            gathers = gather if zero == 3 else _NONE
+            forward = _each(lambda took, way: _beside(took, way, plan.layers), forward, gathers)
+            backward = _each(
+                lambda took, way, back: _beside(took, way + back, plan.layers),
+                backward,
+                gathers,
+                scatter,
+            )
+        last = plan.ranks(backward)
+        stored = plan.ranks(plan.stages(inside.stored))
+        each = inside.update_seconds / (prod(data) if zero else 1)
+        once = _each(
+            lambda size, way: _beside(each * size, way, PIECES),
+            stored,
+            plan.ranks(gather) if zero in (1, 2) else _NONE,
+        )
+        if zero < 2:
+            once = _each(
+                lambda took, back, sent: took + _beside(back, sent, plan.layers) - back,
+                once,
+                last,
+                plan.ranks(reduce),
+            )
+        busy = _each(lambda ahead, back: ahead + back, plan.ranks(forward), last)
+        handed = self._links.handed(pipe, inside.boundary) if pipe else ()
+        return Seconds(forward, backward, busy, once, handed)
+
+    def _working(self, plan: Staged, rows: Mapping[str, Row]) -> tuple[Mapping[Part, float], ...]:
+        """Seconds of each part forward and backward, with what is sent between operations."""
+        key = plan.cut, tuple(rows.get(axis, ()) for axis in INSIDE)
+        if key not in self._work:
+            self._work[key] = tuple(
+                {part: self._part(plan.inside.work[when, part], rows) for part in Part}
+                for when in (When.FORWARD, When.BACKWARD)
+            )
+        return self._work[key]
+
+    def _part(self, work: Work, rows: Mapping[str, Row]) -> float:
+        sent = (
+            times * self._links.seconds(goal, _merged(*(rows[axis] for axis in over)), size)
+            for (goal, over, size), times in work.sent.items()
+        )
+        return work.seconds + sum(sent)
+
+    def _sending(self, plan: Staged, goal: Goal, row: Row) -> Mapping[Part, float]:
+        """Seconds of gathering the parameters of each part, or of reducing its gradients."""
+        if not row:
+            return _NOTHING
+        key = plan.cut, goal, row
+        if key not in self._sent:
+            inside = plan.inside
+            share = inside.gathered if goal is Goal.ALL_GATHER else inside.gradients
+            self._sent[key] = {
+                part: sum(self._links.seconds(goal, row, share * one) for one in sizes)
+                for part, sizes in inside.parameters.items()
+            }
+        return self._sent[key]
+
+
+_ROUNDED = 1e-9
+_NONE: Ends = (0.0, 0.0, 0.0)
+_NOTHING = dict.fromkeys(Part, 0.0)
+
+
+def _each(of: Callable[..., float], *several: Ends) -> Ends:
+    """The same of each end."""
+    first, between, last = (of(*some) for some in zip(*several, strict=True))
+    return first, between, last
 
 
 def _merged(*rows: Row) -> Row:
@@ -310,30 +386,34 @@ class _Clock:
     """An order as tasks, for many plans that differ in seconds only."""
 
     graph: Scheduled
-    held: Sequence[int]
 
-    def seconds(self, several: Sequence[_Seconds]) -> list[float]:
+    def seconds(self, several: Sequence[Seconds]) -> list[float]:
         """Of each plan, until the last rank has done what it does once."""
-        stage, ahead, links = self._places
-        forward = np.array([one.forward for one in several])[:, stage]
-        backward = np.array([one.backward for one in several])[:, stage]
-        took = np.where(ahead, forward, backward).T
+        stages, ahead, back, links, ranks = self._places
+        forward = np.array([one.forward for one in several])[:, stages]
+        backward = np.array([one.backward for one in several])[:, stages]
+        took = (np.array(ahead) * forward + np.array(back) * backward).T
         if self.graph.transfers:
             handed = np.array([[*one.handed, max(one.handed)] for one in several])
             took = np.concatenate([took, handed[:, links].T])
         ends = ends_together(self.graph.tasks, took)
         last = ends[[queue[-1] for queue in self.graph.queues]]
-        found: list[float] = (last.T + [one.once for one in several]).max(axis=1).tolist()
+        once = np.array([one.once for one in several])[:, ranks]
+        found: list[float] = (last.T + once).max(axis=1).tolist()
         return found
 
     @cached_property
-    def _places(self) -> tuple[list[int], list[bool], list[int]]:
-        """Of each action its stage, and whether it goes forward; of each transfer its link."""
-        actions = self.graph.order.actions
+    def _places(self) -> tuple[list[int], list[float], list[float], list[int], list[int]]:
+        """Of each action the end its stage is, and how much of a forward and of a backward pass;
+        of each transfer its link; and the end that each rank is.
+        """
+        order = self.graph.order
         return (
-            [one.stage for one in actions],
-            [one.kind is Pass.FORWARD for one in actions],
+            [_end(one.stage, order.stages) for one in order.actions],
+            [float(one.kind is Pass.FORWARD) for one in order.actions],
+            [_BACK[one.kind] for one in order.actions],
             [self._link(*pair) for pair in self.graph.transfers],
+            [_end(rank, len(order.ranks)) for rank in range(len(order.ranks))],
         )
 
     def _link(self, source: Action, target: Action) -> int:
@@ -342,10 +422,24 @@ class _Clock:
         return min(ends) if abs(ends[0] - ends[1]) == 1 else len(self.graph.order.ranks) - 1
 
 
-@cache
+_BACK = {Pass.FORWARD: 0.0, Pass.BACKWARD: 1.0, Pass.INPUT: 0.5, Pass.WEIGHT: 0.5}
+"""How much of a backward pass each kind is."""
+
+
+def _end(one: int, of: int) -> int:
+    """The place of a stage or rank among ``Ends``."""
+    return 0 if one == 0 else 2 if one == of - 1 else 1
+
+
+def clocked(structure: Structure, several: Sequence[Seconds]) -> list[float]:
+    """Seconds of a step by each of several plans of one structure, on its clock."""
+    return _clock(*structure).seconds(several)
+
+
+@lru_cache(4096)
 def _clock(ranks: int, schedule: str, microbatches: int, chunks: int) -> _Clock:
     if schedule:
         order = SCHEDULES[schedule](ranks, microbatches, chunks)
     else:
         order = one_f_one_b(1, microbatches)
-    return _Clock(scheduled(order, Protocol.EAGER), order.held())
+    return _Clock(scheduled(order, Protocol.EAGER))

@@ -7,11 +7,10 @@ is computed again, and where each axis lies. A pin is what a recipe must have, a
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import combinations
+from itertools import combinations, islice
 from math import isqrt
 
 from grammar.tensors.operations import Step
@@ -25,7 +24,7 @@ from synth.train.planner.composing import Candidate, Composer
 from synth.train.planner.finalists import Finalist, by_framework, finalist
 from synth.train.planner.inside import LAYERS, MICROBATCHES, inside
 from synth.train.planner.links import Least, Priced
-from synth.train.planner.searching import Composed, Searched, candidates, searched
+from synth.train.planner.searching import Composed, Search, candidates
 from synth.train.plans import Recipe, apply, plan_of
 from synth.train.plans.plan import MOST_PASSES, PIPE
 from synth.train.zoo.sizes import sizes_of
@@ -180,13 +179,10 @@ class Job:
     def candidates(self, pins: Pins) -> list[Candidate]:
         """All plans with the pins. Raises InputError where there are none, and says why."""
         knobs = self.knobs(pins)
-        found = [
-            one
-            for one in candidates(self.system, self.extents, knobs)
-            if pins.allow(one.recipe) and self._usual(one.recipe)
-        ]
+        known = list(recipes(self.system.devices, self.extents, knobs))
+        allowed = (one for one in known if pins.allow(one) and self._usual(one))
+        found = list(candidates(self.system, allowed))
         if not found:
-            known = list(recipes(self.system.devices, self.extents, knobs))
             for some in pins.alone():
                 if not any(some.allow(one) for one in known):
                     raise InputError(
@@ -217,16 +213,19 @@ def _divisors(number: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Planned:
-    """What was found: how the search ended, and its best plans simulated, the fastest first.
+    """What was found: the search, its first plans ``looked_at``, and the best of them simulated.
 
-    ``usual`` is the best where axes lie as frameworks lay them out. ``least_seconds``: what no plan
-    can beat, as all devices would compute all the time.
+    Those are ``finalists``, the fastest first. ``usual`` is the best where axes lie as frameworks
+    lay them out. ``least_seconds``: what no plan can beat, as all devices would compute all the
+    time. ``refused``: why plans cannot be, and how many.
     """
 
-    searched: Searched
+    search: Search
+    looked_at: tuple[Composed, ...]
     finalists: tuple[Finalist, ...]
     usual: Composed | None
     least_seconds: float
+    refused: tuple[tuple[str, int], ...]
     complete: bool
 
 
@@ -252,26 +251,26 @@ class Planner:
 
         Where one needs more memory on the clock than was expected, others of its kind do, too.
         """
-        some = self.job.candidates(pins)
-        found = self._searched(some, SPARE + k, watcher)
-        if found.refused and sum(count for _, count in found.refused) == found.plans:
-            raise InputError(f"no plan can be: {found.refused[0][0]}", where=self.job.model)
-        laid_out = [one for one in some if by_framework(one, self.job.system)]
-        usual = self._searched(laid_out, 1, watcher)
+        job = self.job
+        memory, some = job.device.memory_bytes, job.candidates(pins)
+        search = Search(self.composer, some, memory, *self._links, watcher)
+        refused = search.refused.copy()
+        if refused.total() == search.plans:
+            raise InputError(f"no plan can be: {next(iter(refused))}", where=job.model)
+        usual = next(search.cheapest(lambda one: by_framework(one, job.system)), None)
+        looked_at: list[Composed] = []
         simulated: list[Finalist] = []
-        complete, refused = found.complete, Counter(dict(found.refused))
-        memory, excess = self.job.device.memory_bytes, dict[tuple[int, bool], float]()
-        for one in found.best:
-            if len(simulated) == k:
-                break
+        stopped, excess = False, dict[tuple[int, bool], float]()
+        for one in islice(search.cheapest(), SPARE + k):
+            looked_at.append(one)
             kind = one.candidate.recipe.zero, one.candidate.recipe.remat
             if one.size_bytes * excess.get(kind, 1.0) > memory:
                 continue
-            if simulated and not watcher.go_on():
-                complete = False
+            stopped = bool(simulated) and not watcher.go_on()
+            if stopped:
                 break
             try:
-                last = finalist(self.job.step, one.candidate, self.job.system, self.job.device)
+                last = finalist(job.step, one.candidate, job.system, job.device)
             except InputError as error:
                 refused[error.problem] += 1
                 continue
@@ -280,13 +279,14 @@ class Planner:
                 watcher.judged(len(simulated), k)
             else:
                 excess[kind] = last.size_bytes / one.size_bytes
+            if len(simulated) == k:
+                break
         return Planned(
-            replace(found, refused=tuple(refused.most_common())),
+            search,
+            tuple(looked_at),
             tuple(sorted(simulated, key=lambda one: one.found.seconds)),
-            next(iter(usual.best), None),
-            self.composer.least_seconds(self.job.system.devices),
-            complete,
+            usual,
+            self.composer.least_seconds(job.system.devices),
+            tuple(refused.most_common()),
+            search.complete and not stopped,
         )
-
-    def _searched(self, some: Sequence[Candidate], k: int, watcher: Watcher) -> Searched:
-        return searched(self.composer, some, self.job.device.memory_bytes, *self._links, k, watcher)

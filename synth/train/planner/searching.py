@@ -1,25 +1,36 @@
 """The plans of a job on a machine, searched: all recipes on all placements, the cheapest first.
 
-Memory needs no links, so what does not fit is put aside first. What is left has a bound, with links
-that nothing can beat; plans are priced in the order of their bounds until no bound is below the
-last of the ``k`` cheapest. So the cheapest by these prices are found as if all were priced, and
-nothing is drawn.
+Memory needs no links, so what does not fit is put aside first. What is left has a bound with links
+that nothing can beat, a nearer one with the links there are, and last its seconds on the clock of
+its schedule. The plan of the lowest of these figures is looked at next; if that is its seconds, no
+other can be cheaper. So plans come in the order of their seconds as if all were priced, and only
+as many are as somebody asks for.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
+from heapq import heapify, heappop, heappush, nsmallest
 
 from hierarchies import InputError, System, placements
 from synth.plan.request import Watcher
-from synth.train.choice.grids import Extents, Knobs, recipes
-from synth.train.planner.composing import Candidate, Composer, axes_of
+from synth.train.planner.composing import Candidate, Composer, Composition, Structure, axes_of
 from synth.train.planner.links import Links
+from synth.train.plans import Recipe
 
-AT_ONCE = 32
-"""Plans that are priced before the next bound is looked at."""
+TOGETHER = 32
+"""Plans of one structure that are put on the clock at once."""
+
+
+class _Known(IntEnum):
+    """What is known of a plan."""
+
+    BOUND = 0
+    NEARER = 1
+    SECONDS = 2
 
 
 @dataclass(frozen=True)
@@ -31,27 +42,10 @@ class Composed:
     size_bytes: float
 
 
-@dataclass(frozen=True)
-class Searched:
-    """The cheapest that fit, the first of equal ones first, and what became of the others.
-
-    ``nearest`` needs the least memory of those that do not fit. ``refused``: reasons, and of how
-    many plans each is. ``complete``: whether all was looked at.
-    """
-
-    best: tuple[Composed, ...]
-    plans: int
-    fitting: int
-    priced: int
-    nearest: tuple[Candidate, float] | None
-    refused: tuple[tuple[str, int], ...]
-    complete: bool
-
-
-def candidates(system: System, extents: Extents, knobs: Knobs) -> Iterator[Candidate]:
+def candidates(system: System, several: Iterable[Recipe]) -> Iterator[Candidate]:
     """Every recipe on every placement of its axes, in a stable order."""
     placed: dict[tuple[tuple[str, int], ...], list[tuple[tuple[int, ...], ...]]] = {}
-    for recipe in recipes(system.devices, extents, knobs):
+    for recipe in several:
         if recipe.axes not in placed:
             every = placements(system.hierarchy, axes_of(recipe))
             placed[recipe.axes] = [one.matrix for one in every]
@@ -59,54 +53,87 @@ def candidates(system: System, extents: Extents, knobs: Knobs) -> Iterator[Candi
             yield Candidate(recipe, matrix)
 
 
-def searched(
-    composer: Composer,
-    several: Sequence[Candidate],
-    memory_bytes: float,
-    links: Links,
-    least: Links,
-    k: int,
-    watcher: Watcher,
-) -> Searched:
-    """The ``k`` cheapest of several plans that need no more memory than there is."""
-    fitting: list[tuple[Candidate, float]] = []
-    nearest: tuple[Candidate, float] | None = None
-    refused: Counter[str] = Counter()
-    complete = True
-    for number, one in enumerate(several):
-        watcher.placed(number, len(several))
-        if number and not watcher.go_on():
-            complete = False
-            break
-        try:
-            size = composer.size_bytes(one)
-        except InputError as error:
-            refused[error.problem] += 1
-            continue
-        if size <= memory_bytes:
-            fitting.append((one, size))
-        elif nearest is None or size < nearest[1]:
-            nearest = one, size
-    bounds = composer.seconds([one for one, _ in fitting], least)
-    order = sorted(range(len(fitting)), key=bounds.__getitem__)
-    found: list[tuple[float, int]] = []
-    priced = 0
-    for at in range(0, len(order), AT_ONCE):
-        some = order[at : at + AT_ONCE]
-        if len(found) >= k and bounds[some[0]] >= found[k - 1][0]:
-            break
-        if found and not watcher.go_on():
-            complete = False
-            break
-        took = composer.seconds([fitting[number][0] for number in some], links)
-        found = sorted([*found, *zip(took, some, strict=True)])
-        priced += len(some)
-    return Searched(
-        tuple(Composed(fitting[number][0], took, fitting[number][1]) for took, number in found[:k]),
-        len(several),
-        len(fitting),
-        priced,
-        nearest,
-        tuple(refused.most_common()),
-        complete,
-    )
+class Search:
+    """Plans that need no more memory than there is, the cheapest first. Mutable.
+
+    ``fitting`` are plans with their bytes; ``nearest`` needs the least of those that do not fit.
+    ``refused``: reasons, and of how many plans each is. ``priced``: how many were put on the clock.
+    ``complete``: whether all was looked at.
+    """
+
+    def __init__(
+        self,
+        composer: Composer,
+        several: Sequence[Candidate],
+        memory_bytes: float,
+        links: Links,
+        least: Links,
+        watcher: Watcher,
+    ) -> None:
+        self.plans = len(several)
+        self.fitting: list[tuple[Candidate, float]] = []
+        self.nearest: tuple[Candidate, float] | None = None
+        self.refused: Counter[str] = Counter()
+        self.complete = True
+        self.priced = 0
+        self._watcher = watcher
+        self._links = composer.on(links)
+        self._fit(composer, several, memory_bytes)
+        self._bounds = self._all(composer.on(least))
+        self._nearer: dict[int, float] = {}
+        self._seconds: dict[int, float] = {}
+
+    def _fit(self, composer: Composer, several: Sequence[Candidate], memory_bytes: float) -> None:
+        for number, one in enumerate(several):
+            self._watcher.placed(number, len(several))
+            if number and not self._watcher.go_on():
+                self.complete = False
+                break
+            try:
+                size = composer.size_bytes(one.recipe)
+            except InputError as error:
+                self.refused[error.problem] += 1
+                continue
+            if size <= memory_bytes:
+                self.fitting.append((one, size))
+            elif self.nearest is None or size < self.nearest[1]:
+                self.nearest = one, size
+
+    def _all(self, links: Composition) -> list[float]:
+        return [links.bound(one) for one, _ in self.fitting]
+
+    def cheapest(self, among: Callable[[Candidate], bool] = lambda one: True) -> Iterator[Composed]:
+        """Those ``among`` all that fit, in the order of their seconds; of equal ones, as given."""
+        waiting = [
+            (bound, number, _Known.BOUND)
+            for number, bound in enumerate(self._bounds)
+            if among(self.fitting[number][0])
+        ]
+        heapify(waiting)
+        alike: defaultdict[Structure, list[tuple[float, int]]] = defaultdict(list)
+        told = False
+        while waiting:
+            least, number, known = heappop(waiting)
+            one, size = self.fitting[number]
+            if known is _Known.SECONDS:
+                yield Composed(one, least, size)
+                told = True
+            elif told and not self._watcher.go_on():
+                self.complete = False
+                return
+            elif known is _Known.BOUND:
+                if number not in self._nearer:
+                    self._nearer[number] = max(least, self._links.bound(one))
+                alike[one.structure].append((self._nearer[number], number))
+                heappush(waiting, (self._nearer[number], number, _Known.NEARER))
+            else:
+                if number not in self._seconds:
+                    self._time(alike.pop(one.structure))
+                heappush(waiting, (self._seconds[number], number, _Known.SECONDS))
+
+    def _time(self, alike: Sequence[tuple[float, int]]) -> None:
+        """Put the first of those of one structure on the clock."""
+        some = [number for _, number in nsmallest(TOGETHER, alike) if number not in self._seconds]
+        took = self._links.seconds([self.fitting[number][0] for number in some])
+        self._seconds.update(zip(some, took, strict=True))
+        self.priced += len(some)

@@ -88,7 +88,7 @@ class StepPlanReply(Reply):
     least_seconds: Seconds = Field(description="What no plan can beat: all compute, always.")
     considered: Whole = Field(description="Recipes times placements.")
     fitting: Whole = Field(description="Those that fit in memory.")
-    priced: Whole = Field(description="Those that no bound ruled out.")
+    priced: Whole = Field(description="Those that no bound ruled out, put on the clock.")
     usual_seconds: Seconds | None = Field(
         description="Expected of the best where axes lie as frameworks lay them out; null: none."
     )
@@ -103,11 +103,11 @@ class StepPlanReply(Reply):
     @classmethod
     def of(cls, asked: Asked, found: Planned, why_not: Planned | None) -> Self:
         """All that is to be said of plans of a step."""
-        job, searched = asked.job, found.searched
+        job, search = asked.job, found.search
         system, device = job.system, job.device
         nearest = None
-        if searched.nearest is not None and not searched.best:
-            candidate, size = searched.nearest
+        if search.nearest is not None and not search.fitting:
+            candidate, size = search.nearest
             nearest = LeastMemory(
                 plan=str(candidate.recipe),
                 bytes=round(size),
@@ -128,12 +128,12 @@ class StepPlanReply(Reply):
             peak_flops_per_second=device.peak(asked.dtype),
             plans=[asked.plan(one, found) for one in found.finalists],
             least_seconds=found.least_seconds,
-            considered=searched.plans,
-            fitting=searched.fitting,
-            priced=searched.priced,
+            considered=search.plans,
+            fitting=len(search.fitting),
+            priced=search.priced,
             usual_seconds=found.usual.seconds if found.usual else None,
             nearest=nearest,
-            refused=[RefusedPlans(because=why, plans=count) for why, count in searched.refused],
+            refused=[RefusedPlans(because=why, plans=count) for why, count in found.refused],
             why_not=next(iter(beside), None),
             complete=found.complete,
             files=[
@@ -165,9 +165,7 @@ class Asked:
         """A plan, with what the search had expected of it."""
         run, seconds = one.found, one.found.seconds
         busiest, moment = run.ranks[run.busiest], run.ranks[run.fullest].moment
-        composed = next(
-            each.seconds for each in among.searched.best if each.candidate == one.candidate
-        )
+        composed = next(each.seconds for each in among.looked_at if each.candidate == one.candidate)
         peak = self.job.system.devices * self.job.device.peak(self.dtype)
         return PlanOfStep(
             plan=str(one.candidate.recipe),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from hierarchies import InputError
 from synth.train.orders import (
+    ONE_STAGE,
     SCHEDULES,
     Action,
     Durations,
@@ -21,6 +22,7 @@ from synth.train.orders import (
     Timeline,
     Transfers,
     gpipe,
+    held,
     interleaved,
     looped_bfs,
     one_f_one_b,
@@ -65,6 +67,15 @@ def test_interleaved(stages: int, rounds: int, chunks: int, f: float, b: float) 
     assert breadth_first.held() == (m * chunks,) * stages
 
 
+@given(st.sampled_from([*SCHEDULES]), STAGES, st.integers(1, 4), CHUNKS)
+def test_what_is_held_is_known_without_the_order(
+    name: str, stages: int, rounds: int, chunks: int
+) -> None:
+    chunks = 1 if name in ONE_STAGE else chunks
+    order = SCHEDULES[name](stages, rounds * stages, chunks)
+    assert held(name, stages, rounds * stages, chunks) == order.held()
+
+
 @given(STAGES, st.integers(1, 8), st.floats(0.0, 1.0))
 def test_what_weight_gradients_read_stays_until_they_are_made(
     stages: int, m: int, kept: float
@@ -74,10 +85,10 @@ def test_what_weight_gradients_read_stays_until_they_are_made(
     assert halves.held_with(0.0) == halves.held()
     made = ([{"F": 1, "W": -1}.get(one.kind.value, 0) for one in row] for row in halves.ranks)
     assert halves.held_with(1.0) == tuple(max(accumulate(row)) for row in made)
-    for some, held, waiting in zip(
+    for some, least, waiting in zip(
         halves.held_with(kept), halves.held(), halves.waiting(), strict=True
     ):
-        assert held <= some <= held + kept * waiting
+        assert least <= some <= least + kept * waiting
 
 
 @given(STAGES, st.integers(0, 8), SECONDS, SECONDS, SECONDS)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from functools import cache
+from itertools import islice
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 
@@ -14,13 +17,14 @@ from hierarchies import Axis, InputError, load, placements
 from hierarchies.devices import device_named
 from synth.plan.request import Watcher
 from synth.train.models import Spelling
-from synth.train.planner.composing import Candidate
+from synth.train.planner.composing import Candidate, Seconds, clocked
 from synth.train.planner.finalists import finalist
 from synth.train.planner.inside import MICROBATCHES, Part, inside, scaled
 from synth.train.planner.links import Least, Priced
-from synth.train.planner.planning import Job, Pins, Planner
-from synth.train.planner.searching import searched
+from synth.train.planner.planning import SCHEDULED, Job, Pins, Planner
+from synth.train.planner.searching import Search
 from synth.train.plans import parse_recipe
+from synth.train.plans.recipes import CHUNKED
 
 SIZES = {"layers": 8, "width": 4096, "heads": 32, "sequence": 2048, "vocabulary": 32768}
 SYSTEM = load("dgx-h100:2")
@@ -59,10 +63,10 @@ def check(text: str, seconds: float, memory: float) -> None:
     for one in {several[0], several[-1]}:
         candidate = Candidate(recipe, one.matrix)
         composer = planner().composer
-        [expected] = composer.seconds([candidate], Priced(SYSTEM))
+        [expected] = composer.on(Priced(SYSTEM)).seconds([candidate])
         found = finalist(job().step, candidate, SYSTEM, job().device)
         assert expected == pytest.approx(found.found.seconds, rel=seconds)
-        assert composer.size_bytes(candidate) == pytest.approx(found.size_bytes, rel=memory)
+        assert composer.size_bytes(recipe) == pytest.approx(found.size_bytes, rel=memory)
 
 
 @pytest.mark.parametrize("text", RECIPES)
@@ -91,23 +95,27 @@ def test_all_that_is_priced_is_found_without_pricing_all() -> None:
     """Bounds leave out nothing: the ten cheapest are those of all, priced one by one."""
     some = job().candidates(Pins.parse("zero=1 microbatches=4 remat=no"))
     links, composer = Priced(SYSTEM), planner().composer
-    memory = sorted(composer.size_bytes(one) for one in some)[len(some) // 2]
-    found = searched(composer, some, memory, links, Least(SYSTEM), 10, Watcher())
-    fitting = [one for one in some if composer.size_bytes(one) <= memory]
-    seconds = sorted(composer.seconds(fitting, links))
-    assert [one.seconds for one in found.best] == seconds[:10]
-    assert found.fitting == len(fitting)
-    assert found.priced < found.fitting
-    assert found.complete
+    memory = sorted(composer.size_bytes(one.recipe) for one in some)[len(some) // 2]
+    search = Search(composer, some, memory, links, Least(SYSTEM), Watcher())
+    found = [one.seconds for one in islice(search.cheapest(), 10)]
+    fitting = [one for one in some if composer.size_bytes(one.recipe) <= memory]
+    seconds = sorted(composer.on(links).seconds(fitting))
+    assert found == seconds[:10]
+    assert len(search.fitting) == len(fitting)
+    assert search.priced < len(fitting)
+    assert search.complete
+    among = [one for one in fitting if one.ranks == 2]
+    found = [one.seconds for one in search.cheapest(lambda one: one.ranks == 2)]
+    assert found == sorted(composer.on(links).seconds(among))
 
 
 def test_where_nothing_fits_the_least_memory_is_told() -> None:
     some = job().candidates(Pins.parse("pipe=1 tensor=1 remat=no"))
     composer = planner().composer
-    found = searched(composer, some, 1.0, Priced(SYSTEM), Least(SYSTEM), 1, Watcher())
-    assert not found.best
-    assert found.nearest is not None
-    assert found.nearest[1] == min(map(composer.size_bytes, some))
+    search = Search(composer, some, 1.0, Priced(SYSTEM), Least(SYSTEM), Watcher())
+    assert not [*search.cheapest()]
+    assert search.nearest is not None
+    assert search.nearest[1] == min(composer.size_bytes(one.recipe) for one in some)
 
 
 def test_a_search_that_is_stopped_says_so() -> None:
@@ -119,9 +127,36 @@ def test_a_search_that_is_stopped_says_so() -> None:
             return self.calls < 3
 
     some = job().candidates(Pins.parse("pipe=1 tensor=1 remat=no"))
-    links = Priced(SYSTEM), Least(SYSTEM)
-    found = searched(planner().composer, some, 1e12, *links, 1, Stops())
-    assert not found.complete
+    search = Search(planner().composer, some, 1e12, Priced(SYSTEM), Least(SYSTEM), Stops())
+    assert not search.complete
+    assert next(search.cheapest()) is not None
+
+
+SOME = st.floats(0.01, 10.0)
+
+
+@given(
+    structure=st.tuples(st.integers(2, 6), st.integers(1, 5), st.sampled_from(SCHEDULED)),
+    ends=st.lists(st.tuples(SOME, SOME, SOME), min_size=3, max_size=3),
+    link=st.one_of(st.just(0.0), SOME),
+)
+def test_no_order_is_faster_than_its_bound(
+    structure: tuple[int, int, str], ends: list[tuple[float, float, float]], link: float
+) -> None:
+    ranks, rounds, schedule = structure
+    chunks = 2 if schedule in CHUNKED else 1
+    forward, backward, once = ends
+    both = [ahead + back for ahead, back in zip(forward, backward, strict=True)]
+    busy = (*(one + (chunks - 1) * both[1] for one in both),)
+    told = Seconds(forward, backward, (busy[0], busy[1], busy[2]), once, [link] * (ranks - 1))
+    [clock] = clocked((ranks, schedule, ranks * rounds, chunks), [told])
+    bound = told.bound(ranks, ranks * rounds, whole=True)
+    assert bound <= clock * (1 + 1e-9)
+
+
+def test_equal_stages_in_turn_reach_the_bound() -> None:
+    told = Seconds((1.0,) * 3, (2.0,) * 3, (3.0,) * 3, (0.5,) * 3, [0.0] * 3)
+    assert clocked((4, "1f1b", 8, 1), [told]) == [told.bound(4, 8, whole=True)] == [33.5]
 
 
 def test_bounds_of_links_are_below_their_prices() -> None:
