@@ -33,7 +33,7 @@ from synth.train.plans.plan import TIME
 from synth.train.point_to_point import priced_transfer
 from synth.train.profiles import composed
 from synth.train.resharding import Move, Path
-from synth.train.resharding.seconds import Redistributor
+from synth.train.resharding.seconds import Answers, Redistributor
 from synth.train.simulation import Simulated, device, simulate
 from synth.train.simulation.device import grouping_of
 
@@ -115,11 +115,12 @@ def _fitted(system: System, kind: str, members: int, samples: list[Sample]) -> S
     return fit(system, [Measurement(kind, *both, tuple(samples), "ring")]).system
 
 
-class Rings(Redistributor):
+class Rings(Answers):
     """Answers by rings alone: gloo has nothing else, and it is rings that were measured."""
 
-    def _best(self, request: Request) -> Answer:
-        return super()._best(replace(request, choice=Choice.RING))
+    def best(self, request: Request) -> Answer:
+        """The best of rings."""
+        return super().best(replace(request, choice=Choice.RING))
 
 
 class Prices:
@@ -131,7 +132,8 @@ class Prices:
         self._known = {}
         for key, system in systems.items():
             [placement] = placements(system.hierarchy, axes)
-            self._known[key] = Rings(system, placement, max_steps=1, segments=(1,), stripes=False)
+            rings = Rings(system, max_steps=1, segments=(1,), stripes=False)
+            self._known[key] = Redistributor(rings, placement)
         self._sizes, self._microbatches = one.plan.sizes, one.plan.microbatches
         self._paths = {
             (moved.value.type, moved.path.source, moved.path.target): moved.path

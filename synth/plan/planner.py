@@ -13,6 +13,7 @@ from synth.plan.library import Library
 from synth.plan.placements import PlacementSearch, ranked
 from synth.plan.request import Answer, Report, Request, Watcher
 from synth.price.step_prices import Simulator
+from synth.price.steps import TICKS_PER_SECOND
 
 
 def answers(
@@ -39,6 +40,16 @@ def answers(
     found, complete = answers_to(simulator, wanted, watcher, library)
     looked = replace(searched.looked, complete=searched.looked.complete and complete)
     return Report(system, request, found, looked)
+
+
+def found_seconds(system: System, request: Request, library: Library) -> float:
+    """Seconds of the best program found: nothing is replayed or proved, so it is no answer.
+
+    Raises as ``answers`` does.
+    """
+    simulator = Simulator(system, request.choice)
+    searched = PlacementSearch(simulator, request, Watcher(), library).run()
+    return searched.best[0].found.ticks / TICKS_PER_SECOND
 
 
 @dataclass(frozen=True)

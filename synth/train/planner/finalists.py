@@ -10,6 +10,7 @@ from hierarchies import Placement, System, row_major
 from hierarchies.devices import Device
 from synth.train.planner.composing import Candidate
 from synth.train.plans import apply, plan_of, prepared
+from synth.train.resharding.seconds import Answers
 from synth.train.simulation import Overlap, Predicted, Runtime, predicted
 from synth.train.simulation.groups import scores_in
 from synth.train.simulation.sources import Network, Rooflines, sources
@@ -33,13 +34,17 @@ class Finalist:
         return self.found.ranks[self.found.fullest].moment.size_bytes
 
 
-def finalist(step: Step, one: Candidate, system: System, device: Device) -> Finalist:
-    """The step by a candidate, simulated. Raises InputError for a plan that is not one of it."""
+def finalist(step: Step, one: Candidate, answers: Answers, device: Device) -> Finalist:
+    """The step by a candidate, simulated, with what the planner ``answers`` on the system.
+
+    Raises InputError for a plan that is not one of the step.
+    """
+    system = answers.system
     plan = plan_of(step, one.recipe)
     ready, program = prepared(step, plan), apply(step, plan)
     placement = Placement(system.hierarchy, one.axes, one.rows)
     rooflines = Rooflines(device, scores_in(program, plan.parts))
-    seconds = sources(rooflines, Network(system, placement))
+    seconds = sources(rooflines, Network(answers, placement))
     found = predicted(ready, plan, program, seconds, RUNTIME)
     return Finalist(one, placement, by_framework(one, system), found)
 

@@ -17,7 +17,7 @@ from typing import ClassVar, Protocol
 from grammar import Goal
 from hierarchies import Axis, Placement, Reduction, System
 from synth.plan.library import Library
-from synth.plan.planner import answers
+from synth.plan.planner import found_seconds
 from synth.plan.request import Request
 from synth.price.bound import bound
 from synth.semantics.point_to_point import send_receive
@@ -68,7 +68,7 @@ class Lines(ABC):
 
 @dataclass
 class Priced(Lines):
-    """What the best proved programs take."""
+    """What the best programs take, as they are found; those of finalists are proved."""
 
     _handed: dict[tuple[Row, int], Sequence[float]] = field(default_factory=dict)
     _libraries: dict[Goal, Library] = field(default_factory=dict)
@@ -86,8 +86,7 @@ class Priced(Lines):
             placement=placement.matrix,
             stripes=False,
         )
-        [best] = answers(self.system, asked, library=library).answers
-        return best.candidate.seconds
+        return found_seconds(self.system, asked, library)
 
     def handed(self, row: Row, size_bytes: float) -> Sequence[float]:
         """Of transfers from each rank to the next."""

@@ -27,6 +27,7 @@ from synth.train.planner.links import Least, Priced
 from synth.train.planner.searching import Composed, Search, candidates
 from synth.train.plans import Recipe, apply, plan_of
 from synth.train.plans.plan import MOST_PASSES, PIPE
+from synth.train.resharding.seconds import Answers
 from synth.train.zoo.sizes import sizes_of
 
 AXES = (PIPE, "data", "expert", "seq", "tensor")
@@ -246,6 +247,10 @@ class Planner:
     def _links(self) -> tuple[Priced, Least]:
         return Priced(self.job.system), Least(self.job.system)
 
+    @cached_property
+    def _answers(self) -> Answers:
+        return Answers(self.job.system, stripes=False)
+
     def plans(self, pins: Pins, k: int, watcher: Watcher) -> Planned:
         """The ``k`` best with the pins. Raises InputError where none can be.
 
@@ -270,7 +275,7 @@ class Planner:
             if stopped:
                 break
             try:
-                last = finalist(job.step, one.candidate, job.system, job.device)
+                last = finalist(job.step, one.candidate, self._answers, job.device)
             except InputError as error:
                 refused[error.problem] += 1
                 continue

@@ -20,6 +20,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf, prod
+from operator import itemgetter
 
 from grammar.tensors.operations import Graph, Literal, Operand, Operation, Step, Value
 from grammar.tensors.sharding import Kind, Lie, Sharding, Split, replicated
@@ -249,7 +250,7 @@ class _Follower:
         legal = rows(operation)
         for axis in self.rules.sizes:
             over = self.lineage.results(operation, factors, axis)
-            for row in sorted(legal, key=lambda one: self._price(operation, one, axis, over)):
+            for row in self._cheapest(operation, axis, over):
                 if any(self._masks(operation, row, axis)):
                     continue
                 try:
@@ -259,6 +260,19 @@ class _Follower:
                 chosen = (*chosen, (axis, row))
                 break
         return tuple(one for one in chosen if one[1] != legal[0])
+
+    def _cheapest(
+        self, operation: Operation, axis: str, over: Sequence[frozenset[int]]
+    ) -> Iterator[Row]:
+        """The rows by their prices; for those that cost nothing no other is waited for."""
+        dear = []
+        for row in rows(operation):
+            price = self._price(operation, row, axis, over)
+            if any(price):
+                dear.append((price, row))
+            else:
+                yield row
+        yield from (row for _, row in sorted(dear, key=itemgetter(0)))
 
     def _keep(self, copy: Value) -> None:
         """A copy of what is stored is read whole, unless it is what is stored."""

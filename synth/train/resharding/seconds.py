@@ -10,6 +10,7 @@ moves are not priced.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import prod
 
 from grammar import Goal
 from grammar.tensors.sharding import Sharding, Type
@@ -56,36 +57,72 @@ class Redistribution:
         return sum(one.seconds for one in self.requests)
 
 
-class Redistributor:
-    """Answers redistributions on one placement of one system; what was asked before is kept.
+class Answers:
+    """The best answers to requests on a system; ``max_steps``, ``segments`` and ``stripes`` are the
+    planner's.
 
-    ``max_steps``, ``segments`` and ``stripes`` are the planner's; types do not lie on axes
-    ``without``. Raises InputError for a placement on another machine.
+    An answer depends on where the axes lie that a request is over, not on what they or others are
+    called. So what was asked before is kept for all placements; the first one's names stand in it.
     """
 
     def __init__(
         self,
         system: System,
-        placement: Placement,
         *,
         max_steps: int = Language.max_steps,
         segments: tuple[int, ...] = SEGMENTS,
         stripes: bool = True,
-        without: tuple[str, ...] = (),
     ) -> None:
-        if placement.hierarchy != system.hierarchy:
+        self.system = system
+        self._max_steps = max_steps
+        self._segments, self._stripes = segments, stripes
+        self._known: dict[tuple[Goal, int, object], Answer] = {}
+        self._libraries: dict[Goal, Library] = {}
+
+    def best(self, request: Request) -> Answer:
+        """The best answer to a request on one placement."""
+        key = request.goal, request.payload_bytes, _lying(request)
+        if key not in self._known:
+            language = replace(request.language, max_steps=self._max_steps)
+            library = self._libraries.setdefault(request.goal, Library(language))
+            asked = replace(
+                request, k=1, language=language, segments=self._segments, stripes=self._stripes
+            )
+            [self._known[key]] = answers(self.system, asked, library=library).answers
+        return self._known[key]
+
+
+def _lying(request: Request) -> object:
+    """Of each axis that a request is over, and each level: its size there and its stride."""
+    assert request.placement is not None
+    names = [axis.name for axis in request.axes]
+    return tuple(
+        tuple(
+            (column[at], prod(column[at + 1 :])) for column in zip(*request.placement, strict=True)
+        )
+        for at in map(names.index, request.over)
+    )
+
+
+class Redistributor:
+    """Answers redistributions on one placement of a system.
+
+    Types do not lie on axes ``without``. Raises InputError for a placement on another machine.
+    """
+
+    def __init__(
+        self, answers: Answers, placement: Placement, *, without: tuple[str, ...] = ()
+    ) -> None:
+        if placement.hierarchy != answers.system.hierarchy:
             raise InputError(
-                f"the placement is on {placement.hierarchy}, not on {system.hierarchy}",
+                f"the placement is on {placement.hierarchy}, not on {answers.system.hierarchy}",
                 hint="one placement of the system's own levels is needed",
             )
-        self.system = system
+        self.system = answers.system
         self.placement = placement
         axes = (axis for axis in placement.axes if axis.name not in without)
         self.sizes = {axis.name: axis.size for axis in axes}
-        self._max_steps = max_steps
-        self._segments, self._stripes = segments, stripes
-        self._known: dict[tuple[Goal, tuple[str, ...], int], Answer] = {}
-        self._libraries: dict[Goal, Library] = {}
+        self._answers = answers
 
     def redistribution(
         self, value: Type, source: Sharding, target: Sharding, allowed: Allowed = every_move
@@ -111,16 +148,4 @@ class Redistributor:
     def _answered(self, one: Communication) -> Answered:
         if isinstance(one.request, PointToPoint):
             return Answered(one, priced_transfer(one.request, self.system))
-        key = (one.request.goal, one.request.over, one.request.payload_bytes)
-        if key not in self._known:
-            self._known[key] = self._best(one.request)
-        return Answered(one, self._known[key])
-
-    def _best(self, request: Request) -> Answer:
-        language = replace(request.language, max_steps=self._max_steps)
-        library = self._libraries.setdefault(request.goal, Library(language))
-        asked = replace(
-            request, k=1, language=language, segments=self._segments, stripes=self._stripes
-        )
-        [best] = answers(self.system, asked, library=library).answers
-        return best
+        return Answered(one, self._answers.best(one.request))

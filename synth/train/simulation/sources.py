@@ -16,7 +16,7 @@ from synth.compute import TYPICAL, Estimate, Rates, Section, section_estimate
 from synth.semantics.point_to_point import send_receive
 from synth.train.plans.plan import PIPE
 from synth.train.point_to_point import priced_transfer
-from synth.train.resharding.seconds import Redistributor
+from synth.train.resharding.seconds import Answers, Redistributor
 from synth.train.simulation.predicting import Sources
 
 
@@ -40,14 +40,17 @@ class Network:
     Redistributions never go over the axis of stages, and values from stage to stage over it only.
     """
 
-    system: System
+    answers: Answers
     placement: Placement
     known: dict[tuple[Type, Sharding, Sharding], float] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, system: System, placement: Placement) -> Network:
+        """Of one placement alone."""
+        return cls(Answers(system, stripes=False), placement)
+
     def __post_init__(self) -> None:
-        self.redistributor = Redistributor(
-            self.system, self.placement, stripes=False, without=(PIPE,)
-        )
+        self.redistributor = Redistributor(self.answers, self.placement, without=(PIPE,))
 
     def sending(self, value: Type, source: Sharding, target: Sharding) -> float:
         """Seconds of the fastest path."""
@@ -62,7 +65,8 @@ class Network:
         ends = source % ranks, target % ranks
         if ends[0] == ends[1]:
             return 0.0
-        return priced_transfer(send_receive(self.placement, PIPE, *ends, size), self.system).seconds
+        sent = send_receive(self.placement, PIPE, *ends, size)
+        return priced_transfer(sent, self.answers.system).seconds
 
 
 def sources(computing: Callable[[Section], Estimate], network: Network) -> Sources:

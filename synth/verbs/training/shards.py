@@ -9,7 +9,7 @@ from grammar.tensors.parser import parse_either
 from hierarchies import InputError
 from synth.plan.request import Watcher
 from synth.train.plans.plan import TIME
-from synth.train.resharding.seconds import Redistributor
+from synth.train.resharding.seconds import Answers, Redistributor
 from synth.train.sharded import check, sharded_step
 from synth.train.sharded.machine import on_machine
 from synth.verbs.answers.training.shards import Machine, ShardReply
@@ -54,4 +54,4 @@ def _machine(question: ShardQuestion, axes: Mapping[str, int]) -> Machine | None
     if found is None:
         return None
     system, placement, by_framework = found
-    return Machine(Redistributor(system, placement), by_framework)
+    return Machine(Redistributor(Answers(system), placement), by_framework)

@@ -91,7 +91,7 @@ def simulated(question: SimulateQuestion, watcher: Watcher) -> Reply:
     assert lies is not None
     system, placement, by_framework = lies
     device = accelerator_of(system, question.device)
-    network = Network(system, placement)
+    network = Network.of(system, placement)
     clock = _Clock(found, question.runtime, network, device)
     whole = clock.run(clock.likely)
     flops, dtype = products(step)

@@ -25,6 +25,7 @@ from synth.train.planner.planning import SCHEDULED, Job, Pins, Planner
 from synth.train.planner.searching import Search
 from synth.train.plans import parse_recipe
 from synth.train.plans.recipes import CHUNKED
+from synth.train.resharding.seconds import Answers
 
 SIZES = {"layers": 8, "width": 4096, "heads": 32, "sequence": 2048, "vocabulary": 32768}
 SYSTEM = load("dgx-h100:2")
@@ -64,7 +65,7 @@ def check(text: str, seconds: float, memory: float) -> None:
         candidate = Candidate(recipe, one.matrix)
         composer = planner().composer
         [expected] = composer.on(Priced(SYSTEM)).seconds([candidate])
-        found = finalist(job().step, candidate, SYSTEM, job().device)
+        found = finalist(job().step, candidate, Answers(SYSTEM, stripes=False), job().device)
         assert expected == pytest.approx(found.found.seconds, rel=seconds)
         assert composer.size_bytes(recipe) == pytest.approx(found.size_bytes, rel=memory)
 

@@ -7,13 +7,13 @@ from itertools import permutations
 import pytest
 
 from grammar.tensors.sharding import Kind, Sharding, Type, replicated, shardings
-from hierarchies import Axis, Hierarchy, InputError, Placement, load
+from hierarchies import Axis, Hierarchy, InputError, Placement, load, placements
 from strategies import switches
 from synth.plan.request import Answer
 from synth.price.steps import StepPrice
 from synth.train.resharding import How
 from synth.train.resharding.paths import First, paths_between
-from synth.train.resharding.seconds import Redistributor
+from synth.train.resharding.seconds import Answers, Redistributor
 from synth.verify.symbolic import Proved
 
 MATRIX = Type("bf16", (4096, 6144))
@@ -24,7 +24,7 @@ def on_dgx() -> Redistributor:
     """Four nodes, ``model`` inside of them."""
     system = load("dgx-h100:4")
     placement = Placement(system.hierarchy, AXES, ((4, 1), (1, 8)))
-    return Redistributor(system, placement, max_steps=3, segments=(1,), stripes=False)
+    return Redistributor(Answers(system, max_steps=3, segments=(1,), stripes=False), placement)
 
 
 def test_every_request_is_answered_by_a_proved_program() -> None:
@@ -86,4 +86,21 @@ def test_a_placement_on_another_machine_is_refused() -> None:
     system = switches(Hierarchy.of(node=2, gpu=2))
     other = Placement(Hierarchy.of(gpu=4), (Axis("data", 4),), ((4,),))
     with pytest.raises(InputError, match="the placement is on"):
-        Redistributor(system, other)
+        Redistributor(Answers(system), other)
+
+
+def test_placements_share_answers_and_find_what_each_finds_alone() -> None:
+    system, value = load("p2-a100:2"), Type("f32", (1024, 1024))
+    shared = Answers(system, max_steps=3, segments=(1,), stripes=False)
+    for names in (("a", "b"), ("b", "a")):
+        axes = tuple(Axis(name, size) for name, size in zip(names, (4, 8), strict=True))
+        for placement in placements(system.hierarchy, axes):
+            alone = Answers(system, max_steps=3, segments=(1,), stripes=False)
+            for source in (Sharding(((), ()), ((Kind.SUM, "a"),)), Sharding((("b", "a"), ()))):
+                seconds = [
+                    Redistributor(one, placement)
+                    .redistribution(value, source, replicated(2))
+                    .seconds
+                    for one in (shared, alone)
+                ]
+                assert seconds[0] == seconds[1]

@@ -17,7 +17,7 @@ from hierarchies import Axis, InputError, Placement, load
 from synth.compute import flops_of
 from synth.train.plans import Done, Plan, Program, apply, parse_recipe, plan_of
 from synth.train.plans.plan import whole
-from synth.train.resharding.seconds import Redistributor
+from synth.train.resharding.seconds import Answers, Redistributor
 from synth.train.simulation import Kind, Overlap, Simulated, device, simulate
 from synth.train.simulation.device import Computing, Sending, grouping_of
 from synth.train.simulation.groups import Grouping
@@ -178,7 +178,7 @@ def test_seconds_of_redistributions_are_the_planner_s() -> None:
     """Where compute is free, and all in line, the step takes what its redistributions do."""
     system = load("dgx-h100:1")
     placement = Placement(system.hierarchy, (Axis("data", 4), Axis("tensor", 2)), ((1, 4), (1, 2)))
-    planner = Redistributor(system, placement, max_steps=2, segments=(1,), stripes=False)
+    planner = Redistributor(Answers(system, max_steps=2, segments=(1,), stripes=False), placement)
     asked: list[float] = []
 
     def planned_seconds(kind: Type, source: Sharding, target: Sharding) -> float:
