@@ -127,9 +127,10 @@ def _cheapest(
     of_value: _Of,
     rules: tuple[Allowed, First],
 ) -> tuple[Path, ...]:
-    graph = _graph(axes, len(of_value[0]), of_value[1], rules)
+    allowed, first = rules
+    graph = _graph(axes, len(of_value[0]), of_value[1], allowed)
     moves = _fitting(graph, axes, of_value[0])
-    best = moves.between(source, target).cheapest(graph.prices, graph.ranks)
+    best = moves.between(source, target).cheapest(graph.prices[first], graph.ranks)
     found: list[Path] = []
     least = None
     for one in islice(best, MOST_TIED):
@@ -146,11 +147,11 @@ def _towards(
     target: Sharding, axes: tuple[tuple[str, int], ...], of_value: _Of, allowed: Allowed
 ) -> Mapping[Sharding, Path]:
     """From every sharding the first of the cheapest paths: of many sources one walk is enough."""
-    graph = _graph(axes, len(of_value[0]), of_value[1], (allowed, First.BYTES))
+    graph = _graph(axes, len(of_value[0]), of_value[1], allowed)
     moves = _fitting(graph, axes, of_value[0])
     return {
         source: Path(source, target, tuple(moves.alphabet[label].move for label in one.labels))
-        for source, one in moves.towards(target, graph.prices, graph.ranks).items()
+        for source, one in moves.towards(target, graph.prices[First.BYTES], graph.ranks).items()
     }
 
 
@@ -175,10 +176,10 @@ class _Edge:
 
 @dataclass(frozen=True, eq=False)
 class _Graph:
-    """All moves between the types of some rank, the price of each, and its rank among equals."""
+    """All moves between the types of some rank, the prices of each, and its rank among equals."""
 
     moves: Explored[Sharding, _Edge]
-    prices: tuple[int, ...]
+    prices: Mapping[First, tuple[int, ...]]
     ranks: tuple[int, ...]
 
 
@@ -187,10 +188,10 @@ def _graph(
     axes: tuple[tuple[str, int], ...],
     rank: int,
     kinds: frozenset[Kind],
-    rules: tuple[Allowed, First],
+    allowed: Allowed,
 ) -> _Graph:
     """Made once for all pairs of types, and all values of this rank."""
-    sizes, (allowed, first) = dict(axes), rules
+    sizes = dict(axes)
     whole = prod(sizes.values()) ** 2
 
     def following(before: Sharding) -> Iterator[tuple[_Edge, Sharding]]:
@@ -205,7 +206,7 @@ def _graph(
     place = {edge: number for number, edge in enumerate(spelled)}
     return _Graph(
         found,
-        tuple(edge.price(first) for edge in found.alphabet),
+        {first: tuple(edge.price(first) for edge in found.alphabet) for first in First},
         tuple(place[edge] for edge in found.alphabet),
     )
 
