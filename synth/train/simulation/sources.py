@@ -42,7 +42,8 @@ class Network:
 
     answers: Answers
     placement: Placement
-    known: dict[tuple[Type, Sharding, Sharding], float] = field(default_factory=dict)
+    _known: dict[tuple[Type, Sharding, Sharding], float] = field(default_factory=dict)
+    _handed: dict[tuple[int, int, int], float] = field(default_factory=dict)
 
     @classmethod
     def of(cls, system: System, placement: Placement) -> Network:
@@ -55,9 +56,9 @@ class Network:
     def sending(self, value: Type, source: Sharding, target: Sharding) -> float:
         """Seconds of the fastest path."""
         key = (value, source, target)
-        if key not in self.known:
-            self.known[key] = self.redistributor.redistribution(*key).seconds
-        return self.known[key]
+        if key not in self._known:
+            self._known[key] = self.redistributor.redistribution(*key).seconds
+        return self._known[key]
 
     def handing(self, size: int, source: int, target: int) -> float:
         """Seconds of so many bytes of every device, stages being on ranks in turn."""
@@ -65,8 +66,10 @@ class Network:
         ends = source % ranks, target % ranks
         if ends[0] == ends[1]:
             return 0.0
-        sent = send_receive(self.placement, PIPE, *ends, size)
-        return priced_transfer(sent, self.answers.system).seconds
+        if (size, *ends) not in self._handed:
+            sent = send_receive(self.placement, PIPE, *ends, size)
+            self._handed[size, *ends] = priced_transfer(sent, self.answers.system).seconds
+        return self._handed[size, *ends]
 
 
 def sources(computing: Callable[[Section], Estimate], network: Network) -> Sources:
