@@ -27,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
 
 
 class CircleError(ValueError):
@@ -64,6 +65,29 @@ class Arranged:
         for place, task in enumerate(self.sequence):
             found[task] = place
         return found
+
+    @cached_property
+    def levels(self) -> tuple[Integers, Sequence[Integers]]:
+        """The tasks by the length of the longest chain before them; and for each length a row a
+        task of the places of all that it waits for in that order, filled up with that of none.
+        """
+        depths = [0] * (len(self.sequence) + 1)
+        levels: list[list[int]] = []
+        for task in self.sequence:
+            depth = max((depths[one] + 1 for one in self.waits(task)), default=0)
+            depths[task] = depth
+            if depth == len(levels):
+                levels.append([])
+            levels[depth].append(task)
+        order = [*chain.from_iterable(levels)]
+        places = np.empty(len(order) + 1, np.int64)
+        places[[*order, -1]] = np.arange(len(order) + 1)
+        rows = []
+        for level in levels:
+            waits = [[*self.waits(task)] or [-1] for task in level]
+            most = max(map(len, waits))
+            rows.append(places[[[*some, *[-1] * (most - len(some))] for some in waits]])
+        return np.array(order, np.int64), rows
 
 
 def arranged(before: Sequence[Sequence[int]], queues: Sequence[Sequence[int]]) -> Arranged:
@@ -138,16 +162,19 @@ def timed(tasks: Arranged, seconds: Sequence[float]) -> tuple[list[float], list[
 def ends_together(tasks: Arranged, seconds: Floats) -> Floats:
     """When each task ends in many plans of one structure: those of ``timed`` for each column.
 
-    ``seconds`` has shape (tasks, plans), and so has what is returned.
+    ``seconds`` has shape (tasks, plans), and so has what is returned. Tasks that wait for equally
+    long chains are timed at once: of a pipeline one on every rank.
     """
+    order, waits = tasks.levels
     ends = np.zeros((len(seconds) + 1, seconds.shape[1]))
-    rows, takes = list(ends), list(seconds)
-    for task in tasks.sequence:
-        row, begin = rows[task], rows[tasks.previous[task]]
-        for one in tasks.before[task]:
-            begin = np.maximum(begin, rows[one], out=row)
-        np.add(begin, takes[task], out=row)
-    return ends[:-1]
+    takes, begin = seconds[order], 0
+    for before in waits:
+        end = begin + len(before)
+        np.add(ends[before].max(axis=1), takes[begin:end], out=ends[begin:end])
+        begin = end
+    found = np.empty_like(seconds)
+    found[order] = ends[:-1]
+    return found
 
 
 def retimed(
