@@ -295,7 +295,11 @@ class Composition:
         plan, rows = self.composer.staged(one.recipe), one.row_of
         inside, zero = plan.inside, one.recipe.zero
         data, seq, pipe = rows.get("data", ()), rows.get("seq", ()), rows.get(PIPE, ())
-        forward, backward = map(plan.stages, self._working(plan, rows))
+        ahead, back = self._working(plan, rows)
+        parts = prod(data) if zero >= 2 else 1
+        summing = inside.summing_seconds / parts if one.recipe.microbatches > 1 else 0.0
+        back = {**back, Part.LAYER: back[Part.LAYER] + summing}
+        forward, backward = plan.stages(ahead), plan.stages(back)
         both = _merged(data, seq)
         scatter = plan.stages(self._sending(plan, Goal.REDUCE_SCATTER, both))
         gather = plan.stages(self._sending(plan, Goal.ALL_GATHER, data))
@@ -312,8 +316,9 @@ class Composition:
         last = plan.ranks(backward)
         stored = plan.ranks(plan.stages(inside.stored))
         each = inside.update_seconds / (prod(data) if zero else 1)
+        pieces = PIECES if one.recipe.microbatches == 1 else 1.0
         once = _each(
-            lambda size, way: _beside(each * size, way, PIECES),
+            lambda size, way: _beside(each * size, way, pieces),
             stored,
             plan.ranks(gather) if zero in (1, 2) else _NONE,
         )

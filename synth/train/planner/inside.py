@@ -25,7 +25,7 @@ from synth.train.plans.layers.apart import stacks
 from synth.train.plans.plan import loop_of
 from synth.train.simulation import Device, Kind, Lives, Runtime, device, simulate
 from synth.train.simulation.collected import collectives
-from synth.train.simulation.device import COMPUTE
+from synth.train.simulation.device import COMPUTE, Task
 from synth.train.simulation.groups import CAST, scores_in
 from synth.train.simulation.passes import Passes, PassKey
 from synth.train.simulation.predicting import grouped
@@ -69,7 +69,7 @@ class Inside:
     each for itself; ``saved`` for the backward pass of a microbatch, by part; ``working`` of a pass
     at most, in layers and at all; ``boundary``, what a layer hands to the next. ``moments``,
     ``gradients`` and ``copies`` are in bytes for each byte of parameters, ``update_seconds``
-    likewise.
+    likewise. ``summing_seconds``: of a layer's whole gradients, to add them up in each microbatch.
     """
 
     work: Mapping[tuple[When, Part], Work]
@@ -81,6 +81,7 @@ class Inside:
     gradients: float
     copies: float
     update_seconds: float
+    summing_seconds: float
 
     @cached_property
     def stored(self) -> Mapping[Part, float]:
@@ -215,6 +216,7 @@ class _Read:
             sum(self._lasting(When.BACKWARD, When.AFTER).values()) / stored,
             sum(self._lasting(When.BEFORE, When.FORWARD, When.BACKWARD).values()) / stored,
             update / stored,
+            self._summing(),
         )
 
     def _each(self, found: Counter[Part]) -> Mapping[Part, float]:
@@ -246,7 +248,7 @@ class _Read:
             key = task.place.when, part
             share = 1 / LAYERS if part is Part.LAYER else 1.0
             if task.stream == COMPUTE:
-                seconds[key] += task.seconds * share
+                seconds[key] += task.seconds * (1 - self._summed(task)) * share
             for one in collectives(task, self.plan):
                 sent[key][one] += share
         return {
@@ -254,6 +256,24 @@ class _Read:
             for when in (When.FORWARD, When.BACKWARD)
             for part in Part
         }
+
+    def _summing(self) -> float:
+        """Seconds of a layer's gradients."""
+        tasks = (one for one in self.device.tasks if one.stream == COMPUTE)
+        return sum(one.seconds * self._summed(one) for one in tasks) / LAYERS
+
+    def _summed(self, task: Task) -> float:
+        """The share of a backward task that casts and adds up gradients of layers, by bytes.
+
+        It reads stacks of what the layers made, and is none of them.
+        """
+        if task.layer >= 0 or task.place.when is not When.BACKWARD:
+            return 0.0
+        read = [self.device.buffers[one] for one in task.reads]
+        layers = [self.device.tasks[one.maker].layer if one.maker >= 0 else -1 for one in read]
+        times = Counter(one.name for one, layer in zip(read, layers, strict=True) if layer >= 0)
+        stacked = sum(one.size_bytes for one in read if times[one.name] == LAYERS)
+        return stacked / max(1, sum(one.size_bytes for one in read))
 
     @cached_property
     def _readers(self) -> Sequence[set[int]]:

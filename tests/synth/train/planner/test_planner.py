@@ -23,7 +23,7 @@ from synth.train.planner.inside import MICROBATCHES, Part, inside, scaled
 from synth.train.planner.links import Least, Priced
 from synth.train.planner.planning import SCHEDULED, Job, Pins, Planner
 from synth.train.planner.searching import Search
-from synth.train.plans import parse_recipe
+from synth.train.plans import When, parse_recipe
 from synth.train.plans.recipes import CHUNKED
 from synth.train.resharding.seconds import Answers
 
@@ -49,6 +49,7 @@ RECIPES = (
     f"pipe=2 data=2 tensor=4; batch over data; {MEGATRON}; schedule 1f1b, 4 microbatches",
 )
 MORE = (
+    f"pipe=4 tensor=4; tokens over tensor; {MEGATRON}; schedule 1f1b, 8 microbatches",
     "data=16; batch over data; zero=3; 2 microbatches",
     f"data=2 tensor=8; batch over data; tokens over tensor; {MEGATRON}; zero=2; 8 microbatches",
     "pipe=4 data=4; batch over data; zero=1; schedule interleaved-1f1b, 2 chunks, 8 microbatches",
@@ -79,6 +80,16 @@ def test_what_is_composed_is_near_what_is_simulated(text: str) -> None:
 @pytest.mark.parametrize("text", MORE)
 def test_what_is_composed_is_near_what_is_simulated_of_others(text: str) -> None:
     check(text, 0.2, 0.2)
+
+
+def test_gradients_are_added_up_layer_by_layer() -> None:
+    """What is done with stacks of gradients grows with the layers, as the layers' own work does."""
+    recipe = parse_recipe(f"tensor=4; {MEGATRON}; {MICROBATCHES} microbatches")
+    one = inside(job().traced, recipe, 1, job().device)
+    bytes_of_layer = one.stored[Part.LAYER]
+    rate = job().device.memory_bytes_per_second
+    assert 0.5 * bytes_of_layer / rate < one.summing_seconds < 4 * bytes_of_layer / rate
+    assert one.work[When.BACKWARD, Part.FIRST].seconds < one.work[When.BACKWARD, Part.LAYER].seconds
 
 
 def test_four_samples_are_what_two_are_and_two_more() -> None:
