@@ -28,8 +28,10 @@ from synth.compute.roofline import estimated as estimated
 from synth.compute.roofline import fitted as fitted
 from synth.compute.roofline import product_estimate as product_estimate
 from synth.compute.roofline import signature as signature
+from synth.compute.section import NOTHING as NOTHING
 from synth.compute.section import Section as Section
 from synth.compute.section import is_scores as is_scores
 from synth.compute.section import scores_of as scores_of
 from synth.compute.section import section_estimate as section_estimate
+from synth.compute.section import section_parts as section_parts
 from synth.compute.section import together as together

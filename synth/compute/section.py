@@ -89,6 +89,14 @@ def section_estimate(
     return together(found)
 
 
+def section_parts(
+    section: Section, device: Device, rates: Rates = TYPICAL, scores: Collection[Shape] = ()
+) -> tuple[Estimate, Estimate]:
+    """Products of matrices of a section, and what is between them. Raises as the whole does."""
+    told = (section, device, rates, scores)
+    return together(_products(*told)), together(_fused(*told))
+
+
 def together(several: Iterable[Estimate]) -> Estimate:
     """One after the other; as well known as the least of them."""
     total = NOTHING

@@ -13,9 +13,6 @@ from synth.verbs.answers.training.planned import PlanOfStep, StepPlanReply
 
 _Row = tuple[int, PlanOfStep]
 
-SAME = 0.005
-"""Less than this share prices of whole steps do not tell apart."""
-
 
 def plans(answer: StepPlanReply) -> RenderableType:
     """Plans of a model's step, the fastest first."""
@@ -37,8 +34,9 @@ def _found(answer: StepPlanReply) -> Iterator[RenderableType]:
     if not answer.plans:
         yield from _nothing(answer)
         return
-    right = "#,a step,tokens/s,of peak,memory,waits,idle,gap"
+    right = "#,a step,longer,tokens/s,of peak,memory,waits,idle,gap"
     yield table_of(list(enumerate(answer.plans, 1)), _PLANS, right=right)
+    yield from _as_fast(answer)
     yield ""
     for number, one in enumerate(answer.plans, 1):
         yield f"{number}: {one.plan}"
@@ -58,6 +56,7 @@ _PLANS: Mapping[str, Callable[[_Row], str]] = {
     "#": lambda row: str(row[0]),
     "axes": lambda row: " ".join(f"{name}={size}" for name, size in row[1].axes.items()),
     "a step": lambda row: duration(row[1].seconds),
+    "longer": lambda row: _longer(row[1], "same" if row[0] > 1 else ""),
     "tokens/s": lambda row: f"{row[1].tokens_per_second:,.0f}",
     "of peak": lambda row: f"{row[1].utilisation:.1%}",
     "memory": lambda row: volume(row[1].memory.bytes),
@@ -66,6 +65,33 @@ _PLANS: Mapping[str, Callable[[_Row], str]] = {
     "gap": lambda row: f"{row[1].gap:.0%}",
     "placement": lambda row: str(row[1].placement),
 }
+
+
+def _longer(one: PlanOfStep, same: str) -> str:
+    """How much longer than the first a plan takes, as shares of it."""
+    first = one.seconds - one.more.seconds
+    low, high = (f"{100 * end / first:.0f}" for end in one.more.interval)
+    return same if one.tied else f"{low}-{high}%"
+
+
+def _as_fast(answer: StepPlanReply) -> Iterator[RenderableType]:
+    """Which plans prices cannot tell from the first, and the simplest of all these."""
+    tied = [str(number) for number, one in enumerate(answer.plans, 1) if one.tied and number > 1]
+    if not tied or answer.simplest is None:
+        return
+    listed = f"{', '.join(tied[:-1])} and {tied[-1]}" if len(tied) > 1 else tied[0]
+    simplest = answer.plans[answer.simplest]
+    yield (
+        f"{listed}: as fast as the first, as far as prices can tell; {answer.simplest + 1} is the"
+        f" simplest ({_axes(simplest)},"
+        f"{'' if simplest.by_framework else ' not'} as frameworks lay them out,"
+        f" {volume(simplest.memory.bytes)})"
+    )
+
+
+def _axes(one: PlanOfStep) -> str:
+    count = sum(size > 1 for size in one.axes.values())
+    return f"{count} axis" if count == 1 else f"{count} axes"
 
 
 def _command(answer: StepPlanReply, best: PlanOfStep) -> str:
@@ -83,14 +109,18 @@ def _command(answer: StepPlanReply, best: PlanOfStep) -> str:
 
 def _placement_gain(answer: StepPlanReply, best: PlanOfStep) -> Iterator[RenderableType]:
     """What lying elsewhere than frameworks put it is worth."""
-    usual = answer.usual_seconds
-    if usual is None:
+    more = answer.usual_more
+    if answer.usual_seconds is None:
         yield "no plan that fits lies as frameworks lay axes out"
-    elif best.by_framework or usual <= best.composed_seconds * (1 + SAME):
+    elif more is None or not more.told:
         yield "frameworks lay the axes out so, or as well as prices can tell"
     else:
-        gain = usual / best.composed_seconds
-        yield f"{gain:.2f} times as fast as the best that lies as frameworks lay axes out"
+        ends = (more.seconds, more.interval[0])
+        gain, least = ((best.seconds + end) / best.seconds for end in ends)
+        yield (
+            f"{gain:.2f} times as fast as the best that lies as frameworks lay axes out,"
+            f" {least:.2f} at least, as far as prices can tell"
+        )
 
 
 def _nothing(answer: StepPlanReply) -> Iterator[RenderableType]:
@@ -116,10 +146,10 @@ def _why_not(answer: StepPlanReply) -> Iterator[RenderableType]:
     if not answer.plans:
         return
     best = answer.plans[0]
-    lost = other.seconds - best.seconds
+    low, high = other.more.interval
     yield (
-        f"{duration(other.seconds)} a step, {duration(abs(lost))}"
-        f" {'more' if lost > 0 else 'less'} than the first:"
+        f"{duration(other.seconds)} a step, {_more(other.more.seconds)} than the first"
+        f" ({_more(low)} to {_more(high)}, as far as prices can tell):"
     )
     parts = {
         "computing": (best.compute_seconds, other.compute_seconds),
@@ -130,6 +160,17 @@ def _why_not(answer: StepPlanReply) -> Iterator[RenderableType]:
         sign = "+" if two >= one else "-"
         yield f"  {sign}{duration(abs(two - one))} {what}"
     yield f"  {volume(other.memory.bytes)} of memory against {volume(best.memory.bytes)}"
+    if other.tied:
+        yield "as fast as the first, as far as prices can tell"
+    for source in other.more.sources[:1]:
+        yield (
+            f"most of what is not sure comes of {source.what}:"
+            f" {duration(source.less_seconds)} less to {duration(source.more_seconds)} more"
+        )
+
+
+def _more(seconds: float) -> str:
+    return f"{duration(abs(seconds))} {'more' if seconds >= 0 else 'less'}"
 
 
 def _end(answer: StepPlanReply) -> Iterator[RenderableType]:

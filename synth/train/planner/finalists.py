@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from grammar.tensors.operations import Step
 from hierarchies import Placement, System, row_major
 from hierarchies.devices import Device
+from synth.compute import NOTHING, Estimate, Section, together
 from synth.train.planner.composing import Candidate
-from synth.train.plans import apply, plan_of, prepared
+from synth.train.plans import When, apply, plan_of, prepared
 from synth.train.resharding.seconds import Answers
 from synth.train.simulation import Overlap, Predicted, Runtime, predicted
 from synth.train.simulation.groups import scores_in
@@ -21,12 +22,17 @@ RUNTIME = Runtime(Overlap(sends=True, prefetch=1))
 
 @dataclass(frozen=True)
 class Finalist:
-    """A plan, where it lies, and that on the clock."""
+    """A plan, where it lies, and that on the clock.
+
+    ``products`` and ``between``: what the busiest rank computes, products of matrices and the rest.
+    """
 
     candidate: Candidate
     placement: Placement
     by_framework: bool
     found: Predicted
+    products: Estimate
+    between: Estimate
 
     @property
     def size_bytes(self) -> int:
@@ -44,9 +50,42 @@ def finalist(step: Step, one: Candidate, answers: Answers, device: Device) -> Fi
     ready, program = prepared(step, plan), apply(step, plan)
     placement = Placement(system.hierarchy, one.axes, one.rows)
     rooflines = Rooflines(device, scores_in(program, plan.parts))
-    seconds = sources(rooflines, Network(answers, placement))
+    computed = _Computed(rooflines)
+    seconds = sources(computed, Network(answers, placement))
     found = predicted(ready, plan, program, seconds, RUNTIME)
-    return Finalist(one, placement, by_framework(one, system), found)
+    return Finalist(
+        one, placement, by_framework(one, system), found, *computed.of(found, plan.microbatches)
+    )
+
+
+@dataclass
+class _Computed:
+    """Estimates of sections, and of each how much of it are products of matrices.
+
+    A section is found again by its seconds, which are its tasks'.
+    """
+
+    rooflines: Rooflines
+    known: dict[float, tuple[Estimate, Estimate]] = field(default_factory=dict)
+
+    def __call__(self, section: Section) -> Estimate:
+        whole = self.rooflines(section)
+        self.known[whole.seconds] = self.rooflines.parts(section)
+        return whole
+
+    def of(self, run: Predicted, microbatches: int) -> tuple[Estimate, Estimate]:
+        """What the busiest rank computes, divided as all that is computed in a step."""
+        often = dict.fromkeys((When.FORWARD, When.BACKWARD), microbatches)
+        passes = [
+            [one.times(often.get(task.place.when, 1)) for one in self.known[task.seconds]]
+            for task in run.device.tasks
+            if task.seconds in self.known and not task.request
+        ]
+        both = [together(each) for each in zip(*passes, strict=True)] or [NOTHING, NOTHING]
+        whole = sum(one.seconds for one in both)
+        share = run.ranks[run.busiest].compute_seconds / whole if whole else 0.0
+        products, between = (one.times(share) for one in both)
+        return products, between
 
 
 def by_framework(one: Candidate, system: System) -> bool:

@@ -7,7 +7,7 @@ is computed again, and where each axis lies. A pin is what a recipe must have, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import combinations, islice
@@ -24,6 +24,7 @@ from synth.train.planner.composing import Candidate, Composer
 from synth.train.planner.finalists import Finalist, by_framework, finalist
 from synth.train.planner.inside import LAYERS, MICROBATCHES, inside
 from synth.train.planner.links import Least, Priced
+from synth.train.planner.resolution import Likely, likely
 from synth.train.planner.searching import Composed, Search, candidates
 from synth.train.plans import Recipe, apply, plan_of
 from synth.train.plans.plan import MOST_PASSES, PIPE
@@ -216,15 +217,18 @@ def _divisors(number: int) -> list[int]:
 class Planned:
     """What was found: the search, its first plans ``looked_at``, and the best of them simulated.
 
-    Those are ``finalists``, the fastest first. ``usual`` is the best where axes lie as frameworks
-    lay them out. ``least_seconds``: what no plan can beat, as all devices would compute all the
-    time. ``refused``: why plans cannot be, and how many.
+    Those are ``finalists``, the fastest first, and ``likely`` what each may be off by. ``usual`` is
+    the best where axes lie as frameworks lay them out, simulated as ``laid_out`` unless the first
+    lies so. ``least_seconds``: what no plan can beat, as all devices would compute all the time.
+    ``refused``: why plans cannot be, and how many.
     """
 
     search: Search
     looked_at: tuple[Composed, ...]
     finalists: tuple[Finalist, ...]
+    likely: tuple[Likely, ...]
     usual: Composed | None
+    laid_out: Likely | None
     least_seconds: float
     refused: tuple[tuple[str, int], ...]
     complete: bool
@@ -286,12 +290,32 @@ class Planner:
                 excess[kind] = last.size_bytes / one.size_bytes
             if len(simulated) == k:
                 break
+        simulated.sort(key=lambda one: one.found.seconds)
         return Planned(
             search,
             tuple(looked_at),
-            tuple(sorted(simulated, key=lambda one: one.found.seconds)),
+            tuple(simulated),
+            self._likely(simulated),
             usual,
+            self._laid_out(usual, simulated),
             self.composer.least_seconds(job.system.devices),
             tuple(refused.most_common()),
             search.complete and not stopped,
         )
+
+    def _likely(self, several: Sequence[Finalist]) -> tuple[Likely, ...]:
+        return tuple(likely(several, self.composer, self._links[0], self.job.system))
+
+    def _laid_out(self, usual: Composed | None, simulated: Sequence[Finalist]) -> Likely | None:
+        """The best as frameworks lay axes out, simulated; None where there is nothing to gain."""
+        if usual is None or not simulated or simulated[0].by_framework:
+            return None
+        known = (one for one in simulated if one.candidate == usual.candidate)
+        job = self.job
+        try:
+            found = next(known, None) or finalist(
+                job.step, usual.candidate, self._answers, job.device
+            )
+        except InputError:
+            return None
+        return self._likely([found])[0]

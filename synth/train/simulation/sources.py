@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from grammar.tensors.sharding import Sharding, Type
 from hierarchies import Placement, System
 from hierarchies.devices import Device
-from synth.compute import TYPICAL, Estimate, Rates, Section, section_estimate
+from synth.compute import TYPICAL, Estimate, Rates, Section, section_estimate, section_parts
 from synth.semantics.point_to_point import send_receive
 from synth.train.plans.plan import PIPE
 from synth.train.point_to_point import priced_transfer
@@ -31,6 +31,10 @@ class Rooflines:
 
     def __call__(self, section: Section) -> Estimate:
         return section_estimate(section, self.device, self.rates, self.scores, self.measured)
+
+    def parts(self, section: Section) -> tuple[Estimate, Estimate]:
+        """Its products of matrices, and what is between them, by rates."""
+        return section_parts(section, self.device, self.rates, self.scores)
 
 
 @dataclass

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Annotated, Self
 
 from pydantic import Field
 
 from synth.train.frameworks import Configurations
 from synth.train.planner.finalists import Finalist
 from synth.train.planner.planning import Job, Planned
+from synth.train.planner.resolution import Difference, difference, simplest
 from synth.verbs.answers.machine_parts import LevelInBrief, PricesName
 from synth.verbs.answers.parts import (
     Axes,
@@ -25,6 +26,44 @@ from synth.verbs.answers.parts import (
 from synth.verbs.answers.ranked import matrix_of
 from synth.verbs.answers.training.simulated import MomentOfStep
 
+Signed = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class SourceOfError(Part):
+    """What one source of error lets a difference be."""
+
+    what: str = Field(description="A kind of computing, links of a level, or the clock itself.")
+    less_seconds: Seconds = Field(description="By how much less it may be.")
+    more_seconds: Seconds = Field(description="By how much more.")
+
+
+class MoreSeconds(Part):
+    """How much longer than the first a plan takes; below 0, how much less."""
+
+    seconds: Signed = Field(description="As simulated.")
+    interval: list[Signed] = Field(
+        min_length=2, max_length=2, description="Between which ends, as far as prices can tell."
+    )
+    sources: list[SourceOfError] = Field(
+        description="Why it is not sure: what the errors of both do not have in common."
+    )
+
+    @property
+    def told(self) -> bool:
+        """Whether it is longer, or shorter, whatever the errors are."""
+        return self.interval[0] > 0 or self.interval[1] < 0
+
+    @classmethod
+    def of(cls, found: Difference) -> Self:
+        return cls(
+            seconds=found.seconds,
+            interval=[found.low_seconds, found.high_seconds],
+            sources=[
+                SourceOfError(what=what, less_seconds=-less, more_seconds=more)
+                for what, less, more in found.sources
+            ],
+        )
+
 
 class PlanOfStep(Part):
     """A plan, simulated."""
@@ -34,6 +73,8 @@ class PlanOfStep(Part):
     placement: Matrix = Field(description="One row an axis, one column a level.")
     by_framework: bool = Field(description="Whether frameworks lay the axes out so by themselves.")
     seconds: Seconds = Field(description="Of a step.")
+    more: MoreSeconds = Field(description="Than the first.")
+    tied: bool = Field(description="Whether prices cannot tell it from the first.")
     composed_seconds: Seconds = Field(description="What the search had expected.")
     tokens_per_second: Number = Field(description="By all devices; 0 where samples are no texts.")
     utilisation: Number = Field(description="Of the peak of all devices, in products of matrices.")
@@ -85,12 +126,20 @@ class StepPlanReply(Reply):
     optimizer: str = Field(description="What updates it.")
     pins: str = Field(description="What plans must have.")
     plans: list[PlanOfStep] = Field(description="The fastest first; none if nothing fits.")
+    simplest: Whole | None = Field(
+        description="Which of those tied with the first has the fewest axes, laid out as frameworks"
+        " do it, and the least memory: its number, from 0. Null if none is tied with it."
+    )
     least_seconds: Seconds = Field(description="What no plan can beat: all compute, always.")
     considered: Whole = Field(description="Recipes times placements.")
     fitting: Whole = Field(description="Those that fit in memory.")
     priced: Whole = Field(description="Those that no bound ruled out, put on the clock.")
     usual_seconds: Seconds | None = Field(
         description="Expected of the best where axes lie as frameworks lay them out; null: none."
+    )
+    usual_more: MoreSeconds | None = Field(
+        description="How much longer that takes than the first, simulated; null where the first"
+        " lies as frameworks lay axes out, or no plan does."
     )
     nearest: LeastMemory | None = Field(description="If nothing fits; else null.")
     refused: list[RefusedPlans] = Field(description="Plans that cannot be, and why.")
@@ -113,7 +162,13 @@ class StepPlanReply(Reply):
                 bytes=round(size),
                 excess_bytes=max(0, round(size - device.memory_bytes)),
             )
-        beside = [asked.plan(one, why_not) for one in why_not.finalists] if why_not else []
+        differences = [difference(found.likely[0], one) for one in found.likely]
+        beside = []
+        if why_not and why_not.finalists:
+            first = (found.likely or why_not.likely)[0]
+            beside = [
+                asked.plan(why_not.finalists[0], why_not, difference(first, why_not.likely[0]))
+            ]
         return cls.like(
             asked,
             model=job.model,
@@ -126,12 +181,21 @@ class StepPlanReply(Reply):
             device=device.name,
             device_bytes=round(device.memory_bytes),
             peak_flops_per_second=device.peak(asked.dtype),
-            plans=[asked.plan(one, found) for one in found.finalists],
+            plans=[
+                asked.plan(one, found, than_first)
+                for one, than_first in zip(found.finalists, differences, strict=True)
+            ],
+            simplest=simplest(found.finalists, differences),
             least_seconds=found.least_seconds,
             considered=search.plans,
             fitting=len(search.fitting),
             priced=search.priced,
             usual_seconds=found.usual.seconds if found.usual else None,
+            usual_more=(
+                MoreSeconds.of(difference(found.likely[0], found.laid_out))
+                if found.laid_out
+                else None
+            ),
             nearest=nearest,
             refused=[RefusedPlans(because=why, plans=count) for why, count in found.refused],
             why_not=next(iter(beside), None),
@@ -161,8 +225,8 @@ class Asked:
     asked_why_not: str
     written: Configurations | None
 
-    def plan(self, one: Finalist, among: Planned) -> PlanOfStep:
-        """A plan, with what the search had expected of it."""
+    def plan(self, one: Finalist, among: Planned, than_first: Difference) -> PlanOfStep:
+        """A plan, with what the search had expected of it, and how much longer it takes."""
         run, seconds = one.found, one.found.seconds
         busiest, moment = run.ranks[run.busiest], run.ranks[run.fullest].moment
         composed = next(each.seconds for each in among.looked_at if each.candidate == one.candidate)
@@ -173,6 +237,8 @@ class Asked:
             placement=matrix_of(one.placement),
             by_framework=one.by_framework,
             seconds=seconds,
+            more=MoreSeconds.of(than_first),
+            tied=not than_first.told,
             composed_seconds=composed,
             tokens_per_second=self.tokens / seconds,
             utilisation=self.flops / seconds / peak,
