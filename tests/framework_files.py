@@ -375,6 +375,35 @@ def rank_devices(files: Mapping[str, Any], each: int, world: int) -> list[int]:
     for name in hosts:
         found.append(names.index(name) * each + seen[names.index(name)][met[name]])
         met[name] += 1
+    assert found == _by_torchrun(files, each), "torchrun's ranks lie elsewhere than Slurm's"
+    assert found == _by_rankfile(files, names, seen, each), "so do Open MPI's"
+    return found
+
+
+def _by_torchrun(files: Mapping[str, Any], each: int) -> list[int]:
+    """The device of every rank by the module that a process of torchrun asks."""
+    scope: dict[str, Any] = {}
+    exec(files["collsynth_ranks.py"], scope)
+    count = len(scope["HOSTS"])
+    found = {
+        scope["rank"](host, device): host * each + device
+        for host in range(count)
+        for device in range(each)
+    }
+    return [found[rank] for rank in range(count * each)]
+
+
+def _by_rankfile(
+    files: Mapping[str, Any], names: list[str], seen: list[list[int]], each: int
+) -> list[int]:
+    """The same by the rankfile: processes of a host see its devices in the order of ranks."""
+    met, found = dict.fromkeys(names, 0), []
+    lines = [line for line in files["rankfile"].splitlines() if line.startswith("rank ")]
+    for rank, line in enumerate(lines):
+        assert line.startswith(f"rank {rank}=")
+        name = line.partition("=")[2].split()[0]
+        found.append(names.index(name) * each + seen[names.index(name)][met[name]])
+        met[name] += 1
     return found
 
 

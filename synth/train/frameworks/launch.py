@@ -1,8 +1,9 @@
 """How the processes of a configuration are started, so that each rank is where the plan has it.
 
 A framework counts ranks by its own order of axes, and launchers count devices host by host. Where
-both agree ``torchrun`` does it; where they do not, Slurm is told the host of every task
-(``synth.emit.launchers``), and ranks are Slurm's.
+both agree ``torchrun`` does it; where they do not, Slurm or Open MPI is told the host of every rank
+(``synth.emit.launchers``), or processes of ``torchrun`` take another rank than it gives them.
+Devices of a host are counted by their PCI bus, as hierarchies are.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ from dataclasses import dataclass, replace
 
 from synth.emit.conventions import conventions
 from synth.emit.frameworks import FRAMEWORKS
-from synth.emit.launchers import host_level, hosts, slurm
+from synth.emit.launchers import host_level, hosts, rankfile, slurm, torchrun
 from synth.emit.mesh import RankOrder
 from synth.emit.source import Files
 from synth.emit.text import templates
 from synth.train.frameworks.asked import Asked, Machine
+
+_SHOWN = 4
 
 
 @dataclass(frozen=True)
@@ -39,11 +42,11 @@ class Launch:
 
 
 def launch(asked: Asked, how: Launch, command: str, *, before: Sequence[str] = ()) -> Files:
-    """``launch.sh``, and beside it what Slurm needs where ranks are not in its order."""
+    """``launch.sh``, and beside it what launchers need where ranks are not in their order."""
     names = hosts(how.machine)
     hierarchy = how.machine.placement.hierarchy
     text = templates("synth.train.frameworks").get_template("launch.sh.jinja")
-    files: Files = {} if how.default else slurm(how.machine)
+    files: Files = {} if how.default else _told(how.machine)
     files["launch.sh"] = text.render(
         head=asked.head,
         default=how.default,
@@ -53,5 +56,16 @@ def launch(asked: Asked, how: Launch, command: str, *, before: Sequence[str] = (
         each=hierarchy.devices_in_child(host_level(how.machine)),
         devices=hierarchy.devices,
         first=names[0],
+        names=f"{', '.join(names[:_SHOWN])}{', ...' if len(names) > _SHOWN else ''}",
     )
     return files
+
+
+def _told(machine: Machine) -> Files:
+    """What Slurm, Open MPI and processes of torchrun read: their files say the same.
+
+    Of the rankfile without how it is used, which here is said by ``launch.sh``.
+    """
+    lines = str(rankfile(machine)["rankfile"]).splitlines(keepends=True)
+    ranks = "".join(line for line in lines if not line.startswith("#"))
+    return {**slurm(machine), "rankfile": ranks, **torchrun(machine)}

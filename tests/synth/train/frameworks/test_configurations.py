@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -117,6 +119,45 @@ def test_launch_scripts_are_bash() -> None:
         assert len(scripts) >= 5
         for text in scripts:
             subprocess.run(["bash", "-n"], input=str(text), check=True, text=True)
+
+
+def test_a_process_takes_its_rank_from_who_started_it(tmp_path: Path) -> None:
+    """By torchrun it is that of its device, by Slurm that of its task; python here tells it."""
+    recipe = parse_recipe("data=4 tensor=8; batch over data; weights over tensor as Megatron")
+    axes = (Axis("data", 4), Axis("tensor", 8))
+    placement = Placement(SYSTEM.hierarchy, axes, ((1, 4), (4, 2)))
+    on = Machine(SYSTEM, placement)
+    found = configuration("deepspeed", recipe, MODELS["llama3-8b"], Job(64, 8192), on)
+    for name, text in found.files.items():
+        (tmp_path / name).write_text(str(text), encoding="utf-8")
+    stub = tmp_path / "bin" / "python"
+    stub.parent.mkdir()
+    stub.write_text(
+        f'#!/bin/sh\n[ "$1" = -c ] && exec {sys.executable} "$@"\n'
+        'echo "$RANK $WORLD_SIZE $LOCAL_RANK $MASTER_ADDR $CUDA_DEVICE_ORDER"\n',
+        encoding="utf-8",
+    )
+    stub.chmod(0o755)
+    wanted = rank_devices(found.files, EACH, WORLD)
+
+    def started(**given: str) -> list[str]:
+        path = f"{stub.parent}:{os.environ['PATH']}"
+        done = subprocess.run(
+            ["bash", str(tmp_path / "launch.sh")],
+            env={"PATH": path, "DEEPSPEED": "here", "TRAIN": "train.py", **given},
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        return done.stdout.split()
+
+    by_torchrun = started(
+        GROUP_RANK="1", LOCAL_RANK="3", RANK="11", WORLD_SIZE="32", MASTER_ADDR="a"
+    )
+    rank = wanted.index(EACH + 3)
+    assert by_torchrun == [str(rank), "32", "3", "a", "PCI_BUS_ID"]
+    by_slurm = started(SLURM_PROCID="11", SLURM_LOCALID="2")
+    assert by_slurm == ["11", "32", "2", "host0", "PCI_BUS_ID"]
 
 
 CUT = "data=8 tensor=4; batch over data; weights over tensor as Megatron"
