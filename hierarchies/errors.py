@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
+from functools import partial
 
 LONGEST = 100
 
@@ -22,6 +23,10 @@ class InputError(ValueError):
         self.where = where
         self.hint = hint
         super().__init__(problem, where, hint)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """From one process to another."""
+        return partial(type(self), self.problem, where=self.where, hint=self.hint), ()
 
     def __str__(self) -> str:
         place = f"{self.where}: " if self.where else ""

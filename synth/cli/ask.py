@@ -24,6 +24,7 @@ from synth.cli.inputs import READERS, names_only, unread
 from synth.cli.outputs import deliver, printing
 from synth.plan.request import Watcher
 from synth.report import report
+from synth.search.forks import processors
 from synth.tables.style import console
 from synth.tables.table import TABLES
 from synth.verbs.answers import judge
@@ -199,6 +200,7 @@ class _Screen(Watcher):
     def __init__(
         self, budget_seconds: float | None, progress: Progress, interrupt: _Interrupt
     ) -> None:
+        self.processes = processors()
         self._interrupt = interrupt
         self._end = None if budget_seconds is None else clock.monotonic() + budget_seconds
         self._progress = progress

@@ -267,7 +267,12 @@ class Provisional:
 
 
 class Watcher:
-    """Is called with the progress of a search, and may stop it. By default it does nothing."""
+    """Is called with the progress of a search, and may stop it. By default it does nothing.
+
+    ``processes``: how many may work at once for whoever watches.
+    """
+
+    processes = 1
 
     def go_on(self) -> bool:
         """Answer False to stop with what there is."""
@@ -302,6 +307,7 @@ class Unranked(Watcher):
         self.explored = watcher.explored  # type: ignore[method-assign]
         self.placed = watcher.placed  # type: ignore[method-assign]
         self.judged = watcher.judged  # type: ignore[method-assign]
+        self.processes = watcher.processes
 
 
 def programs_text(programs: Iterable[str]) -> str:

@@ -13,7 +13,7 @@ end after it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import accumulate
@@ -24,6 +24,7 @@ import numpy as np
 from grammar import Goal
 from hierarchies import Axis, InputError
 from synth.events.longest_path import ends_together
+from synth.search.forks import forked
 from synth.train.orders import (
     HALVES,
     SCHEDULES,
@@ -132,8 +133,29 @@ class Composer:
     inside_of: Callable[[Recipe, int], Inside]
     microbatches: int = MICROBATCHES
     _insides: dict[Cut, Inside | InputError] = field(default_factory=dict)
-    _written: dict[Cut, Inside] = field(default_factory=dict)
+    _written: dict[Cut, Inside | InputError] = field(default_factory=dict)
     _plans: dict[Recipe, Staged] = field(default_factory=dict)
+
+    def write(self, several: Iterable[Recipe], processes: int) -> Iterator[int]:
+        """Write out what recipes need, by several processes; how much is done, as it goes on."""
+        cuts = dict.fromkeys(self._cut(recipe) for recipe in several)
+        wanted = dict.fromkeys(
+            (within, count)
+            for within, samples in cuts
+            for count in ((1, 2) if samples > 2 else (samples,))
+            if (within, count) not in self._written
+        )
+        for done, (cut, found) in enumerate(
+            zip(wanted, forked(self._tried, [*wanted], processes), strict=True), 1
+        ):
+            self._written[cut] = found
+            yield done
+
+    def _tried(self, cut: Cut) -> Inside | InputError:
+        try:
+            return self.inside_of(*cut)
+        except InputError as error:
+            return error
 
     def inside(self, cut: Cut) -> Inside:
         """What is done inside of stages. Raises InputError if it cannot be cut so."""
@@ -156,16 +178,22 @@ class Composer:
 
     def _of(self, within: Recipe, samples: int) -> Inside:
         if (within, samples) not in self._written:
-            self._written[within, samples] = self.inside_of(within, samples)
-        return self._written[within, samples]
+            self._written[within, samples] = self._tried((within, samples))
+        known = self._written[within, samples]
+        if isinstance(known, InputError):
+            raise known
+        return known
 
     def staged(self, recipe: Recipe) -> Staged:
         """A recipe by its stages and ranks. Raises InputError for what cannot be cut so."""
         if recipe not in self._plans:
-            samples = self.batch // (dict(recipe.axes).get("data", 1) * recipe.microbatches)
-            cut = _within(recipe, self.microbatches), samples
+            cut = self._cut(recipe)
             self._plans[recipe] = Staged(recipe, cut, self.inside(cut), self.layers)
         return self._plans[recipe]
+
+    def _cut(self, recipe: Recipe) -> Cut:
+        samples = self.batch // (dict(recipe.axes).get("data", 1) * recipe.microbatches)
+        return _within(recipe, self.microbatches), samples
 
     def size_bytes(self, recipe: Recipe) -> float:
         """Memory of the fullest device, wherever axes lie. Raises as ``staged`` does."""

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import islice
 
 from grammar.tensors.operations import Step
-from hierarchies import Placement, System, row_major
+from hierarchies import InputError, Placement, System, row_major
 from hierarchies.devices import Device
 from synth.compute import NOTHING, Estimate, Section, together
+from synth.plan.request import Watcher
+from synth.search.forks import forked
 from synth.train.planner.composing import Candidate
+from synth.train.planner.searching import Composed
 from synth.train.plans import When, apply, plan_of, prepared
 from synth.train.resharding.seconds import Answers
 from synth.train.simulation import Overlap, Predicted, Runtime, predicted
@@ -38,6 +44,67 @@ class Finalist:
     def size_bytes(self) -> int:
         """Of the rank that needs the most memory."""
         return self.found.ranks[self.found.fullest].moment.size_bytes
+
+
+@dataclass
+class Taken:
+    """Plans that are simulated, in the order in which they come, until enough of them fit. Mutable.
+
+    ``looked_at`` are all that came, ``refused`` why some cannot be. Where one needs more memory on
+    the clock than was expected, others of its kind do, too, and are passed over.
+    """
+
+    memory_bytes: float
+    refused: Counter[str]
+    simulated: list[Finalist] = field(default_factory=list)
+    looked_at: list[Composed] = field(default_factory=list)
+    _excess: dict[tuple[int, bool], float] = field(default_factory=dict)
+
+    def simulate(
+        self,
+        coming: Iterator[Composed],
+        k: int,
+        simulated: Callable[[Composed], Finalist | InputError],
+        watcher: Watcher,
+    ) -> bool:
+        """Until there are ``k``, several at once if there may be several processes.
+
+        False if the watcher stopped it before.
+        """
+        fitting = self._fitting(coming)
+        while some := [*islice(fitting, min(watcher.processes, k - len(self.simulated)))]:
+            found = forked(simulated, some, watcher.processes)
+            for one, last in zip(some, found, strict=True):
+                if self.simulated and not watcher.go_on():
+                    return False
+                self._take(one, last)
+                watcher.judged(len(self.simulated), k)
+        return True
+
+    def _fitting(self, coming: Iterator[Composed]) -> Iterator[Composed]:
+        for one in coming:
+            self.looked_at.append(one)
+            if self._fits(one):
+                yield one
+
+    def _fits(self, one: Composed) -> bool:
+        return one.size_bytes * self._excess.get(_kind(one), 1.0) <= self.memory_bytes
+
+    def _take(self, one: Composed, last: Finalist | InputError) -> None:
+        """What was simulated beside one that did not fit may be one that is passed over."""
+        if not self._fits(one):
+            return
+        if isinstance(last, InputError):
+            self.refused[last.problem] += 1
+        elif last.size_bytes <= self.memory_bytes:
+            self.simulated.append(last)
+        else:
+            self._excess[_kind(one)] = last.size_bytes / one.size_bytes
+
+
+def _kind(one: Composed) -> tuple[int, bool]:
+    """Plans that are off in memory by about as much."""
+    return one.candidate.recipe.zero, one.candidate.recipe.remat
 
 
 def finalist(step: Step, one: Candidate, answers: Answers, device: Device) -> Finalist:

@@ -21,7 +21,7 @@ from synth.train.choice.grids import Extents, Knobs, extents_of, recipes
 from synth.train.models import Spelling, zoo_step
 from synth.train.orders import SCHEDULES
 from synth.train.planner.composing import Candidate, Composer
-from synth.train.planner.finalists import Finalist, by_framework, finalist
+from synth.train.planner.finalists import Finalist, Taken, by_framework, finalist
 from synth.train.planner.inside import LAYERS, MICROBATCHES, inside
 from synth.train.planner.links import Least, Priced
 from synth.train.planner.resolution import Likely, likely
@@ -256,52 +256,43 @@ class Planner:
         return Answers(self.job.system, stripes=False)
 
     def plans(self, pins: Pins, k: int, watcher: Watcher) -> Planned:
-        """The ``k`` best with the pins. Raises InputError where none can be.
-
-        Where one needs more memory on the clock than was expected, others of its kind do, too.
-        """
+        """The ``k`` best with the pins. Raises InputError where none can be."""
         job = self.job
         memory, some = job.device.memory_bytes, job.candidates(pins)
+        self._write(some, watcher)
         search = Search(self.composer, some, memory, *self._links, watcher)
-        refused = search.refused.copy()
-        if refused.total() == search.plans:
-            raise InputError(f"no plan can be: {next(iter(refused))}", where=job.model)
+        if search.refused.total() == search.plans:
+            raise InputError(f"no plan can be: {next(iter(search.refused))}", where=job.model)
         usual = next(search.cheapest(lambda one: by_framework(one, job.system)), None)
-        looked_at: list[Composed] = []
-        simulated: list[Finalist] = []
-        stopped, excess = False, dict[tuple[int, bool], float]()
-        for one in islice(search.cheapest(), SPARE + k):
-            looked_at.append(one)
-            kind = one.candidate.recipe.zero, one.candidate.recipe.remat
-            if one.size_bytes * excess.get(kind, 1.0) > memory:
-                continue
-            stopped = bool(simulated) and not watcher.go_on()
-            if stopped:
-                break
-            try:
-                last = finalist(job.step, one.candidate, self._answers, job.device)
-            except InputError as error:
-                refused[error.problem] += 1
-                continue
-            if last.size_bytes <= memory:
-                simulated.append(last)
-                watcher.judged(len(simulated), k)
-            else:
-                excess[kind] = last.size_bytes / one.size_bytes
-            if len(simulated) == k:
-                break
-        simulated.sort(key=lambda one: one.found.seconds)
+        _ = job.step
+        taken = Taken(memory, search.refused.copy())
+        complete = taken.simulate(islice(search.cheapest(), SPARE + k), k, self._simulated, watcher)
+        simulated = sorted(taken.simulated, key=lambda one: one.found.seconds)
         return Planned(
             search,
-            tuple(looked_at),
+            tuple(taken.looked_at),
             tuple(simulated),
             self._likely(simulated),
             usual,
             self._laid_out(usual, simulated),
             self.composer.least_seconds(job.system.devices),
-            tuple(refused.most_common()),
-            search.complete and not stopped,
+            tuple(taken.refused.most_common()),
+            search.complete and complete,
         )
+
+    def _write(self, some: Sequence[Candidate], watcher: Watcher) -> None:
+        """What all plans are composed of, by as many processes as there may be."""
+        for samples in (1, 2):
+            self.job.traced(samples * self.composer.microbatches)
+        for _ in self.composer.write((one.recipe for one in some), watcher.processes):
+            if not watcher.go_on():
+                break
+
+    def _simulated(self, one: Composed) -> Finalist | InputError:
+        try:
+            return finalist(self.job.step, one.candidate, self._answers, self.job.device)
+        except InputError as error:
+            return error
 
     def _likely(self, several: Sequence[Finalist]) -> tuple[Likely, ...]:
         return tuple(likely(several, self.composer, self._links[0], self.job.system))

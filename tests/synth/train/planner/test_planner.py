@@ -218,6 +218,18 @@ def test_a_step_without_microbatches_is_planned_in_one_piece(model: str) -> None
     assert found.least_seconds < found.finalists[0].found.seconds
 
 
+def test_several_processes_find_what_one_finds() -> None:
+    found = []
+    for processes in (1, 2):
+        watcher = Watcher()
+        watcher.processes = processes
+        pins = Pins.parse("tensor=4 remat=no microbatches=4")
+        planned = Planner(job()).plans(pins, 3, watcher)
+        told = [(one.candidate, one.found.seconds, one.size_bytes) for one in planned.finalists]
+        found.append((told, planned.looked_at, planned.least_seconds, planned.refused))
+    assert found[0] == found[1]
+
+
 def test_what_the_device_has_no_rate_for_is_told() -> None:
     system = load("dgx1-v100:1")
     spelling = Spelling(batch=16, dtype="bfloat16")
