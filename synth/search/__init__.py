@@ -19,7 +19,8 @@ for every machine. From 1 to 10 by adding 3 or doubling, where doubling costs fi
 Where there is no path but a choice to be made, ``space`` is the one face: a space of states, a
 budget, an observer, and the answers there may be. A driver a module: ``grid`` tries all, pruned,
 ``annealing`` and ``backtracking`` walk, ``elimination`` and ``message_passing`` choose where costs
-are of two choices at a time, ``stage_cuts`` cuts a row of layers.
+are of two choices at a time, ``stage_cuts`` cuts a row of layers, ``front`` keeps all that nothing
+beats in two costs.
 
 >>> from synth.search.grid import Product, grid
 >>> grid(Product([range(1, 9), range(1, 9)], lambda sides: abs(sides[0] * sides[1] - 14)))

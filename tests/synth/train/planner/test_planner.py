@@ -121,6 +121,20 @@ def test_all_that_is_priced_is_found_without_pricing_all() -> None:
     assert found == sorted(composer.on(links).seconds(among))
 
 
+def test_the_front_is_that_of_all_that_fit() -> None:
+    some = job().candidates(Pins.parse("zero=1 microbatches=4 remat=no"))
+    links, composer = Priced(SYSTEM), planner().composer
+    search = Search(composer, some, 1e12, links, Least(SYSTEM), Watcher())
+    seconds = composer.on(links).seconds(some)
+    both = {
+        (took, composer.size_bytes(one.recipe)) for took, one in zip(seconds, some, strict=True)
+    }
+    unbeaten = {
+        one for one in both if not any(a <= one[0] and b <= one[1] for a, b in both - {one})
+    }
+    assert [(one.seconds, one.size_bytes) for one in search.front()] == sorted(unbeaten)
+
+
 def test_where_nothing_fits_the_least_memory_is_told() -> None:
     some = job().candidates(Pins.parse("pipe=1 tensor=1 remat=no"))
     composer = planner().composer

@@ -1,0 +1,57 @@
+"""The front of two costs: with bounds and without, it is that of pricing everything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from synth.search.front import front
+
+COSTS = st.integers(0, 12)
+CHOICES = st.lists(st.tuples(COSTS, COSTS, st.integers(0, 4)), max_size=30)
+"""Of each choice its seconds, its size, and by how much its bound is too low."""
+
+
+@given(CHOICES, st.sets(st.integers(0, 29)))
+def test_it_is_that_of_pricing_everything(
+    choices: list[tuple[int, int, int]], before: set[int]
+) -> None:
+    seconds, sizes = [one[0] for one in choices], [one[1] for one in choices]
+    known = {number: float(seconds[number]) for number in before if number < len(choices)}
+    asked: list[int] = []
+
+    def price(numbers: Sequence[int]) -> list[float]:
+        asked.extend(numbers)
+        return [float(seconds[number]) for number in numbers]
+
+    found = front([one[0] - one[2] for one in choices], sizes, price, known)
+    pairs = list(zip(seconds, sizes, strict=True))
+    unbeaten = {
+        (s, m)
+        for s, m in pairs
+        if not any(a <= s and b <= m and (a, b) != (s, m) for a, b in pairs)
+    }
+    assert [(found[one], sizes[one]) for one in found] == sorted(unbeaten)
+    assert len(set(asked)) == len(asked)
+    assert not set(asked) & set(known)
+
+
+def test_what_is_beaten_for_sure_is_not_priced() -> None:
+    asked: list[int] = []
+
+    def price(numbers: Sequence[int]) -> list[float]:
+        asked.extend(numbers)
+        return [10.0 + number for number in numbers]
+
+    assert front([9, 10, 11], [5, 6, 5], price, {}) == {0: 10.0}
+    assert asked == [0]
+
+
+def test_what_is_stopped_gives_the_front_of_what_is_priced() -> None:
+    def price(numbers: Sequence[int]) -> list[float]:
+        raise AssertionError("nothing may be priced")
+
+    found = front([1, 1, 1], [1, 2, 3], price, {2: 4.0, 1: 4.0}, lambda: False)
+    assert found == {1: 4.0}
