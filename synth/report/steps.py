@@ -6,7 +6,7 @@ stays. Looks are presentation attributes, so that the file stands alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -14,7 +14,9 @@ from markupsafe import Markup
 
 from hierarchies.units import duration
 from synth.emit.timeline.svg import ticks
-from synth.verbs.answers.training.simulated import RowOfStep, SimulateReply
+from synth.train.simulation.pipeline import PASSES
+from synth.train.simulation.simulation import Doing
+from synth.verbs.answers.training.simulated import RankOfStep, RowOfStep
 
 _LEFT, _WIDTH, _RIGHT, _TOP = 170, 760, 70, 46
 _TALL, _GAP = 18, 6
@@ -23,11 +25,11 @@ _WIDE = 100_000
 
 MOST_RANKS = 32
 _COLOURS = {
-    "computing": "#0072b2",
-    "communication": "#e69f00",
-    "forward": "#56b4e9",
-    "backward": "#0072b2",
-    "once": "#009e73",
+    Doing.COMPUTING: "#0072b2",
+    Doing.COMMUNICATION: "#e69f00",
+    Doing.FORWARD: "#56b4e9",
+    Doing.BACKWARD: "#0072b2",
+    Doing.ONCE: "#009e73",
 }
 """Of Okabe and Ito's, which people see apart whatever kind of colour blindness they have."""
 
@@ -40,65 +42,68 @@ class Line:
     rows: Sequence[RowOfStep]
 
 
-def timeline(answer: SimulateReply) -> Markup:
-    """The drawing; bars say what they are when pointed at."""
-    lines = list(_lines(answer))
+def timeline(name: str, seconds: float, ranks: Sequence[RankOfStep], whole: float = 0) -> Markup:
+    """The drawing; bars say what they are when pointed at.
+
+    ``whole``: the time from left to right if it is longer, so that two may be compared.
+    """
+    lines, whole = list(_lines(ranks)), max(seconds, whole)
     height = _TOP + len(lines) * (_TALL + _GAP) + 10
     width = _LEFT + _WIDTH + _RIGHT
     return Markup(
         f'<svg xmlns="http://www.w3.org/2000/svg" class="timeline step" role="img" '
         f'viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
         f'font-family="system-ui, sans-serif" font-size="12" fill="currentColor" '
-        f'data-seconds="{answer.seconds!r}">'
-        f"<title>Timeline of {escape(answer.name)}: {duration(answer.seconds)}</title>"
-        f"{''.join(_legend(lines))}{''.join(_labels(lines, answer.seconds))}"
+        f'data-seconds="{whole!r}">'
+        f"<title>Timeline of {escape(name)}: {duration(seconds)}</title>"
+        f"{''.join(_legend(lines))}{''.join(_labels(lines, seconds, whole))}"
         f'<svg class="bars" x="{_LEFT}" y="{_TOP - 8}" width="{_WIDTH}" height="{height - _TOP}" '
         f'viewBox="0 0 {_WIDE} {height - _TOP}" preserveAspectRatio="none">'
-        f"{''.join(_bars(lines, answer.seconds))}</svg></svg>"
+        f"{''.join(_bars(lines, whole))}</svg></svg>"
     )
 
 
-def _lines(answer: SimulateReply) -> Iterator[Line]:
+def _lines(ranks: Sequence[RankOfStep]) -> Iterator[Line]:
     """Passes of the ranks; then what the busiest rank is made of, stream by stream."""
-    for number, rank in enumerate(answer.ranks[:MOST_RANKS]):
-        passes = [row for row in rank.rows if row.stream == "passes"]
+    for number, rank in enumerate(ranks[:MOST_RANKS]):
+        passes = [row for row in rank.rows if row.stream == PASSES]
         if passes:
             yield Line(f"rank {number}", passes)
-    busiest = answer.ranks[answer.busiest]
-    before = f"rank {answer.busiest}, " if len(answer.ranks) > 1 else ""
-    streams = dict.fromkeys(row.stream for row in busiest.rows if row.stream != "passes")
-    for stream in streams:
-        yield Line(f"{before}{stream}", [row for row in busiest.rows if row.stream == stream])
+    busiest = min(range(len(ranks)), key=lambda number: ranks[number].idle_seconds)
+    before = f"rank {busiest}, " if len(ranks) > 1 else ""
+    rows = ranks[busiest].rows
+    for stream in dict.fromkeys(row.stream for row in rows if row.stream != PASSES):
+        yield Line(f"{before}{stream}", [row for row in rows if row.stream == stream])
 
 
-def _kind(row: RowOfStep) -> str:
-    if row.stream == "passes":
-        word = row.name.lstrip("0123456789")[:1]
-        return {"F": "forward", "B": "backward"}.get(word, "once")
-    sends = ": " in row.name and " over " in row.name
-    return "communication" if sends else "computing"
+def _parts(row: RowOfStep) -> Mapping[Doing, float]:
+    """Of which kinds a row is, and the part of its time that each takes."""
+    return {Doing(kind): part for kind, part in row.parts.items()} or {row.kind: 1.0}
 
 
 def _legend(lines: Sequence[Line]) -> Iterator[str]:
+    met = {kind for line in lines for row in line.rows for kind in _parts(row)}
     x = _LEFT
-    for kind in dict.fromkeys(_kind(row) for line in lines for row in line.rows):
+    for kind in (one for one in Doing if one in met):
         yield (
             f'<rect x="{x}" y="4" width="12" height="12" fill="{_COLOURS[kind]}"/>'
-            f'<text x="{x + 17}" y="14">{kind}</text>'
+            f'<text x="{x + 17}" y="14">{kind.value}</text>'
         )
-        x += 34 + 7 * len(kind)
+        x += 34 + 7 * len(kind.value)
 
 
-def _labels(lines: Sequence[Line], seconds: float) -> Iterator[str]:
+def _labels(lines: Sequence[Line], seconds: float, whole: float) -> Iterator[str]:
     """What stands beside the bars: names, shares of the time, and the ends of the view."""
     yield (
         f'<text class="from" x="{_LEFT}" y="{_TOP - 14}" font-size="11">0 s</text>'
         f'<text class="until" x="{_LEFT + _WIDTH}" y="{_TOP - 14}" text-anchor="end" '
-        f'font-size="11">{duration(seconds)}</text>'
+        f'font-size="11">{duration(whole)}</text>'
     )
     for at, line in enumerate(lines):
         y = _TOP + at * (_TALL + _GAP) + _TALL // 2
-        busy = sum(row.end_seconds - row.begin_seconds for row in line.rows)
+        busy = sum(
+            sum(_parts(row).values()) * (row.end_seconds - row.begin_seconds) for row in line.rows
+        )
         share = min(1.0, busy / seconds) if seconds else 0.0
         fitted = ' textLength="160" lengthAdjust="spacingAndGlyphs"' if len(line.label) > 26 else ""
         yield (
@@ -122,13 +127,23 @@ def _bars(lines: Sequence[Line], seconds: float) -> Iterator[str]:
             'fill-opacity="0.06"/>'
         )
         for row in line.rows:
-            begin = _WIDE * row.begin_seconds / seconds if seconds else 0.0
-            wide = _WIDE * (row.end_seconds - row.begin_seconds) / seconds if seconds else 0.0
-            took = duration(row.end_seconds - row.begin_seconds)
-            yield (
-                f'<rect class="bar" x="{begin:.1f}" y="{y}" width="{max(1.0, wide):.1f}" '
-                f'height="{_TALL}" fill="{_COLOURS[_kind(row)]}" stroke="currentColor" '
-                'stroke-opacity="0.25" stroke-width="0.5" vector-effect="non-scaling-stroke">'
-                f"<title>{escape(row.name)}: {took}, from {duration(row.begin_seconds)} on"
-                "</title></rect>"
-            )
+            yield from _bar(row, y, _WIDE / seconds if seconds else 0.0)
+
+
+def _bar(row: RowOfStep, y: int, wide_per_second: float) -> Iterator[str]:
+    """A row as a bar; one that stands for several has a part for each kind, one upon the other."""
+    begin, took = row.begin_seconds, row.end_seconds - row.begin_seconds
+    said = f"{row.name}: {duration(took)}, from {duration(begin)} on"
+    if row.parts:
+        said += "; " + ", ".join(f"{part:.0%} {kind}" for kind, part in row.parts.items())
+    low = float(y + _TALL)
+    yield f'<g class="bar"><title>{escape(said)}</title>'
+    for kind, part in _parts(row).items():
+        low -= part * _TALL
+        yield (
+            f'<rect x="{begin * wide_per_second:.1f}" y="{low:.4g}" '
+            f'width="{max(1.0, took * wide_per_second):.1f}" height="{part * _TALL:.4g}" '
+            f'fill="{_COLOURS[kind]}" stroke="currentColor" stroke-opacity="0.25" '
+            'stroke-width="0.5" vector-effect="non-scaling-stroke"/>'
+        )
+    yield "</g>"

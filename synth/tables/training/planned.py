@@ -43,7 +43,7 @@ def _found(answer: StepPlanReply) -> Iterator[RenderableType]:
     yield ""
     best = answer.plans[0]
     yield from placed(answer.levels, best.axes, [best.placement])
-    yield from _placement_gain(answer, best)
+    yield from placement_gain(answer, best)
     yield f"\nits timeline: {_command(answer, best)}"
     written = dict.fromkeys(one.name.partition("/")[0] for one in answer.files)
     if written:
@@ -107,7 +107,7 @@ def _command(answer: StepPlanReply, best: PlanOfStep) -> str:
     return " ".join(said)
 
 
-def _placement_gain(answer: StepPlanReply, best: PlanOfStep) -> Iterator[RenderableType]:
+def placement_gain(answer: StepPlanReply, best: PlanOfStep) -> Iterator[str]:
     """What lying elsewhere than frameworks put it is worth."""
     more = answer.usual_more
     if answer.usual_seconds is None:
@@ -175,10 +175,13 @@ def _more(seconds: float) -> str:
 
 def _end(answer: StepPlanReply) -> Iterator[RenderableType]:
     yield ""
-    yield (
-        f"{answer.considered:,} plans, of which {answer.fitting:,} fit and {answer.priced:,} could"
-        f" not be ruled out; the first {len(answer.plans)} are simulated"
-    )
+    if answer.plans:
+        count = len(answer.plans)
+        first = "the first is" if count == 1 else f"the first {count} are"
+        yield (
+            f"{answer.considered:,} plans, of which {answer.fitting:,} fit and {answer.priced:,}"
+            f" could not be ruled out; {first} simulated"
+        )
     for one in answer.refused[:3]:
         yield f"{many(one.plans, 'plan')} cannot be: {one.because}"
     yield (

@@ -9,7 +9,7 @@ beside the last backward pass, too: that and the update are one block.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -22,7 +22,10 @@ from synth.train.simulation.device import Device, Handed
 from synth.train.simulation.kinds import Kind
 from synth.train.simulation.memory import Lives, Moment
 from synth.train.simulation.passes import Passes, PassKey
-from synth.train.simulation.simulation import Row, Sent, Simulated, simulate
+from synth.train.simulation.simulation import Doing, Row, Sent, Simulated, simulate
+
+PASSES = "passes"
+"""The stream of what a rank does, pass after pass."""
 
 WHENS: dict[Pass, When] = {Pass.FORWARD: When.FORWARD, Pass.BACKWARD: When.BACKWARD}
 """What of a program each kind of pass does."""
@@ -40,6 +43,18 @@ class Span:
     action: Action | None
     begin_seconds: float
     end_seconds: float
+
+    @property
+    def kind(self) -> Doing:
+        """Forward, backward, or what is done once; the halves of a backward pass are such."""
+        if self.action is None:
+            return Doing.ONCE
+        return Doing.FORWARD if self.action.kind is Pass.FORWARD else Doing.BACKWARD
+
+    @property
+    def row(self) -> Row:
+        """The same on a timeline."""
+        return Row(PASSES, self.name, self.begin_seconds, self.end_seconds, self.kind)
 
 
 What = tuple[str, tuple[PassKey, ...], Action | None]
@@ -92,10 +107,12 @@ class Pipelined:
     def rows(self, rank: int) -> Iterator[Row]:
         """The timeline of a rank: its passes, and on streams what each is made of."""
         for span in self.ranks[rank]:
-            yield Row("passes", span.name, span.begin_seconds, span.end_seconds)
+            yield span.row
             for row in self.alone[span.keys].rows():
-                begin = span.begin_seconds
-                yield Row(row.stream, row.name, begin + row.begin_seconds, begin + row.end_seconds)
+                begin, end = (
+                    span.begin_seconds + one for one in (row.begin_seconds, row.end_seconds)
+                )
+                yield replace(row, begin_seconds=begin, end_seconds=end)
 
     @cached_property
     def largest_moments(self) -> tuple[Moment, ...]:

@@ -109,11 +109,16 @@ class Predicted:
         return max(range(len(self.ranks)), key=lambda rank: self.ranks[rank].moment.size_bytes)
 
     def rows(self, rank: int) -> Iterator[Row]:
-        """The timeline of a rank."""
+        """The timeline of a rank, with what its passes are made of."""
         if isinstance(self.run, Simulated):
             yield from self.run.rows()
         else:
             yield from self.run.rows(rank)
+
+    def passes(self, rank: int) -> Iterator[Row]:
+        """Those of a rank; none of a step without microbatches."""
+        if isinstance(self.run, Pipelined):
+            yield from (span.row for span in self.run.ranks[rank])
 
 
 def grouped(plan: Plan, program: Program, runtime: Runtime) -> Grouping:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from functools import cached_property
 from itertools import pairwise
 
@@ -14,14 +15,27 @@ from synth.train.simulation.device import COMPUTE, Device
 from synth.train.simulation.memory import Lives, Moment, lives_of, moment
 
 
+class Doing(Enum):
+    """What a row of a timeline is: a pass of a stage, or a task of a stream."""
+
+    FORWARD = "forward"
+    BACKWARD = "backward"
+    ONCE = "once"
+    COMPUTING = "computing"
+    COMMUNICATION = "communication"
+    SEVERAL = "several"
+
+
 @dataclass(frozen=True)
 class Row:
-    """A task on the timeline."""
+    """A task on the timeline, or several as one: then ``parts`` of its time are of each kind."""
 
     stream: str
     name: str
     begin_seconds: float
     end_seconds: float
+    kind: Doing
+    parts: tuple[tuple[Doing, float], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -151,7 +165,8 @@ class Simulated:
         for stream, queue in self.device.streams.items():
             for task in queue:
                 if tasks[task].seconds:
-                    yield Row(stream, tasks[task].name, self.begins[task], self.ends[task])
+                    kind = Doing.COMMUNICATION if tasks[task].request else Doing.COMPUTING
+                    yield Row(stream, tasks[task].name, self.begins[task], self.ends[task], kind)
 
 
 def simulate(device: Device, taken: float = 0.0, *, threads: bool = False) -> Simulated:

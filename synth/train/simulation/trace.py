@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from synth.emit.timeline.events import Event, document, named, stretch
+from synth.train.simulation.pipeline import PASSES
 from synth.train.simulation.predicting import Predicted
 from synth.train.simulation.simulation import Row
 
@@ -16,7 +17,7 @@ def trace(name: str, found: Predicted) -> str:
     """The trace as a text."""
     rows = [list(found.rows(rank)) for rank in range(len(found.ranks))]
     if sum(map(len, rows)) > MOST_EVENTS and len(rows) > 1:
-        rows = [[one for one in some if one.stream == "passes"] for some in rows]
+        rows = [[one for one in some if one.stream == PASSES] for some in rows]
     about = {
         "step": name,
         "seconds": found.seconds,

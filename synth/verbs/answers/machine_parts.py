@@ -52,6 +52,11 @@ class LevelInFull(LevelInBrief):
             sources=dict(link.sources or {}),
         )
 
+    @classmethod
+    def of_all(cls, system: System) -> list[LevelInFull]:
+        """The levels of a machine, outermost first."""
+        return list(map(cls.of, system.hierarchy.levels, system.links))
+
 
 def _microseconds(seconds: float | None) -> float | None:
     return None if seconds is None else seconds * 1e6
@@ -184,7 +189,7 @@ class MachineInFull(Part):
         known, hierarchy = system.calibration, system.hierarchy
         return cls.like(
             system,
-            levels=list(map(LevelInFull.of, hierarchy.levels, system.links)),
+            levels=LevelInFull.of_all(system),
             exceptions=MachineException.all_of(system),
             device=Device.like(
                 system,

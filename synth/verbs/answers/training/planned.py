@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Self
 
@@ -11,7 +12,9 @@ from synth.train.frameworks import Configurations
 from synth.train.planner.finalists import Finalist
 from synth.train.planner.planning import Job, Planned
 from synth.train.planner.resolution import Difference, difference, simplest
-from synth.verbs.answers.machine_parts import LevelInBrief, PricesName
+from synth.train.planner.searching import Composed
+from synth.train.simulation.spans import spans
+from synth.verbs.answers.machine_parts import LevelInFull, PricesName
 from synth.verbs.answers.parts import (
     Axes,
     Matrix,
@@ -24,7 +27,11 @@ from synth.verbs.answers.parts import (
     Whole,
 )
 from synth.verbs.answers.ranked import matrix_of
-from synth.verbs.answers.training.simulated import MomentOfStep
+from synth.verbs.answers.training.simulated import MomentOfStep, RankOfStep
+
+MOST_OF_FRONT = 20
+_ROWS = 1_000
+"""Of timelines: at most so many of the first plan, and so many of all others together."""
 
 Signed = Annotated[float, Field(allow_inf_nan=False)]
 
@@ -82,7 +89,29 @@ class PlanOfStep(Part):
     exposed_seconds: Seconds = Field(description="Those in which it waits for communication.")
     idle_seconds: Seconds = Field(description="Those in which it waits for other stages.")
     memory: MomentOfStep = Field(description="Of the rank that needs the most.")
+    ranks: list[RankOfStep] = Field(
+        min_length=1,
+        description="Of the pipeline, with what each does; its streams only of the busiest.",
+    )
     gap: Number = Field(description="How far above what no plan can beat: 0.2 is a fifth.")
+
+
+class PlanOfFront(Part):
+    """A plan that no other beats both in seconds and in memory, as the search prices it."""
+
+    plan: str = Field(description="As simulate takes it.")
+    placement: Matrix = Field(description="One row an axis, one column a level.")
+    seconds: Seconds = Field(description="Expected of a step.")
+    bytes: Whole = Field(description="Expected of the fullest device.")
+
+    @classmethod
+    def of(cls, one: Composed) -> Self:
+        return cls(
+            plan=str(one.candidate.recipe),
+            placement=[list(row) for row in one.candidate.rows],
+            seconds=one.seconds,
+            bytes=round(one.size_bytes),
+        )
 
 
 class LeastMemory(Part):
@@ -112,7 +141,7 @@ class StepPlanReply(Reply):
 
     model: str = Field(description="What is trained.")
     system: str = Field(description="The machine, as it was asked for.")
-    levels: list[LevelInBrief] = Field(min_length=1, description="Outermost first.")
+    levels: list[LevelInFull] = Field(min_length=1, description="Outermost first.")
     devices: Positive = Field(description="How many it has.")
     prices: PricesName = Field(description="What prices of communication follow.")
     device: str = Field(description="The accelerator by whose rates seconds are reckoned.")
@@ -129,6 +158,9 @@ class StepPlanReply(Reply):
     simplest: Whole | None = Field(
         description="Which of those tied with the first has the fewest axes, laid out as frameworks"
         " do it, and the least memory: its number, from 0. Null if none is tied with it."
+    )
+    front: list[PlanOfFront] = Field(
+        description="Of those that fit, which none beats in seconds and bytes; the fastest first."
     )
     least_seconds: Seconds = Field(description="What no plan can beat: all compute, always.")
     considered: Whole = Field(description="Recipes times placements.")
@@ -163,29 +195,32 @@ class StepPlanReply(Reply):
                 excess_bytes=max(0, round(size - device.memory_bytes)),
             )
         differences = [difference(found.likely[0], one) for one in found.likely]
+        rest = _ROWS // max(1, len(found.finalists) - 1 + (why_not is not None))
         beside = []
         if why_not and why_not.finalists:
             first = (found.likely or why_not.likely)[0]
-            beside = [
-                asked.plan(why_not.finalists[0], why_not, difference(first, why_not.likely[0]))
-            ]
+            than_first = difference(first, why_not.likely[0])
+            beside = [asked.plan(why_not.finalists[0], why_not, than_first, rest)]
         return cls.like(
             asked,
             model=job.model,
             sizes=dict(job.changes),
             computed_in=job.spelling.dtype,
             optimizer=job.spelling.optimizer,
-            levels=LevelInBrief.all_of(system.hierarchy),
+            levels=LevelInFull.of_all(system),
             devices=system.devices,
             prices=system.prices,
             device=device.name,
             device_bytes=round(device.memory_bytes),
             peak_flops_per_second=device.peak(asked.dtype),
             plans=[
-                asked.plan(one, found, than_first)
-                for one, than_first in zip(found.finalists, differences, strict=True)
+                asked.plan(one, found, than_first, rest if number else _ROWS)
+                for number, (one, than_first) in enumerate(
+                    zip(found.finalists, differences, strict=True)
+                )
             ],
             simplest=simplest(found.finalists, differences),
+            front=[PlanOfFront.of(one) for one in thinned(list(search.front()))],
             least_seconds=found.least_seconds,
             considered=search.plans,
             fitting=len(search.fitting),
@@ -211,6 +246,14 @@ class StepPlanReply(Reply):
         )
 
 
+def thinned(front: Sequence[Composed]) -> Sequence[Composed]:
+    """At most ``MOST_OF_FRONT``, both ends among them, evenly by their places."""
+    last = len(front) - 1
+    if last < MOST_OF_FRONT:
+        return front
+    return [front[round(at * last / (MOST_OF_FRONT - 1))] for at in range(MOST_OF_FRONT)]
+
+
 @dataclass(frozen=True)
 class Asked:
     """What plans were asked for, and what is known of the step without one."""
@@ -225,8 +268,11 @@ class Asked:
     asked_why_not: str
     written: Configurations | None
 
-    def plan(self, one: Finalist, among: Planned, than_first: Difference) -> PlanOfStep:
-        """A plan, with what the search had expected of it, and how much longer it takes."""
+    def plan(self, one: Finalist, among: Planned, than_first: Difference, most: int) -> PlanOfStep:
+        """A plan, with what the search had expected of it, and how much longer it takes.
+
+        Its timeline has at most so many rows.
+        """
         run, seconds = one.found, one.found.seconds
         busiest, moment = run.ranks[run.busiest], run.ranks[run.fullest].moment
         composed = next(each.seconds for each in among.looked_at if each.candidate == one.candidate)
@@ -246,5 +292,9 @@ class Asked:
             exposed_seconds=max(0.0, busiest.exposed_seconds),
             idle_seconds=busiest.idle_seconds,
             memory=MomentOfStep.of(moment),
+            ranks=[
+                RankOfStep.of(run, rank, rows)
+                for rank, rows in zip(run.ranks, spans(run, most), strict=True)
+            ],
             gap=seconds / among.least_seconds - 1,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Literal, Self
 
@@ -13,8 +14,9 @@ from synth.train.orders import Protocol
 from synth.train.plans import Plan
 from synth.train.simulation.gains import Gain
 from synth.train.simulation.memory import Moment
+from synth.train.simulation.pipeline import PASSES
 from synth.train.simulation.predicting import Predicted, Rank
-from synth.train.simulation.simulation import Row, Sent
+from synth.train.simulation.simulation import Doing, Row, Sent
 from synth.verbs.answers.machine_parts import LevelInBrief, PricesName
 from synth.verbs.answers.parts import (
     Axes,
@@ -27,6 +29,7 @@ from synth.verbs.answers.parts import (
     Seconds,
     TextFile,
     Whole,
+    sometimes,
 )
 from synth.verbs.answers.ranked import LAID_OUT_BY, LaidOutBy
 from synth.verbs.answers.training.shards import Machine
@@ -95,8 +98,18 @@ class RowOfStep(Part):
 
     stream: str = Field(description="Compute, what is sent over some axes, or passes.")
     name: str = Field(description="What it is.")
+    kind: Annotated[Doing, Field(strict=False)] = Field(
+        description="Which kind of pass, computing or communication; several: not all the same."
+    )
     begin_seconds: Seconds = Field(description="When it begins.")
     end_seconds: Seconds = Field(description="When it ends.")
+    parts: dict[str, _Share] = sometimes(
+        "Of several as one: which part of that time is of which kind.", {}
+    )
+
+    @classmethod
+    def of(cls, one: Row) -> Self:
+        return cls.like(one, parts={kind.value: round(part, 4) for kind, part in one.parts})
 
 
 class RankOfStep(Part):
@@ -108,7 +121,19 @@ class RankOfStep(Part):
     idle_seconds: Seconds = Field(description="Those in which it waits for other stages.")
     idle_share: _Share = Field(description="The same as a share of the step: its bubble.")
     memory: MomentOfStep = Field(description="The most memory that it needs.")
-    rows: list[RowOfStep] = Field(description="Its timeline; of very many rows the longest.")
+    rows: list[RowOfStep] = Field(
+        description="Its timeline; of very many rows the longest, or some of them as one."
+    )
+
+    @classmethod
+    def of(cls, found: Predicted, rank: Rank, rows: Iterable[Row]) -> Self:
+        return cls.like(
+            rank,
+            exposed_seconds=max(0.0, rank.exposed_seconds),
+            idle_share=_share(rank.idle_seconds, found.seconds),
+            memory=MomentOfStep.of(rank.moment),
+            rows=[RowOfStep.of(one) for one in rows],
+        )
 
 
 class GainOfStep(Part):
@@ -202,7 +227,10 @@ class SimulateReply(Reply):
                 )
                 for one in sorted(gained, key=lambda one: one.seconds)
             ],
-            ranks=[_rank(found, number, one) for number, one in enumerate(ranks)],
+            ranks=[
+                RankOfStep.of(found, one, _longest(found, number))
+                for number, one in enumerate(ranks)
+            ],
             files=files,
         )
 
@@ -244,21 +272,16 @@ def _limit(rank: Rank) -> Limit:
     return max(parts, key=lambda one: parts[one])
 
 
-def _rank(found: Predicted, number: int, rank: Rank) -> RankOfStep:
-    rows = list(found.rows(number))
+def _longest(found: Predicted, rank: int) -> list[Row]:
+    """The rows of a rank; of very many the longest."""
+    rows = list(found.rows(rank))
     most = MOST_ROWS // len(found.ranks)
     if len(rows) > most:
         rows = sorted(rows, key=lambda one: _order(one), reverse=True)[:most]
         rows.sort(key=lambda one: (one.stream, one.begin_seconds))
-    return RankOfStep.like(
-        rank,
-        exposed_seconds=max(0.0, rank.exposed_seconds),
-        idle_share=_share(rank.idle_seconds, found.seconds),
-        memory=MomentOfStep.of(rank.moment),
-        rows=[RowOfStep.like(one) for one in rows],
-    )
+    return rows
 
 
 def _order(one: Row) -> tuple[bool, float]:
     """Passes before what they are made of, then the longest."""
-    return one.stream == "passes", one.end_seconds - one.begin_seconds
+    return one.stream == PASSES, one.end_seconds - one.begin_seconds

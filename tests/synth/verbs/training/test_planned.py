@@ -1,0 +1,73 @@
+"""Plans of a step as they are answered: what is said of each adds up, and stays small."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import pytest
+
+pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
+
+from synth.plan.request import Watcher
+from synth.tables.style import printed
+from synth.tables.table import TABLES
+from synth.verbs.answers import judge
+from synth.verbs.answers.training.planned import PlanOfStep, StepPlanReply
+from synth.verbs.questions.question import asked
+from synth.verbs.table import VERBS
+
+ASKED = {"system": "dgx-h100:1", "model": "gpt2-tiny", "batch": 64, "k": 3, "explain": "pipe=2"}
+
+
+@cache
+def answered(**other: Any) -> StepPlanReply:
+    question = asked(VERBS["plan"].question, {**ASKED, **other})
+    found = judge("plan").validate_python(VERBS["plan"].answer(question, Watcher()).body)
+    assert isinstance(found, StepPlanReply)
+    return found
+
+
+def every() -> list[PlanOfStep]:
+    answer = answered()
+    assert answer.why_not is not None
+    return [*answer.plans, answer.why_not]
+
+
+def test_ranks_add_up_to_the_step_and_hold_its_memory() -> None:
+    for one in every():
+        for rank in one.ranks:
+            parts = rank.compute_seconds, rank.exposed_seconds, rank.idle_seconds
+            assert sum(parts) == pytest.approx(one.seconds)
+            assert sum(kind.bytes for kind in rank.memory.kinds) == rank.memory.bytes
+        assert max(rank.memory.bytes for rank in one.ranks) == one.memory.bytes
+        assert len(one.ranks) == one.axes.get("pipe", 1)
+
+
+def test_timelines_are_short_and_in_the_step() -> None:
+    first, *others = ([row for rank in one.ranks for row in rank.rows] for one in every())
+    assert 0 < len(first) <= 1_000
+    assert 0 < sum(map(len, others)) <= 1_000
+    for one in every():
+        rows = [row for rank in one.ranks for row in rank.rows]
+        assert max(row.end_seconds for row in rows) == pytest.approx(one.seconds)
+
+
+def test_none_of_the_front_is_beaten_and_the_fastest_is_on_it() -> None:
+    answer = answered()
+    seconds = [one.seconds for one in answer.front]
+    sizes = [one.bytes for one in answer.front]
+    assert seconds == sorted(seconds)
+    assert sizes == sorted(sizes, reverse=True)
+    assert len(set(seconds)) == len(set(sizes)) == len(seconds)
+    assert seconds[0] <= min(one.composed_seconds for one in answer.plans)
+    assert max(sizes) <= answer.device_bytes
+
+
+def test_where_nothing_fits_nothing_is_said_to_be_simulated() -> None:
+    answer = answered(model="llama3-8b", pin="data=8 zero=0", explain="")
+    assert not answer.plans
+    assert not answer.front
+    said = printed(TABLES["plan"](answer.model_dump(mode="json")))
+    assert "NOTHING FITS" in said
+    assert "simulated" not in said
