@@ -6,7 +6,7 @@ where a page has such (``.curve .best``), else from attributes, so that a drawin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 from math import ceil, floor, log10, prod
@@ -18,8 +18,9 @@ from synth.calibration.logs.tables import busbw_factor
 from synth.emit.timeline.svg import ticks
 from synth.verbs.answers.ranked import SizeFigures, Stretch, SweepReply
 
-_LEFT, _RIGHT, _TOP, _BOTTOM = 84, 24, 46, 42
-_WIDTH, _HEIGHT = 760, 340
+LEFT, RIGHT, TOP, BOTTOM = 84, 24, 46, 42
+WIDTH, HEIGHT = 760, 340
+"""Of all drawings of figures against figures, and the margins around the figures."""
 _LOOKS = {"best": ("#0072b2", ""), "default": ("#d55e00", "12 3"), "bound": ("#6b6b6b", "6 4")}
 """The colour of each line, and its dashes: nothing is said by colour alone."""
 _LABELS = {"best": "best answer", "default": "default", "bound": "bound"}
@@ -37,7 +38,7 @@ class Curves:
 
 
 @dataclass(frozen=True)
-class _Scale:
+class Scale:
     """Where values lie between 0 and 1, which of them are labelled, and how."""
 
     at: Callable[[float], float]
@@ -74,47 +75,52 @@ def _drawing(
     heading: str,
     lines: Lines,
     marks: Sequence[int],
-    scale: Callable[[Sequence[float]], _Scale],
+    scale: Callable[[Sequence[float]], Scale],
 ) -> str:
     """Some lines over sizes, with a dashed one where another answer becomes the best."""
     points = [point for line in lines.values() for point in line]
     if not points:
         return ""
     across, up = _sizes([x for x, _ in points]), scale([y for _, y in points])
-    parts = [*_grid(across, up), *_marks(across, marks)]
+    parts = [*grid(across, up), *_marks(across, marks)]
     for name, line in lines.items():
-        parts += _line(name, [(_x(across, x), _y(up, y), x, y) for x, y in line], up.text)
+        parts += _line(name, [(x_at(across, x), y_at(up, y), x, y) for x, y in line], up.text)
     parts += _legend(heading, lines)
+    return framed(heading, parts)
+
+
+def framed(heading: str, parts: Iterable[str], height: int = HEIGHT) -> str:
+    """The drawing of figures that has these parts."""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="curve" role="img" '
-        f'viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" height="{_HEIGHT}" '
+        f'viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
         'font-family="system-ui, sans-serif" font-size="12" fill="currentColor">'
         f"<title>{escape(heading)}</title>{''.join(parts)}</svg>"
     )
 
 
-def _sizes(values: Sequence[float]) -> _Scale:
+def _sizes(values: Sequence[float]) -> Scale:
     """Powers of two, at most about ten of them."""
     low, high = min(values), max(values)
     first, last = ceil(log10(low) / log10(2) - 1e-9), floor(log10(high) / log10(2) + 1e-9)
     every = max(1, ceil((last - first) / 10))
-    return _Scale(_logarithmic(low, high), [2.0**n for n in range(first, last + 1, every)], volume)
+    return Scale(_logarithmic(low, high), [2.0**n for n in range(first, last + 1, every)], volume)
 
 
-def _seconds(values: Sequence[float]) -> _Scale:
+def _seconds(values: Sequence[float]) -> Scale:
     """Powers of ten, or 1, 2 and 5 times such where there are few."""
     low, high = min(values), max(values)
     powers = range(floor(log10(low)), ceil(log10(high)) + 1)
     factors = (1,) if len(powers) > 4 else (1, 2, 5)
     found = [10.0**power * factor for power in powers for factor in factors]
     inside = [one for one in found if low * 0.999 <= one <= high * 1.001]
-    return _Scale(_logarithmic(low, high), inside, duration)
+    return Scale(_logarithmic(low, high), inside, duration)
 
 
-def _rates(values: Sequence[float]) -> _Scale:
+def _rates(values: Sequence[float]) -> Scale:
     """From 0 on."""
     high = max(values)
-    return _Scale(lambda value: value / high, ticks(high), lambda value: f"{value:g} GB/s")
+    return linear(0.0, high, ticks(high), lambda value: f"{value:g} GB/s")
 
 
 def _logarithmic(low: float, high: float) -> Callable[[float], float]:
@@ -123,37 +129,50 @@ def _logarithmic(low: float, high: float) -> Callable[[float], float]:
     return lambda value: (log10(value) - log10(low)) / wide if wide else 0.5
 
 
-def _x(scale: _Scale, value: float) -> float:
-    return round(_LEFT + scale.at(value) * (_WIDTH - _LEFT - _RIGHT), 1)
+def linear(low: float, high: float, marked: Sequence[float], text: Callable[[float], str]) -> Scale:
+    """From the lowest to the highest, labelled where it is ``marked``."""
+    wide = high - low
+    return Scale(
+        lambda value: (value - low) / wide if wide else 0.5,
+        [one for one in marked if low <= one <= high],
+        text,
+    )
 
 
-def _y(scale: _Scale, value: float) -> float:
-    return round(_HEIGHT - _BOTTOM - scale.at(value) * (_HEIGHT - _TOP - _BOTTOM), 1)
+def x_at(scale: Scale, value: float) -> float:
+    """Where a value is from left to right."""
+    return round(LEFT + scale.at(value) * (WIDTH - LEFT - RIGHT), 1)
 
 
-def _grid(across: _Scale, up: _Scale) -> Iterator[str]:
+def y_at(scale: Scale, value: float) -> float:
+    """Where a value is from top to bottom."""
+    return round(HEIGHT - BOTTOM - scale.at(value) * (HEIGHT - TOP - BOTTOM), 1)
+
+
+def grid(across: Scale, up: Scale) -> Iterator[str]:
+    """Pale lines at what is labelled on both scales, and the labels."""
     pale = 'stroke="currentColor" stroke-opacity="0.15"'
     for value in across.ticks:
-        x = _x(across, value)
-        yield f'<line x1="{x}" x2="{x}" y1="{_TOP}" y2="{_HEIGHT - _BOTTOM}" {pale}/>'
+        x = x_at(across, value)
+        yield f'<line x1="{x}" x2="{x}" y1="{TOP}" y2="{HEIGHT - BOTTOM}" {pale}/>'
         yield (
-            f'<text x="{x}" y="{_HEIGHT - _BOTTOM + 18}" text-anchor="middle" font-size="11">'
+            f'<text x="{x}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle" font-size="11">'
             f"{across.text(value)}</text>"
         )
     for value in up.ticks:
-        y = _y(up, value)
-        yield f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y}" y2="{y}" {pale}/>'
+        y = y_at(up, value)
+        yield f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}" {pale}/>'
         yield (
-            f'<text x="{_LEFT - 8}" y="{y + 4}" text-anchor="end" font-size="11">'
+            f'<text x="{LEFT - 8}" y="{y + 4}" text-anchor="end" font-size="11">'
             f"{up.text(value)}</text>"
         )
 
 
-def _marks(across: _Scale, sizes: Sequence[int]) -> Iterator[str]:
+def _marks(across: Scale, sizes: Sequence[int]) -> Iterator[str]:
     for size in sizes:
-        x = _x(across, size)
+        x = x_at(across, size)
         yield (
-            f'<line class="crossover" x1="{x}" x2="{x}" y1="{_TOP}" y2="{_HEIGHT - _BOTTOM}" '
+            f'<line class="crossover" x1="{x}" x2="{x}" y1="{TOP}" y2="{HEIGHT - BOTTOM}" '
             'stroke="currentColor" stroke-opacity="0.6" stroke-dasharray="2 4">'
             f"<title>another answer from {volume(size)} on</title></line>"
         )
@@ -179,8 +198,8 @@ def _line(
 
 
 def _legend(heading: str, lines: Lines) -> Iterator[str]:
-    yield f'<text x="{_LEFT}" y="14" font-weight="600">{escape(heading)}</text>'
-    x = _LEFT
+    yield f'<text x="{LEFT}" y="14" font-weight="600">{escape(heading)}</text>'
+    x = LEFT
     for name in lines:
         colour, dashes = _LOOKS[name]
         dashed = f' stroke-dasharray="{dashes}"' if dashes else ""

@@ -14,7 +14,7 @@ from math import ceil, log10, prod, sqrt
 from typing import Any
 
 from hierarchies import Domain
-from synth.verbs.answers.machine_parts import LevelInFull, MachineException, MachineInFull
+from synth.verbs.answers.machine_parts import LevelInFull, MachineException
 
 MOST_DEVICES = 128
 DEVICE, _GAP, _PAD, _HUB, _HUB_WIDTH = 46, 12, 26, 64, 150
@@ -54,12 +54,12 @@ class Topology:
     size: tuple[float, float]
 
 
-def topology(system: MachineInFull) -> Topology:
+def topology(levels: Sequence[LevelInFull], faults: Sequence[MachineException] = ()) -> Topology:
     """The drawing of a machine; of too many devices only some, as 16 of 512 nodes, are drawn."""
-    shown = folded([level.count for level in system.levels], MOST_DEVICES)
-    drawing = _Drawing(system.levels, shown, {one.unit: one for one in system.exceptions})
+    shown = folded([level.count for level in levels], MOST_DEVICES)
+    drawing = _Drawing(levels, shown, {one.unit: one for one in faults})
     drawing.children((), (0.0, 0.0))
-    left_out = _left_out(system.levels, shown)
+    left_out = _left_out(levels, shown)
     wide, high = drawing.size(0)
     size = (wide - _PAD, high - _PAD * 1.5)  # the whole has no box around it
     return Topology(drawing.nodes, drawing.edges, drawing.devices, left_out, drawing.boxes, size)

@@ -26,6 +26,7 @@ from synth.report.details import (
     title,
 )
 from synth.report.placement import caption, drawing
+from synth.report.plans import plans_view
 from synth.report.rendering import Cells, Lines, blocks, environment, style
 from synth.report.topology import Topology, topology
 from synth.tables.rows import Ranking
@@ -42,6 +43,8 @@ from synth.verbs.questions.question import asked
 from synth.verbs.table import VERBS
 
 _MOST_PICTURES = 4
+_MOST_PLANS = 3
+"""So many are drawn beside each other."""
 
 
 @dataclass(frozen=True)
@@ -87,15 +90,16 @@ class Machine:
 def report(verb: str, question: Json, body: Json) -> str:
     """A page of an answer, in HTML; the question's named texts are given by their names."""
     reply = judge(verb).validate_python(body)
+    plans, rankings = None, list[Ranking]()
+    said: list[Lines | Cells] = []
     if isinstance(reply, StepPlanReply):
-        heading = f"{reply.model} on {reply.system}"
-        rankings: Sequence[Ranking] = []
+        plans = plans_view(reply, body, range(min(_MOST_PLANS, max(1, len(reply.plans)))))
     else:
         rankings = reply.systems if isinstance(reply, SystemsRankedReply) else [reply]
-        heading = _title(rankings)
-    said: list[Lines | Cells] = list(blocks(TABLES[verb](body)))
+        said += blocks(TABLES[verb](body))
     return _template().render(
-        title=heading,
+        title=plans.title if plans else _title(rankings),
+        plans=plans,
         verb=verb,
         question=question,
         body=json.dumps(body, ensure_ascii=False),
@@ -119,7 +123,7 @@ def _title(rankings: Sequence[Ranking]) -> str:
 
 
 def _machine(ranking: Ranking) -> Machine:
-    answers, drawn = answers_of(ranking), topology(ranking.system)
+    answers, drawn = answers_of(ranking), topology(ranking.system.levels, ranking.system.exceptions)
     name, levels = ranking.system.name, ranking.system.levels
     drawn_curves = curves(ranking) if isinstance(ranking, SweepReply) and ranking.sizes else None
     if not answers:

@@ -11,11 +11,19 @@ or white, whichever is read better on its fill: at least 4.5 to 1, as WCAG asks.
 True
 """
 
-from synth.service.page import answer_routes, form_routes, job_routes, part_routes, site_routes
+from synth.service.page import (
+    answer_routes,
+    form_routes,
+    job_routes,
+    part_routes,
+    plan_form,
+    site_routes,
+)
 from synth.service.page.responses import refusal_response as refusal_response
 
 ROUTERS = (
     form_routes.router,
+    plan_form.router,
     answer_routes.router,
     job_routes.router,
     part_routes.router,

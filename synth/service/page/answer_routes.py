@@ -16,8 +16,9 @@ from hierarchies import InputError
 from synth.service.errors import not_there
 from synth.service.http.state import state_of
 from synth.service.jobs.bodies import outcome_word
-from synth.service.page.responses import PageCaller, PageRoute, page
-from synth.service.page.results import drawing_of, over_sizes, ranking_of, result
+from synth.service.jobs.broker import Accepted, Preferences
+from synth.service.page.responses import PageCaller, PageRoute, page, see_other
+from synth.service.page.results import drawing_of, over_sizes, plans_of, ranking_of, result
 from synth.service.store import Job, StoredAnswer
 from synth.tables.rows import Ranking
 from synth.tables.style import printed
@@ -32,6 +33,8 @@ Kind = Literal["answers", "jobs"]
 Name = Annotated[str, Path(pattern="^([0-9a-f]{64}|[0-9a-f]{32})$")]
 Key = Annotated[str, Path(pattern="^[0-9a-f]{64}$")]
 Index = Annotated[int, Query(alias="answer", ge=0, le=100_000)]
+Against = Annotated[int | None, Query(ge=0, le=100_000)]
+_JOB_ID_CHARACTERS = 32
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,38 @@ class ViewedAnswer:
             return None
 
 
+async def question_like(
+    request: Request, caller: PageCaller, name: str | None, verb: str
+) -> dict[str, Any] | None:
+    """The question of an answer or a job of a verb; None without a name, and of another verb."""
+    if name is None:
+        return None
+    broker = state_of(request).broker
+    whose = broker.job if len(name) == _JOB_ID_CHARACTERS else broker.answer
+    found: Job | StoredAnswer = await whose(caller, name)
+    return question_of(found) if found.verb == verb else None
+
+
+async def asked_on_page(
+    request: Request,
+    caller: PageCaller,
+    verb: str,
+    given: dict[str, Any],
+    how: Preferences | None = None,
+) -> Response:
+    """On to the answer of a question, or to its job; what is not kept is shown at once.
+
+    Raises InputError for a question that makes no sense.
+    """
+    outcome = await state_of(request).broker.ask(caller, verb, given, how or Preferences())
+    if isinstance(outcome, Accepted):
+        return see_other(f"/jobs/{outcome.job.id}")
+    if outcome.key is None:
+        unkept = ViewedAnswer("", verb, given, json.loads(outcome.body), partial=True)
+        return await answer_page(request, unkept)
+    return see_other(f"/answers/{outcome.key}")
+
+
 def question_of(stored: StoredAnswer | Job) -> Any:
     """The question of an answer or a job, as JSON."""
     return json.loads(stored.question)["question"]
@@ -93,25 +128,30 @@ async def viewed(request: Request, caller: PageCaller, kind: Kind, name: Name) -
     )
 
 
-async def answer_page(request: Request, viewed: ViewedAnswer, index: int = 0) -> Response:
+async def answer_page(
+    request: Request, viewed: ViewedAnswer, index: int = 0, against: int | None = None
+) -> Response:
     """An answer as a page; without an address its parts are left out."""
     try:
-        return await asyncio.to_thread(_page, request, viewed, index)
+        return await asyncio.to_thread(_page, request, viewed, index, against)
     except (AttributeError, LookupError, TypeError, ValueError, UndefinedError):
         if not viewed.other_edition:
             raise
     return page(request, "other_edition.html", viewed=viewed)
 
 
-def _page(request: Request, viewed: ViewedAnswer, index: int) -> Response:
+def _page(request: Request, viewed: ViewedAnswer, index: int, against: int | None) -> Response:
+    plans = plans_of(viewed.verb, viewed.body, index, against)
     view = result(viewed.ranking, index) if viewed.ranking else None
-    text = printed(TABLES[viewed.verb](viewed.body)) if not view and viewed.verb in TABLES else ""
+    drawn = view is not None or plans is not None
+    text = "" if drawn or viewed.verb not in TABLES else printed(TABLES[viewed.verb](viewed.body))
     return page(
         request,
         "answer.html",
         viewed=viewed,
         base=viewed.base,
         view=view,
+        plans=plans,
         index=index,
         text=text,
         drawing=drawing_of(viewed.verb, viewed.body),
@@ -119,6 +159,9 @@ def _page(request: Request, viewed: ViewedAnswer, index: int) -> Response:
 
 
 @router.get("/answers/{key}")
-async def answer(request: Request, caller: PageCaller, key: Key, index: Index = 0) -> Response:
+async def answer(
+    request: Request, caller: PageCaller, key: Key, index: Index = 0, against: Against = None
+) -> Response:
     """An answer under its permalink."""
-    return await answer_page(request, await viewed(request, caller, "answers", key), index)
+    found = await viewed(request, caller, "answers", key)
+    return await answer_page(request, found, index, against)

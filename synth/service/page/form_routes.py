@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from http import HTTPStatus
 from typing import Any
 
@@ -16,9 +15,8 @@ from synth.collectives.algorithms import Choice
 from synth.service.auth.identity import Caller
 from synth.service.http.reading import body_of, check_type
 from synth.service.http.state import state_of
-from synth.service.jobs.broker import Accepted, Preferences
 from synth.service.jobs.questions import own_names, with_own
-from synth.service.page.answer_routes import ViewedAnswer, answer_page, question_of
+from synth.service.page.answer_routes import asked_on_page, question_like
 from synth.service.page.form_values import (
     EXAMPLE,
     HINTS,
@@ -29,26 +27,19 @@ from synth.service.page.form_values import (
     of_question,
 )
 from synth.service.page.forms import Checked, Fields, check, question, read
-from synth.service.page.responses import PageCaller, PageRoute, page, see_other
-from synth.service.store import Job, StoredAnswer
+from synth.service.page.responses import PageCaller, PageRoute, page
 from synth.verbs.planning import TopQuestion
 from synth.verbs.questions.question import asked
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
-_JOB_ID_CHARACTERS = 32
 _FORM = "application/x-www-form-urlencoded"
 
 
 @router.get("/")
 async def form(request: Request, caller: PageCaller, like: str | None = None) -> Response:
     """The form, with an example or with the question of an answer or of a job."""
-    values = EXAMPLE
-    if like is not None:
-        broker = state_of(request).broker
-        whose = broker.job if len(like) == _JOB_ID_CHARACTERS else broker.answer
-        found: Job | StoredAnswer = await whose(caller, like)
-        if found.verb == "top":
-            values = of_question(asked(TopQuestion, question_of(found)))
+    found = await question_like(request, caller, like, "top")
+    values = of_question(asked(TopQuestion, found)) if found else EXAMPLE
     return await _form(request, caller, values, Checked())
 
 
@@ -66,18 +57,11 @@ async def put(request: Request, caller: PageCaller) -> Response:
     given, found = await _checked(request, caller, fields)
     if found.wrong:
         return await _form(request, caller, of_fields(fields), found)
-    broker = state_of(request).broker
     try:
-        outcome = await broker.ask(caller, "top", given, Preferences())
+        return await asked_on_page(request, caller, "top", given)
     except InputError as error:
         found.note("form", error)
-        return await _form(request, caller, of_fields(fields), found)
-    if isinstance(outcome, Accepted):
-        return see_other(f"/jobs/{outcome.job.id}")
-    if outcome.key is None:
-        unkept = ViewedAnswer("", "top", given, json.loads(outcome.body), partial=True)
-        return await answer_page(request, unkept)
-    return see_other(f"/answers/{outcome.key}")
+    return await _form(request, caller, of_fields(fields), found)
 
 
 async def sent_form(request: Request, most_bytes: int) -> Fields:

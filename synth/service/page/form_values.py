@@ -13,20 +13,16 @@ from synth.service.page.collective_rows import (
     rows_of,
     text_of,
 )
-from synth.service.page.forms import BOXES, AxisRow, Fields, axis_rows, flag, typed, written
+from synth.service.page.forms import BOXES, AxisRow, Fields, axis_rows
 from synth.verbs.planning import TopQuestion
-from synth.verbs.questions.fields import Kind
 from synth.verbs.questions.named_texts import NamedText
+from synth.verbs.questions.question import MachineQuestion
 
 _LEAST_ROWS = 3
 _ALWAYS_SEEN = ("request", "bytes", "k", *WEIGHTS)
-HINTS = {name: flag(name).what for name in BOXES} | {name: hint(name) for name in WEIGHTS}
-SWITCHES = [name for name, one in BOXES.items() if one.kind == Kind.SWITCH]
-USUAL = {
-    name: "" if one.default is None else str(one.default)
-    for name, one in BOXES.items()
-    if name not in SWITCHES
-} | dict.fromkeys(WEIGHTS, "")
+HINTS = {**BOXES.hints, **{name: hint(name) for name in WEIGHTS}}
+SWITCHES = BOXES.switches
+USUAL = BOXES.usual | dict.fromkeys(WEIGHTS, "")
 """The texts in the boxes of a form that is not filled in: the defaults of a question."""
 
 
@@ -71,25 +67,31 @@ def of_fields(fields: Fields) -> FormValues:
 
 def of_question(question: TopQuestion) -> FormValues:
     """The form that would put a question of ``top`` again."""
-    given = question.system
-    own = given.text if isinstance(given, NamedText) else ""
-    name, _, count = (given.name if isinstance(given, NamedText) else given).partition(":")
-    answers = {box: getattr(question, one.name) for box, one in BOXES.items()}
-    texts = {box: written(box, answers[box]) for box in BOXES if box not in SWITCHES}
+    own, name, count = machine_of(question)
+    answers = {box: getattr(question, one.name) for box, one in BOXES.by_name.items()}
+    texts = {box: BOXES.written(box, answers[box]) for box in USUAL if box in answers}
     over, others = question.reduce or [], question.collectives[1:]
     for first in question.collectives[:1]:
         texts |= {name: text_of(first, name) for name in ("bytes", "request", *WEIGHTS)}
         over = first.reduce
     axes = [AxisRow(axis, str(length), axis in over) for axis, length in question.axes.items()]
     return FormValues(
-        system="" if own else name,
+        system=name,
         count=count,
         own=own,
         texts=USUAL | texts,
         axes=_enough(axes),
         sent=(*map(row_of, others), CollectiveRow()),
-        ticked=frozenset(box for box in SWITCHES if answers[box] is typed(box, "yes")),
+        ticked=frozenset(box for box in SWITCHES if answers[box] is BOXES.typed(box, "yes")),
     )
+
+
+def machine_of(question: MachineQuestion) -> tuple[str, str, str]:
+    """The text of one's own, the name in the catalogue, and how many outermost units."""
+    given = question.system
+    own = given.text if isinstance(given, NamedText) else ""
+    name, _, count = (given.name if isinstance(given, NamedText) else given).partition(":")
+    return own, "" if own else name, count
 
 
 def _enough(rows: list[AxisRow]) -> tuple[AxisRow, ...]:

@@ -16,33 +16,34 @@ from urllib.parse import parse_qs
 from hierarchies import InputError, Reduction, System, count_placements, placements
 from synth.plan.advice import kept, left_over
 from synth.service.errors import clipped
+from synth.service.page.boxes import Boxes, whole
 from synth.service.page.collective_rows import WEIGHTS, collectives_of
 from synth.tables.style import many
 from synth.verbs.planning import TopQuestion
-from synth.verbs.questions.fields import Flag, Kind, flag_of, flags_of
 from synth.verbs.questions.question import asked, axes_of
 
 Fields = Mapping[str, Sequence[str]]
 MOST_FIELDS = 200
 MOST_DEVICES = 2**20
-BOXES = {
-    one.word.strip("-").replace("-", "_"): one
-    for one in flags_of(TopQuestion)
-    if one.name not in ("system", "axes", "reduce", "placement")
-    and one.name in TopQuestion.model_fields
-}
-"""The flags of ``top`` that have a box of their own, by the names of the boxes."""
+BOXES = Boxes.of(
+    TopQuestion, TopQuestion.model_fields.keys() - {"system", "axes", "reduce", "placement"}
+)
+"""The flags of ``top`` that have a box of their own."""
 _STUBS: dict[str, Any] = {"system": "dgx-h100", "axes": {}, "reduce": []}
 _OWN = "own.toml"
-_WHERE = {one.word: name for name, one in BOXES.items()} | {name: name for name in WEIGHTS}
+_WHERE = {**BOXES.where, **{name: name for name in WEIGHTS}}
 
 
 @dataclass
 class Checked:
-    """The findings by field: what is wrong, and facts such as ``4 node × 8 gpu: 32 devices``."""
+    """The findings by field: what is wrong, and facts such as ``4 node × 8 gpu: 32 devices``.
+
+    ``where``: the field of each flag that a mistake may name.
+    """
 
     wrong: dict[str, str] = field(default_factory=dict)
     told: dict[str, str] = field(default_factory=dict)
+    where: Mapping[str, str] = field(default_factory=dict)
 
     def note(self, name: str, error: InputError) -> None:
         """Note what is wrong with a field, unless something is noted already."""
@@ -56,7 +57,7 @@ class Checked:
         try:
             yield
         except InputError as error:
-            self.note(_WHERE.get(error.where.split(",")[0], name), error)
+            self.note(self.where.get(error.where.split(",")[0], name), error)
 
     def tell(self, name: str, more: str) -> None:
         """Append a fact to those shown beside a field."""
@@ -91,13 +92,10 @@ def question(fields: Fields) -> tuple[dict[str, Any], Checked]:
 
     With further collectives the form's own is the first of a list of them.
     """
-    checked = Checked()
+    checked = Checked(where=_WHERE)
     axes, over = _axes(fields, checked)
-    given: dict[str, Any] = {"system": _system(fields), "axes": axes, "reduce": over}
-    for name, box in BOXES.items():
-        if text := one_of(fields, name):
-            with checked.noting(name):
-                given[box.name] = typed(name, text)
+    given: dict[str, Any] = {"system": system_in(fields), "axes": axes, "reduce": over}
+    given |= typed_in(fields, BOXES, checked)
     first: dict[str, Any] = {"reduce": over}
     first |= {key: given[key] for key in ("bytes", "request") if key in given}
     with checked.noting("sent"):
@@ -105,6 +103,16 @@ def question(fields: Fields) -> tuple[dict[str, Any], Checked]:
             alone = {key: value for key, value in given.items() if key not in first}
             given = {**alone, "collectives": several}
     return given, checked
+
+
+def typed_in(fields: Fields, boxes: Boxes, checked: Checked) -> dict[str, Any]:
+    """What is typed into boxes, by the keys of the question; what cannot be read is noted."""
+    given = {}
+    for name, box in boxes.by_name.items():
+        if text := one_of(fields, name):
+            with checked.noting(name):
+                given[box.name] = boxes.typed(name, text)
+    return given
 
 
 def check(
@@ -126,11 +134,8 @@ def check(
 
 def _check_machine(sound: TopQuestion, system: System, checked: Checked) -> None:
     """Note the machine's devices, and whether the axes and those reduced over fit it."""
-    levels = " × ".join(f"{one.cardinality} {one.name}" for one in system.hierarchy.levels)
+    tell_machine(system, checked)
     left = system.devices - len(system.missing)
-    checked.tell("system", f"{levels}: {system.devices} devices")
-    if system.missing:
-        checked.tell("system", f", {left} of them left")
     if "axes" in checked.wrong:
         return
     checked.tell("axes", f"product {prod(sound.axes.values())} of {left} devices")
@@ -142,6 +147,14 @@ def _check_machine(sound: TopQuestion, system: System, checked: Checked) -> None
             count = count_placements(system.hierarchy, axes)
             checked.tell("axes", f"; {many(count, 'placement')}")
             _check_sent(sound, system, checked)
+
+
+def tell_machine(system: System, checked: Checked) -> None:
+    """Say what the machine is."""
+    levels = " × ".join(f"{one.cardinality} {one.name}" for one in system.hierarchy.levels)
+    checked.tell("system", f"{levels}: {system.devices} devices")
+    if system.missing:
+        checked.tell("system", f", {system.devices - len(system.missing)} of them left")
 
 
 def _check_sent(sound: TopQuestion, system: System, checked: Checked) -> None:
@@ -190,7 +203,7 @@ def _field(error: InputError) -> str:
     return _WHERE.get(error.where, error.where.split(".")[0].split(",")[0])
 
 
-def _system(fields: Fields) -> Any:
+def system_in(fields: Fields) -> Any:
     """A name of the catalogue with a count, or a text of one's own."""
     count = one_of(fields, "count")
     counted = f":{count}" if count else ""
@@ -220,7 +233,7 @@ def _axes(fields: Fields, checked: Checked) -> tuple[dict[str, int], list[str]]:
         if name in axes:
             checked.note("axes", InputError(f"axis {name!r} is given twice"))
         with checked.noting("axes"):
-            axes[name] = _whole(size, f"the size of {name or 'an axis'}")
+            axes[name] = whole(size, f"the size of {name or 'an axis'}")
         if row.over:
             over.append(name)
     if not axes:
@@ -229,33 +242,3 @@ def _axes(fields: Fields, checked: Checked) -> tuple[dict[str, int], list[str]]:
         nothing = InputError("nothing to reduce over is chosen", hint="tick an axis")
         checked.note("reduce", nothing)
     return axes, over
-
-
-def typed(name: str, text: str) -> Any:
-    """A box's text as the question's value. Raises InputError for what cannot be read."""
-    box = BOXES[name]
-    if box.kind == Kind.SWITCH:
-        return not flag(name).turns_off
-    if box.kind == Kind.WHOLE:
-        return _whole(text, name)
-    words = text.replace(",", " ").split() if box.several else text
-    notation = flag(name).notation
-    return words if notation is None else notation.read(words)
-
-
-def written(name: str, value: Any) -> str:
-    """A question's value as a box's text, which ``typed`` reads back."""
-    return str(flag(name).written(value))
-
-
-def flag(name: str) -> Flag:
-    """The flag that a box stands for."""
-    found = flag_of(TopQuestion, BOXES[name].name)
-    assert found is not None
-    return found
-
-
-def _whole(text: str, what: str) -> int:
-    if not text.isascii() or not text.isdecimal() or len(text) > 18:
-        raise InputError(f"{what} is {text[:40]!r}", hint="a whole number is needed")
-    return int(text)

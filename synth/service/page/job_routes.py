@@ -15,12 +15,13 @@ from starlette.responses import HTMLResponse, Response
 
 from hierarchies.units import duration
 from synth.service.http.state import state_of
-from synth.service.jobs.broker import Accepted, Preferences
+from synth.service.jobs.broker import Preferences
 from synth.service.jobs.names import name_of
 from synth.service.page.answer_routes import (
+    Against,
     Index,
-    ViewedAnswer,
     answer_page,
+    asked_on_page,
     question_of,
     viewed,
 )
@@ -101,7 +102,13 @@ async def jobs(
 
 
 @router.get("/jobs/{job_id}")
-async def job(request: Request, caller: PageCaller, job_id: JobId, index: Index = 0) -> Response:
+async def job(
+    request: Request,
+    caller: PageCaller,
+    job_id: JobId,
+    index: Index = 0,
+    against: Against = None,
+) -> Response:
     """A job: how far it is; or what came of it."""
     found = await state_of(request).broker.job(caller, job_id)
     if found.status is Status.DONE:
@@ -109,7 +116,7 @@ async def job(request: Request, caller: PageCaller, job_id: JobId, index: Index 
     if found.status.ended and found.best is not None:
         part = await viewed(request, caller, "jobs", job_id)
         if best_so_far(part.body) is None:
-            return await answer_page(request, part, index)
+            return await answer_page(request, part, index, against)
     view = ViewedJob(found)
     return page(request, "job.html", here="jobs", job=found, view=view, best=_best(found))
 
@@ -132,18 +139,9 @@ async def cancel(request: Request, caller: PageCaller, job_id: JobId) -> Respons
 @router.post("/jobs/{job_id}/again")
 async def again(request: Request, caller: PageCaller, job_id: JobId) -> Response:
     """Ask the question of a job again: on to its answer, or to its new job."""
-    broker = state_of(request).broker
-    found = await broker.job(caller, job_id)
-    question, at_once = question_of(found), Preferences(wait_seconds=0)
-    outcome = await broker.ask(caller, found.verb, question, at_once)
-    if isinstance(outcome, Accepted):
-        return see_other(f"/jobs/{outcome.job.id}")
-    if outcome.key is None:
-        body = json.loads(outcome.body)
-        return await answer_page(
-            request, ViewedAnswer("", found.verb, question, body, partial=True)
-        )
-    return see_other(f"/answers/{outcome.key}")
+    found = await state_of(request).broker.job(caller, job_id)
+    at_once = Preferences(wait_seconds=0)
+    return await asked_on_page(request, caller, found.verb, question_of(found), at_once)
 
 
 def _best(found: Job) -> list[Leading] | None:

@@ -12,6 +12,7 @@ from hierarchies.units import duration
 from synth.report.colours import paints
 from synth.report.curves import Curves, curves
 from synth.report.details import Device, answer_at, answers_of, devices, lies, steps, title
+from synth.report.plans import PlansView, plans_view
 from synth.report.steps import timeline
 from synth.report.topology import topology
 from synth.tables.left_over import left_over_words, unsaid
@@ -28,6 +29,7 @@ from synth.verbs.answers.ranked import (
     RankingReply,
     SweepReply,
 )
+from synth.verbs.answers.training.planned import StepPlanReply
 from synth.verbs.answers.training.simulated import SimulateReply
 from synth.verbs.planning import TopQuestion
 
@@ -85,12 +87,27 @@ class Result:
 def ranking_of(verb: str, body: object) -> Ranking | None:
     """An answer with a ranking, read; None for any other, and for the best so far of a job.
 
-    Raises ValidationError for an answer that does not fit this code's model.
+    Plans of a whole step are no ranking of programs. Raises ValidationError for an answer that
+    does not fit this code's model.
     """
     if verb not in RANKED or not isinstance(body, dict) or "schema_version" not in body:
         return None
-    found: Ranking = judge(verb).validate_python(body)
-    return found
+    found: Ranking | StepPlanReply = judge(verb).validate_python(body)
+    return None if isinstance(found, StepPlanReply) else found
+
+
+def plans_of(verb: str, body: object, index: int, against: int | None) -> PlansView | None:
+    """Plans of a whole step, one in full, and beside it another, the next if none is chosen.
+
+    None for any other answer. Raises InputError for a plan that there is not.
+    """
+    if verb != "plan" or not isinstance(body, dict) or "plans" not in body:
+        return None
+    answer: StepPlanReply = judge(verb).validate_python(body)
+    if against is None:
+        listed = len(answer.plans) + (answer.why_not is not None)
+        against = (index + 1) % max(1, listed)
+    return plans_view(answer, body, [index, against])
 
 
 def drawing_of(verb: str, body: object) -> Markup | None:
@@ -98,7 +115,7 @@ def drawing_of(verb: str, body: object) -> Markup | None:
     if verb != "simulate":
         return None
     found: SimulateReply = judge(verb).validate_python(body)
-    return timeline(found)
+    return timeline(found.name, found.seconds, found.ranks)
 
 
 def best_so_far(body: object) -> list[Leading] | None:
@@ -161,7 +178,7 @@ def _planned(answer: PlanReply) -> Iterator[str]:
 
 def _chosen(ranking: Ranking, found: Sequence[Row], index: int) -> Chosen:
     answer = answer_at(ranking, index)
-    drawn = topology(ranking.system)
+    drawn = topology(ranking.system.levels, ranking.system.exceptions)
     there = devices(ranking, answer, drawn)
     axes = [
         {"name": name, "size": size, "paints": [asdict(paint) for paint in paints(size)]}

@@ -23,7 +23,7 @@ from synth.report.details import Device
 from synth.report.placement import drawing
 from synth.report.topology import folded, topology
 from synth.verbs.answers import judge
-from synth.verbs.answers.machine_parts import MachineInFull
+from synth.verbs.answers.machine_parts import LevelInFull
 from synth.verbs.answers.ranked import SweepReply
 from synth.verbs.questions.question import asked
 from synth.verbs.table import VERBS
@@ -67,7 +67,7 @@ def test_coordinates_are_those_of_the_mesh(reduction: Any) -> None:
 
 @pytest.mark.parametrize("name", catalogue())
 def test_a_machine_is_drawn_with_each_device_once_and_nothing_in_the_same_place(name: str) -> None:
-    drawn = topology(MachineInFull.of(load(name)))
+    drawn = topology(LevelInFull.of_all(load(name)))
     ids = [node["data"]["id"] for node in drawn.nodes]
     assert len(set(ids)) == len(ids)
     devices = [node for node in drawn.nodes if node["data"]["kind"] == "device"]
@@ -85,7 +85,7 @@ def test_a_machine_is_drawn_with_each_device_once_and_nothing_in_the_same_place(
 
 
 def test_speeds_and_what_is_left_out_are_told() -> None:
-    drawn = topology(MachineInFull.of(load("dgx-h100:2048")))
+    drawn = topology(LevelInFull.of_all(load("dgx-h100:2048")))
     told = " ".join(node["data"]["name"] for node in drawn.nodes)
     assert "8 × 50 GB/s" in told
     assert "450 GB/s" in told
@@ -104,7 +104,7 @@ def test_folding_keeps_to_its_limit_and_to_whole_inner_units(counts: list[int], 
 @pytest.mark.parametrize("name", ["dgx-h100:2", "p2-v100:3", "mi300x:2"])
 def test_what_lies_inside_is_drawn_inside(name: str) -> None:
     """A device lies in the boxes of the units that it is in, and in no other."""
-    drawn = topology(MachineInFull.of(load(name)))
+    drawn = topology(LevelInFull.of_all(load(name)))
     parents = {node["data"]["id"]: node["data"].get("parent") for node in drawn.nodes}
     for node in drawn.nodes:
         if "position" not in node:
@@ -149,7 +149,7 @@ def test_devices_of_one_colour_are_a_group_that_is_lowered(case: str) -> None:
             "placement": matrix,
         },
     )
-    drawn = topology(MachineInFull.of(load("dgx-h100:2")))
+    drawn = topology(LevelInFull.of_all(load("dgx-h100:2")))
     there = [
         Device(number, f"u{number}", coordinates(at, matrix))
         for number, at in drawn.devices.items()
@@ -166,7 +166,7 @@ def test_devices_of_one_colour_are_a_group_that_is_lowered(case: str) -> None:
 
 
 def test_devices_that_are_missing_have_no_colour() -> None:
-    drawn = topology(MachineInFull.of(load("dgx-h100:1")))
+    drawn = topology(LevelInFull.of_all(load("dgx-h100:1")))
     there = [Device(n, f"u{n}", () if n == 3 else (n,)) for n in drawn.devices]
     picture = ElementTree.fromstring(str(drawing(drawn, there, ["data"], ["data"])))
     devices = [one for one in picture.iter(f"{SVG}g") if one.get("class") == "device"]

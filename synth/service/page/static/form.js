@@ -2,11 +2,11 @@
 import { byId, reveal } from "./parts.js";
 
 const form = byId("ask");
-// Tables of rows that come and go; the form's own collective is number 1.
-const tables = [
+// Tables of rows that come and go, if the form has such; its own collective is number 1.
+const tables = byId("axes") ? [
   { rows: byId("axes"), add: byId("add"), template: byId("axis"), what: "axis", first: 1 },
   { rows: byId("sent"), add: byId("add-sent"), template: byId("collective"), what: "collective", first: 2 },
-];
+] : [];
 
 function number({ rows, what, first }) {
   [...rows.rows].forEach((row, at) => {
@@ -41,7 +41,7 @@ async function check() {
   const mine = ++asked;
   const body = new URLSearchParams(new FormData(form));
   try {
-    const response = await fetch("/page/check", { method: "POST", body });
+    const response = await fetch(form.dataset.check, { method: "POST", body });
     if (response.ok && mine === asked) show(await response.json());
   } catch { /* the answer of the form itself will say it */ }
 }

@@ -141,10 +141,12 @@ def test_nothing_is_fetched_from_elsewhere() -> None:
 
 
 def test_faults_are_marked_where_they_are(answers: dict[str, Any]) -> None:
-    uneven = topology(answers["uneven"].system)
+    uneven, worn = (
+        topology(system.levels, system.exceptions)
+        for system in (answers["uneven"].system, answers["worn"].system)
+    )
     missing = [n["data"]["name"] for n in uneven.nodes if n["data"].get("missing")]
     assert missing == ["node1/gpu3"]
-    worn = topology(answers["worn"].system)
     [edge] = [edge for edge in worn.edges if edge["classes"] == "worn"]
     assert (edge["data"]["source"], edge["data"]["label"]) == ("u1", "port2 at 50%")
 

@@ -1,0 +1,89 @@
+"""What things are made of, as SVG: a bar for each, with a part for each kind, on one scale."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+
+from markupsafe import Markup
+
+from synth.report.colours import FEW
+from synth.report.curves import RIGHT, WIDTH, framed
+
+_LEFT, _TOP, _TALL, _GAP, _LEGEND = 150, 30, 20, 7, 22
+_COLOURS = (*FEW, "#a6a6a6")
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A bar: what it is called, and how much there is of each kind."""
+
+    label: str
+    parts: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Limit:
+    """How much there may be, and what that is."""
+
+    value: float
+    label: str
+
+
+def bars(
+    heading: str, several: Sequence[Bar], text: Callable[[float], str], limit: Limit | None = None
+) -> Markup:
+    """The bars from the top; kinds of a colour each, in the order in which they are met."""
+    kinds = list(dict.fromkeys(kind for one in several for kind in one.parts))
+    colours = dict(zip(kinds, _COLOURS, strict=False))
+    most = max([sum(one.parts.values()) for one in several] + [limit.value if limit else 0.0])
+    legend = list(_legend(colours))
+    top = _TOP + _LEGEND * (1 + max((row for row, _ in legend), default=0)) + 20 * bool(limit)
+    height = top + len(several) * (_TALL + _GAP) + 12
+    per = (WIDTH - _LEFT - RIGHT - 70) / most if most else 0.0
+    parts = [f'<text x="0" y="14" font-weight="600">{escape(heading)}</text>']
+    parts += [drawn for _, drawn in legend]
+    if limit:
+        parts.append(_limit(limit, per, top - 6, height - 10))
+    for number, one in enumerate(several):
+        parts += _bar(one, colours, per, top + number * (_TALL + _GAP), text)
+    return Markup(framed(heading, parts, height))
+
+
+def _legend(colours: Mapping[str, str]) -> Iterator[tuple[int, str]]:
+    """What each colour is, in rows, and in which."""
+    x, row = 0, 0
+    for kind, colour in colours.items():
+        wide = 34 + 7 * len(kind)
+        if x and x + wide > WIDTH:
+            x, row = 0, row + 1
+        y = _TOP + row * _LEGEND
+        box = f'<rect x="{x}" y="{y - 2}" width="12" height="12" fill="{colour}"/>'
+        yield row, f'{box}<text x="{x + 17}" y="{y + 8}">{escape(kind)}</text>'
+        x += wide
+
+
+def _limit(one: Limit, per: float, above: int, below: int) -> str:
+    x = _LEFT + one.value * per
+    return (
+        f'<line class="limit" x1="{x:.1f}" x2="{x:.1f}" y1="{above}" y2="{below}" '
+        'stroke="currentColor" stroke-width="2" stroke-dasharray="6 4"/>'
+        f'<text x="{x:.1f}" y="{above - 6}" text-anchor="end" font-size="11">'
+        f"{escape(one.label)}</text>"
+    )
+
+
+def _bar(
+    one: Bar, colours: Mapping[str, str], per: float, y: int, text: Callable[[float], str]
+) -> Iterator[str]:
+    x = float(_LEFT)
+    yield f'<text x="{_LEFT - 8}" y="{y + 14}" text-anchor="end">{escape(one.label)}</text>'
+    for kind, value in one.parts.items():
+        yield (
+            f'<rect class="part" x="{x:.1f}" y="{y}" width="{value * per:.1f}" height="{_TALL}" '
+            f'fill="{colours[kind]}"><title>{escape(one.label)}, {escape(kind)}: '
+            f"{escape(text(value))}</title></rect>"
+        )
+        x += value * per
+    yield f'<text x="{x + 6:.1f}" y="{y + 14}">{escape(text(sum(one.parts.values())))}</text>'

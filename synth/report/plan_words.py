@@ -1,0 +1,81 @@
+"""A plan in words, for those who do not know its clauses; and how two plans differ, by clauses.
+
+>>> text = "pipe=2 data=8; batch over data; zero=1; schedule 1f1b, 8 microbatches; remat layers"
+>>> for one in words(text, samples=64):
+...     print(one)
+2 stages of layers, one after the other, by schedule 1f1b
+8 groups of devices (data) with samples of their own
+each device has a part of the optimizer's state (ZeRO 1)
+8 microbatches of 1 sample each
+layers are computed again on the way back, which saves memory
+>>> clauses(text)["ZeRO"], clauses(text)["computed again"]
+('1', 'layers')
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from synth.tables.style import many
+from synth.train.plans import Recipe, parse_recipe
+from synth.train.plans.plan import PIPE
+from synth.train.plans.recipes import CLAUSES
+
+_ZERO = {
+    0: "each device has all of its parameters, gradients and optimizer's state (no ZeRO)",
+    1: "each device has a part of the optimizer's state (ZeRO 1)",
+    2: "each device has a part of the optimizer's state and of gradients (ZeRO 2)",
+    3: "each device has a part of all that is stored, and gathers parameters as it goes (ZeRO 3)",
+}
+
+
+def words(plan: str, samples: int) -> Iterator[str]:
+    """What a plan does, a line for each decision; ``samples`` are those of a step."""
+    recipe = parse_recipe(plan)
+    sizes = {name: size for name, size in recipe.axes if size > 1}
+    if PIPE in sizes:
+        chunks = f" in {recipe.chunks} chunks each" if recipe.chunks > 1 else ""
+        yield (
+            f"{sizes[PIPE]} stages of layers{chunks}, one after the other,"
+            f" by schedule {recipe.schedule}"
+        )
+    data = sizes.get(recipe.batch, 1)
+    if data > 1:
+        yield f"{data} groups of devices ({recipe.batch}) with samples of their own"
+    yield from _cut(recipe, sizes)
+    if data > 1 or recipe.zero:
+        yield _ZERO[recipe.zero]
+    if recipe.microbatches > 1:
+        each = samples // (data * recipe.microbatches)
+        yield f"{recipe.microbatches} microbatches of {many(each, 'sample')} each"
+    if recipe.remat:
+        yield "layers are computed again on the way back, which saves memory"
+
+
+def _cut(recipe: Recipe, sizes: Mapping[str, int]) -> Iterator[str]:
+    """What is cut inside of a stage."""
+    for axis in dict.fromkeys(recipe.clauses.values()):
+        what = {
+            "weights of every layer": recipe.megatron,
+            "the vocabulary": recipe.vocabulary,
+            "experts": recipe.experts,
+            "tokens between the halves of layers" if recipe.megatron else "tokens": recipe.tokens,
+        }
+        cut = [one for one, over in what.items() if over == axis]
+        if cut and axis in sizes:
+            yield f"{', '.join(cut)} cut among {sizes[axis]} devices ({axis})"
+
+
+def clauses(plan: str) -> Mapping[str, str]:
+    """What a plan says of each thing that may be decided."""
+    recipe = parse_recipe(plan)
+    cuts = [CLAUSES[one][0].format(axis) for one, axis in recipe.clauses.items()]
+    chunks = f", {recipe.chunks} chunks" if recipe.chunks > 1 else ""
+    return {
+        "axes": " ".join(f"{name}={size}" for name, size in recipe.axes),
+        "cut": "; ".join(cuts),
+        "ZeRO": str(recipe.zero),
+        "schedule": f"{recipe.schedule}{chunks}" if recipe.schedule else "no stages",
+        "microbatches": str(recipe.microbatches),
+        "computed again": "layers" if recipe.remat else "nothing",
+    }

@@ -1,0 +1,310 @@
+"""What pages show of plans of a whole step: the verdict first, then figures and drawings.
+
+The page of the service and reports show the same; only on the page somebody chooses which plans
+are looked at. The first of these is drawn on the clock, in memory and on the machine, and all of
+them side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from hierarchies import InputError, in_words
+from hierarchies.units import duration, volume
+from synth.report import front, placement
+from synth.report.bars import Bar, Limit, bars
+from synth.report.coordinates import coordinates
+from synth.report.details import Device
+from synth.report.plan_words import clauses, words
+from synth.report.rendering import Cells, Lines, blocks
+from synth.report.steps import MOST_RANKS, timeline
+from synth.report.topology import topology, unit_name
+from synth.tables.placements import placement_of
+from synth.tables.table import TABLES
+from synth.tables.training.planned import placement_gain
+from synth.verbs.answers.machine_parts import LevelInFull
+from synth.verbs.answers.parts import Json
+from synth.verbs.answers.training.planned import PlanOfStep, StepPlanReply
+
+_MOST_PICTURES = 3
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A plan that may be looked at: what it is called beside others, and in a list of them."""
+
+    label: str
+    plan: PlanOfStep
+
+    @property
+    def entry(self) -> str:
+        return f"{self.label}: {self.plan.plan}"
+
+
+@dataclass(frozen=True)
+class AxisPicture:
+    """How one axis lies on the machine."""
+
+    heading: str
+    caption: str
+    drawing: Markup
+
+
+@dataclass(frozen=True)
+class Detailed:
+    """All that is shown of the plans that are looked at; ``seen`` are those, the first in full."""
+
+    seen: Sequence[Listed]
+    compared: Cells
+    same: str
+    spent: Markup
+    timelines: Sequence[tuple[str, Markup]]
+    memory: Markup
+    kinds: Cells
+    pictures: Sequence[AxisPicture]
+    axes: Sequence[str]
+    devices: Sequence[Device]
+    left_out: str
+
+    @property
+    def plan(self) -> PlanOfStep:
+        """The one that is shown in full."""
+        return self.seen[0].plan
+
+
+@dataclass(frozen=True)
+class PlansView:
+    """What is shown of an answer; if nothing fits there is nothing ``detailed``."""
+
+    title: str
+    headline: str
+    verdict: Sequence[str]
+    decisions: Sequence[str]
+    table: Cells | None
+    said: Sequence[Lines | Cells]
+    listed: Sequence[Listed]
+    front: Markup | None
+    front_table: Cells
+    levels: Sequence[LevelInFull]
+    detailed: Detailed | None
+    frameworks: Sequence[str]
+
+
+def plans_view(answer: StepPlanReply, body: Json, seen: Sequence[int]) -> PlansView:
+    """The view of an answer; ``seen``: the numbers of plans to be looked at, from 0.
+
+    Raises InputError for a number that no plan has.
+    """
+    listed = list(_listed(answer))
+    if any(not 0 <= number < max(1, len(listed)) for number in seen):
+        raise InputError("there is no such plan", where="answer", hint="plans count from 0")
+    said = list(blocks(TABLES["plan"](body)))
+    table = next((one for one in said if isinstance(one, Cells)), None)
+    return PlansView(
+        f"{answer.model} on {answer.system}",
+        _headline(answer),
+        list(_verdict(answer)),
+        list(_decisions(answer)),
+        table,
+        [one for one in said if one is not table],
+        listed,
+        _front(answer, listed) if listed else None,
+        _front_table(answer),
+        answer.levels,
+        _detailed(answer, [listed[number] for number in dict.fromkeys(seen)]) if listed else None,
+        list(dict.fromkeys(one.name.partition("/")[0] for one in answer.files)),
+    )
+
+
+def _listed(answer: StepPlanReply) -> Iterator[Listed]:
+    for number, one in enumerate(answer.plans, 1):
+        yield Listed(f"plan {number}", one)
+    if answer.why_not is not None and answer.plans:
+        yield Listed(f"with {answer.asked_why_not}", answer.why_not)
+
+
+def _headline(answer: StepPlanReply) -> str:
+    if not answer.plans:
+        return "Nothing fits in memory"
+    best = answer.plans[0]
+    tokens = f", {best.tokens_per_second:,.0f} tokens a second" if best.tokens_per_second else ""
+    return (
+        f"{duration(best.seconds)} a step{tokens}, {volume(best.memory.bytes)} of"
+        f" {volume(answer.device_bytes)} on the fullest device"
+    )
+
+
+def _verdict(answer: StepPlanReply) -> Iterator[str]:
+    """What the best plan comes to, and what others would."""
+    if not answer.plans:
+        return
+    best = answer.plans[0]
+    shares = {
+        "computing": best.compute_seconds,
+        "waiting for communication": best.exposed_seconds,
+        "waiting for other stages": best.idle_seconds,
+    }
+    spent = ", ".join(f"{took / best.seconds:.1%} {what}" for what, took in shares.items() if took)
+    yield f"{best.utilisation:.1%} of the peak of all devices. The busiest rank's time: {spent}."
+    yield (
+        f"No plan can take less than {duration(answer.least_seconds)}: this one is"
+        f" {best.gap:.0%} above that."
+    )
+    if best.by_framework:
+        yield "Its axes lie as frameworks lay them out by themselves."
+    elif answer.usual_seconds is not None:
+        yield (
+            "Of plans whose axes lie as frameworks lay them out by themselves the best is expected"
+            f" to take {duration(answer.usual_seconds)}, this one"
+            f" {duration(best.composed_seconds)}: {' '.join(placement_gain(answer, best))}."
+        )
+    else:
+        yield f"{' '.join(placement_gain(answer, best)).capitalize()}."
+
+
+def _decisions(answer: StepPlanReply) -> Iterator[str]:
+    """The best plan in words, and where its axes lie."""
+    for best in answer.plans[:1]:
+        yield from words(best.plan, answer.samples)
+        yield from in_words(placement_of(answer.levels, best.axes, best.placement))
+
+
+def _front(answer: StepPlanReply, listed: Sequence[Listed]) -> Markup:
+    expected = [front.Point(one.plan, one.seconds, one.bytes) for one in answer.front]
+    simulated = [
+        front.Point(one.plan.plan, one.plan.seconds, one.plan.memory.bytes)
+        for one in listed[: len(answer.plans)]
+    ]
+    return front.drawing(expected, simulated, answer.device_bytes)
+
+
+def _front_table(answer: StepPlanReply) -> Cells:
+    rows = [
+        [duration(one.seconds), volume(one.bytes), one.plan, str(one.placement)]
+        for one in answer.front
+    ]
+    headings = ["a step", "memory", "plan", "placement"]
+    return Cells(headings, [True, True, False, False], [False, False, True, True], rows)
+
+
+def _detailed(answer: StepPlanReply, seen: Sequence[Listed]) -> Detailed:
+    first = seen[0].plan
+    drawn = topology(answer.levels)
+    axes = [name for name, size in first.axes.items() if size > 1] or list(first.axes)[:1]
+    rows = [first.placement[list(first.axes).index(name)] for name in axes]
+    there = [
+        Device(number, unit_name(answer.levels, at), coordinates(at, rows))
+        for number, at in drawn.devices.items()
+    ]
+    lies = dict(
+        zip(axes, in_words(placement_of(answer.levels, first.axes, first.placement)), strict=False)
+    )
+    longest = max(one.plan.seconds for one in seen)
+    every = [{**clauses(one.plan.plan), "placement": str(one.plan.placement)} for one in seen]
+    return Detailed(
+        seen,
+        _compared(seen, every),
+        "; ".join(
+            f"{what}: {said}"
+            for what, said in every[0].items()
+            if len(seen) > 1 and said and all(one[what] == said for one in every)
+        ),
+        bars("Where the busiest rank's time goes", [_spent(one) for one in seen], duration),
+        [
+            (one.entry, timeline(one.label, one.plan.seconds, one.plan.ranks, longest))
+            for one in seen
+        ],
+        bars(
+            "Memory at its largest moment",
+            list(_memory(seen)),
+            volume,
+            Limit(answer.device_bytes, f"a device has {volume(answer.device_bytes)}"),
+        ),
+        _kinds(seen),
+        [
+            AxisPicture(
+                lies.get(axis, axis),
+                placement.caption(axes, [axis]),
+                placement.drawing(drawn, there, axes, [axis]),
+            )
+            for axis in axes[::-1][:_MOST_PICTURES]
+        ],
+        axes,
+        there,
+        drawn.left_out,
+    )
+
+
+def _spent(one: Listed) -> Bar:
+    plan = one.plan
+    parts = {
+        "computing": plan.compute_seconds,
+        "waiting for communication": plan.exposed_seconds,
+        "waiting for other stages": plan.idle_seconds,
+    }
+    return Bar(one.label, parts)
+
+
+def _memory(seen: Sequence[Listed]) -> Iterator[Bar]:
+    """Each rank of the first plan, and of any other the fullest."""
+    first, *others = seen
+    ranks = first.plan.ranks
+    for number, rank in enumerate(ranks[:MOST_RANKS]):
+        label = f"{first.label}, rank {number}" if len(ranks) > 1 else first.label
+        yield Bar(label, {kind.what: kind.bytes for kind in rank.memory.kinds})
+    for one in others:
+        label = f"{one.label}, fullest" if len(one.plan.ranks) > 1 else one.label
+        yield Bar(label, {kind.what: kind.bytes for kind in one.plan.memory.kinds})
+
+
+def _kinds(seen: Sequence[Listed]) -> Cells:
+    """The same as a table."""
+    several = list(_memory(seen))
+    kinds = list(dict.fromkeys(kind for one in several for kind in one.parts))
+    rows = [[kind, *(volume(one.parts.get(kind, 0)) for one in several)] for kind in kinds]
+    rows.append(["all", *(volume(sum(one.parts.values())) for one in several)])
+    count = len(several)
+    return Cells(
+        ["kind", *(one.label for one in several)],
+        [False, *[True] * count],
+        [False] * (count + 1),
+        rows,
+    )
+
+
+_FIGURES: Mapping[str, tuple[Callable[[PlanOfStep], float], Callable[[float], str]]] = {
+    "a step": (lambda one: one.seconds, duration),
+    "computing": (lambda one: one.compute_seconds, duration),
+    "waiting for communication": (lambda one: one.exposed_seconds, duration),
+    "waiting for other stages": (lambda one: one.idle_seconds, duration),
+    "memory of the fullest device": (lambda one: one.memory.bytes, volume),
+}
+
+
+def _compared(seen: Sequence[Listed], every: Sequence[Mapping[str, str]]) -> Cells:
+    """Plans side by side: figures, with how they differ from the first, and unlike clauses."""
+    rows = [
+        [what, *(_beside(seen[0].plan, one.plan, figure, text) for one in seen)]
+        for what, (figure, text) in _FIGURES.items()
+    ]
+    for what, said in every[0].items():
+        if len(seen) == 1 or any(one[what] != said for one in every):
+            rows.append([what, *(one[what] or "nothing" for one in every)])
+    headings = ["", *(one.label for one in seen)]
+    return Cells(headings, [False] * len(headings), [False] * len(headings), rows)
+
+
+def _beside(
+    first: PlanOfStep,
+    one: PlanOfStep,
+    figure: Callable[[PlanOfStep], float],
+    text: Callable[[float], str],
+) -> str:
+    """A figure, and by how much it is more or less than that of the first."""
+    value, more = figure(one), figure(one) - figure(first)
+    if not more:
+        return text(value)
+    return f"{text(value)} ({'+' if more >= 0 else '-'}{text(abs(more))})"

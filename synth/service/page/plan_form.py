@@ -1,0 +1,202 @@
+"""The form for plans of a model's whole step: what is typed, what is wrong with it, its routes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any, get_args
+
+from fastapi import APIRouter, Request
+from starlette.responses import JSONResponse, Response
+
+from hierarchies import InputError, catalogue, load
+from hierarchies.devices import devices
+from hierarchies.units import volume
+from synth.service.auth.identity import Caller
+from synth.service.http.state import state_of
+from synth.service.jobs.questions import own_names, with_own
+from synth.service.page.answer_routes import asked_on_page, question_like
+from synth.service.page.boxes import Boxes
+from synth.service.page.form_routes import sent_form
+from synth.service.page.form_values import machine_of
+from synth.service.page.forms import Checked, Fields, one_of, system_in, tell_machine, typed_in
+from synth.service.page.responses import PageCaller, PageRoute, page
+from synth.train.planner.planning import Pins
+from synth.train.zoo.sizes import ZOO, sizes_of
+from synth.verbs.planning import PlanQuestion
+from synth.verbs.questions.question import asked
+from synth.verbs.training.machines import accelerator_of
+from synth.verbs.training.planned import StepPlanQuestion
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+BOXES = Boxes.of(PlanQuestion, {*StepPlanQuestion.model_fields, "k"})
+MODELS = [name for name, one in ZOO.items() if hasattr(one, "layers")]
+"""Those whose layers are alike."""
+_FOLDED = ("sizes", "optimizer", "device", "k")
+_CHOICES = {
+    name: get_args(PlanQuestion.model_fields[name].annotation) for name in ("dtype", "optimizer")
+}
+_STUBS = {"system": "dgx-h100", "model": "llama3-8b"}
+_WHERE = {**BOXES.where, "--device": "device"}
+
+
+@dataclass(frozen=True)
+class PlanValues:
+    """All fields of the form as text; ``open``: a folded option differs from its default."""
+
+    system: str = "dgx-h100"
+    count: str = ""
+    own: str = ""
+    texts: Mapping[str, str] = field(default_factory=BOXES.usual.copy)
+
+    @property
+    def open(self) -> bool:
+        return any(self.texts[name] not in ("", BOXES.usual[name]) for name in _FOLDED)
+
+
+EXAMPLE = PlanValues(
+    count="2", texts={**BOXES.usual, "model": "llama3-8b", "batch": "64", "sequence": "8192"}
+)
+
+
+def of_fields(fields: Fields) -> PlanValues:
+    """The form as it was sent."""
+    system, count, own = (one_of(fields, name) for name in ("system", "count", "own"))
+    return PlanValues(system, count, own, {name: one_of(fields, name) for name in BOXES.usual})
+
+
+def of_question(asked: PlanQuestion) -> PlanValues:
+    """The form that would put a question of ``plan`` for a model again."""
+    own, name, count = machine_of(asked)
+    given = {box: getattr(asked, one.name) for box, one in BOXES.by_name.items()}
+    texts = {
+        box: "" if value is None or value == {} else BOXES.written(box, value)
+        for box, value in given.items()
+    }
+    return PlanValues(name, count, own, texts)
+
+
+def question(fields: Fields) -> tuple[dict[str, Any], Checked]:
+    """The question as JSON, and what could not be made one."""
+    checked = Checked(where=_WHERE)
+    given = {"system": system_in(fields), **typed_in(fields, BOXES, checked)}
+    if "model" not in given:
+        checked.note("model", InputError("no model is given", hint="llama3-8b, for one"))
+    return given, checked
+
+
+def check(
+    given: Mapping[str, Any], checked: Checked, limit: Callable[[PlanQuestion], None]
+) -> Checked:
+    """Everything that is wrong with a question, as far as it can be known at once.
+
+    ``limit`` raises InputError for a question that asks for too much here.
+    """
+    sound = _sound({**_STUBS, **given}, checked)
+    with checked.noting("system"):
+        limit(sound)
+        machine = sound.machine()
+        tell_machine(machine, checked)
+        machine.check_even()
+        with checked.noting("device"):
+            device = accelerator_of(machine, sound.device)
+            checked.tell("device", f"{device.name}, {volume(device.memory_bytes)}")
+    for name in ("pin", "explain"):
+        with checked.noting(name):
+            Pins.parse(getattr(sound, name))
+    if "model" not in checked.wrong:
+        _check_model(sound, checked)
+    return checked
+
+
+def _check_model(sound: PlanQuestion, checked: Checked) -> None:
+    """Note what the model is, and how many tokens a step has."""
+    assert sound.model is not None
+    cut = {} if sound.sequence is None else {"sequence": sound.sequence}
+    with checked.noting("model"):
+        sizes = sizes_of(sound.model, {**sound.sizes, **cut})
+        if sound.model not in MODELS:
+            raise InputError(f"{sound.model} has no layers that are alike", where="model")
+        checked.tell("model", f"{getattr(sizes, 'layers', 0)} layers, width {sizes.width:,}")
+        if tokens := getattr(sizes, "sequence", 0):
+            checked.tell("batch", f"{sound.batch * tokens:,} tokens a step, {tokens:,} a sample")
+
+
+def _sound(given: dict[str, Any], checked: Checked) -> PlanQuestion:
+    """The question without its wrong fields, which are noted; required ones become stand-ins."""
+    while True:
+        try:
+            return asked(PlanQuestion, given)
+        except InputError as error:
+            name = error.where.partition(".")[0].partition(",")[0]
+            box = _WHERE.get(name, name)
+            checked.note(box if box in BOXES.by_name else "system", error)
+            if given.get(name) != _STUBS.get(name) and name in _STUBS:
+                given[name] = _STUBS[name]
+            elif name in given and name not in _STUBS:
+                del given[name]
+            else:
+                given["system"] = _STUBS["system"]
+
+
+@router.get("/plan")
+async def form(request: Request, caller: PageCaller, like: str | None = None) -> Response:
+    """The form, with an example or with the question of an answer or of a job."""
+    found = await question_like(request, caller, like, "plan")
+    values = of_question(asked(PlanQuestion, found)) if found else EXAMPLE
+    return await _form(request, caller, values, Checked())
+
+
+@router.post("/plan/check")
+async def checked(request: Request, caller: PageCaller) -> Response:
+    """What is wrong with the form so far, by field, and what it comes to."""
+    _, found = await _checked(request, caller, await _fields(request))
+    return JSONResponse({"wrong": found.wrong, "told": found.told})
+
+
+@router.post("/plan")
+async def put(request: Request, caller: PageCaller) -> Response:
+    """Put the question of the form: on to its answer or its job, or back with what is wrong."""
+    fields = await _fields(request)
+    given, found = await _checked(request, caller, fields)
+    if not found.wrong:
+        try:
+            return await asked_on_page(request, caller, "plan", given)
+        except InputError as error:
+            found.note("form", error)
+    return await _form(request, caller, of_fields(fields), found)
+
+
+async def _fields(request: Request) -> Fields:
+    return await sent_form(request, 4 * state_of(request).settings.limits.description_bytes)
+
+
+async def _checked(
+    request: Request, caller: Caller, fields: Fields
+) -> tuple[dict[str, Any], Checked]:
+    given, found = question(fields)
+    texts = await state_of(request).broker.systems.texts(caller, own_names(given))
+    whole: Any = with_own(given, texts)
+    await asyncio.to_thread(check, whole, found, state_of(request).settings.limits.check)
+    return given, found
+
+
+async def _form(request: Request, caller: Caller, values: PlanValues, found: Checked) -> Response:
+    return page(
+        request,
+        "plan_form.html",
+        status=HTTPStatus.UNPROCESSABLE_ENTITY if found.wrong else HTTPStatus.OK,
+        here="plan",
+        fields=values,
+        wrong=found.wrong,
+        told=found.told,
+        own_systems=await state_of(request).broker.systems.all(caller),
+        catalogue=[load(name) for name in catalogue()],
+        models=MODELS,
+        choices=_CHOICES,
+        devices=devices(),
+        usual=BOXES.usual,
+        hints=BOXES.hints,
+    )
