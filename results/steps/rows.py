@@ -111,14 +111,17 @@ A100, H100 = "A100 SXM4 80 GB", "H100 SXM5 80 GB"
 
 
 def _row(raw: Raw, shape: Shape, plan: Plan, seconds: float) -> Row:
-    group = f"{raw['model']} on {plan.devices}"
     if raw["mfu_percent"]:
         share = float(raw["mfu_percent"]) / 100
     else:
         flops = shape.flops_per_token() * shape.sequence * plan.sequences
         device = H100 if raw["accelerator"].upper().startswith("H100") else A100
         share = flops / seconds / plan.devices / device_named(device).peak(shape.dtype)
-    return Row(raw["id"], group, shape, plan, seconds, share)
+    return Row(raw["id"], _group(raw, plan), shape, plan, seconds, share)
+
+
+def _group(raw: Raw, plan: Plan) -> str:
+    return f"{raw['model']} on {plan.devices}"
 
 
 NANOTRON_HEADS = {"1B": 32, "3B": 32, "8B": 32, "80B": 64}
@@ -126,6 +129,11 @@ NANOTRON_HEADS = {"1B": 32, "3B": 32, "8B": 32, "80B": 64}
 
 def _nanotron(raw: Raw) -> Row:
     _check(bool(raw["tokens_per_s"]), "no measurement (crashed, or out of memory)")
+    shape, plan = _nanotron_plan(raw)
+    return _row(raw, shape, plan, plan.sequences * shape.sequence / float(raw["tokens_per_s"]))
+
+
+def _nanotron_plan(raw: Raw) -> tuple[Shape, Plan]:
     layers, hidden, ffn, vocab = (_whole(raw, n) for n in ("layers", "hidden", "ffn", "vocab"))
     length, batch = _whole(raw, "seq"), _whole(raw, "global_batch")
     shape = Shape(layers, hidden, NANOTRON_HEADS[raw["model"]], ffn, vocab, length)
@@ -133,8 +141,21 @@ def _nanotron(raw: Raw) -> Row:
         _whole(raw, name) for name in ("dp", "tp", "pp", "micro_batch", "grad_acc")
     )
     _check(data * micro * micros == batch, "microbatches do not make the batch")
-    plan = Plan(data, tensor, pipe, micro, micros, int(raw["fsdp_zero"][-1]))
-    return _row(raw, shape, plan, batch * length / float(raw["tokens_per_s"]))
+    return shape, Plan(data, tensor, pipe, micro, micros, int(raw["fsdp_zero"][-1]))
+
+
+def crashed() -> dict[str, set[tuple[Shape, Plan]]]:
+    """By group what nanotron's runs without a measurement were of, and no run with one."""
+    ran = {(row.shape, row.plan) for family in families() for row in family.rows}
+    found: dict[str, set[tuple[Shape, Plan]]] = {}
+    for raw in raw_rows("nanotron_bench"):
+        try:
+            shape, plan = _nanotron_plan(raw)
+        except LeftOutError:
+            continue
+        if (shape, plan) not in ran:
+            found.setdefault(_group(raw, plan), set()).add((shape, plan))
+    return found
 
 
 def _bigscience(raw: Raw) -> Row:

@@ -1,0 +1,149 @@
+"""Measured plans as the planner would have found them: recipes, seconds, bytes, or why not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from math import inf
+
+from hierarchies import InputError, System, load, row_major
+from hierarchies.devices import device_named
+from results.steps.shapes import Plan, Shape
+from synth.calibration.typical import typical
+from synth.train.models import Spelling
+from synth.train.planner.composing import Candidate, axes_of
+from synth.train.planner.finalists import Finalist, finalist
+from synth.train.planner.links import Priced
+from synth.train.planner.planning import SAMPLES, Job, Pins, Planner
+from synth.train.planner.resolution import Likely, likely
+from synth.train.plans import Recipe
+from synth.train.resharding.seconds import Answers
+
+NOTHING = Pins({})
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A plan that was measured, as the planner has it; ``refused``: why it has it not.
+
+    ``seconds`` of a step are composed, as those that the search goes by.
+    """
+
+    candidate: Candidate | None
+    seconds: float = inf
+    size_bytes: float = inf
+    refused: str = ""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What ``plan`` would be asked for: a model, its batch, and a machine of the catalogue."""
+
+    shape: Shape
+    sequences: int
+    machine: str
+
+    @property
+    def model(self) -> str:
+        """Whose layers are of the same kind."""
+        return "llama3-8b" if self.shape.gated else "gpt3-175b"
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        """The model's, as ``--sizes`` says them."""
+        one = self.shape
+        found = {
+            "layers": one.layers,
+            "width": one.hidden,
+            "heads": one.heads,
+            "sequence": one.sequence,
+            "vocabulary": one.vocab,
+        }
+        if one.gated:
+            found |= {"key_heads": one.kv_heads or one.heads, "hidden": one.ffn}
+        return found
+
+
+class Offered:
+    """What the planner has for one question; each plan is priced once."""
+
+    def __init__(self, asked: Asked) -> None:
+        system, self._links, self._answers = _machine(asked.machine)
+        spelling = Spelling(batch=asked.sequences, dtype="bfloat16")
+        device = device_named(system.device)
+        self.job = Job(asked.model, asked.sizes, spelling, system, device)
+        self._composer = Planner(self.job).composer
+        self._composition = self._composer.on(self._links)
+        self._every = {one.recipe for one in self.job.candidates(NOTHING)}
+
+    def offer(self, plan: Plan) -> Offer:
+        """A plan where frameworks lay its axes out, if the planner would try it."""
+        try:
+            recipe = recipe_of(plan)
+            placement = row_major(self.job.system.hierarchy, axes_of(recipe))
+            if placement is None:
+                return Offer(None, refused="an axis ends in the middle of a node")
+            candidate = Candidate(recipe, placement.matrix)
+            if recipe not in self._every:
+                return Offer(None, refused=self._not_tried(recipe, plan))
+            size = self._composer.size_bytes(recipe)
+            [seconds] = self._composition.seconds([candidate])
+        except InputError as error:
+            return Offer(None, refused=error.problem)
+        return Offer(candidate, seconds, size)
+
+    def _not_tried(self, recipe: Recipe, plan: Plan) -> str:
+        """What keeps a recipe out of the search."""
+        if self.job.layers % recipe.stages:
+            return "stages of unlike layers"
+        if plan.micro not in SAMPLES:
+            return "microbatches of so many samples are not tried"
+        return "not tried"
+
+    def fits(self, size_bytes: float) -> bool:
+        """Whether a device has so much memory."""
+        return size_bytes <= self.job.device.memory_bytes
+
+    def simulated(self, one: Candidate) -> Finalist:
+        """A plan on the clock. Raises InputError for one that the whole step refuses."""
+        return finalist(self.job.step, one, self._answers, self.job.device)
+
+    def likely(self, several: Sequence[Finalist]) -> list[Likely]:
+        """What simulated plans may be off by."""
+        return likely(several, self._composer, self._links, self.job.system)
+
+
+@cache
+def offered(asked: Asked) -> Offered:
+    """The planner's answer to a question is asked for once."""
+    return Offered(asked)
+
+
+@cache
+def _machine(name: str) -> tuple[System, Priced, Answers]:
+    """What models that are asked for on one machine share: collectives are priced once."""
+    system = typical(load(name))
+    return system, Priced(system), Answers(system, stripes=False)
+
+
+def recipe_of(plan: Plan) -> Recipe:
+    """A published plan as a recipe. Raises InputError for what no recipe says."""
+    if plan.again not in (0.0, 1.0):
+        raise InputError("a part of a layer is computed again", hint="all layers, or none")
+    sizes = {"pipe": plan.pipe, "data": plan.data, "tensor": plan.tensor}
+    axes = tuple((name, size) for name, size in sizes.items() if size > 1) or (("data", 1),)
+    tensor = "tensor" if plan.tensor > 1 else ""
+    order = ("interleaved-1f1b" if plan.chunks > 1 else "1f1b") if plan.pipe > 1 else ""
+    return Recipe(
+        axes,
+        batch="data" if plan.data > 1 else "",
+        megatron=tensor,
+        vocabulary=tensor,
+        tokens=tensor if plan.spread else "",
+        zero=plan.sharded if plan.data > 1 else 0,
+        microbatches=plan.micros,
+        schedule=order,
+        chunks=plan.chunks,
+        remat=plan.again == 1.0,
+    )
