@@ -22,6 +22,10 @@ help:  ## list the commands
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
 	@touch $@
 
+.venv/jax: .venv/made pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[jax]'
+	@touch $@ .venv/core
+
 .venv/server: .venv/made pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[server]'
 	@touch $@ .venv/core
@@ -30,8 +34,8 @@ help:  ## list the commands
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,results,server,postgres,cluster]' $(RUNTIMES)
 	@touch $@ .venv/core .venv/server
 
-demo: .venv/core  ## install, and plan a training job on a real machine of the catalogue
-	$(BIN)/collsynth plan dgx-h100:4 --job docs/jobs/a-13b.toml
+demo: .venv/jax  ## install, and plan a model's training step on a machine of the catalogue
+	$(BIN)/collsynth plan dgx-h100:4 --model llama3-8b
 
 test: quick slow  ## run all tests, the quick ones first
 
