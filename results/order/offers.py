@@ -107,7 +107,7 @@ class Offered:
 
     def simulated(self, one: Candidate) -> Finalist:
         """A plan on the clock. Raises InputError for one that the whole step refuses."""
-        return finalist(self.job.step, one, self._answers, self.job.device)
+        return finalist(self.job.of_layers, self.job.layers, one, self._answers, self.job.device)
 
     def likely(self, several: Sequence[Finalist]) -> list[Likely]:
         """What simulated plans may be off by."""

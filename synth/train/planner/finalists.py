@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import islice
 
@@ -14,13 +14,18 @@ from hierarchies.devices import Device
 from synth.compute import NOTHING, Estimate, Section, together
 from synth.plan.request import Watcher
 from synth.search.forks import forked
+from synth.train.orders import SCHEDULES
 from synth.train.planner.composing import Candidate
 from synth.train.planner.searching import Composed
-from synth.train.plans import When, apply, plan_of, prepared
+from synth.train.plans import Plan, Program, Recipe, When, apply, plan_of, prepared
+from synth.train.plans.plan import PIPE
 from synth.train.resharding.seconds import Answers
-from synth.train.simulation import Overlap, Predicted, Runtime, predicted
+from synth.train.simulation import Device as Tasks
+from synth.train.simulation import Overlap, Predicted, Runtime, Sources, predicted
 from synth.train.simulation.groups import scores_in
+from synth.train.simulation.predicting import in_order, written
 from synth.train.simulation.sources import Network, Rooflines, sources
+from synth.train.simulation.stretching import WRITTEN, stretched
 
 RUNTIME = Runtime(Overlap(sends=True, prefetch=1))
 """Gradients are sent as soon as they are made, parameters put together a layer ahead."""
@@ -107,38 +112,63 @@ def _kind(one: Composed) -> tuple[int, bool]:
     return one.candidate.recipe.zero, one.candidate.recipe.remat
 
 
-def finalist(step: Step, one: Candidate, answers: Answers, device: Device) -> Finalist:
+def finalist(
+    step_of: Callable[[int], Step], layers: int, one: Candidate, answers: Answers, device: Device
+) -> Finalist:
     """The step by a candidate, simulated, with what the planner ``answers`` on the system.
 
-    Raises InputError for a plan that is not one of the step.
+    ``step_of`` gives it with so many layers: of a long pipeline those of a few stages are written
+    out, and those between stand for others. Raises InputError for a plan that is not one of the
+    step.
     """
-    system = answers.system
-    plan = plan_of(step, one.recipe)
-    ready, program = prepared(step, plan), apply(step, plan)
+    system, recipe = answers.system, one.recipe
     placement = Placement(system.hierarchy, one.axes, one.rows)
-    rooflines = Rooflines(device, scores_in(program, plan.parts))
-    computed = _Computed(rooflines)
-    seconds = sources(computed, Network(answers, placement))
-    found = predicted(ready, plan, program, seconds, RUNTIME)
+    told = _Told(device, Network(answers, placement))
+    found = None
+    if recipe.stages > WRITTEN and layers % recipe.stages == 0:
+        few = layers // recipe.stages * WRITTEN
+        axes = tuple((name, WRITTEN if name == PIPE else size) for name, size in recipe.axes)
+        short = told.written(step_of(few), replace(recipe, axes=axes, schedule="1f1b", chunks=1))
+        if (longer := stretched(short, recipe.stages)) is not None:
+            order = SCHEDULES[recipe.schedule](one.ranks, recipe.microbatches, recipe.chunks)
+            handing = told.network.handing
+            found = in_order(longer, order, recipe.microbatches, handing, RUNTIME)
+    found = found or told.predicted(step_of(layers), recipe)
     return Finalist(
-        one, placement, by_framework(one, system), found, *computed.of(found, plan.microbatches)
+        one, placement, by_framework(one, system), found, *told.of(found, recipe.microbatches)
     )
 
 
 @dataclass
-class _Computed:
-    """Estimates of sections, and of each how much of it are products of matrices.
+class _Told:
+    """A step on the clock; and of each of its sections how much of it are products of matrices.
 
     A section is found again by its seconds, which are its tasks'.
     """
 
-    rooflines: Rooflines
+    device: Device
+    network: Network
     known: dict[float, tuple[Estimate, Estimate]] = field(default_factory=dict)
 
-    def __call__(self, section: Section) -> Estimate:
-        whole = self.rooflines(section)
-        self.known[whole.seconds] = self.rooflines.parts(section)
-        return whole
+    def predicted(self, step: Step, recipe: Recipe) -> Predicted:
+        """A step by a recipe."""
+        return predicted(*self._planned(step, recipe), RUNTIME)
+
+    def written(self, step: Step, recipe: Recipe) -> Tasks:
+        """What its device does."""
+        return written(*self._planned(step, recipe), RUNTIME)
+
+    def _planned(self, step: Step, recipe: Recipe) -> tuple[Step, Plan, Program, Sources]:
+        plan = plan_of(step, recipe)
+        program = apply(step, plan)
+        rooflines = Rooflines(self.device, scores_in(program, plan.parts))
+
+        def computing(section: Section) -> Estimate:
+            whole = rooflines(section)
+            self.known[whole.seconds] = rooflines.parts(section)
+            return whole
+
+        return prepared(step, plan), plan, program, sources(computing, self.network)
 
     def of(self, run: Predicted, microbatches: int) -> tuple[Estimate, Estimate]:
         """What the busiest rank computes, divided as all that is computed in a step."""

@@ -130,20 +130,25 @@ class Job:
         return int(found)
 
     @cached_property
-    def _traced(self) -> dict[int, Step]:
+    def _traced(self) -> dict[tuple[int, int], Step]:
         return {}
 
-    def traced(self, batch: int) -> Step:
-        """Its first ``LAYERS`` layers, for another batch."""
-        if batch not in self._traced:
-            few = {**self.changes, "layers": LAYERS}
-            self._traced[batch] = zoo_step(self.model, few, replace(self.spelling, batch=batch))
-        return self._traced[batch]
+    def traced(self, batch: int, layers: int = LAYERS) -> Step:
+        """The step with so many layers, for another batch."""
+        if (batch, layers) not in self._traced:
+            few = {**self.changes, "layers": layers}
+            spelled = replace(self.spelling, batch=batch)
+            self._traced[batch, layers] = zoo_step(self.model, few, spelled)
+        return self._traced[batch, layers]
 
-    @cached_property
+    def of_layers(self, layers: int) -> Step:
+        """The step with so many layers, for its whole batch."""
+        return self.traced(self.spelling.batch, layers)
+
+    @property
     def step(self) -> Step:
         """The whole step."""
-        return zoo_step(self.model, self.changes, self.spelling)
+        return self.of_layers(self.layers)
 
     @cached_property
     def extents(self) -> Extents:
@@ -288,9 +293,13 @@ class Planner:
             if not watcher.go_on():
                 break
 
+    def _finalist(self, one: Candidate) -> Finalist:
+        job = self.job
+        return finalist(job.of_layers, job.layers, one, self._answers, job.device)
+
     def _simulated(self, one: Composed) -> Finalist | InputError:
         try:
-            return finalist(self.job.step, one.candidate, self._answers, self.job.device)
+            return self._finalist(one.candidate)
         except InputError as error:
             return error
 
@@ -302,11 +311,8 @@ class Planner:
         if usual is None or not simulated or simulated[0].by_framework:
             return None
         known = (one for one in simulated if one.candidate == usual.candidate)
-        job = self.job
         try:
-            found = next(known, None) or finalist(
-                job.step, usual.candidate, self._answers, job.device
-            )
+            found = next(known, None) or self._finalist(usual.candidate)
         except InputError:
             return None
         return self._likely([found])[0]

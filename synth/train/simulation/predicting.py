@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from grammar.tensors.operations import Step
-from synth.train.orders import Protocol
+from synth.train.orders import Order, Protocol
 from synth.train.plans import Plan, Program
 from synth.train.simulation.device import (
     Computing,
@@ -142,18 +142,41 @@ def predicted(
     transfers stand still.
     """
     runtime = runtime or Runtime()
+    found = written(step, plan, program, sources, runtime, grouping)
+    if not program.places:
+        return Predicted(found, simulate(found, runtime.taken))
+    return in_order(found, plan.order, plan.microbatches, sources.handing, runtime)
+
+
+def written(
+    step: Step,
+    plan: Plan,
+    program: Program,
+    sources: Sources,
+    runtime: Runtime,
+    grouping: Grouping | None = None,
+) -> Device:
+    """The same as tasks, before they are on the clock."""
     grouping = grouping or grouped(plan, program, runtime)
     told = (sources.computing, sources.sending, runtime.overlap, grouping)
-    written = device(step, plan, program, *told)
-    if not program.places:
-        return Predicted(written, simulate(written, runtime.taken))
+    return device(step, plan, program, *told)
+
+
+def in_order(
+    device: Device,
+    order: Order | None,
+    microbatches: int,
+    handing: Handing,
+    runtime: Runtime,
+) -> Predicted:
+    """Tasks of one microbatch on the clock, all stages doing theirs by an order."""
     found = pipelined(
-        written,
-        plan.order,
-        plan.microbatches,
-        sources.handing,
+        device,
+        order,
+        microbatches,
+        handing,
         runtime.protocol,
         prompt=runtime.overlap.sends,
         taken=runtime.taken,
     )
-    return Predicted(written, found)
+    return Predicted(device, found)

@@ -66,7 +66,9 @@ def check(text: str, seconds: float, memory: float) -> None:
         candidate = Candidate(recipe, one.matrix)
         composer = planner().composer
         [expected] = composer.on(Priced(SYSTEM)).seconds([candidate])
-        found = finalist(job().step, candidate, Answers(SYSTEM, stripes=False), job().device)
+        found = finalist(
+            job().of_layers, job().layers, candidate, Answers(SYSTEM, stripes=False), job().device
+        )
         assert expected == pytest.approx(found.found.seconds, rel=seconds)
         assert composer.size_bytes(recipe) == pytest.approx(found.size_bytes, rel=memory)
 

@@ -23,7 +23,7 @@ from hierarchies.devices import device_named
 from synth.calibration.typical import typical
 from synth.compute import Product, product_estimate
 from synth.plan.request import Watcher
-from synth.train.planner.finalists import Finalist, finalist
+from synth.train.planner.finalists import Finalist
 from synth.train.planner.planning import Pins
 from synth.train.planner.resolution import (
     BETWEEN,
@@ -37,7 +37,7 @@ from synth.train.planner.resolution import (
     likely,
     simplest,
 )
-from tests.synth.train.planner.test_planner import SYSTEM, job, planner
+from tests.synth.train.planner.test_planner import SYSTEM, planner
 
 ROOT = Path(__file__).parents[4]
 SOURCES = st.builds(Source, st.sampled_from("abc"), st.integers(0, 2))
@@ -138,7 +138,7 @@ def test_of_tied_plans_the_one_with_the_fewest_axes_is_the_simplest() -> None:
 
 def test_a_plan_again_is_the_same_plan() -> None:
     one = finalists()[0]
-    again = finalist(job().step, one.candidate, planner()._answers, job().device)
+    again = planner()._finalist(one.candidate)
     links = planner()._links[0]
     found = difference(*likely([one, again], planner().composer, links, typical(SYSTEM)))
     assert (found.low_seconds, found.high_seconds) == (0, 0)
