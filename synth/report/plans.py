@@ -24,7 +24,7 @@ from synth.report.steps import MOST_RANKS, timeline
 from synth.report.topology import topology, unit_name
 from synth.tables.placements import placement_of
 from synth.tables.table import TABLES
-from synth.tables.training.planned import placement_gain
+from synth.tables.training.planned import as_fast, more_or_less, placement_gain
 from synth.verbs.answers.machine_parts import LevelInFull
 from synth.verbs.answers.parts import Json
 from synth.verbs.answers.training.planned import PlanOfStep, StepPlanReply
@@ -155,14 +155,10 @@ def _verdict(answer: StepPlanReply) -> Iterator[str]:
     )
     if best.by_framework:
         yield "Its axes lie as frameworks lay them out by themselves."
-    elif answer.usual_seconds is not None:
-        yield (
-            "Of plans whose axes lie as frameworks lay them out by themselves the best is expected"
-            f" to take {duration(answer.usual_seconds)}, this one"
-            f" {duration(best.composed_seconds)}: {' '.join(placement_gain(answer, best))}."
-        )
     else:
-        yield f"{' '.join(placement_gain(answer, best)).capitalize()}."
+        yield f"Against frameworks' own order of axes: {' '.join(placement_gain(answer, best))}."
+    for said in as_fast(answer):
+        yield f"{said}."
 
 
 def _decisions(answer: StepPlanReply) -> Iterator[str]:
@@ -276,7 +272,7 @@ def _kinds(seen: Sequence[Listed]) -> Cells:
 
 
 _FIGURES: Mapping[str, tuple[Callable[[PlanOfStep], float], Callable[[float], str]]] = {
-    "a step": (lambda one: one.seconds, duration),
+    "seconds": (lambda one: one.seconds, duration),
     "computing": (lambda one: one.compute_seconds, duration),
     "waiting for communication": (lambda one: one.exposed_seconds, duration),
     "waiting for other stages": (lambda one: one.idle_seconds, duration),
@@ -290,11 +286,19 @@ def _compared(seen: Sequence[Listed], every: Sequence[Mapping[str, str]]) -> Cel
         [what, *(_beside(seen[0].plan, one.plan, figure, text) for one in seen)]
         for what, (figure, text) in _FIGURES.items()
     ]
+    rows.append(["than plan 1, as far as prices can tell", *(_told(one.plan) for one in seen)])
     for what, said in every[0].items():
         if len(seen) == 1 or any(one[what] != said for one in every):
             rows.append([what, *(one[what] or "nothing" for one in every)])
-    headings = ["", *(one.label for one in seen)]
+    headings = ["of a step", *(one.label for one in seen)]
     return Cells(headings, [False] * len(headings), [False] * len(headings), rows)
+
+
+def _told(one: PlanOfStep) -> str:
+    low, high = one.more.interval
+    if low == high == 0:
+        return "the same"
+    return f"{more_or_less(low)} to {more_or_less(high)}{': a tie' if one.tied else ''}"
 
 
 def _beside(

@@ -36,7 +36,7 @@ def _found(answer: StepPlanReply) -> Iterator[RenderableType]:
         return
     right = "#,a step,longer,tokens/s,of peak,memory,waits,idle,gap"
     yield table_of(list(enumerate(answer.plans, 1)), _PLANS, right=right)
-    yield from _as_fast(answer)
+    yield from as_fast(answer)
     yield ""
     for number, one in enumerate(answer.plans, 1):
         yield f"{number}: {one.plan}"
@@ -74,7 +74,7 @@ def _longer(one: PlanOfStep, same: str) -> str:
     return same if one.tied else f"{low}-{high}%"
 
 
-def _as_fast(answer: StepPlanReply) -> Iterator[RenderableType]:
+def as_fast(answer: StepPlanReply) -> Iterator[str]:
     """Which plans prices cannot tell from the first, and the simplest of all these."""
     tied = [str(number) for number, one in enumerate(answer.plans, 1) if one.tied and number > 1]
     if not tied or answer.simplest is None:
@@ -148,8 +148,8 @@ def _why_not(answer: StepPlanReply) -> Iterator[RenderableType]:
     best = answer.plans[0]
     low, high = other.more.interval
     yield (
-        f"{duration(other.seconds)} a step, {_more(other.more.seconds)} than the first"
-        f" ({_more(low)} to {_more(high)}, as far as prices can tell):"
+        f"{duration(other.seconds)} a step, {more_or_less(other.more.seconds)} than the first"
+        f" ({more_or_less(low)} to {more_or_less(high)}, as far as prices can tell):"
     )
     parts = {
         "computing": (best.compute_seconds, other.compute_seconds),
@@ -169,7 +169,8 @@ def _why_not(answer: StepPlanReply) -> Iterator[RenderableType]:
         )
 
 
-def _more(seconds: float) -> str:
+def more_or_less(seconds: float) -> str:
+    """A difference in words."""
     return f"{duration(abs(seconds))} {'more' if seconds >= 0 else 'less'}"
 
 

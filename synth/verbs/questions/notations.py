@@ -100,6 +100,10 @@ def _shares(items: Iterable[str]) -> dict[str, float]:
     return found
 
 
+def _axes_text(sizes: Mapping[str, Any]) -> str:
+    return ",".join(f"{name}={size}" for name, size in sizes.items())
+
+
 def _shares_text(shares: Mapping[str, float]) -> str:
     return ", ".join(f"{unit}={share}" for unit, share in shares.items())
 
@@ -145,7 +149,7 @@ def numbers(wrong: str, hint: str) -> Notation:
     return Notation(read)
 
 
-AXES = Notation(_axes)
+AXES = Notation(_axes, _axes_text)
 OPEN_AXES = Notation(_open_axes)
 NAMES = Notation(_names, ", ".join)
 SEVERAL_NAMES = Notation(_stripped, ", ".join)

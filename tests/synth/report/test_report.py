@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,17 @@ ASKED: dict[str, tuple[str, Json]] = {
     "systems over sizes": ("sweep", {"systems": ["p2-a100:1", "dgx-a100:2"], "axes": {"data": 16},
                            "reduce": ["data"], "bytes": [2**10, 2**14], "max_steps": 2}),
 }  # fmt: skip
+if find_spec("jax"):
+    ASKED["model"] = (
+        "plan",
+        {
+            "system": "dgx-h100:1",
+            "model": "gpt2-tiny",
+            "batch": 64,
+            "k": 2,
+            "pin": "data=2 tensor=2",
+        },
+    )
 EMPTY = {"meta", "br", "img", "link", "input"}
 
 
@@ -176,6 +188,7 @@ DRAWN = {  # pictures, curves, timelines, devices in all pictures
     "nothing to do": (1, 0, 0, 8),
     "systems": (2, 0, 2, 32),
     "systems over sizes": (2, 4, 2, 32),
+    "model": (3, 3, 2, 24),
 }
 
 
@@ -200,7 +213,7 @@ def every(value: Any, key: str) -> Iterator[Any]:
             yield from every(one, key)
 
 
-@pytest.mark.parametrize("name", [name for name in ASKED if name != "uneven"])
+@pytest.mark.parametrize("name", [name for name in ASKED if name not in ("uneven", "model")])
 def test_it_says_how_to_get_each_answer(name: str, reports: dict[str, Written]) -> None:
     kept = json.loads(json.dumps(reports[name].body))
     body = {k: v for k, v in kept.items() if k != "elsewhere"}
@@ -305,7 +318,7 @@ INKS = """() => { const of = one => getComputedStyle(one);
     of(document.querySelector('svg.placed')).color, of(document.querySelector('.unit')).fill] }"""
 
 
-@pytest.mark.parametrize("name", ["one", "range", "plan", "systems"])
+@pytest.mark.parametrize("name", [*("one", "range", "plan", "systems"), *{"model"} & {*ASKED}])
 def test_a_browser_opens_it_from_the_disk(
     name: str, browser: Any, reports: dict[str, Written], tmp_path: Path
 ) -> None:

@@ -1,0 +1,134 @@
+"""What pages say of plans of a step: their figures, how they differ, and what cannot be said."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
+
+from hierarchies import InputError
+from hierarchies.units import duration
+from synth.plan.request import Watcher
+from synth.report import front
+from synth.report.bars import Bar, Limit, bars
+from synth.report.plan_words import clauses, words
+from synth.report.plans import PlansView, plans_view
+from synth.train.plans import parse_recipe
+from synth.verbs.answers import judge
+from synth.verbs.answers.training.planned import StepPlanReply
+from synth.verbs.questions.question import asked
+from synth.verbs.table import VERBS
+
+ASKED = {"system": "dgx-h100:1", "model": "gpt2-tiny", "batch": 64, "k": 3, "pin": "data=4"}
+
+
+@cache
+def body(**other: Any) -> Any:
+    question = asked(VERBS["plan"].question, {**ASKED, **other})
+    return VERBS["plan"].answer(question, Watcher()).body
+
+
+def read(**other: Any) -> StepPlanReply:
+    found = judge("plan").validate_python(body(**other))
+    assert isinstance(found, StepPlanReply)
+    return found
+
+
+def view(*seen: int, **other: Any) -> PlansView:
+    return plans_view(read(**other), body(**other), seen)
+
+
+def test_the_verdict_says_what_the_best_plan_comes_to() -> None:
+    best, found = read(explain="zero=3").plans[0], view(0, explain="zero=3")
+    assert found.headline.startswith(f"{duration(best.seconds)} a step, ")
+    assert any(line.startswith("4 groups of devices (data)") for line in found.decisions)
+    assert any(line.startswith("data on ") for line in found.decisions)
+    assert [one.label for one in found.listed] == ["plan 1", "plan 2", "plan 3", "with zero=3"]
+
+
+def test_plans_are_compared_with_the_first_of_those_that_are_looked_at() -> None:
+    answer, found = read(), view(1, 0)
+    assert found.detailed is not None
+    assert [one.label for one in found.detailed.seen] == ["plan 2", "plan 1"]
+    rows = {row[0]: row[1:] for row in found.detailed.compared.rows}
+    first, other = answer.plans[1], answer.plans[0]
+    less = duration(first.seconds - other.seconds)
+    assert rows["seconds"] == [duration(first.seconds), f"{duration(other.seconds)} (-{less})"]
+    assert "data=4" in rows.get("axes", [found.detailed.same])[0]
+    said = {one: clauses(one) for one in (first.plan, other.plan)}
+    for what in said[first.plan]:
+        differ = said[first.plan][what] != said[other.plan][what]
+        assert (what in rows) == differ
+        assert (f"{what}: " in found.detailed.same) == (not differ and said[first.plan][what] != "")
+
+
+def test_all_is_drawn_of_what_is_looked_at() -> None:
+    found = view(0, 2).detailed
+    assert found is not None
+    assert len(found.timelines) == 2
+    size = {name: size for name, size in found.plan.axes.items() if size > 1}
+    assert len(found.pictures) == len(size)
+    for drawn in (found.spent, found.memory, *(one.drawing for one in found.pictures)):
+        ElementTree.fromstring(str(drawn))
+    memory = ElementTree.fromstring(str(found.memory))
+    widths = [float(one.get("width", 0)) for one in memory.iter() if one.get("class") == "part"]
+    kinds = [rank.memory.kinds for rank in found.plan.ranks]
+    kinds.append(found.seen[1].plan.memory.kinds)
+    assert len(widths) == sum(map(len, kinds))
+
+
+@pytest.mark.parametrize("number", [3, -1, 10**6])
+def test_there_is_no_such_plan(number: int) -> None:
+    with pytest.raises(InputError, match="no such plan"):
+        view(number)
+
+
+def test_where_nothing_fits_the_page_says_so_and_draws_nothing() -> None:
+    found = view(0, model="llama3-8b", pin="data=8 zero=0")
+    assert found.headline == "Nothing fits in memory"
+    assert found.detailed is None
+    assert found.front is None
+    assert "NOTHING FITS" in " ".join(getattr(one, "text", "") for one in found.said)
+
+
+def test_the_front_has_a_mark_for_each_plan() -> None:
+    several = [front.Point(f"<{n}>", 2.0 + n, 2.0**30 * (9 - n)) for n in range(5)]
+    drawn = ElementTree.fromstring(str(front.drawing(several, several[:2], 2.0**34)))
+    marks = [one for one in drawn.iter() if one.tag.endswith("circle") and one.get("class")]
+    down = [(float(one.get("cx", 0)), float(one.get("cy", 0))) for one in marks]
+    assert len(marks) == 5
+    assert down == sorted(down, key=lambda at: (-at[0], -at[1]))
+    numbers = [one for one in drawn.iter() if one.get("class") == "simulated"]
+    assert len(numbers) == 2
+    alone = front.drawing([], [front.Point("one", 1.0, 1.0)], 2.0)
+    ElementTree.fromstring(str(alone))
+
+
+def test_bars_are_as_long_as_what_they_stand_for() -> None:
+    several = [Bar("a", {"x": 3.0, "y": 1.0}), Bar("b", {"y": 2.0}), Bar("none", {})]
+    drawn = ElementTree.fromstring(str(bars("<all>", several, str, Limit(8.0, "most"))))
+    parts = [float(one.get("width", 0)) for one in drawn.iter() if one.get("class") == "part"]
+    assert parts == pytest.approx([3 * parts[1], parts[1], 2 * parts[1]], abs=0.2)
+
+
+PLANS = (
+    (
+        "pipe=2 data=4 tensor=2; batch over data; tokens over tensor; weights over tensor as"
+        " Megatron; zero=1; schedule interleaved-1f1b, 2 chunks, 8 microbatches; remat layers"
+    ),
+    "data=8; batch over data; zero=3",
+    "seq=4 data=2; batch over data; tokens over seq; 2 microbatches",
+)
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_every_axis_of_a_plan_is_in_its_words(plan: str) -> None:
+    said = list(words(plan, 64))
+    for name, size in parse_recipe(plan).axes:
+        assert any(f"({name})" in line or name == "pipe" for line in said)
+        assert any(str(size) in line for line in said)
+    assert clauses(plan)["axes"] == plan.partition(";")[0]

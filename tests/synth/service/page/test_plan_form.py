@@ -1,0 +1,152 @@
+"""The form for plans of a step as browsers without scripts see it, and its answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from html import unescape
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi", reason="needs the extra server")
+pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
+
+from patience import PATIENCE_SECONDS
+from serving import Served, served
+from synth.service.page.plan_form import (
+    BOXES,
+    MODELS,
+    check,
+    of_fields,
+    of_question,
+    question,
+)
+from synth.verbs.planning import PlanQuestion
+from synth.verbs.questions.question import asked
+
+FORM = {
+    "system": "dgx-h100",
+    "count": "1",
+    "model": "gpt2-tiny",
+    "batch": "64",
+    "dtype": "bfloat16",
+    "optimizer": "adamw",
+    "k": "2",
+    "pin": "data=4 pipe=1 zero=1",
+}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with served(tmp_path_factory.mktemp("plan"), wait_seconds=PATIENCE_SECONDS) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def answer(server: Served) -> str:
+    response = server.ask.post("/plan", data=FORM)
+    assert response.status_code == 303, response.text
+    return str(response.headers["location"])
+
+
+def fields(**changed: str) -> dict[str, list[str]]:
+    return {name: [text] for name, text in {**FORM, **changed}.items()}
+
+
+def found_in(**changed: str) -> Any:
+    given, checked = question(fields(**changed))
+    return check(given, checked, lambda sound: None)
+
+
+def test_the_form_is_there_and_linked_from_everywhere(server: Served) -> None:
+    shown = server.ask.get("/plan")
+    assert shown.status_code == 200
+    assert all(f"<option>{name}</option>" in shown.text for name in MODELS if name != "llama3-8b")
+    assert "<option selected>llama3-8b</option>" in shown.text
+    assert 'href="/plan"' in server.ask.get("/").text
+
+
+def test_what_is_typed_is_the_question_and_back() -> None:
+    given, checked = question(fields(sizes="layers=4", device="h100", explain="tensor=2"))
+    assert not checked.wrong
+    sound = asked(PlanQuestion, given)
+    assert sound.sizes == {"layers": 4}
+    assert of_question(sound) == of_fields(fields(sizes="layers=4", device="h100",
+                                                  explain="tensor=2"))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changed", "name", "said"),
+    [
+        ({"batch": "many"}, "batch", "whole number"),
+        ({"batch": "0"}, "batch", "greater than or equal to 1"),
+        ({"model": ""}, "model", "no model is given"),
+        ({"model": "gpt5"}, "model", "no model 'gpt5'"),
+        ({"model": "resnet50"}, "model", "no layers that are alike"),
+        ({"pin": "tensr=8"}, "pin", "not understood: 'tensr=8'"),
+        ({"explain": "zero=9"}, "explain", "not understood: 'zero=9'"),
+        ({"device": "abacus"}, "device", "abacus"),
+        ({"count": "x"}, "system", ""),
+        ({"system": "nowhere"}, "system", "nowhere"),
+        ({"sizes": "layers"}, "sizes", "layers"),
+        ({"sizes": "wheels=4"}, "model", "has no wheels"),
+        ({"dtype": "float8"}, "dtype", "float8"),
+    ],
+)
+def test_what_is_wrong_is_said_at_its_field(changed: dict[str, str], name: str, said: str) -> None:
+    found = found_in(**changed)
+    assert list(found.wrong) == [name]
+    assert said in found.wrong[name]
+
+
+def test_all_that_is_wrong_is_said_at_once_and_what_is_typed_stays(server: Served) -> None:
+    wrong = {**FORM, "batch": "<b>", "pin": "nothing", "model": "gpt5"}
+    shown = server.ask.post("/plan", data=wrong)
+    assert shown.status_code == 422
+    assert 'value="&lt;b&gt;"' in shown.text
+    assert len(re.findall(r'aria-invalid="true"', shown.text)) == 3
+    checked = server.ask.post("/plan/check", data=wrong).json()
+    assert set(checked["wrong"]) == {"batch", "pin", "model"}
+
+
+def test_what_it_comes_to_is_told() -> None:
+    told = found_in(sequence="32").told
+    assert told["model"] == "2 layers, width 32"
+    assert told["batch"] == "2,048 tokens a step, 32 a sample"
+    assert told["system"].endswith(": 8 devices")
+    assert told["device"].startswith("H100 SXM5 80 GB, ")
+
+
+def test_its_answer_has_all_sections_and_two_plans_beside_each_other(
+    server: Served, answer: str
+) -> None:
+    shown = server.ask.get(answer).text
+    for heading in ("Seconds against memory", "Plan against plan", "Timeline", "Memory"):
+        assert f">{heading}</h2>" in shown
+    assert shown.count('class="timeline step"') == 2
+    assert 'class="placed' in shown
+    assert "<h3><bdi>plan 1: " in shown
+    other = server.ask.get(f"{answer}?answer=1&against=0").text
+    assert ">Placement of plan 2</h2>" in other
+    assert other.index("<h3><bdi>plan 2: ") < other.index("<h3><bdi>plan 1: ")
+    assert server.ask.get(f"{answer}?answer=7").status_code == 422
+    assert server.ask.get(f"{answer}?against=7").status_code == 422
+
+
+def test_it_can_be_asked_again_otherwise(server: Served, answer: str) -> None:
+    [like] = re.findall(r'href="(/plan\?like=[0-9a-f]{64})"', server.ask.get(answer).text)
+    shown = server.ask.get(unescape(like)).text
+    for name, text in FORM.items():
+        if name in BOXES.usual and name not in ("model", "dtype", "optimizer"):
+            assert f'name="{name}" value="{text}"' in shown
+    assert "<option selected>gpt2-tiny</option>" in shown
+
+
+def test_that_nothing_fits_is_an_answer_too(server: Served) -> None:
+    large = {**FORM, "model": "llama3-8b", "pin": "data=8 zero=0", "sequence": "1024"}
+    where = server.ask.post("/plan", data=large).headers["location"]
+    shown = server.ask.get(where)
+    assert shown.status_code == 200
+    assert "Nothing fits in memory" in shown.text
+    assert "NOTHING FITS" in shown.text
