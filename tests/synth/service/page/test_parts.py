@@ -225,7 +225,7 @@ def test_hostile_texts_stay_texts(hostile: str, answers: dict[str, Any]) -> None
     assert read_ is not None
     view = result(read_, 0)
     given_ = {"viewed": ViewedAnswer("", "top", {}, body), "view": view, "base": "", "index": 0}
-    whole = render("answer.html", **given_, drawing="", text="", here="", keys=False)
+    whole = render("answer.html", **given_, drawing="", plans=None, text="", here="", keys=False)
     parts = render("chosen.html", **given_)
     if len(hostile) > 2**16:
         assert hostile in whole
