@@ -325,6 +325,45 @@ def test_every_kind_of_answer_is_whole_in_light_and_dark(
             seen.check()
 
 
+@pytest.mark.slow
+def test_a_model_is_planned_from_the_form_to_plan_against_plan(
+    browser: Any, server: Served
+) -> None:
+    """What is wrong is said; then the answer is whole, wide and narrow, and its timeline moves."""
+    pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
+    with browsing(browser, server.url) as seen:
+        page = seen.page
+        page.goto("/plan")
+        page.select_option("#model", "gpt2-tiny")
+        page.fill("#sequence", "")
+        page.fill("#count", "1")
+        page.fill("#pin", "tensor=nine")
+        until(page, "document.querySelector('#pin-said').textContent.includes('tensor=nine')")
+        page.fill("#pin", "data=2 zero=1")
+        until(page, "document.querySelector('#pin-said').textContent === ''")
+        until(page, "document.querySelector('#system-told').textContent.endsWith('8 devices')")
+        page.click("button.main")
+        page.wait_for_url(re.compile("/answers/[0-9a-f]{64}$"))
+        page.select_option("#answer", "1")
+        page.select_option("#against", "0")
+        page.click("#beside button")
+        page.wait_for_selector("#placement-title:has-text('plan 2')")
+        before = page.locator("svg.step .until").first.text_content()
+        page.locator("svg.step").first.press("+")
+        assert page.locator("svg.step .until").first.text_content() != before
+        assert page.evaluate(LABELLED) == page.evaluate(TWICE) == page.evaluate(DANGLING) == []
+        levels = page.evaluate(HEADINGS)
+        assert all(after <= one + 1 for one, after in pairwise(levels))
+        where = page.url
+        seen.check()
+    size = {"width": 390, "height": 900}
+    with browsing(browser, server.url, viewport=size, color_scheme="dark") as seen:
+        for path in (where, "/plan"):
+            seen.page.goto(path)
+            assert seen.page.evaluate("document.documentElement.scrollWidth") <= 390
+        seen.check()
+
+
 LABELLED = """() => [...document.querySelectorAll('input, select, textarea, button')]
   .filter(one => one.type !== 'hidden' && one.checkVisibility())
   .filter(one => !(one.labels?.length || one.getAttribute('aria-label') || one.textContent.trim()))
