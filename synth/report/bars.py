@@ -32,22 +32,33 @@ class Limit:
 
 
 def bars(
-    heading: str, several: Sequence[Bar], text: Callable[[float], str], limit: Limit | None = None
+    heading: str,
+    kinds: Sequence[str],
+    several: Sequence[Bar],
+    text: Callable[[float], str],
+    limit: Limit | None = None,
 ) -> Markup:
-    """The bars from the top; kinds of a colour each, in the order in which they are met."""
-    kinds = list(dict.fromkeys(kind for one in several for kind in one.parts))
-    colours = dict(zip(kinds, _COLOURS, strict=False))
+    """The bars from the top, their parts in the order of the ``kinds``: at most nine, of a colour
+    each, whichever of them there are.
+    """
+    met = {kind for one in several for kind, value in one.parts.items() if value}
+    every = zip(kinds, _COLOURS, strict=False)
+    colours = {kind: colour for kind, colour in every if kind in met}
     most = max([sum(one.parts.values()) for one in several] + [limit.value if limit else 0.0])
     legend = list(_legend(colours))
     top = _TOP + _LEGEND * (1 + max((row for row, _ in legend), default=0)) + 20 * bool(limit)
     height = top + len(several) * (_TALL + _GAP) + 12
-    per = (WIDTH - _LEFT - RIGHT - 70) / most if most else 0.0
+    per = (WIDTH - _LEFT - RIGHT - 80) / most if most else 0.0
     parts = [f'<text x="0" y="14" font-weight="600">{escape(heading)}</text>']
     parts += [drawn for _, drawn in legend]
     if limit:
         parts.append(_limit(limit, per, top - 6, height - 10))
     for number, one in enumerate(several):
-        parts += _bar(one, colours, per, top + number * (_TALL + _GAP), text)
+        y = top + number * (_TALL + _GAP)
+        parts += _bar(one, colours, per, y, text)
+        parts.append(
+            f'<text x="{_LEFT + most * per + 8:.1f}" y="{y + 14}">{_all(one, text)}</text>'
+        )
     return Markup(framed(heading, parts, height))
 
 
@@ -79,11 +90,15 @@ def _bar(
 ) -> Iterator[str]:
     x = float(_LEFT)
     yield f'<text x="{_LEFT - 8}" y="{y + 14}" text-anchor="end">{escape(one.label)}</text>'
-    for kind, value in one.parts.items():
+    for kind, colour in colours.items():
+        value = one.parts.get(kind, 0.0)
         yield (
             f'<rect class="part" x="{x:.1f}" y="{y}" width="{value * per:.1f}" height="{_TALL}" '
-            f'fill="{colours[kind]}"><title>{escape(one.label)}, {escape(kind)}: '
+            f'fill="{colour}"><title>{escape(one.label)}, {escape(kind)}: '
             f"{escape(text(value))}</title></rect>"
         )
         x += value * per
-    yield f'<text x="{x + 6:.1f}" y="{y + 14}">{escape(text(sum(one.parts.values())))}</text>'
+
+
+def _all(one: Bar, text: Callable[[float], str]) -> str:
+    return escape(text(sum(one.parts.values())))

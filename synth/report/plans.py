@@ -25,11 +25,13 @@ from synth.report.topology import topology, unit_name
 from synth.tables.placements import placement_of
 from synth.tables.table import TABLES
 from synth.tables.training.planned import as_fast, more_or_less, placement_gain
+from synth.train.simulation.kinds import Kind
 from synth.verbs.answers.machine_parts import LevelInFull
 from synth.verbs.answers.parts import Json
 from synth.verbs.answers.training.planned import PlanOfStep, StepPlanReply
 
 _MOST_PICTURES = 3
+_SPENT = ("computing", "waiting for communication", "waiting for other stages")
 
 
 @dataclass(frozen=True)
@@ -130,10 +132,10 @@ def _headline(answer: StepPlanReply) -> str:
     if not answer.plans:
         return "Nothing fits in memory"
     best = answer.plans[0]
-    tokens = f", {best.tokens_per_second:,.0f} tokens a second" if best.tokens_per_second else ""
+    tokens = f"{best.tokens_per_second:,.0f} tokens a second, " if best.tokens_per_second else ""
     return (
-        f"{duration(best.seconds)} a step{tokens}, {volume(best.memory.bytes)} of"
-        f" {volume(answer.device_bytes)} on the fullest device"
+        f"The best plan takes {duration(best.seconds)} a step: {tokens}"
+        f"{volume(best.memory.bytes)} of {volume(answer.device_bytes)} on the fullest device"
     )
 
 
@@ -142,11 +144,7 @@ def _verdict(answer: StepPlanReply) -> Iterator[str]:
     if not answer.plans:
         return
     best = answer.plans[0]
-    shares = {
-        "computing": best.compute_seconds,
-        "waiting for communication": best.exposed_seconds,
-        "waiting for other stages": best.idle_seconds,
-    }
+    shares = _spent(Listed("", best)).parts
     spent = ", ".join(f"{took / best.seconds:.1%} {what}" for what, took in shares.items() if took)
     yield f"{best.utilisation:.1%} of the peak of all devices. The busiest rank's time: {spent}."
     yield (
@@ -158,7 +156,7 @@ def _verdict(answer: StepPlanReply) -> Iterator[str]:
     else:
         yield f"Against frameworks' own order of axes: {' '.join(placement_gain(answer, best))}."
     for said in as_fast(answer):
-        yield f"{said}."
+        yield f"Of the plans below {said}."
 
 
 def _decisions(answer: StepPlanReply) -> Iterator[str]:
@@ -208,13 +206,14 @@ def _detailed(answer: StepPlanReply, seen: Sequence[Listed]) -> Detailed:
             for what, said in every[0].items()
             if len(seen) > 1 and said and all(one[what] == said for one in every)
         ),
-        bars("Where the busiest rank's time goes", [_spent(one) for one in seen], duration),
+        bars("Where the busiest rank's time goes", _SPENT, [_spent(one) for one in seen], duration),
         [
             (one.entry, timeline(one.label, one.plan.seconds, one.plan.ranks, longest))
             for one in seen
         ],
         bars(
             "Memory at its largest moment",
+            [kind.value for kind in Kind],
             list(_memory(seen)),
             volume,
             Limit(answer.device_bytes, f"a device has {volume(answer.device_bytes)}"),
@@ -235,13 +234,7 @@ def _detailed(answer: StepPlanReply, seen: Sequence[Listed]) -> Detailed:
 
 
 def _spent(one: Listed) -> Bar:
-    plan = one.plan
-    parts = {
-        "computing": plan.compute_seconds,
-        "waiting for communication": plan.exposed_seconds,
-        "waiting for other stages": plan.idle_seconds,
-    }
-    return Bar(one.label, parts)
+    return Bar(one.label, {what: _FIGURES[what][0](one.plan) for what in _SPENT})
 
 
 def _memory(seen: Sequence[Listed]) -> Iterator[Bar]:

@@ -72,8 +72,7 @@ def of_question(asked: PlanQuestion) -> PlanValues:
     own, name, count = machine_of(asked)
     given = {box: getattr(asked, one.name) for box, one in BOXES.by_name.items()}
     texts = {
-        box: "" if value is None else BOXES.written(box, value)
-        for box, value in given.items()
+        box: "" if value is None else BOXES.written(box, value) for box, value in given.items()
     }
     return PlanValues(name, count, own, texts)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Self
+from typing import Annotated, Self, TypeVar
 
 from pydantic import Field
 
@@ -29,9 +29,10 @@ from synth.verbs.answers.parts import (
 from synth.verbs.answers.ranked import matrix_of
 from synth.verbs.answers.training.simulated import MomentOfStep, RankOfStep
 
+T = TypeVar("T")
 MOST_OF_FRONT = 20
-_ROWS = 1_000
-"""Of timelines: at most so many of the first plan, and so many of all others together."""
+_ROWS, _ROWS_OF_OTHERS = 1_000, 1_600
+"""Of timelines: at most so many of each plan, and so many of all but the first together."""
 
 Signed = Annotated[float, Field(allow_inf_nan=False)]
 
@@ -195,7 +196,7 @@ class StepPlanReply(Reply):
                 excess_bytes=max(0, round(size - device.memory_bytes)),
             )
         differences = [difference(found.likely[0], one) for one in found.likely]
-        rest = _ROWS // max(1, len(found.finalists) - 1 + (why_not is not None))
+        rest = _ROWS_OF_OTHERS // max(2, len(found.finalists) - 1 + (why_not is not None))
         beside = []
         if why_not and why_not.finalists:
             first = (found.likely or why_not.likely)[0]
@@ -246,7 +247,7 @@ class StepPlanReply(Reply):
         )
 
 
-def thinned(front: Sequence[Composed]) -> Sequence[Composed]:
+def thinned(front: Sequence[T]) -> Sequence[T]:
     """At most ``MOST_OF_FRONT``, both ends among them, evenly by their places."""
     last = len(front) - 1
     if last < MOST_OF_FRONT:
