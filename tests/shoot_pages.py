@@ -11,10 +11,12 @@ from serving import served
 PICTURES = Path(__file__).parent.parent / "docs" / "pictures"
 ASKED = {"system": "dgx-h100:4", "axes": {"data": 8, "model": 4}, "reduce": ["data"], "k": 5}
 STRIPES = {**ASKED, "axes": {"data": 32}, "k": 3}
+MODEL = {"model": "llama3-8b", "batch": 64, "sequence": 8192, "explain": "pipe=2"}
+PLANNED = {"system": "dgx-h100:2", **MODEL}
 
 
 def main() -> None:
-    """The form, a ranking with its curves, a machine and a timeline; the last in dark."""
+    """The form, a ranking with its curves, a machine, timelines, and plans; some in dark."""
     PICTURES.mkdir(exist_ok=True)
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -23,7 +25,10 @@ def main() -> None:
     ):
         wait = {"Prefer": "wait=60"}
         asked = [server.ask.post("/v1/top", json=one, headers=wait) for one in (ASKED, STRIPES)]
-        plain, stripes = (one.headers["content-location"].removeprefix("/v1") for one in asked)
+        asked.append(server.ask.post("/v1/plan", json=PLANNED, headers=wait))
+        plain, stripes, plans = (
+            one.headers["content-location"].removeprefix("/v1") for one in asked
+        )
         size = {"width": 1180, "height": 860}
         with browsing(browser, server.url, viewport=size, reduced_motion="reduce") as seen:
             seen.page.goto("/")
@@ -36,6 +41,9 @@ def main() -> None:
             seen.page.wait_for_selector("#sizes svg.curve")
             seen.page.evaluate("scrollTo(0, 0)")
             seen.page.screenshot(path=PICTURES / "ranking.png")
+            seen.page.set_viewport_size({"width": 1180, "height": 1180})
+            seen.page.goto(plans)
+            seen.page.screenshot(path=PICTURES / "plans.png")
         how = {"viewport": size, "color_scheme": "dark", "reduced_motion": "reduce"}
         with browsing(browser, server.url, **how) as seen:
             seen.page.goto(stripes)
@@ -47,6 +55,9 @@ def main() -> None:
             seen.page.locator("#steps-title").evaluate("one => one.scrollIntoView()")
             seen.page.wait_for_timeout(300)
             seen.page.screenshot(path=PICTURES / "timeline-dark.png")
+            seen.page.goto(f"{plans}?answer=0&against=5")
+            seen.page.locator("#timeline-title").evaluate("one => one.scrollIntoView()")
+            seen.page.screenshot(path=PICTURES / "plans-dark.png")
 
 
 if __name__ == "__main__":

@@ -68,7 +68,7 @@ def _lines(ranks: Sequence[RankOfStep]) -> Iterator[Line]:
     for number, rank in enumerate(ranks[:MOST_RANKS]):
         passes = [row for row in rank.rows if row.stream == PASSES]
         if passes:
-            yield Line(f"rank {number}", passes)
+            yield Line(f"rank {number}" if len(ranks) > 1 else PASSES, passes)
     busiest = min(range(len(ranks)), key=lambda number: ranks[number].idle_seconds)
     before = f"rank {busiest}, " if len(ranks) > 1 else ""
     rows = ranks[busiest].rows
