@@ -9,7 +9,7 @@ beside the last backward pass, too: that and the update are one block.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -109,10 +109,7 @@ class Pipelined:
         for span in self.ranks[rank]:
             yield span.row
             for row in self.alone[span.keys].rows():
-                begin, end = (
-                    span.begin_seconds + one for one in (row.begin_seconds, row.end_seconds)
-                )
-                yield replace(row, begin_seconds=begin, end_seconds=end)
+                yield row.later(span.begin_seconds)
 
     @cached_property
     def largest_moments(self) -> tuple[Moment, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 from itertools import pairwise
@@ -36,6 +36,14 @@ class Row:
     end_seconds: float
     kind: Doing
     parts: tuple[tuple[Doing, float], ...] = ()
+
+    def later(self, seconds: float) -> Row:
+        """The same, so much later."""
+        return replace(
+            self,
+            begin_seconds=self.begin_seconds + seconds,
+            end_seconds=self.end_seconds + seconds,
+        )
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,12 @@ be seen. Whatever is left out for being short, a drawing would show as idle.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from synth.train.simulation.pipeline import PASSES
 from synth.train.simulation.predicting import Predicted
-from synth.train.simulation.simulation import Doing, Row
+from synth.train.simulation.simulation import Doing, Row, Simulated
 
 
 def spans(found: Predicted, most: int) -> list[list[Row]]:
@@ -23,13 +22,36 @@ def spans(found: Predicted, most: int) -> list[list[Row]]:
     If there are more lines than ``most``, each is one span.
     """
     lines = [list(found.passes(rank)) for rank in range(len(found.ranks))]
-    tasks = [row for row in found.rows(found.busiest) if row.stream != PASSES]
-    tasks.sort(key=lambda one: one.stream)  # a pass has tasks of all streams
-    streams = [list(some) for _, some in groupby(tasks, key=lambda one: one.stream)]
     drawn = in_few(lines, most * 3 // 4, found.seconds)
+    streams = _by_stream(_tasks(found, most))
     for line in in_few(streams, most - sum(map(len, drawn)), found.seconds):
         drawn[found.busiest] += line
     return drawn
+
+
+def _tasks(found: Predicted, most: int) -> Iterator[Row]:
+    """What the busiest rank does; of many passes each in few rows, as equal ones look alike."""
+    if isinstance(found.run, Simulated):
+        yield from found.run.rows()
+        return
+    passes, alone = found.run.ranks[found.busiest], found.run.alone
+    each = max(1, 4 * most // len(passes))
+    few = {
+        keys: [
+            row
+            for line in in_few(_by_stream(alone[keys].rows()), each, alone[keys].seconds)
+            for row in line
+        ]
+        for keys in {one.keys for one in passes}
+    }
+    for one in passes:
+        yield from (row.later(one.begin_seconds) for row in few[one.keys])
+
+
+def _by_stream(rows: Iterable[Row]) -> list[list[Row]]:
+    """A line for each stream: a pass has tasks of all streams."""
+    several = sorted(rows, key=lambda one: (one.stream, one.begin_seconds))
+    return [list(some) for _, some in groupby(several, key=lambda one: one.stream)]
 
 
 def in_few(lines: Sequence[Sequence[Row]], most: int, seconds: float) -> list[list[Row]]:
@@ -84,11 +106,13 @@ def _row(some: Sequence[Row]) -> Row:
         return first
     took: defaultdict[Doing, float] = defaultdict(float)
     for one in some:
-        took[one.kind] += one.end_seconds - one.begin_seconds
+        for kind, part in one.parts or ((one.kind, 1.0),):
+            took[kind] += part * (one.end_seconds - one.begin_seconds)
+    others = "others" if any(one.parts for one in some) else f"{len(some) - 1} more"
     begin, end = first.begin_seconds, some[-1].end_seconds
     return Row(
         first.stream,
-        f"{first.name} and {len(some) - 1} more",
+        f"{first.name} and {others}",
         begin,
         end,
         first.kind if len(took) == 1 else Doing.SEVERAL,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from collections import Counter
+from itertools import chain, pairwise
 
 import pytest
 from hypothesis import given
@@ -70,6 +71,15 @@ def found_of(text: str) -> Predicted:
     return predicted(prepared(one, plan), plan, apply(one, plan), sources)
 
 
+def lasting(lines: list[list[Row]]) -> dict[tuple[str, Doing], float]:
+    """Seconds of each kind on each stream."""
+    found: Counter[tuple[str, Doing]] = Counter()
+    for row in chain(*lines):
+        for kind, part in row.parts or ((row.kind, 1.0),):
+            found[row.stream, kind] += part * (row.end_seconds - row.begin_seconds)
+    return dict(found)
+
+
 @pytest.mark.parametrize("text", PLANS)
 def test_a_step_has_its_passes_and_the_streams_of_its_busiest_rank(text: str) -> None:
     found = found_of(text)
@@ -83,6 +93,7 @@ def test_a_step_has_its_passes_and_the_streams_of_its_busiest_rank(text: str) ->
             sorted(rest, key=repr) if rank == found.busiest else []
         )
     assert sum(map(len, few)) <= 40
+    assert lasting(few) == pytest.approx(lasting(every))
     assert {row.stream for line in few for row in line} == {
         row.stream for line in every for row in line
     }
