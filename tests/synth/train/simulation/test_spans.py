@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from itertools import chain, pairwise
 
 import pytest
@@ -73,7 +73,7 @@ def found_of(text: str) -> Predicted:
 
 def lasting(lines: list[list[Row]]) -> dict[tuple[str, Doing], float]:
     """Seconds of each kind on each stream."""
-    found: Counter[tuple[str, Doing]] = Counter()
+    found: defaultdict[tuple[str, Doing], float] = defaultdict(float)
     for row in chain(*lines):
         for kind, part in row.parts or ((row.kind, 1.0),):
             found[row.stream, kind] += part * (row.end_seconds - row.begin_seconds)
