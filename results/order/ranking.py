@@ -13,6 +13,9 @@ from results.steps.protocol import short, spearman
 FIRST = 5
 """So many plans are looked at by whoever asks for plans."""
 
+WELL = 0.95
+"""A coefficient that is aimed at."""
+
 Ranked = Mapping[str, Any]
 
 
@@ -73,4 +76,5 @@ def summed(several: Sequence[Ranked]) -> dict[str, Any]:
         "regret": median(regrets) if regrets else None,
         "within": sum(one <= 0.05 for one in regrets),
         "spearman": median(orders) if orders else None,
+        "well": sum(one >= WELL for one in orders),
     }

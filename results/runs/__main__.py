@@ -3,6 +3,7 @@
 ``run`` measures at the rates that are given (all of them, unless), some minutes each, as root; it
 should be the only one on the machine. ``report`` simulates all that was measured and writes
 runs.json and the page. ``replay`` does with sleeps in the place of compute what more ranks do.
+``every`` runs all plans of a small model on 2, 4 and 8 ranks, or on as many as are given.
 """
 
 from __future__ import annotations
@@ -14,23 +15,35 @@ from pathlib import Path
 
 from hierarchies import InputError
 from results import pages, record
+from results.order.ranking import summed
+from results.runs import every
 from results.runs.cases import RATES, cases
 from results.runs.judged import Told, figures
 from results.runs.measure import keep, measure
-from results.runs.replay import WORLDS, replay
+from results.runs.orders import orders
+from results.runs.replay import WORLDS, families, replay
 from results.testbed.hosts.crew import TroubleError
 from results.testbed.hosts.network import missing
 from synth.train.profiles.trial import ALLOCATOR
 
 COMMAND = "python -m results.runs"
 HERE = Path(__file__).parent
-DATA, REPORT = HERE / "data", HERE / "runs.json"
+DATA, PLANS, REPORT = HERE / "data", HERE / "plans", HERE / "runs.json"
 AIMS = {"mean_step": 0.04, "mean_busy": 0.05, "worst_step": 0.10}
 
 
 def page(data: Told) -> str:
-    """README.md with its section about whole steps as the data has it."""
-    return pages.page("runs", data=data, aims=AIMS)
+    """README.md with its sections about whole steps as the data has it."""
+    real, replayed = (orders(data[name]) for name in ("rows", "replayed"))
+    measured = [record.read(path) for path in sorted(PLANS.glob("*.json"))]
+    return pages.page(
+        "runs",
+        data=data,
+        aims=AIMS,
+        orders=[*real, *replayed],
+        sums={"real": summed(real), "replay": summed(replayed)},
+        every=[one | {"orders": orders(one["rows"])} for one in measured],
+    )
 
 
 def report() -> int:
@@ -42,7 +55,7 @@ def report() -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["run", "replay", "report", "list"])
+    parser.add_argument("what", choices=["run", "replay", "every", "report", "list"])
     parser.add_argument("numbers", nargs="*", type=float)
     asked = parser.parse_args()
     if asked.what == "list":
@@ -58,7 +71,12 @@ def main() -> int:
         os.execve(sys.executable, [sys.executable, "-m", "results.runs", *sys.argv[1:]], more)
     if asked.what == "replay":
         for world in map(int, asked.numbers or WORLDS):
-            keep(DATA, f"replay-{world}", replay(world))
+            keep(DATA, f"replay-{world}", replay(world, families(world)))
+        return 0
+    if asked.what == "every":
+        for world in map(int, asked.numbers or every.WORLDS):
+            keep(PLANS, str(world), every.run(world))
+        pages.write(page(record.read(REPORT)))
         return 0
     for rate in asked.numbers or RATES:
         chosen = [case for case in cases() if case.megabits == rate]

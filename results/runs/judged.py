@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
 from results import record
-from results.runs.cases import RATES, cases
+from results.runs.cases import RATES, Case, cases
 from results.runs.predicted import Taken, beside, calibrated, predicted
-from results.runs.replay import WORLDS, replayed
+from results.runs.replay import WORLDS, families, replayed
 from synth.train.profiles import MOST_DRIFT
 
 Told = dict[str, Any]
@@ -18,8 +18,14 @@ Told = dict[str, Any]
 
 def figures(folder: Path) -> Told:
     """All that was measured beside what is simulated of it."""
-    rows = [row for rate in RATES for row in _at(folder / f"{rate:g}.json")]
-    again = [row for world in WORLDS for row in replayed(folder / f"replay-{world}.json")]
+    rows = [
+        row for told in _kept(folder, map("{:g}".format, RATES)) for row in at_rate(told, cases())
+    ]
+    again = [
+        row
+        for told in _kept(folder, map("replay-{}".format, WORLDS))
+        for row in replayed(told, [case for some in families(told["world"]) for case in some])
+    ]
     return {
         "measured_at": ", ".join(dict.fromkeys(map(record.made_at, _files(folder)))),
         "real": judged(rows),
@@ -28,6 +34,12 @@ def figures(folder: Path) -> Told:
         "replay": judged(again),
         "replayed": again,
     }
+
+
+def _kept(folder: Path, names: Iterable[str]) -> list[Told]:
+    """What was measured under some names, as far as it was."""
+    paths = [folder / f"{name}.json" for name in names]
+    return [record.read(path) for path in paths if path.exists()]
 
 
 def _files(folder: Path) -> list[Told]:
@@ -55,12 +67,9 @@ def summed(rows: Sequence[Told]) -> Told:
     }
 
 
-def _at(path: Path) -> list[Told]:
-    """The rows of one rate."""
-    if not path.exists():
-        return []
-    told = record.read(path)
-    by_name = {case.name: case for case in cases()}
+def at_rate(told: Told, some: Sequence[Case]) -> list[Told]:
+    """Rows of what was measured of some cases at one rate, beside what is simulated."""
+    by_name = {case.name: case for case in some}
     systems = calibrated(told["megabits_per_second"], told["collectives"]["rows"])
     taken = Taken.of(told["collectives"])
     found = []

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -102,8 +102,8 @@ def asked(cases: Sequence[Case]) -> list[Asked]:
     return list(found.values())
 
 
-def replay(world: int) -> Told:
-    """All cases of so many ranks. Raises TroubleError where one dies."""
+def replay(world: int, several: Iterable[Sequence[Case]]) -> Told:
+    """Families of cases of so many ranks. Raises TroubleError where one dies."""
     megabits = WORLDS[world]
     told: Told = {
         **record.origin(f"{COMMAND} {world}"),
@@ -114,7 +114,7 @@ def replay(world: int) -> Told:
         "stuck": [],
     }
     with network(built((world,), (megabits,))) as wiring:
-        for cases in families(world):
+        for cases in several:
             for tries in range(TRIES, 0, -1):
                 try:
                     told["families"].append(_family(wiring, cases, megabits))
@@ -206,12 +206,9 @@ def _run(hired: Ranks, case: Case) -> Told:
     return told
 
 
-def replayed(path: Path) -> Iterator[Told]:
-    """What was measured beside what is simulated of it."""
-    if not path.exists():
-        return
-    told = record.read(path)
-    by_name = {case.name: case for cases in families(told["world"]) for case in cases}
+def replayed(told: Told, some: Sequence[Case]) -> Iterator[Told]:
+    """What was measured of some cases beside what is simulated of it."""
+    by_name = {case.name: case for case in some}
     for family in told["families"]:
         rows = family["collectives"]["rows"]
         systems = calibrated(told["megabits_per_second"], rows, told["world"])

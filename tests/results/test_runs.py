@@ -18,11 +18,13 @@ pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 from hierarchies import InputError
 from results import pages, record
 from results.runs import __main__ as runs
-from results.runs import cases, judged, predicted, ranks, replay, standins
+from results.runs import cases, every, judged, predicted, ranks, replay, standins
 from results.runs.cases import DP, PIPELINES, RATES, Case, Model
+from results.runs.orders import orders
 from results.runs.predicted import FREE, Taken
 from results.testbed.hosts.crew import TroubleError
 from results.testbed.systems import built
+from synth.train.plans import parse_recipe
 
 TINY = Model("mlp-tiny", (("layers", 4),), 8)
 
@@ -88,12 +90,12 @@ def test_a_pipeline_takes_its_rounds(schedule: str, count: int) -> None:
 
 
 def test_cases_are_of_every_kind_and_at_least_thirty() -> None:
-    every = cases.cases()
-    assert len({case.name for case in every}) == len(every) >= 30
-    assert {case.megabits for case in every} == set(RATES)
+    known = cases.cases()
+    assert len({case.name for case in known}) == len(known) >= 30
+    assert {case.megabits for case in known} == set(RATES)
     for word in ("zero=1", "zero=2", "zero=3", "Megatron", "gpipe", "1f1b", "batch over data"):
-        assert any(word in case.plan for case in every)
-    assert {case.overlap for case in every} == {False, True}
+        assert any(word in case.plan for case in known)
+    assert {case.overlap for case in known} == {False, True}
 
 
 def test_what_a_core_gives_is_what_the_reference_had_not() -> None:
@@ -201,6 +203,64 @@ def test_a_tiny_program_is_replayed_on_two_hosts(
         assert row["step_seconds"] > row["busy_seconds"] > 0
         said = predicted.predicted(case, systems, row["events"], FREE)
         assert predicted.beside(case, row, said)["plan"] == case.plan
+
+
+def of_steps(name: str, step: float, error: float, **more: Any) -> dict[str, Any]:
+    """A row of a report."""
+    row = {"model": "m", "plan": name, "megabits": 100.0, "step_seconds": step, "step_spread": 0.0}
+    return {**row, "step_error": error, "drift": 0.0, **more}
+
+
+def test_plans_of_one_model_on_one_network_are_put_in_order() -> None:
+    """Simulated 2.2, 2.1 and 3 seconds: the measured best is second, as only what drifted says."""
+    rows = [of_steps("a", 2.0, 0.1), of_steps("b", 2.1, 0.0), of_steps("c", 3.0, 0.0)]
+    others = [of_steps("d", 1.0, 0.0, drift=0.2), of_steps("e", 1.0, 0.0, model="other")]
+    [found] = orders([*rows, *others, *(of_steps("f", 1.0, 0.0, world=4) for _ in range(2))])
+    assert (found["ranks"], found["plans"], found["first"], found["fastest"]) == (2, 3, "b", "a")
+    assert (found["best"], found["regret"], found["spearman"]) == (2, 0.05, 0.5)
+    assert (found["apart"], found["right"]) == (3, 2)
+    near = [{**row, "step_spread": 0.03} for row in rows]
+    assert orders(near)[0]["apart"] == 2
+
+
+TINY_DECODER = Model("gpt2-tiny", (("layers", 4),), 8)
+
+
+def test_every_plan_that_the_planner_would_try_is_run_or_refused() -> None:
+    for world in (2, 4):
+        known = every.every(world, 400.0, TINY_DECODER)
+        assert len({case.plan for case in known}) == len(known)
+        sizes = [dict(parse_recipe(case.plan).axes) for case in known]
+        assert {prod(one.values()) for one in sizes} == {world}
+        assert {name for one in sizes for name in one} == {"data", "pipe", "tensor"}
+        alike = list(every.families(known))
+        assert [case for some in alike for case in some] == known
+        assert all(len({case.plan.partition(";")[0] for case in some}) == 1 for some in alike)
+    bad = Case(TINY_DECODER, "pipe=3; schedule 1f1b, 4 microbatches", 400.0)
+    found, refused = every.written([known[0], bad])
+    assert found == known[:1]
+    assert refused.total() == 1
+
+
+@pytest.mark.slow
+def test_plans_of_a_tiny_model_are_run_and_put_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On four hosts, of every way to cut it one plan; how fast they are is not judged here."""
+    pytest.importorskip("torch", reason="needs torch, of the extra 'torch'")
+    if reason := runs.missing():
+        pytest.skip(reason)
+    monkeypatch.setattr(replay, "ROUNDS", 3)
+    monkeypatch.setattr(replay, "REPEATS", 2)
+    monkeypatch.setattr(replay, "LONGEST_SECONDS", 0.02)
+    known = every.every(4, every.WORLDS[4], TINY_DECODER)
+    some = [next(iter(alike)) for alike in every.families(known)]
+    monkeypatch.setattr(every, "every", lambda *_: some)
+    told = every.run(4, TINY_DECODER)
+    assert [row["plan"] for row in told["rows"]] == [case.plan for case in some]
+    assert told["tried"] == len(some)
+    assert not told["refused"]
+    rows = [{**row, "drift": 0.0} for row in told["rows"]]
+    [found] = orders(rows)
+    assert found["plans"] == len(some)
 
 
 def test_without_root_it_is_skipped(
