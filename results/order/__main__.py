@@ -36,15 +36,16 @@ LARGE, LARGEST = 128, 512
 def made() -> dict[str, Any]:
     """All figures."""
     numbers, hindrances = _fitted_to_others(), _hindrances()
-    found, judged = [], Counter[str]()
+    origin, found, judged = record.origin(COMMAND), [], Counter[str]()
     for group in groups():
         name, one = group.family.name, Judged(group)
         seconds = _table(group.family, group.plans).seconds(numbers[name])
         others = estimated(group.plans, seconds.tolist())
         late = hindrances.get(name, Late(np.inf, 0.0))
+        print(group.name, file=sys.stderr)
         found.append(one.told() | {"others": others, "delayed": one.delayed(late)})
         judged.update(group.family.told["sets"])
-    return record.origin(COMMAND) | {
+    return origin | {
         "groups": found,
         "late": {
             name: {"devices": one.devices, "seconds": one.seconds}

@@ -68,9 +68,9 @@ class Group:
 
     def asked(self, shape: Shape, plan: Plan) -> Asked:
         """The question whose answer has such a plan."""
-        machine = self.family.told["machine"]
-        nodes = plan.devices // load(f"{machine}:1").devices
-        return Asked(shape, plan.sequences, f"{machine}:{nodes}")
+        told = self.family.told
+        nodes = plan.devices // load(f"{told['machine']}:1").devices
+        return Asked(shape, plan.sequences, f"{told['machine']}:{nodes}", told["device"])
 
 
 def groups() -> Iterator[Group]:

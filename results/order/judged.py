@@ -130,7 +130,7 @@ class Judged:
             self.group.asked(one.shape, one.plan)
             for one in map(self.group.plans.__getitem__, several)
         }
-        if len(questions) > 1:
+        if len(questions) != 1:
             return {"simplest": None, "told": 0, "right": 0}
         mine = [self.finalists[at] for at in several]
         ends = offered(*questions).likely(mine)

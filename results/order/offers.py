@@ -38,11 +38,12 @@ class Offer:
 
 @dataclass(frozen=True)
 class Asked:
-    """What ``plan`` would be asked for: a model, its batch, and a machine of the catalogue."""
+    """What ``plan`` would be asked for: a model, its batch, a machine of the catalogue, a device."""
 
     shape: Shape
     sequences: int
     machine: str
+    device: str
 
     @property
     def model(self) -> str:
@@ -71,7 +72,7 @@ class Offered:
     def __init__(self, asked: Asked) -> None:
         system, self._links, self._answers = _machine(asked.machine)
         spelling = Spelling(batch=asked.sequences, dtype="bfloat16")
-        device = device_named(system.device)
+        device = device_named(asked.device)
         self.job = Job(asked.model, asked.sizes, spelling, system, device)
         self._composer = Planner(self.job).composer
         self._composition = self._composer.on(self._links)

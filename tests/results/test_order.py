@@ -109,7 +109,7 @@ def test_what_no_recipe_says_is_refused() -> None:
 
 def test_a_plan_that_is_not_tried_is_not_offered() -> None:
     """What is offered is among the planner's own, and priced as it prices that."""
-    known = Offered(Asked(SMALL, 96, "aws-p5:1"))
+    known = Offered(Asked(SMALL, 96, "aws-p5:1", "H100 SXM5 80 GB"))
     offer = known.offer(Plan(4, 2, 1, 2, 12, 1))
     assert not offer.refused
     assert offer.candidate is not None
