@@ -38,7 +38,7 @@ class Offer:
 
 @dataclass(frozen=True)
 class Asked:
-    """What ``plan`` would be asked for: a model, its batch, a machine of the catalogue, a device."""
+    """What ``plan`` would be asked for: a model, its batch, a machine and its device."""
 
     shape: Shape
     sequences: int
