@@ -160,8 +160,10 @@ def _show(verb: str, body: dict[str, Any], output: str | None) -> None:
     """Deliver an answer's files, if they go anywhere; print its table, if the verb has one."""
     if "files" not in body and output is not None:
         raise InputError("this answer has no files", where="-o", hint="--json is written there")
-    if "files" in body and (output is not None or verb not in TABLES):
+    if body.get("files") and (output is not None or verb not in TABLES):
         deliver(judge(verb).validate_python(body).files, output)
+    elif output is not None:
+        typer.echo(f"nothing is written to {output}: this answer has no files", err=True)
     if verb in TABLES:
         with printing():
             console().print(TABLES[verb](body))

@@ -8,14 +8,18 @@ from rich.console import RenderableType
 
 from hierarchies.units import volume
 from synth.tables.style import many, paragraphs, table, table_of
+from synth.tables.training.planned import gaining
+from synth.verbs.answers.training.configured import ConfiguredReply
 from synth.verbs.answers.training.trained import Redistributions, TrainReply, Tried
 
 SHOWN = 5
 """So many arrays that are not equal are named."""
 
 
-def train(answer: TrainReply) -> RenderableType:
+def train(answer: TrainReply | ConfiguredReply) -> RenderableType:
     """The plan, what devices hold and send, and what was seen of it."""
+    if isinstance(answer, ConfiguredReply):
+        return _configured(answer)
     held = answer.held
     holds = f"{volume(held.parameter)} of parameters, {volume(held.moment)} of moments"
     return paragraphs(
@@ -30,6 +34,19 @@ def train(answer: TrainReply) -> RenderableType:
         else None,
         None if answer.check is None else _tried(answer.check, answer.runtime),
         None if answer.check else f"\n-o FILE writes the step for {_NAMES[answer.runtime]}.",
+    )
+
+
+def _configured(answer: ConfiguredReply) -> RenderableType:
+    """What of a plan a framework is told, and what gains by programs of ours."""
+    return paragraphs(
+        f"{answer.model} on {answer.system}, for {answer.framework}: {answer.plan}",
+        f"placement {answer.placement}: rows {', '.join(answer.axes)}",
+        *(f"differs: {note}" for note in answer.notes),
+        f"so it is {answer.recipe}" if answer.recipe != answer.plan else None,
+        "",
+        *gaining(answer.programs),
+        f"\n-o FOLDER writes {', '.join(one.name for one in answer.files)}.",
     )
 
 

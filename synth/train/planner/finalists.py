@@ -33,12 +33,13 @@ RUNTIME = Runtime(Overlap(sends=True, prefetch=1))
 
 @dataclass(frozen=True)
 class Finalist:
-    """A plan, where it lies, and that on the clock.
+    """A candidate, its plan of the step, where it lies, and that on the clock.
 
     ``products`` and ``between``: what the busiest rank computes, products of matrices and the rest.
     """
 
     candidate: Candidate
+    plan: Plan
     placement: Placement
     by_framework: bool
     found: Predicted
@@ -135,7 +136,12 @@ def finalist(
             found = in_order(longer, order, recipe.microbatches, handing, RUNTIME)
     found = found or told.predicted(step_of(layers), recipe)
     return Finalist(
-        one, placement, by_framework(one, system), found, *told.of(found, recipe.microbatches)
+        one,
+        told.plan,
+        placement,
+        by_framework(one, system),
+        found,
+        *told.of(found, recipe.microbatches),
     )
 
 
@@ -149,6 +155,7 @@ class _Told:
     device: Device
     network: Network
     known: dict[float, tuple[Estimate, Estimate]] = field(default_factory=dict)
+    plan: Plan = field(init=False)
 
     def predicted(self, step: Step, recipe: Recipe) -> Predicted:
         """A step by a recipe."""
@@ -162,6 +169,7 @@ class _Told:
         plan = plan_of(step, recipe)
         program = apply(step, plan)
         rooflines = Rooflines(self.device, scores_in(program, plan.parts))
+        self.plan = plan
 
         def computing(section: Section) -> Estimate:
             whole = rooflines(section)

@@ -22,6 +22,7 @@ from synth.train.models import Spelling, zoo_step
 from synth.train.orders import SCHEDULES
 from synth.train.planner.composing import Candidate, Composer
 from synth.train.planner.finalists import Finalist, Taken, by_framework, finalist
+from synth.train.planner.gaining import Gaining, gaining
 from synth.train.planner.inside import LAYERS, MICROBATCHES, inside
 from synth.train.planner.links import Least, Priced
 from synth.train.planner.resolution import Likely, likely
@@ -302,6 +303,10 @@ class Planner:
             return self._finalist(one.candidate)
         except InputError as error:
             return error
+
+    def gaining(self, one: Finalist) -> tuple[Gaining, ...]:
+        """Its collectives that gain by programs of ours."""
+        return gaining(one, self._answers)
 
     def _likely(self, several: Sequence[Finalist]) -> tuple[Likely, ...]:
         return tuple(likely(several, self.composer, self._links[0], self.job.system))

@@ -24,7 +24,7 @@ from synth.verbs.answers.training.profiles import ProfileReply
 from synth.verbs.answers.training.shards import ShardReply
 from synth.verbs.answers.training.simulated import SimulateReply
 from synth.verbs.answers.training.traces import TraceReply
-from synth.verbs.answers.training.trained import TrainReply
+from synth.verbs.answers.training.trained import TrainAnswer
 
 REPLIES: Mapping[str, Any] = {
     "systems": SystemsReply,
@@ -49,7 +49,7 @@ REPLIES: Mapping[str, Any] = {
     "trace": TraceReply,
     "shard": ShardReply,
     "simulate": SimulateReply,
-    "train": TrainReply,
+    "train": TrainAnswer,
     "profile": ProfileReply,
 }
 """By verb its answer's model, or a union of models; every answer fits exactly one of a union."""

@@ -8,18 +8,19 @@ from pydantic import Field
 
 from hierarchies import System
 from synth.plan.request import Watcher
-from synth.train.frameworks import Configurations, Machine, Model, configurations
 from synth.train.frameworks import Job as Training
+from synth.train.frameworks import Machine, Model, configurations
 from synth.train.models import Spelling
 from synth.train.planner.finalists import Finalist
 from synth.train.planner.planning import Job, Pins, Planner
 from synth.train.zoo.sizes import sizes_of
-from synth.verbs.answers.training.planned import Asked, StepPlanReply
+from synth.verbs.answers.training.planned import Asked, Handed, StepPlanReply
 from synth.verbs.questions import notations
 from synth.verbs.questions.fields import Flag
 from synth.verbs.questions.flags import Figure
 from synth.verbs.questions.question import Question
 from synth.verbs.reply import Outcome, Reply, reply
+from synth.verbs.training.gaining import programs_of
 from synth.verbs.training.machines import Accelerator, accelerator_of
 from synth.verbs.training.simulated import products, size_of
 
@@ -84,7 +85,7 @@ def planned_step(
         why_not = planner.plans(both, 1, watcher)
     flops, dtype = products(job.step)
     samples, tokens = size_of(job.step)
-    written = _written(job, found.finalists[0]) if found.finalists else None
+    written = _written(planner, found.finalists[0]) if found.finalists else None
     asked = Asked(job, name, flops, dtype, samples, tokens, str(pins), str(others), written)
     answer = StepPlanReply.of(asked, found, why_not)
     if not answer.plans:
@@ -92,13 +93,15 @@ def planned_step(
     return reply(answer, Outcome.OK if answer.complete else Outcome.PARTIAL)
 
 
-def _written(job: Job, best: Finalist) -> Configurations:
-    """The best plan as the files of frameworks."""
-    sizes = sizes_of(job.model, job.changes)
-    spelled = job.spelling
-    return configurations(
+def _written(planner: Planner, best: Finalist) -> Handed:
+    """The best plan as the files of frameworks, with programs for what gains by them."""
+    job = planner.job
+    sizes, spelled = sizes_of(job.model, job.changes), job.spelling
+    found = configurations(
         best.candidate.recipe,
         Model(job.model, sizes, job.step),
         Training(spelled.batch, getattr(sizes, "sequence", 1), spelled.dtype),
         Machine(job.system, best.placement),
     )
+    programs, files = programs_of(job.system, best.placement, planner.gaining(best), found)
+    return Handed({**found.files, **files}, found.refused, programs)

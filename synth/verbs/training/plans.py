@@ -74,7 +74,7 @@ class PlannedQuestion(ModelQuestion):
         Raises InputError for a plan that is not understood or not one of the step, and where plan
         and axes say different axes.
         """
-        text = self._said()
+        text = self.text()
         check_known(step)
         if _IN_FULL.match(text):
             plan = parse_plan(text, step)
@@ -88,8 +88,8 @@ class PlannedQuestion(ModelQuestion):
             plan, text = plan_of(step, recipe), str(recipe)
         return Planned(prepared(step, plan), plan, apply(step, plan), text)
 
-    def _said(self) -> str:
-        """The plan with its axes."""
+    def text(self) -> str:
+        """The plan with its axes. Raises InputError as ``planned``."""
         if self.plan is None:
             hint = 'as in --plan "data=8; batch over data"'
             raise InputError("which plan? a step is sharded by one", where="--plan", hint=hint)

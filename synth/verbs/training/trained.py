@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
@@ -22,11 +22,15 @@ from synth.verbs.questions.fields import Flag, Limited
 from synth.verbs.questions.flags import Measure, PerhapsMachine
 from synth.verbs.questions.named_texts import NamedText
 from synth.verbs.reply import Outcome, Reply, reply
+from synth.verbs.training.configured import Framework, configured
 from synth.verbs.training.machines import StepOnMachineQuestion
 from synth.verbs.training.plans import Planned
 
 FEW = 8
 """Classes and tokens in the batches of a trial: models of the zoo have at least as many."""
+_WRITTEN = ("jax", "torch")
+"""The runtimes that the whole step is written for."""
+
 LEAST = 2
 """Of a step of which only the text is known."""
 
@@ -38,7 +42,14 @@ class TrainQuestion(StepOnMachineQuestion):
         PerhapsMachine,
         Flag("Where it is to run", ": it has as many devices as the axes multiply to"),
     ] = None
-    runtime: Annotated[Literal["jax", "torch"], Flag("What the file is for: jax or torch")] = "jax"
+    runtime: Annotated[
+        Literal["jax", "torch"] | Framework,
+        Flag(
+            "What the file is for: jax or torch",
+            f"; or {', '.join(get_args(Framework))}: configurations of frameworks with models of"
+            " their own, for SYSTEM",
+        ),
+    ] = "jax"
     overlap: Annotated[
         Literal["none", "gradients"],
         Flag(
@@ -66,6 +77,8 @@ class TrainQuestion(StepOnMachineQuestion):
 
 def trained(question: TrainQuestion, watcher: Watcher) -> Reply:
     """The step as every device does it; and, if asked, whether devices do what one does."""
+    if question.runtime not in _WRITTEN:
+        return _configured(question)
     step = question.step()
     found = question.planned(step)
     plan = found.plan
@@ -97,6 +110,18 @@ def trained(question: TrainQuestion, watcher: Watcher) -> Reply:
         check=seen,
     )
     return reply(answer, Outcome.OK if seen is None or seen.equal else Outcome.NO)
+
+
+def _configured(question: TrainQuestion) -> Reply:
+    """Files of a framework. Raises InputError for what is said of steps written out here."""
+    for name in sorted(set(TrainQuestion.model_fields) - set(StepOnMachineQuestion.model_fields)):
+        if (
+            name != "runtime"
+            and getattr(question, name) != TrainQuestion.model_fields[name].default
+        ):
+            problem = f"{name} beside --runtime {question.runtime}"
+            raise InputError(problem, where=name, hint="leave it out: the framework does it")
+    return configured(question, question.runtime)
 
 
 def _overlaps(question: TrainQuestion) -> bool:

@@ -15,7 +15,9 @@ from typer.testing import CliRunner, Result
 from hierarchies import InputError
 from places import ROOT
 from synth.cli.app import app
+from synth.cli.ask import _show
 from synth.cli.outputs import CLOSED_PIPE, deliver
+from synth.tables.table import TABLES
 from synth.verbs.answers.parts import BinaryFile, TextFile
 
 FULL = Path("/dev/full")
@@ -147,3 +149,15 @@ def test_a_folder_that_is_not_there_is_made(tmp_path: Path) -> None:
     place = tmp_path / "new" / "folder" / "file.py"
     assert run(*TORCH, "-o", str(place)).exit_code == 0
     assert place.read_text(encoding="utf-8") == run(*TORCH).stdout
+
+
+def test_an_answer_without_files_writes_nothing_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A best plan that no framework can say is shown all the same."""
+    monkeypatch.setitem(TABLES, "plan", lambda body: "the table")
+    _show("plan", {"files": []}, str(tmp_path / "folder"))
+    seen = capsys.readouterr()
+    assert "the table" in seen.out
+    assert "this answer has no files" in seen.err
+    assert not (tmp_path / "folder").exists()

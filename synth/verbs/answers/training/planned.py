@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Self, TypeVar
 
 from pydantic import Field
 
-from synth.train.frameworks import Configurations
+from hierarchies import InputError
+from synth.emit import Files
+from synth.plan.request import programs_text
 from synth.train.planner.finalists import Finalist
+from synth.train.planner.gaining import Gaining
 from synth.train.planner.planning import Job, Planned
 from synth.train.planner.resolution import Difference, difference, simplest
 from synth.train.planner.searching import Composed
@@ -17,6 +20,7 @@ from synth.train.simulation.spans import spans
 from synth.verbs.answers.machine_parts import LevelInFull, PricesName
 from synth.verbs.answers.parts import (
     Axes,
+    GoalName,
     Matrix,
     Number,
     Part,
@@ -137,6 +141,35 @@ class NotSaid(Part):
     because: str = Field(description="Why.")
 
 
+class ProgramOfPlan(Part):
+    """A collective of the first plan for which a proved program gains over the runtime's choice."""
+
+    request: GoalName = Field(description="What is done.")
+    over: list[str] = Field(min_length=1, description="Over which axes.")
+    bytes: Positive = Field(description="The largest buffer of a device.")
+    times: Positive = Field(description="How often in a step.")
+    program: str = Field(description="Its steps; of several stripes all, with ' | ' between.")
+    seconds: Seconds = Field(description="What it takes once, by algorithms of the runtime.")
+    default_seconds: Seconds = Field(description="What the runtime's own choice takes.")
+    saved_seconds: Seconds = Field(description="Of a step, of what nothing is computed beside.")
+    environment: str = Field(description="The line that makes the runtime choose so; else empty.")
+    files: list[str] = Field(description="The names of its files, a framework each.")
+
+    @classmethod
+    def of(cls, gain: Gaining, environment: str, files: list[str]) -> Self:
+        answer = gain.answer
+        return cls.like(
+            gain,
+            gain.sent,
+            request=gain.sent.goal,
+            bytes=gain.sent.size_bytes,
+            program=programs_text(str(stripe.part.program) for stripe in answer.stripes),
+            seconds=answer.runtime_seconds,
+            environment=environment,
+            files=files,
+        )
+
+
 class StepPlanReply(Reply):
     """Plans of a whole training step on a machine, the fastest first."""
 
@@ -179,6 +212,9 @@ class StepPlanReply(Reply):
     asked_why_not: str = Field(description="The pins of the plan beside these.")
     why_not: PlanOfStep | None = Field(description="The best with those pins; null if none fits.")
     complete: bool = Field(description="False if a better plan may be missing.")
+    programs: list[ProgramOfPlan] = Field(
+        description="What of the best gains by a program of ours, the most first."
+    )
     files: list[TextFile] = Field(description="The best as frameworks take it, a folder for each.")
     not_said: list[NotSaid] = Field(description="The frameworks that cannot, and why.")
 
@@ -240,6 +276,7 @@ class StepPlanReply(Reply):
                 TextFile(name=name, text=text if isinstance(text, str) else text.decode())
                 for name, text in (asked.written.files if asked.written else {}).items()
             ],
+            programs=asked.written.programs if asked.written else [],
             not_said=[
                 NotSaid(framework=name, because=str(why))
                 for name, why in (asked.written.refused if asked.written else {}).items()
@@ -256,6 +293,15 @@ def thinned(front: Sequence[T]) -> Sequence[T]:
 
 
 @dataclass(frozen=True)
+class Handed:
+    """The best plan as files, the frameworks that cannot say it, and programs that gain."""
+
+    files: Files
+    refused: Mapping[str, InputError]
+    programs: list[ProgramOfPlan]
+
+
+@dataclass(frozen=True)
 class Asked:
     """What plans were asked for, and what is known of the step without one."""
 
@@ -267,7 +313,7 @@ class Asked:
     tokens: int
     pins: str
     asked_why_not: str
-    written: Configurations | None
+    written: Handed | None
 
     def plan(self, one: Finalist, among: Planned, than_first: Difference, most: int) -> PlanOfStep:
         """A plan, with what the search had expected of it, and how much longer it takes.

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from math import isfinite
 from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag
 
 from grammar.tensors.operations import Step
 from grammar.tensors.sharding import Type, part_shape
@@ -25,8 +25,10 @@ from synth.verbs.answers.parts import (
     Reply,
     TextFile,
     Whole,
+    having,
 )
 from synth.verbs.answers.ranked import matrix_of
+from synth.verbs.answers.training.configured import ConfiguredReply
 
 _Files = Annotated[list[TextFile], Field(min_length=1)]
 _Loss = Annotated[float | None, Field(allow_inf_nan=False)]
@@ -132,6 +134,12 @@ class TrainReply(Reply):
             check=check,
             files=[TextFile(name=name, text=text) for name, text in files.items()],
         )
+
+
+TrainAnswer = Annotated[
+    Annotated[TrainReply, Tag("")] | Annotated[ConfiguredReply, Tag("framework")],
+    Discriminator(having("framework")),
+]
 
 
 def tried(alone: str, processes: int, found: Compared) -> Tried:

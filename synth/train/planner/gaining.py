@@ -1,0 +1,64 @@
+"""The collectives of a plan that a proved program carries out faster than the runtime would.
+
+A plan is simulated with the best programs; who runs it has them only where somebody puts them
+there. So of each collective it is told what the runtime's own choice takes, where prices can tell
+the two apart, and what that is of a step: nothing, if something is computed beside it all the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from synth.plan.request import Answer, Request
+from synth.semantics.programs import Language
+from synth.train.planner.finalists import Finalist
+from synth.train.resharding.seconds import Answers
+from synth.train.simulation.collected import Collected, collected
+
+LEAST = 0.001
+"""Of a step: what gains less is not worth a file."""
+
+
+@dataclass(frozen=True)
+class Gaining:
+    """A collective of a step, and the answer to it that gains over the runtime's own choice."""
+
+    sent: Collected
+    answer: Answer
+
+    @property
+    def default_seconds(self) -> float:
+        """What the runtime's own choice takes, once."""
+        return self.answer.baseline_seconds
+
+    @property
+    def saved_seconds(self) -> float:
+        """Of a step, at least: what is computed beside a slower one is taken to hide as much."""
+        each = self.default_seconds - self.answer.runtime_seconds
+        return self.sent.times * (1 - self.sent.hidden) * each
+
+
+def gaining(one: Finalist, answers: Answers) -> tuple[Gaining, ...]:
+    """Those of a plan that are worth a file, the one that saves most first."""
+    found = [gain for gain in _gaining(one, answers) if _worth(gain, one)]
+    return tuple(sorted(found, key=lambda gain: -gain.saved_seconds))
+
+
+def _worth(gain: Gaining, one: Finalist) -> bool:
+    return gain.saved_seconds > LEAST * one.found.seconds
+
+
+def _gaining(one: Finalist, answers: Answers) -> Iterator[Gaining]:
+    lies = one.placement
+    for sent in collected(one.plan, one.found):
+        asked = Request(
+            lies.axes,
+            sent.over,
+            sent.size_bytes,
+            k=1,
+            language=Language(goal=sent.goal),
+            placement=lies.matrix,
+        )
+        if sent.times and sent.size_bytes and (answer := answers.best(asked)).gains:
+            yield Gaining(sent, answer)

@@ -1,0 +1,88 @@
+"""A training step and a plan of it as the files of a framework that runs it."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+from grammar.tensors.operations import Step
+from hierarchies import InputError, Placement, System
+from synth.emit import Options
+from synth.train.frameworks import FRAMEWORKS, Machine, Model, configuration
+from synth.train.frameworks import Configurations as Found
+from synth.train.frameworks import Job as Training
+from synth.train.planner.composing import Candidate
+from synth.train.planner.finalists import finalist
+from synth.train.planner.gaining import gaining
+from synth.train.plans import Recipe, parse_recipe
+from synth.train.resharding.seconds import Answers
+from synth.train.zoo.sizes import sizes_of
+from synth.verbs.answers.parts import TextFile
+from synth.verbs.answers.training.configured import ConfiguredReply
+from synth.verbs.answers.training.planned import ProgramOfPlan
+from synth.verbs.reply import Reply, reply
+from synth.verbs.training.gaining import programs_of
+from synth.verbs.training.machines import StepOnMachineQuestion, accelerator_of
+
+Framework = Literal["megatron", "bridge", "torchtitan", "torchtitan-toml", "deepspeed", "mesh"]
+"""Those of ``synth.train.frameworks``; JAX's mesh and partition specs are ``mesh``."""
+
+_NAMED = {"mesh": "jax"}
+
+
+def is_framework(runtime: str) -> bool:
+    """Whether it is no runtime whose file holds the step itself."""
+    return runtime in get_args(Framework)
+
+
+def configured(question: StepOnMachineQuestion, runtime: str) -> Reply:
+    """The files of one framework for a plan, with programs for the collectives that gain by them.
+
+    Raises InputError for what is no model of the zoo, on no machine, or no recipe, and for what
+    the framework cannot say.
+    """
+    model = question.model
+    if not isinstance(model, str):
+        problem = "frameworks have models of their own, and this is a step"
+        raise InputError(problem, where="MODEL", hint="a model of the zoo, as llama3-8b")
+    recipe, step = parse_recipe(question.text()), question.step()
+    found = question.placed(dict(recipe.axes))
+    if found is None:
+        raise InputError("on which machine?", where="SYSTEM", hint="as in dgx-h100:8")
+    system, placement, _ = found
+    name = _NAMED.get(runtime, runtime)
+    sizes = sizes_of(model, question.sizes)
+    written = configuration(
+        name,
+        recipe,
+        Model(model, sizes, step),
+        Training(question.batch, getattr(sizes, "sequence", 1), question.dtype),
+        Machine(system, placement, Options()),
+    )
+    programs, more = _programs(step, recipe, system, placement, Found({name: written}, {}))
+    files = {**written.files, **{file.partition("/")[2]: text for file, text in more.items()}}
+    return reply(
+        ConfiguredReply.like(
+            written,
+            model=model,
+            framework=FRAMEWORKS[name].title,
+            system=system.name,
+            placement=[list(row) for row in placement.matrix],
+            axes=dict(recipe.axes),
+            plan=str(recipe),
+            recipe=str(written.recipe),
+            programs=programs,
+            files=[TextFile(name=file, text=str(text)) for file, text in files.items()],
+        )
+    )
+
+
+def _programs(
+    step: Step, recipe: Recipe, system: System, placement: Placement, written: Found
+) -> tuple[list[ProgramOfPlan], dict[str, str]]:
+    """None on a machine that does not say its accelerators: then nobody knows what is hidden."""
+    if not system.device:
+        return [], {}
+    answers = Answers(system, stripes=False)
+    one = Candidate(recipe, placement.matrix)
+    found = finalist(step, one, answers, accelerator_of(system, None))
+    return programs_of(system, placement, gaining(found, answers), written)

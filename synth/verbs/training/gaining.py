@@ -1,0 +1,94 @@
+"""The programs of a plan's collectives that gain, in the words of the frameworks that run it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import version
+
+from hierarchies import Placement, Reduction, System
+from synth.collectives.algorithms import Choice
+from synth.emit import CannotExpressError, Options, RankOrder, emit
+from synth.plan.how_to_get import By, advice
+from synth.train.frameworks import Configurations
+from synth.train.planner.gaining import Gaining
+from synth.verbs.answers.given import Remembered, Slice
+from synth.verbs.answers.training.planned import ProgramOfPlan
+from synth.verbs.export import hand_out
+
+RANKS: Mapping[str, RankOrder] = {
+    "megatron": RankOrder.MEGATRON,
+    "bridge": RankOrder.MEGATRON,
+    "torchtitan": RankOrder.TORCHTITAN,
+    "torchtitan-toml": RankOrder.TORCHTITAN,
+    "deepspeed": RankOrder.DEEPSPEED,
+}
+"""Who counts ranks how where the launcher is told; by all others, and else, device by device."""
+
+
+def programs_of(
+    system: System, placement: Placement, gains: Sequence[Gaining], written: Configurations
+) -> tuple[list[ProgramOfPlan], dict[str, str]]:
+    """Each that can be had, and its files beside the configurations of all that run the plan."""
+    found: list[ProgramOfPlan] = []
+    files: dict[str, str] = {}
+    for one in gains:
+        how = advice(one.answer)
+        if how.by is By.FILE:
+            own = _files(system, placement, one, written)
+            if own:
+                files |= own
+                found.append(ProgramOfPlan.of(one, "", list(own)))
+        elif how.by is By.ENVIRONMENT:
+            found.append(ProgramOfPlan.of(one, how.text, []))
+    return found, files
+
+
+def _files(
+    system: System, placement: Placement, one: Gaining, written: Configurations
+) -> dict[str, str]:
+    """In the order of ranks in which each framework is started."""
+    return {
+        f"{framework}/programs/{name}": text
+        for framework, found in written.written.items()
+        for name, text in emitted(
+            remembered(system, placement, one),
+            "jax" if framework == "jax" else "torch",
+            RANKS[framework] if "slurm_hostfile" in found.files else RankOrder.MACHINE,
+            _name(one),
+        )
+    }
+
+
+def emitted(
+    chosen: Remembered, target: str, order: RankOrder, name: str
+) -> Iterator[tuple[str, str]]:
+    """Files of a program, in a folder; none where the target has no words for it."""
+    options = Options(rank_order=order, made_by=f"collsynth {version('collsynth')}")
+    try:
+        files = emit(target, hand_out(chosen, options).source)
+    except CannotExpressError:
+        return
+    for file, text in files.items():
+        yield f"{name}/{file}", str(text)
+
+
+def _name(one: Gaining) -> str:
+    """``reduce_scatter_data_16384``: the goal, its axes, and bytes of the largest buffer."""
+    goal = one.sent.goal.value.replace("-", "_")
+    return "_".join([goal, *one.sent.over, str(one.sent.size_bytes)])
+
+
+def remembered(system: System, placement: Placement, one: Gaining) -> Remembered:
+    """Its programs on the plan's own placement, whose axes the answer may call otherwise."""
+    parts = [stripe.part for stripe in one.answer.stripes]
+    several = tuple(Slice(str(part.program), part.size_bytes, part.segments) for part in parts)
+    return Remembered(
+        system,
+        Reduction(placement, one.sent.over),
+        several[0].program,
+        one.sent.size_bytes,
+        Choice.AUTO,
+        several[0].segments,
+        one.sent.goal,
+        several if len(several) > 1 else (),
+    )

@@ -1,0 +1,159 @@
+"""Plans of a whole step, as the verb answers: files, and programs for what gains by them."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import pytest
+
+pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
+
+from hierarchies import InputError, load
+from hierarchies.devices import device_named
+from synth.emit import RankOrder
+from synth.plan.request import Watcher
+from synth.train.frameworks import Job as Training
+from synth.train.frameworks import Machine, Model, configurations
+from synth.train.models import Spelling
+from synth.train.planner.composing import Candidate
+from synth.train.planner.finalists import finalist
+from synth.train.planner.planning import Job, Planner
+from synth.train.plans import parse_recipe
+from synth.train.zoo.sizes import sizes_of
+from synth.verbs.answers import judge
+from synth.verbs.planning import PlanQuestion, plan
+from synth.verbs.training.gaining import emitted, programs_of, remembered
+from synth.verbs.training.trained import TrainQuestion, trained
+
+
+def answered(**given: Any) -> Any:
+    question = PlanQuestion.model_validate(
+        {
+            "system": "p2-a100:2",
+            "model": "gpt2-small",
+            "batch": 32,
+            "sizes": {"layers": 4, "vocabulary": 4096},
+            "k": 1,
+            **given,
+        }
+    )
+    return judge("plan").validate_python(plan(question, Watcher()).body)
+
+
+@cache
+def across() -> Any:
+    """Gradients are reduced over two nodes, each behind one NIC."""
+    return answered(pin="data=32 zero=0 remat=no")
+
+
+def test_what_gains_has_a_file_for_each_framework_that_runs_the_plan() -> None:
+    found = across()
+    assert found.programs
+    written = {one.name: one.text for one in found.files}
+    frameworks = {name.partition("/")[0] for name in written}
+    assert "megatron" in frameworks
+    for one in found.programs:
+        assert one.seconds < one.default_seconds
+        assert bool(one.environment) != bool(one.files)
+        folders = [name.split("/")[:2] for name in one.files]
+        assert not one.files or folders == [[each, "programs"] for each in frameworks_of(written)]
+        for name in one.files:
+            compile(written[name], name, "exec")
+            assert one.request.value in written[name]
+
+
+def frameworks_of(written: dict[str, str]) -> list[str]:
+    return list(dict.fromkeys(name.partition("/")[0] for name in written))
+
+
+def test_what_is_saved_is_what_is_exposed_at_most() -> None:
+    found = across()
+    saved = [one.saved_seconds for one in found.programs]
+    assert saved == sorted(saved, reverse=True)
+    for one in found.programs:
+        most = one.times * (one.default_seconds - one.seconds)
+        assert 0 < one.saved_seconds <= most * (1 + 1e-9)
+
+
+def test_where_nothing_is_sent_far_nothing_gains() -> None:
+    found = answered(system="p2-a100:1", pin="data=16 zero=0 remat=no")
+    assert all(one.environment for one in found.programs)
+
+
+@pytest.mark.slow
+def test_programs_count_ranks_as_those_who_are_told() -> None:
+    """Where axes lie otherwise than the framework lays them out, ranks go by its own order."""
+    system = load("p2-a100:2")
+    spelling = Spelling(batch=32, dtype="bfloat16")
+    sizes = {"layers": 4, "vocabulary": 4096, "heads": 16, "width": 1024}
+    job = Job("gpt2-small", sizes, spelling, system, device_named(system.device))
+    planner = Planner(job)
+    recipe = parse_recipe("data=8 tensor=4; batch over data; weights over tensor as Megatron")
+    crossed = Candidate(recipe, ((1, 8), (2, 2)))
+    one = finalist(job.step, crossed, planner._answers, job.device)
+    written = configurations(
+        recipe,
+        Model(job.model, sizes_of(job.model, sizes), job.step),
+        Training(32, 1024),
+        Machine(system, one.placement),
+        ("megatron",),
+    )
+    assert "slurm_hostfile" in written.written["megatron"].files
+    gains = planner.gaining(one)
+    programs, files = programs_of(system, one.placement, gains, written)
+    assert files
+    by_file = next(each for each in gains if f"_{each.sent.size_bytes}/" in next(iter(files)))
+    told, plain = (
+        dict(emitted(remembered(system, one.placement, by_file), "torch", order, "it"))
+        for order in (RankOrder.MEGATRON, RankOrder.MACHINE)
+    )
+    assert next(iter(files.values())) in told.values()
+    assert told != plain
+    assert [name for each in programs for name in each.files] == [*files]
+
+
+def configured(**given: Any) -> Any:
+    question = TrainQuestion.model_validate(
+        {
+            "model": "gpt2-small",
+            "system": "p2-a100:2",
+            "sizes": {"layers": 4, "vocabulary": 4096},
+            "batch": 32,
+            "dtype": "bfloat16",
+            "plan": "data=32; batch over data",
+            "runtime": "megatron",
+            **given,
+        }
+    )
+    return judge("train").validate_python(trained(question, Watcher()).body)
+
+
+def test_a_plan_that_is_given_has_the_files_of_the_one_that_is_found() -> None:
+    found, given = across(), configured(plan=across().plans[0].plan)
+    theirs = {one.name.removeprefix("megatron/"): one.text for one in found.files}
+    assert given.files
+    assert all(theirs[one.name] == one.text for one in given.files)
+    assert [one.bytes for one in given.programs] == [one.bytes for one in found.programs]
+
+
+def test_a_framework_that_does_otherwise_says_so() -> None:
+    found = configured(plan="data=16 tensor=2; batch over data; weights over tensor as Megatron")
+    assert any("vocabulary" in note for note in found.notes)
+    assert "vocabulary over tensor" in found.recipe
+    assert "vocabulary over tensor" not in found.plan
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"system": None}, "on which machine"),
+        ({"check": True}, "check beside --runtime megatron"),
+        ({"plan": "data=16; batch over data"}, "multiply to 16 devices"),
+        ({"plan": "data=32; batch over data; schedule gpipe"}, "gpipe|stages"),
+        ({"runtime": "torchtitan"}, "no flavour of gpt2-small"),
+    ],
+)
+def test_what_a_framework_cannot_be_given_is_told(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        configured(**given)
