@@ -22,7 +22,8 @@ from synth.events.longest_path import arranged, ends_together, retimed, timed
 from synth.train.models import Spelling, zoo_step
 from synth.train.orders import SCHEDULES, Protocol, Scheduled, scheduled
 from synth.train.planner.links import Priced
-from synth.train.planner.planning import Job, Pins, Planner
+from synth.train.planner.pins import Pins
+from synth.train.planner.planning import Job, Planner
 from synth.train.plans import apply, parse_recipe, plan_of, prepared
 from synth.train.simulation import Predicted, Runtime, Sources, predicted
 from synth.train.simulation.groups import Grouping

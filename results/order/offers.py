@@ -15,7 +15,8 @@ from synth.train.models import Spelling
 from synth.train.planner.composing import Candidate, axes_of
 from synth.train.planner.finalists import Finalist, finalist
 from synth.train.planner.links import Priced
-from synth.train.planner.planning import SAMPLES, Job, Pins, Planner
+from synth.train.planner.pins import Pins
+from synth.train.planner.planning import SAMPLES, Job, Planner
 from synth.train.planner.resolution import Likely, likely
 from synth.train.plans import Recipe
 from synth.train.resharding.seconds import Answers

@@ -23,7 +23,7 @@ from synth.service.page.form_routes import sent_form
 from synth.service.page.form_values import machine_of
 from synth.service.page.forms import Checked, Fields, one_of, system_in, tell_machine, typed_in
 from synth.service.page.responses import PageCaller, PageRoute, page
-from synth.train.planner.planning import Pins
+from synth.train.planner.pins import Pins
 from synth.train.zoo.sizes import ZOO, sizes_of
 from synth.verbs.planning import PlanQuestion
 from synth.verbs.questions.question import asked

@@ -165,7 +165,11 @@ def _nothing(answer: StepPlanReply) -> Iterator[RenderableType]:
             f"the least memory: {volume(one.bytes)} of {volume(answer.device_bytes)},"
             f" {volume(one.excess_bytes)} too much, by\n{one.plan}"
         )
-    yield "more devices, a smaller batch or sequence, or fewer pins may help"
+        for knob in one.freed:
+            fits = ", and fits" if knob.bytes <= answer.device_bytes else ""
+            yield f"{knob.what}: {volume(knob.freed_bytes)} less{fits}"
+        if not one.freed:
+            yield "no pin, nor half the sequence or twice the devices, would help"
 
 
 def _why_not(answer: StepPlanReply) -> Iterator[RenderableType]:
@@ -174,7 +178,9 @@ def _why_not(answer: StepPlanReply) -> Iterator[RenderableType]:
     yield ""
     other = answer.why_not
     if other is None:
-        yield f"why not {answer.asked_why_not}? No such plan fits"
+        near = answer.why_not_nearest
+        lacks = f": the least memory is {volume(near.bytes)}, by {near.plan}" if near else ""
+        yield f"why not {answer.asked_why_not}? No such plan fits{lacks}"
         return
     yield f"why not {answer.asked_why_not}? The best so: {other.plan}"
     if not answer.plans:

@@ -7,7 +7,7 @@ length are composed of that, hundreds a second (``composing``), and searched as 
 >>> from grammar import Goal
 >>> from hierarchies import load
 >>> from synth.train.planner.links import Least, Priced
->>> from synth.train.planner.planning import Pins
+>>> from synth.train.planner.pins import Pins
 >>> from synth.train.plans import parse_recipe
 >>> text = "data=8 tensor=8; batch over data; weights over tensor as Megatron; zero=1"
 >>> Pins.parse("tensor=8 zero=1").allow(parse_recipe(text))

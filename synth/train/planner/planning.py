@@ -7,10 +7,10 @@ is computed again, and where each axis lies. A pin is what a recipe must have, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import combinations, islice
+from itertools import islice
 from math import isqrt
 
 from grammar.tensors.operations import Step
@@ -19,21 +19,19 @@ from hierarchies.devices import Device
 from synth.plan.request import Watcher
 from synth.train.choice.grids import Extents, Knobs, extents_of, recipes
 from synth.train.models import Spelling, zoo_step
-from synth.train.orders import SCHEDULES
 from synth.train.planner.composing import Candidate, Composer
 from synth.train.planner.finalists import Finalist, Taken, by_framework, finalist
 from synth.train.planner.gaining import Gaining, gaining
+from synth.train.planner.hints import Freed, freed, least, no_plan
 from synth.train.planner.inside import LAYERS, MICROBATCHES, inside
 from synth.train.planner.links import Least, Priced
+from synth.train.planner.pins import AXES, Pins
 from synth.train.planner.resolution import Likely, likely
 from synth.train.planner.searching import Composed, Search, candidates
 from synth.train.plans import Recipe, apply, plan_of
 from synth.train.plans.plan import MOST_PASSES, PIPE
 from synth.train.resharding.seconds import Answers
 from synth.train.zoo.sizes import sizes_of
-
-AXES = (PIPE, "data", "expert", "seq", "tensor")
-"""The axes there are, major first, as frameworks order them."""
 
 LONG = 16_384
 """From how many tokens on a sequence may be cut among devices."""
@@ -48,67 +46,6 @@ SPARE = 50
 """So many plans more are found than are asked for: simulated, some may not fit."""
 
 _CHUNKS = 8
-
-
-@dataclass(frozen=True)
-class Pins:
-    """What a recipe must have: sizes of axes, and what else is said, by its word."""
-
-    said: Mapping[str, str]
-
-    @classmethod
-    def parse(cls, text: str) -> Pins:
-        """``tensor=8 zero=1 remat=no``. Raises InputError for words that are none."""
-        said: dict[str, str] = {}
-        for word in text.replace(",", " ").replace(";", " ").split():
-            name, equals, value = word.partition("=")
-            if not equals or name not in _WORDS or not _WORDS[name](value):
-                hint = "as in 'tensor=8 zero=1 schedule=1f1b microbatches=32 remat=no sequence=yes'"
-                raise InputError(f"not understood: {word!r}", where="pin", hint=hint)
-            if said.setdefault(name, value) != value:
-                problem = f"{name}={said[name]} and {name}={value}"
-                raise InputError(problem, where="pin", hint="pin one of them")
-        return cls(said)
-
-    def __str__(self) -> str:
-        return " ".join(f"{name}={value}" for name, value in self.said.items())
-
-    def alone(self) -> Iterator[Pins]:
-        """Each pin, and each pair of them."""
-        for count in (1, 2):
-            for some in combinations(self.said.items(), count):
-                yield Pins(dict(some))
-
-    def allow(self, recipe: Recipe) -> bool:
-        """Whether a recipe has all of them."""
-        return all(_has(recipe, name) == value for name, value in self.said.items())
-
-
-def _has(recipe: Recipe, name: str) -> str:
-    match name:
-        case "zero" | "microbatches" | "chunks":
-            return str(getattr(recipe, name))
-        case "schedule":
-            return recipe.schedule
-        case "remat":
-            return "yes" if recipe.remat else "no"
-        case "sequence":
-            return "yes" if recipe.tokens == "tensor" else "no"
-        case _:
-            return str(dict(recipe.axes).get(name, 1))
-
-
-def _count(value: str) -> bool:
-    return value.isdecimal() and 0 < int(value) < 2**31
-
-
-_WORDS: Mapping[str, Callable[[str], bool]] = {
-    **dict.fromkeys((*AXES, "microbatches", "chunks"), _count),
-    "zero": lambda value: value in ("0", "1", "2", "3"),
-    "schedule": lambda value: value in SCHEDULES,
-    "remat": lambda value: value in ("yes", "no"),
-    "sequence": lambda value: value in ("yes", "no"),
-}
 
 
 @dataclass(frozen=True)
@@ -173,39 +110,36 @@ class Job:
         axes = [*([PIPE] if self.divides else []), "data", "tensor"]
         axes += ["expert"] * bool(self.extents.experts)
         axes += ["seq"] * (self.extents.tokens >= LONG or "seq" in pins.said)
-        counts = _divisors(batch) if self.divides else [1]
+        counts = divisors(batch) if self.divides else [1]
         schedules = (pins.said["schedule"],) if "schedule" in pins.said else SCHEDULED
         return Knobs(
-            degrees=_divisors(devices),
+            degrees=divisors(devices),
             axes=tuple(axis for axis in AXES if axis in axes),
             schedules=schedules,
-            chunks=[one for one in _divisors(self.layers) if one <= _CHUNKS],
+            chunks=[one for one in divisors(self.layers) if one <= _CHUNKS],
             microbatches=counts,
             unstaged=counts,
+            vocabulary=[pins.said.get("vocabulary") != "no"],
         )
 
     def candidates(self, pins: Pins) -> list[Candidate]:
         """All plans with the pins. Raises InputError where there are none, and says why."""
         knobs = self.knobs(pins)
         known = list(recipes(self.system.devices, self.extents, knobs))
-        allowed = (one for one in known if pins.allow(one) and self._usual(one))
+        usual = "microbatches" in pins.said
+        allowed = (one for one in known if pins.allow(one) and (usual or self._usual(one)))
         found = list(candidates(self.system, allowed))
         if not found:
-            for some in pins.alone():
-                if not any(some.allow(one) for one in known):
-                    raise InputError(
-                        f"no plan of {self.model} for {self.spelling.batch} samples on"
-                        f" {self.system.devices} devices has {some}",
-                        where="pin",
-                        hint="pin less, or what divides heads, layers, samples and devices",
-                    )
-            raise InputError(
-                f"nothing divides {self.model} and {self.spelling.batch} samples among"
-                f" {self.system.devices} devices",
-                where="pin" if pins.said else "batch",
-                hint="a batch that devices divide, or other sizes of axes",
-            )
+            devices, batch = self.system.devices, self.spelling.batch
+            raise no_plan(self.model, devices, batch, pins, known, self.possible)
         return found
+
+    def possible(self, batch: int) -> bool:
+        """Whether anything divides another batch among the devices."""
+        counts = divisors(batch) if self.divides else [1]
+        knobs = replace(self.knobs(Pins({})), microbatches=counts, unstaged=counts)
+        some = recipes(self.system.devices, replace(self.extents, batch=batch), knobs)
+        return next(some, None) is not None
 
     def _usual(self, recipe: Recipe) -> bool:
         """Whether a microbatch has as many samples as are tried, and an order so many passes."""
@@ -214,7 +148,8 @@ class Job:
         return recipe.microbatches == 1 or (few and self.spelling.batch // cut in SAMPLES)
 
 
-def _divisors(number: int) -> list[int]:
+def divisors(number: int) -> list[int]:
+    """All of a number, the smallest first."""
     small = [one for one in range(1, isqrt(number) + 1) if number % one == 0]
     return sorted({*small, *(number // one for one in small)})
 
@@ -303,6 +238,40 @@ class Planner:
             return self._finalist(one.candidate)
         except InputError as error:
             return error
+
+    def freed(self, pins: Pins, found: Planned) -> tuple[Freed, ...]:
+        """If nothing fits: what would need less memory, and how much that is."""
+        if found.search.nearest is None or found.search.fitting:
+            return ()
+        nearest, size = found.search.nearest
+        others: dict[str, Callable[[], float]] = {
+            f"without {name}={value}": partial(self._least, pins.without(name))
+            for name, value in pins.said.items()
+        }
+        recipe = nearest.recipe
+        if "data" in dict(recipe.axes):
+            others["twice the devices, over data"] = partial(self._doubled, recipe)
+        if getattr(sizes_of(self.job.model, self.job.changes), "sequence", 1) % 2 == 0:
+            others["half the sequence"] = partial(self._halved, recipe)
+        return freed(size, others)
+
+    def _least(self, pins: Pins) -> float:
+        """The least memory of a plan with such pins."""
+        recipes = dict.fromkeys(one.recipe for one in self.job.candidates(pins))
+        return least(self.composer, recipes)
+
+    def _doubled(self, recipe: Recipe) -> float:
+        """Twice as many samples on twice as many devices."""
+        axes = tuple((name, size * (1 + (name == "data"))) for name, size in recipe.axes)
+        composer = replace(self.composer, batch=2 * self.composer.batch, _plans={})
+        return composer.size_bytes(replace(recipe, axes=axes))
+
+    def _halved(self, recipe: Recipe) -> float:
+        """Of half as many tokens."""
+        job = self.job
+        tokens = getattr(sizes_of(job.model, job.changes), "sequence", 2) // 2
+        half = replace(job, changes={**job.changes, "sequence": tokens})
+        return Planner(half).composer.size_bytes(recipe)
 
     def gaining(self, one: Finalist) -> tuple[Gaining, ...]:
         """Its collectives that gain by programs of ours."""

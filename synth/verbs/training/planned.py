@@ -12,7 +12,8 @@ from synth.train.frameworks import Job as Training
 from synth.train.frameworks import Machine, Model, configurations
 from synth.train.models import Spelling
 from synth.train.planner.finalists import Finalist
-from synth.train.planner.planning import Job, Pins, Planner
+from synth.train.planner.pins import Pins
+from synth.train.planner.planning import Job, Planner
 from synth.train.zoo.sizes import sizes_of
 from synth.verbs.answers.training.planned import Asked, Handed, StepPlanReply
 from synth.verbs.questions import notations
@@ -86,7 +87,18 @@ def planned_step(
     flops, dtype = products(job.step)
     samples, tokens = size_of(job.step)
     written = _written(planner, found.finalists[0]) if found.finalists else None
-    asked = Asked(job, name, flops, dtype, samples, tokens, str(pins), str(others), written)
+    asked = Asked(
+        job,
+        name,
+        flops,
+        dtype,
+        samples,
+        tokens,
+        str(pins),
+        str(others),
+        written,
+        planner.freed(pins, found),
+    )
     answer = StepPlanReply.of(asked, found, why_not)
     if not answer.plans:
         return reply(answer, Outcome.NO)

@@ -13,9 +13,10 @@ from synth.emit import Files
 from synth.plan.request import programs_text
 from synth.train.planner.finalists import Finalist
 from synth.train.planner.gaining import Gaining
+from synth.train.planner.hints import Freed
 from synth.train.planner.planning import Job, Planned
 from synth.train.planner.resolution import Difference, difference, simplest
-from synth.train.planner.searching import Composed
+from synth.train.planner.searching import Composed, Search
 from synth.train.simulation.spans import spans
 from synth.verbs.answers.machine_parts import LevelInFull, PricesName
 from synth.verbs.answers.parts import (
@@ -119,12 +120,41 @@ class PlanOfFront(Part):
         )
 
 
+class FreedMemory(Part):
+    """A change with which a plan would need less memory."""
+
+    what: str = Field(description="A pin that is left out, more devices, fewer tokens.")
+    bytes: Whole = Field(description="Of the fullest device then, at least.")
+    freed_bytes: Whole = Field(description="How much less that is.")
+
+
 class LeastMemory(Part):
     """The plan that needs the least memory, where none fits."""
 
     plan: str = Field(description="As simulate takes it.")
     bytes: Whole = Field(description="Of the fullest device.")
     excess_bytes: Whole = Field(description="How much of that is too much.")
+    freed: list[FreedMemory] = Field(description="What would help, the most first.")
+
+    @classmethod
+    def of(cls, search: Search, memory_bytes: float, helps: Sequence[Freed] = ()) -> Self | None:
+        """None where something fits."""
+        if search.nearest is None or search.fitting:
+            return None
+        candidate, size = search.nearest
+        return cls(
+            plan=str(candidate.recipe),
+            bytes=round(size),
+            excess_bytes=max(0, round(size - memory_bytes)),
+            freed=[
+                FreedMemory(
+                    what=one.what,
+                    bytes=round(one.size_bytes),
+                    freed_bytes=round(one.freed_bytes),
+                )
+                for one in helps
+            ],
+        )
 
 
 class RefusedPlans(Part):
@@ -211,6 +241,9 @@ class StepPlanReply(Reply):
     refused: list[RefusedPlans] = Field(description="Plans that cannot be, and why.")
     asked_why_not: str = Field(description="The pins of the plan beside these.")
     why_not: PlanOfStep | None = Field(description="The best with those pins; null if none fits.")
+    why_not_nearest: LeastMemory | None = Field(
+        description="If nothing with those pins fits: what needs the least memory; else null."
+    )
     complete: bool = Field(description="False if a better plan may be missing.")
     programs: list[ProgramOfPlan] = Field(
         description="What of the best gains by a program of ours, the most first."
@@ -223,14 +256,6 @@ class StepPlanReply(Reply):
         """All that is to be said of plans of a step."""
         job, search = asked.job, found.search
         system, device = job.system, job.device
-        nearest = None
-        if search.nearest is not None and not search.fitting:
-            candidate, size = search.nearest
-            nearest = LeastMemory(
-                plan=str(candidate.recipe),
-                bytes=round(size),
-                excess_bytes=max(0, round(size - device.memory_bytes)),
-            )
         differences = [difference(found.likely[0], one) for one in found.likely]
         rest = _ROWS_OF_OTHERS // max(2, len(found.finalists) - 1 + (why_not is not None))
         beside = []
@@ -268,7 +293,10 @@ class StepPlanReply(Reply):
                 if found.laid_out
                 else None
             ),
-            nearest=nearest,
+            nearest=LeastMemory.of(search, device.memory_bytes, asked.freed),
+            why_not_nearest=(
+                LeastMemory.of(why_not.search, device.memory_bytes) if why_not else None
+            ),
             refused=[RefusedPlans(because=why, plans=count) for why, count in found.refused],
             why_not=next(iter(beside), None),
             complete=found.complete,
@@ -314,6 +342,7 @@ class Asked:
     pins: str
     asked_why_not: str
     written: Handed | None
+    freed: Sequence[Freed] = ()
 
     def plan(self, one: Finalist, among: Planned, than_first: Difference, most: int) -> PlanOfStep:
         """A plan, with what the search had expected of it, and how much longer it takes.

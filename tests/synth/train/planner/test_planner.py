@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from functools import cache
 from itertools import islice
 
@@ -21,7 +22,8 @@ from synth.train.planner.composing import Candidate, Seconds, clocked
 from synth.train.planner.finalists import finalist
 from synth.train.planner.inside import MICROBATCHES, Part, inside, scaled
 from synth.train.planner.links import Least, Priced
-from synth.train.planner.planning import SCHEDULED, Job, Pins, Planner
+from synth.train.planner.pins import Pins
+from synth.train.planner.planning import SCHEDULED, Job, Planner
 from synth.train.planner.searching import Search
 from synth.train.plans import When, parse_recipe
 from synth.train.plans.recipes import CHUNKED
@@ -244,6 +246,31 @@ def test_several_processes_find_what_one_finds() -> None:
         told = [(one.candidate, one.found.seconds, one.size_bytes) for one in planned.finalists]
         found.append((told, planned.looked_at, planned.least_seconds, planned.refused))
     assert found[0] == found[1]
+
+
+def test_the_vocabulary_may_be_whole() -> None:
+    for value, cut in (("yes", True), ("no", False)):
+        some = job().candidates(Pins.parse(f"tensor=4 vocabulary={value}"))
+        assert some
+        assert all(bool(one.recipe.vocabulary) is cut for one in some)
+
+
+@pytest.mark.slow
+def test_where_nothing_fits_what_is_freed_is_what_such_plans_need() -> None:
+    small = replace(job().device, memory_bytes=2e9)
+    one = Planner(replace(job(), device=small))
+    pins = Pins.parse("zero=0 remat=no pipe=1 tensor=1")
+    found = one.plans(pins, 1, Watcher())
+    assert not found.finalists
+    assert found.search.nearest is not None
+    for each in one.freed(pins, found):
+        if each.what.startswith("without "):
+            others = pins.without(each.what.removeprefix("without ").partition("=")[0])
+            sizes = [one.composer.size_bytes(e.recipe) for e in one.job.candidates(others)]
+            assert each.size_bytes == min(sizes)
+        assert each.size_bytes + each.freed_bytes == pytest.approx(found.search.nearest[1])
+    kinds = {each.what for each in one.freed(pins, found)}
+    assert {"without zero=0", "without remat=no", "half the sequence"} <= kinds
 
 
 def test_what_the_device_has_no_rate_for_is_told() -> None:

@@ -24,7 +24,7 @@ from synth.calibration.typical import typical
 from synth.compute import Product, product_estimate
 from synth.plan.request import Watcher
 from synth.train.planner.finalists import Finalist
-from synth.train.planner.planning import Pins
+from synth.train.planner.pins import Pins
 from synth.train.planner.resolution import (
     BETWEEN,
     CUT,
