@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import islice
 
 from grammar.tensors.operations import Step
@@ -113,36 +113,33 @@ def _kind(one: Composed) -> tuple[int, bool]:
     return one.candidate.recipe.zero, one.candidate.recipe.remat
 
 
+def simulated(step: Step, one: Candidate, answers: Answers, device: Device) -> Finalist:
+    """The step by a candidate on the clock, with what the planner ``answers`` on the system.
+
+    Raises InputError for a plan that is not one of the step.
+    """
+    told = _Told(one, answers, device)
+    return told.finalist(told.predicted(step, one.recipe))
+
+
 def finalist(
     step_of: Callable[[int], Step], layers: int, one: Candidate, answers: Answers, device: Device
 ) -> Finalist:
-    """The step by a candidate, simulated, with what the planner ``answers`` on the system.
+    """The same; ``step_of`` gives the step with so many layers.
 
-    ``step_of`` gives it with so many layers: of a long pipeline those of a few stages are written
-    out, and those between stand for others. Raises InputError for a plan that is not one of the
-    step.
+    Of a long pipeline those of a few stages are written out, and stand for those between.
     """
-    system, recipe = answers.system, one.recipe
-    placement = Placement(system.hierarchy, one.axes, one.rows)
-    told = _Told(device, Network(answers, placement))
-    found = None
+    recipe = one.recipe
     if recipe.stages > WRITTEN and layers % recipe.stages == 0:
+        told = _Told(one, answers, device)
         few = layers // recipe.stages * WRITTEN
         axes = tuple((name, WRITTEN if name == PIPE else size) for name, size in recipe.axes)
         short = told.written(step_of(few), replace(recipe, axes=axes, schedule="1f1b", chunks=1))
         if (longer := stretched(short, recipe.stages)) is not None:
             order = SCHEDULES[recipe.schedule](one.ranks, recipe.microbatches, recipe.chunks)
             handing = told.network.handing
-            found = in_order(longer, order, recipe.microbatches, handing, RUNTIME)
-    found = found or told.predicted(step_of(layers), recipe)
-    return Finalist(
-        one,
-        told.plan,
-        placement,
-        by_framework(one, system),
-        found,
-        *told.of(found, recipe.microbatches),
-    )
+            return told.finalist(in_order(longer, order, recipe.microbatches, handing, RUNTIME))
+    return simulated(step_of(layers), one, answers, device)
 
 
 @dataclass
@@ -152,10 +149,29 @@ class _Told:
     A section is found again by its seconds, which are its tasks'.
     """
 
+    candidate: Candidate
+    answers: Answers
     device: Device
-    network: Network
     known: dict[float, tuple[Estimate, Estimate]] = field(default_factory=dict)
     plan: Plan = field(init=False)
+
+    @cached_property
+    def placement(self) -> Placement:
+        """Where its axes lie."""
+        one = self.candidate
+        return Placement(self.answers.system.hierarchy, one.axes, one.rows)
+
+    @cached_property
+    def network(self) -> Network:
+        """What is sent takes so long."""
+        return Network(self.answers, self.placement)
+
+    def finalist(self, found: Predicted) -> Finalist:
+        """What was put on the clock, as a finalist."""
+        one = self.candidate
+        by_itself = by_framework(one, self.answers.system)
+        computed = self._of(found, one.recipe.microbatches)
+        return Finalist(one, self.plan, self.placement, by_itself, found, *computed)
 
     def predicted(self, step: Step, recipe: Recipe) -> Predicted:
         """A step by a recipe."""
@@ -178,7 +194,7 @@ class _Told:
 
         return prepared(step, plan), plan, program, sources(computing, self.network)
 
-    def of(self, run: Predicted, microbatches: int) -> tuple[Estimate, Estimate]:
+    def _of(self, run: Predicted, microbatches: int) -> tuple[Estimate, Estimate]:
         """What the busiest rank computes, divided as all that is computed in a step."""
         often = dict.fromkeys((When.FORWARD, When.BACKWARD), microbatches)
         passes = [

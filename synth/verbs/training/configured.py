@@ -11,7 +11,7 @@ from synth.train.frameworks import FRAMEWORKS, Machine, Model, configuration
 from synth.train.frameworks import Configurations as Found
 from synth.train.frameworks import Job as Training
 from synth.train.planner.composing import Candidate
-from synth.train.planner.finalists import finalist
+from synth.train.planner.finalists import simulated
 from synth.train.planner.gaining import gaining
 from synth.train.plans import Recipe, parse_recipe
 from synth.train.resharding.seconds import Answers
@@ -84,5 +84,5 @@ def _programs(
         return [], {}
     answers = Answers(system, stripes=False)
     one = Candidate(recipe, placement.matrix)
-    found = finalist(step, one, answers, accelerator_of(system, None))
+    found = simulated(step, one, answers, accelerator_of(system, None))
     return programs_of(system, placement, gaining(found, answers), written)

@@ -17,7 +17,7 @@ from synth.train.frameworks import Job as Training
 from synth.train.frameworks import Machine, Model, configurations
 from synth.train.models import Spelling
 from synth.train.planner.composing import Candidate
-from synth.train.planner.finalists import finalist
+from synth.train.planner.finalists import simulated
 from synth.train.planner.planning import Job, Planner
 from synth.train.plans import parse_recipe
 from synth.train.zoo.sizes import sizes_of
@@ -91,7 +91,7 @@ def test_programs_count_ranks_as_those_who_are_told() -> None:
     planner = Planner(job)
     recipe = parse_recipe("data=8 tensor=4; batch over data; weights over tensor as Megatron")
     crossed = Candidate(recipe, ((1, 8), (2, 2)))
-    one = finalist(job.step, crossed, planner._answers, job.device)
+    one = simulated(job.step, crossed, planner._answers, job.device)
     written = configurations(
         recipe,
         Model(job.model, sizes_of(job.model, sizes), job.step),
