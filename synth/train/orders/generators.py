@@ -23,7 +23,7 @@ def gpipe(ranks: int, microbatches: int) -> Order:
     """All forward passes, then all backward passes."""
     _check(ranks, microbatches)
     both = (Pass.FORWARD, Pass.BACKWARD)
-    return Order(
+    return Order.known(
         tuple(
             tuple(Action(rank, kind, m) for kind in both for m in range(microbatches))
             for rank in range(ranks)
@@ -34,7 +34,7 @@ def gpipe(ranks: int, microbatches: int) -> Order:
 def one_f_one_b(ranks: int, microbatches: int) -> Order:
     """Forward and backward in turn as soon as there is a gradient: holds few activations."""
     _check(ranks, microbatches)
-    return Order(
+    return Order.known(
         tuple(
             _in_turn(
                 [Action(rank, Pass.FORWARD, m) for m in range(microbatches)],
@@ -52,7 +52,7 @@ def interleaved(ranks: int, microbatches: int, chunks: int) -> Order:
     Microbatches go in rounds, of as many as there are ranks if these divide them.
     """
     rounds = _Rounds(ranks, microbatches, chunks)
-    return Order(
+    return Order.known(
         tuple(
             _in_turn(
                 rounds.forward(rank),
@@ -76,7 +76,7 @@ def zero_bubble_h1(ranks: int, microbatches: int, chunks: int = 1) -> Order:
         first = rounds.backward(rank, Pass.INPUT)
         row = _in_turn(rounds.forward(rank), first, rounds.ahead + ranks - 1 - rank)
         rows.append(_filled(row, rounds.backward(rank, Pass.WEIGHT), rank))
-    return Order(tuple(rows))
+    return Order.known(tuple(rows))
 
 
 def looped_bfs(ranks: int, microbatches: int, chunks: int) -> Order:
@@ -89,7 +89,7 @@ def looped_bfs(ranks: int, microbatches: int, chunks: int) -> Order:
         rows.append(
             (*forward, *(Action(a.stage, Pass.BACKWARD, a.microbatch) for a in forward[::-1]))
         )
-    return Order(tuple(rows))
+    return Order.known(tuple(rows))
 
 
 USUAL = Durations(1.0, 2.0)

@@ -74,6 +74,7 @@ def test_what_is_held_is_known_without_the_order(
     chunks = 1 if name in ONE_STAGE else chunks
     order = SCHEDULES[name](stages, rounds * stages, chunks)
     assert held(name, stages, rounds * stages, chunks) == order.held()
+    assert Order(order.ranks) == order  # which is checked
 
 
 @given(STAGES, st.integers(1, 8), st.floats(0.0, 1.0))
