@@ -252,6 +252,16 @@ BENCHES = (
             Promise("GPT-3's plans on 512 devices that fit, number", "plans", "plans"),
         ),
     ),
+    Bench(
+        (measure("search"),),
+        1,
+        (
+            Promise("GPT-3's plans on 512 devices searched, each", "ms_a_plan_512", "ms", 1.0),
+            Promise("GPT-3's plans on 512 devices that fit, all of them", "fitting_512", "plans"),
+            Promise("GPT-3's plans on 4,096 devices, all searched", "seconds_4096", "s", 60.0),
+            Promise("GPT-3's plans on 4,096 devices that fit, all", "fitting_4096", "plans"),
+        ),
+    ),
     four_levels("8,8,4,2"),
     four_levels("32,4,4"),
     proofs(3, 0.1),

@@ -8,6 +8,7 @@ here waits, and other work on the machine counts less.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 from resource import RUSAGE_SELF, getrusage
 from statistics import median
 from time import process_time
@@ -19,11 +20,13 @@ from hierarchies import load
 from hierarchies.devices import device_named
 from synth.events.blocks import Block, composed, expanded
 from synth.events.longest_path import arranged, ends_together, retimed, timed
+from synth.plan.request import Watcher
 from synth.train.models import Spelling, zoo_step
 from synth.train.orders import SCHEDULES, Protocol, Scheduled, scheduled
-from synth.train.planner.links import Priced
+from synth.train.planner.links import Least, Priced
 from synth.train.planner.pins import Pins
 from synth.train.planner.planning import Job, Planner
+from synth.train.planner.searching import Search
 from synth.train.plans import apply, parse_recipe, plan_of, prepared
 from synth.train.simulation import Predicted, Runtime, Sources, predicted
 from synth.train.simulation.groups import Grouping
@@ -127,6 +130,30 @@ def plans() -> Figures:
     composed.seconds(fitting)
     took_seconds = process_time() - begun
     return {"ms_a_plan": 1e3 * took_seconds / len(fitting), "plans": float(len(fitting))}
+
+
+def search() -> Figures:
+    """All of GPT-3's plans on 512 A100, and on 4,096, from the traced step to the five cheapest.
+
+    Everything counts: what stages do inside is written out, links are priced. Plans that a bound
+    rules out are not put on the clock.
+    """
+    found: dict[str, float] = {}
+    for nodes, batch in ((64, 1536), (512, 4096)):
+        system = load(f"dgx-a100:{nodes}")
+        spelling = Spelling(batch=batch, dtype="bfloat16")
+        job = Job("gpt3-175b", {}, spelling, system, device_named(system.device))
+        some, composer = job.candidates(Pins({})), Planner(job).composer
+        begun = process_time()
+        links = Priced(system), Least(system)
+        searched = Search(composer, some, job.device.memory_bytes, *links, Watcher())
+        cheapest = list(islice(searched.cheapest(), 5))
+        took_seconds = process_time() - begun
+        assert len(cheapest) == 5
+        found[f"seconds_{system.devices}"] = took_seconds
+        found[f"fitting_{system.devices}"] = float(len(searched.fitting))
+        found[f"ms_a_plan_{system.devices}"] = 1e3 * took_seconds / len(searched.fitting)
+    return found
 
 
 def program() -> Figures:

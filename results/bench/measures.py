@@ -322,6 +322,7 @@ MEASURES: dict[str, Callable[..., Figures]] = {
     "gpt3": clock.gpt3,
     "program": clock.program,
     "plans": clock.plans,
+    "search": clock.search,
 }
 
 
