@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 
 from browsing import browsing, chromium, until
+from patience import PATIENCE_SECONDS
 from serving import served
 
 PICTURES = Path(__file__).parent.parent / "docs" / "pictures"
@@ -20,10 +21,10 @@ def main() -> None:
     PICTURES.mkdir(exist_ok=True)
     with (
         tempfile.TemporaryDirectory() as folder,
-        served(Path(folder), wait_seconds=60.0) as server,
+        served(Path(folder), wait_seconds=PATIENCE_SECONDS) as server,
         chromium() as browser,
     ):
-        wait = {"Prefer": "wait=60"}
+        wait = {"Prefer": f"wait={PATIENCE_SECONDS:g}"}
         asked = [server.ask.post("/v1/top", json=one, headers=wait) for one in (ASKED, STRIPES)]
         asked.append(server.ask.post("/v1/plan", json=PLANNED, headers=wait))
         plain, stripes, plans = (

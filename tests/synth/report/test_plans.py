@@ -23,7 +23,13 @@ from synth.verbs.answers.training.planned import StepPlanReply
 from synth.verbs.questions.question import asked
 from synth.verbs.table import VERBS
 
-ASKED = {"system": "dgx-h100:1", "model": "gpt2-tiny", "batch": 64, "k": 3, "pin": "data=4"}
+ASKED = {
+    "system": "dgx-h100:1",
+    "model": "gpt2-tiny",
+    "batch": 64,
+    "k": 3,
+    "pin": "data=4 tensor=2",
+}
 
 
 @cache

@@ -17,12 +17,13 @@ from synth.verbs.answers.training.planned import PlanOfStep, StepPlanReply, thin
 from synth.verbs.questions.question import asked
 from synth.verbs.table import VERBS
 
-ASKED = {"system": "dgx-h100:1", "model": "gpt2-tiny", "batch": 64, "k": 3, "explain": "pipe=2"}
+ASKED = {"system": "dgx-h100:1", "model": "gpt2-tiny", "batch": 64, "k": 3}
+PINNED = {**ASKED, "pin": "tensor=1", "explain": "pipe=2"}
 
 
 @cache
 def answered(**other: Any) -> StepPlanReply:
-    question = asked(VERBS["plan"].question, {**ASKED, **other})
+    question = asked(VERBS["plan"].question, {**PINNED, **other})
     found = judge("plan").validate_python(VERBS["plan"].answer(question, Watcher()).body)
     assert isinstance(found, StepPlanReply)
     return found
