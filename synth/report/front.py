@@ -58,11 +58,13 @@ def _device(across: Scale, device_bytes: float) -> Iterator[str]:
 
 
 def _steps(front: Sequence[Point], across: Scale, up: Scale) -> Iterator[str]:
-    """The fastest for each memory, from much to little, and a mark for each plan."""
+    """The fastest in each memory, from much to little, and a mark for each plan."""
     corners: list[str] = []
     for one in front:
         x, y = x_at(across, one.bytes), y_at(up, one.seconds)
-        corners += [f"{x},{corners[-1].partition(',')[2]}", f"{x},{y}"] if corners else [f"{x},{y}"]
+        if corners:  # in any less memory than the last had it takes as long as this one
+            corners.append(f"{corners[-1].partition(',')[0]},{y}")
+        corners.append(f"{x},{y}")
     if corners:
         yield (
             f'<polyline class="best" points="{" ".join(corners)}" fill="none" stroke="#0072b2" '

@@ -109,6 +109,11 @@ def test_the_front_has_a_mark_for_each_plan() -> None:
     down = [(float(one.get("cx", 0)), float(one.get("cy", 0))) for one in marks]
     assert len(marks) == 5
     assert down == sorted(down, key=lambda at: (-at[0], -at[1]))
+    [line] = [one for one in drawn.iter() if one.tag.endswith("polyline")]
+    corners = [tuple(map(float, one.split(","))) for one in (line.get("points") or "").split()]
+    assert corners[::2] == down
+    for (here, _), corner, (_, less) in zip(down, corners[1::2], down[1:], strict=False):
+        assert corner == (here, less)  # in less memory than here it takes as long as the next
     numbers = [one for one in drawn.iter() if one.get("class") == "simulated"]
     assert len(numbers) == 2
     alone = front.drawing([], [front.Point("one", 1.0, 1.0)], 2.0)
