@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 
 from hierarchies import InputError
+from results import pages, record
+from results.order import __main__ as order
 from results.order.groups import FEWEST, elsewhere, groups
 from results.order.offers import NOTHING, Asked, Offered, recipe_of
-from results.order.ranking import best_at, ranked, regret, sorted_by, summed
+from results.order.ranking import FIRST, best_at, ranked, regret, sorted_by, summed
 from results.steps.shapes import Plan, Shape
 from shared import shared
 
@@ -136,3 +138,17 @@ def test_groups_are_of_plans_that_differ_and_ran() -> None:
             judged[name] = judged.get(name, 0) + 1
     assert "nanotron_bench" not in elsewhere(judged)
     assert all(one["why"] for one in elsewhere(judged).values())
+
+
+def test_the_page_is_what_the_data_gives() -> None:
+    data = record.read(order.DATA)
+    assert order.page(data) == pages.README.read_text(encoding="utf-8")
+
+
+def test_the_data_are_of_every_plan() -> None:
+    for one in record.read(order.DATA)["groups"]:
+        assert one["fitting"] <= one["plans"] - sum(one["refused"].values())
+        assert len(one["first"]) == min(FIRST, one["fitting"])
+        best, first = one["best"]["measured"], one["first"][0]["measured"]
+        if one["plan"]["best"] == 1:
+            assert best == first
