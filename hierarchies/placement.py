@@ -159,7 +159,7 @@ def count_placements(hierarchy: Hierarchy, axes: Sequence[Axis]) -> int:
     Raises InputError on bad axes.
     """
     check_axes(hierarchy, axes)
-    columns = [_exponents(cardinality) for cardinality in hierarchy.cardinalities]
+    columns = [exponents(cardinality) for cardinality in hierarchy.cardinalities]
     primes = sorted(set().union(*columns))
     rows = [{prime: _times(axis.size, prime) for prime in primes} for axis in axes]
     return prod(
@@ -176,7 +176,8 @@ def _times(number: int, prime: int) -> int:
     return times
 
 
-def _exponents(number: int) -> Counter[int]:
+def exponents(number: int) -> Counter[int]:
+    """How often each prime divides a number, of those that do."""
     found: Counter[int] = Counter()
     prime = 2
     while prime * prime <= number:

@@ -16,7 +16,9 @@ _Row = tuple[int, PlanOfStep]
 
 def plans(answer: StepPlanReply) -> RenderableType:
     """Plans of a model's step, the fastest first."""
-    return paragraphs(*_head(answer), "", *_found(answer), *_why_not(answer), *_end(answer))
+    return paragraphs(
+        *_head(answer), "", *_found(answer), *_why_not(answer), *_rows(answer), *_end(answer)
+    )
 
 
 def _head(answer: StepPlanReply) -> Iterator[RenderableType]:
@@ -158,7 +160,10 @@ def placement_gain(answer: StepPlanReply, best: PlanOfStep) -> Iterator[str]:
 
 
 def _nothing(answer: StepPlanReply) -> Iterator[RenderableType]:
-    yield f"NOTHING FITS: none of {answer.considered:,} plans"
+    if answer.proved == "none-found":
+        yield f"NOTHING FOUND THAT FITS: none of {answer.considered:,} plans that were looked at"
+    else:
+        yield f"NOTHING FITS: none of {answer.considered:,} plans"
     if answer.nearest is not None:
         one = answer.nearest
         yield (
@@ -214,20 +219,63 @@ def more_or_less(seconds: float) -> str:
     return f"{duration(abs(seconds))} {'more' if seconds >= 0 else 'less'}"
 
 
+def _ended(answer: StepPlanReply) -> str:
+    """How the search ended, and what that proves."""
+    if answer.search == "annealing":
+        found = f"{answer.considered:,} plans met, of which {answer.fitting:,} fit"
+    else:
+        found = (
+            f"{answer.considered:,} plans, of which {answer.fitting:,} fit and {answer.priced:,}"
+            f" could not be ruled out"
+        )
+    match answer.proved:
+        case "optimal":
+            return f"{found}: none is faster as composed"
+        case "best-found" if answer.above is not None:
+            return (
+                f"{found}: the best found, as composed at most {answer.above:.0%} above what no"
+                f" plan can beat, all devices multiplying at their peak"
+            )
+    return found
+
+
+def _rows(answer: StepPlanReply) -> Iterator[RenderableType]:
+    """What the first plan could do otherwise, operation by operation."""
+    found = answer.rows
+    if found is None:
+        return
+    yield ""
+    if found.sums is None or found.sums_gap is None or found.recipe_sums is None:
+        yield f"rows of single operations are not chosen together: {found.because}"
+    elif found.rows_seconds is not None and found.rows_bytes is not None:
+        yield (
+            f"rows of single operations, chosen together: {duration(found.sums)} one after the"
+            f" other (the first plan's: {duration(found.recipe_sums)}), at most"
+            f" {found.sums_gap:.2g} of that above the least; on the clock"
+            f" {duration(found.rows_seconds)}, {volume(found.rows_bytes)}"
+        )
+    yield (
+        f"{found.tried} substitutions where it redistributes: "
+        + (f"{duration(found.substituted_seconds)} by the best" if found.pays else "none pays")
+    )
+    yield (
+        "faster than the first; -o FOLDER writes it as rows.plan"
+        if found.better
+        else "no rows of single operations beat the first plan"
+    )
+
+
 def _end(answer: StepPlanReply) -> Iterator[RenderableType]:
     yield ""
     if answer.plans:
         count = len(answer.plans)
         first = "the first is" if count == 1 else f"the first {count} are"
-        yield (
-            f"{answer.considered:,} plans, of which {answer.fitting:,} fit and {answer.priced:,}"
-            f" could not be ruled out; {first} simulated"
-        )
+        yield f"{_ended(answer)}; {first} simulated"
     for one in answer.refused[:3]:
         yield f"{many(one.plans, 'plan')} cannot be: {one.because}"
     yield (
         "waits, idle: for communication, for other stages; gap: above"
         f" {duration(answer.least_seconds)}, if all devices computed all the time"
     )
-    if not answer.complete:
+    if not answer.complete and answer.search == "grid":
         yield stopped(answer.complete) or ""

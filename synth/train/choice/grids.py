@@ -108,8 +108,7 @@ def recipes(devices: int, extents: Extents, knobs: Knobs | None = None) -> Itera
     """
     knobs = knobs or Knobs()
     for sizes in _sizes(devices, knobs):
-        if _divides(sizes, extents):
-            yield from _said(sizes, extents, knobs)
+        yield from recipes_of(sizes, extents, knobs)
 
 
 def _sizes(devices: int, knobs: Knobs) -> Iterator[Mapping[str, int]]:
@@ -143,8 +142,10 @@ def _divides(sizes: Mapping[str, int], extents: Extents) -> bool:
     )
 
 
-def _said(sizes: Mapping[str, int], extents: Extents, knobs: Knobs) -> Iterator[Recipe]:
-    """All that may be said beside the sizes."""
+def recipes_of(sizes: Mapping[str, int], extents: Extents, knobs: Knobs) -> Iterator[Recipe]:
+    """Every recipe with such sizes of all the axes that there are, in a stable order."""
+    if not _divides(sizes, extents):
+        return
     axes = tuple((name, size) for name, size in sizes.items() if size > 1) or (("data", 1),)
     for (count, schedule, chunks), cuts, zero, remat in product(
         _passes(sizes, extents, knobs),

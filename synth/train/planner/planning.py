@@ -17,6 +17,7 @@ from grammar.tensors.operations import Step
 from hierarchies import InputError, System
 from hierarchies.devices import Device
 from synth.plan.request import Watcher
+from synth.search.space import BestFound, Budget, Found, Infeasible, NoneFound, Optimal
 from synth.train.choice.grids import Extents, Knobs, extents_of, recipes
 from synth.train.models import Spelling, zoo_step
 from synth.train.planner.composing import Candidate, Composer
@@ -25,9 +26,12 @@ from synth.train.planner.gaining import Gaining, gaining
 from synth.train.planner.hints import Freed, freed, least, no_plan
 from synth.train.planner.inside import LAYERS, MICROBATCHES, inside
 from synth.train.planner.links import Least, Priced
+from synth.train.planner.operations.finer import Finer, finer
 from synth.train.planner.pins import AXES, Pins
 from synth.train.planner.resolution import Likely, likely
 from synth.train.planner.searching import Composed, Search, candidates
+from synth.train.planner.space import PlanSpace, perfect
+from synth.train.planner.walking import walked
 from synth.train.plans import Recipe, apply, plan_of
 from synth.train.plans.plan import MOST_PASSES, PIPE
 from synth.train.resharding.seconds import Answers
@@ -126,13 +130,15 @@ class Job:
         """All plans with the pins. Raises InputError where there are none, and says why."""
         knobs = self.knobs(pins)
         known = list(recipes(self.system.devices, self.extents, knobs))
-        usual = "microbatches" in pins.said
-        allowed = (one for one in known if pins.allow(one) and (usual or self._usual(one)))
-        found = list(candidates(self.system, allowed))
+        found = list(candidates(self.system, filter(partial(self.allows, pins), known)))
         if not found:
             devices, batch = self.system.devices, self.spelling.batch
             raise no_plan(self.model, devices, batch, pins, known, self.possible)
         return found
+
+    def allows(self, pins: Pins, recipe: Recipe) -> bool:
+        """Whether a recipe has what is pinned, and what is tried."""
+        return pins.allow(recipe) and ("microbatches" in pins.said or self._usual(recipe))
 
     def possible(self, batch: int) -> bool:
         """Whether anything divides another batch among the devices."""
@@ -161,7 +167,8 @@ class Planned:
     Those are ``finalists``, the fastest first, and ``likely`` what each may be off by. ``usual`` is
     the best where axes lie as frameworks lay them out, simulated as ``laid_out`` unless the first
     lies so. ``least_seconds``: what no plan can beat, as all devices would compute all the time.
-    ``refused``: why plans cannot be, and how many.
+    ``refused``: why plans cannot be, and how many. ``peak_seconds``: that no plan is below, where
+    not all were looked at; else None.
     """
 
     search: Search
@@ -173,6 +180,20 @@ class Planned:
     least_seconds: float
     refused: tuple[tuple[str, int], ...]
     complete: bool
+    peak_seconds: float | None
+
+    def verdict(self, memory_bytes: float) -> Found[Candidate]:
+        """What the search proves of composed seconds."""
+        bound, nearest = self.peak_seconds, None
+        if self.looked_at:
+            first = self.looked_at[0]
+            if bound is None:
+                return Optimal(first.candidate, first.seconds)
+            return BestFound(first.candidate, first.seconds, bound)
+        if self.search.nearest is not None:
+            one, size = self.search.nearest
+            nearest = Infeasible(f"too much memory: {one.recipe}", size - memory_bytes)
+        return NoneFound(nearest) if bound is not None or nearest is None else nearest
 
 
 @dataclass(frozen=True)
@@ -196,10 +217,34 @@ class Planner:
     def _answers(self) -> Answers:
         return Answers(self.job.system, stripes=False)
 
-    def plans(self, pins: Pins, k: int, watcher: Watcher) -> Planned:
-        """The ``k`` best with the pins. Raises InputError where none can be."""
+    @cached_property
+    def peak_seconds(self) -> float:
+        """What no plan can beat: all devices multiplying at their peak, whatever the shapes."""
         job = self.job
-        memory, some = job.device.memory_bytes, job.candidates(pins)
+        count, samples = (MICROBATCHES, 1) if job.divides else (1, job.spelling.batch)
+        whole = Recipe((("data", 1),), microbatches=count)
+        alone = inside(job.traced, whole, samples, perfect(job.device)).seconds(job.layers)
+        return alone / samples * job.spelling.batch / job.system.devices
+
+    def met(self, pins: Pins, budget: Budget | None, watcher: Watcher) -> list[Candidate]:
+        """All plans with the pins, or those that walks meet. Raises InputError if there is none."""
+        job = self.job
+        knobs, allowed = job.knobs(pins), partial(job.allows, pins)
+        known = recipes(job.system.devices, job.extents, knobs)
+        if budget is None or not any(map(allowed, known)):
+            return job.candidates(pins)
+        composed, memory = self.composer.on(self._links[0]), job.device.memory_bytes
+        machine = job.system, job.extents, knobs
+        space = PlanSpace(*machine, allowed, composed, memory, self.peak_seconds)
+        return walked(space, budget, watcher)
+
+    def plans(self, pins: Pins, k: int, watcher: Watcher, budget: Budget | None = None) -> Planned:
+        """The ``k`` best with the pins; with a budget, of those that walks meet.
+
+        Raises InputError where none can be.
+        """
+        job = self.job
+        memory, some = job.device.memory_bytes, self.met(pins, budget, watcher)
         self._write(some, watcher)
         search = Search(self.composer, some, memory, *self._links, watcher)
         if search.refused.total() == search.plans:
@@ -218,8 +263,14 @@ class Planner:
             self._laid_out(usual, simulated),
             self.composer.least_seconds(job.system.devices),
             tuple(taken.refused.most_common()),
-            search.complete and complete,
+            budget is None and search.complete and complete,
+            None if budget is None and search.complete else self.peak_seconds,
         )
+
+    def finer(self, one: Finalist, budget: Budget) -> Finer:
+        """A finalist operation by operation; of substitutions as many as the budget has."""
+        job = self.job
+        return finer(job.step, one, self._answers, self._links[0], job.device, budget)
 
     def _write(self, some: Sequence[Candidate], watcher: Watcher) -> None:
         """What all plans are composed of, by as many processes as there may be."""

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Self, TypeVar
+from typing import Annotated, Literal, Self, TypeVar, assert_never
 
 from pydantic import Field
 
 from hierarchies import InputError
 from synth.emit import Files
 from synth.plan.request import programs_text
+from synth.search.space import BestFound, Found, Infeasible, NoneFound, Optimal
+from synth.train.planner.composing import Candidate
 from synth.train.planner.finalists import Finalist
 from synth.train.planner.gaining import Gaining
 from synth.train.planner.hints import Freed
+from synth.train.planner.operations.finer import Finer
 from synth.train.planner.planning import Job, Planned
 from synth.train.planner.resolution import Difference, difference, simplest
 from synth.train.planner.searching import Composed, Search
@@ -32,6 +35,7 @@ from synth.verbs.answers.parts import (
     Whole,
 )
 from synth.verbs.answers.ranked import matrix_of
+from synth.verbs.answers.training.operations import RowsOfOperations
 from synth.verbs.answers.training.simulated import MomentOfStep, RankOfStep
 
 T = TypeVar("T")
@@ -76,6 +80,10 @@ class MoreSeconds(Part):
                 for what, less, more in found.sources
             ],
         )
+
+
+ROWS = "rows.plan"
+"""A plan in full, as simulate, shard and train take it."""
 
 
 class PlanOfStep(Part):
@@ -200,6 +208,22 @@ class ProgramOfPlan(Part):
         )
 
 
+Proved = Literal["optimal", "best-found", "infeasible", "none-found"]
+
+
+def _proved(found: Found[Candidate]) -> tuple[Proved, float | None]:
+    match found:
+        case Optimal():
+            return "optimal", None
+        case BestFound():
+            return "best-found", found.gap
+        case Infeasible():
+            return "infeasible", None
+        case NoneFound():
+            return "none-found", None
+    assert_never(found)
+
+
 class StepPlanReply(Reply):
     """Plans of a whole training step on a machine, the fastest first."""
 
@@ -218,6 +242,15 @@ class StepPlanReply(Reply):
     computed_in: str = Field(description="The flag --dtype.")
     optimizer: str = Field(description="What updates it.")
     pins: str = Field(description="What plans must have.")
+    search: Literal["grid", "annealing"] = Field(description="How plans were looked for.")
+    proved: Proved = Field(
+        description="Of composed seconds: optimal, nothing searched is faster; best-found;"
+        " infeasible, nothing fits; or none-found, nothing was met that fits."
+    )
+    above: Number | None = Field(
+        description="Of a best that was found only: so far above what no plan can beat, all"
+        " devices multiplying at their peak, at most; else null."
+    )
     plans: list[PlanOfStep] = Field(description="The fastest first; none if nothing fits.")
     simplest: Whole | None = Field(
         description="Which of those tied with the first has the fewest axes, laid out as frameworks"
@@ -244,6 +277,7 @@ class StepPlanReply(Reply):
     why_not_nearest: LeastMemory | None = Field(
         description="If nothing with those pins fits: what needs the least memory; else null."
     )
+    rows: RowsOfOperations | None = Field(description="If --rows is asked; else null.")
     complete: bool = Field(description="False if a better plan may be missing.")
     programs: list[ProgramOfPlan] = Field(
         description="What of the best gains by a program of ours, the most first."
@@ -256,6 +290,7 @@ class StepPlanReply(Reply):
         """All that is to be said of plans of a step."""
         job, search = asked.job, found.search
         system, device = job.system, job.device
+        proved, above = _proved(found.verdict(device.memory_bytes))
         differences = [difference(found.likely[0], one) for one in found.likely]
         rest = _ROWS_OF_OTHERS // max(2, len(found.finalists) - 1 + (why_not is not None))
         beside = []
@@ -275,6 +310,8 @@ class StepPlanReply(Reply):
             device=device.name,
             device_bytes=round(device.memory_bytes),
             peak_flops_per_second=device.peak(asked.dtype),
+            proved=proved,
+            above=above,
             plans=[
                 asked.plan(one, found, than_first, rest if number else _ROWS)
                 for number, (one, than_first) in enumerate(
@@ -298,11 +335,12 @@ class StepPlanReply(Reply):
                 LeastMemory.of(why_not.search, device.memory_bytes) if why_not else None
             ),
             refused=[RefusedPlans(because=why, plans=count) for why, count in found.refused],
+            rows=RowsOfOperations.of(asked.finer) if asked.finer else None,
             why_not=next(iter(beside), None),
             complete=found.complete,
             files=[
                 TextFile(name=name, text=text if isinstance(text, str) else text.decode())
-                for name, text in (asked.written.files if asked.written else {}).items()
+                for name, text in asked.files.items()
             ],
             programs=asked.written.programs if asked.written else [],
             not_said=[
@@ -342,7 +380,15 @@ class Asked:
     pins: str
     asked_why_not: str
     written: Handed | None
+    search: Literal["grid", "annealing"] = "grid"
+    finer: Finer | None = None
     freed: Sequence[Freed] = ()
+
+    @property
+    def files(self) -> Files:
+        """The best as frameworks take it, and a better plan in full if there is one."""
+        text = self.finer.text if self.finer else ""
+        return {**(self.written.files if self.written else {}), **({ROWS: text} if text else {})}
 
     def plan(self, one: Finalist, among: Planned, than_first: Difference, most: int) -> PlanOfStep:
         """A plan, with what the search had expected of it, and how much longer it takes.

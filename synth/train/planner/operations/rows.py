@@ -1,0 +1,146 @@
+"""Of a plan's axes on its placement: rows of single operations that may be better than its recipe.
+
+Any factor of any operation may be cut (samples, parameters, attributes), which no recipe says. All
+of them are chosen together by ``choice``, whose sums charge an operation what its primitive takes
+in the recipe's own sections, where most are done together, and a redistribution what its requests
+take on the placement. Nothing overlaps in these sums and memory is no limit, so the clock decides.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+
+from grammar.tensors.operations import Operation, Step
+from grammar.tensors.sharding import Sharding, Type, part_shape
+from hierarchies import InputError
+from hierarchies.devices import Device
+from synth.compute import Estimate, Section
+from synth.compute.roofline import estimated
+from synth.search.space import Budget, Infeasible, NoneFound
+from synth.train.choice import Chosen, Prices, choose, seconds_of
+from synth.train.planner.finalists import RUNTIME, Finalist
+from synth.train.planner.links import Links
+from synth.train.plans import Plan, apply, plan_of, prepared
+from synth.train.resharding import path_between
+from synth.train.resharding.requests import GOALS
+from synth.train.resharding.seconds import Answers
+from synth.train.simulation import Predicted, predicted
+from synth.train.simulation.groups import scores_in
+from synth.train.simulation.sources import Network, Rooflines, sources
+
+GAP = 1e-3
+"""What is left open at most of the sums, where it can be closed."""
+
+ROUNDS = 200
+
+
+@dataclass(frozen=True)
+class ByRows:
+    """Rows of single operations: what is proved of their sums, and the clock's word.
+
+    ``recipe_seconds`` are the recipe's sums.
+    """
+
+    chosen: Chosen
+    recipe_seconds: float
+    found: Predicted
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the device, at most."""
+        return self.found.ranks[self.found.fullest].moment.size_bytes
+
+
+def by_rows(step: Step, one: Finalist, answers: Answers, links: Links, device: Device) -> ByRows:
+    """The best rows by sums over the axes of a plan, simulated where it lies.
+
+    Raises InputError for a plan with stages or microbatches, and where no rows can be.
+    """
+    recipe = one.candidate.recipe
+    if recipe.microbatches > 1:
+        hint = "pin microbatches=1 pipe=1"
+        raise InputError("rows are of plans without stages and microbatches", hint=hint)
+    plan = plan_of(step, recipe)
+    ready, network = prepared(step, plan), Network(answers, one.placement)
+    shares = _Shares(Rooflines(device, scores_in(apply(step, plan), plan.parts)), device)
+    _on_clock(step, plan, shares, network)
+    sends = _Sends(plan.sizes, one.candidate.row_of, links, network)
+    prices = Prices(shares.computing, sends.seconds)
+    chosen = choose(ready, plan.axes, prices, Budget(ROUNDS), gap=GAP)
+    if isinstance(chosen, Infeasible | NoneFound):
+        raise InputError("no rows can be for all operations", where=step.name)
+    own = Plan(plan.axes, chosen.plan.cuts, remat=plan.remat)
+    found = simulated(step, own, device, network)
+    return ByRows(Chosen(own, chosen.found), seconds_of(step, plan, prices).all, found)
+
+
+def simulated(step: Step, plan: Plan, device: Device, network: Network) -> Predicted:
+    """A plan on the clock as finalists are."""
+    rooflines = Rooflines(device, scores_in(apply(step, plan), plan.parts))
+    return _on_clock(step, plan, rooflines, network)
+
+
+def _on_clock(
+    step: Step, plan: Plan, computing: Rooflines | _Shares, network: Network
+) -> Predicted:
+    seconds = sources(computing, network)
+    return predicted(prepared(step, plan), plan, apply(step, plan), seconds, RUNTIME)
+
+
+class _Shares:
+    """Sections as rooflines have them; and what operations take in them, of what they take alone.
+
+    By primitive: most of what an elementwise operation takes alone is reading and writing what
+    stays on the chip when it is done with others.
+    """
+
+    def __init__(self, rooflines: Rooflines, device: Device) -> None:
+        self._rooflines, self._device = rooflines, device
+        self._alone: defaultdict[str, float] = defaultdict(float)
+        self._inside: defaultdict[str, float] = defaultdict(float)
+
+    def __call__(self, section: Section) -> Estimate:
+        found = self._rooflines(section)
+        alone = [(one.primitive, self._estimated(one)) for one in section.operations]
+        all_ = sum(seconds for _, seconds in alone)
+        for primitive, seconds in alone:
+            self._alone[primitive] += seconds
+            self._inside[primitive] += seconds * found.seconds / all_ if all_ else 0.0
+        return found
+
+    def _estimated(self, one: Operation) -> float:
+        return estimated(one, self._device).seconds
+
+    def computing(self, one: Operation) -> float:
+        """Seconds of an operation on a device's part."""
+        alone, inside = self._alone, self._inside
+        share = sum(inside.values()) / (sum(alone.values()) or 1.0)
+        if alone.get(one.primitive):
+            share = inside[one.primitive] / alone[one.primitive]
+        return share * self._estimated(one)
+
+
+@dataclass(frozen=True)
+class _Sends:
+    """Seconds of redistributions by the path of the least bytes, from what collectives take."""
+
+    sizes: Mapping[str, int]
+    rows: Mapping[str, tuple[int, ...]]
+    links: Links
+    network: Network
+
+    def seconds(self, value: Type, source: Sharding, target: Sharding) -> float:
+        total = 0.0
+        for move in path_between(value, source, target, self.sizes).moves:
+            over = [self.rows[axis] for axis in move.axes if axis in self.rows]
+            if over and move.how in GOALS:
+                row = tuple(map(prod, zip(*over, strict=True)))
+                ends = (part_shape(value, one, self.sizes) for one in (move.before, move.after))
+                size = max(Type(value.dtype, shape).bytes for shape in ends)
+                total += self.links.seconds(GOALS[move.how], row, size)
+            elif over and move.least(self.sizes):
+                total += self.network.sending(value, move.before, move.after)
+        return total

@@ -1,0 +1,118 @@
+"""Rows of single operations and substitutions: other plans of the same step, on the same clock."""
+
+from __future__ import annotations
+
+from functools import cache
+from random import Random
+
+import pytest
+
+pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
+
+from hierarchies import InputError, load
+from hierarchies.devices import device_named
+from synth.search.space import BestFound, Budget, Infeasible, Optimal
+from synth.train.models import Spelling
+from synth.train.planner.composing import Candidate
+from synth.train.planner.finalists import Finalist, finalist
+from synth.train.planner.links import Priced
+from synth.train.planner.operations.finer import finer
+from synth.train.planner.operations.rows import by_rows, simulated
+from synth.train.planner.operations.substituting import _Tries, beside, changed, substituted
+from synth.train.planner.planning import Job
+from synth.train.plans import Plan, apply, parse_plan, parse_recipe, plan_of, prepared
+from synth.train.resharding.seconds import Answers
+from synth.train.simulation.sources import Network
+from synth.train.substitutions import RULES, Certified, certified
+
+SYSTEM = load("dgx-h100:1")
+ANSWERS, LINKS = Answers(SYSTEM, stripes=False), Priced(SYSTEM)
+DEVICE = device_named(SYSTEM.device)
+SPELLING = Spelling(batch=16, dtype="bfloat16", optimizer="sgd")
+DATA = "data=8; batch over data; zero=1"
+
+
+@cache
+def job() -> Job:
+    return Job("gpt2-tiny", {"width": 256}, SPELLING, SYSTEM, DEVICE)
+
+
+@cache
+def first(text: str = DATA) -> Finalist:
+    recipe = parse_recipe(text)
+    rows = tuple((1, size) for _, size in recipe.axes)
+    return finalist(job().step, Candidate(recipe, rows), ANSWERS, DEVICE)
+
+
+def test_rows_are_a_plan_of_the_step_with_sums_no_dearer_than_the_recipe() -> None:
+    found = by_rows(job().step, first(), ANSWERS, LINKS, DEVICE)
+    assert isinstance(found.chosen.found, Optimal | BestFound)
+    assert found.chosen.found.gap <= 0.001
+    assert found.chosen.found.seconds <= found.recipe_seconds * 1.001
+    again = simulated(job().step, found.chosen.plan, DEVICE, Network(ANSWERS, first().placement))
+    assert again.seconds == found.found.seconds
+
+
+def test_rows_are_of_plans_without_microbatches() -> None:
+    with pytest.raises(InputError, match="without stages and microbatches"):
+        by_rows(job().step, first(f"{DATA}; 2 microbatches"), ANSWERS, LINKS, DEVICE)
+
+
+def test_a_substitution_is_one_row_of_an_operation_that_something_is_sent_for() -> None:
+    step, plan = job().step, plan_of(job().step, parse_recipe(DATA))
+    near = list(_Tries(step, plan, lambda one: 0.0).moves(plan, Random(0)))
+    assert near
+    ready = prepared(step, plan)
+    for where, operation, axes in beside(ready.graph, apply(step, plan)):
+        assert axes == ["data"]
+        assert operation.body is None
+        cuts = plan.cuts
+        for at in where[:-1]:
+            cuts = cuts.operations[at]  # type: ignore[assignment]
+        row = dict(cuts.operations[where[-1]]).get("data")  # type: ignore[arg-type]
+        if row is not None:
+            assert changed(plan.cuts, where, "data", row, ("data",)) == plan.cuts
+
+
+def test_what_pays_is_kept_and_what_does_not_fit_is_not() -> None:
+    step, plan = job().step, plan_of(job().step, parse_recipe(DATA))
+
+    def bytes_sent(one: Plan) -> float:
+        return float(sum(len(moved.path.moves) for moved in apply(step, one).moved()))
+
+    found = substituted(step, plan, bytes_sent, Budget(12))
+    assert found.tried <= 12
+    assert found.seconds == bytes_sent(found.plan) <= found.before_seconds == bytes_sent(plan)
+    assert (found.plan == plan) == (not found.kept)
+
+    def nothing_else(one: Plan) -> float | Infeasible:
+        return 1.0 if one == plan else Infeasible("too much", 1.0)
+
+    assert substituted(step, plan, nothing_else, Budget(4)).plan == plan
+
+
+@pytest.mark.slow
+def test_a_better_plan_is_text_that_is_read_back() -> None:
+    found = finer(job().step, first(), ANSWERS, LINKS, DEVICE, Budget(5))
+    assert found.rows is not None
+    assert found.seconds <= first().found.seconds
+    if found.text:
+        again = parse_plan(found.text, job().step)
+        network = Network(ANSWERS, first().placement)
+        assert simulated(job().step, again, DEVICE, network).seconds == pytest.approx(found.seconds)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "all-reduce after a product",
+        "sum before all-reduce",
+        "one all-reduce for two",
+        "gather after a function",
+        "all-gather as late as can be",
+        "all-to-all after a function",
+        "reduce-scatter after a product",
+    ],
+)
+def test_what_substitutions_do_is_proved_for_all_sizes(name: str) -> None:
+    assert isinstance(certified(RULES[name]), Certified)
