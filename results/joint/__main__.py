@@ -27,7 +27,8 @@ from synth.train.models import Spelling
 from synth.train.planner.composing import Candidate
 from synth.train.planner.finalists import by_framework
 from synth.train.planner.links import Least, Links, Priced
-from synth.train.planner.planning import Job, Pins, Planner
+from synth.train.planner.pins import Pins
+from synth.train.planner.planning import Job, Planner
 from synth.train.planner.searching import Search
 from synth.train.zoo.sizes import ZOO
 
