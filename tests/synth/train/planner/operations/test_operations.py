@@ -13,8 +13,9 @@ from hierarchies import InputError, load
 from hierarchies.devices import device_named
 from synth.search.space import BestFound, Budget, Infeasible, Optimal
 from synth.train.models import Spelling
+from synth.train.planner import finalists
 from synth.train.planner.composing import Candidate
-from synth.train.planner.finalists import Finalist, finalist
+from synth.train.planner.finalists import Finalist
 from synth.train.planner.links import Priced
 from synth.train.planner.operations.finer import finer
 from synth.train.planner.operations.rows import by_rows, simulated
@@ -41,7 +42,7 @@ def job() -> Job:
 def first(text: str = DATA) -> Finalist:
     recipe = parse_recipe(text)
     rows = tuple((1, size) for _, size in recipe.axes)
-    return finalist(job().step, Candidate(recipe, rows), ANSWERS, DEVICE)
+    return finalists.simulated(job().step, Candidate(recipe, rows), ANSWERS, DEVICE)
 
 
 def test_rows_are_a_plan_of_the_step_with_sums_no_dearer_than_the_recipe() -> None:
