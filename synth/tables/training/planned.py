@@ -161,7 +161,8 @@ def placement_gain(answer: StepPlanReply, best: PlanOfStep) -> Iterator[str]:
 
 def _nothing(answer: StepPlanReply) -> Iterator[RenderableType]:
     if answer.proved == "none-found":
-        yield f"NOTHING FOUND THAT FITS: none of {answer.considered:,} plans that were looked at"
+        looked_at = many(answer.considered, "plan")
+        yield f"NOTHING FOUND THAT FITS: {looked_at} looked at"
     else:
         yield f"NOTHING FITS: none of {answer.considered:,} plans"
     if answer.nearest is not None:
@@ -173,7 +174,7 @@ def _nothing(answer: StepPlanReply) -> Iterator[RenderableType]:
         for knob in one.freed:
             fits = ", and fits" if knob.bytes <= answer.device_bytes else ""
             yield f"{knob.what}: {volume(knob.freed_bytes)} less{fits}"
-        if not one.freed:
+        if not one.freed and answer.complete:
             yield "no pin, nor half the sequence or twice the devices, would help"
 
 

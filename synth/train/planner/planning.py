@@ -292,7 +292,7 @@ class Planner:
 
     def freed(self, pins: Pins, found: Planned) -> tuple[Freed, ...]:
         """If nothing fits: what would need less memory, and how much that is."""
-        if found.search.nearest is None or found.search.fitting:
+        if found.search.nearest is None or found.search.fitting or not found.search.complete:
             return ()
         nearest, size = found.search.nearest
         others: dict[str, Callable[[], float]] = {

@@ -57,9 +57,9 @@ def candidates(system: System, several: Iterable[Recipe]) -> Iterator[Candidate]
 class Search:
     """Plans that need no more memory than there is, the cheapest first. Mutable.
 
-    ``fitting`` are plans with their bytes; ``nearest`` needs the least of those that do not fit.
-    ``refused``: reasons, and of how many plans each is. ``priced``: how many were put on the clock.
-    ``complete``: whether all was looked at.
+    ``plans``: how many were looked at; ``fitting`` are those that fit, with their bytes, and
+    ``nearest`` needs the least of the others. ``refused``: reasons, and of how many plans each is.
+    ``priced``: how many were put on the clock. ``complete``: whether all was looked at.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Search:
         for number, one in enumerate(several):
             self._watcher.placed(number, len(several))
             if number and not self._watcher.go_on():
-                self.complete = False
+                self.complete, self.plans = False, number
                 break
             try:
                 size = composer.size_bytes(one.recipe)

@@ -159,6 +159,7 @@ def test_a_search_that_is_stopped_says_so() -> None:
     some = job().candidates(Pins.parse("pipe=1 tensor=1 remat=no"))
     search = Search(planner().composer, some, 1e12, Priced(SYSTEM), Least(SYSTEM), Stops())
     assert not search.complete
+    assert search.plans == len(search.fitting) < len(some)
     assert next(search.cheapest()) is not None
 
 
