@@ -32,8 +32,7 @@ from synth.verbs.training.planned import StepPlanQuestion
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 BOXES = Boxes.of(PlanQuestion, {*StepPlanQuestion.model_fields, "k"})
-MODELS = [name for name, one in ZOO.items() if hasattr(one, "layers")]
-"""Those whose layers are alike."""
+MODELS = [*ZOO]
 _FOLDED = ("sizes", "optimizer", "device", "k")
 _CHOICES = {
     name: get_args(PlanQuestion.model_fields[name].annotation) for name in ("dtype", "optimizer")
@@ -116,9 +115,9 @@ def _check_model(sound: PlanQuestion, checked: Checked) -> None:
     cut = {} if sound.sequence is None else {"sequence": sound.sequence}
     with checked.noting("model"):
         sizes = sizes_of(sound.model, {**sound.sizes, **cut})
-        if sound.model not in MODELS:
-            raise InputError(f"{sound.model} has no layers that are alike", where="model")
-        checked.tell("model", f"{getattr(sizes, 'layers', 0)} layers, width {sizes.width:,}")
+        layers = getattr(sizes, "layers", 0)
+        told = f"{layers} layers" if layers else "blocks that differ"
+        checked.tell("model", f"{told}, width {sizes.width:,}")
         if tokens := getattr(sizes, "sequence", 0):
             checked.tell("batch", f"{sound.batch * tokens:,} tokens a step, {tokens:,} a sample")
 

@@ -36,8 +36,8 @@ def _found(answer: StepPlanReply) -> Iterator[RenderableType]:
     if not answer.plans:
         yield from _nothing(answer)
         return
-    right = "#,a step,longer,tokens/s,of peak,memory,waits,idle,gap"
-    yield table_of(list(enumerate(answer.plans, 1)), _PLANS, right=right)
+    right = "#,a step,longer,tokens/s,samples/s,of peak,memory,waits,idle,gap"
+    yield table_of(list(enumerate(answer.plans, 1)), _columns(answer), right=right)
     yield from as_fast(answer)
     yield ""
     for number, one in enumerate(answer.plans, 1):
@@ -53,6 +53,18 @@ def _found(answer: StepPlanReply) -> Iterator[RenderableType]:
         yield f"-o FOLDER writes it for {', '.join(written)}"
     for framework in answer.not_said:
         yield f"not for {framework.framework}: {framework.because}"
+
+
+def _columns(answer: StepPlanReply) -> Mapping[str, Callable[[_Row], str]]:
+    """Those of plans; where samples are no texts, samples in the place of tokens."""
+    if answer.tokens:
+        return _PLANS
+
+    def rate(row: _Row) -> str:
+        return f"{answer.samples / row[1].seconds:,.0f}"
+
+    told = {"tokens/s": ("samples/s", rate)}
+    return dict(told.get(name, (name, column)) for name, column in _PLANS.items())
 
 
 _PLANS: Mapping[str, Callable[[_Row], str]] = {

@@ -136,12 +136,17 @@ def _said(one: Sent) -> tuple[str, tuple[str, ...], int]:
 
 
 def inside(
-    traced: Callable[[int], Step], recipe: Recipe, samples: int, accelerator: Accelerator
+    traced: Callable[[int], Step],
+    recipe: Recipe,
+    samples: int,
+    accelerator: Accelerator,
+    *,
+    layers: bool = True,
 ) -> Inside:
     """What ``recipe`` does with so many samples in each of its microbatches.
 
-    ``traced`` gives a step of ``LAYERS`` layers for a batch. Raises InputError for what the step
-    cannot be cut by.
+    ``traced`` gives a step of ``LAYERS`` layers for a batch; if not ``layers``, a whole one, in one
+    piece. Raises InputError for what the step cannot be cut by.
     """
     step = traced(samples * recipe.microbatches)
     plan = plan_of(step, recipe)
@@ -157,19 +162,22 @@ def inside(
         overlap=runtime.overlap,
         grouping=grouped(plan, program, runtime),
     )
+    if not layers:
+        tasks = tuple(task._replace(layer=-1) for task in written.tasks)
+        written = replace(written, tasks=tasks)
     if not program.places:
-        written = _in_passes(written)
-    return _Read(ready, plan, program, written).inside()
+        written = _in_passes(written, layers)
+    return _Read(ready, plan, program, written, layers).inside()
 
 
-def _in_passes(undivided: Device) -> Device:
+def _in_passes(undivided: Device, layers: bool) -> Device:
     """A step that is no microbatch, as passes: backward from where layers are done again.
 
     What is between, the loss, counts to the forward pass; behind, what reads moments, or what comes
-    of them, is the update.
+    of them, is the update. Without layers, all before that counts to the backward pass.
     """
     begun, updated = (
-        0,
+        0 if layers else 2,
         {number for number, one in enumerate(undivided.buffers) if one.kind is Kind.MOMENTS},
     )
     tasks, inside_before = [], False
@@ -189,12 +197,13 @@ def _in_passes(undivided: Device) -> Device:
 
 @dataclass(frozen=True)
 class _Read:
-    """A step of ``LAYERS`` layers as the tasks of a device, to be read by parts."""
+    """A step as the tasks of a device, to be read by parts: of ``LAYERS``, or in one piece."""
 
     step: Step
     plan: Plan
     program: Program
     device: Device
+    layers: bool
 
     def inside(self) -> Inside:
         parameters = self._parameters()
@@ -286,7 +295,7 @@ class _Read:
 
     def _parameters(self) -> Mapping[Part, tuple[float, ...]]:
         """Slices of stacks are of a layer; the others are where they are read first."""
-        stacked = stacks(self.step)
+        stacked = stacks(self.step) if self.layers else ()
         found: dict[Part, list[float]] = {part: [] for part in Part}
         for one in self.device.buffers:
             if one.maker >= 0 or one.kind is not Kind.PARAMETERS:
@@ -298,7 +307,9 @@ class _Read:
         return {part: tuple(sizes) for part, sizes in found.items()}
 
     def _is_last(self, name: str) -> bool:
-        """Whether an input, or casts of it, are read behind the first loop only."""
+        """Whether an input, or casts of it, are read behind the first loop over layers only."""
+        if not self.layers:
+            return False
         names, looped = {name}, False
         for one in self.step.graph.operations:
             if names.intersection(map(str, one.operands)):
@@ -335,7 +346,7 @@ class _Read:
 
     def _boundary(self) -> float:
         """Bytes that a layer hands to the next: what the first loop over layers carries."""
-        for one in self.program.instructions:
+        for one in self.program.instructions if self.layers else ():
             if isinstance(one, Done) and one.body is not None:
                 loop = loop_of(one.operation.parameter)
                 carried = slice(loop.constants, loop.constants + loop.carried)

@@ -35,7 +35,7 @@ from synth.train.planner.walking import walked
 from synth.train.plans import Recipe, apply, plan_of
 from synth.train.plans.plan import MOST_PASSES, PIPE
 from synth.train.resharding.seconds import Answers
-from synth.train.zoo.sizes import sizes_of
+from synth.train.zoo.sizes import Lstm, sizes_of
 
 LONG = 16_384
 """From how many tokens on a sequence may be cut among devices."""
@@ -51,6 +51,13 @@ SPARE = 50
 
 _CHUNKS = 8
 
+EVERY = 16
+"""So many plans of a model in one piece are simulated: they are few, and composed seconds of it
+leave out what normalisations of whole batches send."""
+
+SENT = 16
+"""In how many pieces gradients of a model without layers are sent while others are made."""
+
 
 @dataclass(frozen=True)
 class Job:
@@ -64,21 +71,18 @@ class Job:
 
     @cached_property
     def layers(self) -> int:
-        """Of the model. Raises InputError for one that has none that are alike."""
-        found = getattr(sizes_of(self.model, self.changes), "layers", 0)
-        if not found:
-            hint = "models with layers are: gpt2, gpt3, llama, bert, vit, ...: see collsynth trace"
-            raise InputError(f"{self.model} has no layers that are alike", where="model", hint=hint)
-        return int(found)
+        """That are alike, and are shared out among stages; 0 of a model in one piece."""
+        sizes = sizes_of(self.model, self.changes)
+        return 0 if isinstance(sizes, Lstm) else int(getattr(sizes, "layers", 0))
 
     @cached_property
     def _traced(self) -> dict[tuple[int, int], Step]:
         return {}
 
     def traced(self, batch: int, layers: int = LAYERS) -> Step:
-        """The step with so many layers, for another batch."""
+        """The step with so many layers, for another batch; a model in one piece is as it is."""
         if (batch, layers) not in self._traced:
-            few = {**self.changes, "layers": layers}
+            few = {**self.changes, **({"layers": layers} if self.layers else {})}
             spelled = replace(self.spelling, batch=batch)
             self._traced[batch, layers] = zoo_step(self.model, few, spelled)
         return self._traced[batch, layers]
@@ -111,7 +115,7 @@ class Job:
     def knobs(self, pins: Pins) -> Knobs:
         """What is tried where nothing is pinned."""
         devices, batch = self.system.devices, self.spelling.batch
-        axes = [*([PIPE] if self.divides else []), "data", "tensor"]
+        axes = [*([PIPE] if self.divides and self.layers else []), "data", "tensor"]
         axes += ["expert"] * bool(self.extents.experts)
         axes += ["seq"] * (self.extents.tokens >= LONG or "seq" in pins.said)
         counts = divisors(batch) if self.divides else [1]
@@ -205,9 +209,9 @@ class Planner:
     @cached_property
     def composer(self) -> Composer:
         job = self.job
-        inside_of = partial(inside, job.traced, accelerator=job.device)
+        inside_of = partial(inside, job.traced, accelerator=job.device, layers=bool(job.layers))
         microbatches = MICROBATCHES if job.divides else 1
-        return Composer(job.layers, job.spelling.batch, inside_of, microbatches)
+        return Composer(job.layers or SENT, job.spelling.batch, inside_of, microbatches)
 
     @cached_property
     def _links(self) -> tuple[Priced, Least]:
@@ -252,8 +256,10 @@ class Planner:
         usual = next(search.cheapest(lambda one: by_framework(one, job.system)), None)
         _ = job.step
         taken = Taken(memory, search.refused.copy())
-        complete = taken.simulate(islice(search.cheapest(), SPARE + k), k, self._simulated, watcher)
-        simulated = sorted(taken.simulated, key=lambda one: one.found.seconds)
+        several = k if job.layers else max(k, EVERY)
+        first = islice(search.cheapest(), SPARE + several)
+        complete = taken.simulate(first, several, self._simulated, watcher)
+        simulated = sorted(taken.simulated, key=lambda one: one.found.seconds)[:k]
         return Planned(
             search,
             tuple(taken.looked_at),

@@ -274,6 +274,24 @@ def test_where_nothing_fits_what_is_freed_is_what_such_plans_need() -> None:
     assert {"without zero=0", "without remat=no", "half the sequence"} <= kinds
 
 
+@pytest.mark.parametrize("model", ["resnet-tiny", "lstm-tiny"])
+def test_a_model_without_layers_that_are_alike_is_planned_without_stages(model: str) -> None:
+    """They are few: so all are simulated, and the fastest of all are told."""
+    system = load("dgx-h100:1")
+    spelling = Spelling(batch=8, dtype="bfloat16")
+    one = Planner(Job(model, {}, spelling, system, device_named(system.device)))
+    found = one.plans(Pins({}), 2, Watcher())
+    every = [each for each, _ in found.search.fitting]
+    assert {each.recipe.zero for each in every} == {0, 1, 2, 3}
+    assert {each.recipe.remat for each in every} == {True, False}
+    assert all({name for name, _ in each.recipe.axes} == {"data"} for each in every)
+    seconds = sorted(one.finalist(each).found.seconds for each in every)
+    assert [each.found.seconds for each in found.finalists] == seconds[:2]
+    with pytest.raises(InputError, match="has pipe=2") as error:
+        one.plans(Pins.parse("pipe=2"), 1, Watcher())
+    assert error.value.hint == "pipe is 1"
+
+
 def test_what_the_device_has_no_rate_for_is_told() -> None:
     system = load("dgx1-v100:1")
     spelling = Spelling(batch=16, dtype="bfloat16")
