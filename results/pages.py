@@ -6,6 +6,7 @@ spreads" is ``fidelity/fidelity-spreads.md.jinja``. The text between the section
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -59,6 +60,18 @@ def keep_or_check(path: Path, data: Data, written: Callable[[Data], str], *, che
         found.append(f"README.md is not what {path.name} gives")
     print("\n".join(found) or "the results are what a fresh run gives")
     return 1 if found else 0
+
+
+def command(name: str, path: Path, made: Callable[[], Data], written: Callable[[Data], str]) -> int:
+    """Makes results and keeps or checks them, or writes the page of kept ones. The exit code."""
+    parser = argparse.ArgumentParser(prog=name)
+    parser.add_argument("--page", action="store_true", help="write the page from the data on disk")
+    parser.add_argument("--check", action="store_true", help="compare a fresh run with the data")
+    asked = parser.parse_args()
+    if asked.page:
+        write(written(record.read(path)))
+        return 0
+    return keep_or_check(path, made(), written, check=asked.check)
 
 
 @cache

@@ -6,7 +6,6 @@ Takes every group of published plans of one model on one machine; nothing is fit
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -111,16 +110,5 @@ def _reasons(every: Sequence[dict[str, Any]]) -> dict[str, int]:
     return dict(found.most_common())
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog=COMMAND)
-    parser.add_argument("--page", action="store_true", help="write the page from the data on disk")
-    parser.add_argument("--check", action="store_true", help="compare a fresh run with the data")
-    asked = parser.parse_args()
-    if asked.page:
-        pages.write(page(record.read(DATA)))
-        return 0
-    return pages.keep_or_check(DATA, made(), page, check=asked.check)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(pages.command(COMMAND, DATA, made, page))

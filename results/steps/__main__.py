@@ -7,7 +7,6 @@ on disk; ``--check`` compares a fresh run with what is kept.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -240,16 +239,5 @@ def page(data: dict[str, Any]) -> str:
     return pages.page("steps", data=data, aims=aims(data))
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog=COMMAND)
-    parser.add_argument("--page", action="store_true", help="write the page from the data on disk")
-    parser.add_argument("--check", action="store_true", help="compare a fresh run with the data")
-    asked = parser.parse_args()
-    if asked.page:
-        pages.write(page(record.read(DATA)))
-        return 0
-    return pages.keep_or_check(DATA, made(), page, check=asked.check)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(pages.command(COMMAND, DATA, made, page))
