@@ -39,6 +39,7 @@ def _found(answer: StepPlanReply) -> Iterator[RenderableType]:
     right = "#,a step,longer,tokens/s,samples/s,of peak,memory,waits,idle,gap"
     yield table_of(list(enumerate(answer.plans, 1)), _columns(answer), right=right)
     yield from as_fast(answer)
+    yield from nearly_full(answer)
     yield ""
     for number, one in enumerate(answer.plans, 1):
         yield f"{number}: {one.plan}"
@@ -89,16 +90,33 @@ def _longer(one: PlanOfStep, same: str) -> str:
     return same if one.tied else f"{low}-{high}%"
 
 
+FULL = 0.9
+"""Of a device's memory. Published runs that were so full slowed down or crashed (results/order):
+what is predicted leaves out what an allocator cannot use, and what a runtime keeps for itself."""
+
+
+def nearly_full(answer: StepPlanReply) -> Iterator[str]:
+    """Which plans leave less than a tenth of the memory free."""
+    most = FULL * answer.device_bytes
+    full = [number for number, one in enumerate(answer.plans, 1) if one.memory.bytes > most]
+    if full:
+        yield f"{_together(full)}: less than a tenth of the memory is left: may slow down, or crash"
+
+
+def _together(numbers: Sequence[int]) -> str:
+    *others, last = map(str, numbers)
+    return f"{', '.join(others)} and {last}" if others else last
+
+
 def as_fast(answer: StepPlanReply) -> Iterator[str]:
     """Which plans prices cannot tell from the first, and the simplest of all these."""
-    tied = [str(number) for number, one in enumerate(answer.plans, 1) if one.tied and number > 1]
+    tied = [number for number, one in enumerate(answer.plans, 1) if one.tied and number > 1]
     if not tied or answer.simplest is None:
         return
-    listed = f"{', '.join(tied[:-1])} and {tied[-1]}" if len(tied) > 1 else tied[0]
     simplest = answer.plans[answer.simplest]
     yield (
-        f"{listed}: as fast as the first, as far as prices can tell; {answer.simplest + 1} is the"
-        f" simplest ({_axes(simplest)},"
+        f"{_together(tied)}: as fast as the first, as far as prices can tell;"
+        f" {answer.simplest + 1} is the simplest ({_axes(simplest)},"
         f"{'' if simplest.by_framework else ' not'} as frameworks lay them out,"
         f" {volume(simplest.memory.bytes)})"
     )
