@@ -125,7 +125,7 @@ def planned_step(
     flops, dtype = products(job.step)
     samples, tokens = size_of(job.step)
     closer = None
-    if question.rows and found.finalists:
+    if question.rows and found.finalists and watcher.go_on():
         closer = planner.finer(found.finalists[0], Budget(SUBSTITUTIONS))
     written = _written(planner, found.finalists[0]) if found.finalists else None
     asked = Asked(
