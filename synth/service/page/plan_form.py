@@ -33,9 +33,10 @@ from synth.verbs.training.planned import StepPlanQuestion
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 BOXES = Boxes.of(PlanQuestion, {*StepPlanQuestion.model_fields, "k"})
 MODELS = [*ZOO]
-_FOLDED = ("sizes", "optimizer", "device", "k")
+_SEEN = ("model", "batch", "sequence", "dtype", "pin", "explain")
 _CHOICES = {
-    name: get_args(PlanQuestion.model_fields[name].annotation) for name in ("dtype", "optimizer")
+    name: get_args(PlanQuestion.model_fields[name].annotation)
+    for name in ("dtype", "optimizer", "search")
 }
 _STUBS = {"system": "dgx-h100", "model": "llama3-8b"}
 _WHERE = {**BOXES.where, "--device": "device"}
@@ -49,10 +50,14 @@ class PlanValues:
     count: str = ""
     own: str = ""
     texts: Mapping[str, str] = field(default_factory=BOXES.usual.copy)
+    ticked: frozenset[str] = frozenset()
 
     @property
     def open(self) -> bool:
-        return any(self.texts[name] not in ("", BOXES.usual[name]) for name in _FOLDED)
+        folded = {name: text for name, text in self.texts.items() if name not in _SEEN}
+        return bool(self.ticked) or any(
+            text not in ("", BOXES.usual[name]) for name, text in folded.items()
+        )
 
 
 EXAMPLE = PlanValues(
@@ -63,7 +68,9 @@ EXAMPLE = PlanValues(
 def of_fields(fields: Fields) -> PlanValues:
     """The form as it was sent."""
     system, count, own = (one_of(fields, name) for name in ("system", "count", "own"))
-    return PlanValues(system, count, own, {name: one_of(fields, name) for name in BOXES.usual})
+    ticked = frozenset(name for name in BOXES.switches if one_of(fields, name))
+    texts = {name: one_of(fields, name) for name in BOXES.usual}
+    return PlanValues(system, count, own, texts, ticked)
 
 
 def of_question(asked: PlanQuestion) -> PlanValues:
@@ -71,9 +78,10 @@ def of_question(asked: PlanQuestion) -> PlanValues:
     own, name, count = machine_of(asked)
     given = {box: getattr(asked, one.name) for box, one in BOXES.by_name.items()}
     texts = {
-        box: "" if value is None else BOXES.written(box, value) for box, value in given.items()
+        box: "" if given[box] is None else BOXES.written(box, given[box]) for box in BOXES.usual
     }
-    return PlanValues(name, count, own, texts)
+    ticked = frozenset(box for box in BOXES.switches if given[box] is BOXES.typed(box, "yes"))
+    return PlanValues(name, count, own, texts, ticked)
 
 
 def question(fields: Fields) -> tuple[dict[str, Any], Checked]:
@@ -104,6 +112,8 @@ def check(
     for name in ("pin", "explain"):
         with checked.noting(name):
             Pins.parse(getattr(sound, name))
+    with checked.noting("search"):
+        sound.walk()
     if "model" not in checked.wrong:
         _check_model(sound, checked)
     return checked
@@ -195,6 +205,7 @@ async def _form(request: Request, caller: Caller, values: PlanValues, found: Che
         models=MODELS,
         choices=_CHOICES,
         devices=devices(),
+        switches=BOXES.switches,
         usual=BOXES.usual,
         hints=BOXES.hints,
     )

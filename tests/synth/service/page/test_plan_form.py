@@ -68,12 +68,18 @@ def test_the_form_is_there_and_linked_from_everywhere(server: Served) -> None:
 
 
 def test_what_is_typed_is_the_question_and_back() -> None:
-    given, checked = question(fields(sizes="layers=4", device="h100", explain="tensor=2"))
+    form = fields(sizes="layers=4", device="h100", explain="tensor=2", search="grid", rows="yes")
+    given, checked = question(form)
     assert not checked.wrong
     sound = asked(PlanQuestion, given)
     assert sound.sizes == {"layers": 4}
-    assert of_question(sound) == of_fields(fields(sizes="layers=4", device="h100",
-                                                  explain="tensor=2"))  # fmt: skip
+    assert sound.rows
+    assert of_question(sound) == of_fields(form)
+
+
+def test_every_box_is_on_the_form(server: Served) -> None:
+    shown = server.ask.get("/plan").text
+    assert all(f'name="{name}"' in shown for name in BOXES.by_name)
 
 
 @pytest.mark.parametrize(
@@ -92,6 +98,7 @@ def test_what_is_typed_is_the_question_and_back() -> None:
         ({"sizes": "layers"}, "sizes", "layers"),
         ({"sizes": "wheels=4"}, "model", "has no wheels"),
         ({"dtype": "float8"}, "dtype", "float8"),
+        ({"evaluations": "9"}, "evaluations", "--search annealing"),
     ],
 )
 def test_what_is_wrong_is_said_at_its_field(changed: dict[str, str], name: str, said: str) -> None:
