@@ -39,7 +39,11 @@ _CHOICES = {
     for name in ("dtype", "optimizer", "search")
 }
 _STUBS = {"system": "dgx-h100", "model": "llama3-8b"}
-_WHERE = {**{name: name for name in BOXES.by_name}, **BOXES.where, "--device": "device"}
+_WHERE = {
+    **BOXES.where,
+    "--device": "device",
+    **{name: name for name in ("evaluations", "seed")},
+}
 
 
 @dataclass(frozen=True)
