@@ -89,6 +89,7 @@ def test_every_box_is_on_the_form(server: Served) -> None:
         ({"batch": "0"}, "batch", "greater than or equal to 1"),
         ({"model": ""}, "model", "no model is given"),
         ({"model": "gpt5"}, "model", "no model 'gpt5'"),
+        ({"model": "resnet51"}, "model", "resnet51"),
         ({"pin": "tensr=8"}, "pin", "not understood: 'tensr=8'"),
         ({"explain": "zero=9"}, "explain", "not understood: 'zero=9'"),
         ({"device": "abacus"}, "device", "abacus"),

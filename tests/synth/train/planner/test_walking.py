@@ -16,7 +16,8 @@ from hierarchies.devices import device_named
 from synth.plan.request import Watcher
 from synth.search.space import BestFound, Budget, Infeasible, NoneFound, Optimal
 from synth.train.models import Spelling
-from synth.train.planner.planning import Job, Pins, Planner
+from synth.train.planner.pins import Pins
+from synth.train.planner.planning import Job, Planner
 from synth.train.planner.space import PlanSpace
 from synth.train.planner.walking import walked
 
