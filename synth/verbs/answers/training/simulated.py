@@ -103,13 +103,13 @@ class RowOfStep(Part):
     )
     begin_seconds: Seconds = Field(description="When it begins.")
     end_seconds: Seconds = Field(description="When it ends.")
-    parts: dict[str, _Share] = sometimes(
+    parts: dict[Annotated[Doing, Field(strict=False)], _Share] = sometimes(
         "Of several as one: which part of that time is of which kind.", {}
     )
 
     @classmethod
     def of(cls, one: Row) -> Self:
-        return cls.like(one, parts={kind.value: round(part, 4) for kind, part in one.parts})
+        return cls.like(one, parts={kind: round(part, 4) for kind, part in one.parts})
 
 
 class RankOfStep(Part):
