@@ -1,8 +1,9 @@
 """The same work on many items, by several processes of this machine.
 
-Each item has a process of its own, a fork: it knows all that this one knows, so that nothing but
-its result travels, and it is gone when that is told. Results come in the order of the items; what
-they are does not depend on how many processes there were.
+The first item is worked on here; then processes are forked, which know all that this one knows by
+then, and each takes one item after the other, so that what it finds out serves those that follow.
+Nothing but a number and a result travels. Results come in the order of the items; what they are
+does not depend on how many processes there were.
 
 >>> [*forked(lambda number: number * number, [1, 2, 3, 4], processes=2)]
 [1, 4, 9, 16]
@@ -15,7 +16,7 @@ import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import islice
 from multiprocessing import get_all_start_methods, get_context
 from multiprocessing.connection import Connection, wait
@@ -44,59 +45,80 @@ def processors() -> int:
 def forked(work: Callable[[T], R], items: Sequence[T], processes: int) -> Iterator[R]:
     """What ``work`` makes of each item, which must be such that it can be pickled.
 
-    A process that ends without a word is done without: its item is worked on here, so what ``work``
-    raises is raised here, and what the system killed for its memory is tried again. Those that
-    still work when nobody asks for more are ended.
+    An item whose process ends without a word is worked on here, so what ``work`` raises is raised
+    here, and what the system killed for its memory is tried again. Processes that still work when
+    nobody asks for more are ended.
     """
-    if not FORKS or processes < 2 or len(items) < 2:
+    if not FORKS or processes < 2 or len(items) < 3:
         yield from map(work, items)
         return
-    at_work: dict[Connection, tuple[int, BaseProcess]] = {}
+    yield work(items[0])
     told: dict[int, R] = {}
-    coming = iter(enumerate(items))
-    try:
-        for number in range(len(items)):
+    coming = iter(range(1, len(items)))
+    with _forks(work, items, min(processes, len(items) - 1)) as idle:
+        at_work: dict[Connection, int] = {}
+        for number in range(1, len(items)):
             while number not in told:
-                for place, item in islice(coming, processes - len(at_work)):
-                    connection, process = _begun(work, item)
-                    at_work[connection] = place, process
-                for ready in wait([*at_work]):
+                for place in islice(coming, len(idle) or not at_work):
+                    if idle and (one := _sent(idle.pop(), place)):
+                        at_work[one] = place
+                    else:
+                        told[place] = work(items[place])
+                for ready in wait([*at_work], timeout=None if at_work else 0):
                     assert isinstance(ready, Connection)
-                    place, process = at_work.pop(ready)
-                    told[place] = _heard(ready, work, items[place])
-                    process.join()
+                    place = at_work.pop(ready)
+                    try:
+                        told[place] = ready.recv()
+                        idle.append(ready)
+                    except EOFError:
+                        told[place] = work(items[place])
             yield told.pop(number)
+
+
+@contextmanager
+def _forks(work: Callable[[T], R], items: Sequence[T], count: int) -> Iterator[list[Connection]]:
+    """So many processes that wait for the number of an item each; they are ended in the end."""
+    context = get_context("fork")
+    forks: list[tuple[Connection, BaseProcess]] = []
+    try:
+        for _ in range(count):
+            here, there = context.Pipe()
+            others = [here, *(one for one, _ in forks)]
+            told = (work, items, there, others)
+            process: BaseProcess = context.Process(target=_take, args=told, daemon=True)
+            with warnings.catch_warnings():
+                # JAX warns of forks, as its own threads would be missing: forks do not call it.
+                warnings.simplefilter("ignore", RuntimeWarning)
+                process.start()
+            there.close()
+            forks.append((here, process))
+        yield [one for one, _ in forks]
     finally:
-        for connection, (_, process) in at_work.items():
+        for connection, process in forks:
             process.kill()
             process.join()
             connection.close()
 
 
-def _begun(work: Callable[[T], R], item: T) -> tuple[Connection, BaseProcess]:
-    context = get_context("fork")
-    here, there = context.Pipe(duplex=False)
-    process = context.Process(target=_tell, args=(work, item, there), daemon=True)
-    with warnings.catch_warnings():
-        # JAX warns of forks, as its own threads would be missing: forks here do not call it.
-        warnings.simplefilter("ignore", RuntimeWarning)
-        process.start()
-    there.close()
-    return here, process
+def _take(
+    work: Callable[[T], R], items: Sequence[T], own: Connection, others: Sequence[Connection]
+) -> None:
+    """What a process does: Ctrl-C is for the first one to hear, and so is what goes wrong.
 
-
-def _tell(work: Callable[[T], R], item: T, connection: Connection) -> None:
-    """What a process does: Ctrl-C is for the first one to hear, and so is what goes wrong."""
+    Without the ends of ``others`` it hears when that one is gone.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for one in others:
+        one.close()
     with suppress(Exception):
-        connection.send(work(item))
+        while True:
+            own.send(work(items[own.recv()]))
 
 
-def _heard(connection: Connection, work: Callable[[T], R], item: T) -> R:
+def _sent(connection: Connection, place: int) -> Connection | None:
+    """The connection, if somebody is there to take the number."""
     try:
-        told: R = connection.recv()
-    except EOFError:
-        return work(item)
-    finally:
-        connection.close()
-    return told
+        connection.send(place)
+    except OSError:
+        return None
+    return connection

@@ -78,7 +78,7 @@ class Taken:
         False if the watcher stopped it before.
         """
         fitting = self._fitting(coming)
-        while some := [*islice(fitting, min(watcher.processes, k - len(self.simulated)))]:
+        while some := [*islice(fitting, k - len(self.simulated))]:
             found = forked(simulated, some, watcher.processes)
             for one, last in zip(some, found, strict=True):
                 if self.simulated and not watcher.go_on():
@@ -113,6 +113,12 @@ def _kind(one: Composed) -> tuple[int, bool]:
     return one.candidate.recipe.zero, one.candidate.recipe.remat
 
 
+def layers_of(recipe: Recipe, layers: int) -> int:
+    """How many layers of the step are written out for it."""
+    stages = recipe.stages
+    return layers // stages * WRITTEN if stages > WRITTEN and layers % stages == 0 else layers
+
+
 def simulated(step: Step, one: Candidate, answers: Answers, device: Device) -> Finalist:
     """The step by a candidate on the clock, with what the planner ``answers`` on the system.
 
@@ -130,9 +136,8 @@ def finalist(
     Of a long pipeline those of a few stages are written out, and stand for those between.
     """
     recipe = one.recipe
-    if recipe.stages > WRITTEN and layers % recipe.stages == 0:
+    if (few := layers_of(recipe, layers)) < layers:
         told = _Told(one, answers, device)
-        few = layers // recipe.stages * WRITTEN
         axes = tuple((name, WRITTEN if name == PIPE else size) for name, size in recipe.axes)
         short = told.written(step_of(few), replace(recipe, axes=axes, schedule="1f1b", chunks=1))
         if (longer := stretched(short, recipe.stages)) is not None:

@@ -21,7 +21,7 @@ from synth.search.space import BestFound, Budget, Found, Infeasible, NoneFound, 
 from synth.train.choice.grids import Extents, Knobs, extents_of, recipes
 from synth.train.models import Spelling, zoo_step
 from synth.train.planner.composing import Candidate, Composer
-from synth.train.planner.finalists import Finalist, Taken, by_framework, finalist
+from synth.train.planner.finalists import Finalist, Taken, by_framework, finalist, layers_of
 from synth.train.planner.gaining import Gaining, gaining
 from synth.train.planner.hints import Freed, freed, least, no_plan
 from synth.train.planner.inside import LAYERS, MICROBATCHES, inside
@@ -254,10 +254,9 @@ class Planner:
         if search.refused.total() == search.plans:
             raise InputError(f"no plan can be: {next(iter(search.refused))}", where=job.model)
         usual = next(search.cheapest(lambda one: by_framework(one, job.system)), None)
-        _ = job.step
         taken = Taken(memory, search.refused.copy())
         several = k if job.layers else max(k, EVERY)
-        first = islice(search.cheapest(), SPARE + several)
+        first = map(self._traced, islice(search.cheapest(), SPARE + several))
         complete = taken.simulate(first, several, self._simulated, watcher)
         simulated = sorted(taken.simulated, key=lambda one: one.found.seconds)[:k]
         return Planned(
@@ -285,6 +284,11 @@ class Planner:
         for _ in self.composer.write((one.recipe for one in some), watcher.processes):
             if not watcher.go_on():
                 break
+
+    def _traced(self, one: Composed) -> Composed:
+        """What is traced in this process, its forks need not trace."""
+        self.job.of_layers(layers_of(one.candidate.recipe, self.job.layers))
+        return one
 
     def _finalist(self, one: Candidate) -> Finalist:
         job = self.job

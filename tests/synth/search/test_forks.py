@@ -23,9 +23,33 @@ def test_results_are_those_of_one_process_in_order(items: list[int], processes: 
 
 
 @FORKED
-def test_each_item_has_a_process_of_its_own() -> None:
-    found = [*forked(lambda _: os.getpid(), [1, 2, 3], 2)]
-    assert len({HERE, *found}) == 4
+def test_the_first_is_done_here_and_others_by_several() -> None:
+    """Each fork waits until the other has begun."""
+    ends = os.pipe()
+
+    def work(item: int) -> int:
+        if item == 2:
+            os.read(ends[0], 1)
+        if item == 3:
+            os.write(ends[1], b"x")
+        return os.getpid()
+
+    found = [*forked(work, [1, 2, 3], 2)]
+    assert found[0] == HERE
+    assert len({*found}) == 3
+
+
+@FORKED
+def test_what_a_process_found_out_it_knows_for_the_next() -> None:
+    known: list[int] = []
+
+    def work(item: int) -> int:
+        known.append(item)
+        return len(known)
+
+    found = [*forked(work, [*range(9)], 2)]
+    assert found[0] == 1
+    assert max(found) >= 1 + 8 / 2
 
 
 @FORKED
@@ -42,7 +66,7 @@ def test_what_goes_wrong_is_raised_here() -> None:
     def work(item: int) -> float:
         return 1 / item
 
-    found = forked(work, [1, 0, 2], 2)
+    found = forked(work, [1, 0, 2, 3], 2)
     assert next(found) == 1
     with pytest.raises(ZeroDivisionError):
         next(found)
@@ -50,15 +74,16 @@ def test_what_goes_wrong_is_raised_here() -> None:
 
 @FORKED
 def test_nothing_goes_on_that_nobody_waits_for() -> None:
-    """The second would never end."""
+    """The third would never end."""
 
     def work(item: int) -> int:
-        if item == 2:
+        if item == 3:
             signal.pause()
         return os.getpid()
 
     before = set(active_children())
-    found = forked(work, [1, 2, 3], 2)
+    found = forked(work, [1, 2, 3, 4], 2)
+    assert next(found) == HERE
     assert next(found) != HERE
     assert set(active_children()) - before
     found.close()  # type: ignore[attr-defined]
