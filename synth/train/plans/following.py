@@ -353,8 +353,15 @@ class _Follower:
         return value.type.bytes * min(costs, default=0.0) if lie not in beside else 0.0
 
     def _beside(self, value: Value) -> list[Sharding]:
-        """How that lies which a value's only reader puts it together with."""
+        """How that lies which a value's only reader, casts aside, puts it together with."""
         reader = self.reader.get(value.name)
+        while (
+            reader is not None
+            and reader.primitive == "convert_element_type"
+            and self.readers[value.name] == 1
+        ):
+            value = reader.results[0]
+            reader = self.reader.get(value.name)
         if reader is None or self.readers[value.name] > 1 or reader.body is not None:
             return []
         return [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cache
-from itertools import product
+from itertools import chain, product
 from operator import ne
 
 import pytest
@@ -18,7 +18,8 @@ from grammar.tensors.operations import Operation, Step, Value
 from grammar.tensors.sharding import Kind, Lie, Split, Type, shardings
 from sharded_steps import in_float64, judge, on_one_device
 from synth.train.factors import Row, rows, typed
-from synth.train.plans import Cuts, Plan, apply
+from synth.train.models import Spelling, zoo_step
+from synth.train.plans import Cuts, Plan, apply, parse_recipe, plan_of
 from synth.train.plans.costs import sent
 from synth.train.resharding import path_between
 from traced_steps import function_step, step
@@ -125,3 +126,18 @@ def test_the_first_operation_that_sends_if_the_batch_is_cut(
     one = step(model, unrolled=True)
     found = first_that_sends(one)
     assert (found.primitive, found.line.partition(":")[0]) == (primitive, file)
+
+
+@pytest.mark.parametrize("model", ["resnet-tiny", "mlp-tiny"])
+def test_data_parallel_sends_no_activations(model: str) -> None:
+    """Sums of a batch normalisation are completed while they are small, and not behind a cast."""
+    one = zoo_step(model, {}, Spelling(batch=16, dtype="bfloat16"))
+    plan = plan_of(one, parse_recipe("data=4; batch over data"))
+    for moved in apply(one, plan).moved():
+        if moved.path.requests(plan.sizes):
+            assert "data" not in chain(*moved.path.target.dimensions)
+            assert moved.value.type.elements <= max(
+                value.type.elements
+                for value, role in zip(one.graph.inputs, one.roles, strict=True)
+                if role == "parameter"
+            )
