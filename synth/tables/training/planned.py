@@ -30,6 +30,8 @@ def _head(answer: StepPlanReply) -> Iterator[RenderableType]:
     )
     if answer.pins:
         yield f"pinned: {answer.pins}"
+    if answer.left_out:
+        yield f"left out: {answer.left_out}"
 
 
 def _found(answer: StepPlanReply) -> Iterator[RenderableType]:

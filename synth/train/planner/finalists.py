@@ -56,15 +56,17 @@ class Finalist:
 class Taken:
     """Plans that are simulated, in the order in which they come, until enough of them fit. Mutable.
 
-    ``looked_at`` are all that came, ``refused`` why some cannot be. Where one needs more memory on
-    the clock than was expected, others of its kind do, too, and are passed over.
+    ``looked_at`` are all that came, ``refused`` why some cannot be, ``nearest`` the least memory of
+    those that do not fit. Where one needs more memory on the clock than was expected, others of its
+    kind do, too, and are passed over.
     """
 
     memory_bytes: float
     refused: Counter[str]
     simulated: list[Finalist] = field(default_factory=list)
     looked_at: list[Composed] = field(default_factory=list)
-    _excess: dict[tuple[int, bool], float] = field(default_factory=dict)
+    nearest: tuple[Candidate, float] | None = None
+    _excess: dict[_Kind, float] = field(default_factory=dict)
 
     def simulate(
         self,
@@ -106,11 +108,17 @@ class Taken:
             self.simulated.append(last)
         else:
             self._excess[_kind(one)] = last.size_bytes / one.size_bytes
+            if self.nearest is None or last.size_bytes < self.nearest[1]:
+                self.nearest = one.candidate, last.size_bytes
 
 
-def _kind(one: Composed) -> tuple[int, bool]:
-    """Plans that are off in memory by about as much."""
-    return one.candidate.recipe.zero, one.candidate.recipe.remat
+_Kind = tuple[tuple[tuple[str, int], ...], int, bool]
+
+
+def _kind(one: Composed) -> _Kind:
+    """Plans that are off in memory by about as much: their axes, ZeRO, and what is done again."""
+    recipe = one.candidate.recipe
+    return recipe.axes, recipe.zero, recipe.remat
 
 
 def layers_of(recipe: Recipe, layers: int) -> int:

@@ -33,6 +33,7 @@ from synth.train.planner.searching import Composed, Search, candidates
 from synth.train.planner.space import PlanSpace, perfect
 from synth.train.planner.walking import walked
 from synth.train.plans import Recipe, apply, plan_of
+from synth.train.plans.expansion import RAGGED
 from synth.train.plans.plan import MOST_PASSES, PIPE
 from synth.train.resharding.seconds import Answers
 from synth.train.zoo.sizes import Lstm, sizes_of
@@ -101,6 +102,17 @@ class Job:
         """What sizes of axes must divide."""
         found = extents_of(self.traced(MICROBATCHES))
         return replace(found, batch=self.spelling.batch, layers=self.layers)
+
+    @property
+    def left_out(self) -> str:
+        """What plans of such a model leave out that frameworks do; else empty."""
+        if any(one.primitive in RAGGED for one in self.traced(MICROBATCHES).graph.everywhere()):
+            return (
+                "tokens are sorted by their experts, all of a batch: no axis cuts that, so they are"
+                " put together on devices; frameworks send tokens to their experts instead, and are"
+                " faster"
+            )
+        return ""
 
     @cached_property
     def divides(self) -> bool:
@@ -171,8 +183,9 @@ class Planned:
     Those are ``finalists``, the fastest first, and ``likely`` what each may be off by. ``usual`` is
     the best where axes lie as frameworks lay them out, simulated as ``laid_out`` unless the first
     lies so. ``least_seconds``: what no plan can beat, as all devices would compute all the time.
-    ``refused``: why plans cannot be, and how many. ``peak_seconds``: that no plan is below, where
-    not all were looked at; else None.
+    ``refused``: why plans cannot be, and how many. ``nearest``: if none fits, what needs the least
+    memory, and how much. ``peak_seconds``: that no plan is below, where not all were looked at;
+    else None.
     """
 
     search: Search
@@ -183,21 +196,23 @@ class Planned:
     laid_out: Likely | None
     least_seconds: float
     refused: tuple[tuple[str, int], ...]
+    nearest: tuple[Candidate, float] | None
     complete: bool
     peak_seconds: float | None
 
     def verdict(self, memory_bytes: float) -> Found[Candidate]:
         """What the search proves of composed seconds."""
         bound, nearest = self.peak_seconds, None
-        if self.looked_at:
+        if self.finalists:
             first = self.looked_at[0]
             if bound is None:
                 return Optimal(first.candidate, first.seconds)
             return BestFound(first.candidate, first.seconds, bound)
-        if self.search.nearest is not None:
-            one, size = self.search.nearest
+        if self.nearest is not None:
+            one, size = self.nearest
             nearest = Infeasible(f"too much memory: {one.recipe}", size - memory_bytes)
-        return NoneFound(nearest) if bound is not None or nearest is None else nearest
+        sure = bound is None and not self.search.fitting
+        return nearest if nearest is not None and sure else NoneFound(nearest)
 
 
 @dataclass(frozen=True)
@@ -268,6 +283,7 @@ class Planner:
             self._laid_out(usual, simulated),
             self.composer.least_seconds(job.system.devices),
             tuple(taken.refused.most_common()),
+            None if simulated else taken.nearest or search.nearest,
             budget is None and search.complete and complete,
             None if budget is None and search.complete else self.peak_seconds,
         )
@@ -302,9 +318,9 @@ class Planner:
 
     def freed(self, pins: Pins, found: Planned) -> tuple[Freed, ...]:
         """If nothing fits: what would need less memory, and how much that is."""
-        if found.search.nearest is None or found.search.fitting or not found.search.complete:
+        if found.nearest is None or found.search.fitting or not found.search.complete:
             return ()
-        nearest, size = found.search.nearest
+        nearest, size = found.nearest
         others: dict[str, Callable[[], float]] = {
             f"without {name}={value}": partial(self._least, pins.without(name))
             for name, value in pins.said.items()

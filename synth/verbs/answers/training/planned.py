@@ -19,7 +19,7 @@ from synth.train.planner.hints import Freed
 from synth.train.planner.operations.finer import Finer
 from synth.train.planner.planning import Job, Planned
 from synth.train.planner.resolution import Difference, difference, simplest
-from synth.train.planner.searching import Composed, Search
+from synth.train.planner.searching import Composed
 from synth.train.simulation.spans import spans
 from synth.verbs.answers.machine_parts import LevelInFull, PricesName
 from synth.verbs.answers.parts import (
@@ -145,11 +145,11 @@ class LeastMemory(Part):
     freed: list[FreedMemory] = Field(description="What would help, the most first.")
 
     @classmethod
-    def of(cls, search: Search, memory_bytes: float, helps: Sequence[Freed] = ()) -> Self | None:
+    def of(cls, found: Planned, memory_bytes: float, helps: Sequence[Freed] = ()) -> Self | None:
         """None where something fits."""
-        if search.nearest is None or search.fitting:
+        if found.nearest is None:
             return None
-        candidate, size = search.nearest
+        candidate, size = found.nearest
         return cls(
             plan=str(candidate.recipe),
             bytes=round(size),
@@ -278,6 +278,9 @@ class StepPlanReply(Reply):
         description="If nothing with those pins fits: what needs the least memory; else null."
     )
     rows: RowsOfOperations | None = Field(description="If --rows is asked; else null.")
+    left_out: str = Field(
+        description="What plans of such a model leave out that frameworks do; else empty."
+    )
     complete: bool = Field(description="False if a better plan may be missing.")
     programs: list[ProgramOfPlan] = Field(
         description="What of the best gains by a program of ours, the most first."
@@ -330,13 +333,12 @@ class StepPlanReply(Reply):
                 if found.laid_out
                 else None
             ),
-            nearest=LeastMemory.of(search, device.memory_bytes, asked.freed),
-            why_not_nearest=(
-                LeastMemory.of(why_not.search, device.memory_bytes) if why_not else None
-            ),
+            nearest=LeastMemory.of(found, device.memory_bytes, asked.freed),
+            why_not_nearest=(LeastMemory.of(why_not, device.memory_bytes) if why_not else None),
             refused=[RefusedPlans(because=why, plans=count) for why, count in found.refused],
             rows=RowsOfOperations.of(asked.finer) if asked.finer else None,
             why_not=next(iter(beside), None),
+            left_out=job.left_out,
             complete=found.complete,
             files=[
                 TextFile(name=name, text=text if isinstance(text, str) else text.decode())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import replace
 from functools import cache
 from itertools import islice
@@ -19,12 +19,12 @@ from hierarchies.devices import device_named
 from synth.plan.request import Watcher
 from synth.train.models import Spelling
 from synth.train.planner.composing import Candidate, Seconds, clocked
-from synth.train.planner.finalists import finalist
+from synth.train.planner.finalists import Taken, finalist
 from synth.train.planner.inside import MICROBATCHES, Part, inside, scaled
 from synth.train.planner.links import Least, Priced
 from synth.train.planner.pins import Pins
 from synth.train.planner.planning import SCHEDULED, Job, Planner
-from synth.train.planner.searching import Search
+from synth.train.planner.searching import Composed, Search
 from synth.train.plans import When, parse_recipe
 from synth.train.plans.recipes import CHUNKED
 from synth.train.resharding.seconds import Answers
@@ -148,6 +148,18 @@ def test_where_nothing_fits_the_least_memory_is_told() -> None:
     assert search.nearest[1] == min(composer.size_bytes(one.recipe) for one in some)
 
 
+def test_what_fits_only_as_composed_is_told() -> None:
+    """On the clock it may need more: then others of its kind are passed over, and no other."""
+    some = job().candidates(Pins.parse("pipe=1 zero=0 microbatches=2 remat=no"))[:3]
+    composed = [Composed(one, 1.0, 90.0) for one in some]
+    found = Planner(job())._finalist(some[0])
+    taken = Taken(100.0, Counter())
+    assert taken.simulate(iter(composed), 3, lambda one: found, Watcher())
+    assert not taken.simulated
+    assert taken.nearest == (some[0], found.size_bytes)
+    assert taken.looked_at == composed
+
+
 def test_a_search_that_is_stopped_says_so() -> None:
     class Stops(Watcher):
         calls = 0
@@ -231,6 +243,7 @@ def test_a_step_without_microbatches_is_planned_in_one_piece(model: str) -> None
     spelling = Spelling(batch=16, dtype="bfloat16")
     one = Job(model, {}, spelling, system, device_named(system.device))
     assert not one.divides
+    assert ("experts" in one.left_out) == (model == "mixtral-tiny")
     found = Planner(one).plans(Pins({}), 2, Watcher())
     assert len(found.finalists) == 2
     assert all(each.candidate.recipe.microbatches == 1 for each in found.finalists)
