@@ -18,7 +18,8 @@ from heapq import heapify, heappop, heappush, nsmallest
 from hierarchies import InputError, System, placements
 from synth.plan.request import Watcher
 from synth.search.front import front
-from synth.train.planner.composing import Candidate, Composer, Composition, Structure, axes_of
+from synth.train.planner.clock import Structure
+from synth.train.planner.composing import Candidate, Composer, Composition, axes_of
 from synth.train.planner.links import Links
 from synth.train.plans import Recipe
 

@@ -18,7 +18,8 @@ from hierarchies import Axis, InputError, load, placements
 from hierarchies.devices import device_named
 from synth.plan.request import Watcher
 from synth.train.models import Spelling
-from synth.train.planner.composing import Candidate, Seconds, clocked
+from synth.train.planner.clock import Seconds, clocked
+from synth.train.planner.composing import Candidate
 from synth.train.planner.finalists import Taken, finalist
 from synth.train.planner.inside import MICROBATCHES, Part, inside, scaled
 from synth.train.planner.links import Least, Priced
