@@ -7,7 +7,7 @@ import signal
 from multiprocessing import active_children
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synth.search.forks import FORKS, forked, processors
@@ -16,6 +16,7 @@ FORKED = pytest.mark.skipif(not FORKS, reason="processes cannot be forks here")
 HERE = os.getpid()
 
 
+@settings(max_examples=20)  # each begins processes
 @given(st.lists(st.integers(), max_size=6), st.integers(1, 4))
 def test_results_are_those_of_one_process_in_order(items: list[int], processes: int) -> None:
     known = {one: str(one) for one in items}
