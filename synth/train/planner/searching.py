@@ -13,13 +13,13 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from heapq import heapify, heappop, heappush, nsmallest
+from heapq import heapify, heappop, heappush
 
 from hierarchies import InputError, System, placements
 from synth.plan.request import Watcher
 from synth.search.front import front
 from synth.train.planner.clock import Structure
-from synth.train.planner.composing import Candidate, Composer, Composition, axes_of
+from synth.train.planner.composing import Candidate, Composer, axes_of
 from synth.train.planner.links import Links
 from synth.train.plans import Recipe
 
@@ -81,7 +81,8 @@ class Search:
         self._watcher = watcher
         self._links = composer.on(links)
         self._fit(composer, several, memory_bytes)
-        self._bounds = self._all(composer.on(least))
+        loosest = composer.on(least)
+        self._bounds = [loosest.bound(one) for one, _ in self.fitting]
         self._nearer: dict[int, float] = {}
         self._seconds: dict[int, float] = {}
 
@@ -100,9 +101,6 @@ class Search:
                 self.fitting.append((one, size))
             elif self.nearest is None or size < self.nearest[1]:
                 self.nearest = one, size
-
-    def _all(self, links: Composition) -> list[float]:
-        return [links.bound(one) for one, _ in self.fitting]
 
     def cheapest(self, among: Callable[[Candidate], bool] = lambda one: True) -> Iterator[Composed]:
         """Those ``among`` all that fit, in the order of their seconds; of equal ones, as given."""
@@ -130,7 +128,7 @@ class Search:
                 heappush(waiting, (self._nearer[number], number, _Known.NEARER))
             else:
                 if number not in self._seconds:
-                    self._time(alike.pop(one.structure))
+                    self._time(alike[one.structure])
                 heappush(waiting, (self._seconds[number], number, _Known.SECONDS))
 
     def front(self) -> Iterator[Composed]:
@@ -141,9 +139,11 @@ class Search:
         for number, seconds in found.items():
             yield Composed(self.fitting[number][0], seconds, sizes[number])
 
-    def _time(self, alike: Sequence[tuple[float, int]]) -> None:
-        """Put the first of those of one structure on the clock."""
-        some = [number for _, number in nsmallest(TOGETHER, alike) if number not in self._seconds]
+    def _time(self, alike: list[tuple[float, int]]) -> None:
+        """Put the first of those of one structure on the clock; those that wait on stay."""
+        waiting = sorted(pair for pair in alike if pair[1] not in self._seconds)
+        some = [number for _, number in waiting[:TOGETHER]]
+        alike[:] = waiting[TOGETHER:]
         self._seconds.update(zip(some, self._clocked(some), strict=True))
         self.priced += len(some)
 

@@ -25,7 +25,7 @@ from synth.train.planner.inside import MICROBATCHES, Part, inside, scaled
 from synth.train.planner.links import Least, Priced
 from synth.train.planner.pins import Pins
 from synth.train.planner.planning import SCHEDULED, Job, Planner
-from synth.train.planner.searching import Composed, Search
+from synth.train.planner.searching import TOGETHER, Composed, Search
 from synth.train.plans import When, parse_recipe
 from synth.train.plans.recipes import CHUNKED
 from synth.train.resharding.seconds import Answers
@@ -138,6 +138,14 @@ def test_the_front_is_that_of_all_that_fit() -> None:
         one for one in both if not any(a <= one[0] and b <= one[1] for a, b in both - {one})
     }
     assert [(one.seconds, one.size_bytes) for one in search.front()] == sorted(unbeaten)
+
+
+def test_more_of_one_structure_than_are_timed_at_once_come_in_order() -> None:
+    [first, *_] = job().candidates(Pins.parse("pipe=1 zero=1 tensor=1 microbatches=2 remat=no"))
+    some = [first] * (2 * TOGETHER + 1)
+    composer = planner().composer
+    search = Search(composer, some, 1e15, Priced(SYSTEM), Least(SYSTEM), Watcher())
+    assert len([*search.cheapest()]) == len(some)
 
 
 def test_where_nothing_fits_the_least_memory_is_told() -> None:
