@@ -24,6 +24,9 @@ from synth.train.planner.links import Links, Row
 from synth.train.plans import Recipe, When
 from synth.train.plans.plan import PIPE
 
+TOGETHER = 32
+"""Plans of one structure that are put on the clock at once."""
+
 PIECES = 8
 """In how many an update is that parameters are put together beside."""
 
@@ -259,9 +262,11 @@ class Composition:
             alike.setdefault(one.structure, []).append(number)
         found = [0.0] * len(several)
         for structure, numbers in alike.items():
-            told = [self.parts(several[number]) for number in numbers]
-            for number, took in zip(numbers, clocked(structure, told), strict=True):
-                found[number] = took
+            for at in range(0, len(numbers), TOGETHER):
+                some = numbers[at : at + TOGETHER]
+                told = [self.parts(several[number]) for number in some]
+                for number, took in zip(some, clocked(structure, told), strict=True):
+                    found[number] = took
         return found
 
     def parts(self, one: Candidate) -> Seconds:

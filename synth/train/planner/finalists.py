@@ -121,6 +121,24 @@ def _kind(one: Composed) -> _Kind:
     return recipe.axes, recipe.zero, recipe.remat
 
 
+def rooflines_of(step: Step, plan: Plan, device: Device) -> Rooflines:
+    """What sections of a plan take on a device; scores of attention are never in memory."""
+    return Rooflines(device, scores_in(apply(step, plan), plan.parts))
+
+
+def on_clock(
+    step: Step, plan: Plan, computing: Callable[[Section], Estimate], network: Network
+) -> Predicted:
+    """A plan of a step on the clock, as finalists are."""
+    return predicted(*_told(step, plan, computing, network))
+
+
+def _told(
+    step: Step, plan: Plan, computing: Callable[[Section], Estimate], network: Network
+) -> tuple[Step, Plan, Program, Sources, Runtime]:
+    return prepared(step, plan), plan, apply(step, plan), sources(computing, network), RUNTIME
+
+
 def layers_of(recipe: Recipe, layers: int) -> int:
     """How many layers of the step are written out for it."""
     stages = recipe.stages
@@ -188,24 +206,23 @@ class _Told:
 
     def predicted(self, step: Step, recipe: Recipe) -> Predicted:
         """A step by a recipe."""
-        return predicted(*self._planned(step, recipe), RUNTIME)
+        self.plan = plan_of(step, recipe)
+        return on_clock(step, self.plan, self._computing(step), self.network)
 
     def written(self, step: Step, recipe: Recipe) -> Tasks:
         """What its device does."""
-        return written(*self._planned(step, recipe), RUNTIME)
+        self.plan = plan_of(step, recipe)
+        return written(*_told(step, self.plan, self._computing(step), self.network))
 
-    def _planned(self, step: Step, recipe: Recipe) -> tuple[Step, Plan, Program, Sources]:
-        plan = plan_of(step, recipe)
-        program = apply(step, plan)
-        rooflines = Rooflines(self.device, scores_in(program, plan.parts))
-        self.plan = plan
+    def _computing(self, step: Step) -> Callable[[Section], Estimate]:
+        rooflines = rooflines_of(step, self.plan, self.device)
 
         def computing(section: Section) -> Estimate:
             whole = rooflines(section)
             self.known[whole.seconds] = rooflines.parts(section)
             return whole
 
-        return prepared(step, plan), plan, program, sources(computing, self.network)
+        return computing
 
     def _of(self, run: Predicted, microbatches: int) -> tuple[Estimate, Estimate]:
         """What the busiest rank computes, divided as all that is computed in a step."""

@@ -19,12 +19,9 @@ from hierarchies import InputError, System, placements
 from synth.plan.request import Watcher
 from synth.search.front import front
 from synth.train.planner.clock import Structure
-from synth.train.planner.composing import Candidate, Composer, axes_of
+from synth.train.planner.composing import TOGETHER, Candidate, Composer, axes_of
 from synth.train.planner.links import Links
 from synth.train.plans import Recipe
-
-TOGETHER = 32
-"""Plans of one structure that are put on the clock at once."""
 
 
 class _Known(IntEnum):

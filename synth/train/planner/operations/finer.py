@@ -13,9 +13,9 @@ from hierarchies import InputError
 from hierarchies.devices import Device
 from hierarchies.units import volume
 from synth.search.space import Budget, Infeasible, Price
-from synth.train.planner.finalists import Finalist
+from synth.train.planner.finalists import Finalist, on_clock, rooflines_of
 from synth.train.planner.links import Links
-from synth.train.planner.operations.rows import ByRows, by_rows, simulated
+from synth.train.planner.operations.rows import ByRows, by_rows
 from synth.train.planner.operations.substituting import Substituted, substituted
 from synth.train.plans import Plan, plan_of, plan_text
 from synth.train.resharding.seconds import Answers
@@ -46,7 +46,7 @@ def finer(
     network = Network(answers, one.placement)
 
     def seconds(plan: Plan) -> Price:
-        found = simulated(step, plan, device, network)
+        found = on_clock(step, plan, rooflines_of(step, plan, device), network)
         excess = found.ranks[found.fullest].moment.size_bytes - device.memory_bytes
         if excess > 0:
             return Infeasible(f"{volume(excess)} of memory too much", excess)

@@ -21,15 +21,14 @@ from synth.compute import Estimate, Section
 from synth.compute.roofline import estimated
 from synth.search.space import Budget, Infeasible, NoneFound
 from synth.train.choice import Chosen, Prices, choose, seconds_of
-from synth.train.planner.finalists import RUNTIME, Finalist
+from synth.train.planner.finalists import Finalist, on_clock, rooflines_of
 from synth.train.planner.links import Links
-from synth.train.plans import Plan, apply, plan_of, prepared
+from synth.train.plans import Plan, plan_of, prepared
 from synth.train.resharding import path_between
 from synth.train.resharding.requests import GOALS
 from synth.train.resharding.seconds import Answers
-from synth.train.simulation import Predicted, predicted
-from synth.train.simulation.groups import scores_in
-from synth.train.simulation.sources import Network, Rooflines, sources
+from synth.train.simulation import Predicted
+from synth.train.simulation.sources import Network, Rooflines
 
 GAP = 1e-3
 """What is left open at most of the sums, where it can be closed."""
@@ -65,29 +64,16 @@ def by_rows(step: Step, one: Finalist, answers: Answers, links: Links, device: D
         raise InputError("rows are of plans without stages and microbatches", hint=hint)
     plan = plan_of(step, recipe)
     ready, network = prepared(step, plan), Network(answers, one.placement)
-    shares = _Shares(Rooflines(device, scores_in(apply(step, plan), plan.parts)), device)
-    _on_clock(step, plan, shares, network)
+    shares = _Shares(rooflines_of(step, plan, device), device)
+    on_clock(step, plan, shares, network)
     sends = _Sends(plan.sizes, one.candidate.row_of, links, network)
     prices = Prices(shares.computing, sends.seconds)
     chosen = choose(ready, plan.axes, prices, Budget(ROUNDS), gap=GAP)
     if isinstance(chosen, Infeasible | NoneFound):
         raise InputError("no rows can be for all operations", where=step.name)
     own = Plan(plan.axes, chosen.plan.cuts, remat=plan.remat)
-    found = simulated(step, own, device, network)
+    found = on_clock(step, own, rooflines_of(step, own, device), network)
     return ByRows(Chosen(own, chosen.found), seconds_of(step, plan, prices).all, found)
-
-
-def simulated(step: Step, plan: Plan, device: Device, network: Network) -> Predicted:
-    """A plan on the clock as finalists are."""
-    rooflines = Rooflines(device, scores_in(apply(step, plan), plan.parts))
-    return _on_clock(step, plan, rooflines, network)
-
-
-def _on_clock(
-    step: Step, plan: Plan, computing: Rooflines | _Shares, network: Network
-) -> Predicted:
-    seconds = sources(computing, network)
-    return predicted(prepared(step, plan), plan, apply(step, plan), seconds, RUNTIME)
 
 
 class _Shares:

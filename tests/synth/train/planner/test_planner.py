@@ -19,13 +19,13 @@ from hierarchies.devices import device_named
 from synth.plan.request import Watcher
 from synth.train.models import Spelling
 from synth.train.planner.clock import Seconds, clocked
-from synth.train.planner.composing import Candidate
+from synth.train.planner.composing import TOGETHER, Candidate
 from synth.train.planner.finalists import Taken, finalist
 from synth.train.planner.inside import MICROBATCHES, Part, inside, scaled
 from synth.train.planner.links import Least, Priced
 from synth.train.planner.pins import Pins
 from synth.train.planner.planning import SCHEDULED, Job, Planner
-from synth.train.planner.searching import TOGETHER, Composed, Search
+from synth.train.planner.searching import Composed, Search
 from synth.train.plans import When, parse_recipe
 from synth.train.plans.recipes import CHUNKED
 from synth.train.resharding.seconds import Answers

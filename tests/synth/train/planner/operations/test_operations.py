@@ -18,11 +18,12 @@ from synth.train.planner.composing import Candidate
 from synth.train.planner.finalists import Finalist
 from synth.train.planner.links import Priced
 from synth.train.planner.operations.finer import finer
-from synth.train.planner.operations.rows import by_rows, simulated
+from synth.train.planner.operations.rows import by_rows
 from synth.train.planner.operations.substituting import _Tries, beside, changed, substituted
 from synth.train.planner.planning import Job
 from synth.train.plans import Plan, apply, parse_plan, parse_recipe, plan_of, prepared
 from synth.train.resharding.seconds import Answers
+from synth.train.simulation import Predicted
 from synth.train.simulation.sources import Network
 from synth.train.substitutions import RULES, Certified, certified
 
@@ -45,12 +46,17 @@ def first(text: str = DATA) -> Finalist:
     return finalists.simulated(job().step, Candidate(recipe, rows), ANSWERS, DEVICE)
 
 
+def clocked(plan: Plan, network: Network) -> Predicted:
+    computing = finalists.rooflines_of(job().step, plan, DEVICE)
+    return finalists.on_clock(job().step, plan, computing, network)
+
+
 def test_rows_are_a_plan_of_the_step_with_sums_no_dearer_than_the_recipe() -> None:
     found = by_rows(job().step, first(), ANSWERS, LINKS, DEVICE)
     assert isinstance(found.chosen.found, Optimal | BestFound)
     assert found.chosen.found.gap <= 0.001
     assert found.chosen.found.seconds <= found.recipe_seconds * 1.001
-    again = simulated(job().step, found.chosen.plan, DEVICE, Network(ANSWERS, first().placement))
+    again = clocked(found.chosen.plan, Network(ANSWERS, first().placement))
     assert again.seconds == found.found.seconds
 
 
@@ -100,7 +106,7 @@ def test_a_better_plan_is_text_that_is_read_back() -> None:
     if found.text:
         again = parse_plan(found.text, job().step)
         network = Network(ANSWERS, first().placement)
-        assert simulated(job().step, again, DEVICE, network).seconds == pytest.approx(found.seconds)
+        assert clocked(again, network).seconds == pytest.approx(found.seconds)
 
 
 @pytest.mark.parametrize(
