@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from http import HTTPStatus
 from typing import Any, get_args
 
 from fastapi import APIRouter, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
-from hierarchies import InputError, catalogue, load
+from hierarchies import InputError
 from hierarchies.devices import devices
 from hierarchies.units import volume
-from synth.service.auth.identity import Caller
-from synth.service.http.state import state_of
-from synth.service.jobs.questions import own_names, with_own
-from synth.service.page.answer_routes import asked_on_page, question_like
 from synth.service.page.boxes import Boxes
-from synth.service.page.form_routes import sent_form
 from synth.service.page.form_values import machine_of
 from synth.service.page.forms import Checked, Fields, one_of, system_in, tell_machine, typed_in
-from synth.service.page.responses import PageCaller, PageRoute, page
+from synth.service.page.one_form import Form
+from synth.service.page.responses import PageCaller, PageRoute
 from synth.train.planner.pins import Pins
 from synth.train.zoo.sizes import ZOO, sizes_of
 from synth.verbs.planning import PlanQuestion
@@ -153,63 +147,40 @@ def _sound(given: dict[str, Any], checked: Checked) -> PlanQuestion:
                 given["system"] = _STUBS["system"]
 
 
+_FORM = Form(
+    verb="plan",
+    model=PlanQuestion,
+    template="plan_form.html",
+    here="plan",
+    example=EXAMPLE,
+    of_fields=of_fields,
+    of_question=of_question,
+    question=question,
+    check=check,
+    shown={
+        "models": MODELS,
+        "choices": _CHOICES,
+        "devices": devices(),
+        "switches": BOXES.switches,
+        "usual": BOXES.usual,
+        "hints": BOXES.hints,
+    },
+)
+
+
 @router.get("/plan")
 async def form(request: Request, caller: PageCaller, like: str | None = None) -> Response:
     """The form, with an example or with the question of an answer or of a job."""
-    found = await question_like(request, caller, like, "plan")
-    values = of_question(asked(PlanQuestion, found)) if found else EXAMPLE
-    return await _form(request, caller, values, Checked())
+    return await _FORM.show(request, caller, like)
 
 
 @router.post("/plan/check")
 async def checked(request: Request, caller: PageCaller) -> Response:
     """What is wrong with the form so far, by field, and what it comes to."""
-    _, found = await _checked(request, caller, await _fields(request))
-    return JSONResponse({"wrong": found.wrong, "told": found.told})
+    return await _FORM.checked(request, caller)
 
 
 @router.post("/plan")
 async def put(request: Request, caller: PageCaller) -> Response:
     """Put the question of the form: on to its answer or its job, or back with what is wrong."""
-    fields = await _fields(request)
-    given, found = await _checked(request, caller, fields)
-    if not found.wrong:
-        try:
-            return await asked_on_page(request, caller, "plan", given)
-        except InputError as error:
-            found.note("form", error)
-    return await _form(request, caller, of_fields(fields), found)
-
-
-async def _fields(request: Request) -> Fields:
-    return await sent_form(request, 4 * state_of(request).settings.limits.description_bytes)
-
-
-async def _checked(
-    request: Request, caller: Caller, fields: Fields
-) -> tuple[dict[str, Any], Checked]:
-    given, found = question(fields)
-    texts = await state_of(request).broker.systems.texts(caller, own_names(given))
-    whole: Any = with_own(given, texts)
-    await asyncio.to_thread(check, whole, found, state_of(request).settings.limits.check)
-    return given, found
-
-
-async def _form(request: Request, caller: Caller, values: PlanValues, found: Checked) -> Response:
-    return page(
-        request,
-        "plan_form.html",
-        status=HTTPStatus.UNPROCESSABLE_ENTITY if found.wrong else HTTPStatus.OK,
-        here="plan",
-        fields=values,
-        wrong=found.wrong,
-        told=found.told,
-        own_systems=await state_of(request).broker.systems.all(caller),
-        catalogue=[load(name) for name in catalogue()],
-        models=MODELS,
-        choices=_CHOICES,
-        devices=devices(),
-        switches=BOXES.switches,
-        usual=BOXES.usual,
-        hints=BOXES.hints,
-    )
+    return await _FORM.put(request, caller)

@@ -9,8 +9,8 @@ from synth.service.auth.keys import SESSION_SECONDS
 from synth.service.errors import RefusalError, not_there
 from synth.service.http.authentication import COOKIE, address_of
 from synth.service.http.state import state_of
-from synth.service.page.form_routes import sent_form
 from synth.service.page.forms import one_of
+from synth.service.page.one_form import sent_form
 from synth.service.page.rendering import static
 from synth.service.page.responses import KEY_REFUSED, PageRoute, page, see_other
 

@@ -1,0 +1,101 @@
+"""What the routes of every form do: show it, check it as one types, and ask its question."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import Request
+from starlette.responses import JSONResponse, Response
+
+from hierarchies import InputError, catalogue, load
+from synth.service.auth.identity import Caller
+from synth.service.http.reading import body_of, check_type
+from synth.service.http.state import state_of
+from synth.service.jobs.questions import own_names, with_own
+from synth.service.page.answer_routes import asked_on_page, question_like
+from synth.service.page.forms import Checked, Fields, read
+from synth.service.page.responses import page
+from synth.verbs.questions.question import Question, asked
+
+_FORM = "application/x-www-form-urlencoded"
+
+
+@dataclass(frozen=True)
+class Form:
+    """The form of a verb's question: how it is read, checked and filled in again.
+
+    ``here`` names it in the menu; ``shown`` is what its template needs beside the fields.
+    """
+
+    verb: str
+    model: type[Question]
+    template: str
+    here: str
+    example: Any
+    of_fields: Callable[[Fields], Any]
+    of_question: Callable[[Any], Any]
+    question: Callable[[Fields], tuple[dict[str, Any], Checked]]
+    check: Callable[..., Checked]
+    shown: Mapping[str, Any]
+
+    async def show(self, request: Request, caller: Caller, like: str | None) -> Response:
+        """With an example, or with the question of an answer or of a job."""
+        found = await question_like(request, caller, like, self.verb)
+        values = self.of_question(asked(self.model, found)) if found else self.example
+        return await self._page(request, caller, values, Checked())
+
+    async def checked(self, request: Request, caller: Caller) -> Response:
+        """What is wrong so far, by field, and what it comes to."""
+        _, found = await self._checked(request, caller, await _fields(request))
+        return JSONResponse({"wrong": found.wrong, "told": found.told})
+
+    async def put(self, request: Request, caller: Caller) -> Response:
+        """Put its question: on to its answer or its job, or back with what is wrong."""
+        fields = await _fields(request)
+        given, found = await self._checked(request, caller, fields)
+        if not found.wrong:
+            try:
+                return await asked_on_page(request, caller, self.verb, given)
+            except InputError as error:
+                found.note("form", error)
+        return await self._page(request, caller, self.of_fields(fields), found)
+
+    async def _checked(
+        self, request: Request, caller: Caller, fields: Fields
+    ) -> tuple[dict[str, Any], Checked]:
+        given, found = self.question(fields)
+        texts = await state_of(request).broker.systems.texts(caller, own_names(given))
+        whole: Any = with_own(given, texts)
+        await asyncio.to_thread(self.check, whole, found, state_of(request).settings.limits.check)
+        return given, found
+
+    async def _page(
+        self, request: Request, caller: Caller, values: Any, found: Checked
+    ) -> Response:
+        return page(
+            request,
+            self.template,
+            status=HTTPStatus.UNPROCESSABLE_ENTITY if found.wrong else HTTPStatus.OK,
+            here=self.here,
+            fields=values,
+            wrong=found.wrong,
+            told=found.told,
+            own_systems=await state_of(request).broker.systems.all(caller),
+            catalogue=[load(name) for name in catalogue()],
+            **self.shown,
+        )
+
+
+async def sent_form(request: Request, most_bytes: int) -> Fields:
+    """The fields of a form that a browser sends. Raises InputError for what no browser sends."""
+    check_type(request, _FORM)
+    seconds = state_of(request).settings.limits.body_seconds
+    return read(await body_of(request, most_bytes, seconds))
+
+
+async def _fields(request: Request) -> Fields:
+    return await sent_form(request, 4 * state_of(request).settings.limits.description_bytes)
