@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from grammar import Goal
 from grammar.tensors.sharding import Sharding, Type, part_shape
 from hierarchies import Axis, InputError, System, placements
 from results.runs.cases import Case
@@ -112,15 +113,20 @@ def _fitted(system: System, kind: str, members: int, samples: list[Sample]) -> S
     message = min(one.seconds for one in samples) / (2 * members - 2)
     rates = tuple(link.bandwidth_bytes_per_second for link in system.links)
     system = Fit((message,), rates).applied(system)
-    return fit(system, [Measurement(kind, *both, tuple(samples), "ring")]).system
+    algorithm = "direct" if kind == Goal.ALL_TO_ALL.value else "ring"
+    return fit(system, [Measurement(kind, *both, tuple(samples), algorithm)]).system
 
 
 class Rings(Answers):
-    """Answers by rings alone: gloo has nothing else, and it is rings that were measured."""
+    """Answers by rings alone: gloo has nothing else, and it is rings that were measured.
+
+    But for all-to-alls, which are sent piece by piece to each.
+    """
 
     def best(self, request: Request) -> Answer:
         """The best of rings."""
-        return super().best(replace(request, choice=Choice.RING))
+        alone = request.goal is Goal.ALL_TO_ALL
+        return super().best(request if alone else replace(request, choice=Choice.RING))
 
 
 class Prices:

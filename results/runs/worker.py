@@ -23,6 +23,13 @@ from synth.train.plans.program import EVERYWHERE
 from synth.train.profiles.measuring import Bench, Torch
 
 COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "permute")
+ASKED: Mapping[str, Callable[[tuple[str, ...]], tuple[Any, ...]]] = {
+    "all_reduce": lambda axes: (axes, "sum"),
+    "reduce_scatter": lambda axes: (0, axes, "sum"),
+    "all_gather": lambda axes: (0, axes),
+    "all_to_all": lambda axes: (0, 0, axes),
+}
+"""What a written file's function is given beside a buffer of one dimension, by the axes."""
 Events = Mapping[str, tuple[str, Sequence[tuple[str, list[int]]]]]
 """By their keys the texts of events, and the types that they read."""
 COMPUTING, SENDING, WAKING = 1, 2, 3
@@ -203,17 +210,13 @@ class Worker:
         torch, world = self._torch, self._dist.get_world_size()
         numbers = size_bytes // 4 // (world if name == "all_gather" else 1)
         x = torch.ones(numbers)
-        given: Mapping[str, tuple[Any, ...]] = {
-            "all_reduce": (x, ("data",), "sum"),
-            "reduce_scatter": (x, 0, ("data",), "sum"),
-            "all_gather": (x, 0, ("data",)),
-        }
+        given = (x, *ASKED[name](("data",)))
         work, found = self._runtime.reference(), []
         self._dist.barrier()
         for _ in range(times):
             work()
             begin = time.perf_counter()
-            made = self._space[name](*given[name])
+            made = self._space[name](*given)
             found.append((begin, time.perf_counter()))
         del made
         return found
@@ -312,11 +315,7 @@ class Worker:
         x = self._held(
             (size // 4 // (members if kind == "all_gather" else 1),), self._torch.float32
         )
-        given = {
-            "all_reduce": (x, along, "sum"),
-            "reduce_scatter": (x, 0, along, "sum"),
-            "all_gather": (x, 0, along),
-        }[kind]
+        given = (x, *ASKED[kind](along))
         time.sleep(max(0.0, at - time.perf_counter()))
         space[kind](*given)
         return time.perf_counter() - at

@@ -18,7 +18,7 @@ pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 from hierarchies import InputError
 from results import pages, record
 from results.runs import __main__ as runs
-from results.runs import cases, every, judged, predicted, ranks, replay, standins
+from results.runs import cases, every, judged, predicted, ranks, replay, standins, worker
 from results.runs.cases import DP, PIPELINES, RATES, Case, Model
 from results.runs.orders import orders
 from results.runs.predicted import FREE, Taken
@@ -27,6 +27,7 @@ from results.testbed.systems import built
 from synth.train.plans import parse_recipe
 
 TINY = Model("mlp-tiny", (("layers", 4),), 8)
+TINY_DECODER = Model("gpt2-tiny", (("layers", 4),), 8)
 
 
 def priced(case: Case, a_byte: float, taken: Taken = FREE) -> Any:
@@ -152,11 +153,20 @@ def test_stand_ins_are_there_for_every_function_of_every_replayed_plan() -> None
         compile(text, "<stand-in>", "exec")
 
 
+MOST_KINDS = (
+    "data=2 tensor=2; batch over data; tokens over tensor; weights over tensor as Megatron; zero=3"
+)
+"""A plan of which a gradient goes from blocks of one dimension to blocks of another."""
+
+
 def test_what_is_measured_of_a_family_is_all_that_it_sends() -> None:
-    for world in (4, 16):
-        for family in replay.families(world):
+    others = {4: [Case(TINY_DECODER, MOST_KINDS, replay.WORLDS[4])], 16: []}
+    assert "all_to_all" in {one.kind for one in replay.asked(others[4])}
+    for world, more in others.items():
+        for family in [*replay.families(world), *filter(None, [more])]:
             assert {case.megabits for case in family} == {replay.WORLDS[world]}
             wanted = replay.asked(family)
+            assert {one.kind for one in wanted} <= {*worker.ASKED, replay.TRANSFER}
             assert all(1 < one.members <= world for one in wanted)
             rows = [
                 {
@@ -223,9 +233,6 @@ def test_plans_of_one_model_on_one_network_are_put_in_order() -> None:
     assert orders(near)[0]["apart"] == 2
 
 
-TINY_DECODER = Model("gpt2-tiny", (("layers", 4),), 8)
-
-
 def test_every_plan_that_the_planner_would_try_is_run_or_refused() -> None:
     for world in (2, 4):
         known = every.every(world, 400.0, TINY_DECODER)
@@ -253,6 +260,7 @@ def test_plans_of_a_tiny_model_are_run_and_put_in_order(monkeypatch: pytest.Monk
     monkeypatch.setattr(replay, "LONGEST_SECONDS", 0.02)
     known = every.every(4, every.WORLDS[4], TINY_DECODER)
     some = [next(iter(alike)) for alike in every.families(known)]
+    some.insert(2, Case(TINY_DECODER, MOST_KINDS, every.WORLDS[4]))
     monkeypatch.setattr(every, "every", lambda *_: some)
     told = every.run(4, TINY_DECODER)
     assert [row["plan"] for row in told["rows"]] == [case.plan for case in some]
