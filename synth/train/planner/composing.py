@@ -9,6 +9,7 @@ the simulator has; so these prices choose who is simulated, and are no answers.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -68,18 +69,21 @@ class Candidate:
 Cut = tuple[Recipe, int]
 """What a recipe says of the inside of a stage, and samples of a microbatch on a device."""
 
+Cuts = tuple[Recipe, Sequence[int]]
+"""The same with several numbers of samples."""
+
 
 @dataclass
 class Composer:
     """Composes plans of a job: ``layers`` in all, ``batch`` samples; what plans share is kept.
 
-    ``inside_of`` gives what a recipe without stages does, for so many samples a microbatch;
-    ``microbatches``: of how many, 1 for a step that has none.
+    ``insides_of`` gives what a recipe without stages does, for each of so many samples in a
+    microbatch; ``microbatches``: of how many, 1 for a step that has none.
     """
 
     layers: int
     batch: int
-    inside_of: Callable[[Recipe, int], Inside]
+    insides_of: Callable[[Recipe, Sequence[int]], Sequence[Inside]]
     microbatches: int = MICROBATCHES
     _insides: dict[Cut, Inside | InputError] = field(default_factory=dict)
     _written: dict[Cut, Inside | InputError] = field(default_factory=dict)
@@ -87,24 +91,30 @@ class Composer:
 
     def write(self, several: Iterable[Recipe], processes: int) -> Iterator[int]:
         """Write out what recipes need, by several processes; how much is done, as it goes on."""
-        cuts = dict.fromkeys(self._cut(recipe) for recipe in several)
-        wanted = dict.fromkeys(
-            (within, count)
-            for within, samples in cuts
-            for count in ((1, 2) if samples > 2 else (samples,))
-            if (within, count) not in self._written
-        )
-        for done, (cut, found) in enumerate(
-            zip(wanted, forked(self._tried, [*wanted], processes), strict=True), 1
+        wanted: defaultdict[Recipe, set[int]] = defaultdict(set)
+        for within, samples in dict.fromkeys(map(self._cut, several)):
+            wanted[within].update(_written(samples))
+        new = [
+            (within, left)
+            for within, counts in wanted.items()
+            if (left := sorted(one for one in counts if (within, one) not in self._written))
+        ]
+        for done, (one, found) in enumerate(
+            zip(new, forked(self._tried, new, processes), strict=True), 1
         ):
-            self._written[cut] = found
+            self._keep(one, found)
             yield done
 
-    def _tried(self, cut: Cut) -> Inside | InputError:
+    def _tried(self, several: Cuts) -> Sequence[Inside] | InputError:
         try:
-            return self.inside_of(*cut)
+            return self.insides_of(*several)
         except InputError as error:
             return error
+
+    def _keep(self, several: Cuts, found: Sequence[Inside] | InputError) -> None:
+        within, counts = several
+        for at, count in enumerate(counts):
+            self._written[within, count] = found if isinstance(found, InputError) else found[at]
 
     def inside(self, cut: Cut) -> Inside:
         """What is done inside of stages. Raises InputError if it cannot be cut so."""
@@ -119,15 +129,15 @@ class Composer:
         return known
 
     def _grown(self, within: Recipe, samples: int) -> Inside:
-        if samples > 2:
-            one, two = (self._of(within, count) for count in (1, 2))
-            if (found := scaled(one, two, samples)) is not None:
-                return found
+        few = [self._of(within, count) for count in _written(samples)]
+        if len(few) > 1 and (found := scaled(*few, samples)) is not None:
+            return found
         return self._of(within, samples)
 
     def _of(self, within: Recipe, samples: int) -> Inside:
         if (within, samples) not in self._written:
-            self._written[within, samples] = self._tried((within, samples))
+            one = within, (samples,)
+            self._keep(one, self._tried(one))
         known = self._written[within, samples]
         if isinstance(known, InputError):
             raise known
@@ -159,6 +169,11 @@ class Composer:
             for (within, samples), one in self._insides.items()
             if isinstance(one, Inside)
         )
+
+
+def _written(samples: int) -> Sequence[int]:
+    """For how many samples an inside is written out: for more than two it is scaled from these."""
+    return (1, 2) if samples > 2 else (samples,)
 
 
 def _parts(within: Recipe) -> int:

@@ -20,7 +20,17 @@ from grammar import Goal
 from grammar.tensors.operations import Step, Value
 from grammar.tensors.sharding import Type, part_shape
 from hierarchies.devices import Device as Accelerator
-from synth.train.plans import Done, Plan, Program, Recipe, When, apply, plan_of, prepared
+from synth.train.plans import (
+    Done,
+    Plan,
+    Program,
+    Recipe,
+    When,
+    apply,
+    plan_alike,
+    plan_of,
+    prepared,
+)
 from synth.train.plans.layers.apart import stacks
 from synth.train.plans.plan import loop_of
 from synth.train.simulation import Device, Kind, Lives, Runtime, device, simulate
@@ -135,21 +145,26 @@ def _said(one: Sent) -> tuple[str, tuple[str, ...], int]:
     return one[0].value, one[1], one[2]
 
 
-def inside(
+def insides(
     traced: Callable[[int], Step],
     recipe: Recipe,
-    samples: int,
+    counts: Sequence[int],
     accelerator: Accelerator,
     *,
     layers: bool = True,
-) -> Inside:
-    """What ``recipe`` does with so many samples in each of its microbatches.
+) -> list[Inside]:
+    """What ``recipe`` does with so many samples in each of its microbatches, cut as for the first.
 
     ``traced`` gives a step of ``LAYERS`` layers for a batch; if not ``layers``, a whole one, in one
     piece. Raises InputError for what the step cannot be cut by.
     """
-    step = traced(samples * recipe.microbatches)
-    plan = plan_of(step, recipe)
+    first, *others = (traced(count * recipe.microbatches) for count in counts)
+    plan = plan_of(first, recipe)
+    several = [(one, plan_alike(plan, first, one) or plan_of(one, recipe)) for one in others]
+    return [_inside(*both, accelerator, layers) for both in ((first, plan), *several)]
+
+
+def _inside(step: Step, plan: Plan, accelerator: Accelerator, layers: bool) -> Inside:
     ready, program = prepared(step, plan), apply(step, plan)
     rooflines = Rooflines(accelerator, scores_in(program, plan.parts))
     runtime = Runtime()

@@ -24,7 +24,7 @@ from synth.train.planner.composing import Candidate, Composer
 from synth.train.planner.finalists import Finalist, Taken, by_framework, finalist, layers_of
 from synth.train.planner.gaining import Gaining, gaining
 from synth.train.planner.hints import Freed, freed, least, no_plan
-from synth.train.planner.inside import LAYERS, MICROBATCHES, inside
+from synth.train.planner.inside import LAYERS, MICROBATCHES, insides
 from synth.train.planner.links import Least, Priced
 from synth.train.planner.operations.finer import Finer, finer
 from synth.train.planner.pins import AXES, Pins
@@ -224,9 +224,9 @@ class Planner:
     @cached_property
     def composer(self) -> Composer:
         job = self.job
-        inside_of = partial(inside, job.traced, accelerator=job.device, layers=bool(job.layers))
+        insides_of = partial(insides, job.traced, accelerator=job.device, layers=bool(job.layers))
         microbatches = MICROBATCHES if job.divides else 1
-        return Composer(job.layers or SENT, job.spelling.batch, inside_of, microbatches)
+        return Composer(job.layers or SENT, job.spelling.batch, insides_of, microbatches)
 
     @cached_property
     def _links(self) -> tuple[Priced, Least]:
@@ -242,8 +242,8 @@ class Planner:
         job = self.job
         count, samples = (MICROBATCHES, 1) if job.divides else (1, job.spelling.batch)
         whole = Recipe((("data", 1),), microbatches=count)
-        alone = inside(job.traced, whole, samples, perfect(job.device)).seconds(job.layers)
-        return alone / samples * job.spelling.batch / job.system.devices
+        [alone] = insides(job.traced, whole, [samples], perfect(job.device))
+        return alone.seconds(job.layers) / samples * job.spelling.batch / job.system.devices
 
     def met(self, pins: Pins, budget: Budget | None, watcher: Watcher) -> list[Candidate]:
         """All plans with the pins, or those that walks meet. Raises InputError if there is none."""

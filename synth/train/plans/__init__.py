@@ -18,7 +18,7 @@ step, and ``apply`` puts in the redistributions that a plan needs and nothing el
 """
 
 from synth.train.plans.applying import apply, redistributions
-from synth.train.plans.expansion import plan_of
+from synth.train.plans.expansion import plan_alike, plan_of
 from synth.train.plans.full_text import parse_plan, plan_text
 from synth.train.plans.layers.prepared import prepared
 from synth.train.plans.plan import Cuts, Plan, Rows
@@ -40,6 +40,7 @@ __all__ = [
     "apply",
     "parse_plan",
     "parse_recipe",
+    "plan_alike",
     "plan_of",
     "plan_text",
     "prepared",

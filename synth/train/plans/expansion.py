@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from grammar.tensors.operations import Step, Value
+from grammar.tensors.operations import Graph, Operation, Step, Value
 from grammar.tensors.sharding import Sharding, Split, replicated
 from hierarchies import InputError
+from synth.train.factors import rows
 from synth.train.orders import SCHEDULES
 from synth.train.plans.applying import apply, operation_whens, timed
 from synth.train.plans.buckets import buckets_of
@@ -16,7 +17,7 @@ from synth.train.plans.following import Rules, follow
 from synth.train.plans.layers.apart import stacks
 from synth.train.plans.layers.prepared import prepared, stage_hints
 from synth.train.plans.lineage import masters, widened
-from synth.train.plans.plan import OF_SAMPLES, PIPE, TIME, Cuts, Plan
+from synth.train.plans.plan import OF_SAMPLES, PIPE, TIME, Cuts, Plan, Rows
 from synth.train.plans.recipes import CLAUSES, OF_BATCH, Recipe
 from synth.train.plans.stages import stages_of
 
@@ -51,6 +52,42 @@ def plan_of(step: Step, recipe: Recipe) -> Plan:
         made = apply(step, plan)
         plan = replace(plan, buckets=buckets_of(ready, made, plan.sizes, recipe.bucket_bytes))
     return plan
+
+
+def plan_alike(plan: Plan, step: Step, other: Step) -> Plan | None:
+    """The plan of ``step`` for another that does the same with other sizes; None if it does not.
+
+    Each operation takes the row of the same number: what a row is of has its size in it.
+    """
+    cuts = _alike(plan.cuts, prepared(step, plan).graph, prepared(other, plan).graph)
+    return None if cuts is None else replace(plan, cuts=cuts)
+
+
+def _alike(cuts: Cuts, graph: Graph, other: Graph) -> Cuts | None:
+    if len(graph.operations) != len(other.operations):
+        return None
+    found: list[Rows | Cuts] = []
+    for how, before, after in zip(cuts.operations, graph.operations, other.operations, strict=True):
+        same = _alike_in(how, before, after)
+        if same is None:
+            return None
+        found.append(same)
+    return Cuts(cuts.inputs, tuple(found))
+
+
+def _alike_in(how: Rows | Cuts, before: Operation, after: Operation) -> Rows | Cuts | None:
+    if before.primitive != after.primitive or (before.body is None) != (after.body is None):
+        return None
+    if isinstance(how, Cuts):
+        assert before.body is not None
+        assert after.body is not None
+        return _alike(how, before.body, after.body)
+    if not how:
+        return ()
+    legal, others = rows(before), rows(after)
+    if len(legal) != len(others):
+        return None
+    return tuple((axis, others[legal.index(row)]) for axis, row in how)
 
 
 def _rules(step: Step, recipe: Recipe, parts: Mapping[str, int]) -> tuple[list[Sharding], Rules]:

@@ -21,7 +21,7 @@ from synth.train.models import Spelling
 from synth.train.planner.clock import Seconds, clocked
 from synth.train.planner.composing import TOGETHER, Candidate
 from synth.train.planner.finalists import Taken, finalist
-from synth.train.planner.inside import MICROBATCHES, Part, inside, scaled
+from synth.train.planner.inside import MICROBATCHES, Part, insides, scaled
 from synth.train.planner.links import Least, Priced
 from synth.train.planner.pins import Pins
 from synth.train.planner.planning import SCHEDULED, Job, Planner
@@ -90,7 +90,7 @@ def test_what_is_composed_is_near_what_is_simulated_of_others(text: str) -> None
 def test_gradients_are_added_up_layer_by_layer() -> None:
     """What is done with stacks of gradients grows with the layers, as the layers' own work does."""
     recipe = parse_recipe(f"tensor=4; {MEGATRON}; {MICROBATCHES} microbatches")
-    one = inside(job().traced, recipe, 1, job().device)
+    [one] = insides(job().traced, recipe, [1], job().device)
     bytes_of_layer = one.stored[Part.LAYER]
     rate = job().device.memory_bytes_per_second
     assert 0.5 * bytes_of_layer / rate < one.summing_seconds < 4 * bytes_of_layer / rate
@@ -99,7 +99,9 @@ def test_gradients_are_added_up_layer_by_layer() -> None:
 
 def test_four_samples_are_what_two_are_and_two_more() -> None:
     recipe = parse_recipe(f"tensor=4; {MEGATRON}; {MICROBATCHES} microbatches")
-    one, two, four = (inside(job().traced, recipe, count, job().device) for count in (1, 2, 4))
+    one, two, four = insides(job().traced, recipe, (1, 2, 4), job().device)
+    [alone] = insides(job().traced, recipe, [4], job().device)
+    assert alone == four
     found = scaled(one, two, 4)
     assert found is not None
     assert found.seconds(8) == pytest.approx(four.seconds(8), rel=0.05)

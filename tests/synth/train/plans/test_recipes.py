@@ -10,7 +10,16 @@ pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 
 from hierarchies import InputError
 from sharded_steps import in_float64, judge, mlp, on_one_device
-from synth.train.plans import Done, Moved, Program, Recipe, apply, parse_recipe, plan_of
+from synth.train.plans import (
+    Done,
+    Moved,
+    Program,
+    Recipe,
+    apply,
+    parse_recipe,
+    plan_alike,
+    plan_of,
+)
 from traced_steps import step
 
 
@@ -314,3 +323,22 @@ def test_a_size_that_is_not_divided_says_one_that_is() -> None:
     with pytest.raises(InputError, match="input targets: data=3 cuts dimension 0") as refused:
         apply(one, plan_of(one, parse_recipe("data=3; batch over data")))
     assert refused.value.hint.endswith("must divide the size: 6 would do")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "data=2; batch over data; zero=3",
+        "data=2; batch over data; zero=2; 2 microbatches; remat layers",
+    ],
+)
+def test_a_plan_for_one_batch_is_that_for_another(text: str) -> None:
+    """Rows by their numbers are those that are chosen for the larger batch by itself."""
+    small, large = (step("mlp-tiny", batch=batch) for batch in (8, 16))
+    plan = plan_of(small, parse_recipe(text))
+    assert plan_alike(plan, small, large) == plan_of(large, parse_recipe(text)) != plan
+
+
+def test_a_plan_of_another_step_is_none() -> None:
+    plan = plan_of(mlp(), parse_recipe("data=2; batch over data"))
+    assert plan_alike(plan, mlp(), step("gpt2-tiny")) is None
