@@ -18,6 +18,8 @@ from synth.run.trial import RunError
 _POLL_SECONDS = 0.02
 _GRACE_SECONDS = 3.0
 _LAST_LINES = 4
+_UNLESS_ORPHANED = ("sh", "-c", 'test "$PPID" = "$0" && exec "$@"')
+"""Of a parent that died before setpriv asked for it comes no signal: then nothing is begun."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,9 @@ def _start(command: Command, folder: Path, number: int) -> subprocess.Popen[byte
     Where Linux's setpriv exists, the process also ends when this one is killed.
     """
     guard = _guard()
-    words = [guard, "--pdeathsig", "TERM", *command.words] if guard else list(command.words)
+    words = list(command.words)
+    if guard:
+        words = [guard, "--pdeathsig", "TERM", *_UNLESS_ORPHANED, str(os.getpid()), *words]
     with (
         _output(folder, number, "out").open("wb") as out,
         _output(folder, number, "err").open("wb") as err,

@@ -411,19 +411,26 @@ def test_the_time_limit_and_a_stop_end_all(tmp_path: Path) -> None:
 @LINUX
 @pytest.mark.skipif(which("setpriv") is None, reason="needs util-linux's setpriv")
 def test_processes_do_not_outlive_a_supervisor_that_is_killed(tmp_path: Path) -> None:
+    """Not even where they have only begun, and setpriv could not yet ask for a signal."""
     seconds = 3000.5 + os.getpid() / 1e7
     inner = INNER.format(seconds=seconds)
+    late = tmp_path / "setpriv"
+    late.write_text(f'#!/bin/sh\ntest "$1" = --help || sleep 0.5\nexec {which("setpriv")} "$@"\n')
+    late.chmod(0o755)
     text = (
         "import sys; from pathlib import Path\n"
         "from synth.run.processes import Command, supervise\n"
         f"words = (sys.executable, '-c', {inner!r})\n"
         f"supervise([Command('a', words), Command('b', words)], Path({str(tmp_path)!r}), 100)\n"
     )
-    supervisor = subprocess.Popen([sys.executable, "-c", text], cwd=ROOT)
-    until(lambda: len(sleepers(seconds)) == 3)  # it counts itself
-    supervisor.send_signal(signal.SIGKILL)
-    supervisor.wait()
-    until(lambda: not sleepers(seconds))
+    for path in (f"{tmp_path}:{os.environ['PATH']}", os.environ["PATH"]):
+        supervisor = subprocess.Popen(
+            [sys.executable, "-c", text], cwd=ROOT, env={**os.environ, "PATH": path}
+        )
+        until(lambda: len(sleepers(seconds)) == 3)  # it counts itself
+        supervisor.send_signal(signal.SIGKILL)
+        supervisor.wait()
+        until(lambda: not sleepers(seconds))
 
 
 @LINUX
