@@ -20,6 +20,7 @@ import pytest
 import grammar
 import hierarchies
 import synth
+from each import each
 
 NEEDS = {
     "synth.client": ("httpx", "client"),
@@ -49,7 +50,7 @@ def _source(package: str) -> Path:
     return Path(synth.__file__).parents[1].joinpath(*package.split("."), "__init__.py")
 
 
-@pytest.mark.parametrize("package", PACKAGES)
+@each("package", PACKAGES)
 def test_a_door_says_what_its_room_is_for_and_shows_it(package: str) -> None:
     text = ast.get_docstring(ast.parse(_source(package).read_text(encoding="utf-8")))
     assert text, f"{package} has no docstring"
@@ -74,7 +75,7 @@ def test_what_a_door_shows_is_so(package: str) -> None:
     assert runner.tries, f"{package}: no example ran"
 
 
-@pytest.mark.parametrize("package", PACKAGES)
+@each("package", PACKAGES)
 def test_a_door_loads_only_what_is_ours(package: str) -> None:
     """Else whoever passes through waits for numpy, z3 or torch; typer is what commands are of."""
     tree = ast.parse(_source(package).read_text(encoding="utf-8"))

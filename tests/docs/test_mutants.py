@@ -6,15 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from each import each
 from mutants import Mutant, main, mutants
 from places import ROOT
 
 LISTED = mutants()
 
 
-@pytest.mark.parametrize("mutant", LISTED, ids=[f"{i}-{one.file}" for i, one in enumerate(LISTED)])
+@each("mutant", LISTED)
 def test_a_mistake_can_be_made_where_it_is_listed(mutant: Mutant, tmp_path: Path) -> None:
-    (tmp_path / mutant.file).parent.mkdir(parents=True)
+    (tmp_path / mutant.file).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / mutant.file).write_bytes((ROOT / mutant.file).read_bytes())
     mutant.put_into(tmp_path)
     text = (tmp_path / mutant.file).read_text(encoding="utf-8")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import jax
@@ -493,6 +494,7 @@ def random() -> list[Case]:
     ]
 
 
-def cases() -> list[Case]:
-    """All of them."""
-    return [*elementwise(), *moving(), *reducing(), *products(), *indexed(), *random()]
+@cache
+def cases() -> tuple[Case, ...]:
+    """All of them, traced once."""
+    return (*elementwise(), *moving(), *reducing(), *products(), *indexed(), *random())

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from each import each
 from grammar import Across, Collective, InsideGroup, Master, Parallel, Program, Step, parse
 from hierarchies import InputError
 from places import TESTS
@@ -18,15 +19,15 @@ SCRAPS = (
 )
 
 
-@pytest.mark.parametrize("line", CORPUS)
+@each("line", CORPUS)
 def test_a_line_of_the_corpus_is_printed_as_it_stands(line: str) -> None:
     program = parse(line)
     assert str(program) == line
     assert len(program.steps) == line.count(";") + 1
 
 
-@pytest.mark.parametrize("line", CORPUS)
-@pytest.mark.parametrize(
+@each("line", CORPUS)
+@each(
     "separator",
     ["\n", "\r\n", ";", " ;; ", ";\n", " # why\n", "\n\n# a line of its own; really\n\t"],
 )

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import hierarchies
+from each import each
 from hierarchies import Domain, InputError, catalogue, described, load, read
 
 FOLDER = Path(hierarchies.__file__).parent / "catalogue"
@@ -73,7 +74,7 @@ def test_the_catalogue_is_its_files_sorted() -> None:
     assert {"dgx-h100", "dgx1-v100", "p2-a100", "tpu-v4-pod-slice"} <= set(names)
 
 
-@pytest.mark.parametrize("name", catalogue())
+@each("name", catalogue())
 def test_an_entry_loads_as_it_is_written(name: str) -> None:
     system, text = load(name), raw(name)
     assert system.name == text["name"] == name
@@ -94,7 +95,7 @@ def test_an_entry_loads_as_it_is_written(name: str) -> None:
         assert list(link.through) == level.get("through", [])
 
 
-@pytest.mark.parametrize("name", catalogue())
+@each("name", catalogue())
 def test_which_switches_reduce(name: str) -> None:
     """Third generations of NVSwitch and later; InfiniBand only where a cluster says so."""
     system = load(name)
@@ -106,7 +107,7 @@ def test_which_switches_reduce(name: str) -> None:
     assert found == ([REDUCING[name]] if name in REDUCING else [])
 
 
-@pytest.mark.parametrize("name", catalogue())
+@each("name", catalogue())
 def test_latencies_of_other_protocols_are_shorter(name: str) -> None:
     """And LL128 is for NVLink: a machine has it on all its links or on none."""
     links = load(name).links
@@ -117,7 +118,7 @@ def test_latencies_of_other_protocols_are_shorter(name: str) -> None:
         assert given == sorted(set(given))
 
 
-@pytest.mark.parametrize("name", catalogue())
+@each("name", catalogue())
 def test_every_number_has_an_address_and_a_date(name: str) -> None:
     text = raw(name)
     assert SOURCE.fullmatch(text["device"]["source"])
@@ -128,7 +129,7 @@ def test_every_number_has_an_address_and_a_date(name: str) -> None:
                 assert SOURCE.fullmatch(link.sources[number]), (level["name"], number)
 
 
-@pytest.mark.parametrize("name", catalogue())
+@each("name", catalogue())
 def test_sources_and_doubts_are_about_numbers_that_exist(name: str) -> None:
     text, system = raw(name), load(name)
     assert set(system.unconfirmed) <= {"memory_GB_per_s"}
@@ -137,8 +138,8 @@ def test_sources_and_doubts_are_about_numbers_that_exist(name: str) -> None:
         assert set(link.sources or ()) <= set(NUMBERS) & set(level)
 
 
-@pytest.mark.parametrize("name", catalogue())
-@pytest.mark.parametrize("count", [1, 2, 7])
+@each("name", catalogue())
+@each("count", [1, 2, 7])
 def test_an_entry_is_resized_after_a_colon(name: str, count: int) -> None:
     system = load(f"{name}:{count}")
     whole = load(name).resized(count)
@@ -301,7 +302,7 @@ def test_a_level_that_is_no_table_is_refused(text: str) -> None:
         read(text)
 
 
-@pytest.mark.parametrize("spec", [name + count for name in catalogue() for count in ("", ":2")])
+@each("spec", [name + count for name in catalogue() for count in ("", ":2")])
 def test_an_entry_is_written_as_it_was_read(spec: str) -> None:
     text = described(load(spec))
     assert read(text) == load(spec)

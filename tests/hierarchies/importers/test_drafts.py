@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from each import each
 from exhaustive import examples
 from hierarchies import InputError, load, read
 from hierarchies.importers import (
@@ -186,8 +187,8 @@ FILES = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("content", "said"), FILES.values(), ids=FILES)
+@each("kind", KINDS)
 def test_a_file_that_is_no_text_is_named(
     kind: str, content: bytes, said: str, tmp_path: Path
 ) -> None:

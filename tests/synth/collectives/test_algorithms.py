@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from each import each
 from exhaustive import examples
 from grammar import Collective
 from hierarchies import Domain, Link
@@ -46,7 +47,7 @@ def depth(tree: dict[int, int], node: int) -> int:
 
 
 @ROWS
-@pytest.mark.parametrize("m", range(2, 65))
+@each("m", range(2, 65))
 def test_demand_counts_the_busiest_as_one(
     collective: Collective, algorithm: Algorithm, recipe: Recipe, m: int
 ) -> None:
@@ -59,7 +60,7 @@ def test_demand_counts_the_busiest_as_one(
     assert max(demand.sum(axis=0).max(), demand.sum(axis=1).max()) == pytest.approx(1)
 
 
-@pytest.mark.parametrize("m", range(2, 65))
+@each("m", range(2, 65))
 def test_a_double_binary_tree_reaches_everyone_twice(m: int) -> None:
     first, second = parents(m)
     for tree in (first, second):
@@ -73,7 +74,7 @@ def test_a_double_binary_tree_reaches_everyone_twice(m: int) -> None:
     assert [first, second] == two_trees(m)
 
 
-@pytest.mark.parametrize("m", range(4, 65))
+@each("m", range(4, 65))
 def test_who_has_two_children_in_one_tree_has_none_in_the_other(m: int) -> None:
     """For even m no device is inner in both; for odd m the first is, with one child in each."""
     below = [[list(tree.values()).count(node) for node in range(m)] for tree in parents(m)]
@@ -82,7 +83,7 @@ def test_who_has_two_children_in_one_tree_has_none_in_the_other(m: int) -> None:
     assert all(below[0][node] == below[1][node] == 1 for node in both)
 
 
-@pytest.mark.parametrize("m", range(1, 65))
+@each("m", range(1, 65))
 def test_tree_peak_is_what_the_busiest_node_of_two_explicit_trees_sends_or_gets(m: int) -> None:
     sent = np.zeros((m, m))
     for tree in two_trees(m):
@@ -92,7 +93,7 @@ def test_tree_peak_is_what_the_busiest_node_of_two_explicit_trees_sends_or_gets(
     assert tree_peak(m) == max(sent.sum(axis=0).max(), sent.sum(axis=1).max())
 
 
-@pytest.mark.parametrize("m", range(2, 65))
+@each("m", range(2, 65))
 def test_rooted_trees_as_priced_exist(m: int) -> None:
     """Two trees over all but the first, both hung below it: a buffer for the busiest, and as
     many waits as priced. (Sanders, Speck, Träff 2009)
@@ -223,7 +224,7 @@ def test_halves_of_an_all_reduce(members: tuple[int, ...]) -> None:
         assert whole.memory(k) == pytest.approx(half.memory(k) + other.memory(k))
 
 
-@pytest.mark.parametrize("m", range(2, 20))
+@each("m", range(2, 20))
 def test_cycle_and_pairs(m: int) -> None:
     ring, everyone = cycle(m), pairs(m)
     for i, j in product(range(m), repeat=2):
@@ -266,7 +267,7 @@ def test_where_switches_add_up(members: tuple[int, ...], data: st.DataObject) ->
     assert Algorithm.IN_NETWORK not in offered(Collective.ALL_TO_ALL, members, links, Choice.AUTO)
 
 
-@pytest.mark.parametrize("m", range(2, 65))
+@each("m", range(2, 65))
 def test_a_switch_that_adds_up_saves_sending(m: int) -> None:
     """Out of a port go (m + 1)/m buffers where a ring sends 2 (m - 1)/m: from 4 members on less."""
     inside = recipe_at(AR, Algorithm.IN_NETWORK, Domain.SWITCH, reduces=True).crossing((m,), 0)
@@ -291,7 +292,7 @@ def test_where_no_switch_adds_up_a_tree_does(collective: Collective, domain: Dom
         assert (inside.demand(m) == tree.demand(m)).all()
 
 
-@pytest.mark.parametrize("k", range(2, 30))
+@each("k", range(2, 30))
 def test_an_all_to_all_around_a_ring_passes_every_piece_the_shorter_way(k: int) -> None:
     ring = RECIPES[Collective.ALL_TO_ALL, Algorithm.RING]
     hops = [min((i - j) % k, (j - i) % k) for i, j in product(range(k), repeat=2)]

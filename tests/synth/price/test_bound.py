@@ -10,6 +10,7 @@ import pytest
 from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
+from each import each
 from exhaustive import examples
 from flow_oracle import least_time
 from grammar import Collective, Goal, parse
@@ -137,7 +138,7 @@ def test_one_group_on_switches_of_eight_devices(
 
 
 @pytest.mark.parametrize("domain", Domain)
-@pytest.mark.parametrize("children", [2, 3, 4, 5, 6])
+@each("children", [2, 3, 4, 5, 6])
 def test_exact_where_children_are_alike(domain: Domain, children: int) -> None:
     """One level, one group: no partition asks for more than single devices or aligned arcs do.
 
@@ -164,8 +165,8 @@ def test_exact_where_inner_ports_carry_all_traffic(sizes: tuple[int, ...]) -> No
 
 
 @pytest.mark.parametrize("goal", Goal)
-@pytest.mark.parametrize("domain", Domain)
-@pytest.mark.parametrize("children", [2, 3, 4, 5])
+@each("domain", Domain)
+@each("children", [2, 3, 4, 5])
 def test_exact_on_one_level(goal: Goal, domain: Domain, children: int) -> None:
     system = one_level(domain, children)
     reduction = whole(system)
@@ -174,8 +175,8 @@ def test_exact_on_one_level(goal: Goal, domain: Domain, children: int) -> None:
 
 
 @pytest.mark.parametrize("goal", Goal)
-@pytest.mark.parametrize("reduces", [(), (0,), (1,), (0, 1)])
-@pytest.mark.parametrize(
+@each("reduces", [(), (0,), (1,), (0, 1)])
+@each(
     ("sizes", "across", "ports", "through"),
     [
         ((2, 2), 0.2, 2, ()),

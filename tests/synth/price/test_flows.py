@@ -10,6 +10,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from each import each
 from exhaustive import examples
 from flow_cases import CLOSE, Case, case_of, cases, meets_the_busiest
 from hierarchies import (
@@ -50,8 +51,8 @@ def test_alike_groups_end_when_the_symmetric_engine_says(case: Case) -> None:
     assert flowed.seconds == pytest.approx(case.symmetric_seconds, rel=CLOSE)
 
 
-@pytest.mark.parametrize("outer", Domain)
-@pytest.mark.parametrize("inner", Domain)
+@each("outer", Domain)
+@each("inner", Domain)
 @pytest.mark.parametrize("choice", Choice)
 def test_every_domain_ends_when_the_symmetric_engine_says(
     outer: Domain, inner: Domain, choice: Choice

@@ -12,6 +12,8 @@ from typing import Any
 import httpx
 import pytest
 
+from each import each
+
 pytest.importorskip("fastapi", reason="needs the extra server")
 
 from patience import PATIENCE_SECONDS
@@ -72,8 +74,8 @@ def test_what_is_no_json_is_a_400(server: Served, raw: bytes, what: str) -> None
     assert what in told(posted(server, raw), 400)
 
 
-@pytest.mark.parametrize("verb", VERBS)
-@pytest.mark.parametrize("question", [None, [], "x", 1, True, [{}]], ids=str)
+@each("verb", VERBS)
+@each("question", [None, [], "x", 1, True, [{}]])
 def test_json_that_is_no_question(server: Served, verb: str, question: object) -> None:
     told(posted(server, question, verb))
 

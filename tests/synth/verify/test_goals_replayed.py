@@ -12,6 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import oracle
+from each import each
 from exhaustive import Sample, examples, sampled
 from goal_schedules import OTHERS, derived, made, scheduled
 from grammar import Collective, Goal, Instruction, Program, instructions, parse
@@ -145,9 +146,9 @@ def test_replay_gives_the_caller_its_pieces_however_many_segments(
 # All valid programs.
 
 
-@pytest.mark.parametrize("across", [False, True])
-@pytest.mark.parametrize("sizes", [(2,), (3,), *product((2, 3), repeat=2), (5, 2)], ids=str)
 @pytest.mark.parametrize("goal", OTHERS)
+@each("across", [False, True])
+@each("sizes", [(2,), (3,), *product((2, 3), repeat=2), (5, 2)])
 def test_every_valid_program_is_right(goal: Goal, sizes: tuple[int, ...], across: bool) -> None:
     for steps in all_valid(len(sizes), Language(5, across, goal)):
         assert_right(steps, Reduction.plain(*sizes), goal)

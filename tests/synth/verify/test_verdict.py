@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from each import each
 from grammar import Goal
 from synth.verify.verdict import Refuted, Violation, share
 
 
-@pytest.mark.parametrize("goal", Goal)
-@pytest.mark.parametrize("violation", Violation)
+@each("goal", Goal)
+@each("violation", Violation)
 def test_every_violation_has_a_sentence(violation: Violation, goal: Goal) -> None:
     told = Refuted(
         violation=violation,

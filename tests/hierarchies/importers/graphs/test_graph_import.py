@@ -12,6 +12,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from each import each
 from exhaustive import examples
 from hierarchies import Domain, InputError, System, catalogue, fault_of, load, read
 from hierarchies.graphs import Graph, Kind, graph_of
@@ -91,8 +92,8 @@ def rounded(rate: float | None) -> str:
     return "" if rate is None else f"{rate:.6g}"
 
 
-@pytest.mark.parametrize("name", SMALL)
 @pytest.mark.parametrize("write", [graphml, node_link])
+@each("name", SMALL)
 def test_a_machine_of_the_catalogue_comes_back(name: str, write: Callable[[Graph], str]) -> None:
     system = load(name)
     back = filled(imported(write(graph_of(system))))

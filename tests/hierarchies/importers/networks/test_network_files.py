@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from each import each
 from hierarchies import InputError, read
 from hierarchies.importers import Draft, Options, import_texts, texts, toml
 from hierarchies.importers.networks.switches import tree
@@ -229,7 +230,8 @@ def test_bytes_give_an_error(kind: str, content: bytes) -> None:
     survives(kind, content)
 
 
-def _hostile() -> dict[str, bytes]:
+@pytest.fixture(scope="module")
+def hostile() -> dict[str, bytes]:
     size = 10 * 2**20
     noise = random.Random(0).randbytes(2**20).hex().encode()
     bomb = b"a0: &a0 [x,x]\n" + b"".join(
@@ -265,10 +267,10 @@ def _hostile() -> dict[str, bytes]:
     }
 
 
-HOSTILE = _hostile()
-
-
 @pytest.mark.parametrize("kind", SAMPLES)
-@pytest.mark.parametrize("what", HOSTILE)
-def test_hostile_files_end_soon_in_an_error(kind: str, what: str) -> None:
-    survives(kind, HOSTILE[what])
+def test_hostile_files_end_soon_in_an_error(kind: str, hostile: dict[str, bytes]) -> None:
+    @each(("what", "content"), hostile.items())
+    def check(what: str, content: bytes) -> None:
+        survives(kind, content)
+
+    check()

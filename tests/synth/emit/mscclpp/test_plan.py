@@ -95,7 +95,7 @@ def test_programs_of_three_digits_are_expressed(data: st.DataObject, names: Any)
 
 
 @examples(10, 25)
-@given(steps=st.sampled_from(all_valid(4)))
+@given(steps=st.deferred(lambda: st.sampled_from(all_valid(4))))
 def test_programs_of_four_digits_are_expressed(steps: Any) -> None:
     reduction = machine(2, 2, 2, 2)
     given = source(spelled(steps, reduction.tree), reduction)

@@ -6,6 +6,7 @@ from itertools import product
 
 import pytest
 
+from each import each
 from synth.events.blocks import Block, composed, expanded
 from synth.train.orders import SCHEDULES, Pass, Protocol, Scheduled, scheduled
 
@@ -44,7 +45,7 @@ def pipeline(case: Case) -> tuple[Scheduled, list[Block]]:
     ]
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@each("case", CASES)
 def test_a_pipeline_of_passes(case: Case) -> None:
     """144 cases: equal to the last bit where they hold their stage, an upper bound if not."""
     graph, blocks = pipeline(case)
