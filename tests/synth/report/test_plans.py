@@ -29,6 +29,7 @@ ASKED = {
     "batch": 64,
     "k": 3,
     "pin": "data=4 tensor=2",
+    "explain": "zero=3",
 }
 
 
@@ -49,7 +50,7 @@ def view(*seen: int, **other: Any) -> PlansView:
 
 
 def test_the_verdict_says_what_the_best_plan_comes_to() -> None:
-    best, found = read(explain="zero=3").plans[0], view(0, explain="zero=3")
+    best, found = read().plans[0], view(0)
     assert found.headline.startswith(f"The best plan takes {duration(best.seconds)} a step: ")
     assert any(line.startswith("4 groups of devices (data)") for line in found.decisions)
     assert any(line.startswith("data on ") for line in found.decisions)
@@ -88,14 +89,14 @@ def test_all_is_drawn_of_what_is_looked_at() -> None:
     assert len(widths) == len(kinds) * len({kind.what for some in kinds for kind in some})
 
 
-@pytest.mark.parametrize("number", [3, -1, 10**6])
+@pytest.mark.parametrize("number", [4, -1, 10**6])
 def test_there_is_no_such_plan(number: int) -> None:
     with pytest.raises(InputError, match="no such plan"):
         view(number)
 
 
 def test_where_nothing_fits_the_page_says_so_and_draws_nothing() -> None:
-    found = view(0, model="llama3-8b", pin="data=8 zero=0")
+    found = view(0, model="llama3-8b", pin="data=8 zero=0", explain="")
     assert found.headline == "Nothing fits in memory"
     assert found.detailed is None
     assert found.front is None

@@ -49,7 +49,13 @@ UNEVEN = {
     "without": ["node1/gpu3"],
 }
 ASKED: dict[str, dict[str, Any]] = {
-    "one": {"system": "dgx-h100:4", "axes": {"data": 8, "model": 4}, "reduce": ["data"], "k": 5},
+    "one": {
+        "system": "dgx-h100:4",
+        "axes": {"data": 8, "model": 4},
+        "reduce": ["data"],
+        "k": 5,
+        "max_steps": 3,
+    },
     "stripes": {"system": "dgx-h100:2", "axes": {"data": 16}, "reduce": ["data"], "k": 2},
     "uneven": {**UNEVEN, "k": 2},
     "worn": {**UNEVEN, "axes": {"data": 16}, "without": [], "slow": {"node1/nic2": 0.5}, "k": 2},
@@ -57,7 +63,8 @@ ASKED: dict[str, dict[str, Any]] = {
         "system": "p2-a100:2",
         "axes": {"data": 32},
         "reduce": ["data"],
-        "bytes": [2**10, 2**26],
+        "bytes": [2**12, 2**24],
+        "max_steps": 3,
     },
 }
 

@@ -14,6 +14,7 @@ pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 
 from patience import PATIENCE_SECONDS
 from serving import Served, served
+from synth.service.limits import Limits
 from synth.service.page.plan_form import (
     BOXES,
     MODELS,
@@ -39,7 +40,8 @@ FORM = {
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with served(tmp_path_factory.mktemp("plan"), wait_seconds=PATIENCE_SECONDS) as found:
+    how = {"wait_seconds": PATIENCE_SECONDS, "limits": Limits(wait_seconds=PATIENCE_SECONDS)}
+    with served(tmp_path_factory.mktemp("plan"), **how) as found:
         yield found
 
 
