@@ -266,6 +266,7 @@ OF_ONE: Mapping[str, Callable[[Held, int], Held]] = {
     "OP_COMBINE": _combine,
     "OP_REPLICATE": _replicate,
     "OP_REDUCE": _reduce,
+    "OP_IDENTITY": lambda one, _: one,
     "OP_RELU": _relu,
 }
 OF_TWO: Mapping[str, Callable[[Held, Held, int], Held]] = {

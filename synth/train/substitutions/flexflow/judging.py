@@ -201,6 +201,8 @@ class _Graph:
     def made(self, operator: Operator, read: list[Held]) -> tuple[Held, ...]:
         told = dict(operator.parameters)
         match operator.type, read, told:
+            case "OP_IDENTITY", [one], {}:
+                return (one,)
             case "OP_RELU", [one], {}:
                 return (self.relu(one),)
             case "OP_EW_ADD" | "OP_EW_MUL" as kind, [one, other], {}:
