@@ -55,7 +55,7 @@ def _reason(
         "because": because,
         "count": len(of),
         "linear": sum(_has(rule, "OP_LINEAR") for rule, _ in of),
-        "values": sum(values_alike(rule) for rule, _ in of),
+        "alike": sum(values_alike(rule) for rule, _ in of),
         "elsewhere": sum(found.elsewhere for found in refuted),
         "example": None if witness is None else str(witness),
         "rules": [rule.name for rule, _ in of],
@@ -72,7 +72,7 @@ def page(data: dict[str, Any]) -> str:
         verdict: sum(one["count"] for one in data["reasons"] if one["verdict"] == verdict)
         for verdict in ORDER
     }
-    totals["values"] = sum(one["values"] for one in data["reasons"])
+    totals["alike"] = sum(one["alike"] for one in data["reasons"])
     return pages.page("rules", data=data, totals=totals)
 
 
