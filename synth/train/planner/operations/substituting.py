@@ -3,8 +3,9 @@
 Where a value is redistributed, what makes it or reads it may do otherwise: a reduction goes behind
 a product or a sum, a gather behind a function, a reduction becomes a scatter whose gather comes
 later. Each is a row of one operation (``apply`` puts redistributions where they are needed then),
-so what is computed stays, as the rules of ``substitutions`` prove for all sizes. Of many that are
-tried in turn, what is a little dearer leads on, too.
+so what is computed stays, as the rules of ``substitutions`` prove for all sizes. A sum does not go
+to the other side of a cast: that is refused there, as it rounds otherwise. Of many that are tried
+in turn, what is a little dearer leads on, too.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from grammar.tensors.operations import Graph, Operation, Step
+from grammar.tensors.sharding import Kind
 from hierarchies import InputError
 from synth.search.backtracking import backtrack
 from synth.search.space import BestFound, Budget, Infeasible, Observer, Optimal, Price
@@ -25,6 +27,8 @@ from synth.train.resharding.moves import How
 
 ALPHA = 1.01
 """What is a hundredth dearer than the best leads on."""
+
+CAST = "convert_element_type"
 
 Where = tuple[int, ...]
 """An operation by its places: of the loop that it is in, and so on, and its own."""
@@ -60,6 +64,7 @@ class _Tries:
             for where, operation, axes in beside(ready.graph, apply(self.step, state))
             for axis in axes
             for row in _rows(operation)
+            if not rounds_otherwise(operation, row_at(state.cuts, where, axis), row)
         ]
         rng.shuffle(found)
         for where, axis, row in found:
@@ -136,6 +141,24 @@ def _rows(operation: Operation) -> tuple[Row, ...]:
         return rows(operation)
     except InputError:
         return ()
+
+
+def rounds_otherwise(operation: Operation, before: Row | None, after: Row) -> bool:
+    """Whether partial sums are added up on the other side of a cast than before."""
+    if operation.primitive != CAST:
+        return False
+    return set(_partial(after)) != (set() if before is None else set(_partial(before)))
+
+
+def _partial(row: Row) -> Iterator[Kind]:
+    return (lie for lie in row.operands if isinstance(lie, Kind))
+
+
+def row_at(cuts: Cuts, where: Where, axis: str) -> Row | None:
+    """The row of an operation along an axis, if it has one."""
+    at, *inner = where
+    found = cuts.operations[at]
+    return row_at(found, tuple(inner), axis) if isinstance(found, Cuts) else dict(found).get(axis)
 
 
 def changed(cuts: Cuts, where: Where, axis: str, row: Row, order: tuple[str, ...]) -> Cuts:

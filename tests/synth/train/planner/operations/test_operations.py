@@ -9,6 +9,7 @@ import pytest
 
 pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 
+from grammar.tensors.sharding import Kind
 from hierarchies import InputError, load
 from hierarchies.devices import device_named
 from synth.search.space import BestFound, Budget, Infeasible, Optimal
@@ -19,13 +20,20 @@ from synth.train.planner.finalists import Finalist
 from synth.train.planner.links import Priced
 from synth.train.planner.operations.finer import finer
 from synth.train.planner.operations.rows import by_rows
-from synth.train.planner.operations.substituting import _Tries, beside, changed, substituted
+from synth.train.planner.operations.substituting import (
+    CAST,
+    _Tries,
+    beside,
+    changed,
+    row_at,
+    substituted,
+)
 from synth.train.planner.planning import Job
 from synth.train.plans import Plan, apply, parse_plan, parse_recipe, plan_of, prepared
 from synth.train.resharding.seconds import Answers
 from synth.train.simulation import Predicted
 from synth.train.simulation.sources import Network
-from synth.train.substitutions import RULES, Certified, certified
+from synth.train.substitutions import RULES, TEMPTING, Certified, Refused, certified
 
 SYSTEM = load("dgx-h100:1")
 ANSWERS, LINKS = Answers(SYSTEM, stripes=False), Priced(SYSTEM)
@@ -79,6 +87,25 @@ def test_a_substitution_is_one_row_of_an_operation_that_something_is_sent_for() 
         row = dict(cuts.operations[where[-1]]).get("data")  # type: ignore[arg-type]
         if row is not None:
             assert changed(plan.cuts, where, "data", row, ("data",)) == plan.cuts
+
+
+def test_no_sum_goes_to_the_other_side_of_a_cast() -> None:
+    """In bf16 gradients are cast before they are added up, in float32; after it, it is rounding."""
+    spelling = Spelling(batch=16, dtype="bfloat16")
+    step = Job("mlp", {}, spelling, SYSTEM, DEVICE).step
+    plan = plan_of(step, parse_recipe("data=8; batch over data"))
+    ready = prepared(step, plan)
+    casts = {
+        where: row_at(plan.cuts, where, "data")
+        for where, one, _ in beside(ready.graph, apply(step, plan))
+        if one.primitive == CAST
+    }
+    summed = [where for where, row in casts.items() if row and Kind.SUM in row.operands]
+    assert summed
+    for near in _Tries(step, plan, lambda one: 0.0).moves(plan, Random(0)):
+        for where in summed:
+            assert row_at(near.cuts, where, "data") == casts[where]
+    assert isinstance(certified(TEMPTING["a cast before an all-reduce"]), Refused)
 
 
 def test_what_pays_is_kept_and_what_does_not_fit_is_not() -> None:
