@@ -2,8 +2,8 @@
 
 ``python -m results.substitutions`` writes substitutions.json and a section of README.md. Each case
 is the first plan of a model of the zoo on a machine of the catalogue (``plan --rows``), at its
-published sizes, in bfloat16 with four samples a device, and as many substitutions as the budget has
-where it redistributes. All seconds are simulated. ``--dry`` prints, and keeps nothing.
+published sizes, in bfloat16 with four samples a device, with as many substitutions as that
+tries where a plan redistributes. All seconds are simulated. ``--dry`` prints, and keeps nothing.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from synth.search.space import Budget
 from synth.train.models import Spelling
 from synth.train.planner.pins import Pins
 from synth.train.planner.planning import Job, Planner
+from synth.verbs.training.planned import SUBSTITUTIONS
 
 DATA = Path(__file__).with_name("substitutions.json")
 COMMAND = "python -m results.substitutions"
@@ -32,16 +33,14 @@ CASES: tuple[tuple[str, str, dict[str, str]], ...] = (
     ("mlp", "aws-p4d:4", {}),
     ("lstm", "dgx-h100:2", {}),
     ("gpt2-small", "dgx-h100:2", WHOLE),
-    ("gpt2-small", "dgx-h100:2", {}),
-    ("gpt2-small", "aws-p4d:4", {}),
+    ("gpt2-small", "aws-p4d:2", {}),
     ("bert-base", "dgx-h100:2", {}),
     ("bert-base", "mi300x:2", {}),
-    ("vit-base", "aws-p4d:4", WHOLE),
+    ("vit-base", "aws-p4d:2", WHOLE),
     ("resnet50", "dgx-h100:2", {}),
-    ("llama3-8b", "aws-p4d:4", {}),
 )
 SAMPLES = 4
-BUDGET = Budget(40)
+BUDGET = Budget(SUBSTITUTIONS)
 
 
 def measured(model: str, machine: str, pins: dict[str, str]) -> dict[str, Any]:

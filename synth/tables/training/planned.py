@@ -51,7 +51,8 @@ def _found(answer: StepPlanReply) -> Iterator[RenderableType]:
     yield from placement_gain(answer, best)
     yield from _programs(answer, best)
     yield f"\nits timeline: {_command(answer, best)}"
-    written = dict.fromkeys(one.name.partition("/")[0] for one in answer.files)
+    folders = dict.fromkeys(one.name.partition("/")[0] for one in answer.files)
+    written = [folder for folder in folders if folder != "mscclpp"]
     if written:
         yield f"-o FOLDER writes it for {', '.join(written)}"
     for framework in answer.not_said:
@@ -145,11 +146,21 @@ def gaining(programs: Sequence[ProgramOfPlan]) -> Iterator[RenderableType]:
     """Collectives that gain by a program of ours, and how that is had."""
     if programs:
         yield table_of(programs, _PROGRAMS, right="times,each,default,of a step", wraps="by")
+        yield from _for_mscclpp([one for one in programs if one.files])
     else:
         yield (
             "no program of ours gains 0.1% of a step over the runtime's own choices, as far as"
             " prices can tell"
         )
+
+
+def _for_mscclpp(programs: Sequence[ProgramOfPlan]) -> Iterator[str]:
+    """Which of what is written is for MSCCL++, too, and why others are not."""
+    several = [one for one in programs if not one.no_plan]
+    if several:
+        yield f"-o FOLDER writes {len(several)} of {len(programs)} for MSCCL++, too, in one segment"
+    for because in dict.fromkeys(one.no_plan for one in programs if one.no_plan):
+        yield f"not for MSCCL++: {because}"
 
 
 _PROGRAMS: Mapping[str, Callable[[ProgramOfPlan], str]] = {

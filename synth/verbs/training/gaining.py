@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib.metadata import version
 
 from hierarchies import Placement, Reduction, System
+from hierarchies.units import duration
 from synth.collectives.algorithms import Choice
 from synth.emit import CannotExpressError, Options, RankOrder, emit
 from synth.plan.how_to_get import By, advice
+from synth.price.steps import total_seconds
 from synth.train.frameworks import Configurations
 from synth.train.planner.gaining import Gaining
 from synth.verbs.answers.given import Remembered, Slice
@@ -28,7 +31,10 @@ RANKS: Mapping[str, RankOrder] = {
 def programs_of(
     system: System, placement: Placement, gains: Sequence[Gaining], written: Configurations
 ) -> tuple[list[ProgramOfPlan], dict[str, str]]:
-    """Each that can be had, and its files beside the configurations of all that run the plan."""
+    """Each that can be had, and its files beside the configurations of all that run the plan.
+
+    As an execution plan for MSCCL++, too, where that has words for what gains.
+    """
     found: list[ProgramOfPlan] = []
     files: dict[str, str] = {}
     for one in gains:
@@ -36,8 +42,11 @@ def programs_of(
         if how.by is By.FILE:
             own = _files(system, placement, one, written)
             if own:
+                plan = executed(system, placement, one)
+                because = plan if isinstance(plan, str) else ""
+                own |= {} if isinstance(plan, str) else plan
                 files |= own
-                found.append(ProgramOfPlan.of(one, "", list(own)))
+                found.append(ProgramOfPlan.of(one, "", list(own), because))
         elif how.by is By.ENVIRONMENT:
             found.append(ProgramOfPlan.of(one, how.text, []))
     return found, files
@@ -59,13 +68,36 @@ def _files(
     }
 
 
+def executed(system: System, placement: Placement, one: Gaining) -> dict[str, str] | str:
+    """The program as an execution plan for MSCCL++, device by device; or why there is none.
+
+    Such a plan has no segments, without which a program may take longer than the runtime's own.
+    """
+    chosen = remembered(system, placement, one)
+    if chosen.beside:
+        return f"it is split over {len(chosen.beside)} programs side by side"
+    found = hand_out(replace(chosen, segments=1), _options(RankOrder.MACHINE))
+    seconds = total_seconds(found.source.prices)
+    if seconds >= found.plain_seconds:
+        own = f"{duration(seconds)}, and the runtime's own choice {duration(found.plain_seconds)}"
+        return f"in one segment it takes {own}"
+    try:
+        files = emit("mscclpp", found.source)
+    except CannotExpressError as error:
+        return error.problem
+    return {f"mscclpp/programs/{_name(one)}/{file}": str(text) for file, text in files.items()}
+
+
+def _options(order: RankOrder) -> Options:
+    return Options(rank_order=order, made_by=f"collsynth {version('collsynth')}")
+
+
 def emitted(
     chosen: Remembered, target: str, order: RankOrder, name: str
 ) -> Iterator[tuple[str, str]]:
     """Files of a program, in a folder; none where the target has no words for it."""
-    options = Options(rank_order=order, made_by=f"collsynth {version('collsynth')}")
     try:
-        files = emit(target, hand_out(chosen, options).source)
+        files = emit(target, hand_out(chosen, _options(order)).source)
     except CannotExpressError:
         return
     for file, text in files.items():

@@ -191,10 +191,13 @@ class ProgramOfPlan(Part):
     default_seconds: Seconds = Field(description="What the runtime's own choice takes.")
     saved_seconds: Seconds = Field(description="Of a step, of what nothing is computed beside.")
     environment: str = Field(description="The line that makes the runtime choose so; else empty.")
-    files: list[str] = Field(description="The names of its files, a framework each.")
+    files: list[str] = Field(
+        description="The names of its files: a framework each, and a plan for MSCCL++."
+    )
+    no_plan: str = Field(description="Why none of these is for MSCCL++; empty if one is.")
 
     @classmethod
-    def of(cls, gain: Gaining, environment: str, files: list[str]) -> Self:
+    def of(cls, gain: Gaining, environment: str, files: list[str], no_plan: str = "") -> Self:
         answer = gain.answer
         return cls.like(
             gain,
@@ -205,6 +208,7 @@ class ProgramOfPlan(Part):
             seconds=answer.runtime_seconds,
             environment=environment,
             files=files,
+            no_plan=no_plan or ("the runtime does it by itself" if environment else ""),
         )
 
 

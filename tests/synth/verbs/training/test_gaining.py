@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -11,19 +13,22 @@ pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 
 from hierarchies import InputError, load
 from hierarchies.devices import device_named
-from synth.emit import RankOrder
+from synth.emit import Options, RankOrder
 from synth.plan.request import Watcher
+from synth.price.steps import total_seconds
 from synth.train.frameworks import Job as Training
 from synth.train.frameworks import Machine, Model, configurations
 from synth.train.models import Spelling
 from synth.train.planner.composing import Candidate
-from synth.train.planner.finalists import simulated
+from synth.train.planner.finalists import Finalist, simulated
+from synth.train.planner.gaining import Gaining
 from synth.train.planner.planning import Job, Planner
 from synth.train.plans import parse_recipe
 from synth.train.zoo.sizes import sizes_of
 from synth.verbs.answers import judge
+from synth.verbs.export import hand_out
 from synth.verbs.planning import PlanQuestion, plan
-from synth.verbs.training.gaining import emitted, programs_of, remembered
+from synth.verbs.training.gaining import emitted, executed, programs_of, remembered
 from synth.verbs.training.trained import TrainQuestion, trained
 
 
@@ -57,14 +62,49 @@ def test_what_gains_has_a_file_for_each_framework_that_runs_the_plan() -> None:
         assert one.seconds < one.default_seconds
         assert bool(one.environment) != bool(one.files)
         folders = [name.split("/")[:2] for name in one.files]
-        assert not one.files or folders == [[each, "programs"] for each in frameworks_of(written)]
+        of_plan = [] if one.no_plan else ["mscclpp"]
+        wanted = [[each, "programs"] for each in [*frameworks_of(written), *of_plan]]
+        assert not one.files or folders == wanted
         for name in one.files:
-            compile(written[name], name, "exec")
-            assert one.request.value in written[name]
+            if name.endswith(".py"):
+                compile(written[name], name, "exec")
+                assert one.request.value in written[name]
 
 
 def frameworks_of(written: dict[str, str]) -> list[str]:
-    return list(dict.fromkeys(name.partition("/")[0] for name in written))
+    found = dict.fromkeys(name.partition("/")[0] for name in written)
+    return [each for each in found if each != "mscclpp"]
+
+
+def test_an_execution_plan_is_written_where_one_segment_gains_and_else_it_is_said_why() -> None:
+    found = across()
+    written = {one.name: one.text for one in found.files}
+    plans = [name for name in written if name.startswith("mscclpp/")]
+    assert plans
+    for one in found.programs:
+        own = [name for name in one.files if name in plans]
+        assert bool(own) != bool(one.no_plan)
+        for name in own:
+            assert json.loads(written[name])["num_threads_per_block"]
+    assert set(plans) == {name for one in found.programs for name in one.files} & set(plans)
+    for one in gains():
+        plan = executed(load("p2-a100:2"), one[1].placement, one[0])
+        asked = replace(remembered(load("p2-a100:2"), one[1].placement, one[0]), segments=1)
+        out = hand_out(asked, Options())
+        gained = total_seconds(out.source.prices) < out.plain_seconds
+        assert isinstance(plan, dict) == gained
+
+
+@cache
+def gains() -> list[tuple[Gaining, Finalist]]:
+    system = load("p2-a100:2")
+    sizes = {"layers": 4, "vocabulary": 4096}
+    spelling = Spelling(batch=32, dtype="bfloat16")
+    job = Job("gpt2-small", sizes, spelling, system, device_named(system.device))
+    recipe = parse_recipe("data=32; batch over data")
+    planner = Planner(job)
+    one = simulated(job.step, Candidate(recipe, ((2, 16),)), planner._answers, job.device)
+    return [(gain, one) for gain in planner.gaining(one)]
 
 
 def test_what_is_saved_is_what_is_exposed_at_most() -> None:
@@ -131,7 +171,10 @@ def configured(**given: Any) -> Any:
 
 def test_a_plan_that_is_given_has_the_files_of_the_one_that_is_found() -> None:
     found, given = across(), configured(plan=across().plans[0].plan)
-    theirs = {one.name.removeprefix("megatron/"): one.text for one in found.files}
+    beside = ("megatron/", "mscclpp/")
+    theirs = {
+        one.name.partition("/")[2]: one.text for one in found.files if one.name.startswith(beside)
+    }
     assert given.files
     assert all(theirs[one.name] == one.text for one in given.files)
     assert [one.bytes for one in given.programs] == [one.bytes for one in found.programs]
