@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from math import inf
 
 import numpy as np
@@ -92,7 +93,8 @@ class _Builder:
     pairs: dict[tuple[int, int], Costs] = field(default_factory=dict)
     states: list[Sequence[Rows | Sharding]] = field(default_factory=list)
     ways: dict[object, _Ways] = field(default_factory=dict)
-    sent: dict[tuple[Type, Sharding, Sharding], float] = field(default_factory=dict)
+    numbers: dict[Sharding, int] = field(default_factory=dict)
+    sent: dict[Type, dict[tuple[int, int], float]] = field(default_factory=dict)
     sendings: dict[object, Costs] = field(default_factory=dict)
 
     def step(self, step: Step) -> Laid:
@@ -210,22 +212,26 @@ class _Builder:
         key = (value, before, after)
         if key not in self.sendings:
             rows, columns = _distinct(before), _distinct(after)
-            table = np.array(
-                [[self._sent(value, one, other) for other in columns[0]] for one in rows[0]]
-            )
+            sent = self.sent.setdefault(value, {})
+            made, read = ([(self._number(one), one) for one in side[0]] for side in (rows, columns))
+            for (one, source), (other, wanted) in product(made, read):
+                if (one, other) not in sent:
+                    sent[one, other] = self._sent(value, source, wanted)
+            table = np.array([[sent[one, other] for other, _ in read] for one, _ in made])
             self.sendings[key] = table[np.ix_(rows[1], columns[1])]
         return self.sendings[key]
+
+    def _number(self, one: Sharding) -> int:
+        """A short name: to look one up by all that it says takes long."""
+        return self.numbers.setdefault(one, len(self.numbers))
 
     def _sent(self, value: Type, before: Sharding, after: Sharding) -> float:
         if before == after:
             return 0.0
-        if (value, before, after) not in self.sent:
-            try:
-                seconds = self.prices.sending(value, before, after)
-            except InputError:
-                seconds = inf
-            self.sent[value, before, after] = seconds
-        return self.sent[value, before, after]
+        try:
+            return self.prices.sending(value, before, after)
+        except InputError:
+            return inf
 
 
 def _distinct(several: tuple[Sharding, ...]) -> tuple[list[Sharding], npt.NDArray[np.int64]]:
