@@ -65,6 +65,7 @@ def measured(model: str, machine: str, pins: dict[str, str]) -> dict[str, Any]:
         "applied": list(found.substituted.kept),
         "rows": found.rows and found.rows.found.seconds,
         "rows_bytes": found.rows and found.rows.size_bytes,
+        "casts": found.rows and found.rounded,
         "fits": found.rows is not None and found.rows.size_bytes <= job.device.memory_bytes,
         "because": found.because,
         "told": bool(found.text),

@@ -298,6 +298,11 @@ def _rows(answer: StepPlanReply) -> Iterator[RenderableType]:
             f" {found.sums_gap:.2g} of that above the least; on the clock"
             f" {duration(found.rows_seconds)}, {volume(found.rows_bytes)}"
         )
+    if found.rounded:
+        yield (
+            f"by these rows sums are added up on the other side of {many(found.rounded, 'cast')},"
+            " so in the narrower type: part of what they gain, and other rounding"
+        )
     yield (
         f"{found.tried} substitutions where it redistributes: "
         + (f"{duration(found.substituted_seconds)} by the best" if found.pays else "none pays")

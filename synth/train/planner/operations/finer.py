@@ -16,8 +16,8 @@ from synth.search.space import Budget, Infeasible, Price
 from synth.train.planner.finalists import Finalist, on_clock, rooflines_of
 from synth.train.planner.links import Links
 from synth.train.planner.operations.rows import ByRows, by_rows
-from synth.train.planner.operations.substituting import Substituted, substituted
-from synth.train.plans import Plan, plan_of, plan_text
+from synth.train.planner.operations.substituting import Substituted, rounded, substituted
+from synth.train.plans import Plan, plan_of, plan_text, prepared
 from synth.train.resharding.seconds import Answers
 from synth.train.simulation.sources import Network
 
@@ -29,11 +29,13 @@ TOLD = 0.005
 class Finer:
     """Rows by sums, or why there are none; and what substitutions made of the finalist.
 
+    ``rounded``: casts that rows have sums on the other side of, which then round otherwise.
     ``text``: the fastest plan of these that fits, in full, if it is told from the finalist.
     """
 
     rows: ByRows | None
     because: str
+    rounded: int
     substituted: Substituted
     seconds: float
     text: str
@@ -57,10 +59,14 @@ def finer(
         rows = by_rows(step, one, answers, links, device)
     except InputError as error:
         because = error.problem
-    tried = substituted(step, plan_of(step, one.candidate.recipe), seconds, budget)
+    plan = plan_of(step, one.candidate.recipe)
+    tried = substituted(step, plan, seconds, budget)
     found = [(tried.seconds, tried.plan)]
     if rows is not None and rows.size_bytes <= device.memory_bytes:
         found.append((rows.found.seconds, rows.chosen.plan))
+    otherwise = 0
+    if rows is not None:
+        otherwise = rounded(prepared(step, plan).graph, plan.cuts, rows.chosen.plan.cuts)
     best, plan = min(found, key=lambda each: each[0])
     told = best < (1 - TOLD) * one.found.seconds
-    return Finer(rows, because, tried, best, plan_text(step, plan) if told else "")
+    return Finer(rows, because, otherwise, tried, best, plan_text(step, plan) if told else "")

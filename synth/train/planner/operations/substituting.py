@@ -150,6 +150,21 @@ def rounds_otherwise(operation: Operation, before: Row | None, after: Row) -> bo
     return set(_partial(after)) != (set() if before is None else set(_partial(before)))
 
 
+def rounded(graph: Graph, before: Cuts, after: Cuts) -> int:
+    """How many casts have sums on their other side than before: those are added up narrower."""
+    found = 0
+    both = zip(graph.operations, before.operations, after.operations, strict=True)
+    for operation, old, new in both:
+        if operation.body is not None:
+            assert isinstance(old, Cuts)
+            assert isinstance(new, Cuts)
+            found += rounded(operation.body, old, new)
+        else:
+            was, now = _named(old), _named(new)
+            found += any(rounds_otherwise(operation, was.get(axis), now[axis]) for axis in now)
+    return found
+
+
 def _partial(row: Row) -> Iterator[Kind]:
     return (lie for lie in row.operands if isinstance(lie, Kind))
 

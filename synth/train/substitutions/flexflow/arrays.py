@@ -173,7 +173,7 @@ def _made(operator: Operator, read: list[Held]) -> tuple[Held, ...]:
             made = _linear(*read)
             return (_relu(made, at) if told["PM_ACTI"] else made,)
         case "OP_CONCAT" | "OP_EW_ADD" | "OP_EW_MUL" as kind:
-            return (OF_TWO[kind](*read, at),)
+            return (OF_TWO[kind](read[0], read[1], at),)
         case kind:
             return (OF_ONE[kind](read[0], at),)
 

@@ -19,6 +19,9 @@ class RowsOfOperations(Part):
     recipe_sums: Seconds | None = Field(description="Of the first plan so.")
     rows_seconds: Seconds | None = Field(description="Of a step by these rows, simulated.")
     rows_bytes: Whole | None = Field(description="Of the fullest device by them.")
+    rounded: Whole = Field(
+        description="Casts that these have sums on the other side of: added up narrower."
+    )
     tried: Whole = Field(description="Substitutions where the first plan redistributes.")
     substituted_seconds: Seconds = Field(description="Of the best of them, or of the first plan.")
     pays: bool = Field(description="Whether that is faster, as far as prices can tell.")
@@ -36,6 +39,7 @@ class RowsOfOperations(Part):
             recipe_sums=rows.recipe_seconds if rows else None,
             rows_seconds=rows.found.seconds if rows else None,
             rows_bytes=rows.size_bytes if rows else None,
+            rounded=found.rounded,
             tried=tried.tried,
             substituted_seconds=tried.seconds,
             pays=tried.seconds < (1 - TOLD) * tried.before_seconds,
