@@ -13,6 +13,7 @@ from grammar.tensors.sharding import Kind
 from hierarchies import InputError, load
 from hierarchies.devices import device_named
 from synth.search.space import BestFound, Budget, Infeasible, Optimal
+from synth.train.factors import Row
 from synth.train.models import Spelling
 from synth.train.planner import finalists
 from synth.train.planner.composing import Candidate
@@ -25,6 +26,7 @@ from synth.train.planner.operations.substituting import (
     _Tries,
     beside,
     changed,
+    rounded,
     row_at,
     substituted,
 )
@@ -105,6 +107,9 @@ def test_no_sum_goes_to_the_other_side_of_a_cast() -> None:
     for near in _Tries(step, plan, lambda one: 0.0).moves(plan, Random(0)):
         for where in summed:
             assert row_at(near.cuts, where, "data") == casts[where]
+    whole = changed(plan.cuts, summed[0], "data", Row((None,), (None,)), ("data",))
+    assert rounded(ready.graph, plan.cuts, plan.cuts) == 0
+    assert rounded(ready.graph, plan.cuts, whole) == 1
     assert isinstance(certified(TEMPTING["a cast before an all-reduce"]), Refused)
 
 
