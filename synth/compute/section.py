@@ -36,6 +36,8 @@ Shape = tuple[int, ...]
 _IN_GRADIENTS = 4
 """Products with scores that a backward pass has: gradients of scores, values, queries and keys."""
 
+EXPONENTIAL = "exp"
+
 NAMED_OTHERWISE = VIEWS | {"transpose"}
 """What takes no time of its own: a kernel reads and writes in whatever order it likes."""
 
@@ -62,9 +64,13 @@ class Section:
 def scores_of(operations: Iterable[Operation]) -> frozenset[Shape]:
     """The shapes of scores of attention, sorted and without ones.
 
-    They are what a batch of products makes that is larger than its two factors together.
+    They are what a batch of products makes that is larger than its two factors together, and what
+    a softmax has exponentials of: what experts' products make may be as large.
     """
-    return frozenset(_shape(one.results[0].type) for one in operations if _makes_scores(one))
+    several = tuple(operations)
+    weighed = {_shape(one.results[0].type) for one in several if one.primitive == EXPONENTIAL}
+    made = (_shape(one.results[0].type) for one in several if _makes_scores(one))
+    return frozenset(weighed.intersection(made))
 
 
 def is_scores(kind: Type, scores: Collection[Shape]) -> bool:

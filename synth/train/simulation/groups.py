@@ -49,6 +49,9 @@ class Group:
 
 CAST = "convert_element_type"
 
+MAKING_SCORES = ("dot_general", "exp")
+"""By these scores of attention are known."""
+
 Item = Group | Moved | Sent | Done
 """A group, something sent, or a loop."""
 
@@ -317,9 +320,9 @@ def named(operation: Operation, count: int = 1) -> str:
 
 def scores_in(program: Program, parts: Mapping[str, int]) -> frozenset[tuple[int, ...]]:
     """The shapes that scores of attention have, and those of a device's part of them."""
-    products = [one for one in _all_done(program) if one.operation.primitive == "dot_general"]
-    own = (part(one.operation, one.how, parts).operation for one in products)
-    return scores_of(own) | scores_of(one.operation for one in products)
+    several = [one for one in _all_done(program) if one.operation.primitive in MAKING_SCORES]
+    own = (part(one.operation, one.how, parts).operation for one in several)
+    return scores_of(own) | scores_of(one.operation for one in several)
 
 
 def _all_done(program: Program) -> Iterator[Done]:

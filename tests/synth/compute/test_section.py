@@ -57,9 +57,9 @@ def test_constants_are_not_read() -> None:
 
 
 def products(heads: int, length: int, width: int) -> tuple[Operation, ...]:
-    """Scores of queries and keys, masked, and what they take of values."""
+    """Scores of queries and keys, masked, their exponentials, and what these take of values."""
     query, key, value = (Value(n, Type("bf16", (heads, length, width))) for n in ("q", "k", "v"))
-    scores, masked = (Value(n, Type("bf16", (heads, length, length))) for n in ("s", "m"))
+    scores, masked, weight = (Value(n, Type("bf16", (heads, length, length))) for n in "smw")
     mask = Value("mask", Type("bool", (heads, length, length)))
     out = Value("o", query.type)
     told = ((((2,), (2,)), ((0,), (0,))), (((2,), (1,)), ((0,), (0,))))
@@ -67,7 +67,8 @@ def products(heads: int, length: int, width: int) -> tuple[Operation, ...]:
     return (
         Operation("dot_general", (query, key), (scores,), first),
         Operation("select_n", (mask, scores, scores), (masked,)),
-        Operation("dot_general", (masked, value), (out,), second),
+        Operation("exp", (masked,), (weight,)),
+        Operation("dot_general", (weight, value), (out,), second),
     )
 
 
@@ -77,6 +78,7 @@ def test_scores_are_known_by_their_size() -> None:
     assert is_scores(Type("f32", (1, 4096, 8, 4096)), scores_of(operations))
     assert not is_scores(Type("f32", (8, 4096, 128)), scores_of(operations))
     assert not scores_of(products(8, 64, 128))
+    assert not scores_of(operations[:1])  # without a softmax: experts make as much of their tokens
 
 
 @pytest.mark.parametrize("length", [2048, 8192])
