@@ -92,7 +92,7 @@ def megatron_recipe(args: Any, world: int) -> Recipe:
         ]
         assert args.ckpt_format == "fsdp_dtensor"
     experts = args.expert_model_parallel_size
-    assert experts in (1, data), "experts over a part of data"
+    assert data % experts == 0, "parallel_state.py refuses experts that are no part of data"
     assert experts == 1 or args.num_experts % experts == 0
     if args.num_experts and tensor > 1:
         assert args.sequence_parallel, "moe_layer.py refuses tensor parallelism without"
@@ -100,11 +100,11 @@ def megatron_recipe(args: Any, world: int) -> Recipe:
     assert not full or (args.recompute_method, args.recompute_num_layers) == ("uniform", 1)
     bucket = args.ddp_bucket_size
     return _recipe(
-        {"pipe": pipe, "data": data, "seq": seq, "tensor": tensor},
+        {"pipe": pipe, "data": data // experts, "expert": experts, "seq": seq, "tensor": tensor},
         zero=zero,
         tokens="tensor" if args.sequence_parallel else "",
         vocabulary="tensor",
-        experts="data" if experts > 1 else "",
+        experts="expert",
         microbatches=microbatches,
         schedule="interleaved-1f1b" if chunks > 1 else "1f1b",
         chunks=chunks,
@@ -123,7 +123,7 @@ def _recipe(sizes: Mapping[str, int], **said: Any) -> Recipe:
         said |= {"schedule": "", "chunks": 1}
     return Recipe(
         tuple(above.items()) or (("data", 1),),
-        batch="data" if "data" in above else "",
+        batch=tuple(name for name in ("data", "expert") if name in above),
         megatron="tensor" if "tensor" in above else "",
         **said,
     )
@@ -341,14 +341,15 @@ def deepspeed_recipe(text: str, notes: tuple[str, ...], world: int) -> Recipe:
     assert found["train_batch_size"] == micro * accumulated * data, "DeepSpeedConfig refuses it"
     zero = found["zero_optimization"]["stage"]
     assert pipe == 1 or zero < 2, "ZeRO-2 and ZeRO-3 are incompatible with pipeline parallelism"
-    assert experts is None or int(experts[1]) == data
+    each = int(experts[1]) if experts else 1
+    assert data % each == 0, "groups.py refuses experts that are no part of data"
     bucket = found["zero_optimization"].get("reduce_bucket_size", 0)
     return _recipe(
-        {"pipe": pipe, "data": data, "seq": 1, "tensor": tensor},
+        {"pipe": pipe, "data": data // each, "expert": each, "seq": 1, "tensor": tensor},
         zero=zero,
         tokens="",
         vocabulary="",
-        experts="data" if experts else "",
+        experts="expert",
         microbatches=accumulated,
         schedule="1f1b",
         remat="done again" in said,

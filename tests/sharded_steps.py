@@ -145,8 +145,8 @@ SMALL: Mapping[str, Callable[[], Step]] = {
     "gpt2": lambda: step("gpt2-tiny", optimizer="sgd"),
     "llama3": lambda: step("llama3-tiny", optimizer="sgd"),
     "bert": lambda: step("bert-tiny", optimizer="sgd"),
-    "experts by sorting": lambda: step("mixtral-tiny", optimizer="sgd"),
-    "experts by one-hot": lambda: step("mixtral-tiny", optimizer="sgd", one_hot=True),
+    "experts": lambda: step("mixtral-tiny", optimizer="sgd"),
+    "experts, dropless": lambda: step("dropless-tiny", optimizer="sgd"),
     "resnet": lambda: step_of(
         model_of("resnet", ResNet((1,), width=4, image=16, classes=8), How(batch=4)), "sgd"
     ),

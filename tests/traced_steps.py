@@ -25,6 +25,7 @@ TINY = (
     "gpt2-tiny",
     "llama3-tiny",
     "mixtral-tiny",
+    "dropless-tiny",
     "bert-tiny",
     "resnet-tiny",
     "lstm-tiny",

@@ -139,7 +139,7 @@ def recipe_of(plan: Plan) -> Recipe:
     order = ("interleaved-1f1b" if plan.chunks > 1 else "1f1b") if plan.pipe > 1 else ""
     return Recipe(
         axes,
-        batch="data" if plan.data > 1 else "",
+        batch=("data",) if plan.data > 1 else (),
         megatron=tensor,
         vocabulary=tensor,
         tokens=tensor if plan.spread else "",

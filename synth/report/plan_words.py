@@ -15,11 +15,12 @@ layers are computed again on the way back, which saves memory
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 
 from synth.tables.style import many
 from synth.train.plans import Recipe, parse_recipe
 from synth.train.plans.plan import PIPE
-from synth.train.plans.recipes import CLAUSES
+from synth.train.plans.recipes import AND, CLAUSES
 
 _ZERO = {
     0: "each device has all of its parameters, gradients and optimizer's state (no ZeRO)",
@@ -39,9 +40,10 @@ def words(plan: str, samples: int) -> Iterator[str]:
             f"{sizes[PIPE]} stages of layers{chunks}, one after the other,"
             f" by schedule {recipe.schedule}"
         )
-    data = sizes.get(recipe.batch, 1)
+    data = recipe.replicas
     if data > 1:
-        yield f"{data} groups of devices ({recipe.batch}) with samples of their own"
+        over = AND.join(axis for axis in recipe.batch if axis in sizes)
+        yield f"{data} groups of devices ({over}) with samples of their own"
     yield from _cut(recipe, sizes)
     if data > 1 or recipe.zero:
         yield _ZERO[recipe.zero]
@@ -54,7 +56,7 @@ def words(plan: str, samples: int) -> Iterator[str]:
 
 def _cut(recipe: Recipe, sizes: Mapping[str, int]) -> Iterator[str]:
     """What is cut inside of a stage."""
-    for axis in dict.fromkeys(recipe.clauses.values()):
+    for axis in dict.fromkeys(chain(*recipe.clauses.values())):
         what = {
             "weights of every layer": recipe.megatron,
             "the vocabulary": recipe.vocabulary,
@@ -69,7 +71,7 @@ def _cut(recipe: Recipe, sizes: Mapping[str, int]) -> Iterator[str]:
 def clauses(plan: str) -> Mapping[str, str]:
     """What a plan says of each thing that may be decided."""
     recipe = parse_recipe(plan)
-    cuts = [CLAUSES[one][0].format(axis) for one, axis in recipe.clauses.items()]
+    cuts = [CLAUSES[one][0].format(AND.join(axes)) for one, axes in recipe.clauses.items()]
     chunks = f", {recipe.chunks} chunks" if recipe.chunks > 1 else ""
     return {
         "axes": " ".join(f"{name}={size}" for name, size in recipe.axes),

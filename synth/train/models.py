@@ -43,7 +43,6 @@ class Spelling:
     dtype: str = "float32"
     unrolled: bool = False
     remat: bool = False
-    one_hot: bool = False
     infer: int | None = None
 
 
@@ -89,7 +88,7 @@ def _zoo_model(name: str, changes: Mapping[str, int], spelling: Spelling) -> Mod
     with _jax():
         from synth.train.zoo.models import How
         from synth.train.zoo.table import inference_of, model_of
-    how = How(spelling.batch, spelling.unrolled, spelling.remat, spelling.dtype, spelling.one_hot)
+    how = How(spelling.batch, spelling.unrolled, spelling.remat, spelling.dtype)
     if spelling.infer:
         return inference_of(name, sizes, how, spelling.infer)
     return model_of(name, sizes, how)

@@ -30,8 +30,8 @@ def _head(answer: StepPlanReply) -> Iterator[RenderableType]:
     )
     if answer.pins:
         yield f"pinned: {answer.pins}"
-    if answer.left_out:
-        yield f"left out: {answer.left_out}"
+    if answer.assumed:
+        yield f"assumed: {answer.assumed}"
 
 
 def _found(answer: StepPlanReply) -> Iterator[RenderableType]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from math import gcd
+from math import gcd, prod
 from typing import Any
 
 from grammar.tensors.operations import Step
@@ -21,6 +21,9 @@ from synth.train.plans.expansion import RAGGED, clause_place
 from synth.train.plans.layers.apart import stacks
 from synth.train.plans.plan import PIPE
 from synth.train.plans.recipes import CHUNKED, CLAUSES, Recipe
+
+OF_SAMPLES = ("data", "expert")
+"""The axes that cut the batch, major first."""
 
 WHOLE_BACKWARD = tuple(name for name in SCHEDULES if name not in HALVES)
 """The schedules that layers in a loop can have, too: a loop goes back in one piece."""
@@ -71,7 +74,7 @@ class Knobs:
 
     ``degrees``: the sizes that an axis may have. ``sequence``: what is between the halves of a
     layer is cut by tokens along ``tensor``, too. ``unstaged``: microbatches where there are no
-    stages. Experts have an axis of their own, or are over ``data``.
+    stages. What cuts experts cuts the batch, too.
     """
 
     degrees: Sequence[int] = _powers(16)
@@ -104,7 +107,7 @@ def recipes(devices: int, extents: Extents, knobs: Knobs | None = None) -> Itera
 
     Axes multiply to ``devices``; every microbatch has a sample on each device of ``data`` at least,
     and the same number of them. Stages have the same number of layers. What a step refuses for
-    another reason (experts and batch norms read all microbatches at once) ``plan_of`` says.
+    another reason (batch norms read all microbatches at once) ``plan_of`` says.
     """
     knobs = knobs or Knobs()
     for sizes in _sizes(devices, knobs):
@@ -150,7 +153,7 @@ def recipes_of(sizes: Mapping[str, int], extents: Extents, knobs: Knobs) -> Iter
     for (count, schedule, chunks), cuts, zero, remat in product(
         _passes(sizes, extents, knobs),
         _cuts(sizes, extents, knobs),
-        knobs.zero if sizes.get("data", 1) > 1 else (0,),
+        knobs.zero if _replicas(sizes) > 1 else (0,),
         knobs.remat,
     ):
         yield Recipe(
@@ -164,11 +167,16 @@ def recipes_of(sizes: Mapping[str, int], extents: Extents, knobs: Knobs) -> Iter
         )
 
 
+def _replicas(sizes: Mapping[str, int]) -> int:
+    """In how many parts devices cut the batch."""
+    return prod(sizes.get(axis, 1) for axis in OF_SAMPLES)
+
+
 def _passes(
     sizes: Mapping[str, int], extents: Extents, knobs: Knobs
 ) -> Iterator[tuple[int, str, int]]:
     """Microbatches, schedule and chunks."""
-    stages, data = sizes.get(PIPE, 1), sizes.get("data", 1)
+    stages, data = sizes.get(PIPE, 1), _replicas(sizes)
     if stages == 1:
         for count in knobs.unstaged:
             if extents.batch % (count * data) == 0:
@@ -189,15 +197,11 @@ def _cuts(sizes: Mapping[str, int], extents: Extents, knobs: Knobs) -> Iterator[
     tensor = "tensor" in has
     words = tensor and extents.vocabulary and extents.vocabulary % sizes["tensor"] == 0
     by_tokens = tensor and extents.tokens and extents.tokens % sizes["tensor"] == 0
-    data = sizes.get("data", 1)
-    shared = extents.experts and data > 1 and extents.experts % data == 0
     for sequence, vocabulary in product(knobs.sequence, knobs.vocabulary):
         if sequence and (not by_tokens or "seq" in has):
             continue
-        found: dict[str, Any] = {"batch": "data"} if "data" in has else {}
+        found: dict[str, Any] = {"batch": tuple(axis for axis in OF_SAMPLES if axis in has)}
         found |= {"megatron": "tensor"} if tensor else {}
         found |= {"vocabulary": "tensor"} if words and vocabulary else {}
         found |= {"tokens": "seq"} if "seq" in has else {"tokens": "tensor"} if sequence else {}
         yield found | ({"experts": "expert"} if "expert" in has else {})
-        if shared and "expert" not in has and "expert" in sizes:
-            yield found | {"experts": "data"}

@@ -1,8 +1,9 @@
 """What a configuration is asked for: a recipe, a model, a job and a machine, and what fits not.
 
 Axes of a recipe have any names; what they cut says what they are for. Frameworks have a size for
-each of these *roles*, in one order: stages (``pipe``), samples (``data``), tokens (``seq``), heads
-and widths (``tensor``). What else a recipe may say, no framework but JAX can.
+each of these *roles*, in one order: stages (``pipe``), samples (``data``), samples and experts
+(``expert``), tokens (``seq``), heads and widths (``tensor``). What else a recipe may say, no
+framework but JAX can.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from grammar.tensors.operations import Step
 from hierarchies import Axis, InputError, Placement, System
 from synth.emit.source import Files, Options
 from synth.train.plans.plan import PIPE
-from synth.train.plans.recipes import Recipe
+from synth.train.plans.recipes import AND, Recipe
 from synth.train.zoo.sizes import Gpt2, Llama, Sizes
 
-ROLES = (PIPE, "data", "seq", "tensor")
+ROLES = (PIPE, "data", "expert", "seq", "tensor")
 """In the order in which frameworks count ranks, the slowest first."""
 
 NUMBERS = ("bfloat16", "float16", "float32")
@@ -122,7 +123,7 @@ class Asked:
                 f"the placement has {_said(lie)}, the recipe {_said(sizes)}",
                 hint="place the axes of the recipe",
             )
-        parts = self.recipe.microbatches * dict(self.recipe.axes).get(self.recipe.batch, 1)
+        parts = self.recipe.microbatches * self.recipe.replicas
         if self.job.batch % parts:
             raise InputError(
                 f"a batch of {self.job.batch} in {parts} parts",
@@ -143,7 +144,7 @@ class Asked:
     @property
     def samples(self) -> int:
         """Of a microbatch, on each device."""
-        return self.job.batch // (self.recipe.microbatches * self.sizes["data"])
+        return self.job.batch // (self.recipe.microbatches * self.recipe.replicas)
 
     @cached_property
     def named(self) -> Recipe:
@@ -153,10 +154,13 @@ class Asked:
         one weight or input, experts on an axis along which samples are whole.
         """
         names = {axis: role for role, axis in self._roles.items() if self.sizes[role] > 1}
-        cuts: dict[str, Any] = {
-            clause: names.get(axis, "") for clause, axis in self.recipe.clauses.items()
-        }
         axes = tuple((role, size) for role, size in self.sizes.items() if size > 1)
+        cuts: dict[str, Any] = {
+            clause: names.get(over[0], "")
+            for clause, over in self.recipe.clauses.items()
+            if clause != "batch"
+        }
+        cuts["batch"] = tuple(role for role in ("data", "expert") if self.sizes[role] > 1)
         staged = self.sizes[PIPE] > 1
         return replace(
             self.recipe,
@@ -188,24 +192,28 @@ class Asked:
                 hint="frameworks cut what they know; JAX's partition specs say the rest",
             )
         own = recipe.tokens != recipe.megatron
+        above = {name for name, size in recipe.axes if size > 1}
+        samples = [axis for axis in recipe.batch if axis in above and axis != recipe.experts]
         given = {
             PIPE: PIPE,
-            "data": recipe.batch,
+            "data": next(iter(samples), ""),
+            "expert": recipe.experts,
             "seq": recipe.tokens if own else "",
             "tensor": recipe.megatron,
         }
         roles = {role: axis for role, axis in given.items() if axis}
-        above = {name for name, size in recipe.axes if size > 1}
-        if recipe.experts in above - {recipe.batch, recipe.megatron}:
+        if recipe.experts in above - {*recipe.batch}:
+            same = "along which all devices have the same samples"
+            if recipe.experts == recipe.megatron:
+                same = "which cuts each of them, too"
+            also = AND.join((*recipe.batch, "an axis of their own"))
             raise InputError(
-                f"experts over {recipe.experts}, along which all devices have the same samples",
-                hint="in frameworks they lie on devices of different samples: experts over "
-                f"{recipe.batch or 'the axis of the batch'}",
+                f"experts over {recipe.experts}, {same}",
+                hint=f"in frameworks they lie on devices of different samples: batch over {also}",
             )
-        if recipe.experts and recipe.experts == recipe.megatron:
+        if len(samples) > 1:
             raise InputError(
-                f"experts over {recipe.experts}, which cuts each of them, too",
-                hint=f"experts over {recipe.batch or 'the axis of the batch'}",
+                f"batch over {AND.join(samples)}", hint="frameworks have one axis of samples alone"
             )
         if recipe.vocabulary in above - {recipe.megatron}:
             raise InputError(
@@ -271,7 +279,7 @@ class Asked:
         if recipe.experts and found.experts == 1:
             raise InputError(f"experts over {recipe.experts}, and {self.model.name} has none")
         if recipe.experts:
-            divides(found.experts, "experts", sizes[recipe.experts], f"parts over {recipe.experts}")
+            divides(found.experts, "experts", sizes["expert"], "parts over expert")
         return found
 
     @property

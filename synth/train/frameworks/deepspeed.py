@@ -8,6 +8,7 @@ What of a recipe is what there:
 * ``train_batch_size`` is micro batch x accumulation x ranks of data;
 * stages are a ``PipelineModule`` in the code, in the order 1F1B, whose microbatches are
   the accumulation; ZeRO goes with them up to stage 1;
+* experts are ``MoE(..., ep_size=...)`` in the code, over ranks of data, here over all of them;
 * tensor parallelism is AutoTP's (of models of Hugging Face), up to ZeRO stage 2, without stages;
 * tokens on an axis of their own are sent from rank to rank by all-to-all there (Ulysses), which is
   another plan than gathering keys and values: refused.
@@ -19,9 +20,9 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from hierarchies import InputError
+from hierarchies import Axis, InputError
 from synth.emit.mesh import RankOrder
-from synth.train.frameworks.asked import Asked, Differs, Written
+from synth.train.frameworks.asked import Asked, Differs, Machine, Written
 from synth.train.frameworks.launch import Launch, launch
 from synth.train.frameworks.megatron import without_first
 from synth.train.plans.plan import PIPE
@@ -52,9 +53,26 @@ def deepspeed(asked: Asked) -> Written:
         body["tensor_parallel"] = {"autotp_size": sizes["tensor"]}
     command = '"${TRAIN:?your program}" --deepspeed --deepspeed_config deepspeed.json'
     said = [f"# differs: {one}" for one in differs.notes]
-    more = launch(asked, Launch.of(asked, RankOrder.DEEPSPEED), command, before=said)
+    more = launch(asked, Launch.of(_as_data(asked), RankOrder.DEEPSPEED), command, before=said)
     more["deepspeed.json"] = json.dumps(body, indent=2) + "\n"
     return Written(more, differs.recipe, tuple(differs.notes))
+
+
+def _as_data(asked: Asked) -> Machine:
+    """Experts are over ranks of data, which are all that its order of ranks knows."""
+    seated, sizes = asked.seated, asked.sizes
+    if sizes["expert"] == 1:
+        return seated
+    if sizes["data"] > 1:
+        raise InputError(
+            "experts over a part of the ranks of data",
+            hint="DeepSpeed's order of ranks has no axis for them: experts over all that cuts the"
+            " batch",
+        )
+    axes = tuple(
+        Axis("data", one.size) if one.name == "expert" else one for one in seated.placement.axes
+    )
+    return replace(seated, placement=replace(seated.placement, axes=axes))
 
 
 def _check(asked: Asked) -> None:
@@ -94,7 +112,7 @@ def _in_code(asked: Asked, differs: Differs) -> None:
     if stages > 1:
         differs.say(f"stages are code: PipelineModule(layers, num_stages={stages})")
     if recipe.experts:
-        each = asked.sizes[recipe.experts]
+        each = asked.sizes["expert"]
         differs.say(f"experts are code: deepspeed.moe.layer.MoE(..., ep_size={each})")
     if recipe.remat:
         differs.say("layers done again are code: gradient_checkpointing_enable() or the like")

@@ -31,9 +31,8 @@ class Launch:
     flag: str = ""
 
     @classmethod
-    def of(cls, asked: Asked, order: RankOrder, able: Sequence[str] = ()) -> Launch:
+    def of(cls, seated: Machine, order: RankOrder, able: Sequence[str] = ()) -> Launch:
         """What a framework asks for; ``able`` are flags of its own for other orders."""
-        seated = asked.seated
         machine = replace(seated, options=replace(seated.options, rank_order=order))
         title = FRAMEWORKS[order.value].title
         [said] = [one for one in conventions(seated.placement) if one.framework == title]

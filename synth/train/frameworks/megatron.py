@@ -12,8 +12,9 @@ What of a recipe is what there:
 * ``zero=1`` is the distributed optimizer, 2 and 3 are Megatron-FSDP, without stages here;
 * tokens along an axis of their own are its context parallelism with keys and values gathered,
   where each rank has two slices, so that twice its size must divide them;
-* experts over data are ``expert-model-parallel-size``: in a grid without ``cp``, so beside tokens
-  along an axis of their own they would lie along that one;
+* experts over an axis that cuts the batch, too, are ``expert-model-parallel-size``, a part of the
+  data-parallel size: in a grid without ``cp``, so beside tokens along an axis of their own they
+  would lie along that one;
 * the vocabulary is always cut by tensor, and padded.
 """
 
@@ -184,7 +185,7 @@ def _environment(settings: Settings, asked: Asked) -> list[str]:
 
 def _decided(asked: Asked) -> tuple[Settings, Differs, Launch]:
     decoder, differs = asked.check_decoder(), Differs(asked.named)
-    how = Launch.of(asked, RankOrder.MEGATRON, [] if asked.named.experts else [MAPPING])
+    how = Launch.of(asked.seated, RankOrder.MEGATRON, [] if asked.named.experts else [MAPPING])
     settings = _model(asked, decoder, differs) | _parallel(asked, differs)
     settings |= _sharding(asked, differs) | _rest(asked, differs)
     if how.flag:
@@ -280,12 +281,12 @@ def _order(recipe: Recipe, ranks: int) -> Settings:
 def _experts(asked: Asked, recipe: Recipe) -> int:
     if asked.sizes["seq"] > 1:
         raise InputError(
-            "experts over data beside tokens over seq",
+            "experts over an axis beside tokens over seq",
             hint="Megatron would lay them over seq first: it counts experts in a grid without cp",
         )
     if asked.sizes["tensor"] > 1 and recipe.tokens != "tensor":
         raise _by_tokens()
-    return asked.sizes[recipe.experts]
+    return asked.sizes["expert"]
 
 
 def _by_tokens() -> InputError:
@@ -297,7 +298,7 @@ def _by_tokens() -> InputError:
 
 def _sharding(asked: Asked, differs: Differs) -> Settings:
     recipe, sizes = differs.recipe, asked.sizes
-    found: Settings = {"overlapped": True} if sizes["data"] * sizes["seq"] > 1 else {}
+    found: Settings = {"overlapped": True} if recipe.replicas * sizes["seq"] > 1 else {}
     if not recipe.zero:
         return found
     found["distributed"] = True

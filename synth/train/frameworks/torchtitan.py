@@ -71,7 +71,7 @@ def torchtitan(asked: Asked) -> Written:
     )
     before = ['export PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}"']
     command = "-m torchtitan.train --module collsynth_torchtitan --config config"
-    more = launch(asked, Launch.of(asked, RankOrder.TORCHTITAN), command, before=before)
+    more = launch(asked, Launch.of(asked.seated, RankOrder.TORCHTITAN), command, before=before)
     files = {"collsynth_torchtitan.py": made, **more}
     return Written(files, differs.recipe, tuple(differs.notes))
 
@@ -85,7 +85,7 @@ def torchtitan_toml(asked: Asked) -> Written:
     mode = "full" if settings.remat else "none"
     made = text.render(head=asked.head, notes=differs.notes, flavour=flavour, said=said, mode=mode)
     command = "-m torchtitan.train --job.config_file torchtitan.toml"
-    more = launch(asked, Launch.of(asked, RankOrder.TORCHTITAN), command)
+    more = launch(asked, Launch.of(asked.seated, RankOrder.TORCHTITAN), command)
     return Written({"torchtitan.toml": made, **more}, differs.recipe, tuple(differs.notes))
 
 

@@ -151,7 +151,7 @@ class Composer:
         return self._plans[recipe]
 
     def _cut(self, recipe: Recipe) -> Cut:
-        samples = self.batch // (dict(recipe.axes).get("data", 1) * recipe.microbatches)
+        samples = self.batch // (recipe.replicas * recipe.microbatches)
         return _within(recipe, self.microbatches), samples
 
     def size_bytes(self, recipe: Recipe) -> float:
@@ -178,16 +178,19 @@ def _written(samples: int) -> Sequence[int]:
 
 def _parts(within: Recipe) -> int:
     """On how many devices a sample is."""
-    return prod(size for name, size in within.axes if name in INSIDE)
+    return prod(size for name, size in within.axes if name in INSIDE) // within.replicas
 
 
 def _within(recipe: Recipe, microbatches: int) -> Recipe:
-    """What a recipe says of the inside of a stage, for samples that one device of data has."""
+    """What a recipe says of the inside of a stage, for samples that one device of data has.
+
+    Where experts are on several devices the samples of each are inside, as they go to and fro.
+    """
     axes = tuple((name, size) for name, size in recipe.axes if name in INSIDE)
     return replace(
         recipe,
         axes=axes or (("data", 1),),
-        batch="",
+        batch=tuple(axis for axis in recipe.batch if axis in INSIDE),
         zero=0,
         microbatches=microbatches,
         schedule="",
@@ -231,19 +234,42 @@ class Staged:
         """Memory of the fullest device: of ranks between, the first holds most."""
         inside, recipe, ranks = self.inside, self.recipe, self.sizes.get(PIPE, 1)
         passes = held(recipe.schedule or "1f1b", ranks, recipe.microbatches, recipe.chunks)
-        share = [1 / self.sizes.get("data", 1) if recipe.zero >= one else 1.0 for one in range(4)]
-        each = share[1 if inside.copies else 3]
-        each += inside.moments * share[1] + inside.gradients * share[2]
-        each += 0.0 if recipe.zero == 3 else inside.copies
         layer = inside.stored[Part.LAYER]
         ahead = 2 * layer * inside.gathered if recipe.zero == 3 else 0.0
         beside = min(1.0, self.layers - 1)  # whose gradients are sent while the next computes
         ahead += beside * layer * inside.gradients if recipe.zero >= 2 else 0.0
-        kept, state = (self.ranks(self.stages(of)) for of in (inside.saved, inside.stored))
+        kept, state = (self.ranks(self.stages(of)) for of in (inside.saved, self._state))
         return ahead + max(
-            each * state[end] + passes[rank] * kept[end] / recipe.chunks + inside.working[last]
+            state[end] + passes[rank] * kept[end] / recipe.chunks + inside.working[last]
             for rank, end, last in _by_end(ranks)
         )
+
+    @property
+    def _state(self) -> Mapping[Part, float]:
+        """Bytes of parameters and of what goes with them, by part."""
+        inside, zero = self.inside, self.recipe.zero
+        at = [self.own if zero >= one else inside.stored for one in range(4)]
+        whole = 0.0 if zero == 3 else inside.copies
+        return {
+            part: at[1 if inside.copies else 3][part]
+            + inside.moments * at[1][part]
+            + inside.gradients * at[2][part]
+            + whole * size
+            for part, size in inside.stored.items()
+        }
+
+    @cached_property
+    def own(self) -> Mapping[Part, float]:
+        """Bytes of parameters of a part in parts: along all that cuts the batch, but for experts.
+
+        Of those each device of their axis has others.
+        """
+        inside, data = self.inside, self.sizes.get("data", 1)
+        return {
+            part: (size - sum(inside.experts[part])) / self.recipe.replicas
+            + sum(inside.experts[part]) / data
+            for part, size in inside.stored.items()
+        }
 
 
 def _by_end(ranks: int) -> Sequence[tuple[int, int, bool]]:
@@ -261,7 +287,7 @@ class Composition:
         self.composer = composer
         self._links = links
         self._work: dict[tuple[Cut, tuple[Row, ...]], tuple[Mapping[Part, float], ...]] = {}
-        self._sent: dict[tuple[Cut, Goal, Row], Mapping[Part, float]] = {}
+        self._sent: dict[tuple[Cut, Goal, tuple[Row, Row]], Mapping[Part, float]] = {}
 
     def bound(self, one: Candidate) -> float:
         """Seconds that no order of its passes is below. Raises InputError as ``staged`` does."""
@@ -288,15 +314,18 @@ class Composition:
         """What its stages and ranks take."""
         plan, rows = self.composer.staged(one.recipe), one.row_of
         inside, zero = plan.inside, one.recipe.zero
-        data, seq, pipe = rows.get("data", ()), rows.get("seq", ()), rows.get(PIPE, ())
+        seq, pipe = rows.get("seq", ()), rows.get(PIPE, ())
+        data = tuple(rows[axis] for axis in one.recipe.batch if axis in rows)
         ahead, back = self._working(plan, rows)
-        parts = prod(data) if zero >= 2 else 1
-        summing = inside.summing_seconds / parts if one.recipe.microbatches > 1 else 0.0
+        layer = inside.stored[Part.LAYER]
+        share = plan.own[Part.LAYER] / layer if zero >= 2 and layer else 1.0
+        summing = inside.summing_seconds * share if one.recipe.microbatches > 1 else 0.0
         back = {**back, Part.LAYER: back[Part.LAYER] + summing}
         forward, backward = plan.stages(ahead), plan.stages(back)
-        both = _merged(data, seq)
+        apart = rows.get("data", ())
+        both = _merged(*data, seq), _merged(apart, seq)
         scatter = plan.stages(self._sending(plan, Goal.REDUCE_SCATTER, both))
-        gather = plan.stages(self._sending(plan, Goal.ALL_GATHER, data))
+        gather = plan.stages(self._sending(plan, Goal.ALL_GATHER, (_merged(*data), apart)))
         reduce = scatter if zero else plan.stages(self._sending(plan, Goal.ALL_REDUCE, both))
         if zero >= 2:
             gathers = gather if zero == 3 else _NONE
@@ -308,8 +337,8 @@ class Composition:
                 scatter,
             )
         last = plan.ranks(backward)
-        stored = plan.ranks(plan.stages(inside.stored))
-        each = inside.update_seconds / (prod(data) if zero else 1)
+        stored = plan.ranks(plan.stages(plan.own if zero else inside.stored))
+        each = inside.update_seconds
         pieces = PIECES if one.recipe.microbatches == 1 else 1.0
         once = _each(
             lambda size, way: _beside(each * size, way, pieces),
@@ -344,18 +373,19 @@ class Composition:
         )
         return work.seconds + sum(sent)
 
-    def _sending(self, plan: Staged, goal: Goal, row: Row) -> Mapping[Part, float]:
-        """Seconds of gathering the parameters of each part, or of reducing its gradients."""
-        if not row:
-            return _NOTHING
-        key = plan.cut, goal, row
+    def _sending(self, plan: Staged, goal: Goal, over: tuple[Row, Row]) -> Mapping[Part, float]:
+        """Seconds of gathering the parameters of each part, or of reducing its gradients.
+
+        ``over``: the rows of parameters, and of those of experts.
+        """
+        key = plan.cut, goal, over
         if key not in self._sent:
-            inside = plan.inside
+            inside, found = plan.inside, dict(_NOTHING)
             share = inside.gathered if goal is Goal.ALL_GATHER else inside.gradients
-            self._sent[key] = {
-                part: sum(self._links.seconds(goal, row, share * one) for one in sizes)
-                for part, sizes in inside.parameters.items()
-            }
+            for row, several in zip(over, (inside.parameters, inside.experts), strict=True):
+                for part, sizes in several.items() if row else ():
+                    found[part] += sum(self._links.seconds(goal, row, share * one) for one in sizes)
+            self._sent[key] = found
         return self._sent[key]
 
 

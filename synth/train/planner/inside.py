@@ -32,7 +32,7 @@ from synth.train.plans import (
     prepared,
 )
 from synth.train.plans.layers.apart import stacks
-from synth.train.plans.plan import loop_of
+from synth.train.plans.plan import OF_SAMPLES, loop_of
 from synth.train.simulation import Device, Kind, Lives, Runtime, device, simulate
 from synth.train.simulation.collected import collectives
 from synth.train.simulation.device import COMPUTE, Task
@@ -48,7 +48,10 @@ MICROBATCHES = 2
 """Of the step that is traced, if it has any: with them, forward and backward are told apart."""
 
 INSIDE = ("seq", "expert", "tensor")
-"""The axes that cut what is inside of a stage; of ``data`` every part does the same."""
+"""The axes that cut what is inside of a stage; of ``data`` every part does the same.
+
+``expert`` cuts samples as ``data`` does, and tokens go along it.
+"""
 
 
 class Part(Enum):
@@ -76,14 +79,16 @@ class Inside:
     """One way to cut the inside of a stage.
 
     ``work`` is by pass and part. In bytes of a device: ``parameters`` by part, as they are stored,
-    each for itself; ``saved`` for the backward pass of a microbatch, by part; ``working`` of a pass
-    at most, in layers and at all; ``boundary``, what a layer hands to the next. ``moments``,
-    ``gradients`` and ``copies`` are in bytes for each byte of parameters, ``update_seconds``
-    likewise. ``summing_seconds``: of a layer's whole gradients, to add them up in each microbatch.
+    each for itself, and those of ``experts`` apart where their axis cuts them; ``saved`` for the
+    backward pass of a microbatch, by part; ``working`` of a pass at most, in layers and at all;
+    ``boundary``, what a layer hands to the next. ``moments``, ``gradients`` and ``copies`` are in
+    bytes for each byte of parameters, ``update_seconds`` likewise. ``summing_seconds``: of a
+    layer's whole gradients, to add them up in each microbatch.
     """
 
     work: Mapping[tuple[When, Part], Work]
     parameters: Mapping[Part, tuple[float, ...]]
+    experts: Mapping[Part, tuple[float, ...]]
     saved: Mapping[Part, float]
     working: tuple[float, float]
     boundary: float
@@ -96,7 +101,9 @@ class Inside:
     @cached_property
     def stored(self) -> Mapping[Part, float]:
         """Bytes of all parameters of a part."""
-        return {part: sum(sizes) for part, sizes in self.parameters.items()}
+        return {
+            part: sum(sizes) + sum(self.experts[part]) for part, sizes in self.parameters.items()
+        }
 
     def seconds(self, layers: int) -> float:
         """Of computing a microbatch, with so many layers."""
@@ -153,18 +160,25 @@ def insides(
     *,
     layers: bool = True,
 ) -> list[Inside]:
-    """What ``recipe`` does with so many samples in each of its microbatches, cut as for the first.
+    """What ``recipe`` does with so many samples of a device in each of its microbatches.
 
-    ``traced`` gives a step of ``LAYERS`` layers for a batch; if not ``layers``, a whole one, in one
-    piece. Raises InputError for what the step cannot be cut by.
+    All are cut as for the first. ``traced`` gives a step of ``LAYERS`` layers for a batch; if not
+    ``layers``, a whole one, in one piece. Raises InputError for what the step cannot be cut by.
     """
-    first, *others = (traced(count * recipe.microbatches) for count in counts)
+    times = recipe.replicas * recipe.microbatches
+    first, *others = (traced(count * times) for count in counts)
     plan = plan_of(first, recipe)
-    several = [(one, plan_alike(plan, first, one) or plan_of(one, recipe)) for one in others]
-    return [_inside(*both, accelerator, layers) for both in ((first, plan), *several)]
+    plans = [plan, *(plan_alike(plan, first, one) or plan_of(one, recipe) for one in others)]
+    read = [
+        _read(step, plan, accelerator, layers=layers, batch=recipe.batch)
+        for step, plan in zip((first, *others), plans, strict=True)
+    ]
+    return [one.inside() for one in read]
 
 
-def _inside(step: Step, plan: Plan, accelerator: Accelerator, layers: bool) -> Inside:
+def _read(
+    step: Step, plan: Plan, accelerator: Accelerator, *, layers: bool, batch: tuple[str, ...]
+) -> _Read:
     ready, program = prepared(step, plan), apply(step, plan)
     rooflines = Rooflines(accelerator, scores_in(program, plan.parts))
     runtime = Runtime()
@@ -182,7 +196,7 @@ def _inside(step: Step, plan: Plan, accelerator: Accelerator, layers: bool) -> I
         written = replace(written, tasks=tasks)
     if not program.places:
         written = _in_passes(written, layers)
-    return _Read(ready, plan, program, written, layers).inside()
+    return _Read(ready, plan, program, written, layers, batch)
 
 
 def _in_passes(undivided: Device, layers: bool) -> Device:
@@ -212,18 +226,25 @@ def _in_passes(undivided: Device, layers: bool) -> Device:
 
 @dataclass(frozen=True)
 class _Read:
-    """A step as the tasks of a device, to be read by parts: of ``LAYERS``, or in one piece."""
+    """A step as the tasks of a device, to be read by parts: of ``LAYERS``, or in one piece.
+
+    ``batch``: the axes that cut it.
+    """
 
     step: Step
     plan: Plan
     program: Program
     device: Device
     layers: bool
+    batch: tuple[str, ...]
 
     def inside(self) -> Inside:
-        parameters = self._parameters()
-        stored = sum(parameters[Part.FIRST]) + sum(parameters[Part.LAST])
-        stored += LAYERS * sum(parameters[Part.LAYER])
+        parameters, experts = self._parameters(experts=False), self._parameters(experts=True)
+        stored = sum(
+            (LAYERS if part is Part.LAYER else 1) * sum(sizes)
+            for several in (parameters, experts)
+            for part, sizes in several.items()
+        )
         moments = (one for one in self.device.buffers if one.kind is Kind.MOMENTS)
         update = sum(
             task.seconds
@@ -233,6 +254,7 @@ class _Read:
         return Inside(
             self._work(),
             parameters,
+            experts,
             self._each(self._lasting(When.FORWARD, When.BACKWARD)),
             self._working(),
             self._boundary(),
@@ -308,12 +330,24 @@ class _Read:
                 found[buffer].add(number)
         return found
 
-    def _parameters(self) -> Mapping[Part, tuple[float, ...]]:
+    @cached_property
+    def _of_experts(self) -> frozenset[str]:
+        """Inputs that an axis cuts which cuts the batch, too."""
+        both = zip(self.step.graph.inputs, self.step.roles, self.plan.cuts.inputs, strict=True)
+        return frozenset(
+            value.name
+            for value, role, lies in both
+            if role not in OF_SAMPLES and not set(lies.axes).isdisjoint(self.batch)
+        )
+
+    def _parameters(self, *, experts: bool) -> Mapping[Part, tuple[float, ...]]:
         """Slices of stacks are of a layer; the others are where they are read first."""
         stacked = stacks(self.step) if self.layers else ()
         found: dict[Part, list[float]] = {part: [] for part in Part}
         for one in self.device.buffers:
             if one.maker >= 0 or one.kind is not Kind.PARAMETERS:
+                continue
+            if (one.name in self._of_experts) != experts:
                 continue
             if one.name in stacked:
                 found[Part.LAYER].append(one.size_bytes / LAYERS)

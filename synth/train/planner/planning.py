@@ -33,10 +33,9 @@ from synth.train.planner.searching import Composed, Search, candidates
 from synth.train.planner.space import PlanSpace, perfect
 from synth.train.planner.walking import walked
 from synth.train.plans import Recipe, apply, plan_of
-from synth.train.plans.expansion import RAGGED
 from synth.train.plans.plan import MOST_PASSES, PIPE
 from synth.train.resharding.seconds import Answers
-from synth.train.zoo.sizes import Lstm, sizes_of
+from synth.train.zoo.sizes import Llama, Lstm, sizes_of
 
 LONG = 16_384
 """From how many tokens on a sequence may be cut among devices."""
@@ -104,19 +103,21 @@ class Job:
         return replace(found, batch=self.spelling.batch, layers=self.layers)
 
     @property
-    def left_out(self) -> str:
-        """What plans of such a model leave out that frameworks do; else empty."""
-        if any(one.primitive in RAGGED for one in self.traced(MICROBATCHES).graph.everywhere()):
-            return (
-                "tokens are sorted by their experts, all of a batch: no axis cuts that, so they are"
-                " put together on devices; frameworks send tokens to their experts instead, and are"
-                " faster"
-            )
-        return ""
+    def assumed(self) -> str:
+        """What plans assume of the tokens of experts; empty where there are none."""
+        sizes = sizes_of(self.model, self.changes)
+        if not isinstance(sizes, Llama) or sizes.experts == 1:
+            return ""
+        if sizes.dropless:
+            return "tokens are sorted by their experts, all of a batch at once: no axis cuts that"
+        return (
+            "every expert is chosen as often as any other; where one is chosen more often, it drops"
+            " tokens, or a step waits for it"
+        )
 
     @cached_property
     def divides(self) -> bool:
-        """Whether it can be done in microbatches: experts that sort all tokens cannot."""
+        """Whether it can be done in microbatches: what reads all samples at once cannot."""
         step = self.traced(MICROBATCHES)
         try:
             apply(step, plan_of(step, Recipe((("data", 1),), microbatches=MICROBATCHES)))
@@ -165,7 +166,7 @@ class Job:
 
     def _usual(self, recipe: Recipe) -> bool:
         """Whether a microbatch has as many samples as are tried, and an order so many passes."""
-        cut = dict(recipe.axes).get("data", 1) * recipe.microbatches
+        cut = recipe.replicas * recipe.microbatches
         few = recipe.stages * recipe.microbatches <= MOST_PASSES
         return recipe.microbatches == 1 or (few and self.spelling.batch // cut in SAMPLES)
 

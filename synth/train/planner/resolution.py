@@ -143,10 +143,9 @@ def _computed(one: Finalist) -> Iterator[tuple[Source, tuple[float, float]]]:
         yield Source(what), (longer * ends[0], longer * ends[1])
     recipe = one.candidate.recipe
     cut = tuple(axis for axis in recipe.axes if axis[0] in INSIDE and axis[1] > 1)
-    data = dict(recipe.axes).get("data", 1)
     seconds = longer * one.products.seconds
     low, high = ((ratio - 1) * seconds for ratio in SHAPES)
-    yield Source(CUT, (cut, data * recipe.microbatches)), (low, high)
+    yield Source(CUT, (cut, recipe.replicas * recipe.microbatches)), (low, high)
 
 
 def _sent(

@@ -34,7 +34,6 @@ WORDS: Sequence[Words] = (
     ("remat",),
     ("tokens",),
     ("vocabulary",),
-    ("experts",),
 )
 """What of a recipe changes at once, beside the sizes of its axes."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from math import prod
 
 from grammar.tensors.operations import Graph, Operation, Step, Value
 from grammar.tensors.sharding import Sharding, Split, replicated
@@ -93,7 +94,7 @@ def _alike_in(how: Rows | Cuts, before: Operation, after: Operation) -> Rows | C
 def _rules(step: Step, recipe: Recipe, parts: Mapping[str, int]) -> tuple[list[Sharding], Rules]:
     """How the inputs lie, and what operations follow."""
     inputs, held = _inputs(step, recipe)
-    along, none = frozenset((recipe.batch,)), frozenset[str]()
+    along, none = frozenset(recipe.batch), frozenset[str]()
     scatters = along if recipe.zero >= 2 else none
     kept = along if recipe.zero in (1, 2) else none
     return inputs, Rules(parts, held, scatters, kept, narrow=bool(recipe.gradients))
@@ -114,9 +115,9 @@ def _check_gradients(step: Step, kind: str) -> None:
 def _check_experts(step: Step, recipe: Recipe) -> None:
     if recipe.experts and any(one.primitive in RAGGED for one in step.graph.everywhere()):
         raise InputError(
-            f"the experts of {step.name} are reached by sorted tokens",
+            f"the experts of {step.name} take as many tokens as choose them",
             where="plan",
-            hint="a ragged product is cut by no expert: trace the model with --one-hot",
+            hint="a ragged product is cut by no expert: trace a model that is not dropless",
         )
 
 
@@ -147,12 +148,13 @@ def _inputs(step: Step, recipe: Recipe) -> tuple[list[Sharding], frozenset[tuple
 
 def _clauses(step: Step, recipe: Recipe) -> Iterator[tuple[str, str, dict[int, int]]]:
     """Of each clause how it is said, its axis, and which dimension it cuts of which inputs."""
-    for clause, axis in recipe.clauses.items():
+    for clause, axes in recipe.clauses.items():
         places = {at: clause_place(step, clause, at) for at in range(len(step.labels))}
         cut = {at: place for at, place in places.items() if place is not None}
-        if clause == "vocabulary":
-            _check_vocabulary(step, dict(recipe.axes)[axis], cut)
-        yield CLAUSES[clause][0].format(axis), axis, cut
+        for axis in axes:
+            if clause == "vocabulary":
+                _check_vocabulary(step, dict(recipe.axes)[axis], cut)
+            yield CLAUSES[clause][0].format(axis), axis, cut
     for label, number, axis in recipe.weights:
         found = {}
         for at, value in enumerate(step.graph.inputs):
@@ -243,9 +245,15 @@ def _stored(
 
 
 def _divided(value: Value, found: Sharding, recipe: Recipe, *, first: int) -> Sharding:
-    """Cut along the batch's axis in its first dimension that divides; whole if there is none."""
-    parts = dict(recipe.axes)[recipe.batch]
+    """Cut along the batch's axes in its first dimension that divides; whole if there is none.
+
+    What one of them cuts already, as experts, is cut along the others.
+    """
+    axes = [axis for axis in recipe.batch if axis not in found.axes]
+    parts = prod(dict(recipe.axes)[axis] for axis in axes)
     for at, size in enumerate(value.type.shape):
         if at >= first and not found.dimensions[at] and size % parts == 0:
-            return found.laid(recipe.batch, Split(at))
+            for axis in axes:
+                found = found.laid(axis, Split(at))
+            return found
     return found

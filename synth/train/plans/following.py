@@ -44,6 +44,9 @@ PASSING = (*KEPT, "reduce_sum")
 GROWING = ("broadcast_in_dim", "scatter-add")
 """These make much of little: they look ahead at how that lies with which it is put together."""
 
+LOOKING = ("gather", "scatter-add")
+"""These need not have all that they look up or add to, and then make parts of sums."""
+
 Wishes = dict[tuple[str, str], Lie]
 """How a value is to lie along an axis in the end, by its name and the axis."""
 
@@ -314,8 +317,8 @@ class _Follower:
                 first += price
             if (operand.name, axis) in self.lineage.held:
                 held += price
-        if operation.primitive in GROWING:
-            first += self._ahead(operation.results[0], row.results[0], axis)
+        if operation.primitive in (*GROWING, *LOOKING):
+            first += self._ahead(operation, row.results[0], axis, over[0])
         names, narrow = [one.name for one in operation.results], narrows(operation)
         before = self.lies(operation.operands[0]).along(axis) if narrow else None
         away = [
@@ -346,9 +349,18 @@ class _Follower:
         """Whether an update would go on with a part of what is to be whole in the end."""
         return operation.primitive in MOVING and isinstance(row.results[0], Split)
 
-    def _ahead(self, value: Value, lie: Lie, axis: str) -> float:
-        """What it would cost a value to lie as what its only reader puts it together with."""
-        beside = [one.along(axis) for one in self._beside(value)]
+    def _ahead(self, operation: Operation, lie: Lie, axis: str, over: frozenset[int]) -> float:
+        """What it would cost a result to lie as what its only reader puts it together with.
+
+        If that is not known, sums that come of the batch will be completed: to be cut by samples or
+        tokens, if they may be; of what is looked up to be whole. (What is added up may be a
+        gradient, and stay a sum.)
+        """
+        value, grows = operation.results[0], operation.primitive in GROWING
+        beside = [one.along(axis) for one in self._beside(value)] if grows else []
+        looks = operation.primitive in LOOKING and axis in self.batch
+        if not beside and looks and isinstance(lie, Kind):
+            beside = [*map(Split, over)] or [None] * (not grows)
         costs = [self._sent(lie, other, axis) for other in beside if lie != other]
         return value.type.bytes * min(costs, default=0.0) if lie not in beside else 0.0
 

@@ -2,16 +2,19 @@
 
 Each clause of a plan's text is a place of an axis in types, no code of its own:
 
-* ``batch over data`` cuts each batch by samples, ``tokens over seq`` by tokens (context parallel;
-  keys and values are gathered where each token looks at all);
+* ``batch over data`` cuts each batch by samples, as ``batch over data and expert`` does along two
+  axes; ``tokens over seq`` by tokens (context parallel; keys and values are gathered where each
+  token looks at all);
 * ``weights over tensor as Megatron`` cuts heads and the wide dimension inside each half of a layer
   (Shoeybi et al. 2019); with ``tokens over tensor`` what is between the halves is cut by tokens
   (sequence parallel, Korthikanti et al. 2022);
-* ``vocabulary over tensor`` cuts the embedding and the last matrix by words, ``experts over ep``
-  the weights of experts by experts;
-* ``zero=1`` stores the moments in parts along the batch's axis, 2 the gradients, too, and 3 the
-  parameters (Rajbhandari et al. 2020). A parameter that is read as a bf16 copy alone is a master
-  copy, state of the optimizer as moments are;
+* ``vocabulary over tensor`` cuts the embedding and the last matrix by words;
+* ``experts over expert`` cuts the weights of experts by experts: where that axis cuts the batch,
+  too, tokens go to their experts and back by all-to-alls (Lepikhin et al. 2020);
+* ``zero=1`` stores the moments in parts along the batch's axes, 2 the gradients, too, and 3 the
+  parameters (Rajbhandari et al. 2020), those of experts along what of these axes cuts no experts. A
+  parameter that is read as a bf16 copy alone is a master copy, state of the optimizer as moments
+  are;
 * ``gradients in bf16`` adds up and sends gradients as they are made; without it they are cast to
   what they are added to, f32, before.
 
@@ -22,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 
 from grammar.tensors.sharding import Sharding
 from hierarchies import InputError
@@ -61,6 +65,9 @@ CLAUSES: Mapping[str, tuple[str, Mapping[str, int]]] = {
 }
 """How a clause is said, and what it cuts by the ends of labels; all samples if nothing is named."""
 
+AND = " and "
+"""Between the axes of one clause, major first."""
+
 OF_BATCH = ("batch", "tokens")
 
 CHUNKED = tuple(name for name in SCHEDULES if name not in ONE_STAGE)
@@ -77,10 +84,13 @@ def _axes(axes: tuple[str, ...]) -> str:
 
 @dataclass(frozen=True)
 class Recipe:
-    """Axes and what they cut; an axis that is not said cuts nothing."""
+    """Axes and what they cut; an axis that is not said cuts nothing.
+
+    ``batch`` are several axes, in the order of all: the batch is cut by each of them.
+    """
 
     axes: tuple[tuple[str, int], ...]
-    batch: str = ""
+    batch: tuple[str, ...] = ()
     megatron: str = ""
     zero: int = 0
     tokens: str = ""
@@ -99,17 +109,21 @@ class Recipe:
     def __post_init__(self) -> None:
         names = [name for name, _ in self.axes if name != PIPE]
         inside = [axis for _, lies in self.inputs for axis in lies.axes]
-        for one in (*self.clauses.values(), *(axis for _, _, axis in self.weights), *inside):
+        said = [axis for axes in self.clauses.values() for axis in axes]
+        for one in (*said, *(axis for _, _, axis in self.weights), *inside):
             if one not in names:
                 raise InputError(f"no axis {one!r}", hint=f"the axes are {', '.join(names)}")
+        if (ordered := tuple(name for name in names if name in self.batch)) != self.batch:
+            hint = f"each once, in the order of the axes: {AND.join(ordered)}"
+            raise InputError(f"batch over {AND.join(self.batch)}", where="plan", hint=hint)
         if TIME in names:
             raise InputError(
                 f"an axis named {TIME!r}", hint="say '8 microbatches': it is no device"
             )
         self._check_order()
         for one, other in (("megatron", "weights"), ("tokens", "tokens")):
-            if self.batch and self.batch == getattr(self, one):
-                problem = f"axis {self.batch!r} cuts batch and {other}"
+            if (axis := getattr(self, one)) in self.batch:
+                problem = f"axis {axis!r} cuts batch and {other}"
                 raise InputError(problem, hint="use two axes")
         if self.zero not in range(4):
             raise InputError(f"zero={self.zero}", hint="ZeRO has stages 1, 2 and 3; 0 is none")
@@ -143,13 +157,21 @@ class Recipe:
         return dict(self.axes).get(PIPE, 1) * self.chunks
 
     @property
-    def clauses(self) -> Mapping[str, str]:
-        """The axis of each clause that is said."""
-        return {one: axis for one in CLAUSES if (axis := getattr(self, one))}
+    def clauses(self) -> Mapping[str, tuple[str, ...]]:
+        """The axes of each clause that is said."""
+        said = {one: getattr(self, one) for one in CLAUSES}
+        return {
+            one: (axes,) if isinstance(axes, str) else axes for one, axes in said.items() if axes
+        }
+
+    @property
+    def replicas(self) -> int:
+        """How many groups of devices there are with samples of their own."""
+        return prod(dict(self.axes)[axis] for axis in self.batch)
 
     def __str__(self) -> str:
         said = [" ".join(f"{name}={size}" for name, size in self.axes)]
-        said += [CLAUSES[one][0].format(axis) for one, axis in self.clauses.items()]
+        said += [CLAUSES[one][0].format(AND.join(axes)) for one, axes in self.clauses.items()]
         said += [f"weights {label}[{place}] over {axis}" for label, place, axis in self.weights]
         said += [f"input {label} as {spelled(lies)}" for label, lies in self.inputs]
         if self.zero:

@@ -8,11 +8,14 @@ from typing import Any
 
 from grammar.tensors.sharding import Sharding
 from hierarchies import InputError
-from synth.train.plans.recipes import CLAUSES, Recipe
+from synth.train.plans.recipes import AND, CLAUSES, Recipe
 from synth.train.resharding.paths import First
 
 SAYS: Mapping[str, str] = {
-    **{said.format("AXIS"): said.format(r"(\w+)") for said, _ in CLAUSES.values()},
+    **{
+        said.format("AXIS"): said.format(r"(\w+(?: and \w+)*)" if one == "batch" else r"(\w+)")
+        for one, (said, _) in CLAUSES.items()
+    },
     "weights LABEL[DIMENSION] over AXIS": r"weights ([\w/.-]+)\[(-?\d{1,2})\] over (\w+)",
     "input LABEL as [AXIS,-]": r"input ([\w/.-]+) as (\[.*\])",
     "zero=1": r"zero=(\d)",
@@ -81,7 +84,7 @@ def _clause(part: str) -> dict[str, Any]:
 
 
 def _named(clause: str) -> Callable[[str], dict[str, Any]]:
-    return lambda axis: {clause: axis}
+    return lambda said: {clause: tuple(said.split(AND)) if clause == "batch" else said}
 
 
 def _bytes(mega: str) -> int:

@@ -1,9 +1,11 @@
 """A mixture of experts in place of a layer's MLP: a few of many, chosen for each token.
 
-Two ways to bring tokens to experts. *One-hot*: products with zeros and ones, every expert takes a
-fixed number of tokens and what is too much is left out (GShard, Lepikhin et al. 2020). *Sorted*:
-tokens in the order of their experts, then one ragged product (MegaBlocks, Gale et al. 2022),
-and nothing is left out.
+Two ways to bring tokens to experts. *Dispatched*: within each group of tokens, samples or parts of
+long ones, every expert has its place for a fixed number of them, filled in their order, and what is
+too much passes the experts by (GShard, Lepikhin et al. 2020; rows are looked up, no products with
+zeros and ones). What lies by samples then lies by experts behind one all-to-all. *Dropless*: the
+tokens of all the batch in the order of their experts, then one ragged product (MegaBlocks, Gale et
+al. 2022), and nothing is left out; what is sorted is cut by nothing.
 """
 
 from __future__ import annotations
@@ -12,11 +14,15 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from synth.train.zoo.models import How, Tree, shaped
+from synth.train.zoo.models import Tree, shaped
 from synth.train.zoo.sizes import Llama
 
-MARGIN = 1.25
-"""How many times its fair share of the tokens an expert takes, one-hot."""
+CAPACITY = 1.0
+"""How many times its fair share of a group's tokens an expert takes: balanced, as it is trained to
+be, nothing is left out, and none of the work is on empty places."""
+
+GROUP = 4096
+"""More tokens than these of a sample are dispatched in several groups, if powers of 2 divide it."""
 
 
 def mixture_shapes(sizes: Llama) -> Tree:
@@ -26,31 +32,69 @@ def mixture_shapes(sizes: Llama) -> Tree:
     return {"router": shaped(sizes.width, sizes.experts), "gate": into, "up": into, "down": down}
 
 
-def mixture(x: Array, weights: Tree, *, sizes: Llama, how: How) -> Array:
+def mixture(x: Array, weights: Tree, *, sizes: Llama) -> Array:
     """Each token by its chosen experts, their answers weighted by the softmax of their scores."""
-    tokens = x.reshape(-1, sizes.width)
-    scores, chosen = lax.top_k((tokens @ weights["router"]).astype(jnp.float32), sizes.chosen)
+    scores, chosen = lax.top_k((x @ weights["router"]).astype(jnp.float32), sizes.chosen)
     share = jax.nn.softmax(scores, axis=-1).astype(x.dtype)
-    way = _one_hot if how.one_hot else _sorted
-    return way(tokens, weights, chosen, share).reshape(x.shape)
+    if sizes.dropless:
+        flat = (one.reshape(-1, one.shape[-1]) for one in (x, chosen, share))
+        return _dropless(*flat, weights).reshape(x.shape)
+    samples, length, _ = x.shape
+    groups = (samples, _groups(length), -1)
+    several = (one.reshape(*groups, one.shape[-1]) for one in (x, chosen, share))
+    return _dispatched(*several, weights).reshape(x.shape)
 
 
-def _one_hot(tokens: Array, weights: Tree, chosen: Array, share: Array) -> Array:
-    """``places[token, expert, place]`` is 1 where a token stands in an expert's buffer."""
-    count, experts = tokens.shape[0], weights["router"].shape[1]
-    room = -(-int(MARGIN * chosen.size) // experts)
-    flat = jax.nn.one_hot(chosen.reshape(-1), experts, dtype=jnp.int32)
-    place = ((jnp.cumsum(flat, axis=0) - 1) * flat).sum(-1)
-    places = flat[:, :, None] * jax.nn.one_hot(place, room, dtype=jnp.int32)[:, None]
-    places = places.reshape(count, -1, experts, room).astype(tokens.dtype)
-    sent = jnp.einsum("tcer,td->erd", places, tokens)
-    gate = jax.nn.silu(jnp.einsum("erd,edh->erh", sent, weights["gate"]))
-    bent = gate * jnp.einsum("erd,edh->erh", sent, weights["up"])
-    made = jnp.einsum("erh,ehd->erd", bent, weights["down"])
-    return jnp.einsum("tcer,tc,erd->td", places, share, made)
+def _groups(length: int) -> int:
+    """How many of a sample: a power of 2 that divides it."""
+    count = 1
+    while length > count * GROUP and length % (2 * count) == 0:
+        count *= 2
+    return count
 
 
-def _sorted(tokens: Array, weights: Tree, chosen: Array, share: Array) -> Array:
+def _dispatched(tokens: Array, chosen: Array, share: Array, weights: Tree) -> Array:
+    """``[sample, group, token, ...]``; of each expert ``room`` places, each for one choice.
+
+    A choice is a token and which of its experts. Places hold the number of a choice; those that
+    are empty hold one more than there are, which is looked up as zero and added to nothing.
+    """
+    experts, (*groups, count, each) = weights["router"].shape[1], chosen.shape
+    room = -(-int(CAPACITY * count * each) // experts)
+    flat = chosen.reshape(*groups, count * each)
+    order = jnp.argsort(flat, axis=-1)
+    taken = (flat[..., None] == jnp.arange(experts)).sum(-2, dtype=jnp.int32)
+    first = jnp.cumsum(taken, axis=-1) - taken
+    place = first[..., None] + jnp.arange(room, dtype=jnp.int32)
+    filled = jnp.arange(room, dtype=jnp.int32) < taken[..., None]
+    choice = jnp.take_along_axis(order, place.reshape(*groups, -1), axis=-1, mode="clip")
+    choice = jnp.where(filled.reshape(*groups, -1), choice, count * each)
+    token = lax.div(choice, each)
+    placed = (*groups, experts, room)
+    sent = _rows(tokens, token).reshape(*placed, -1)
+    weight = _rows(share.reshape(*groups, count * each), choice).reshape(placed)
+    gate = jax.nn.silu(jnp.einsum("bgecd,edh->ebgch", sent, weights["gate"]))
+    bent = gate * jnp.einsum("bgecd,edh->ebgch", sent, weights["up"])
+    bent = bent * weight.transpose(2, 0, 1, 3)[..., None]
+    made = jnp.einsum("ebgch,ehd->ebgcd", bent, weights["down"]).transpose(1, 2, 0, 3, 4)
+    return _added(jnp.zeros_like(tokens), token, made.reshape(*groups, experts * room, -1))
+
+
+def _rows(of: Array, at: Array) -> Array:
+    """Rows of each group, zeros where there is none."""
+    one = jax.vmap(jax.vmap(lambda of, at: of.at[at].get(mode="fill", fill_value=0)))
+    found: Array = one(of, at)
+    return found
+
+
+def _added(to: Array, at: Array, rows: Array) -> Array:
+    """Rows added up where they belong, in each group."""
+    one = jax.vmap(jax.vmap(lambda to, at, rows: to.at[at].add(rows, mode="drop")))
+    found: Array = one(to, at, rows)
+    return found
+
+
+def _dropless(tokens: Array, chosen: Array, share: Array, weights: Tree) -> Array:
     """``order`` are the choices (token and which of its experts) by expert."""
     experts, each = weights["router"].shape[1], chosen.shape[1]
     order = jnp.argsort(chosen.reshape(-1))

@@ -47,7 +47,7 @@ def llama(name: str, sizes: Llama, how: How) -> Model:
         "last": shaped(width, sizes.vocabulary),
     }
     batch = {name: tokens(how, sizes.sequence) for name in ("tokens", "targets")}
-    bent = _swiglu if sizes.experts == 1 else partial(mixture, sizes=sizes, how=how)
+    bent = _swiglu if sizes.experts == 1 else partial(mixture, sizes=sizes)
 
     def layer(x: Array, weights: Tree) -> Array:
         x = x + _attention(_rms_norm(x, weights["attention_norm"]), weights, sizes.rope_base)

@@ -19,15 +19,13 @@ class How:
     """How a model is written down: ``batch`` samples at once; layers one by one or as a loop.
 
     ``remat``: of a layer only its input is kept, the rest is computed again. ``dtype``: in which
-    numbers it computes; parameters and moments are float32. ``one_hot``: experts are reached by
-    products with zeros and ones, else by sorting the tokens.
+    numbers it computes; parameters and moments are float32.
     """
 
     batch: int
     unrolled: bool = False
     remat: bool = False
     dtype: str = "float32"
-    one_hot: bool = False
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,8 @@ class Gpt2:
 class Llama:
     """A decoder with fewer heads of keys than of queries; ``experts`` of which ``chosen`` serve.
 
-    With experts it is Mixtral: in every layer each token goes to two of eight.
+    With experts it is Mixtral: in every layer each token goes to two of eight. ``dropless``, 0 or
+    1: experts take all tokens that choose them, as many as that may be.
     """
 
     layers: int
@@ -51,6 +52,7 @@ class Llama:
     rope_base: float = 500000.0
     experts: int = 1
     chosen: int = 1
+    dropless: int = 0
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,7 @@ ZOO: Mapping[str, Sizes] = {
     "llama3-70b": Llama(80, 8192, 64, 8, 28672),
     "llama3-405b": Llama(126, 16384, 128, 8, 53248),
     "mixtral-tiny": Llama(2, 32, 4, 2, 64, 16, 64, 1e6, experts=4, chosen=2),
+    "dropless-tiny": Llama(2, 32, 4, 2, 64, 16, 64, 1e6, experts=4, chosen=2, dropless=1),
     "mixtral-8x7b": Llama(32, 4096, 32, 8, 14336, 4096, 32000, 1e6, experts=8, chosen=2),
     "bert-tiny": Bert(2, 32, 4, sequence=16, vocabulary=64),
     "bert-base": Bert(12, 768, 12),
@@ -160,4 +163,6 @@ def _checked(name: str, sizes: Sizes) -> Sizes:
             raise InputError(problem, where=name)
     if isinstance(sizes, Llama) and sizes.chosen > sizes.experts:
         raise InputError(f"{sizes.chosen} of {sizes.experts} experts chosen", where=name)
+    if isinstance(sizes, Llama) and sizes.dropless > 1:
+        raise InputError(f"dropless is {sizes.dropless}", where=name, hint="0 or 1")
     return sizes

@@ -67,9 +67,6 @@ class ModelQuestion(Question):
         Field(ge=1),
         Flag("No training: a pass over so many new tokens, with a cache of those before"),
     ] = None
-    one_hot: Annotated[bool, Flag("Experts by products with zeros and ones, not by sorting")] = (
-        False
-    )
 
     def spelling(self) -> Spelling:
         """How a model of the zoo is written down."""
@@ -79,7 +76,6 @@ class ModelQuestion(Question):
             dtype=self.dtype,
             unrolled=self.unrolled,
             remat=self.remat,
-            one_hot=self.one_hot,
             infer=self.infer,
         )
 

@@ -60,10 +60,11 @@ def test_llama_has_six_operations_a_weight_and_token_and_attention(name: str) ->
     assert products(name) == 3 * tokens * (sizes.layers * layer + 2 * sizes.vocabulary * width)
 
 
-def test_experts_that_are_not_chosen_cost_nothing_when_tokens_are_sorted() -> None:
-    few = products("mixtral-tiny")
-    more = products("mixtral-tiny", changes=(("experts", 8),))
-    sizes = ZOO["mixtral-tiny"]
+@pytest.mark.parametrize("name", ["mixtral-tiny", "dropless-tiny"])
+def test_experts_that_are_not_chosen_cost_nothing(name: str) -> None:
+    few = products(name)
+    more = products(name, changes=(("experts", 8),))
+    sizes = ZOO[name]
     assert isinstance(sizes, Llama)
     router = 3 * 2 * 4 * sizes.sequence * sizes.width * 4 * sizes.layers
     assert more - few == router

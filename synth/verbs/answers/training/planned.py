@@ -282,8 +282,8 @@ class StepPlanReply(Reply):
         description="If nothing with those pins fits: what needs the least memory; else null."
     )
     rows: RowsOfOperations | None = Field(description="If --rows is asked; else null.")
-    left_out: str = Field(
-        description="What plans of such a model leave out that frameworks do; else empty."
+    assumed: str = Field(
+        description="What is assumed of the tokens of a model with experts; else empty."
     )
     complete: bool = Field(description="False if a better plan may be missing.")
     programs: list[ProgramOfPlan] = Field(
@@ -342,7 +342,7 @@ class StepPlanReply(Reply):
             refused=[RefusedPlans(because=why, plans=count) for why, count in found.refused],
             rows=RowsOfOperations.of(asked.finer) if asked.finer else None,
             why_not=next(iter(beside), None),
-            left_out=job.left_out,
+            assumed=job.assumed,
             complete=found.complete,
             files=[
                 TextFile(name=name, text=text if isinstance(text, str) else text.decode())

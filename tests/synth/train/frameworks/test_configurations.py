@@ -29,7 +29,7 @@ from synth.train.frameworks import (
 )
 from synth.train.plans import parse_recipe
 
-ROLES = ("pipe", "data", "seq", "tensor")
+ROLES = ("pipe", "data", "expert", "seq", "tensor")
 SAID = [name for name in FRAMEWORKS if name != "jax"]
 
 
@@ -64,11 +64,14 @@ def test_ranks_lie_where_the_placement_has_them(framework: str) -> None:
     text += "vocabulary over tensor; tokens over tensor; schedule 1f1b, 4 microbatches"
     plain = "data=8 tensor=4; batch over data; weights over tensor as Megatron; zero=2"
     staged = "pipe=4 data=8; batch over data; schedule 1f1b, 4 microbatches"
-    model, written, told = MODELS["llama3-8b"], 0, 0
-    for recipe in map(parse_recipe, (text, plain, staged)):
+    experts = "pipe=2 data=2 expert=8; batch over data and expert; experts over expert; "
+    experts += "schedule 1f1b, 4 microbatches"
+    written = told = 0
+    for recipe in map(parse_recipe, (text, plain, staged, experts)):
+        model = MODELS["mixtral-8x7b" if recipe.experts else "llama3-8b"]
         axes = [Axis(name, size) for name, size in recipe.axes]
         for placement in placements(SYSTEM.hierarchy, axes):
-            job, on = Job(64, 8192), Machine(SYSTEM, placement)
+            job, on = Job(64, sequence(model)), Machine(SYSTEM, placement)
             try:
                 found = configuration(framework, recipe, model, job, on)
             except InputError:
@@ -77,7 +80,7 @@ def test_ranks_lie_where_the_placement_has_them(framework: str) -> None:
             assert sorted(ranks) == list(range(WORLD))
             mapped = "--use-tp-pp-dp-mapping" in str(found.files.get("arguments.sh", ""))
             mapped |= "use_tp_pp_dp_mapping" in str(found.files.get("collsynth_bridge.py", ""))
-            order = ("data", "pipe", "seq", "tensor") if mapped else ROLES
+            order = ("data", "pipe", "expert", "seq", "tensor") if mapped else ROLES
             sizes = {role: dict(recipe.axes).get(role, 1) for role in order}
             for axis, size in recipe.axes:
                 wanted = groups_of_placement(placement, axis)
@@ -85,6 +88,20 @@ def test_ranks_lie_where_the_placement_has_them(framework: str) -> None:
             written += 1
             told += mapped or "slurm_hostfile" in found.files
     assert written > told > 0 or framework == "torchtitan-toml"
+
+
+EXPERTS = "data=4 expert=8; batch over data and expert; experts over expert; zero=1; 2 microbatches"
+
+
+def test_experts_are_a_part_of_the_data_parallel_ranks_of_megatron() -> None:
+    recipe, model = parse_recipe(EXPERTS), MODELS["mixtral-8x7b"]
+    found = configuration("megatron", recipe, model, Job(64, 4096), machine(recipe))
+    args = megatron_parser().parse_args(words(str(found.files["arguments.sh"])))
+    assert (args.num_experts, args.moe_router_topk, args.expert_model_parallel_size) == (8, 2, 8)
+    assert (args.micro_batch_size, args.global_batch_size) == (1, 64)
+    assert args.moe_grouped_gemm
+    assert args.use_distributed_optimizer
+    assert "drops none" in " ".join(found.notes)
 
 
 def test_the_mapping_of_megatron_is_a_flag_where_that_is_enough() -> None:
@@ -188,6 +205,9 @@ CUT = "data=8 tensor=4; batch over data; weights over tensor as Megatron"
             "same samples",
         ),
         ("megatron", "data=8 spare=4; batch over data", "", "axis spare cuts nothing"),
+        ("megatron", "data=8 more=4; batch over data and more", "", "batch over data and more"),
+        ("torchtitan", EXPERTS, "mixtral-8x7b", "no flavour of mixtral-8x7b"),
+        ("deepspeed", EXPERTS, "mixtral-8x7b", "a part of the ranks of data"),
         ("megatron", CUT + "; weights mlp/up[-1] over data", "", "clauses for a weight"),
         ("megatron", CUT + "; experts over data", "mixtral-8x7b", "experts beside weights"),
         ("torchtitan", CUT + "; zero=1", "", "zero=1"),

@@ -248,13 +248,13 @@ def test_pins_that_no_plan_has_are_named(text: str, said: str) -> None:
         job().candidates(Pins.parse(text))
 
 
-@pytest.mark.parametrize("model", ["bert-tiny", "mixtral-tiny"])
+@pytest.mark.parametrize("model", ["bert-tiny", "dropless-tiny"])
 def test_a_step_without_microbatches_is_planned_in_one_piece(model: str) -> None:
     system = load("dgx-h100:1")
     spelling = Spelling(batch=16, dtype="bfloat16")
     one = Job(model, {}, spelling, system, device_named(system.device))
     assert not one.divides
-    assert ("experts" in one.left_out) == (model == "mixtral-tiny")
+    assert ("sorted" in one.assumed) == (model == "dropless-tiny")
     found = Planner(one).plans(Pins({}), 2, Watcher())
     assert len(found.finalists) == 2
     assert all(each.candidate.recipe.microbatches == 1 for each in found.finalists)

@@ -69,7 +69,7 @@ def rarely(*marks: pytest.MarkDecorator, of: list[Any]) -> list[Any]:
 @pytest.mark.parametrize(
     ("model", "axes", "seed"),
     [
-        *plans(range(1), ["4"], ("gpt2", "experts by one-hot", "resnet")),
+        *plans(range(1), ["4"], ("gpt2", "experts", "resnet")),
         *rarely(pytest.mark.slow, of=plans(range(1, 2), SIZES)),
         *rarely(*RARELY, of=plans(range(2, 5), SIZES)),
     ],

@@ -117,7 +117,8 @@ def first_that_sends(one: Step, axis: str = "data", parts: int = 2) -> Operation
         ("vit-tiny", "mul", "optimizers.py"),
         ("resnet-tiny", "sub", "resnet.py"),  # x - mean of the batch
         ("bert-tiny", "div", "models.py"),  # by how many tokens of the batch are masked
-        ("mixtral-tiny", "sort", "experts.py"),  # tokens of the batch, by their experts
+        ("mixtral-tiny", "mul", "optimizers.py"),
+        ("dropless-tiny", "sort", "experts.py"),  # tokens of the batch, by their experts
     ],
 )
 def test_the_first_operation_that_sends_if_the_batch_is_cut(

@@ -74,16 +74,16 @@ def test_accumulated_steps_compute_what_one_device_does(text: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model", ["gpt2-tiny", "lstm-tiny"])
+@pytest.mark.parametrize("model", ["gpt2-tiny", "lstm-tiny", "mixtral-tiny"])
 def test_accumulated_steps_of_others_compute_what_one_device_does(model: str) -> None:
     one = in_float64(step(model))
     plan = plan_of(one, parse_recipe("data=2; batch over data; zero=1; 2 microbatches"))
     judge(one, apply(one, plan), plan.parts, on_one_device(one))
 
 
-@pytest.mark.parametrize("model", ["resnet-tiny", "mixtral-tiny"])
+@pytest.mark.parametrize("model", ["resnet-tiny", "dropless-tiny"])
 def test_what_needs_all_samples_at_once_is_refused(model: str) -> None:
-    """Batch normalisation, and the places of tokens in the buffers of experts."""
+    """Batch normalisation, and the tokens of all samples in the order of their experts."""
     one = step(model)
     with pytest.raises(InputError, match="of all microbatches"):
         apply(one, plan_of(one, parse_recipe("data=1; 2 microbatches")))

@@ -168,19 +168,42 @@ def test_context_parallel_gathers_keys_and_values_and_scatters_their_gradients(m
 
 def test_experts_on_an_axis_of_their_own_all_reduce_once_a_layer_and_pass() -> None:
     text = "expert=2; experts over expert"
-    forward, backward = bodies(program(step("mixtral-tiny", one_hot=True), text), text)
+    forward, backward = bodies(program(step("mixtral-tiny"), text), text)
     scores = 1
     assert forward == {"all-reduce": 1}
     assert backward == {"all-reduce": 1 + scores}
 
 
-def test_experts_on_the_axis_of_the_batch_are_sent_tokens_and_send_answers() -> None:
-    text = "data=2; batch over data; experts over data"
-    found = program(step("mixtral-tiny", one_hot=True), text)
-    forward, _ = bodies(found, text)
-    places = 2
-    assert forward == {"reduce-scatter": 1, "all-gather": 1, "all-to-all": places}
-    assert outside(found, text) == {"all-reduce": 10}
+@pytest.mark.parametrize(
+    ("text", "over"),
+    [
+        ("data=2; batch over data; experts over data", [("data",)] * 10),
+        (
+            "data=2 expert=2; batch over data and expert; experts over expert",
+            [("data", "expert")] * 10 + [("data",)] * 3,
+        ),
+    ],
+)
+def test_experts_on_an_axis_of_the_batch_are_sent_tokens_and_send_answers(
+    text: str, over: list[tuple[str, ...]]
+) -> None:
+    """There, the share that each answer has, and back; and the same of their gradients.
+
+    Tokens were kept as they were before they were sent, and are sent again for the weights.
+    Gradients of experts are reduced over what else cuts the batch, all others over all of it.
+    """
+    found = program(step("mixtral-tiny"), text)
+    forward, backward = bodies(found, text)
+    assert forward == {"all-to-all": 3}
+    assert backward == {"all-to-all": 4 + 1}
+    sizes = dict(parse_recipe(text).axes)
+    outer = [m for one in found.instructions if isinstance(one, Moved) for m in one.path.moves]
+    assert sorted(m.axes for m in outer if m.how.value == "all-reduce") == sorted(over)
+    tokens = 4 * 16 * 2
+    for loop in found.instructions:
+        if isinstance(loop, Done) and loop.body is not None:
+            moved = [m.value.type for m in loop.body.moved() if m.path.requests(sizes)]
+            assert {one.elements for one in moved} == {tokens, tokens * 32}
 
 
 @pytest.mark.parametrize("model", ["gpt2-tiny", "llama3-tiny", "lstm-tiny", "vit-tiny"])
@@ -215,9 +238,13 @@ OTHERS = (
     ("bert-tiny", f"{SEQUENCE}; vocabulary over tensor"),
     ("bert-tiny", "tensor=2; weights over tensor as Megatron"),
 )
+SHARED = "tokens over tensor; weights over tensor as Megatron"
 EXPERTS = (
     "data=2 tensor=2; batch over data; experts over data; weights over tensor as Megatron",
     "data=2 expert=2; batch over data; experts over expert; zero=1",
+    "data=2 expert=2; batch over data and expert; experts over expert; zero=1",
+    "expert=4; batch over expert; experts over expert; zero=3",
+    f"expert=2 tensor=2; batch over expert; experts over expert; {SHARED}; zero=2",
 )
 
 
@@ -231,7 +258,7 @@ def test_recipes_of_others_compute_what_one_device_does(model: str, text: str) -
 @pytest.mark.slow
 @pytest.mark.parametrize("text", EXPERTS)
 def test_recipes_of_experts_compute_what_one_device_does(text: str) -> None:
-    one = in_float64(step("mixtral-tiny", one_hot=True))
+    one = in_float64(step("mixtral-tiny"))
     judge(one, program(one, text), dict(parse_recipe(text).axes), on_one_device(one))
 
 
@@ -244,6 +271,7 @@ TEXTS = (
     "data=1 pipe=2; schedule interleaved-1f1b, 2 chunks, 8 microbatches; buckets of 2.5 MB",
     "a=2 b=4; weights mlp/up[-1] over a; input tokens as [(a,b),-]; 8 microbatches",
     "data=2; batch over data; fewest requests",
+    "data=4 expert=2; batch over data and expert; experts over expert; zero=2",
     "data=2; batch over data; zero=1; gradients in bf16; remat layers",
 )
 
@@ -296,7 +324,7 @@ def test_bad_texts_are_refused(text: str) -> None:
 
 def test_axes_that_do_not_divide_are_refused() -> None:
     with pytest.raises(InputError, match="in 3 parts"):
-        program(mlp(), str(Recipe((("data", 3),), batch="data")))
+        program(mlp(), str(Recipe((("data", 3),), batch=("data",))))
 
 
 def test_megatron_of_a_model_without_such_weights_is_refused() -> None:
@@ -304,9 +332,9 @@ def test_megatron_of_a_model_without_such_weights_is_refused() -> None:
         program(mlp(), "tensor=2; weights over tensor as Megatron")
 
 
-def test_sorted_experts_are_refused() -> None:
-    with pytest.raises(InputError, match="sorted tokens"):
-        program(step("mixtral-tiny"), "expert=2; experts over expert")
+def test_experts_that_take_all_that_choose_them_are_refused() -> None:
+    with pytest.raises(InputError, match="as many tokens as choose them"):
+        program(step("dropless-tiny"), "expert=2; experts over expert")
 
 
 def test_a_vocabulary_that_is_not_divided_says_what_megatron_pads_it_to() -> None:
