@@ -41,8 +41,8 @@ def job(batch: int = 32, model: str = "gpt2-small") -> Job:
 
 
 @cache
-def planner() -> Planner:
-    return Planner(job())
+def planner(model: str = "gpt2-small") -> Planner:
+    return Planner(job(model=model))
 
 
 MEGATRON = "weights over tensor as Megatron; vocabulary over tensor"
@@ -60,18 +60,17 @@ MORE = (
 )
 
 
-def check(text: str, seconds: float, memory: float) -> None:
+def check(text: str, seconds: float, memory: float, model: str = "gpt2-small") -> None:
     """Composed and simulated, on the first and the last placement: so near are both."""
-    recipe = parse_recipe(text)
+    recipe, asked = parse_recipe(text), job(model=model)
     axes = tuple(Axis(name, size) for name, size in recipe.axes)
     several = list(placements(SYSTEM.hierarchy, axes))
     for one in {several[0], several[-1]}:
         candidate = Candidate(recipe, one.matrix)
-        composer = planner().composer
+        composer = planner(model).composer
         [expected] = composer.on(Priced(SYSTEM)).seconds([candidate])
-        found = finalist(
-            job().of_layers, job().layers, candidate, Answers(SYSTEM, stripes=False), job().device
-        )
+        answers = Answers(SYSTEM, stripes=False)
+        found = finalist(asked.of_layers, asked.layers, candidate, answers, asked.device)
         assert expected == pytest.approx(found.found.seconds, rel=seconds)
         assert composer.size_bytes(recipe) == pytest.approx(found.size_bytes, rel=memory)
 
@@ -85,6 +84,18 @@ def test_what_is_composed_is_near_what_is_simulated(text: str) -> None:
 @pytest.mark.parametrize("text", MORE)
 def test_what_is_composed_is_near_what_is_simulated_of_others(text: str) -> None:
     check(text, 0.2, 0.2)
+
+
+EXPERTS = (
+    "data=4 expert=4; batch over data and expert; experts over expert; zero=1; 2 microbatches",
+    "pipe=2 expert=8; batch over expert; experts over expert; schedule 1f1b, 4 microbatches",
+    "data=2 expert=8; batch over data and expert; experts over expert; zero=3; remat layers",
+)
+
+
+@pytest.mark.parametrize("text", EXPERTS)
+def test_what_is_composed_of_experts_is_near_what_is_simulated(text: str) -> None:
+    check(text, 0.1, 0.15, "mixtral-8x7b")
 
 
 def test_gradients_are_added_up_layer_by_layer() -> None:
