@@ -36,13 +36,10 @@ def mixture(x: Array, weights: Tree, *, sizes: Llama) -> Array:
     """Each token by its chosen experts, their answers weighted by the softmax of their scores."""
     scores, chosen = lax.top_k((x @ weights["router"]).astype(jnp.float32), sizes.chosen)
     share = jax.nn.softmax(scores, axis=-1).astype(x.dtype)
-    if sizes.dropless:
-        flat = (one.reshape(-1, one.shape[-1]) for one in (x, chosen, share))
-        return _dropless(*flat, weights).reshape(x.shape)
-    samples, length, _ = x.shape
-    groups = (samples, _groups(length), -1)
-    several = (one.reshape(*groups, one.shape[-1]) for one in (x, chosen, share))
-    return _dispatched(*several, weights).reshape(x.shape)
+    groups = (-1,) if sizes.dropless else (x.shape[0], _groups(x.shape[1]), -1)
+    tokens, chosen, share = (one.reshape(*groups, one.shape[-1]) for one in (x, chosen, share))
+    way = _dropless if sizes.dropless else _dispatched
+    return way(tokens, chosen, share, weights).reshape(x.shape)
 
 
 def _groups(length: int) -> int:
@@ -82,20 +79,24 @@ def _dispatched(tokens: Array, chosen: Array, share: Array, weights: Tree) -> Ar
 
 def _rows(of: Array, at: Array) -> Array:
     """Rows of each group, zeros where there is none."""
-    one = jax.vmap(jax.vmap(lambda of, at: of.at[at].get(mode="fill", fill_value=0)))
-    found: Array = one(of, at)
-    return found
+
+    def one(of: Array, at: Array) -> Array:
+        return of.at[at].get(mode="fill", fill_value=0)
+
+    return jax.vmap(jax.vmap(one))(of, at)
 
 
 def _added(to: Array, at: Array, rows: Array) -> Array:
     """Rows added up where they belong, in each group."""
-    one = jax.vmap(jax.vmap(lambda to, at, rows: to.at[at].add(rows, mode="drop")))
-    found: Array = one(to, at, rows)
-    return found
+
+    def one(to: Array, at: Array, rows: Array) -> Array:
+        return to.at[at].add(rows, mode="drop")
+
+    return jax.vmap(jax.vmap(one))(to, at, rows)
 
 
 def _dropless(tokens: Array, chosen: Array, share: Array, weights: Tree) -> Array:
-    """``order`` are the choices (token and which of its experts) by expert."""
+    """``[token, ...]``; ``order`` are the choices (token and which of its experts) by expert."""
     experts, each = weights["router"].shape[1], chosen.shape[1]
     order = jnp.argsort(chosen.reshape(-1))
     token = lax.div(order, each)
