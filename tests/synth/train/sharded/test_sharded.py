@@ -135,7 +135,7 @@ def test_every_parameter_has_its_gradient(name: str, optimizer: str) -> None:
     if name not in (
         "resnet-tiny",
         "bert-tiny",
-        "mixtral-tiny",
+        "dropless-tiny",
     ):  # sum over the batch elsewhere, too
         assert meant == Counter(wanted)
         assert {m.meaning.role for one in requests for m in one.moved} == {"gradient"}
