@@ -97,10 +97,12 @@ def test_a_step_in_two_processes_of_torch(tmp_path: Path) -> None:
 
 
 BUCKETS = "data=2; batch over data; zero=2; buckets of 1 MB"
+EXPERTS = "expert=2; batch over expert; experts over expert"
 TORCH = [
     ("mlp-tiny", BUCKETS),
     ("gpt2-tiny", f"{MEGATRON}; zero=1"),
-    ("mixtral-tiny", "data=2; batch over data; zero=3"),
+    ("mixtral-tiny", f"{EXPERTS}; zero=1"),
+    ("dropless-tiny", "data=2; batch over data; zero=3"),
     ("resnet-tiny", "data=2; batch over data"),
     *(
         pytest.param(name, recipe, marks=RARELY)
@@ -119,7 +121,7 @@ JAX = [
     ("mlp-tiny", BUCKETS, 2),
     ("mlp-tiny", "data=4; batch over data; zero=2", 4),
     ("gpt2-tiny", f"{MEGATRON}; zero=1", 2),
-    pytest.param("mixtral-tiny", "data=2; batch over data", 1, marks=RARELY),
+    pytest.param("mixtral-tiny", EXPERTS, 1, marks=RARELY),
     pytest.param("resnet-tiny", "data=2; batch over data", 1, marks=RARELY),
     pytest.param("lstm-tiny", "data=2; batch over data; zero=3", 1, marks=RARELY),
 ]
