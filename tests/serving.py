@@ -47,7 +47,7 @@ class ThreadWorkers:
     lost = 0
 
     def __init__(self, slots: int = 2) -> None:
-        self.slots = self.at_once = slots
+        self.slots = slots
         self._pool = ThreadPoolExecutor(slots)
         self._tickets: list[HereTicket] = []
 
@@ -88,7 +88,7 @@ class ThreadWorkers:
 class StuckWorkers:
     """Tells the best so far of every piece, and nothing more; who stops it has to end it."""
 
-    slots = at_once = idle = 1
+    slots = idle = 1
     lost = 0
 
     def submit(

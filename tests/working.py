@@ -11,7 +11,7 @@ from typing import Any
 from synth.service.workers import (
     Progress,
 )
-from synth.verbs.partition import Piece, WholeQuestion
+from synth.verbs.partition import Piece
 from synth.verbs.questions.question import Question, asked
 from synth.verbs.table import VERBS
 
@@ -32,6 +32,17 @@ LONG_COUNT: dict[str, Any] = {"digits": 5, "max_steps": 9}
 """Minutes of work that can come to an end at any time."""
 
 
+LARGE: dict[str, Any] = {
+    "system": "superpod-h100-oversubscribed",
+    "axes": {"data": 32, "model": 8},
+    "reduce": ["data"],
+    "per_placement": True,
+    "k": 1,
+    "max_steps": 3,
+}
+"""Several seconds of work that several processes can do."""
+
+
 HOG: dict[str, Any] = {
     "system": "superpod-h100-oversubscribed:64",
     "axes": dict.fromkeys("abcdefghijklm", 2),
@@ -44,7 +55,7 @@ def question(verb: str, given: dict[str, Any]) -> Question:
 
 
 def piece(verb: str, given: dict[str, Any]) -> Piece:
-    return Piece(WholeQuestion(verb=verb, question=given))
+    return Piece(verb=verb, question=given)
 
 
 def end(pid: int) -> None:

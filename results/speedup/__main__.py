@@ -1,9 +1,11 @@
-"""Put one large sweep to one process, to two of this machine, and to a Dask cluster of two workers.
+"""Put six questions to one process, to two workers of this machine, and to Dask workers.
 
-``python -m results.speedup`` writes speedup.json and a section of README.md: medians
-of RUNS runs, each by a fresh process that measures all three in turn, warm (each process has
-answered a small question before). All must answer byte for byte the same. The cluster is started as
-docs/dask.md says. ``--once`` prints one run, ``--dry`` all; both keep nothing.
+``python -m results.speedup`` writes speedup.json and a section of README.md: medians of RUNS runs,
+each by a fresh process that puts every question to all in turn, warm (each worker has answered a
+small question before). All must answer byte for byte the same. The clusters are started as
+docs/dask.md says. Then each question is put to 8 and 64 processes that are not there (``perfect``):
+what each does is done here, one after the other, and its processor seconds are put on a clock.
+``--once`` prints one run, ``--perfect`` the other; both keep nothing.
 """
 
 from __future__ import annotations
@@ -13,124 +15,118 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
-import psutil  # type: ignore[import-untyped]
 from distributed import Client
 
 from results import pages, record
+from results.speedup.perfect import Several, perfectly
 from synth.plan.request import Watcher
-from synth.service.workers import ProcessWorkers, QuestionRun, Ticket, Workers
+from synth.search.forks import WORTH_SECONDS
+from synth.service.workers import ProcessWorkers, QuestionRun, Workers
 from synth.service.workers.dask import DaskWorkers
-from synth.service.workers.pool import OnProgress, ignore
-from synth.verbs.partition import Piece
-from synth.verbs.questions.question import Question, asked
+from synth.verbs.questions.question import asked
 from synth.verbs.table import VERBS
 
 DATA = Path(__file__).with_name("speedup.json")
 COMMAND = "python -m results.speedup"
-QUESTION: dict[str, Any] = {
-    "systems": [
-        "dgx-a100:8",
-        "dgx-h100:8",
-        "aws-p4d:8",
-        "p2-v100:8",
-    ],
+SUPERPOD = "superpod-h100-oversubscribed"
+FOUR = {
+    "systems": ["dgx-a100:8", "dgx-h100:8", "aws-p4d:8", "p2-v100:8"],
     "axes": {"data": 16, "model": 4},
     "reduce": ["data"],
-    "bytes": [2**16, 2**30],
-    "max_steps": 5,
 }
-SMALL = QUESTION | {"systems": ["dgx-a100:8", "p2-v100:8"], "bytes": [2**20, 2**22]}
+QUESTIONS: Mapping[str, tuple[str, dict[str, Any]]] = {
+    "a small top": ("top", {"system": "dgx-h100:4", "axes": {"data": 32}, "reduce": ["data"]}),
+    "superpod:8": (
+        "top",
+        {"system": f"{SUPERPOD}:8", "axes": {"a": 16, "b": 8, "c": 8}, "reduce": ["a"], "k": 10},
+    ),
+    "superpod:16": (
+        "top",
+        {
+            "system": f"{SUPERPOD}:16",
+            "axes": {"a": 32, "b": 8, "c": 8},
+            "reduce": ["a"],
+            "k": 1,
+            "per_placement": True,
+            "max_steps": 4,
+        },
+    ),
+    "a range": (
+        "top",
+        {
+            "system": f"{SUPERPOD}:8",
+            "axes": {"a": 16, "b": 8, "c": 8},
+            "reduce": ["a"],
+            "bytes": [2**10, 2**32],
+        },
+    ),
+    "a sweep": ("sweep", FOUR | {"bytes": [2**16, 2**30]}),
+    "a plan": (
+        "plan",
+        {"system": f"{SUPERPOD}:4", "model": "llama3-70b", "batch": 1024, "sequence": 8192},
+    ),
+}
+WARM = [("top", {"system": "dgx-h100:4", "axes": {"data": 32}, "reduce": ["data"]})]
 WORKERS = 2
-RUNS = 5
-WAIT_SECONDS = 60
+PERFECT = (8, 64)
+RUNS = 3
+WAIT_SECONDS = 120
 Told = dict[str, Any]
-Roles = dict[str, list[psutil.Process]]
-ROLES = ("workers", "scheduler", "asker")
+Ask = Callable[[str, dict[str, Any]], str]
 
 
-class Weighed:
-    """Workers that count their pieces and the bytes that travel, as JSON, both ways."""
-
-    def __init__(self, workers: Workers) -> None:
-        self._workers = workers
-        self.out: list[int] = []
-        self.back: list[int] = []
-
-    @property
-    def slots(self) -> int:
-        return self._workers.slots
-
-    @property
-    def at_once(self) -> int:
-        return self._workers.at_once
-
-    @property
-    def idle(self) -> int:
-        return self._workers.idle
-
-    @property
-    def lost(self) -> int:
-        return self._workers.lost
-
-    def submit(
-        self,
-        piece: Piece,
-        *,
-        budget_seconds: float | None = None,
-        memory_bytes: int | None = None,
-        on_progress: OnProgress = ignore,
-    ) -> Ticket:
-        ticket = self._workers.submit(
-            piece, budget_seconds=budget_seconds, memory_bytes=memory_bytes, on_progress=on_progress
-        )
-        self.out.append(len(piece.text))
-        ticket.future.add_done_callback(
-            lambda future: self.back.append(len(json.dumps(future.result())))
-        )
-        return ticket
-
-    def close(self, grace_seconds: float = 5) -> None:
-        self._workers.close(grace_seconds)
+def alone(verb: str, given: dict[str, Any], watcher: Watcher | None = None) -> str:
+    """The answer of this process."""
+    question = asked(VERBS[verb].question, given)
+    return json.dumps(VERBS[verb].answer(question, watcher or Watcher()).body)
 
 
-def question(given: dict[str, Any]) -> Question:
-    return asked(VERBS["sweep"].question, given)
+def by(workers: Workers) -> Ask:
+    """Asks workers."""
 
+    def ask(verb: str, given: dict[str, Any]) -> str:
+        return json.dumps(QuestionRun(workers, verb, asked(VERBS[verb].question, given)).run().body)
 
-def alone(given: dict[str, Any]) -> str:
-    return json.dumps(VERBS["sweep"].answer(question(given), Watcher()).body)
-
-
-def by(workers: Workers) -> Callable[[dict[str, Any]], str]:
-    return lambda given: json.dumps(QuestionRun(workers, "sweep", question(given)).run().body)
+    return ask
 
 
 @contextmanager
-def dask_cluster() -> Iterator[tuple[str, Roles]]:
-    """A scheduler and two workers, started as docs/dask.md says: its address, its processes."""
+def local() -> Iterator[Ask]:
+    """Two workers of this machine."""
+    workers = ProcessWorkers(WORKERS)
+    try:
+        yield by(workers)
+    finally:
+        workers.close()
+
+
+@contextmanager
+def dask(workers: int, threads: int) -> Iterator[Ask]:
+    """A scheduler and so many workers of so many threads."""
     with TemporaryDirectory() as folder:
         file = f"{folder}/scheduler.json"
         own = ("--host", "127.0.0.1", "--port", "0", "--scheduler-file", file)
-        scheduler = _started("scheduler", *own)
-        two = ("--scheduler-file", file, "--nworkers", str(WORKERS), "--nthreads", "1")
-        workers = _started("worker", *two)
+        two = ("--scheduler-file", file, "--nworkers", str(workers), "--nthreads", str(threads))
+        processes = [_started("scheduler", *own), _started("worker", *two)]
         try:
             with Client(scheduler_file=file, timeout=WAIT_SECONDS, set_as_default=False) as client:
-                client.wait_for_workers(WORKERS, timeout=WAIT_SECONDS)
-                address = client.scheduler.address
-            known = psutil.Process(workers.pid)
-            nursed = [known, *known.children(recursive=True)]
-            yield address, {"workers": nursed, "scheduler": [psutil.Process(scheduler.pid)]}
+                client.wait_for_workers(workers, timeout=WAIT_SECONDS)
+                crew = DaskWorkers(client.scheduler.address)
+                try:
+                    yield by(crew)
+                finally:
+                    crew.close()
         finally:
-            for process in (workers, scheduler):
+            for process in reversed(processes):
                 process.terminate()
                 process.wait(WAIT_SECONDS)
 
@@ -140,104 +136,87 @@ def _started(what: str, *words: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, stderr=subprocess.DEVNULL)
 
 
-def timed(
-    ask: Callable[[dict[str, Any]], str], roles: Roles | None = None
-) -> tuple[float, str, Told]:
-    """Seconds, the answer, and the processor seconds of each role."""
-    roles = {**(roles or {}), "asker": [psutil.Process()]}
-    before = {role: _processor_seconds(some) for role, some in roles.items()}
-    begun = perf_counter()
-    answer = ask(QUESTION)
-    seconds = perf_counter() - begun
-    spent = {role: _processor_seconds(some) - before[role] for role, some in roles.items()}
-    return seconds, answer, spent
+@contextmanager
+def here() -> Iterator[Ask]:
+    """This process, and no other."""
+    yield alone
 
 
-def _processor_seconds(processes: list[psutil.Process]) -> float:
-    return sum(sum(process.cpu_times()[:2]) for process in processes)
+CREWS: Mapping[str, Callable[[], AbstractContextManager[Ask]]] = {
+    "one process": here,
+    "two local workers": local,
+    "two Dask workers": partial(dask, WORKERS, 1),
+    "one Dask worker of two threads": partial(dask, 1, WORKERS),
+}
 
 
 def once() -> Told:
-    """One run of all three."""
-    load = os.getloadavg()[0]
-    alone(SMALL)
-    one_seconds, answer, _ = timed(alone)
-    found: Told = {
-        "load_before": load,
-        "one_process_seconds": one_seconds,
-        "answer_bytes": len(answer),
-        "crews": [],
-    }
-    local = ProcessWorkers(WORKERS)
-    try:
-        roles = {"workers": [psutil.Process(pid) for pid in local.pids]}
-        name = "two processes of this machine"
-        found["crews"].append(_figures(name, local, roles, answer, one_seconds))
-    finally:
-        local.close()
-    with dask_cluster() as (address, roles):
-        dask = DaskWorkers(address)
-        try:
-            name = "a Dask cluster of two workers"
-            found["crews"].append(_figures(name, dask, roles, answer, one_seconds))
-        finally:
-            dask.close()
+    """One run: the seconds of every question, by who was asked; and the bytes of its answer."""
+    found: Told = {"load_before": os.getloadavg()[0], "seconds": {}, "bytes": {}}
+    answers: dict[str, str] = {}
+    for crew, opened in CREWS.items():
+        with opened() as ask:
+            for warm in WARM:
+                ask(*warm)
+            for name, given in QUESTIONS.items():
+                begun = perf_counter()
+                answer = ask(*given)
+                found["seconds"].setdefault(name, {})[crew] = perf_counter() - begun
+                found["bytes"][name] = len(answer)
+                if answer != answers.setdefault(name, answer):
+                    raise AssertionError(f"{crew}: {name} is answered otherwise")
     return found
 
 
-def _figures(name: str, workers: Workers, roles: Roles, expected: str, one_seconds: float) -> Told:
-    by(workers)(SMALL)
-    weighed = Weighed(workers)
-    seconds, answer, spent = timed(by(weighed), roles)
-    if answer != expected:
-        raise AssertionError(f"{name} answers otherwise")
-    return {
-        "name": name,
-        "seconds": seconds,
-        "speedup": one_seconds / seconds,
-        "processor_seconds": spent,
-        "pieces": len(weighed.out),
-        "bytes_out": sum(weighed.out),
-        "largest_out": max(weighed.out),
-        "bytes_back": sum(weighed.back),
-        "largest_back": max(weighed.back),
-    }
+def perfect(name: str, processes: int) -> Told:
+    """Processor seconds of all that is done, and on the clock of so many processes."""
+    verb, given = QUESTIONS[name]
+    begun = process_time()
+    with perfectly(process_time, WORTH_SECONDS) as clock:
+        alone(verb, given, Several(processes))
+        return {"work": process_time() - begun, "seconds": clock.now()}
 
 
 def measured() -> Told:
-    """The medians of RUNS runs; what is the same in each is told once."""
-    command = [sys.executable, "-m", "results.speedup", "--once"]
-    runs = [json.loads(subprocess.check_output(command, cwd=record.ROOT)) for _ in range(RUNS)]
+    """The medians of RUNS runs; and what perfect processes would take, each in a fresh process."""
+    runs = [_apart("--once") for _ in range(RUNS)]
     told: Told = _medians(runs)
-    return {**told, "runs": RUNS}
+    on_clock = {
+        name: {str(many): _apart("--perfect", name, str(many)) for many in (1, *PERFECT)}
+        for name in QUESTIONS
+    }
+    return {**told, "perfect": on_clock, "runs": RUNS}
+
+
+def _apart(*words: str) -> Told:
+    command = [sys.executable, "-m", "results.speedup", *words]
+    found: Told = json.loads(subprocess.check_output(command, cwd=record.ROOT))
+    return found
 
 
 def _medians(some: list[Any]) -> Any:
     """Of things of one form, the same form with the median of every number."""
-    first = some[0]
-    if isinstance(first, dict):
-        return {key: _medians([one[key] for one in some]) for key in first}
-    if isinstance(first, list):
-        return [_medians(list(ones)) for ones in zip(*some, strict=True)]
-    return first if isinstance(first, str) else median(some)
+    if isinstance(some[0], dict):
+        return {key: _medians([one[key] for one in some]) for key in some[0]}
+    return median(some)
 
 
-def page(data: Told) -> str:
-    """README.md with its section about two workers as the data has it."""
-    return pages.page("speedup", data=data, systems=QUESTION["systems"], roles=ROLES)
+def page(data: Told | None) -> str:
+    """README.md with its section about two workers as the data has it; None: not measured."""
+    return pages.page("speedup", data=data, crews=[*CREWS], perfect=PERFECT)
 
 
 def main() -> None:
     given = argparse.ArgumentParser(description=__doc__)
-    given.add_argument("--dry", action="store_true", help="print, and keep nothing")
     given.add_argument("--once", action="store_true", help="print one run, and keep nothing")
+    given.add_argument("--perfect", nargs=2, metavar=("QUESTION", "PROCESSES"))
     how = given.parse_args()
     if how.once:
         print(json.dumps(once()))
-        return
-    data = {**record.origin(COMMAND), "machine": record.machine(), **measured()}
-    print(json.dumps(data, indent=1))
-    if not how.dry:
+    elif how.perfect:
+        print(json.dumps(perfect(how.perfect[0], int(how.perfect[1]))))
+    else:
+        data = {**record.origin(COMMAND), "machine": record.machine(), **measured()}
         pages.keep(DATA, data, page)
 
 

@@ -202,13 +202,17 @@ class _Screen(Watcher):
     def __init__(
         self, budget_seconds: float | None, progress: Progress, interrupt: _Interrupt
     ) -> None:
-        self.processes = processors()
+        self._processors = processors()
         self._interrupt = interrupt
         self._end = None if budget_seconds is None else clock.monotonic() + budget_seconds
         self._progress = progress
         self._search = progress.add_task("states explored", total=None, visible=False)
         self._task = progress.add_task("placements priced", total=None, visible=False)
         self._answers = progress.add_task("answers proved", total=None, visible=False)
+
+    @property
+    def processes(self) -> int:
+        return self._processors
 
     @property
     def interrupted(self) -> bool:

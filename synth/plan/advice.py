@@ -29,10 +29,11 @@ from synth.plan.candidates import CandidateSearch, Found
 from synth.plan.distinct import Distinct
 from synth.plan.library import Library
 from synth.plan.planner import Wanted, answers, answers_to
-from synth.plan.request import Answer, Report, Request, Watcher
+from synth.plan.request import Answer, Noting, Report, Request, Watcher
 from synth.price.resolution import finest
 from synth.price.segments import SEGMENTS
 from synth.price.step_prices import Simulator
+from synth.search.forks import forked
 from synth.semantics.programs import Language
 
 MOST_ELSEWHERE = 3
@@ -110,7 +111,7 @@ def _framework_first(system: System, every: Sequence[Answer]) -> tuple[Answer, .
 class _Elsewhere:
     """The best program of every other placement, as far as it is faster. One use.
 
-    ``stopped``: whether the work was, so that something may be missing. ``simulator``: what prices.
+    ``simulator``: what prices.
     """
 
     def __init__(
@@ -118,8 +119,8 @@ class _Elsewhere:
     ) -> None:
         self._system = system
         self._request = request
-        self._watcher = watcher
-        self.stopped = False
+        self._noting = Noting(watcher)
+        self._library = library
         self.simulator = Simulator(system, request.choice)
         self._search = CandidateSearch(
             library,
@@ -127,28 +128,47 @@ class _Elsewhere:
             request.payload_bytes,
             request.segments,
             stripes=request.stripes,
-            go_on=self._go_on,
+            go_on=self._noting.go_on,
         )
+        self._best: list[tuple[int, int, Distinct[Found]]] = []
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the work was, so that something may be missing."""
+        return self._noting.stopped
 
     def under(self, limit: int) -> list[Distinct[Found]]:
         """The best few whose price is not above the limit, fastest first.
 
         Placements that lie alike for this collective count as one: the first of them.
         """
-        best: list[tuple[int, int, Distinct[Found]]] = []
-        for bound, position, reduction in sorted(self._bounds(), key=lambda one: one[:2]):
-            if len(best) == MOST_ELSEWHERE:
-                limit = best[-1][0]
-            if bound > limit or not self._go_on():
-                break
-            found = self._search.distinct(reduction, 1, limit)
-            best += [(one.what.ticks, position, one) for one in found if one.what.ticks <= limit]
-            best = sorted(best, key=lambda one: one[:2])[:MOST_ELSEWHERE]
-        return [found for _, _, found in best]
+        found = forked(
+            self._searched,
+            self._to_search(limit),
+            self._noting,
+            guessed=True,
+            known=self._library.known,
+        )
+        for some in found:
+            self._best = sorted([*self._best, *some], key=lambda one: one[:2])[:MOST_ELSEWHERE]
+        return [found for _, _, found in self._best]
 
-    def _go_on(self) -> bool:
-        self.stopped = self.stopped or not self._watcher.go_on()
-        return not self.stopped
+    def _to_search(self, limit: int) -> Iterator[tuple[Reduction, int, int]]:
+        """What may be faster, the lowest bound first, each with the limit as it is by then."""
+        placed = sorted(self._bounds(), key=lambda one: one[:2])
+        for bound, position, reduction in placed:
+            if len(self._best) == MOST_ELSEWHERE:
+                limit = self._best[-1][0]
+            if bound > limit or not self._noting.go_on():
+                return
+            self._library.paths(len(reduction.tree.digits))
+            yield reduction, position, limit
+
+    def _searched(self, one: tuple[Reduction, int, int]) -> list[tuple[int, int, Distinct[Found]]]:
+        """The best of one placement, if it is not above the limit."""
+        reduction, position, limit = one
+        found = self._search.distinct(reduction, 1, limit)
+        return [(one.what.ticks, position, one) for one in found]
 
     def _bounds(self) -> Iterator[tuple[int, int, Reduction]]:
         """The bound of each kind of reduction in ticks, and the position of its placement.

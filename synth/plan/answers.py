@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from grammar import Program, spell
@@ -27,6 +27,7 @@ from synth.price.steps import (
     total_seconds,
 )
 from synth.price.ways import BESIDE, Pick, fastest
+from synth.search.forks import Crew, forked
 from synth.semantics.lowering import moves
 from synth.semantics.rules import Derivation
 from synth.verify.rehearsal import derived, judged, rehearse_stripes
@@ -36,20 +37,25 @@ from synth.verify.symbolic import Unknown, Verdict
 class AnswerMaker:
     """Turns programs found into answers; replays and proves each program of a library only once.
 
+    They are to be asked for in the order of ``several``; of these so many programs are proved at
+    once as the crew has processes, and none after the first once it is not to go on.
     Of several side by side each is proved by itself, for its slice; that the slices make up what
     was asked is replayed for every answer.
     """
 
     def __init__(
-        self,
-        simulator: Simulator,
-        library: Library,
-        go_on: Callable[[], bool] = lambda: True,
+        self, simulator: Simulator, library: Library, crew: Crew, several: Iterable[Distinct[Found]]
     ) -> None:
         self._simulator = simulator
         self._library = library
-        self._go_on = go_on
-        self._answered = 0
+        self._parts = {one.what: self._derived(one.what) for one in several}
+        unknown = {
+            part.derivation.instructions: part.derivation
+            for parts in self._parts.values()
+            for part in parts
+            if part.derivation.instructions not in library.verdicts
+        }
+        self._judged = zip(unknown, forked(judged, [*unknown.values()], crew), strict=False)
 
     def answer(self, rank: int, distinct: Distinct[Found], payload_bytes: int) -> Answer:
         """The answer for a program that was found, derived again from its text."""
@@ -65,12 +71,15 @@ class AnswerMaker:
 
     def _stripes(self, found: Found) -> tuple[Stripe, ...]:
         """The programs, derived again from their texts, priced and judged."""
-        parts = [self._part(part, found.reduction) for part in found.parts]
+        parts = self._parts[found]
         prices = all_priced(self._simulator, parts, found.reduction)
         return tuple(
             Stripe(part, each, self._verdict(part.derivation))
             for part, each in zip(parts, prices, strict=True)
         )
+
+    def _derived(self, found: Found) -> list[Part]:
+        return [self._part(part, found.reduction) for part in found.parts]
 
     def _part(self, part: FoundPart, reduction: Reduction) -> Part:
         program = Program(tuple(spell(step, reduction.tree) for step in part.steps))
@@ -78,13 +87,12 @@ class AnswerMaker:
         return Part(derivation, part.size_bytes, part.segments)
 
     def _verdict(self, derivation: Derivation) -> Verdict:
-        """Replays and proof, unless the work was stopped; the first answer is always judged."""
+        """Replays and proof, unless the work was stopped."""
         verdicts, steps = self._library.verdicts, derivation.instructions
-        if steps not in verdicts:
-            if self._answered and not self._go_on():
+        while steps not in verdicts:
+            if (one := next(self._judged, None)) is None:
                 return Unknown("the work was stopped before z3 was asked")
-            verdicts[steps] = judged(derivation)
-        self._answered += 1
+            verdicts[one[0]] = one[1]
         return verdicts[steps]
 
 

@@ -48,6 +48,10 @@ class Library:
             self._paths[depth] = [path.labels for path in graph.cheapest(free, free)]
         return self._paths[depth]
 
+    def known(self) -> int:
+        """Of how many depths the programs are known."""
+        return len(self._paths)
+
     def count(self, depth: int) -> int:
         """How many programs there are."""
         if depth not in self._counts:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 
@@ -11,11 +11,12 @@ from hierarchies import Placement, Reduction, System, check_axes, count_placemen
 from synth.plan.candidates import CandidateSearch, Found
 from synth.plan.distinct import Distinct
 from synth.plan.library import Library
-from synth.plan.request import Looked, Provisional, Request, Watcher, programs_text
+from synth.plan.request import Looked, Noting, Provisional, Request, Watcher, programs_text
 from synth.price.defaults import defaults
 from synth.price.resolution import Estimate
 from synth.price.step_prices import Simulator
 from synth.price.steps import TICKS_PER_SECOND, total_seconds
+from synth.search.forks import forked
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,25 @@ class BestPlaced:
     looked: Looked
 
 
+@dataclass(frozen=True)
+class _Alike:
+    """Placements on which a reduction costs the same, with their positions; its bound in ticks."""
+
+    least: int
+    reductions: Sequence[tuple[int, Reduction]]
+
+    @property
+    def first(self) -> Reduction:
+        """The reduction on the first of them."""
+        return self.reductions[0][1]
+
+    def placed(self, found: Iterable[Distinct[Found]]) -> Iterator[Placed]:
+        """What was found for the first, on each of them."""
+        for one in found:
+            for position, reduction in self.reductions:
+                yield Placed(position, replace(one, what=replace(one.what, reduction=reduction)))
+
+
 def _kept(every: Iterable[Placed], request: Request) -> tuple[Placed, ...]:
     if request.per_placement:
         return tuple(sorted(every, key=lambda one: (one.position, one.key)))
@@ -61,7 +81,9 @@ def how_many(system: System, request: Request) -> int:
 class PlacementSearch:
     """Prices the programs of one placement after the other and keeps the best. One use.
 
-    Raises InputError for axes or placements that do not fit the system.
+    Those on which the reduction costs the same share a search. Where the watcher has several
+    processes, so many are searched at once. Raises InputError for axes or placements that do not
+    fit the system.
     """
 
     def __init__(
@@ -71,6 +93,7 @@ class PlacementSearch:
         self._system = simulator.system
         self._request = request
         self._watcher = watcher
+        self._noting = Noting(watcher)
         self._library = library
         self._simulator = simulator
         self._search = CandidateSearch(
@@ -79,66 +102,85 @@ class PlacementSearch:
             request.payload_bytes,
             request.segments,
             stripes=request.stripes,
-            go_on=self._go_on,
+            go_on=self._noting.go_on,
         )
-        self._stopped = False
+        self._best: tuple[Placed, ...] = ()
 
     def run(self) -> BestPlaced:
-        """The best programs of all placements. The first of these is always looked at.
+        """The best programs of all placements. The first that is looked at always is.
 
         Each placement is looked at in the order of its bound where only the best of all are asked
         for: once k answers are known, those whose bound is above the last of them need no search.
         """
-        best: tuple[Placed, ...] = ()
+        every = self._by_bound()
         done, programs, default = 0, 0, 0.0
-        for least, position, reduction in self._by_bound():
-            if done and not self._go_on():
+        searched = forked(
+            self._searched,
+            self._to_search(every),
+            self._noting,
+            guessed=not self._all,
+            known=self._library.known,
+        )
+        for alike in every:
+            fresh = next(searched, None)
+            if fresh is not None:
+                self._best = _kept([*self._best, *alike.placed(fresh)], self._request)
+                self._watcher.ranked(partial(self._so_far, self._best))
+            elif not self._noting.go_on():
                 break
-            limit = self._limit(best)
-            if limit is None or least <= limit:
-                fresh = [Placed(position, one) for one in self._found(reduction, limit)]
-                best = _kept([*best, *fresh], self._request)
-                self._watcher.ranked(partial(self._so_far, best))
-            seconds = self._default_seconds(reduction)
+            seconds = self._default_seconds(alike.first)
             default = seconds if not done else min(default, seconds)
-            programs += self._library.count(len(reduction.tree.digits))
-            done += 1
+            many = len(alike.reductions)
+            programs += many * self._library.count(len(alike.first.tree.digits))
+            done += many
             self._watcher.placed(done, self._of)
-        complete = self._library.complete and not self._stopped
-        return BestPlaced(best, Looked(default, done, self._of, programs, complete))
+        complete = self._library.complete and not self._noting.stopped
+        return BestPlaced(self._best, Looked(default, done, self._of, programs, complete))
 
-    def _found(self, reduction: Reduction, limit: int | None) -> Sequence[Distinct[Found]]:
-        """The best answers on one placement."""
+    @property
+    def _all(self) -> bool:
+        """Whether all placements must be searched."""
+        return self._request.per_placement
+
+    def _to_search(self, every: Sequence[_Alike]) -> Iterator[tuple[Reduction, int | None]]:
+        """What needs a search, each with the price that matters no more when it begins."""
+        for alike in every:
+            limit = self._limit
+            if limit is not None and alike.least > limit:
+                return
+            self._library.paths(len(alike.first.tree.digits))
+            yield alike.first, limit
+
+    def _searched(self, one: tuple[Reduction, int | None]) -> Sequence[Distinct[Found]]:
+        """The best answers for a reduction."""
+        reduction, limit = one
         if self._request.exact:
             best = self._search.best(reduction, self._request.k, limit)
             return [Distinct(one, Estimate(one.ticks), 0, one.ticks) for one in best]
         return self._search.distinct(reduction, self._request.k, limit)
 
-    def _limit(self, best: tuple[Placed, ...]) -> int | None:
+    @property
+    def _limit(self) -> int | None:
         """The price that another answer may not exceed; None where there is no such."""
-        if self._request.per_placement or len(best) < self._request.k:
+        if self._all or len(self._best) < self._request.k:
             return None
-        return best[-1].found.ticks
+        return self._best[-1].found.ticks
 
-    def _by_bound(self) -> Iterable[tuple[int, int, Reduction]]:
-        """Each placement's bound in ticks, its position and reduction."""
-        request, found = self._request, []
+    def _by_bound(self) -> Sequence[_Alike]:
+        """All placements in the order in which they are looked at."""
+        request = self._request
+        alike: dict[object, list[tuple[int, Reduction]]] = {}
         for position, placement in enumerate(self._placements()):
             reduction = Reduction(placement, request.over, request.collapse)
-            found.append((self._search.bound_ticks(reduction), position, reduction))
-        return found if request.per_placement else sorted(found, key=lambda one: one[:2])
+            alike.setdefault(reduction.parts, []).append((position, reduction))
+        found = [_Alike(self._search.bound_ticks(some[0][1]), some) for some in alike.values()]
+        return found if self._all else sorted(found, key=lambda one: one.least)
 
     def _placements(self) -> Iterable[Placement]:
         request, hierarchy = self._request, self._system.hierarchy
         if request.placement is not None:
             return [Placement(hierarchy, request.axes, request.placement)]
         return placements(hierarchy, request.axes)
-
-    def _go_on(self) -> bool:
-        """Whether to go on; remembers that something may be missing if not."""
-        going = self._watcher.go_on()
-        self._stopped = self._stopped or not going
-        return going
 
     def _default_seconds(self, reduction: Reduction) -> float:
         request = self._request

@@ -11,7 +11,7 @@ from synth.plan.candidates import Found
 from synth.plan.distinct import Distinct
 from synth.plan.library import Library
 from synth.plan.placements import PlacementSearch, ranked
-from synth.plan.request import Answer, Report, Request, Watcher
+from synth.plan.request import Answer, Noting, Report, Request, Watcher
 from synth.price.step_prices import Simulator
 from synth.price.steps import TICKS_PER_SECOND
 
@@ -68,16 +68,10 @@ def answers_to(
     library: Library,
 ) -> tuple[tuple[Answer, ...], bool]:
     """The answers for some programs, and whether all were judged before the work was stopped."""
-    stopped: list[bool] = []
-
-    def go_on() -> bool:
-        if not watcher.go_on():
-            stopped.append(True)
-        return not stopped
-
-    maker = AnswerMaker(simulator, library, go_on)
+    noting = Noting(watcher)
+    maker = AnswerMaker(simulator, library, noting, [one.found for one in wanted])
     answered = []
     for one in wanted:
         answered.append(maker.answer(one.rank, one.found, one.payload_bytes))
         watcher.judged(len(answered), len(wanted))
-    return tuple(answered), not stopped
+    return tuple(answered), not noting.stopped

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -267,12 +268,12 @@ class Provisional:
 
 
 class Watcher:
-    """Is called with the progress of a search, and may stop it. By default it does nothing.
+    """Is called with the progress of a search, and may stop it. By default it does nothing."""
 
-    ``processes``: how many may work at once for whoever watches.
-    """
-
-    processes = 1
+    @property
+    def processes(self) -> int:
+        """How many may work at once for whoever watches, at the moment."""
+        return 1
 
     def go_on(self) -> bool:
         """Answer False to stop with what there is."""
@@ -296,18 +297,69 @@ class Watcher:
         """The best so far have changed; call ``best`` to see them."""
 
 
-class Unranked(Watcher):
+class Quiet(Watcher):
+    """Stops when a watcher says so, and tells it nothing."""
+
+    def __init__(self, watcher: Watcher) -> None:
+        self._watcher = watcher
+        self.go_on = watcher.go_on  # type: ignore[method-assign]
+
+    @property
+    def processes(self) -> int:
+        return self._watcher.processes
+
+
+class Alone(Quiet):
+    """The same, and one process works."""
+
+    @property
+    def processes(self) -> int:
+        return 1
+
+
+class Unranked(Quiet):
     """Passes on the progress of one of several questions, but not the best so far.
 
-    A ranking of one system says nothing of the best over all that are asked about.
+    A ranking of one system says nothing of the best over all that are asked about. In a fork of
+    this process nothing is told: its pipes and screens are not the fork's to write on.
     """
 
     def __init__(self, watcher: Watcher) -> None:
-        self.go_on = watcher.go_on  # type: ignore[method-assign]
-        self.explored = watcher.explored  # type: ignore[method-assign]
-        self.placed = watcher.placed  # type: ignore[method-assign]
-        self.judged = watcher.judged  # type: ignore[method-assign]
-        self.processes = watcher.processes
+        super().__init__(watcher)
+        self._process = os.getpid()
+
+    def explored(self, states: int) -> None:
+        if os.getpid() == self._process:
+            self._watcher.explored(states)
+
+    def placed(self, done: int, of: int) -> None:
+        if os.getpid() == self._process:
+            self._watcher.placed(done, of)
+
+    def judged(self, done: int, of: int) -> None:
+        if os.getpid() == self._process:
+            self._watcher.judged(done, of)
+
+
+class Noting:
+    """Asks a watcher whether to go on, and remembers if not: then something may be missing.
+
+    Mutable: once ``stopped`` it is asked no more.
+    """
+
+    def __init__(self, watcher: Watcher) -> None:
+        self._watcher = watcher
+        self.stopped = False
+
+    @property
+    def processes(self) -> int:
+        """How many may work at once."""
+        return self._watcher.processes
+
+    def go_on(self) -> bool:
+        """Whether to go on."""
+        self.stopped = self.stopped or not self._watcher.go_on()
+        return not self.stopped
 
 
 def programs_text(programs: Iterable[str]) -> str:

@@ -7,7 +7,7 @@ one: stripes, which differ a little from size to size, are left out.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import isqrt
@@ -16,10 +16,11 @@ from grammar import Instruction
 from hierarchies import InputError, System
 from synth.plan.candidates import Found
 from synth.plan.library import Library
-from synth.plan.placements import PlacementSearch
+from synth.plan.placements import Placed, PlacementSearch, how_many
 from synth.plan.planner import Wanted, answers_to
-from synth.plan.request import Answer, Request, Unranked, Watcher
+from synth.plan.request import Answer, Noting, Quiet, Request, Watcher
 from synth.price.step_prices import Simulator
+from synth.search.forks import forked
 
 _NEAR = 1.01
 """Sizes whose quotient is below this count as one."""
@@ -70,12 +71,8 @@ def sweep(
     refuses.
     """
     watcher = watcher or Watcher()
-    asker = Asker(system, request, watcher, Library(request.language, watcher.searching))
-    wanted = grid(smallest_bytes, largest_bytes)
-    while wanted:
-        for size in wanted:
-            asker.ask(size)
-        wanted = between(asker.chosen) if asker.complete else []
+    asker = _Asker(system, request, watcher, Library(request.language, watcher.searching))
+    asker.ask(grid(smallest_bytes, largest_bytes))
     sizes = tuple(sorted(asker.answers.items()))
     stretches = [
         Stretch(sizes[first][0], sizes[last][0], sizes[first][1], sizes[last][1])
@@ -141,8 +138,8 @@ def choice_of(found: Found) -> Choice:
     return found.reduction.placement.matrix, tuple(part.steps for part in found.parts)
 
 
-class Asker:
-    """Asks for one size after the other, unless it has been stopped. Mutable, one use.
+class _Asker:
+    """Asks for sizes until it is known where the best changes, or it is stopped. Mutable, one use.
 
     ``answers`` and ``chosen`` have the answer and the choice of each size, ``complete`` whether
     that is all.
@@ -153,22 +150,49 @@ class Asker:
     ) -> None:
         self._simulator = Simulator(system, request.choice)
         self._request = request
-        self._watcher = Unranked(watcher)
+        self._watcher, self._quiet = watcher, Quiet(watcher)
+        self._noting = Noting(watcher)
         self._library = library
+        self._of = how_many(system, request)
         self.answers: dict[int, Answer] = {}
         self.chosen: dict[int, Choice] = {}
         self.complete = True
 
-    def ask(self, size: int) -> None:
-        """Find and prove the best for a size; once the work is stopped, for the first size only."""
-        self.complete = self.complete and (not self.answers or self._watcher.go_on())
-        if not self.complete:
-            return
-        request, simulator, library = at(self._request, size), self._simulator, self._library
-        searched = PlacementSearch(simulator, request, self._watcher, library).run()
-        wanted = [Wanted(1, one.distinct, size) for one in searched.best]
-        answered, complete = answers_to(simulator, wanted, self._watcher, library)
-        self.complete = searched.looked.complete and complete
-        for one, answer in zip(searched.best, answered, strict=True):
-            self.chosen[size] = choice_of(one.found)
+    def ask(self, sizes: Sequence[int]) -> None:
+        """Find and prove the best for these sizes, and for those between that are to be asked.
+
+        Several sizes at once where there may be several processes. Once the work is stopped, the
+        best of the first size only.
+        """
+        asked: list[int] = []
+        found = forked(self._best, self._to_ask(sizes, asked), self._noting)
+        for (best, complete), size in zip(found, asked, strict=False):
+            wanted = [Wanted(1, best.distinct, size)]
+            [answer], judged = answers_to(self._simulator, wanted, self._quiet, self._library)
+            self.chosen[size] = choice_of(best.found)
             self.answers[size] = replace(answer, by_size=True)
+            expected = max(len(sizes), len(asked))
+            self._watcher.placed(len(self.answers) * self._of, expected * self._of)
+            self._watcher.judged(len(self.answers), expected)
+            self.complete = complete and judged
+            if not self.complete:
+                return
+        self.complete = not self._noting.stopped
+
+    def _to_ask(self, sizes: Sequence[int], asked: list[int]) -> Iterator[int | None]:
+        """The sizes, then those between, as far as they are known; all that come are noted."""
+        for size in sizes:
+            asked.append(size)
+            yield size
+        while len(self.chosen) < len(asked) or between(self.chosen):
+            fresh = [size for size in between(self.chosen) if size not in asked]
+            asked.extend(fresh[:1])
+            yield fresh[0] if fresh else None
+
+    def _best(self, size: int) -> tuple[Placed, bool]:
+        """The best for a size, and whether all was looked at."""
+        search = PlacementSearch(
+            self._simulator, at(self._request, size), self._quiet, self._library
+        )
+        found = search.run()
+        return found.best[0], found.looked.complete

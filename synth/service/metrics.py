@@ -73,7 +73,7 @@ class Metrics:
             ("for",),
             buckets=_REQUEST_SECONDS,
         )
-        self._pieces = counter("collsynth_pieces", "Pieces of questions carried out.", ("verb",))
+        self._pieces = counter("collsynth_pieces", "Questions that workers carried out.", ("verb",))
         self._jobs_ended = counter(
             "collsynth_jobs_ended", "Jobs this server ended.", ("verb", "status")
         )

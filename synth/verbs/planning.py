@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import fields
 from typing import Annotated, Self
 
@@ -15,8 +15,9 @@ from synth.degraded import uneven_answers
 from synth.degraded.comparison import cost, uneven_request
 from synth.plan.advice import advised, kept
 from synth.plan.library import Library
-from synth.plan.request import Request, Unranked, Watcher
+from synth.plan.request import Alone, Request, Unranked, Watcher
 from synth.plan.sizes import sweep
+from synth.search.forks import forked
 from synth.semantics.programs import Language
 from synth.verbs.answers import judge
 from synth.verbs.answers.degraded import CostReply, UnevenReply
@@ -317,20 +318,21 @@ def top(
 
 
 def sweep_systems(question: SweepQuestion, watcher: Watcher) -> Reply:
-    """The same question put to several systems, one after the other."""
-    replies: list[Reply] = []
-    for one in question.tops():
-        if replies and not watcher.go_on():
-            break
+    """The same question put to several systems.
+
+    Several at once where there may be several processes; ranges of sizes one after the other, as
+    each has many sizes to be asked at once, and one system may take longer than all others.
+    """
+    unranked = Unranked(watcher)
+
+    def answered(one: TopQuestion) -> Reply:
         with within(one.system_name):
-            replies.append(top(one, Unranked(watcher)))
-    return swept_reply(replies, len(question.systems))
+            return top(one, unranked)
 
-
-def swept_reply(replies: Sequence[Reply], of: int | None = None) -> Reply:
-    """The answers of several systems as one; complete if ``of`` systems have complete answers."""
+    at_once = watcher if isinstance(question.bytes, int) else Alone(watcher)
+    replies = forked(answered, question.tops(), at_once)
     systems = [judge("top").validate_python(one.body) for one in replies]
-    complete = all(one.complete for one in systems) and len(systems) == (of or len(systems))
+    complete = all(one.complete for one in systems) and len(systems) == len(question.systems)
     return ranked(SystemsRankedReply.like(systems=systems, complete=complete))
 
 

@@ -8,7 +8,7 @@ bounds, until no bound is below the k-th sum found: exact, though most are never
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
@@ -32,12 +32,13 @@ from synth.plan.answers import AnswerMaker
 from synth.plan.candidates import CandidateSearch, Found
 from synth.plan.distinct import Distinct
 from synth.plan.library import Library
-from synth.plan.request import Answer, Provisional, Watcher
+from synth.plan.request import Answer, Noting, Provisional, Watcher
 from synth.price.intervals import Interval
 from synth.price.resolution import Estimate, together
 from synth.price.segments import SEGMENTS
 from synth.price.step_prices import Simulator
 from synth.price.steps import TICKS_PER_SECOND
+from synth.search.forks import forked
 from synth.semantics.programs import Language
 from synth.workload.assignments import SettledEntry, SettledJob, assignments, settled
 from synth.workload.job import Job
@@ -160,12 +161,12 @@ class _Planner:
         self._system = system
         self._how = how
         self._watcher = watcher
+        self._noting = Noting(watcher)
         self._simulator = Simulator(system, how.choice)
         self._libraries: dict[Goal, Library] = {}
         self._searches: dict[tuple[Goal, int], CandidateSearch] = {}
         self._known: dict[_Key, Distinct[Found]] = {}
         self._bounds: dict[_Key, int] = {}
-        self._stopped = False
         jobs = [settled(job, sizes) for sizes in assignments(job, system.devices)]
         self._jobs = jobs if how.placement is None else [_sized_for(how.placement, jobs)]
         for one in self._jobs:
@@ -177,8 +178,10 @@ class _Planner:
     def run(self) -> JobPlan:
         done = 0
         best: list[tuple[Fraction, int, _Choice]] = []
-        for choice in self._choices():
-            if done and not self._go_on():
+        choices = self._choices()
+        self._search_first(choices[: self._how.k])
+        for choice in choices:
+            if done and not self._noting.go_on():
                 break
             limit = best[-1][0] if len(best) == self._how.k else None
             total = self._total(choice, limit)
@@ -207,7 +210,7 @@ class _Planner:
             ),
             done,
             self._of,
-            not self._stopped and all(library.complete for library in self._libraries.values()),
+            not self._noting.stopped and all(one.complete for one in self._libraries.values()),
         )
 
     def _framework_first(
@@ -256,6 +259,27 @@ class _Planner:
         total = _weighted(choice.job, ticks)
         return None if limit is not None and total > limit else total
 
+    def _search_first(self, choices: Sequence[_Choice]) -> None:
+        """What the first choices need, which no bound makes needless: by several processes."""
+        if self._watcher.processes < 2:
+            return
+        wanted = {
+            _key(entry, reduction): (entry, reduction)
+            for choice in choices
+            for entry in choice.job.entries
+            if entry.weight
+            for reduction in [self._reduction(entry, choice.placement)]
+        }
+        for entry, reduction in wanted.values():
+            self._library(entry.goal).paths(len(reduction.tree.digits))
+        found = forked(self._searched, [*wanted.values()], self._noting)
+        self._known.update(zip(wanted, found, strict=False))
+
+    def _searched(self, one: tuple[SettledEntry, Reduction]) -> Distinct[Found]:
+        entry, reduction = one
+        [found] = self._search(entry).distinct(reduction, 1)
+        return found
+
     def _estimate(self, choice: _Choice) -> Estimate:
         """What the exposed time of a choice is owed to."""
         exposed = [entry for entry in choice.job.entries if entry.weight]
@@ -278,7 +302,7 @@ class _Planner:
         reduction = self._reduction(entry, placement)
         key = _key(entry, reduction)
         if key not in self._known:
-            [self._known[key]] = self._search(entry).distinct(reduction, 1)
+            self._known[key] = self._searched((entry, reduction))
         found = self._known[key]
         return replace(found, what=replace(found.what, reduction=reduction))
 
@@ -291,7 +315,7 @@ class _Planner:
                 entry.payload_bytes,
                 self._how.segments,
                 stripes=self._how.stripes,
-                go_on=self._go_on,
+                go_on=self._noting.go_on,
             )
         return self._searches[key]
 
@@ -301,20 +325,21 @@ class _Planner:
             self._libraries[goal] = Library(language, self._watcher.searching)
         return self._libraries[goal]
 
-    def _go_on(self) -> bool:
-        going = self._watcher.go_on()
-        self._stopped = self._stopped or not going
-        return going
-
-    def _planned(self, chosen: _Choice) -> Iterator[Planned]:
-        entries = chosen.job.entries
-        for number, entry in enumerate(entries, start=1):
-            maker = AnswerMaker(self._simulator, self._library(entry.goal), self._go_on)
-            found = self._best(entry, chosen.placement)
-            answer = maker.answer(number, found, entry.payload_bytes)
-            alone = self._alone(entry, chosen, found.what)
-            yield Planned(entry, answer, alone.ticks / TICKS_PER_SECOND, alone.reduction.placement)
-            self._watcher.judged(number, len(entries))
+    def _planned(self, chosen: _Choice) -> Sequence[Planned]:
+        """All entries on a choice; those of one goal are proved together."""
+        entries, place = chosen.job.entries, chosen.placement
+        planned: dict[int, Planned] = {}
+        for goal in dict.fromkeys(entry.goal for entry in entries):
+            some = {n: self._best(one, place) for n, one in enumerate(entries) if one.goal is goal}
+            maker = AnswerMaker(self._simulator, self._library(goal), self._noting, some.values())
+            for number, found in some.items():
+                entry = entries[number]
+                answer = maker.answer(number + 1, found, entry.payload_bytes)
+                alone = self._alone(entry, chosen, found.what)
+                seconds, best = alone.ticks / TICKS_PER_SECOND, alone.reduction.placement
+                planned[number] = Planned(entry, answer, seconds, best)
+                self._watcher.judged(len(planned), len(entries))
+        return [planned[number] for number in range(len(entries))]
 
     def _alone(self, entry: SettledEntry, chosen: _Choice, found: Found) -> Found:
         """The entry on the placement that is best for it alone."""
@@ -324,7 +349,7 @@ class _Planner:
         )
         best = found
         for bound, _, placement in others:
-            if bound >= best.ticks or not self._go_on():
+            if bound >= best.ticks or not self._noting.go_on():
                 break
             other = self._best(entry, placement).what
             best = other if other.ticks < best.ticks else best

@@ -26,9 +26,6 @@ _LONGEST_PAUSE_SECONDS = 10.0
 _MOST_DOUBLINGS = 8
 _FORGET_SECONDS = 300.0
 _MOST_FORGOTTEN = 500
-_JOBS_A_SLOT = 2
-"""How many jobs are under way for each slot, where none can be tried: quick jobs run between the
-pieces of long ones."""
 TRIAL_SECONDS = 2.0
 """How long a job may take that is tried while all slots are busy."""
 log = logging.getLogger("collsynth.service")
@@ -179,8 +176,7 @@ class Dispatcher:
         Where all slots are busy a job is tried, and one that was tried waits for a slot.
         """
         tried = sum(runner.trial_seconds is not None for runner in self._all())
-        most = self._workers.slots * (_JOBS_A_SLOT if self._trial is None else 1)
-        room = self.under_way - tried < most
+        room = self.under_way - tried < self._workers.slots
         if room and (self._trial is None or self._workers.idle > 0):
             return self._begun(None, self._workers)
         if self._trial is not None and not tried and self._begun(False, self._trial, TRIAL_SECONDS):

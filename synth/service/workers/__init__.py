@@ -6,9 +6,8 @@ killed while it writes a long result waits for the rest for ever.
 
 >>> from synth.plan.request import Watcher
 >>> from synth.service.workers.problems import outcome_text, result_of
->>> from synth.verbs.partition import Piece, WholeQuestion
->>> task = WholeQuestion(verb="count", question={"digits": 1, "max_steps": 2})
->>> piece = Piece(task)
+>>> from synth.verbs.partition import Piece
+>>> piece = Piece(verb="count", question={"digits": 1, "max_steps": 2})
 >>> result_of(outcome_text(piece.text, Watcher()))["body"]["by_length"]
 [1, 2]
 """

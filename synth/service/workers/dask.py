@@ -2,7 +2,8 @@
 
 Only text travels, and the names of our functions. Dask gives a piece whose worker is lost to
 another one. Progress comes back as events of the worker. A worker process carries out one piece at
-a time, as z3 is not safe among threads: start workers with one thread.
+a time, as z3 is not safe among threads; of a worker with several threads as many processes work on
+it. A piece is a whole question: parts of one on several workers cost more than they bring.
 """
 
 from __future__ import annotations
@@ -119,11 +120,6 @@ class DaskWorkers:
                 self._workers = max(1, len(self._client.nthreads()))
             self._counted_until = now + _COUNTED_SECONDS
         return self._workers
-
-    @property
-    def at_once(self) -> int:
-        """Two for each worker: one under way, and one that has arrived when that ends."""
-        return 2 * self.slots
 
     @property
     def idle(self) -> int:
@@ -288,8 +284,12 @@ def _text_of(away: Future[str]) -> str:
 
 # On the workers.
 
-_stopped: set[str] = set()
-"""Pieces to stop: module state, as Dask calls our functions and keeps no object of ours."""
+_MOST_STOPPED = 1000
+"""So many stops are remembered: a stop goes to all workers, and most never get its piece."""
+_stopped: dict[str, None] = {}
+"""Pieces to stop, the latest last: module state, as Dask calls our functions and keeps no object of
+ours."""
+_stopping = threading.Lock()
 _libraries = LibraryCache()
 _one_at_a_time = threading.Lock()
 _next_report = 0.0
@@ -298,7 +298,10 @@ _next_report = 0.0
 
 def stop_remotely(key: str) -> None:
     """Mark a piece as stopped, on a worker."""
-    _stopped.add(key)
+    with _stopping:
+        _stopped[key] = None
+        while len(_stopped) > _MOST_STOPPED:
+            del _stopped[next(iter(_stopped))]
 
 
 def carry_remotely(text: str) -> str:
@@ -320,15 +323,17 @@ def carry_remotely(text: str) -> str:
         begun = threading.Timer(PAUSE_SECONDS, report, kwargs={"begun": True})
         begun.start()
         try:
-            outcome = _outcome(order, lambda progress: report(progress=progress))
+            send, threads = (lambda progress: report(progress=progress)), worker.state.nthreads
+            outcome = _outcome(order, send, threads)
         finally:
             begun.cancel()
-    _stopped.discard(order.key)
+    with _stopping:
+        _stopped.pop(order.key, None)
     return outcome
 
 
-def _outcome(order: Order, send: OnProgress) -> str:
-    """The outcome of an order's piece. Not for several threads at once."""
+def _outcome(order: Order, send: OnProgress, processes: int) -> str:
+    """The outcome of an order's piece, by so many processes. Not for several threads at once."""
     global _next_report
     watcher = Reporting(
         send,
@@ -336,6 +341,7 @@ def _outcome(order: Order, send: OnProgress) -> str:
         order.budget_seconds,
         part=order.partial,
         next_report=_next_report,
+        may_use=lambda: processes,
     )
     outcome = outcome_text(order.piece, watcher, libraries=_libraries)
     _next_report = watcher.next_report

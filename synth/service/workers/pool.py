@@ -68,10 +68,6 @@ class Workers(Protocol):
         """How many pieces can be carried out at a time."""
 
     @property
-    def at_once(self) -> int:
-        """How many pieces of a question to submit at a time, so that no slot idles between two."""
-
-    @property
     def idle(self) -> int:
         """How many more pieces would be begun at once."""
 

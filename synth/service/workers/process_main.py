@@ -38,6 +38,13 @@ class Stop:
 
 
 @dataclass(frozen=True)
+class MayUse:
+    """So many processes may work on the piece from now on, this one among them."""
+
+    processes: int
+
+
+@dataclass(frozen=True)
 class Begun:
     """An order has arrived: if the process dies from now on, the piece may be what kills it."""
 
@@ -53,7 +60,7 @@ class Done:
     replace: bool
 
 
-Instruction: TypeAlias = Order | Stop
+Instruction: TypeAlias = Order | Stop | MayUse
 Message: TypeAlias = Begun | Progress | Done
 
 
@@ -81,6 +88,7 @@ def _carried_out(channel: _Channel, order: Order, libraries: LibraryCache) -> st
         lambda: channel.stopped >= order.number,
         order.budget_seconds,
         part=Piece.of(order.piece).partial,
+        may_use=lambda: channel.processes,
     )
     return outcome_text(order.piece, watcher, order.memory_bytes, libraries)
 
@@ -92,6 +100,7 @@ class _Channel:
         self._pipe = pipe
         self.orders: queue.SimpleQueue[Order] = queue.SimpleQueue()
         self.stopped = 0
+        self.processes = 1
 
     def read(self) -> None:
         """Read until the other end is closed; then end this process, as nobody needs it."""
@@ -100,6 +109,8 @@ class _Channel:
                 match self._pipe.recv():
                     case Stop(number):
                         self.stopped = max(self.stopped, number)
+                    case MayUse(processes):
+                        self.processes = processes
                     case Order() as order:
                         self.orders.put(order)
         except (EOFError, OSError):

@@ -1,7 +1,8 @@
 """Workers on this machine: processes, and what happens when one of them dies.
 
 Each slot is a thread that drives one process through a pipe. A process that dies breaks the pipe:
-the slot starts another one, and the piece is lost, unless it had not begun. Not a
+the slot starts another one, and the piece is lost, unless it had not begun. Slots that have
+nothing to do are lent: a process may fork as many others for its piece. Not a
 ProcessPoolExecutor: one whose process is killed while it writes a long result waits for the rest
 for ever, as it holds the other end of that pipe itself. Here only the worker holds it.
 """
@@ -13,6 +14,7 @@ import multiprocessing
 import queue
 import threading
 import time as clock
+from collections.abc import Callable
 from concurrent.futures import Future
 from itertools import count
 from math import inf
@@ -27,7 +29,15 @@ from synth.service.workers.problems import (
     WorkError,
     result_of,
 )
-from synth.service.workers.process_main import Done, Instruction, Message, Order, Stop, serve
+from synth.service.workers.process_main import (
+    Done,
+    Instruction,
+    MayUse,
+    Message,
+    Order,
+    Stop,
+    serve,
+)
 from synth.verbs.answers.parts import Json
 from synth.verbs.partition import Piece
 
@@ -76,7 +86,7 @@ class ProcessWorkers:
         self._closed = False
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(["synth.service.workers.preload"])
-        self._slots = [_Slot(self._waiting, grace_seconds) for _ in range(slots)]
+        self._slots = [_Slot(self._waiting, grace_seconds, self._share) for _ in range(slots)]
         for slot in self._slots:
             slot.start()
         atexit.register(self.close, 0)
@@ -86,13 +96,14 @@ class ProcessWorkers:
         return len(self._slots)
 
     @property
-    def at_once(self) -> int:
-        return len(self._slots) + 1
-
-    @property
     def idle(self) -> int:
         free = sum(not slot.busy for slot in self._slots)
         return max(0, free - self._waiting.qsize())
+
+    def _share(self) -> int:
+        """How many processes may work on each piece at the moment, so that all slots are used."""
+        pieces = sum(slot.busy for slot in self._slots) + self._waiting.qsize()
+        return max(1, len(self._slots) // max(1, pieces))
 
     @property
     def lost(self) -> int:
@@ -136,10 +147,14 @@ class _Slot(threading.Thread):
     """A thread with a process of its own, which carries out one ticket of the queue at a time."""
 
     def __init__(
-        self, waiting: queue.SimpleQueue[ProcessTicket | None], grace_seconds: float
+        self,
+        waiting: queue.SimpleQueue[ProcessTicket | None],
+        grace_seconds: float,
+        share: Callable[[], int],
     ) -> None:
         super().__init__(name="collsynth-slot", daemon=True)
         self._waiting = waiting
+        self._share = share
         self._grace_seconds = grace_seconds
         self._leave_by: float | None = None
         self.lost = 0
@@ -209,8 +224,10 @@ class _Slot(threading.Thread):
         """Wait for the end of a piece. Raises WorkError where it was killed or is too late."""
         budget, grace = ticket.order.budget_seconds, self._grace_seconds
         end = inf if budget is None else clock.monotonic() + budget + grace
-        stopped = False
+        stopped, share = False, 0
         while True:
+            if share != (share := self._share()):
+                process.send(MayUse(share))
             match process.receive(_LOOK_SECONDS):
                 case Done() as done:
                     return done

@@ -18,6 +18,7 @@ PAUSE_SECONDS = 0.2
 class Reporting(Watcher):
     """Ends work after ``budget_seconds`` from now, or when ``stopped()`` is True.
 
+    ``may_use`` says how many processes may work at the moment, this one among them.
     Work that can answer in ``part`` ends with what it has. Any other is broken off: a
     StoppedError is raised where it asks whether to go on. Reports are at least PAUSE_SECONDS
     apart: none is sent before ``next_report``, which each report moves on.
@@ -31,13 +32,19 @@ class Reporting(Watcher):
         *,
         part: bool,
         next_report: float = 0.0,
+        may_use: Callable[[], int] = lambda: 1,
     ) -> None:
         self._send = send
         self._stopped = stopped
         self._end = None if budget_seconds is None else clock.monotonic() + budget_seconds
         self._part = part
+        self._may_use = may_use
         self.next_report = next_report
         self._ranked: Callable[[], Sequence[Provisional]] | None = None
+
+    @property
+    def processes(self) -> int:
+        return self._may_use()
 
     def go_on(self) -> bool:
         if not self._stopped() and (self._end is None or clock.monotonic() < self._end):

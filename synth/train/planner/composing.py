@@ -10,14 +10,14 @@ the simulator has; so these prices choose who is simulated, and are no answers.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 
 from grammar import Goal
 from hierarchies import Axis, InputError
-from synth.search.forks import forked
+from synth.search.forks import Crew, forked
 from synth.train.orders import HALVES, held
 from synth.train.planner.clock import Ends, Seconds, Structure, clocked
 from synth.train.planner.inside import INSIDE, MICROBATCHES, Inside, Part, Work, scaled
@@ -89,8 +89,8 @@ class Composer:
     _written: dict[Cut, Inside | InputError] = field(default_factory=dict)
     _plans: dict[Recipe, Staged] = field(default_factory=dict)
 
-    def write(self, several: Iterable[Recipe], processes: int) -> Iterator[int]:
-        """Write out what recipes need, by several processes; how much is done, as it goes on."""
+    def write(self, several: Iterable[Recipe], crew: Crew) -> None:
+        """Write out what recipes need, until the crew is to stop."""
         wanted: defaultdict[Recipe, set[int]] = defaultdict(set)
         for within, samples in dict.fromkeys(map(self._cut, several)):
             wanted[within].update(_written(samples))
@@ -99,11 +99,8 @@ class Composer:
             for within, counts in wanted.items()
             if (left := sorted(one for one in counts if (within, one) not in self._written))
         ]
-        for done, (one, found) in enumerate(
-            zip(new, forked(self._tried, new, processes), strict=True), 1
-        ):
+        for found, one in zip(forked(self._tried, new, crew), new, strict=False):
             self._keep(one, found)
-            yield done
 
     def _tried(self, several: Cuts) -> Sequence[Inside] | InputError:
         try:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from itertools import islice
 
 from grammar.tensors.operations import Step
 from hierarchies import InputError, Placement, System, row_major
 from hierarchies.devices import Device
 from synth.compute import NOTHING, Estimate, Section, together
-from synth.plan.request import Watcher
+from synth.plan.request import Noting, Watcher
 from synth.search.forks import forked
 from synth.train.orders import SCHEDULES
 from synth.train.planner.composing import Candidate
@@ -79,15 +78,24 @@ class Taken:
 
         False if the watcher stopped it before.
         """
+        begun: list[Composed] = []
+        noting = _OnceSimulated(watcher, self.simulated)
+        for last in forked(simulated, self._to_simulate(coming, k, begun), noting):
+            self._take(begun.pop(0), last)
+            watcher.judged(len(self.simulated), k)
+        return not noting.stopped
+
+    def _to_simulate(
+        self, coming: Iterator[Composed], k: int, begun: list[Composed]
+    ) -> Iterator[Composed | None]:
+        """As many as are needed if all fit; those that ``begun`` are noted there until taken."""
         fitting = self._fitting(coming)
-        while some := [*islice(fitting, k - len(self.simulated))]:
-            found = forked(simulated, some, watcher.processes)
-            for one, last in zip(some, found, strict=True):
-                if self.simulated and not watcher.go_on():
-                    return False
-                self._take(one, last)
-                watcher.judged(len(self.simulated), k)
-        return True
+        while len(self.simulated) < k:
+            one = None if len(self.simulated) + len(begun) >= k else next(fitting, None)
+            if one is None and not begun:
+                return
+            begun += [one] if one else []
+            yield one
 
     def _fitting(self, coming: Iterator[Composed]) -> Iterator[Composed]:
         for one in coming:
@@ -110,6 +118,17 @@ class Taken:
             self._excess[_kind(one)] = last.size_bytes / one.size_bytes
             if self.nearest is None or last.size_bytes < self.nearest[1]:
                 self.nearest = one.candidate, last.size_bytes
+
+
+class _OnceSimulated(Noting):
+    """Goes on until something is simulated, then for as long as the watcher says."""
+
+    def __init__(self, watcher: Watcher, simulated: Sequence[Finalist]) -> None:
+        super().__init__(watcher)
+        self._simulated = simulated
+
+    def go_on(self) -> bool:
+        return not self._simulated or super().go_on()
 
 
 _Kind = tuple[tuple[tuple[str, int], ...], int, bool]

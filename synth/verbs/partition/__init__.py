@@ -1,30 +1,20 @@
-"""Questions cut into pieces that are worked on apart, and merged into the very same answer.
+"""Questions carried out by any process, and what of them several processes do at once.
 
-A question goes in rounds: the results of one round of pieces decide the pieces of the next. A range
-of message sizes is cut by size, and halved again between neighbours whose best programs differ.
-However many pieces there were, the merged answer has the same bytes as that of one process, so that
-one kept answer serves both.
+A question goes to one worker. There the work that can be done apart is taken from one queue by as
+many processes as the worker may have (``synth.search.forks``): placements in the order of their
+bounds, each with the k-th price found by then, sizes of a range, systems, what stages of a plan do,
+plans to be simulated, programs to be proved. What each makes of its item does not depend on who
+else works, so the answer has the same bytes as that of one process.
 
->>> from synth.verbs.partition import rounds_of
->>> from synth.verbs.questions.question import asked
->>> from synth.verbs.table import VERBS
->>> given = {"systems": ["dgx-h100:1", "dgx-a100:1"], "axes": {"data": 8}, "reduce": ["data"]}
->>> question = asked(VERBS["sweep"].question, given)
->>> [len(next(rounds_of("sweep", question, pieces))) for pieces in (1, 4)]
+>>> from synth.plan.request import Watcher
+>>> from synth.verbs.partition import Piece, carry_out
+>>> piece = Piece(verb="count", question={"digits": 1, "max_steps": 2})
+>>> carry_out(Piece.of(piece.text), Watcher())["body"]["by_length"]
 [1, 2]
 """
 
 from synth.verbs.partition.best_so_far import best_so_far_json
 from synth.verbs.partition.library_cache import LibraryCache
-from synth.verbs.partition.pieces import Piece, WholeQuestion, carry_out
-from synth.verbs.partition.rounds import Rounds, rounds_of
+from synth.verbs.partition.pieces import REPLY, Piece, carry_out
 
-__all__ = [
-    "LibraryCache",
-    "Piece",
-    "Rounds",
-    "WholeQuestion",
-    "best_so_far_json",
-    "carry_out",
-    "rounds_of",
-]
+__all__ = ["REPLY", "LibraryCache", "Piece", "best_so_far_json", "carry_out"]

@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
 
+import psutil  # type: ignore[import-untyped]
 import pytest
 
 from places import ROOT
@@ -32,7 +33,7 @@ from synth.service.workers import dask as remote
 from synth.service.workers.dask import DaskTicket, DaskWorkers, Order
 from synth.verbs.identity.edition import edition
 from synth.verbs.reply import Outcome
-from working import COUNT, HOG, LONG_COUNT, TOP, Listener, piece, question
+from working import COUNT, HOG, LARGE, LONG_COUNT, TOP, Listener, piece, question
 
 pytestmark = [
     pytest.mark.slow,
@@ -48,13 +49,13 @@ def started(what: str, *words: str) -> subprocess.Popen[bytes]:
     )
 
 
-def worker(address: str) -> subprocess.Popen[bytes]:
-    """A worker with one thread and no nanny: what is killed here stays dead."""
-    return started("worker", address, "--no-nanny", "--nthreads", "1")
+def worker(address: str, threads: int) -> subprocess.Popen[bytes]:
+    """A worker without a nanny: what is killed here stays dead."""
+    return started("worker", address, "--no-nanny", "--nthreads", str(threads))
 
 
 @contextmanager
-def cluster(workers: int) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
+def cluster(workers: int, threads: int = 1) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
     """A scheduler and its workers; what is running at the end is ended."""
     with TemporaryDirectory() as folder:
         told = Path(folder) / "scheduler.json"
@@ -63,7 +64,7 @@ def cluster(workers: int) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]
         try:
             until(lambda: told.is_file() and told.read_text().strip())
             address = json.loads(told.read_text())["address"]
-            processes += [worker(address) for _ in range(workers)]
+            processes += [worker(address, threads) for _ in range(workers)]
             with Client(address, set_as_default=False) as client:
                 client.wait_for_workers(workers, timeout=PATIENCE_SECONDS)
             yield address, processes
@@ -135,6 +136,39 @@ def test_the_callers_mistakes_arrive_as_they_were_made(workers: DaskWorkers) -> 
         QuestionRun(workers, "cost", question("cost", given)).run()
 
 
+def test_a_worker_with_two_threads_works_by_two_processes() -> None:
+    """Which end with it."""
+    with cluster(1, threads=2) as (address, processes):
+        workers = DaskWorkers(address)
+        try:
+            assert workers.slots == 1
+            replies: list[Any] = []
+            run = QuestionRun(workers, "top", question("top", LARGE))
+            thread = threading.Thread(target=lambda: replies.append(run.run()))
+            thread.start()
+            one = psutil.Process(processes[1].pid)
+            until(lambda: len(one.children()) == 2)
+            thread.join(PATIENCE_SECONDS)
+            assert told(replies[0]) == body_of("top", LARGE)
+            assert not one.children()
+            workers.submit(piece("top", LARGE))
+            until(lambda: len(one.children()) == 2)
+            forks = one.children()
+            processes[1].send_signal(signal.SIGKILL)
+            until(lambda: not any(fork.is_running() for fork in forks))
+        finally:
+            workers.close()
+
+
+def test_stops_are_remembered_and_do_not_grow_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "_stopped", {})
+    for number in range(3000):
+        remote.stop_remotely(f"a {number}")
+    assert len(remote._stopped) == 1000
+    assert "a 2999" in remote._stopped
+    assert "a 1999" not in remote._stopped
+
+
 def test_a_lost_worker_is_replaced_by_another() -> None:
     """Of two workers one is killed with a piece under way; the other one carries out both."""
     with cluster(2) as (address, processes):
@@ -199,7 +233,9 @@ def test_workers_with_other_code_are_refused(
 def test_many_short_pieces_send_one_event(monkeypatch: pytest.MonkeyPatch) -> None:
     """While the clock stands still a worker reports once, and says of no piece that it is begun."""
     said: list[Any] = []
-    worker = SimpleNamespace(log_event=lambda name, event: said.append(event))
+    worker = SimpleNamespace(
+        log_event=lambda name, event: said.append(event), state=SimpleNamespace(nthreads=1)
+    )
     still = SimpleNamespace(monotonic=lambda: 1000.0)
     monkeypatch.setattr(remote, "get_worker", lambda: worker)
     monkeypatch.setattr(remote, "PAUSE_SECONDS", 3600)
@@ -223,7 +259,7 @@ def test_text_alone_travels(workers: DaskWorkers, monkeypatch: pytest.MonkeyPatc
         lambda f, *args, **how: (sent.append((f, args)), submit(f, *args, **how))[1],
     )
     QuestionRun(workers, "top", question("top", RANGE)).run()
-    assert len(sent) > 4
+    assert len(sent) == 1
     assert {function.__name__ for function, _ in sent} == {"carry_remotely"}
     assert all(isinstance(text, str) and len(text) < 20_000 for _, (text,) in sent)
 

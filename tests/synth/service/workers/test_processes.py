@@ -9,18 +9,18 @@ import subprocess
 import sys
 import threading
 import time as clock
-from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Future, wait
+from concurrent.futures import wait
+from contextlib import suppress
 from typing import Any
 
+import psutil  # type: ignore[import-untyped]
 import pytest
 
 from hierarchies import InputError
 from partitioned import RANGE, SUPERPOD, body_of, told
 from patience import PATIENCE_SECONDS, until
 from places import ROOT
-from synth.plan.request import Watcher
 from synth.service.workers import (
     InternalError,
     KilledError,
@@ -31,44 +31,9 @@ from synth.service.workers import (
     QuestionRun,
     WorkerLostError,
 )
-from synth.verbs.partition import Piece, WholeQuestion, carry_out
+from synth.verbs.partition import Piece
 from synth.verbs.reply import Outcome
-from working import COUNT, HOG, LONG_COUNT, TOP, Listener, end, piece, question
-
-PLACE: dict[str, Any] = {"system": "dgx-h100:4", "axes": {"data": 8, "model": 4}}
-
-
-class InHand:
-    """A piece that waits until the test carries it out."""
-
-    def __init__(self, piece: Piece) -> None:
-        self.piece = piece
-        self.future: Future[Any] = Future()
-
-    def stop(self) -> None:
-        pass
-
-    def kill(self) -> None:
-        pass
-
-    def carry_out(self) -> None:
-        self.future.set_result(carry_out(Piece.of(self.piece.text), Watcher()))
-
-
-class Queue:
-    """Workers whose pieces wait in the order in which they came."""
-
-    slots = at_once = idle = 2
-
-    def __init__(self) -> None:
-        self.waiting: deque[InHand] = deque()
-
-    def submit(self, piece: Piece, **how: Any) -> InHand:
-        self.waiting.append(InHand(piece))
-        return self.waiting[-1]
-
-    def close(self, grace_seconds: float = 0) -> None:
-        pass
+from working import COUNT, HOG, LARGE, LONG_COUNT, TOP, Listener, end, piece, question
 
 
 @pytest.fixture(scope="module")
@@ -124,9 +89,7 @@ def test_a_bug_is_logged_and_told_by_its_number_alone(
     workers: ProcessWorkers, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(InternalError) as raised:
-        workers.submit(Piece(WholeQuestion(verb="no such part", question={}))).future.result(
-            PATIENCE_SECONDS
-        )
+        workers.submit(Piece(verb="no such part", question={})).future.result(PATIENCE_SECONDS)
     assert "KeyError" not in str(raised.value)
     assert raised.value.id in str(raised.value)
     assert f"internal error {raised.value.id}" in caplog.text
@@ -234,7 +197,7 @@ def test_a_question_run_outlives_its_workers(workers: ProcessWorkers) -> None:
     assert reply.outcome is Outcome.OK
 
 
-def test_a_question_in_pieces_outlives_a_worker(workers: ProcessWorkers) -> None:
+def test_a_range_outlives_a_worker(workers: ProcessWorkers) -> None:
     listener = Listener()
     question_run = QuestionRun(workers, "top", question("top", RANGE), on_progress=listener)
     replies: list[Any] = []
@@ -266,25 +229,68 @@ def test_a_ranking_tells_the_best_so_far(workers: ProcessWorkers) -> None:
         assert best["complete"] is False
 
 
-def test_a_small_question_takes_its_turn_between_the_pieces_of_a_large_one() -> None:
-    workers = Queue()
-    large = QuestionRun(workers, "top", question("top", RANGE))
-    replies: dict[str, Any] = {}
-    first = threading.Thread(target=lambda: replies.update(large=large.run()))
-    first.start()
-    until(lambda: len(workers.waiting) == 2)
-    small = QuestionRun(workers, "place", question("place", PLACE))
-    second = threading.Thread(target=lambda: replies.update(small=small.run()))
-    second.start()
-    until(lambda: len(workers.waiting) == 3)
+def forks_of(workers: ProcessWorkers) -> list[psutil.Process]:
+    """The processes that workers have forked."""
+    found = []
+    for pid in workers.pids:
+        with suppress(psutil.NoSuchProcess):
+            found += psutil.Process(pid).children()
+    return found
+
+
+def test_a_slot_that_is_idle_is_lent_until_there_is_work_for_it(workers: ProcessWorkers) -> None:
+    """And the answer is the same, though forks are killed meanwhile."""
+    replies: list[Any] = []
+    large = QuestionRun(workers, "top", question("top", LARGE))
+    thread = threading.Thread(target=lambda: replies.append(large.run()))
+    thread.start()
+    until(lambda: len(forks_of(workers)) == 2)
+    end(forks_of(workers)[0].pid)
+    small = QuestionRun(workers, "count", question("count", {"digits": 2})).run()
+    assert small.outcome is Outcome.OK
+    assert thread.is_alive()
+    thread.join(PATIENCE_SECONDS)
+    [reply] = replies
+    assert told(reply) == body_of("top", LARGE)
+    assert not forks_of(workers)
+
+
+def test_a_worker_that_is_killed_takes_its_forks_with_it(workers: ProcessWorkers) -> None:
+    replies: list[Any] = []
+    large = QuestionRun(workers, "top", question("top", LARGE))
+    thread = threading.Thread(target=lambda: replies.append(large.run()))
+    thread.start()
+    until(lambda: len(forks_of(workers)) == 2)
+    orphans = [one.pid for one in forks_of(workers)]
+    for pid in workers.pids:
+        end(pid)
+    until(lambda: not any(alive(pid) for pid in orphans))
+    thread.join(PATIENCE_SECONDS)
+    [reply] = replies
+    assert told(reply) == body_of("top", LARGE)
+
+
+def test_a_stop_ends_forks_too(workers: ProcessWorkers) -> None:
+    large = QuestionRun(workers, "top", question("top", LARGE))
+    replies: list[Any] = []
+    thread = threading.Thread(target=lambda: replies.append(large.run()))
+    thread.start()
+    until(lambda: len(forks_of(workers)) == 2)
+    large.stop()
+    thread.join(PATIENCE_SECONDS)
+    assert replies[0].outcome is Outcome.PARTIAL
+    assert not forks_of(workers)
+
+
+def test_slots_are_shared_by_the_pieces_that_there_are(workers: ProcessWorkers) -> None:
+    shares = [workers._share()]
+    tickets = []
     for _ in range(3):
-        workers.waiting.popleft().carry_out()
-    second.join(PATIENCE_SECONDS)
-    assert set(replies) == {"small"}
-    while first.is_alive():
-        if workers.waiting:
-            workers.waiting.popleft().carry_out()
-    assert told(replies["large"]) == body_of("top", RANGE)
+        tickets.append(workers.submit(piece("count", LONG_COUNT)))
+        shares.append(workers._share())
+    for ticket in tickets:
+        ticket.kill()
+    assert shares == [2, 2, 1, 1]
 
 
 def test_a_question_run_whose_workers_always_die_gives_up(workers: ProcessWorkers) -> None:
@@ -352,7 +358,7 @@ def test_close_kills_what_does_not_end() -> None:
 
 SERVER = """
 import os, signal, sys, time
-from synth.verbs.partition import Piece, WholeQuestion
+from synth.verbs.partition import Piece
 from synth.service.workers import ProcessWorkers
 if __name__ == "__main__":
     workers = ProcessWorkers(2)
@@ -360,7 +366,7 @@ if __name__ == "__main__":
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: got.append(1))
     question = {"digits": 5, "max_steps": 9}
-    ticket = workers.submit(Piece(WholeQuestion(verb="count", question=question)))
+    ticket = workers.submit(Piece(verb="count", question=question))
     while not ticket.future.running():
         time.sleep(0.01)
     print(*workers.pids, flush=True)

@@ -16,6 +16,7 @@ pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 from grammar import Goal
 from hierarchies import Axis, InputError, load, placements
 from hierarchies.devices import device_named
+from results.speedup.perfect import Several
 from synth.plan.request import Watcher
 from synth.train.models import Spelling
 from synth.train.planner.clock import Seconds, clocked
@@ -275,10 +276,8 @@ def test_a_step_without_microbatches_is_planned_in_one_piece(model: str) -> None
 def test_several_processes_find_what_one_finds() -> None:
     found = []
     for processes in (1, 2):
-        watcher = Watcher()
-        watcher.processes = processes
         pins = Pins.parse("tensor=4 remat=no microbatches=4")
-        planned = Planner(job()).plans(pins, 3, watcher)
+        planned = Planner(job()).plans(pins, 3, Several(processes))
         told = [(one.candidate, one.found.seconds, one.size_bytes) for one in planned.finalists]
         found.append((told, planned.looked_at, planned.least_seconds, planned.refused))
     assert found[0] == found[1]

@@ -162,7 +162,7 @@ def test_a_key_follows_what_answers_and_not_what_asks_and_shows(
         "synth/workload/jobs/new.toml",
         "synth/emit/templates/header.jinja",
         "hierarchies/importers/nodes/hwloc.py",
-        "synth/verbs/partition/rounds.py",
+        "synth/verbs/partition/pieces.py",
         "hierarchies/__init__.py",
     ):
         with (tmp_path / changed).open("a") as file:

@@ -1,0 +1,83 @@
+"""Processes that are not there: forked work done here, on a clock of its own, by any number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import Any
+from unittest.mock import patch
+
+from synth.plan.request import Watcher
+from synth.search import forks
+
+
+class Several(Watcher):
+    """Lets so many processes work."""
+
+    def __init__(self, processes: int) -> None:
+        self._processes = processes
+
+    @property
+    def processes(self) -> int:
+        return self._processes
+
+
+@dataclass
+class Clock:
+    """What is spent here, but for what is taken back, and what is waited for. Mutable."""
+
+    spent: Callable[[], float]
+    moved: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.moved = -self.spent()
+
+    def now(self) -> float:
+        return self.spent() + self.moved
+
+    def to(self, when: float) -> None:
+        self.moved += when - self.now()
+
+
+class Perfect:
+    """A team whose processes begin and hear at once, and know at first what is known here."""
+
+    def __init__(self, work: Callable[[Any], Any], clock: Clock) -> None:
+        self.work = work
+        self.lost: dict[int, Any] = {}
+        self._clock = clock
+        self._at_work: list[tuple[float, int, Any]] = []
+
+    @property
+    def busy(self) -> int:
+        return len(self._at_work)
+
+    def begin(self, place: int, item: Any, share: int) -> None:
+        begun = self._clock.now()
+        with patch.object(forks, "_share", share):
+            found = self.work(item)
+        heappush(self._at_work, (self._clock.now(), place, found))
+        self._clock.to(begun)
+
+    def ended(self) -> dict[int, Any]:
+        when, place, found = heappop(self._at_work)
+        self._clock.to(max(when, self._clock.now()))
+        return {place: found}
+
+    def close(self) -> None:
+        pass
+
+
+@contextmanager
+def perfectly(spent: Callable[[], float], worth: float) -> Iterator[Clock]:
+    """Forks are perfect, and items worked on here first until ``worth`` is spent."""
+    clock = Clock(spent)
+    with (
+        patch.object(forks, "Team", lambda work, known: Perfect(work, clock)),
+        patch.object(forks, "clock", clock.now),
+        patch.object(forks, "WORTH_SECONDS", worth),
+        patch.object(forks, "FORKS", True),
+    ):
+        yield clock
