@@ -298,7 +298,7 @@ class Planner:
         """What all plans are composed of, by as many processes as there may be."""
         for samples in (1, 2):
             self.job.traced(samples * self.composer.microbatches)
-        self.composer.write((one.recipe for one in some), watcher)
+        self.composer.write(dict.fromkeys(one.recipe for one in some), watcher)
 
     def _traced(self, one: Composed) -> Composed:
         """What is traced in this process, its forks need not trace."""
