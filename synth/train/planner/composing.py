@@ -126,9 +126,10 @@ class Composer:
         return known
 
     def _grown(self, within: Recipe, samples: int) -> Inside:
-        few = [self._of(within, count) for count in _written(samples)]
-        if len(few) > 1 and (found := scaled(*few, samples)) is not None:
-            return found
+        one, *more = (self._of(within, count) for count in _written(samples))
+        for two in more:
+            if (found := scaled(one, two, samples)) is not None:
+                return found
         return self._of(within, samples)
 
     def _of(self, within: Recipe, samples: int) -> Inside:
