@@ -20,8 +20,9 @@ from hierarchies import Axis, InputError
 from synth.search.forks import Crew, forked
 from synth.train.orders import HALVES, held
 from synth.train.planner.clock import Ends, Seconds, Structure, clocked
-from synth.train.planner.inside import INSIDE, MICROBATCHES, Inside, Part, Work, scaled
+from synth.train.planner.inside import INSIDE, Inside, Part, Work, scaled
 from synth.train.planner.links import Links, Row
+from synth.train.planner.reading import MICROBATCHES
 from synth.train.plans import Recipe, When
 from synth.train.plans.plan import PIPE
 

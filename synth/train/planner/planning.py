@@ -24,10 +24,10 @@ from synth.train.planner.composing import Candidate, Composer
 from synth.train.planner.finalists import Finalist, Taken, by_framework, finalist, layers_of
 from synth.train.planner.gaining import Gaining, gaining
 from synth.train.planner.hints import Freed, freed, least, no_plan
-from synth.train.planner.inside import LAYERS, MICROBATCHES, insides
 from synth.train.planner.links import Least, Priced
 from synth.train.planner.operations.finer import Finer, finer
 from synth.train.planner.pins import AXES, Pins
+from synth.train.planner.reading import LAYERS, MICROBATCHES, insides
 from synth.train.planner.resolution import Likely, likely
 from synth.train.planner.searching import Composed, Search, candidates
 from synth.train.planner.space import PlanSpace, perfect

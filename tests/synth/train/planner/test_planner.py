@@ -22,10 +22,11 @@ from synth.train.models import Spelling
 from synth.train.planner.clock import Seconds, clocked
 from synth.train.planner.composing import TOGETHER, Candidate
 from synth.train.planner.finalists import Taken, finalist
-from synth.train.planner.inside import MICROBATCHES, Part, insides, scaled
+from synth.train.planner.inside import Part, scaled
 from synth.train.planner.links import Least, Priced
 from synth.train.planner.pins import Pins
 from synth.train.planner.planning import SCHEDULED, Job, Planner
+from synth.train.planner.reading import MICROBATCHES, insides
 from synth.train.planner.searching import Composed, Search
 from synth.train.plans import When, parse_recipe
 from synth.train.plans.recipes import CHUNKED

@@ -1,0 +1,301 @@
+"""The inside of a stage, read off two layers written out as tasks, in two microbatches.
+
+It is traced, cut and written out once for each way to cut it, as ``simulate`` writes a whole step;
+what comes of it stands for plans of any length.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from grammar.tensors.operations import Step, Value
+from grammar.tensors.sharding import Type, part_shape
+from hierarchies.devices import Device as Accelerator
+from synth.train.planner.inside import Inside, Part, Sent, Work
+from synth.train.plans import (
+    Done,
+    Plan,
+    Program,
+    Recipe,
+    When,
+    apply,
+    plan_alike,
+    plan_of,
+    prepared,
+)
+from synth.train.plans.layers.apart import stacks
+from synth.train.plans.plan import OF_SAMPLES, loop_of
+from synth.train.simulation import Device, Kind, Lives, Runtime, device, simulate
+from synth.train.simulation.collected import collectives
+from synth.train.simulation.device import COMPUTE, Task
+from synth.train.simulation.groups import CAST, scores_in
+from synth.train.simulation.passes import Passes, PassKey
+from synth.train.simulation.predicting import grouped
+from synth.train.simulation.sources import Rooflines
+
+LAYERS = 2
+"""Of the model that is traced: with one there is nothing between layers."""
+
+MICROBATCHES = 2
+"""Of the step that is traced, if it has any: with them, forward and backward are told apart."""
+
+
+def insides(
+    traced: Callable[[int], Step],
+    recipe: Recipe,
+    counts: Sequence[int],
+    accelerator: Accelerator,
+    *,
+    layers: bool = True,
+) -> list[Inside]:
+    """What ``recipe`` does with so many samples of a device in each of its microbatches.
+
+    All are cut as for the first. ``traced`` gives a step of ``LAYERS`` layers for a batch; if not
+    ``layers``, a whole one, in one piece. Raises InputError for what the step cannot be cut by.
+    """
+    times = recipe.replicas * recipe.microbatches
+    first, *others = (traced(count * times) for count in counts)
+    plan = plan_of(first, recipe)
+    plans = [plan, *(plan_alike(plan, first, one) or plan_of(one, recipe) for one in others)]
+    read = [
+        _read(step, plan, accelerator, layers=layers, batch=recipe.batch)
+        for step, plan in zip((first, *others), plans, strict=True)
+    ]
+    return [one.inside() for one in read]
+
+
+def _read(
+    step: Step, plan: Plan, accelerator: Accelerator, *, layers: bool, batch: tuple[str, ...]
+) -> _Read:
+    ready, program = prepared(step, plan), apply(step, plan)
+    rooflines = Rooflines(accelerator, scores_in(program, plan.parts))
+    runtime = Runtime()
+    written = device(
+        ready,
+        plan,
+        program,
+        computing=lambda section: rooflines(section).seconds,
+        sending=lambda *how: 0.0,
+        overlap=runtime.overlap,
+        grouping=grouped(plan, program, runtime),
+    )
+    if not layers:
+        tasks = tuple(task._replace(layer=-1) for task in written.tasks)
+        written = replace(written, tasks=tasks)
+    if not program.places:
+        written = _in_passes(written, layers)
+    return _Read(ready, plan, program, written, layers, batch)
+
+
+def _in_passes(undivided: Device, layers: bool) -> Device:
+    """A step that is no microbatch, as passes: backward from where layers are done again.
+
+    What is between, the loss, counts to the forward pass; behind, what reads moments, or what comes
+    of them, is the update. Without layers, all before that counts to the backward pass.
+    """
+    begun, updated = (
+        0 if layers else 2,
+        {number for number, one in enumerate(undivided.buffers) if one.kind is Kind.MOMENTS},
+    )
+    tasks, inside_before = [], False
+    made = defaultdict[int, list[int]](list)
+    for number, one in enumerate(undivided.buffers):
+        made[one.maker].append(number)
+    for number, task in enumerate(undivided.tasks):
+        begun += task.layer >= 0 and not inside_before
+        inside_before = task.layer >= 0
+        when = When.FORWARD if begun < 2 else When.BACKWARD
+        if begun >= 2 and not inside_before and updated.intersection(task.reads):
+            when = When.AFTER
+            updated.update(made[number])
+        tasks.append(task._replace(place=replace(task.place, when=when)))
+    return replace(undivided, tasks=tuple(tasks))
+
+
+@dataclass(frozen=True)
+class _Read:
+    """A step as the tasks of a device, to be read by parts: of ``LAYERS``, or in one piece.
+
+    ``batch``: the axes that cut it.
+    """
+
+    step: Step
+    plan: Plan
+    program: Program
+    device: Device
+    layers: bool
+    batch: tuple[str, ...]
+
+    def inside(self) -> Inside:
+        parameters, experts = self._parameters(experts=False), self._parameters(experts=True)
+        stored = sum(
+            (LAYERS if part is Part.LAYER else 1) * sum(sizes)
+            for several in (parameters, experts)
+            for part, sizes in several.items()
+        )
+        moments = (one for one in self.device.buffers if one.kind is Kind.MOMENTS)
+        update = sum(
+            task.seconds
+            for task in self.device.tasks
+            if task.place.when is When.AFTER and task.stream == COMPUTE
+        )
+        return Inside(
+            self._work(),
+            parameters,
+            experts,
+            self._each(self._lasting(When.FORWARD, When.BACKWARD)),
+            self._working(),
+            self._boundary(),
+            sum(one.size_bytes for one in moments if one.maker < 0) / stored,
+            sum(self._lasting(When.BACKWARD, When.AFTER).values()) / stored,
+            sum(self._lasting(When.BEFORE, When.FORWARD, When.BACKWARD).values()) / stored,
+            update / stored,
+            self._summing(),
+        )
+
+    def _each(self, found: Counter[Part]) -> Mapping[Part, float]:
+        """Of one layer, where it is of all."""
+        return {one: found[one] / (LAYERS if one is Part.LAYER else 1) for one in Part}
+
+    @cached_property
+    def _parts(self) -> Sequence[Part]:
+        """The part of each task: forward what comes before the layers is first, backward last."""
+        found, seen = [], set[When]()
+        for task in self.device.tasks:
+            when = task.place.when
+            early = when not in seen
+            if task.layer >= 0:
+                seen.add(when)
+                found.append(Part.LAYER)
+            elif when is When.BACKWARD:
+                found.append(Part.LAST if early else Part.FIRST)
+            else:
+                found.append(Part.FIRST if early else Part.LAST)
+        return found
+
+    def _work(self) -> Mapping[tuple[When, Part], Work]:
+        seconds: defaultdict[tuple[When, Part], float] = defaultdict(float)
+        sent: defaultdict[tuple[When, Part], defaultdict[Sent, float]] = defaultdict(
+            lambda: defaultdict(float)
+        )
+        for task, part in zip(self.device.tasks, self._parts, strict=True):
+            key = task.place.when, part
+            share = 1 / LAYERS if part is Part.LAYER else 1.0
+            if task.stream == COMPUTE:
+                seconds[key] += task.seconds * (1 - self._summed(task)) * share
+            for one in collectives(task, self.plan):
+                sent[key][one] += share
+        return {
+            (when, part): Work(seconds[when, part], sent[when, part])
+            for when in (When.FORWARD, When.BACKWARD)
+            for part in Part
+        }
+
+    def _summing(self) -> float:
+        """Seconds of a layer's gradients."""
+        tasks = (one for one in self.device.tasks if one.stream == COMPUTE)
+        return sum(one.seconds * self._summed(one) for one in tasks) / LAYERS
+
+    def _summed(self, task: Task) -> float:
+        """The share of a backward task that casts and adds up gradients of layers, by bytes.
+
+        It reads stacks of what the layers made, and is none of them.
+        """
+        if task.layer >= 0 or task.place.when is not When.BACKWARD:
+            return 0.0
+        read = [self.device.buffers[one] for one in task.reads]
+        layers = [self.device.tasks[one.maker].layer if one.maker >= 0 else -1 for one in read]
+        times = Counter(one.name for one, layer in zip(read, layers, strict=True) if layer >= 0)
+        stacked = sum(one.size_bytes for one in read if times[one.name] == LAYERS)
+        return stacked / max(1, sum(one.size_bytes for one in read))
+
+    @cached_property
+    def _readers(self) -> Sequence[set[int]]:
+        """For each buffer the tasks that read it."""
+        found: list[set[int]] = [set() for _ in self.device.buffers]
+        for number, task in enumerate(self.device.tasks):
+            for buffer in task.reads:
+                found[buffer].add(number)
+        return found
+
+    @cached_property
+    def _of_experts(self) -> frozenset[str]:
+        """Inputs that an axis cuts which cuts the batch, too."""
+        both = zip(self.step.graph.inputs, self.step.roles, self.plan.cuts.inputs, strict=True)
+        return frozenset(
+            value.name
+            for value, role, lies in both
+            if role not in OF_SAMPLES and not set(lies.axes).isdisjoint(self.batch)
+        )
+
+    def _parameters(self, *, experts: bool) -> Mapping[Part, tuple[float, ...]]:
+        """Slices of stacks are of a layer; the others are where they are read first."""
+        stacked = stacks(self.step) if self.layers else ()
+        found: dict[Part, list[float]] = {part: [] for part in Part}
+        for one in self.device.buffers:
+            if one.maker >= 0 or one.kind is not Kind.PARAMETERS:
+                continue
+            if (one.name in self._of_experts) != experts:
+                continue
+            if one.name in stacked:
+                found[Part.LAYER].append(one.size_bytes / LAYERS)
+            else:
+                found[Part.LAST if self._is_last(one.name) else Part.FIRST].append(one.size_bytes)
+        return {part: tuple(sizes) for part, sizes in found.items()}
+
+    def _is_last(self, name: str) -> bool:
+        """Whether an input, or casts of it, are read behind the first loop over layers only."""
+        if not self.layers:
+            return False
+        names, looped = {name}, False
+        for one in self.step.graph.operations:
+            if names.intersection(map(str, one.operands)):
+                if one.primitive == CAST:
+                    names.update(value.name for value in one.results)
+                else:
+                    return looped
+            looped = looped or one.body is not None
+        return False
+
+    def _lasting(self, first: When, *later: When) -> Counter[Part]:
+        """Bytes that are made in one pass and read in others, by the part that makes them."""
+        found = Counter[Part]()
+        for number, one in enumerate(self.device.buffers):
+            if one.maker < 0 or self.device.tasks[one.maker].place.when is not first:
+                continue
+            if any(self.device.tasks[task].place.when in later for task in self._readers[number]):
+                found[self._parts[one.maker]] += one.size_bytes
+        return found
+
+    def _working(self) -> tuple[float, float]:
+        """The most that a pass needs of its own: in its layers alone, and in all of it."""
+        passes, most = Passes(self.device), [0.0, 0.0]
+        for when in (When.FORWARD, When.BACKWARD):
+            alone = simulate(passes.part([PassKey(stage, when) for stage in passes.stages]))
+            lives = alone.lives
+            inner = np.array(
+                [alone.device.tasks[one.maker].layer >= 0 for one in alone.device.buffers], bool
+            )
+            layers = Lives(lives.begins[inner], lives.ends[inner], lives.sizes[inner])
+            for at, some in enumerate((layers, lives)):
+                most[at] = max(most[at], some.largest()[1])
+        return most[0], most[1]
+
+    def _boundary(self) -> float:
+        """Bytes that a layer hands to the next: what the first loop over layers carries."""
+        for one in self.program.instructions if self.layers else ():
+            if isinstance(one, Done) and one.body is not None:
+                loop = loop_of(one.operation.parameter)
+                carried = slice(loop.constants, loop.constants + loop.carried)
+                both = zip(one.operation.operands[carried], one.how.operands[carried], strict=True)
+                return sum(
+                    Type(value.type.dtype, part_shape(value.type, lies, self.plan.parts)).bytes
+                    for value, lies in both
+                    if isinstance(value, Value)
+                )
+        return 0.0
