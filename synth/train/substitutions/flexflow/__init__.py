@@ -2,8 +2,8 @@
 
 A rule has two graphs of operators on tensors that are cut, of which the second is to stand for the
 first. (github.com/flexflow/FlexFlow, ``substitutions/graph_subst_3_v2.json``, Apache-2.0: 640
-rules.) Relu of what is cut in two is cut as relu was; to cut channels instead of samples may halve a
-single one:
+rules.) Relu of what is cut in two is cut as relu was; to cut channels instead of samples may halve
+a single one:
 
 >>> from synth.train.substitutions.flexflow import Operator, Rule, judged
 >>> def cut(dimension, read):
