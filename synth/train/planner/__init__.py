@@ -2,7 +2,8 @@
 
 Each way to cut the inside of a stage is written out once, for two layers (``reading``); plans of
 any length are composed of that, hundreds a second (``composing``), and searched as if all were
-priced (``searching``). The best are simulated in full (``finalists``). ``planning`` puts it together.
+priced (``searching``). The best are simulated in full (``finalists``). ``planning`` puts all that
+together.
 
 >>> from grammar import Goal
 >>> from hierarchies import load
