@@ -23,16 +23,19 @@ from synth.search.forks import FORKS, GUESSES, forked, processors
 
 FORKED = pytest.mark.skipif(not FORKS, reason="processes cannot be forks here")
 HERE = os.getpid()
+OTHERS: set[int] = set()
+"""Processes that tests of other modules left to their fixtures."""
 
 
 @pytest.fixture(autouse=True)
 def _only_the_first_is_done_here() -> Iterator[None]:
+    OTHERS.update(children())
     with patch.object(forks, "WORTH_SECONDS", 0):
         yield
 
 
-def children() -> list[int]:
-    return [one.pid for one in psutil.Process().children()]
+def children() -> set[int]:
+    return {one.pid for one in psutil.Process().children()} - OTHERS
 
 
 @settings(max_examples=20)  # each begins processes
